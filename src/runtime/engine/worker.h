@@ -65,51 +65,55 @@ typedef struct lhi_run_worker {
 
 /* --- control messages in the current turn; blocking --- */
 
-/* Sends a control message to a rank in the current turn. */
+/* Sends a control message of message class `class` to a rank in the current
+ * turn (number of the command). */
 lh_status lhi_run_worker_send(lhi_run_worker *w, uint32_t to, unsigned class,
                               const void *data, size_t size, lh_error *err);
-/* Receives a control message of exactly `size` bytes in the current turn. */
+/* Receives a control message of class `class` and exactly `size` bytes in the
+ * current turn (number of the command). */
 lh_status lhi_run_worker_receive(lhi_run_worker *w, uint32_t from,
                                  unsigned class, void *data, size_t size,
                                  lh_error *err);
-/* On failure, adds the sender's rank to the error; returns `status`. */
+/* If `status` is a failure, adds the sender's rank `from` to the error;
+ * returns `status`. */
 lh_status lhi_run_worker_wrap_sender(uint32_t from, lh_status status,
                                      lh_error *err);
 /* Sends a command to a rank, as rank 0. */
 lh_status lhi_run_worker_send_command(lhi_run_worker *w, uint32_t to,
                                       const lhi_command *command,
                                       lh_error *err);
-/* Receives rank 0's command. */
+/* Receives the next command of rank 0. */
 lh_status lhi_run_worker_receive_command(lhi_run_worker *w, lhi_command *out,
                                          lh_error *err);
-/* Reports a finished command to rank 0. */
+/* Sends this rank's report on a finished command to rank 0. */
 lh_status lhi_run_worker_send_report(lhi_run_worker *w,
                                      const lhi_command_report *done,
                                      lh_error *err);
-/* Receives a rank's report. */
+/* Receives the report of rank `from` on a finished command. */
 lh_status lhi_run_worker_receive_report(lhi_run_worker *w, uint32_t from,
                                         lhi_command_report *out, lh_error *err);
 
 /* --- process groups of the device (worker_groups.c) --- */
 
-/* Creates the groups and hands them to the device. */
+/* Creates the rank's process groups for collectives inside passes and sets
+ * them on its device. */
 lh_status lhi_run_worker_join_groups(lhi_run_worker *w, lh_error *err);
-/* Frees the device's process groups. */
+/* Frees the process groups that the device used. */
 void lhi_run_worker_leave_groups(lhi_run_worker *w);
-/* Returns the time spent in group calls so far, without validation steps, by
- * lh_train_group_kind, in ns. */
+/* Returns the time in ns that the rank has spent in collectives inside passes
+ * so far, without validation steps, by lh_train_group_kind. */
 void lhi_run_worker_group_times(const lhi_run_worker *w,
                                 double ns[LH_N_TRAIN_GROUPS]);
 
 /* --- memory (worker_memory.c) --- */
 
-/* Updates the memory peak, including a program or migration target that is
- * about to replace the current one; NULL: none. */
+/* Raises the rank's peak memory to its present memory, including a program or
+ * migration target that is about to replace the current one; NULL: none. */
 void lhi_run_worker_record_memory(lhi_run_worker *w,
                                   const lhi_rank_program *next,
                                   const lhi_migration_target *target);
-/* Compares all ranks with their enforced limits after a step and sets
- * over_limit_rank. Collective. */
+/* Compares the memory of all ranks with their enforced limits after a step and
+ * sets over_limit_rank. Collective; `turn`: number of this call. */
 lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn,
                                       lh_error *err);
 /* Gathers the memory of all ranks at the end of the run; rank 0 appends it to
@@ -123,27 +127,28 @@ lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out,
 const lhi_rank_assignment *
 lhi_run_worker_rank_assignment(const lhi_run_worker *w);
 /* Migrates the training state before `step`, for a migration that all ranks
- * agreed to; timed devices only take the time. *out: bytes over all ranks, on
- * rank 0. The caller then closes the proposal and calls
+ * accepted; timed devices only sleep for its duration. *out: bytes over all
+ * ranks, on rank 0. The caller then closes the proposal and calls
  * lhi_run_worker_finish_migration() with the rescheduler's migration target.
  * Collective. */
 lh_status lhi_run_worker_migrate(lhi_run_worker *w, uint64_t step,
                                  lhi_migration_stats *out, lh_error *err);
-/* Switches to the migration target; NULL: the rank keeps its device. */
+/* Continues with the device and training of the migration target; NULL: the
+ * rank keeps its own. */
 void lhi_run_worker_finish_migration(lhi_run_worker *w,
                                      lhi_migration_target *next);
 
 /* --- records at the end of the run --- */
 
-/* Sends the records to rank 0. The counts are a separate message, from which
- * rank 0 computes the size of the rows. */
+/* Sends this rank's records of the last iteration to rank 0. The counts are a
+ * separate message, from which rank 0 computes the size of the records. */
 lh_status lhi_run_worker_send_records(lhi_run_worker *w, lh_error *err);
-/* Appends the outcome header on rank 0; `n_recorded`: ranks whose records
- * follow. */
+/* Appends the header of the run's outcome on rank 0; `n_recorded`: number of
+ * ranks whose records follow. */
 void lhi_run_worker_add_header(const lhi_run_worker *w, uint32_t n_recorded,
                                lhi_text *out);
-/* Appends the outcome with all records, which the ranks send after the end
- * command. */
+/* Appends the run's outcome with the records of all ranks, which they send
+ * after the end command. */
 lh_status lhi_run_worker_collect_records(lhi_run_worker *w, lhi_text *out,
                                          lh_error *err);
 

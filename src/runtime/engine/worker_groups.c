@@ -14,8 +14,8 @@ static const struct {
 };
 enum { N_PASS_GROUPS = sizeof pass_groups / sizeof *pass_groups };
 
-/* Makes one process group of the rank with its emulated link; none for a group
- * of one rank. */
+/* Makes the rank's process group number `i` (context, tensor, expert and
+ * others) and its emulated link; makes none for a group of one rank. */
 static lh_status make_group(lhi_run_worker *w, unsigned i, lh_error *err)
 {
     const lhi_job *job = w->job;
@@ -36,8 +36,8 @@ static lh_status make_group(lhi_run_worker *w, unsigned i, lh_error *err)
     return LH_OK;
 }
 
-/* Makes the node-local group among the ranks with different experts. If it has
- * all of them, the expert group gets the node's link. */
+/* Makes the group of the ranks with different experts on this rank's node. If
+ * the node has the whole expert group, that group gets the node's link. */
 static lh_status make_node_experts(lhi_run_worker *w, lh_error *err)
 {
     const lhi_job *job = w->job;

@@ -15,16 +15,17 @@ lhi_run_worker_rank_assignment(const lhi_run_worker *w)
                                               : NULL;
 }
 
-/* Returns the layer partition of a migration target; NULL target: the initial
- * one; NULL: no model. */
-static const uint32_t *first_layers_of(const lhi_run_worker *w,
-                                       const lhi_migration_target *target)
+/* Returns the first layer of each chunk after a migration to `target`; NULL
+ * target: the initial partition. Returns NULL if the run trains no model. */
+static const uint32_t *get_first_layers(const lhi_run_worker *w,
+                                        const lhi_migration_target *target)
 {
     const lhi_job *job = target ? &target->job : w->job;
     return job->model ? job->model->first_layers : NULL;
 }
 
-/* Migrates the training state; collective. */
+/* Migrates the training state of all ranks to `next`, this rank's target;
+ * collective. *bytes: bytes sent over all ranks. */
 static lh_status migrate_state(lhi_run_worker *w, lhi_migration_target *next,
                                uint64_t *bytes, lh_error *err)
 {
@@ -33,8 +34,8 @@ static lh_status migrate_state(lhi_run_worker *w, lhi_migration_target *next,
         .net = w->net,
         .old_assignment = lhi_run_worker_rank_assignment(w),
         .new_assignment = &next->assignment,
-        .old_first_layers = first_layers_of(w, w->target),
-        .new_first_layers = first_layers_of(w, next),
+        .old_first_layers = get_first_layers(w, w->target),
+        .new_first_layers = get_first_layers(w, next),
         .turn = w->turn};
     LHI_TRY(lhi_training_gather_values(w->training, w->turn, err));
     LHI_TRY(lhi_state_migration_run(&o, lhi_training_state(w->training),
@@ -45,8 +46,8 @@ static lh_status migrate_state(lhi_run_worker *w, lhi_migration_target *next,
     return LH_OK;
 }
 
-/* Waits as long as emulated host links would take under this step's conditions.
- */
+/* Sleeps until a migration to assignment `then`, begun at begin_ns, would be
+ * complete over the emulated links between hosts in this step's conditions. */
 static lh_status await_links(lhi_run_worker *w, const lhi_rank_assignment *then,
                              uint64_t step, int64_t begin_ns, lh_error *err)
 {
@@ -61,7 +62,8 @@ static lh_status await_links(lhi_run_worker *w, const lhi_rank_assignment *then,
     return lhi_sleep_emulated(w->net, w->stop, begin_ns + ns, err);
 }
 
-/* Frees the rank's previous device and training. */
+/* Frees the rank's previous device and training and continues with those of
+ * the migration target `next`. */
 static void replace_state(lhi_run_worker *w, lhi_migration_target *next)
 {
     if (w->target) {
@@ -75,8 +77,8 @@ static void replace_state(lhi_run_worker *w, lhi_migration_target *next)
     w->device = next->device;
 }
 
-/* Emulates a migration on a timed device, which has no state, by its duration.
- */
+/* Sleeps for the duration of the accepted migration on a timed device, which
+ * has no state to send. */
 static lh_status emulate_migration(lhi_run_worker *w, lh_error *err)
 {
     int64_t until = lhi_now_ns() + lhi_rescheduler_next_program(w->rescheduler)

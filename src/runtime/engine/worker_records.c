@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-/* Formats this rank's counts and rows. */
+/* Appends the encoded counts and records of this rank's passes and collectives
+ * to `out`. */
 static lh_status write_records(const lhi_run_worker *w, lhi_text *out,
                                lh_error *err)
 {
@@ -52,7 +53,8 @@ static lh_status receive_counts(lhi_run_worker *w, uint32_t rank,
         err);
 }
 
-/* Receives a rank's records and appends counts and rows to `out`. */
+/* Receives a rank's records and appends counts and records to `out`; `place`:
+ * the rank's position in the process grid. */
 static lh_status receive_records(lhi_run_worker *w, uint32_t rank,
                                  uint32_t place, lhi_text *out, lh_error *err)
 {
@@ -78,7 +80,8 @@ static lh_status receive_records(lhi_run_worker *w, uint32_t rank,
     return status;
 }
 
-/* Appends the notices that were passed on. */
+/* Appends all adaptation notices that the caller has received to the
+ * outcome. */
 static void add_notices(const lhi_run_worker *w, lhi_text *out)
 {
     unsigned char bytes[LHI_ADAPT_NOTICE_BYTES];

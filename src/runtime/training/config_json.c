@@ -15,25 +15,25 @@ static const char *json_bool(bool value)
 }
 
 /* Returns the norm's epsilon, or its default 1e-5. */
-static double epsilon_of(const lhi_checkpoint_options *o)
+static double get_epsilon(const lhi_checkpoint_options *o)
 {
     return o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5;
 }
 
 /* Returns the base of the rotary frequencies, or its default 10000. */
-static double theta_of(const lhi_checkpoint_options *o)
+static double get_theta(const lhi_checkpoint_options *o)
 {
     return o->rope_theta > 0 ? o->rope_theta : 10000;
 }
 
 /* Returns the sequence length, or its default 2048. */
-static uint32_t sequence_of(const lhi_checkpoint_options *o)
+static uint32_t get_sequence(const lhi_checkpoint_options *o)
 {
     return o->sequence ? o->sequence : 2048;
 }
 
-/* Adds the keys of Llama, which Qwen2, Qwen3, DeepSeek, Mixtral and GLM-4
- * share. */
+/* Appends the config.json keys of Llama, which Qwen2, Qwen3, DeepSeek, Mixtral
+ * and GLM-4 share. */
 static void add_llama(lhi_text *text, const lh_model *m,
                       const lhi_checkpoint_options *o)
 {
@@ -45,7 +45,7 @@ static void add_llama(lhi_text *text, const lh_model *m,
         "  \"max_position_embeddings\": %u,\n",
         m->kv_lora_rank ? m->qk_rope_head_dim : m->head_dim, m->hidden,
         lhi_family_get(m) == LHI_FAMILY_MIXTRAL ? m->expert_ffn : m->ffn,
-        sequence_of(o));
+        get_sequence(o));
     if (lhi_family_get(m) == LHI_FAMILY_LLAMA)
         lhi_text_printf(text, "  \"mlp_bias\": %s,\n", json_bool(m->mlp_bias));
     lhi_text_printf(
@@ -53,11 +53,12 @@ static void add_llama(lhi_text *text, const lh_model *m,
         "  \"num_attention_heads\": %u,\n  \"num_hidden_layers\": %u,\n"
         "  \"num_key_value_heads\": %u,\n  \"rms_norm_eps\": %.17g,\n"
         "  \"rope_theta\": %.17g,\n",
-        m->heads, m->layers, m->kv_heads, epsilon_of(o), theta_of(o));
+        m->heads, m->layers, m->kv_heads, get_epsilon(o), get_theta(o));
 }
 
-/* Adds the keys of experts with a sigmoid router. Writes an integral scale with
- * a decimal point, because transformers rejects an integer. */
+/* Appends the config.json keys of experts with a sigmoid router. Writes an
+ * integral scale with a decimal point, because transformers rejects an
+ * integer. */
 static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
 {
     double scale = m->routed_scale > 0 ? m->routed_scale : 1;
@@ -81,7 +82,7 @@ static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
                     m->groups_per_token ? m->groups_per_token : 1);
 }
 
-/* Adds DeepSeek-V3's keys: latent attention and experts. */
+/* Appends DeepSeek-V3's config.json keys: latent attention and experts. */
 static void add_deepseek(lhi_text *text, const lh_model *m)
 {
     lhi_text_printf(text,
@@ -107,7 +108,7 @@ static void add_deepseek(lhi_text *text, const lh_model *m)
                     m->qk_nope_head_dim, m->qk_rope_head_dim, m->v_head_dim);
 }
 
-/* Adds Falcon's keys. */
+/* Appends Falcon's config.json keys. */
 static void add_falcon(lhi_text *text, const lh_model *m,
                        const lhi_checkpoint_options *o)
 {
@@ -123,11 +124,11 @@ static void add_falcon(lhi_text *text, const lh_model *m,
                     "  \"num_attention_heads\": %u,\n"
                     "  \"num_hidden_layers\": %u,\n"
                     "  \"parallel_attn\": true,\n  \"rope_theta\": %.17g,\n",
-                    o->dropout, m->ffn, o->dropout, m->hidden, epsilon_of(o),
-                    sequence_of(o), m->heads, m->layers, theta_of(o));
+                    o->dropout, m->ffn, o->dropout, m->hidden, get_epsilon(o),
+                    get_sequence(o), m->heads, m->layers, get_theta(o));
 }
 
-/* Adds Mixtral's keys for experts. */
+/* Appends Mixtral's config.json keys for experts. */
 static void add_mixtral(lhi_text *text, const lh_model *m,
                         const lhi_checkpoint_options *o)
 {
@@ -139,7 +140,8 @@ static void add_mixtral(lhi_text *text, const lh_model *m,
                     m->experts_per_token, m->experts, o->balance);
 }
 
-/* Adds the dense layers in Qwen2-MoE's fields. */
+/* Appends the config.json keys for layers without experts, in Qwen2-MoE's
+ * fields. */
 static void add_dense_layers(lhi_text *text, const lh_model *m)
 {
     uint32_t step = m->moe_interval, n = 0;
@@ -155,7 +157,7 @@ static void add_dense_layers(lhi_text *text, const lh_model *m)
     lhi_text_printf(text, "],\n");
 }
 
-/* Adds the keys for experts of Qwen2-MoE and Qwen3-MoE. */
+/* Appends the config.json keys for experts of Qwen2-MoE and Qwen3-MoE. */
 static void add_qwen_moe(lhi_text *text, const lh_model *m,
                          const lhi_checkpoint_options *o)
 {
@@ -175,7 +177,7 @@ static void add_qwen_moe(lhi_text *text, const lh_model *m,
                         json_bool(m->qkv_bias), m->shared_expert_ffn);
 }
 
-/* Adds the keys for attention and experts of GLM-4-MoE. */
+/* Appends the config.json keys for attention and experts of GLM-4-MoE. */
 static void add_glm4_moe(lhi_text *text, const lh_model *m)
 {
     lhi_text_printf(text,
@@ -186,7 +188,7 @@ static void add_glm4_moe(lhi_text *text, const lh_model *m)
     add_sigmoid_experts(text, m);
 }
 
-/* Adds GPT-2's keys. */
+/* Appends GPT-2's config.json keys. */
 static void add_gpt2(lhi_text *text, const lh_model *m,
                      const lhi_checkpoint_options *o)
 {
@@ -197,7 +199,7 @@ static void add_gpt2(lhi_text *text, const lh_model *m,
                     "  \"n_head\": %u,\n  \"n_inner\": %u,\n"
                     "  \"n_layer\": %u,\n  \"n_positions\": %u,\n"
                     "  \"resid_pdrop\": %.17g,\n",
-                    o->dropout, o->dropout, epsilon_of(o), m->hidden, m->heads,
+                    o->dropout, o->dropout, get_epsilon(o), m->hidden, m->heads,
                     m->ffn, m->layers, m->positions, o->dropout);
 }
 

@@ -51,8 +51,8 @@ struct lhi_folder_lock {
 
 /* --- lock file format --- */
 
-/* Formats the owner as the lock file's JSON; NULL: out of memory. The caller
- * releases it with free(). */
+/* Formats the lock's owner (host, process, token) as the lock file's JSON;
+ * NULL: out of memory. The caller releases it with free(). */
 static char *format_owner(const owner *o)
 {
     const lhi_process *p = &o->process;
@@ -108,7 +108,8 @@ static bool parse_owner(const char *text, size_t len, owner *out)
     return ok && o.process.number > 0;
 }
 
-/* Reads the owner from an open lock file; false: not a valid lock. */
+/* Reads the owner (host, process, token) from an open lock file; false: not a
+ * valid lock. */
 static bool read_owner(int fd, owner *out)
 {
     char text[2048];
@@ -116,8 +117,8 @@ static bool read_owner(int fd, owner *out)
     return len > 0 && parse_owner(text, (size_t)len, out);
 }
 
-/* Checks whether the lock file at `path` has this token; *missing: no file
- * exists. */
+/* Checks whether the lock file at `path` has the given token, a random text
+ * per claim; *missing: no file exists. */
 static bool has_token(const char *path, const char *token, bool *missing)
 {
     owner o;
@@ -137,7 +138,7 @@ typedef struct claim {
     char path[LHI_PATH + LHI_TEMP_SUFFIX_BYTES], token[TOKEN];
 } claim;
 
-/* Fails with the reason in errno for a lock file's path. */
+/* Fails with LH_EIO: errno's text for the lock file `path`. */
 static lh_status fail_at(const char *path, lh_error *err)
 {
     if (errno == ENOMEM)
@@ -146,8 +147,8 @@ static lh_status fail_at(const char *path, lh_error *err)
                     strerror(errno));
 }
 
-/* Writes this process and a new token as the owner into a claim's file, and
- * syncs it. */
+/* Writes this process and a new random token as the owner into the claim's
+ * file, which may become the lock, and syncs it. */
 static lh_status write_claim(claim *c, lh_error *err)
 {
     owner self = {.flocked = flock(c->fd, LOCK_EX | LOCK_NB) == 0};
@@ -176,7 +177,8 @@ static lh_status write_claim(claim *c, lh_error *err)
                                                     : fail_at(c->path, err);
 }
 
-/* Creates a claim's file beside the lock at `path`; on failure none remains. */
+/* Creates a claim beside the lock at `path`: a file that becomes the lock when
+ * it is renamed. On failure no file remains. */
 static lh_status open_claim(const char *path, claim *c, lh_error *err)
 {
     c->fd = lhi_temp_file_create(path, c->path, sizeof c->path);
@@ -190,9 +192,9 @@ static lh_status open_claim(const char *path, claim *c, lh_error *err)
     return status;
 }
 
-/* Renames the claim to the lock's name if that is free; else errno is EEXIST.
- */
-static bool publish(const claim *c, const char *path)
+/* Gives the claim's file the lock's name if no lock exists; false with errno
+ * EEXIST if one does. */
+static bool publish_claim(const claim *c, const char *path)
 {
     if (link(c->path, path) == 0) {
         unlink(c->path);
@@ -223,8 +225,8 @@ typedef struct existing_lock {
     owner owner;
 } existing_lock;
 
-/* Returns the state of a lock's owner: running, gone, or on another host where
- * it cannot be tested. */
+/* Determines the state of a lock's owner: running, gone, or on another host
+ * where it cannot be tested. */
 static owner_state find_owner_state(const existing_lock *f)
 {
     lhi_process self;
@@ -264,7 +266,7 @@ static lh_status inspect_lock(const char *path, existing_lock *f, lh_error *err)
     return LH_OK;
 }
 
-/* Fails because a lock is not this run's; the message names its owner and the
+/* Fails because another run has the lock; the message names its owner and the
  * remedy. */
 static lh_status fail_locked(const char *path, const existing_lock *f,
                              lh_error *err)
@@ -288,9 +290,9 @@ static lh_status fail_locked(const char *path, const existing_lock *f,
                     path, o->process.number, o->process.host, o->since);
 }
 
-/* Replaces a stale lock by the claim where flock is not available. Of all
- * processes that try, only the one that creates a folder with the lock's token
- * may rename its claim; false: another one did, or an error. */
+/* Replaces a stale lock by the claim's file where flock is not available. Of
+ * all processes that try, only the one that creates a folder with the lock's
+ * token may rename its claim. False: another process did, or an error. */
 static bool replace_by_folder(const char *path, const existing_lock *f,
                               const claim *c)
 {
@@ -306,8 +308,8 @@ static bool replace_by_folder(const char *path, const existing_lock *f,
     return ok;
 }
 
-/* Replaces a stale lock by the claim; false: another process may have replaced
- * it. */
+/* Replaces a stale lock by the claim's file; false: another process may have
+ * replaced it. */
 static bool replace_stale(const char *path, const existing_lock *f,
                           const claim *c)
 {
@@ -333,12 +335,13 @@ static void report_takeover(const lhi_folder_lock *lock, const owner *o)
 
 /* --- acquire and release --- */
 
-/* Makes one attempt; *taken: the lock is acquired. */
+/* Tries once to make the claim's file the lock. *taken: this run has the lock
+ * now. Replaces the lock of a dead process; fails if another run has it. */
 static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
                           lh_error *err)
 {
     existing_lock f;
-    *taken = publish(c, lock->path);
+    *taken = publish_claim(c, lock->path);
     if (*taken)
         return LH_OK;
     if (errno != EEXIST)
@@ -362,7 +365,7 @@ static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
     return status;
 }
 
-/* Acquires the lock file; also reacquires a lost lock. */
+/* Acquires the lock of a checkpoint folder, also one whose file was removed. */
 static lh_status lock_folder(lhi_folder_lock *lock, lh_error *err)
 {
     claim c;

@@ -13,8 +13,9 @@ typedef struct holders {
     const uint32_t *shard_of; /* per replica; NULL: in order */
 } holders;
 
-/* Returns the ranks that hold a tensor's slices. */
-static holders holders_of(const lhi_train *train, const lhi_tensor *t)
+/* Returns the group of ranks that together have a tensor: ranks with its
+ * slices, times replicas. */
+static holders find_holders(const lhi_train *train, const lhi_tensor *t)
 {
     lhi_train_bucket_kind bucket = lhi_bucket_of(train, t);
     const lhi_train_options *o = &train->o;
@@ -24,14 +25,15 @@ static holders holders_of(const lhi_train *train, const lhi_tensor *t)
                      experts ? o->expert_shard_of : o->shard_of};
 }
 
-/* Returns the number of ranks that hold any slice of the tensor, over all
- * replicas. */
+/* Returns the number of ranks that have a slice or shard of the tensor, over
+ * all replicas. */
 static uint32_t count_members(const holders *h)
 {
     return h->ranks * h->replicas;
 }
 
-/* Returns one shard's range of a slice with n values. */
+/* Computes shard number `shard`'s range of a slice with n values: `share`
+ * values each, fewer at the end. */
 static void find_shard_range(size_t n, size_t share, uint32_t shard,
                              size_t *first, size_t *count)
 {
@@ -39,8 +41,9 @@ static void find_shard_range(size_t n, size_t share, uint32_t shard,
     *count = n - *first < share ? n - *first : share;
 }
 
-/* Returns the values that member `i` provides: those that no earlier rank of
- * its replica holds. */
+/* Computes the range of its slice, in *first and *n, that member `i` of the
+ * group contributes: its shard, without values that an earlier rank of its
+ * replica has too. Returns the slice. */
 static lhi_slice find_member_range(const lhi_train *train, const lhi_tensor *t,
                                    const holders *h, uint32_t shards,
                                    uint32_t i, size_t *first, size_t *n)
@@ -62,8 +65,9 @@ static lhi_slice find_member_range(const lhi_train *train, const lhi_tensor *t,
     return slice;
 }
 
-/* Gathers the members' parts on the first rank and writes them into the tensor
- * `whole`. gets: scratch, one size per member. */
+/* Collects the values `mine` (n) of each member on the group's first rank and
+ * writes them into the full tensor `whole`. `shards`: shards per slice;
+ * `gets`: scratch, one size per member. */
 static lh_status assemble_tensor(const lhi_train *train, const lhi_tensor *t,
                                  const holders *h, uint32_t shards,
                                  const float *mine, size_t n, size_t *gets,
@@ -92,7 +96,7 @@ lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *t,
                             float *whole, lh_error *err)
 {
     const lhi_train_options *o = &train->o;
-    const holders h = holders_of(train, t);
+    const holders h = find_holders(train, t);
     bool experts = h.bucket == LHI_BUCKET_EXPERTS;
     uint32_t me = experts ? o->expert_replica * h.ranks + o->expert_tensor
                           : o->replica * h.ranks + o->tensor;

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* Checks whether `path` is a regular file. */
-static bool is_file(const char *path)
+static bool is_regular_file(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
@@ -34,7 +34,7 @@ lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
 {
     char file[LHI_PATH];
     LHI_TRY(lhi_folder_path(file, err, "%s/" LHI_STATE_FILE, path));
-    if (is_file(file)) {
+    if (is_regular_file(file)) {
         *steps = NULL;
         *n = 0;
         return LH_OK;
@@ -75,13 +75,13 @@ static lh_status fail_checksum(const char *path, const char *tensor,
 
 /* Returns a tensor's index in the checkpoint; a tied head is stored as the
  * embedding, 0. */
-static uint32_t index_of(const lhi_tensor *tensor)
+static uint32_t get_checkpoint_index(const lhi_tensor *tensor)
 {
     return tensor->is_head && tensor->tied_chunk != LH_NONE ? 0 : tensor->index;
 }
 
-/* Reads a tensor's weights. `whole`: buffer for the full tensor, used if this
- * rank holds a slice; otherwise reads in place. */
+/* Reads a tensor's weights from the file. `whole`: buffer for the full tensor,
+ * used if this rank has only a slice; otherwise reads in place. */
 static lh_status read_weights(const lhi_safetensors *file,
                               const lhi_tensor *tensor, float *whole,
                               lh_error *err)
@@ -97,8 +97,9 @@ static lh_status read_weights(const lhi_safetensors *file,
     return LH_OK;
 }
 
-/* Reads a sliced tensor's moments: all pieces, then the owned part of the
- * slice. */
+/* Reads a moment of a tensor of which this rank has a slice: the full tensor,
+ * which the checkpoint stores in pieces with one checksum each in `sums`.
+ * Copies this rank's shard of the slice to `out`. */
 static lh_status read_sliced_moments(const reader *r,
                                      const lhi_owned_tensor *own,
                                      const lhi_st_tensor *found,
@@ -119,8 +120,9 @@ static lh_status read_sliced_moments(const reader *r,
     return LH_OK;
 }
 
-/* Reads the stored pieces that overlap the owned values; verifies each piece's
- * checksum. */
+/* Reads this rank's shard of a tensor's moment, named by `suffix`, into `out`.
+ * Reads and verifies all pieces that overlap it; a checkpoint has one piece
+ * and one checksum in `sums` per replica of the writing run. */
 static lh_status read_moments(const reader *r, const lhi_owned_tensor *own,
                               const char *suffix, const double *sums,
                               float *out, lh_error *err)
@@ -150,15 +152,16 @@ static lh_status read_moments(const reader *r, const lhi_owned_tensor *own,
     return LH_OK;
 }
 
-/* Reads one tensor's values and this rank's piece of its moments; verifies
+/* Reads one tensor's values and this rank's shard of its moments; verifies
  * their checksums. LH_EINPUT: damaged. */
 static lh_status read_owned(const lhi_train *train, const reader *r,
                             const lhi_owned_tensor *own, lh_error *err)
 {
     const lhi_tensor *t = own->tensor;
     const double *sums =
-        r->state.sums +
-        lhi_checksum_index(index_of(t), r->state.replicas, r->state.n_moments);
+        r->state.sums + lhi_checksum_index(get_checkpoint_index(t),
+                                           r->state.replicas,
+                                           r->state.n_moments);
     LHI_TRY(read_weights(r->weights, t, r->piece, err));
     if (lhi_checksum(lhi_is_sliced(t) ? r->piece : t->value,
                      lhi_count_full_values(t) * sizeof *t->value) != sums[0])
@@ -170,8 +173,8 @@ static lh_status read_owned(const lhi_train *train, const reader *r,
     return LH_OK;
 }
 
-/* Verifies the exact header and file size, so that every byte of the file is
- * checked. */
+/* Verifies the exact header and size of a tensor file, so that every byte of
+ * the file is checked. */
 static lh_status check_header(const char *path, const lh_model *model,
                               const char *const *suffixes, lh_error *err)
 {
@@ -206,8 +209,9 @@ static lh_status check_header(const char *path, const lh_model *model,
     return status;
 }
 
-/* Returns the size of the largest full tensor, in values. */
-static size_t largest_tensor(const lhi_train *train)
+/* Returns the number of values in the largest full tensor of this rank's
+ * chunks. */
+static size_t find_largest_tensor(const lhi_train *train)
 {
     size_t most = 0;
     for (uint32_t i = 0; i < train->o.n_mine; i++)
@@ -243,12 +247,12 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
                          err));
     LHI_TRY(check_header(r->moments_path, train->o.model,
                          lhi_moment_suffixes_of(train), err));
-    r->piece = malloc((largest_tensor(train) + 1) * sizeof *r->piece);
+    r->piece = malloc((find_largest_tensor(train) + 1) * sizeof *r->piece);
     return r->piece ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Loads all tensors of this rank's chunks from a checkpoint's folder, and the
- * step. */
+/* Loads all tensors of this rank's chunks, and the step, from a checkpoint's
+ * folder. */
 static lh_status load_folder(lhi_train *train, reader *r, const char *folder,
                              const lhi_checkpoint_options *options,
                              lh_error *err)
@@ -261,7 +265,7 @@ static lh_status load_folder(lhi_train *train, reader *r, const char *folder,
     return LH_OK;
 }
 
-/* Checks whether a mandatory file is missing. */
+/* Checks whether one of the files that every checkpoint has is missing. */
 static bool is_missing_files(const char *folder)
 {
     static const char *const files[] = {LHI_STATE_FILE, LHI_WEIGHTS_FILE,
@@ -274,8 +278,9 @@ static bool is_missing_files(const char *folder)
     return false;
 }
 
-/* Prints a remark for each auxiliary file that has changed since the checkpoint
- * was written. It is no error, since training reads none of them. */
+/* Prints a remark for each auxiliary file (config.json, tokenizer) that has
+ * changed since the checkpoint was written. It is no error, since training
+ * reads none of them. */
 static void check_auxiliary_files(const char *folder,
                                   const lhi_checkpoint_state *state,
                                   const lhi_remarks *remarks)
@@ -344,7 +349,7 @@ lh_status lhi_train_load_weights(lhi_train *train, const char *path,
     lhi_safetensors *weights;
     LHI_TRY(lhi_folder_path(
         file, err, is_folder(path) ? "%s/" LHI_WEIGHTS_FILE : "%s", path));
-    float *whole = malloc((largest_tensor(train) + 1) * sizeof *whole);
+    float *whole = malloc((find_largest_tensor(train) + 1) * sizeof *whole);
     if (!whole)
         return lhi_fail_nomem(err);
     lh_status status = lhi_st_open(file, &weights, err);

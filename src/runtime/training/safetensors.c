@@ -32,7 +32,8 @@ struct lhi_safetensors {
     lhi_st_tensor *tensors; /* sorted by name */
 };
 
-/* Fails because of a tensor's entry in the header; `what` says how. */
+/* Fails with LH_EINPUT because of a tensor's entry in the file header; `what`
+ * names the defect. */
 static lh_status fail_tensor(const lhi_safetensors *f, const char *tensor,
                              const char *what, lh_error *err)
 {
@@ -71,7 +72,8 @@ static lh_status read_shape(const lhi_safetensors *f, const char *key,
     return LH_OK;
 }
 
-/* Parses a tensor entry; *known: its type is supported. */
+/* Parses a tensor's entry in the header: type, shape and byte range, relative
+ * to values_at. *known: its type is supported. */
 static lh_status read_tensor(const lhi_safetensors *f, const char *key,
                              const json_t *node, uint64_t values_at,
                              uint64_t file_bytes, lhi_st_tensor *t, bool *known,
@@ -167,8 +169,8 @@ lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
     return LH_OK;
 }
 
-/* Reads exactly `size` bytes at offset `at`. LH_EINPUT: the file is shorter, or
- * its disk blocks are unreadable. */
+/* Reads exactly `size` bytes at byte offset `at`. LH_EINPUT: the file is
+ * shorter, or its disk blocks are unreadable. */
 static lh_status read_at(int fd, const char *name, void *to, size_t size,
                          uint64_t at, lh_error *err)
 {

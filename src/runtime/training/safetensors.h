@@ -31,18 +31,18 @@ typedef struct lhi_safetensors lhi_safetensors;
  * fuzzing. */
 lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
                        const char *name, lhi_safetensors **out, lh_error *err);
-/* Opens a file and keeps it open. LH_EINPUT: it is damaged or has unsupported
- * content. */
+/* Opens a safetensors file and keeps it open. LH_EINPUT: it is damaged or has
+ * unsupported content. */
 lh_status lhi_st_open(const char *path, lhi_safetensors **out, lh_error *err);
 /* Closes a safetensors file; NULL is allowed. */
 void lhi_st_close(lhi_safetensors *file);
 
-/* Finds a tensor. LH_EINPUT: it is missing, or its shape is not [rows][columns]
- * (columns 0: [rows]). *out is borrowed. */
+/* Finds a tensor by name. LH_EINPUT: it is missing, or its shape is not
+ * [rows][columns] (columns 0: [rows]). *out is borrowed. */
 lh_status lhi_st_find(const lhi_safetensors *file, const char *name,
                       uint32_t rows, uint32_t columns,
                       const lhi_st_tensor **out, lh_error *err);
-/* Reads values first .. first + n - 1, converted to float. */
+/* Reads the tensor's values first .. first + n - 1, converted to float. */
 lh_status lhi_st_read(const lhi_safetensors *file, const lhi_st_tensor *tensor,
                       uint64_t first, size_t n, float *out, lh_error *err);
 

@@ -18,10 +18,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the temporary and the final folder name. */
-static lh_status folder_names(const lhi_train *train,
-                              const lhi_checkpoint_options *options,
-                              char *temporary, char *final, lh_error *err)
+/* Formats the checkpoint's temporary and final folder names. */
+static lh_status format_folder_names(const lhi_train *train,
+                                     const lhi_checkpoint_options *options,
+                                     char *temporary, char *final,
+                                     lh_error *err)
 {
     LHI_TRY(lhi_folder_path(temporary, err, "%s/.new-" LHI_STEP_FOLDER,
                             options->folder, train->step));
@@ -40,7 +41,7 @@ static lh_status fail_write(const char *path, int why, lh_error *err)
         strerror(why));
 }
 
-/* Writes exactly `size` bytes at offset `at`. */
+/* Writes exactly `size` bytes at byte offset `at`. */
 static lh_status write_at(int fd, const char *path, const void *data,
                           size_t size, uint64_t at, lh_error *err)
 {
@@ -69,8 +70,8 @@ static lh_status sync_and_close(int fd, const char *path, lh_status status,
     return status;
 }
 
-/* Writes the header and reserves disk space for the entire file, so that a full
- * disk is detected at once. */
+/* Creates a tensor file: writes its header and reserves disk space for the
+ * entire file, so that a full disk is detected at once. */
 static lh_status make_file(const char *path, const lh_model *model,
                            const char *const *suffixes, lh_error *err)
 {
@@ -128,7 +129,7 @@ lh_status lhi_train_save_begin(lhi_train *train,
                                lh_error *err)
 {
     char folder[LHI_PATH];
-    LHI_TRY(folder_names(train, options, folder, NULL, err));
+    LHI_TRY(format_folder_names(train, options, folder, NULL, err));
     if (options->lock)
         LHI_TRY(lhi_folder_lock_check(options->lock, err));
     lh_status status = begin_folder(train, options, folder, err);
@@ -141,7 +142,7 @@ void lhi_train_save_cancel(lhi_train *train,
                            const lhi_checkpoint_options *options)
 {
     char folder[LHI_PATH];
-    if (folder_names(train, options, folder, NULL, NULL) == LH_OK)
+    if (format_folder_names(train, options, folder, NULL, NULL) == LH_OK)
         lhi_checkpoint_remove(folder);
 }
 
@@ -152,8 +153,8 @@ typedef struct writer {
     lhi_safetensors_layout layout;
 } writer;
 
-/* Writes `n` values of a stored tensor from index `first` on, and returns their
- * checksum in *sum. */
+/* Writes `n` values of the stored tensor `index` with name suffix `suffix`
+ * from value `first` on, and returns their checksum in *sum. */
 static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
                               size_t first, const float *values, size_t n,
                               double *sum, lh_error *err)
@@ -164,14 +165,15 @@ static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
     return write_at(w->fd, w->path, values, n * sizeof *values, at, err);
 }
 
-/* Checks whether the slices of a tensor are gathered at one rank. */
+/* Checks whether several ranks have slices of the tensor, which are then
+ * collected at one rank for checkpoints. */
 static bool is_gathered(const lhi_train *train, const lhi_tensor *t)
 {
     return lhi_bucket_count_slices(train, lhi_bucket_of(train, t)) > 1;
 }
 
-/* Writes a sliced tensor, on the first of the ranks that hold its slices, in
- * the format of an unsliced one. */
+/* Writes a sliced tensor, on the first of the ranks that have its slices, in
+ * the format of an unsliced one. `whole`: buffer for the full tensor. */
 static lh_status write_slices(const lhi_train *train,
                               const lhi_owned_tensor *own, float *whole,
                               const writer *weights, const writer *moments,
@@ -201,8 +203,9 @@ static lh_status write_slices(const lhi_train *train,
     return LH_OK;
 }
 
-/* Writes the owned part of a moment, in `pieces` pieces with a checksum each.
- */
+/* Writes this rank's shard of a moment in `pieces` pieces with a checksum
+ * each, as the checkpoint format requires. `which`: the moment's name
+ * suffix. */
 static lh_status write_pieces(const lhi_owned_tensor *own, uint32_t pieces,
                               const writer *moments, uint32_t which,
                               const float *values, double *sums, lh_error *err)
@@ -217,7 +220,8 @@ static lh_status write_pieces(const lhi_owned_tensor *own, uint32_t pieces,
     return LH_OK;
 }
 
-/* Writes a tensor that is not gathered. */
+/* Writes a tensor that is not sliced: its weights on the first replica, and
+ * this rank's shard of its moments. */
 static lh_status write_owned(const lhi_train *train,
                              const lhi_owned_tensor *own, const writer *weights,
                              const writer *moments, double *sum, lh_error *err)
@@ -239,8 +243,10 @@ static lh_status write_owned(const lhi_train *train,
     return LH_OK;
 }
 
-/* Returns the size of a chunk's largest gathered tensor, in values; 0: none. */
-static size_t largest_gathered(const lhi_train *train, const lhi_train_chunk *c)
+/* Returns the number of values in the largest sliced tensor of a chunk, which
+ * is collected at one rank; 0: none. */
+static size_t find_largest_gathered(const lhi_train *train,
+                                    const lhi_train_chunk *c)
 {
     size_t most = 0;
     for (uint32_t j = 0; j < c->n_tensors; j++) {
@@ -251,14 +257,15 @@ static size_t largest_gathered(const lhi_train *train, const lhi_train_chunk *c)
     return most;
 }
 
-/* Writes a chunk's tensors one after the other, in the order in which they are
- * gathered. */
+/* Writes a chunk's tensors one after the other, in the order in which FSDP or
+ * elastic sharding gathers them. */
 static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)
 {
     lh_status status = LH_OK;
-    float *whole = malloc((largest_gathered(train, c) + 1) * sizeof *whole);
+    float *whole =
+        malloc((find_largest_gathered(train, c) + 1) * sizeof *whole);
     if (!whole)
         return lhi_fail_nomem(err);
     for (uint32_t j = 0; status == LH_OK && j < c->n_tensors; j++) {
@@ -313,7 +320,7 @@ lh_status lhi_train_save_part(lhi_train *train,
     char folder[LHI_PATH];
     writer weights = {.fd = -1}, moments = {.fd = -1};
     memset(sums, 0, lhi_train_count_checksums(train) * sizeof *sums);
-    LHI_TRY(folder_names(train, options, folder, NULL, err));
+    LHI_TRY(format_folder_names(train, options, folder, NULL, err));
     lh_status status = open_writer(train, folder, LHI_WEIGHTS_FILE,
                                    lhi_weight_suffixes, &weights, err);
     if (status == LH_OK)
@@ -326,7 +333,8 @@ lh_status lhi_train_save_part(lhi_train *train,
     return close_writer(&moments, status, err);
 }
 
-/* Formats the path of a step's folder, with `before` in front of its name. */
+/* Formats the path of a step's checkpoint folder, with `before` in front of
+ * the folder's name. */
 static lh_status format_step_path(const lhi_checkpoint_options *options,
                                   const char *before, uint64_t step, char *out,
                                   lh_error *err)
@@ -335,8 +343,8 @@ static lh_status format_step_path(const lhi_checkpoint_options *options,
                            before, step);
 }
 
-/* Renames a folder before its removal, so that a partly removed one is never
- * taken for a checkpoint. */
+/* Renames the checkpoint of step `step` before its removal, so that a partly
+ * removed folder is never taken for a checkpoint. */
 static lh_status rename_old(const lhi_checkpoint_options *options,
                             uint64_t step, lh_error *err)
 {
@@ -349,8 +357,8 @@ static lh_status rename_old(const lhi_checkpoint_options *options,
     return LH_OK;
 }
 
-/* Removes the oldest checkpoints, but never the one just written, even if later
- * ones exist. */
+/* Removes the oldest checkpoints above the number to keep, but never the one
+ * just written, even if later ones exist. */
 static lh_status prune(const lhi_train *train,
                        const lhi_checkpoint_options *options, lh_error *err)
 {
@@ -376,8 +384,8 @@ static lh_status prune(const lhi_train *train,
     return status;
 }
 
-/* Writes the checkpoint's description with all checksums, and syncs its folder.
- */
+/* Writes the checkpoint's description with the checksums `sums`, and syncs its
+ * folder. */
 static lh_status write_state(lhi_train *train,
                              const lhi_checkpoint_options *options,
                              const double *sums, const char *folder,
@@ -400,7 +408,7 @@ lh_status lhi_train_save_end(lhi_train *train,
                              const double *sums, lh_error *err)
 {
     char temporary[LHI_PATH], final[LHI_PATH], gone[LHI_PATH];
-    LHI_TRY(folder_names(train, options, temporary, final, err));
+    LHI_TRY(format_folder_names(train, options, temporary, final, err));
     lh_status status = write_state(train, options, sums, temporary, err);
     if (status == LH_OK)
         status = lhi_replace_folder(temporary, final, gone, err);

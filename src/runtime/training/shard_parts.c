@@ -6,10 +6,12 @@
 
 #include <string.h>
 
-/* Returns the offset, in a piece, of the bucket's first tensor from `first` on.
- */
-static size_t bucket_offset(const lhi_train *train, const lhi_train_chunk *c,
-                            lhi_train_bucket_kind bucket, uint32_t first)
+/* Returns the offset, in this rank's piece of a bucket, of the bucket's first
+ * tensor from tensor `first` on. A piece has the rank's shards of all tensors
+ * in the bucket (experts or others). */
+static size_t find_bucket_offset(const lhi_train *train,
+                                 const lhi_train_chunk *c,
+                                 lhi_train_bucket_kind bucket, uint32_t first)
 {
     uint32_t i = first;
     while (i < c->n_tensors &&
@@ -28,8 +30,8 @@ lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train,
         train->device->ops->sharded_tensors(train->device, chunk);
     return (lhi_train_piece_sizes){
         .all = c->buckets[bucket].piece,
-        .values = bucket_offset(train, c, bucket, s.n_values),
-        .gradients = bucket_offset(train, c, bucket, s.n_gradients),
+        .values = find_bucket_offset(train, c, bucket, s.n_values),
+        .gradients = find_bucket_offset(train, c, bucket, s.n_gradients),
     };
 }
 
@@ -43,8 +45,8 @@ lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
     };
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
         lhi_train_bucket_kind bucket = (lhi_train_bucket_kind)i;
-        part.of[i].from = bucket_offset(train, c, bucket, first);
-        part.of[i].to = bucket_offset(train, c, bucket, first + n_tensors);
+        part.of[i].from = find_bucket_offset(train, c, bucket, first);
+        part.of[i].to = find_bucket_offset(train, c, bucket, first + n_tensors);
     }
     return part;
 }
@@ -56,8 +58,8 @@ typedef struct overlap {
     size_t at, first, n, room;
 } overlap;
 
-/* Returns the overlap of a part with a replica's piece of a tensor; empty if
- * the tensor is in another bucket. */
+/* Returns where replica `replica`'s shard of a tensor overlaps a part (a range
+ * of a bucket); empty if the tensor is in another bucket. */
 static overlap find_overlap(const lhi_train *train, const lhi_owned_tensor *own,
                             const lhi_train_part *part,
                             lhi_train_bucket_kind bucket, uint32_t replica)
@@ -153,7 +155,7 @@ void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
         memcpy(c->buckets[bucket].sums + range.from, sums, n * sizeof *sums);
 }
 
-/* Copies the sharded values that this rank owns from the device to the
+/* Copies this rank's shard of the sharded parameters from the device to the
  * trainer's memory; finalise() then frees them on the device. False: out of
  * memory. */
 static bool store_bucket(lhi_train *train, lhi_train_chunk *c,

@@ -192,14 +192,14 @@ lh_status lhi_checkpoint_state_format(const lhi_train *train,
     return LH_OK;
 }
 
-/* Fails because a description is inconsistent. */
+/* Fails with LH_EINPUT: the checkpoint description `name` is inconsistent. */
 static lh_status fail_damaged(const char *name, lh_error *err)
 {
     return lhi_fail(err, LH_EINPUT,
                     "%s: damaged; resume from another checkpoint", name);
 }
 
-/* Reads a list of exactly `n` checksums. */
+/* Reads a JSON list of exactly `n` checksums into `out`. */
 static lh_status read_list(const json_t *list, uint32_t n, const char *name,
                            double *out, lh_error *err)
 {
@@ -232,7 +232,8 @@ static lh_status read_sums(const json_t *all, const char *name,
     return LH_OK;
 }
 
-/* Checks that a checkpoint has this run's model and recipe. */
+/* Checks that a checkpoint was written for this run's model and recipe
+ * (settings that the numbers depend on). */
 static lh_status check_match(const json_t *root, const char *name,
                              const lh_model *model,
                              const lhi_checkpoint_options *options,

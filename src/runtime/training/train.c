@@ -106,8 +106,8 @@ void lhi_train_add_memory(const lhi_train *train,
     bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(train->mem);
 }
 
-/* Allocates a chunk's arrays for one bucket, and distributes its moments and
- * gradient sums to the tensors. */
+/* Allocates a chunk's arrays for one bucket (experts or other parameters), and
+ * assigns ranges of moments and gradient sums to its tensors. */
 static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
                               lhi_train_bucket_kind kind, lh_error *err)
 {
@@ -140,7 +140,8 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
     return LH_OK;
 }
 
-/* Returns the number of tally entries per slice. */
+/* Returns the number of tally entries (sums of squares) per slice of a
+ * tensor. */
 static uint32_t count_tally_entries(const lhi_train *train,
                                     lhi_train_bucket_kind bucket)
 {
@@ -148,7 +149,8 @@ static uint32_t count_tally_entries(const lhi_train *train,
     return o->n_replicas * o->n_tensor / lhi_bucket_count_slices(train, bucket);
 }
 
-/* An expert's shard consists of full checkpoint pieces or, if the expert is
+/* Returns the number of values in one rank's shard of a tensor with n values.
+ * An expert's shard consists of full checkpoint pieces or, if the expert is
  * sliced, of full tally entries. */
 size_t lhi_values_per_shard(const lhi_train *train,
                             lhi_train_bucket_kind bucket, size_t n)
@@ -161,8 +163,8 @@ size_t lhi_values_per_shard(const lhi_train *train,
     return (n / pieces + (n % pieces != 0)) * (pieces / shards);
 }
 
-/* Makes a chunk's owned tensors: this rank's part of each tensor, and its place
- * in the array. */
+/* Fills in the chunk's table of tensors: this rank's shard of each, and its
+ * offset in the rank's piece. */
 static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                             lh_error *err)
 {
@@ -292,7 +294,8 @@ lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk)
     return NULL;
 }
 
-/* Copies a tensor's values into the exchange array, or back. */
+/* Copies a tensor's values into the exchange array, shard by shard, or with
+ * `back` from the array. */
 static void copy_array(const lhi_train *train, const lhi_train_chunk *chunk,
                        const lhi_owned_tensor *own, float *values, bool back)
 {
@@ -339,7 +342,8 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk)
             copy_array(train, c, &c->owned[i], c->owned[i].tensor->value, true);
 }
 
-/* Copies a chunk's gradients into the sums of a bucket with one shard. */
+/* Copies a chunk's gradients in one bucket into the gradient sums, for a
+ * bucket that is not sharded. */
 static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
                            lhi_train_bucket_kind bucket)
 {
@@ -410,24 +414,25 @@ static void add_tied(lhi_train *train)
     }
 }
 
-/* Layout: per model tensor, tensor-parallel rank and replica the sum of
- * squares; then per replica the loss, its tokens and the MTP modules' loss. */
+/* Returns the size of a tally. Layout: per model tensor, tensor-parallel rank
+ * and replica the sum of squares; then per replica the loss, its tokens and
+ * the loss of multi-token prediction modules. */
 size_t lhi_train_tally_size(const lhi_train *train)
 {
     const lhi_train_options *o = &train->o;
     return ((size_t)train->n_tensors * o->n_tensor + 3) * o->n_replicas;
 }
 
-/* Returns the tally's entries for losses, which follow those for gradient
- * norms. */
-static double *losses_of(const lhi_train *train, double *tally)
+/* Returns the address of the losses in the tally, which follow the sums of
+ * squares. */
+static double *get_losses(const lhi_train *train, double *tally)
 {
     const lhi_train_options *o = &train->o;
     return tally + (size_t)train->n_tensors * o->n_tensor * o->n_replicas;
 }
 
-/* Returns the number of values in this rank's slice that it contributes to the
- * norm. */
+/* Returns how many values of this rank's slice count towards the gradient
+ * norm; the others are counted by another rank. */
 static size_t count_contributed(const lhi_train *train,
                                 const lhi_owned_tensor *own)
 {
@@ -443,7 +448,7 @@ static size_t count_contributed(const lhi_train *train,
 lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
                                      lh_error *err)
 {
-    double sum, *losses = losses_of(train, tally);
+    double sum, *losses = get_losses(train, tally);
     uint64_t tokens;
     bool has;
     memset(tally, 0, lhi_train_tally_size(train) * sizeof *tally);
@@ -458,9 +463,9 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
     return LH_OK;
 }
 
-/* Fills in a tensor's sums of squares; `tally`: its entries, by tensor-parallel
- * rank and replica. Unsharded values are summed as if sharded, so that the norm
- * is equal to the last bit. */
+/* Stores a tensor's sums of squared gradients in `tally`, its entries by
+ * tensor-parallel rank and replica. Unsharded values are summed as if sharded,
+ * so that the norm is equal to the last bit. */
 static void tally_squares(const lhi_train *train, const lhi_owned_tensor *own,
                           double *tally)
 {

@@ -113,18 +113,18 @@ typedef struct lhi_train_options {
     void *context; /* argument for both callbacks */
 } lhi_train_options;
 
-/* Returns the defaults: rate 3e-4, betas 0.9 and 0.95, epsilon 1e-8, decay 0.1,
- * clip 1, min_rate a tenth, warmup a hundredth. The caller sets sizes and
- * chunks. */
+/* Returns the default training options for `steps` steps: rate 3e-4, betas 0.9
+ * and 0.95, epsilon 1e-8, decay 0.1, clip 1, min_rate a tenth, warmup a
+ * hundredth. The caller sets sizes and chunks. */
 lhi_train_options lhi_train_defaults(uint64_t steps);
 
-/* Returns the bytes for chunks with n_values values: both moments and, with
- * several replicas, the exchange arrays. */
+/* Returns the trainer's bytes for chunks with n_values parameters: both
+ * moments and, with several replicas, the exchange arrays. */
 double lhi_train_bytes(double n_values, uint32_t n_replicas);
-/* Predicts bytes by kind and adds them to bytes[]. n_tied: values of a tied
- * embedding whose other copy is on another rank, or 0; n_sharded: sharded
- * values. Staged training has no exchange arrays. n_shards and delayed as in
- * lhi_train_options. */
+/* Predicts the trainer's memory by kind and adds it to bytes[]. n_tied:
+ * parameters of a tied embedding whose other copy is on another rank, or 0;
+ * n_sharded: sharded parameters. Staged training (collectives inside passes)
+ * has no exchange arrays. n_shards and delayed as in lhi_train_options. */
 void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
                               uint32_t n_replicas, uint32_t n_shards,
                               bool staged, bool delayed,
@@ -132,40 +132,42 @@ void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
 /* Returns the bookkeeping bytes for n_tensors tensors in n_chunks chunks,
  * counted as scratch. */
 double lhi_train_bookkeeping_bytes(uint32_t n_chunks, uint32_t n_tensors);
-/* Adds the actual bytes to bytes[]. */
+/* Adds the trainer's actual memory by kind to bytes[]. */
 void lhi_train_add_memory(const lhi_train *train,
                           int64_t bytes[LH_N_MEMORY_KINDS]);
 
-/* Makes a rank's training. `device` is borrowed and must have tensors. */
+/* Creates a rank's trainer: optimizer state and gradient sums. `device` is
+ * borrowed and must have tensors. */
 lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
                          lhi_train **out, lh_error *err);
-/* Frees the training; NULL is allowed. */
+/* Frees the trainer; NULL is allowed. */
 void lhi_train_free(lhi_train *train);
 
 /* Returns the number of completed steps: 0 or the checkpoint's; also the next
  * step to `begin`. */
 uint64_t lhi_train_step(const lhi_train *train);
 
-/* Returns the array with a chunk's updated values in a bucket. This replica's
- * piece, values [n * shard / n_shards, n * (shard + 1) / n_shards), is in
- * place; the all-gather fills the rest. n is a multiple of n_shards, and 0 with
- * one shard. Experts in their own bucket use n_expert_shards and expert_shard.
- */
+/* Returns the exchange array with a chunk's updated parameters in a bucket.
+ * This replica's shard, values [n * shard / n_shards, n * (shard + 1) /
+ * n_shards), is in place; the all-gather fills the others. n is a multiple of
+ * n_shards, and 0 with one shard. Experts in their own bucket use
+ * n_expert_shards and expert_shard. */
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, float **values,
                           size_t *n);
-/* Copies the chunk's gathered parameters into its tensors, after an all-gather.
- */
+/* Copies the chunk's parameters from the exchange array into its tensors,
+ * after an all-gather. */
 void lhi_train_gathered(lhi_train *train, uint32_t chunk);
 
-/* Returns the chunk's gradients in a bucket: n values, this rank's array of
- * pieces. The reduce-scatter stores the sum over the replicas' pieces in `out`,
- * n / n_shards values. With several sites their sums must be added. With one
- * replica n is 0. */
+/* Returns a chunk's gradients in a bucket: the exchange array with n values.
+ * The reduce-scatter stores the sum over the replicas in `out`, n / n_shards
+ * values. With several datacenters their sums must be added. With one replica
+ * n is 0. */
 void lhi_train_gradients(lhi_train *train, uint32_t chunk,
                          lhi_train_bucket_kind bucket, const float **values,
                          size_t *n, float **out);
-/* Returns a bucket's current gradient sums and their number. */
+/* Returns a chunk's gradient sums in a bucket (experts or others); *n: their
+ * number. */
 float *lhi_train_get_sums(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, size_t *n);
 
@@ -184,7 +186,8 @@ typedef struct lhi_train_part {
     lhi_train_range of[LHI_N_TRAIN_BUCKETS];
 } lhi_train_part;
 
-/* Returns the part that covers tensors `first` to `first + n_tensors - 1`. */
+/* Returns, per bucket, the range of this rank's piece that covers tensors
+ * `first` to `first + n_tensors - 1`. */
 lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
                                    uint32_t first, uint32_t n_tensors);
 
@@ -192,29 +195,34 @@ lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
 typedef struct lhi_train_piece_sizes {
     size_t all, values, gradients; /* of these sharded */
 } lhi_train_piece_sizes;
-/* Returns the piece sizes of a chunk's bucket. */
+/* Returns the sizes of this rank's piece of a chunk's bucket: its shards of
+ * all tensors, of those with sharded parameters, and of those with sharded
+ * gradients. */
 lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train,
                                                  uint32_t chunk,
                                                  lhi_train_bucket_kind bucket);
-/* Copies this replica's values into its range of the array. */
+/* Copies this replica's parameters of a part into its range of the exchange
+ * array, before an all-gather. */
 void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
                            lhi_train_bucket_kind bucket, float *array);
-/* Copies all replicas' values out of the array. */
+/* Copies all replicas' parameters of a part out of the exchange array, after
+ * an all-gather; sharded ones go to `room`. */
 void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
                              lhi_train_bucket_kind bucket, const float *array,
                              float *room);
-/* Copies all gradients into the array. */
+/* Copies all gradients of a part into the exchange array, before a
+ * reduce-scatter; `room` has the sharded ones. */
 void lhi_train_pack_gradients(const lhi_train *train,
                               const lhi_train_part *part,
                               lhi_train_bucket_kind bucket, const float *room,
                               float *array);
-/* Stores the reduce-scatter's sums for a range in the piece; `adds`: adds them
- * to those of earlier groups. */
+/* Stores the sums of a reduce-scatter in the given range of this rank's piece;
+ * `adds`: adds them to the sums of earlier microbatch groups. */
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, lhi_train_range range,
                           const float *sums, bool adds);
-/* Moves the replica's sharded pieces to permanent storage after values were
- * made or loaded, and finalises the device. */
+/* Moves this rank's shard of sharded parameters to permanent storage after
+ * they were initialised or loaded, and finalises the device. */
 lh_status lhi_train_finalise(lhi_train *train, lh_error *err);
 
 /* Training state of a tensor for migration, after the update and the all-gather
@@ -229,9 +237,10 @@ typedef struct lhi_train_tensor_state {
     float *values, *moments[LHI_MAX_MOMENTS];
     size_t n_values, n_moments; /* values in each array */
 } lhi_train_tensor_state;
-/* Returns the number of tensors in all chunks of the rank. */
+/* Returns the number of parameter tensors in all chunks of the rank. */
 uint32_t lhi_train_count_tensor_states(const lhi_train *train);
-/* Returns the training state of the i-th tensor. */
+/* Returns the i-th tensor's training state: addresses and lengths of its
+ * values and moments. */
 lhi_train_tensor_state lhi_train_get_tensor_state(lhi_train *train, uint32_t i);
 /* Sets the number of completed steps after all state has been migrated. */
 void lhi_train_set_step(lhi_train *train, uint64_t step);
@@ -246,15 +255,16 @@ typedef struct lhi_train_tied_pair {
     float *theirs;
     size_t n;
 } lhi_train_tied_pair;
-/* Returns the rank's end of the tied embedding. */
+/* Returns the copy of a tied embedding that this rank has, and its partner's
+ * rank; none if it has no copy. */
 lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train);
 
 /* Returns the size of a tally: numbers to sum over all ranks. Each entry is
  * filled by one rank and 0 (or absent) on the others, so that any order of
  * addition gives the same result. The size is equal on all ranks. */
 size_t lhi_train_tally_size(const lhi_train *train);
-/* Fills in the tally after every reduce-scatter and the exchange of tied pairs;
- * queries the device's loss. */
+/* Fills in the tally (losses, squared gradients) after every reduce-scatter
+ * and the exchange of tied embeddings' gradients; queries the device's loss. */
 lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err);
 
 /* Result of a step. */
@@ -267,15 +277,16 @@ typedef struct lhi_train_report {
     uint64_t tokens; /* in the step, all replicas */
 } lhi_train_report;
 
-/* Clips, updates this replica's pieces and counts the step, given the summed
- * tally. LH_EINPUT: the loss or the norm is not finite; nothing was changed. */
+/* Clips the gradients, updates this rank's shards and counts the step, given
+ * the tally summed over all ranks. LH_EINPUT: the loss or the norm is not
+ * finite; nothing was changed. */
 lh_status lhi_train_update(lhi_train *train, const double *tally,
                            lhi_train_report *report, lh_error *err);
-/* Fills in the tally in a validation step: the loss only, same size, to be
- * summed in the same way. */
+/* Fills in the tally in a validation step: the loss only. It has the same size
+ * and is summed in the same way as in training steps. */
 lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
                                      lh_error *err);
-/* Returns the loss from the summed tally. */
+/* Computes the validation loss from the tally summed over all ranks. */
 lh_status lhi_train_reduce_validation(lhi_train *train, const double *tally,
                                       double *loss, lh_error *err);
 
@@ -289,10 +300,12 @@ typedef struct lhi_remarks {
  * missing. One rank takes it for its run. LH_EIO: another run holds it; `err`
  * names it. The lock of a dead run is taken over with a remark. */
 typedef struct lhi_folder_lock lhi_folder_lock;
-/* Acquires the lock. */
+/* Acquires the lock of a checkpoint folder, so that no other run writes there;
+ * `remarks` receives messages for the user. LH_EIO: another run has it. */
 lh_status lhi_folder_lock_take(const char *folder, const lhi_remarks *remarks,
                                lhi_folder_lock **out, lh_error *err);
-/* Verifies the lock; acquires it again if its file was removed. */
+/* Checks that this run still has the lock; acquires it again if its file was
+ * removed. */
 lh_status lhi_folder_lock_check(lhi_folder_lock *lock, lh_error *err);
 /* Releases the lock: removes its file, and the folder if the lock created it
  * and it is empty. NULL is allowed. */
@@ -334,15 +347,17 @@ size_t lhi_train_count_checksums(const lhi_train *train);
 lh_status lhi_train_save_begin(lhi_train *train,
                                const lhi_checkpoint_options *options,
                                lh_error *err);
-/* Writes this rank's part of the checkpoint and fills in its checksums. */
+/* Writes this rank's part of the checkpoint and stores its checksums in
+ * `sums`. */
 lh_status lhi_train_save_part(lhi_train *train,
                               const lhi_checkpoint_options *options,
                               double *sums, lh_error *err);
-/* Completes the checkpoint and removes old ones. */
+/* Completes the checkpoint: writes its description, gives the folder its final
+ * name, and removes old checkpoints. */
 lh_status lhi_train_save_end(lhi_train *train,
                              const lhi_checkpoint_options *options,
                              const double *sums, lh_error *err);
-/* Removes an incomplete checkpoint's temporary folder. */
+/* Removes the temporary folder of a checkpoint that was not completed. */
 void lhi_train_save_cancel(lhi_train *train,
                            const lhi_checkpoint_options *options);
 

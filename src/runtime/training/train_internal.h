@@ -130,14 +130,15 @@ static inline bool lhi_is_sliced(const lhi_tensor *t)
 size_t lhi_values_per_shard(const lhi_train *train,
                             lhi_train_bucket_kind bucket, size_t n);
 
-/* Gathers a tensor's values, or a moment, from ranks that each have a part
- * (`mine`, `n`; `shards` per slice, as in lhi_owned_tensor). The first rank
- * gets everything in `whole`, which other ranks ignore. */
+/* Assembles the full tensor `whole`, values or a moment, on the first rank of
+ * the group that has it. Each rank gives its values `mine` (n); `shards` per
+ * slice as in lhi_owned_tensor. Other ranks ignore `whole`. */
 lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *tensor,
                             uint32_t shards, const float *mine, size_t n,
                             float *whole, lh_error *err);
 
-/* NULL: another rank has the chunk. */
+/* Returns the trainer's state of chunk `chunk`; NULL: another rank has the
+ * chunk. */
 lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk);
 
 /* Folders: src/runtime/training/folder.c. Paths are formatted into `buffer`. */
@@ -145,12 +146,13 @@ enum { LHI_PATH = 4096 };
 /* Formats a path; LH_EIO: too long. */
 lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Removes a checkpoint's folder; keeps other files, and then the folder.
- * Ignores errors. */
+/* Removes a checkpoint's files and then its folder, which remains if it has
+ * other files. Ignores errors. */
 void lhi_checkpoint_remove(const char *path);
 /* Creates a folder and its missing parents. */
 lh_status lhi_make_folder(const char *path, lh_error *err);
-/* Creates a folder owned by this user; does not follow a link there. */
+/* Creates a folder that only this user may access; does not follow a symbolic
+ * link at `path`. */
 lh_status lhi_make_private_folder(const char *path, lh_error *err);
 /* Syncs a folder to disk. */
 lh_status lhi_sync_folder(const char *path, lh_error *err);
@@ -170,10 +172,12 @@ typedef lhi_model_tensor lhi_checkpoint_tensor;
  * pair, which is stored as the embedding. */
 bool lhi_checkpoint_get_tensor(const lh_model *model, uint32_t index,
                                lhi_checkpoint_tensor *out);
-/* Returns the number of tensors in the model's order. */
+/* Returns the number of tensors in the model's order, the order in which
+ * checkpoints list them. */
 uint32_t lhi_checkpoint_count_tensors(const lh_model *model);
 
-/* Writes config.json for transformers. */
+/* Writes the model's config.json, as Hugging Face transformers reads it, into
+ * `folder`. */
 lh_status lhi_write_config(const lh_model *model,
                            const lhi_checkpoint_options *options,
                            const char *folder, lh_error *err);
@@ -200,8 +204,8 @@ static inline const char *const *lhi_moment_suffixes_of(const lhi_train *train)
 {
     return train->o.delayed ? lhi_delayed_suffixes : lhi_moment_suffixes;
 }
-/* Makes the layout of a safetensors file with `suffixes` for each of the
- * model's tensors. */
+/* Computes the layout of a safetensors file that has one tensor per model
+ * tensor and name suffix: header text and byte offsets. */
 lh_status lhi_safetensors_layout_make(const lh_model *model,
                                       const char *const *suffixes,
                                       lhi_safetensors_layout *out,
@@ -250,8 +254,8 @@ lh_status lhi_checkpoint_state_parse(const char *text, size_t len,
                                      const lhi_checkpoint_options *options,
                                      lhi_checkpoint_state *out, bool *differs,
                                      lh_error *err);
-/* Returns the index, in the sums, of a tensor's weight checksum; its moments'
- * follow, one per replica each. */
+/* Returns the index, in the checksum array, of tensor `index`'s weight
+ * checksum; those of its moments follow, one per replica each. */
 size_t lhi_checksum_index(uint32_t index, uint32_t replicas,
                           uint32_t n_moments);
 

@@ -8,7 +8,7 @@
 
 /* Returns the learning rate of a step: linear up to `rate`, then half a cosine
  * down to `min_rate` (arXiv:1608.03983, equation 5, without restarts). */
-static double rate_at(const lhi_train_options *o, uint64_t step)
+static double compute_rate(const lhi_train_options *o, uint64_t step)
 {
     if (step < o->warmup)
         return o->rate * (double)(step + 1) / (double)o->warmup;
@@ -34,8 +34,9 @@ static double sum_squares(const lhi_train *train, const double *tally)
     return all;
 }
 
-/* Computes the mean losses per token from the tally; *modules is NAN without
- * MTP modules. */
+/* Computes the mean losses per token from the tally; *modules is that of
+ * multi-token prediction modules, NAN without them. Returns the model's
+ * loss. */
 static double sum_losses(const lhi_train *train, const double *tally,
                          uint64_t *tokens, double *modules)
 {
@@ -65,8 +66,8 @@ static void move_bias(const lhi_train *train, const lhi_owned_tensor *own,
             own->value[i] += gradient[i] < 0 ? by : -by;
 }
 
-/* Updates this rank's part of a tensor: a bias of the expert balancing, or
- * parameters with AdamW. */
+/* Updates this rank's shard of a tensor: parameters with AdamW, or a bias of
+ * the expert balancing. */
 static void update_tensor(const lhi_train *train, const lhi_owned_tensor *own,
                           const float *gradient, lhi_adamw how)
 {
@@ -101,7 +102,7 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
     lhi_train_report r = {.step = train->step};
     r.loss = sum_losses(train, tally, &r.tokens, &r.modules_loss);
     r.norm = sqrt(sum_squares(train, tally));
-    r.rate = rate_at(o, train->step);
+    r.rate = compute_rate(o, train->step);
     bool is_lost = !isfinite(r.loss) ||
                    (o->model->mtp_layers > 0 && !isfinite(r.modules_loss));
     if (is_lost || !isfinite(r.norm))

@@ -25,8 +25,8 @@ static lh_status check_version(uint64_t version, lh_error *err)
                     (unsigned)version, LHI_RECORDS_VERSION);
 }
 
-/* Encodes the record. It has no version, because the TABLE message that carries
- * it has one. */
+/* Encodes the location of the shared file of emulated links. The record has no
+ * version, because the TABLE message that carries it has one. */
 void lhi_shared_links_location_write(
     const lhi_shared_links_location *s,
     unsigned char out[LHI_SHARED_LINKS_LOCATION_BYTES])

@@ -11,17 +11,18 @@
 
 enum { TAG_BARRIER, TAG_SCATTER, TAG_GATHER };
 
-/* Returns the index of member i's first value: floor(n * i / n_ranks). */
-static size_t first_of(const lhi_net_group *g, size_t n, uint32_t i)
+/* Returns the index of member i's first value if n values are divided over the
+ * group: floor(n * i / n_ranks). */
+static size_t get_first_index(const lhi_net_group *g, size_t n, uint32_t i)
 {
     /* n * i / n_ranks without overflow. */
     size_t per = n / g->n_ranks, rest = n % g->n_ranks;
     return per * i + rest * i / g->n_ranks;
 }
 
-/* Initialises a round with operations for all members; release it with
- * exchange_fini(). */
-static lh_status exchange_init(lhi_round *x, lhi_net *net,
+/* Initialises a round of sends and receives with all members; release it with
+ * finish_exchange(). */
+static lh_status init_exchange(lhi_round *x, lhi_net *net,
                                const lhi_net_group *group, uint64_t tag,
                                lh_error *err)
 {
@@ -33,8 +34,8 @@ static lh_status exchange_init(lhi_round *x, lhi_net *net,
     return LH_OK;
 }
 
-/* Waits for a round's operations and releases them. Returns `status`, or the
- * first error of the wait. */
+/* Waits for a round's sends and receives and releases them. Returns `status`,
+ * or the first error of the wait. */
 static lh_status exchange_fini(lhi_round *x, lh_status status, lh_error *err)
 {
     status = lhi_round_end(x, status, NULL, err);
@@ -42,14 +43,14 @@ static lh_status exchange_fini(lhi_round *x, lh_status status, lh_error *err)
     return status;
 }
 
-/* Every member notifies the first, which then notifies all; messages are empty.
- */
+/* Waits until every member of the group has called it. Every member notifies
+ * the first, which then notifies all; messages are empty. */
 lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *g, uint64_t tag,
                           const lhi_net_stop *stop, lh_error *err)
 {
     lhi_round x;
     LHI_TRY(lhi_round_check(net, g, err));
-    LHI_TRY(exchange_init(&x, net, g, tag + TAG_BARRIER, err));
+    LHI_TRY(init_exchange(&x, net, g, tag + TAG_BARRIER, err));
     bool leads = g->mine == 0;
     uint32_t from = leads ? 1 : 0, to = leads ? g->n_ranks : 1;
     lh_status status = LH_OK;
@@ -70,13 +71,13 @@ lh_status lhi_net_reduce_scatter(lhi_net *net, const lhi_net_group *g,
 {
     lhi_round x;
     LHI_TRY(lhi_round_check(net, g, err));
-    size_t first = first_of(g, n, g->mine);
-    size_t count = first_of(g, n, g->mine + 1) - first;
+    size_t first = get_first_index(g, n, g->mine);
+    size_t count = get_first_index(g, n, g->mine + 1) - first;
     size_t room = count * (g->n_ranks - 1);
     float *others = malloc((room ? room : 1) * sizeof *others);
     if (!others)
         return lhi_fail_nomem(err);
-    lh_status status = exchange_init(&x, net, g, tag + TAG_SCATTER, err);
+    lh_status status = init_exchange(&x, net, g, tag + TAG_SCATTER, err);
     if (status != LH_OK) {
         free(others);
         return status;
@@ -89,7 +90,8 @@ lh_status lhi_net_reduce_scatter(lhi_net *net, const lhi_net_group *g,
         next += count;
     }
     for (uint32_t i = 0; i < g->n_ranks && status == LH_OK; i++) {
-        size_t at = first_of(g, n, i), end = first_of(g, n, i + 1);
+        size_t at = get_first_index(g, n, i),
+               end = get_first_index(g, n, i + 1);
         if (i != g->mine)
             status = lhi_round_send(&x, i, values + at,
                                     (end - at) * sizeof *values, err);
@@ -109,14 +111,14 @@ lh_status lhi_net_all_gather(lhi_net *net, const lhi_net_group *g, uint64_t tag,
 {
     lhi_round x;
     LHI_TRY(lhi_round_check(net, g, err));
-    LHI_TRY(exchange_init(&x, net, g, tag + TAG_GATHER, err));
+    LHI_TRY(init_exchange(&x, net, g, tag + TAG_GATHER, err));
     unsigned char *bytes = values;
-    size_t first = first_of(g, n, g->mine) * value_size;
-    size_t size = first_of(g, n, g->mine + 1) * value_size - first;
+    size_t first = get_first_index(g, n, g->mine) * value_size;
+    size_t size = get_first_index(g, n, g->mine + 1) * value_size - first;
     lh_status status = LH_OK;
     for (uint32_t i = 0; i < g->n_ranks && status == LH_OK; i++) {
-        size_t at = first_of(g, n, i) * value_size;
-        size_t end = first_of(g, n, i + 1) * value_size;
+        size_t at = get_first_index(g, n, i) * value_size;
+        size_t end = get_first_index(g, n, i + 1) * value_size;
         if (i != g->mine)
             status = lhi_round_receive(&x, i, bytes + at, end - at, err);
     }

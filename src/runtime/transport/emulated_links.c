@@ -107,7 +107,7 @@ void lhi_links_fini(lhi_links *table)
     table->n_links = 0;
 }
 
-/* Locks a link; fails if an earlier owner of the lock was killed. */
+/* Locks an emulated link; fails if an earlier owner of the lock was killed. */
 static lh_status lock_link(link *l, uint32_t i, lh_error *err)
 {
     int error = pthread_mutex_lock(&l->lock);
@@ -125,7 +125,7 @@ static lh_status lock_link(link *l, uint32_t i, lh_error *err)
                     "a rank was killed while it used emulated link %u", i);
 }
 
-/* Returns slot `i` to the link's free list. */
+/* Returns message slot `i` to the link's free list. */
 static void free_slot(link *l, uint32_t i)
 {
     l->slots[i].used = false;
@@ -133,8 +133,9 @@ static void free_slot(link *l, uint32_t i)
     l->free_slot = i + 1;
 }
 
-/* Returns a free slot's index, or LHI_LINKS_MAX_MESSAGES if all are in use. */
-static uint32_t new_slot(link *l)
+/* Takes a free message slot of the link and returns its index;
+ * LHI_LINKS_MAX_MESSAGES if all are in use. */
+static uint32_t take_slot(link *l)
 {
     uint32_t i = LHI_LINKS_MAX_MESSAGES;
     if (l->free_slot > 0) {
@@ -146,7 +147,8 @@ static uint32_t new_slot(link *l)
     return i;
 }
 
-/* Finalises messages that have arrived: their times no longer change. */
+/* Removes the messages that have arrived by now_ns from the departure order:
+ * their times no longer change. */
 static void finalise_arrived(link *l, int64_t now_ns)
 {
     while (l->head < l->tail) {
@@ -166,7 +168,8 @@ static void finalise_arrived(link *l, int64_t now_ns)
         l->head = l->tail = 0;
 }
 
-/* Checks whether message a departs before b. */
+/* Checks whether message a departs before b: by turn if the link's messages
+ * have turns, else by entry time. */
 static bool departs_before(const link *l, const message *a, const message *b)
 {
     if (l->in_turns)
@@ -176,7 +179,8 @@ static bool departs_before(const link *l, const message *a, const message *b)
     return a->sender < b->sender;
 }
 
-/* Inserts slot `i` into the departure order; returns its position. */
+/* Inserts the message in slot `i` into the link's departure order; returns its
+ * position. */
 static uint32_t insert_in_order(link *l, uint32_t i)
 {
     if (l->tail == 2 * LHI_LINKS_MAX_MESSAGES) {
@@ -195,8 +199,8 @@ static uint32_t insert_in_order(link *l, uint32_t i)
     return place;
 }
 
-/* Computes the times of the messages from `place` on. Arrivals stay in order
- * even if latencies differ. */
+/* Computes transfer and arrival times of the messages from position `place` of
+ * the departure order on. Arrivals stay in order even if latencies differ. */
 static void compute_times(link *l, uint32_t place)
 {
     int64_t free_ns = l->free_ns, arrived_ns = l->arrived_ns;
@@ -226,8 +230,8 @@ static void compute_times(link *l, uint32_t place)
     }
 }
 
-/* Checks that a turn is not used twice and that all messages on the link have
- * one, or none. */
+/* Checks that a turn (position in the link's departure order) is not used
+ * twice and that all messages on the link have one, or none. */
 static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
                             lh_error *err)
 {
@@ -252,7 +256,8 @@ static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
     return LH_OK;
 }
 
-/* Adds a message to the locked link. */
+/* Adds a message to link `l`, which is locked and has index `i`; *out: its
+ * slot. */
 static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
                             int64_t entered_ns, uint64_t turn, uint32_t *out,
                             lh_error *err)
@@ -265,7 +270,7 @@ static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
                         transfer_ns * 1e-9);
     finalise_arrived(l, lhi_now_ns());
     LHI_TRY(check_turn(l, i, turn, err));
-    uint32_t index = new_slot(l);
+    uint32_t index = take_slot(l);
     if (index == LHI_LINKS_MAX_MESSAGES)
         return lhi_fail(
             err, LH_EIO,

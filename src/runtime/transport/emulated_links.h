@@ -24,27 +24,30 @@ enum {
     LHI_LINKS_MAX = 4096              /* maximum links per run */
 };
 
-/* Checks link parameters; LH_EINVAL names the link. */
+/* Checks the latency and transfer time of emulated links; LH_EINVAL names the
+ * link. */
 lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
                           lh_error *err);
 
-/* Returns the size of a table in bytes. */
+/* Returns the bytes that a table of n_links emulated links needs. */
 size_t lhi_links_bytes(uint32_t n_links);
-/* Initialises a table in lhi_links_bytes() zeroed bytes. */
+/* Initialises a table of emulated links in lhi_links_bytes() zeroed bytes. */
 lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
                          const lhi_net_link *links, lh_error *err);
 /* Destroys the locks of a table of emulated links. */
 void lhi_links_fini(lhi_links *table);
 
-/* Adds a message from `sender`. *slot identifies it until lhi_links_take().
- * LH_EINVAL: invalid link or turn; LH_EIO: the link is full, or a rank was
- * killed while it held the lock. */
+/* Adds a message from rank `sender` to emulated link `i`, which it enters at
+ * entered_ns. *slot identifies it until lhi_links_take(). LH_EINVAL: invalid
+ * link or turn; LH_EIO: the link is full, or a rank was killed while it held
+ * the lock. */
 lh_status lhi_links_enter(lhi_links *table, uint32_t link, uint32_t sender,
                           size_t bytes, int64_t entered_ns, uint64_t turn,
                           uint32_t *slot, lh_error *err);
 
-/* Sets a link's parameters for later messages. Messages in transit keep theirs
- * and are not overtaken. LH_EINVAL: invalid link or parameters. */
+/* Sets an emulated link's latency and transfer time for later messages.
+ * Messages in transit keep theirs and are not overtaken. LH_EINVAL: invalid
+ * link or parameters. */
 lh_status lhi_links_set(lhi_links *table, uint32_t link,
                         const lhi_net_link *rule, lh_error *err);
 
@@ -52,13 +55,14 @@ lh_status lhi_links_set(lhi_links *table, uint32_t link,
 lh_status lhi_links_suspend(lhi_links *table, uint32_t link, int64_t until_ns,
                             lh_error *err);
 
-/* Checks that link and slot exist; a peer may send any values. */
+/* Checks that a link and a message slot exist; a peer may send any numbers. */
 bool lhi_links_is_valid(const lhi_links *table, uint32_t link, uint32_t slot);
 
-/* Called by the receiver. If the message has arrived by `now_ns`, sets *taken,
- * *arrived_ns and *began_ns (start of the transfer) and frees its slot.
- * Otherwise *arrived_ns is the time for the next attempt, or LHI_LINKS_UNKNOWN:
- * then call lhi_links_wait_known(). */
+/* Takes message `index` off its link if it has arrived by `now_ns`: sets
+ * *taken, *arrived_ns and *began_ns (start of the transfer) and frees its
+ * slot. Otherwise *arrived_ns is the time for the next attempt, or
+ * LHI_LINKS_UNKNOWN: then call lhi_links_wait_known(). Called by the
+ * receiver. */
 lh_status lhi_links_take(lhi_links *table, uint32_t link, uint32_t slot,
                          int64_t now_ns, bool *taken, int64_t *began_ns,
                          int64_t *arrived_ns, lh_error *err);

@@ -95,7 +95,7 @@ lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
                     "this build has no OpenSSL (libssl-dev)");
 }
 
-/* Without OpenSSL no state exists. */
+/* Does nothing: a build without OpenSSL makes no MAC state. */
 void lhi_frame_mac_free(lhi_frame_mac *seal)
 {
     (void)seal;

@@ -30,15 +30,15 @@ typedef enum lhi_frame_mac_part {
     LHI_FRAME_MAC_VOID /* instead of the payload's: the sender cancelled it */
 } lhi_frame_mac_part;
 
-/* Starts the MAC of a frame's part. It covers the bytes added until
- * lhi_frame_mac_end(). */
+/* Starts the MAC (authentication code) of a frame's header or payload. It
+ * covers the bytes added until lhi_frame_mac_end(). */
 void lhi_frame_mac_begin(lhi_frame_mac *seal, lhi_frame_mac_part part);
-/* Adds bytes to the MAC. */
+/* Adds `n` bytes to the MAC that was started last. */
 void lhi_frame_mac_add(lhi_frame_mac *seal, const void *bytes, size_t n);
 /* Ends the MAC and returns it. */
 void lhi_frame_mac_end(lhi_frame_mac *seal,
                        unsigned char out[LHI_FRAME_MAC_BYTES]);
-/* Ends the MAC and compares it with the received one. */
+/* Ends the MAC and checks that it equals the received one, `is`. */
 bool lhi_frame_mac_verify(lhi_frame_mac *seal,
                           const unsigned char is[LHI_FRAME_MAC_BYTES]);
 

@@ -139,8 +139,8 @@ uint64_t lhi_group_count_calls(const lhi_group *g)
 
 /* ---- a round of messages ---- */
 
-/* Prepares the group's rounds for the next collective: a new tag, zeroed
- * operations and byte counts. */
+/* Prepares the group for the next collective: a new tag, zeroed sends and
+ * receives, and zero byte counts. */
 static void begin_round(lhi_group *g)
 {
     g->began_ns = g->latest_ns = lhi_now_ns();
@@ -151,7 +151,7 @@ static void begin_round(lhi_group *g)
     g->given = g->got = 0;
 }
 
-/* Posts the receive from member `i` and counts its bytes. */
+/* Posts the receive of `size` bytes from member `i` and counts the bytes. */
 static lh_status receive(lhi_group *g, uint32_t i, void *data, size_t size,
                          lh_error *err)
 {
@@ -159,7 +159,7 @@ static lh_status receive(lhi_group *g, uint32_t i, void *data, size_t size,
     return lhi_round_receive(&g->round, i, data, size, err);
 }
 
-/* Starts the send to member `i` and counts its bytes. */
+/* Starts the send of `size` bytes to member `i` and counts the bytes. */
 static lh_status send_part(lhi_group *g, uint32_t i, const void *data,
                            size_t size, lh_error *err)
 {
@@ -167,7 +167,8 @@ static lh_status send_part(lhi_group *g, uint32_t i, const void *data,
     return lhi_round_send(&g->round, i, data, size, err);
 }
 
-/* Waits for the round, adds the emulated link time and updates the totals. */
+/* Waits for the collective's sends and receives, sleeps for the emulated link
+ * time and updates the totals. */
 static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
 {
     if (status == LH_OK)
@@ -186,7 +187,7 @@ static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
     return status;
 }
 
-/* Starts the round's sends to all other members. */
+/* Starts the sends of `b` to all other members. */
 static lh_status send_all(lhi_group *g, lhi_round *round,
                           const lhi_group_bytes *b, lh_error *err)
 {
@@ -201,7 +202,7 @@ static lh_status send_all(lhi_group *g, lhi_round *round,
     return LH_OK;
 }
 
-/* Starts the round's receives from all other members. */
+/* Starts the receives of `b` from all other members. */
 static lh_status receive_all(lhi_group *g, lhi_round *round,
                              const lhi_group_bytes *b, lh_error *err)
 {
@@ -257,7 +258,7 @@ lh_status lhi_group_all_gather(lhi_group *g, const void *mine, void *all,
     return end_round(g, status, err);
 }
 
-/* Grows the buffer for other members' summands to `n` values; false: out of
+/* Enlarges the buffer for other members' summands to `n` values; false: out of
  * memory. */
 static bool reserve_parts(lhi_group *g, size_t n)
 {
@@ -304,9 +305,9 @@ lh_status lhi_group_reduce_scatter(lhi_group *g, const float *values,
  * and sums locally: one step instead of two. */
 enum { DIRECT_REDUCE_VALUES = 1024 };
 
-/* Returns member i's share when `n` values are divided evenly; the first n %
- * n_ranks members have one value more. */
-static size_t share_of(size_t n, uint32_t n_ranks, uint32_t i)
+/* Returns the number of values of member i when `n` values are divided evenly;
+ * the first n % n_ranks members have one value more. */
+static size_t get_share(size_t n, uint32_t n_ranks, uint32_t i)
 {
     return n / n_ranks + (i < n % n_ranks);
 }
@@ -320,7 +321,7 @@ size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n)
 {
     return n <= DIRECT_REDUCE_VALUES
                ? n_ranks * n * sizeof(float)
-               : lhi_group_scatter_bytes(n_ranks, share_of(n, n_ranks, mine));
+               : lhi_group_scatter_bytes(n_ranks, get_share(n, n_ranks, mine));
 }
 
 lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
@@ -346,7 +347,7 @@ lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
     }
     size_t first = 0;
     for (uint32_t i = 0; i < n_ranks; i++) {
-        g->shares[i] = share_of(n, n_ranks, i);
+        g->shares[i] = get_share(n, n_ranks, i);
         if (i < g->members.mine)
             first += g->shares[i];
     }
@@ -358,7 +359,7 @@ lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
     return lhi_group_all_gather(g, values + first, values, g->sizes, err);
 }
 
-/* Copies the member's data for itself. */
+/* Copies the data that the member sends to itself. */
 static lh_status copy_own(const lhi_group *g, const lhi_group_bytes *b,
                           lh_error *err)
 {

@@ -29,9 +29,9 @@ typedef struct lhi_group_options {
     const lhi_net_stop *stop; /* as in lhi_net_wait_or_stop(); may be NULL */
 } lhi_group_options;
 
-/* Creates a group. LH_EINVAL: the caller is not the given member, a rank is
- * listed twice, or the tag has lower bits set. Free it only between calls; the
- * endpoint may be closed before that. */
+/* Creates a group of ranks for collectives. LH_EINVAL: the caller is not the
+ * given member, a rank is listed twice, or the tag has lower bits set. Free it
+ * only between calls; the endpoint may be closed before that. */
 lh_status lhi_group_make(lhi_net *net, const lhi_group_options *options,
                          lhi_group **out, lh_error *err);
 /* Frees a group; NULL is allowed. */
@@ -50,22 +50,22 @@ size_t lhi_group_scatter_bytes(uint32_t n_ranks, size_t count);
 /* Returns the memory that an all-reduce of n values needs, in bytes. */
 size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n);
 
-/* Emulates a link for members that share a clock. Each later call ends no
- * sooner than `latency_ns` plus `ns_per_byte` times the larger of the bytes
- * sent and received, counted from the arrival of the last required message.
- * Zeros (the default): no emulation. */
+/* Emulates a link for a group whose members share a clock. Each later
+ * collective ends no sooner than `latency_ns` plus `ns_per_byte` times the
+ * larger of the bytes sent and received, counted from the arrival of the last
+ * required message. Zeros (the default): no emulation. */
 void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
                         double ns_per_byte);
-/* Overlaps the next call's emulated transfer with that of the last call of
- * `before`: the latter's duration is subtracted. */
+/* Lets the emulated transfer of the next collective of `g` overlap with that
+ * of the last collective of `before`: the latter's duration is subtracted. */
 void lhi_group_overlap_next(lhi_group *group, const lhi_group *before);
-/* Returns the total emulated link time of all calls, counted from the arrival
- * of each call's last message. */
+/* Returns the total emulated link time of all collectives of the group,
+ * counted from the arrival of each call's last message. */
 int64_t lhi_group_emulated_ns(const lhi_group *group);
-/* Returns the total duration of all calls, including waits for other members
- * (for split shifts, only the second half). */
+/* Returns the total duration of all collectives of the group, including waits
+ * for other members (for split shifts, only the second half). */
 int64_t lhi_group_duration_ns(const lhi_group *group);
-/* Returns the number of calls so far. */
+/* Returns the number of collectives of the group so far. */
 uint64_t lhi_group_count_calls(const lhi_group *group);
 
 /* All-gather: member i contributes sizes[i] bytes; all members receive them in

@@ -45,10 +45,11 @@ typedef struct lhi_handshake_message {
     unsigned char job[32]; /* digest of the job's name */
 } lhi_handshake_message;
 
-/* Encodes a handshake message. */
+/* Encodes a message of the connection handshake. */
 void lhi_handshake_write(const lhi_handshake_message *hello,
                          unsigned char out[LHI_HANDSHAKE_BYTES]);
-/* Decodes a handshake message. LH_EIO: invalid; `err` names the field. */
+/* Decodes a message of the connection handshake. LH_EIO: invalid; `err` names
+ * the field. */
 lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
                              lhi_handshake_message *out, lh_error *err);
 

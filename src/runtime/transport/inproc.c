@@ -48,14 +48,15 @@ struct fabric {
     inproc_endpoint ends[];
 };
 
-/* Decrements a counter; at 0 wakes the rank that waits for it in close. */
+/* Decrements a counter of pending operations; at 0 wakes the rank that waits
+ * for it while closing. */
 static void count_down(uint32_t *word)
 {
     if (__atomic_sub_fetch(word, 1, __ATOMIC_ACQ_REL) == 0)
         lhi_futex_wake(word, false);
 }
 
-/* Waits until a counter is 0. */
+/* Waits until a counter of pending operations is 0. */
 static void wait_for_zero(uint32_t *word)
 {
     uint32_t left;
@@ -63,7 +64,8 @@ static void wait_for_zero(uint32_t *word)
         lhi_futex_wait(word, left, lhi_now_ns() + LHI_NET_POLL_NS, false);
 }
 
-/* Completes a receive whose bytes are in place. */
+/* Completes a receive whose bytes are in place; the message entered emulated
+ * link `link`, slot `slot`, at entered_ns. */
 static void finish_receive(lhi_net_op *op, int64_t entered_ns, uint32_t link,
                            uint32_t slot)
 {
@@ -136,7 +138,8 @@ static bool queue_copy(inproc_endpoint *e, lhi_net_op *receive,
     return true;
 }
 
-/* Queues an unexpected message; `to`'s lock must be held. */
+/* Queues message `op` at endpoint `to`, whose lock must be held, as
+ * unexpected: no receive is posted yet. Copies small messages. */
 static lh_status queue_unexpected(inproc_endpoint *from, inproc_endpoint *to,
                                   lhi_net_op *op, lh_error *err)
 {
@@ -204,7 +207,8 @@ static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
     return LH_OK;
 }
 
-/* Receives an unexpected message; called with the lock held, releases it. */
+/* Receives the unexpected message `kept`, which arrived before its receive;
+ * called with the lock held, releases it. */
 static lh_status receive_unexpected(inproc_endpoint *e, lhi_net_op *op,
                                     lhi_unexpected *kept, lh_error *err)
 {
@@ -258,7 +262,7 @@ static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
     return LH_OK;
 }
 
-/* Cancels an operation, or waits until its copy in progress ends. */
+/* Cancels a send or receive, or waits until its copy in progress ends. */
 static void inproc_cancel(lhi_net *net, lhi_net_op *op)
 {
     inproc_endpoint *e = (inproc_endpoint *)net,
@@ -286,14 +290,14 @@ static void inproc_cancel(lhi_net *net, lhi_net_op *op)
     }
 }
 
-/* Fails the run on all ranks, which share the failure's memory. */
+/* Fails the run on all ranks, which share one failure record. */
 static void inproc_abort(lhi_net *net, const char *reason)
 {
     lhi_failure_set(net->failure, net->rank, reason);
 }
 
-/* Waits until peers have copied all sent messages; after a failure, withdraws
- * them. */
+/* Waits until peers have copied all messages that this endpoint sent; after a
+ * failure, withdraws them. */
 static void end_sends(inproc_endpoint *e)
 {
     uint32_t left;
@@ -315,7 +319,8 @@ static void end_sends(inproc_endpoint *e)
     wait_for_zero(&e->sends_out);
 }
 
-/* Stops accepting messages and waits for copies in progress. */
+/* Stops accepting messages at this endpoint, fails unreceived large ones, and
+ * waits for copies in progress. */
 static void end_receives(inproc_endpoint *e)
 {
     pthread_mutex_lock(&e->lock);
@@ -339,7 +344,7 @@ static void end_receives(inproc_endpoint *e)
     wait_for_zero(&e->copies_in);
 }
 
-/* Releases the endpoints and their emulated links. */
+/* Frees the endpoints of all ranks and their emulated links. */
 static void fabric_free(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
@@ -382,7 +387,8 @@ static const lhi_net_ops inproc_ops = {
     .close = inproc_close,
 };
 
-/* Allocates the table of emulated links; no table without links. */
+/* Allocates the table of emulated links in the fabric (the shared state of all
+ * endpoints); no table without links. */
 static lh_status map_links(fabric *f, uint32_t n_links,
                            const lhi_net_link *links, lh_error *err)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* Returns the hash list of a peer and tag, 0 to LHI_MATCH_LISTS - 1. */
-static size_t list_of(uint32_t peer, uint64_t tag)
+static size_t get_list_index(uint32_t peer, uint64_t tag)
 {
     uint64_t mixed =
         (tag ^ ((uint64_t)peer << 48)) * UINT64_C(0x9e3779b97f4a7c15);
@@ -13,7 +13,7 @@ static size_t list_of(uint32_t peer, uint64_t tag)
 
 void lhi_match_post(lhi_match *match, lhi_net_op *op)
 {
-    lhi_queue *q = &match->posted[list_of(op->peer, op->tag)];
+    lhi_queue *q = &match->posted[get_list_index(op->peer, op->tag)];
     op->next = NULL;
     if (q->first)
         ((lhi_net_op *)q->last)->next = op;
@@ -36,7 +36,7 @@ static void unlink_op(lhi_queue *q, lhi_net_op *before, lhi_net_op *op)
 
 lhi_net_op *lhi_match_take_posted(lhi_match *match, uint32_t from, uint64_t tag)
 {
-    lhi_queue *q = &match->posted[list_of(from, tag)];
+    lhi_queue *q = &match->posted[get_list_index(from, tag)];
     lhi_net_op *before = NULL;
     for (lhi_net_op *op = q->first; op; before = op, op = op->next) {
         if (op->peer == from && op->tag == tag) {
@@ -49,7 +49,7 @@ lhi_net_op *lhi_match_take_posted(lhi_match *match, uint32_t from, uint64_t tag)
 
 bool lhi_match_cancel(lhi_match *match, const lhi_net_op *wanted)
 {
-    lhi_queue *q = &match->posted[list_of(wanted->peer, wanted->tag)];
+    lhi_queue *q = &match->posted[get_list_index(wanted->peer, wanted->tag)];
     lhi_net_op *before = NULL;
     for (lhi_net_op *op = q->first; op; before = op, op = op->next) {
         if (op == wanted) {
@@ -83,20 +83,20 @@ lhi_unexpected *lhi_unexpected_make(size_t data_bytes)
     return kept;
 }
 
-/* Returns a message's share of the memory limit; for a message whose bytes are
- * still the sender's, only its entry counts. */
-static size_t stored_bytes(const lhi_unexpected *kept)
+/* Returns the bytes that an unexpected message counts towards the memory
+ * limit; if its data are still in the sender's memory, only its record. */
+static size_t get_stored_bytes(const lhi_unexpected *kept)
 {
     return sizeof *kept + (kept->send || kept->offer ? 0 : kept->size);
 }
 
 bool lhi_match_add_unexpected(lhi_match *match, lhi_unexpected *kept)
 {
-    size_t bytes = stored_bytes(kept);
+    size_t bytes = get_stored_bytes(kept);
     if (bytes > LHI_NET_UNEXPECTED_BYTES - match->kept_bytes)
         return false;
     match->kept_bytes += bytes;
-    lhi_queue *q = &match->unexpected[list_of(kept->from, kept->tag)];
+    lhi_queue *q = &match->unexpected[get_list_index(kept->from, kept->tag)];
     kept->next = NULL;
     if (q->first)
         ((lhi_unexpected *)q->last)->next = kept;
@@ -118,14 +118,14 @@ static lhi_unexpected *unlink_unexpected(lhi_match *match, lhi_queue *q,
         q->first = kept->next;
     if (q->last == kept)
         q->last = before;
-    match->kept_bytes -= stored_bytes(kept);
+    match->kept_bytes -= get_stored_bytes(kept);
     return kept;
 }
 
 lhi_unexpected *lhi_match_take_unexpected(lhi_match *match, uint32_t from,
                                           uint64_t tag)
 {
-    lhi_queue *q = &match->unexpected[list_of(from, tag)];
+    lhi_queue *q = &match->unexpected[get_list_index(from, tag)];
     lhi_unexpected *before = NULL;
     for (lhi_unexpected *k = q->first; k; before = k, k = k->next)
         if (k->from == from && k->tag == tag)
@@ -159,7 +159,8 @@ lhi_unexpected *lhi_match_take_send(lhi_match *match, const lhi_net_op *send,
                                     uint32_t from)
 {
     if (send)
-        return take_send(match, &match->unexpected[list_of(from, send->tag)],
+        return take_send(match,
+                         &match->unexpected[get_list_index(from, send->tag)],
                          send, from);
     lhi_unexpected *found = NULL;
     for (size_t i = 0; i < LHI_MATCH_LISTS && !found; i++)

@@ -34,7 +34,8 @@ typedef struct lhi_match {
 
 /* Queues a posted receive for messages that arrive later. */
 void lhi_match_post(lhi_match *match, lhi_net_op *op);
-/* Removes and returns the oldest matching receive; NULL: none. */
+/* Removes and returns the oldest posted receive for a message from `from` with
+ * `tag`; NULL: none. */
 lhi_net_op *lhi_match_take_posted(lhi_match *match, uint32_t from,
                                   uint64_t tag);
 /* Removes a posted receive; false: not found. */
@@ -43,12 +44,14 @@ bool lhi_match_cancel(lhi_match *match, const lhi_net_op *op);
  */
 lhi_net_op *lhi_match_take_from(lhi_match *match, uint32_t from);
 
-/* Allocates an unexpected message with `data_bytes` of data; NULL: out of
- * memory. */
+/* Allocates a record for an unexpected message (one without a posted receive)
+ * with `data_bytes` of data; NULL: out of memory. */
 lhi_unexpected *lhi_unexpected_make(size_t data_bytes);
-/* Queues an unexpected message; false: LHI_NET_UNEXPECTED_BYTES are in use. */
+/* Queues an unexpected message, for which no receive is posted; false: the
+ * limit LHI_NET_UNEXPECTED_BYTES is reached. */
 bool lhi_match_add_unexpected(lhi_match *match, lhi_unexpected *kept);
-/* Removes and returns the oldest matching message; NULL: none. */
+/* Removes and returns the oldest unexpected message from `from` with `tag`;
+ * NULL: none. */
 lhi_unexpected *lhi_match_take_unexpected(lhi_match *match, uint32_t from,
                                           uint64_t tag);
 /* Removes and returns any unexpected message; NULL: none is left. */

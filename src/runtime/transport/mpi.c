@@ -196,7 +196,8 @@ static void find_own_address(char *out, socklen_t room)
     freeifaddrs(all);
 }
 
-/* All-gathers the start records. */
+/* All-gathers the start records (address, secret and setup digest) of all
+ * ranks. */
 static lh_status exchange_records(lhi_mpi *m, const lhi_start_record *mine,
                                   lh_error *err)
 {
@@ -231,7 +232,8 @@ static bool is_single_host(const lhi_mpi *m)
     return true;
 }
 
-/* Checks the start records; every rank reaches the same result. */
+/* Checks that the start records of all ranks belong together: same setup, same
+ * hosts; every rank reaches the same result. */
 static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
                                lh_error *err)
 {
@@ -274,9 +276,9 @@ lh_status lhi_mpi_exchange(lhi_mpi *m, const lhi_mpi_setup *work, lh_error *err)
 }
 
 /* Computes a job name unique to this run from rank 0's secret and port, the
- * number of ranks and the setup. Two jobs therefore never join each other, even
- * if their random secrets coincide. */
-static void name_job(const lhi_mpi *m, char out[2 * LHI_MAC_BYTES + 1])
+ * number of ranks and the setup. Two jobs therefore never join each other,
+ * even if their random secrets coincide. */
+static void make_job_name(const lhi_mpi *m, char out[2 * LHI_MAC_BYTES + 1])
 {
     unsigned char mac[LHI_MAC_BYTES];
     const lhi_start_record *c = &m->records[0];
@@ -291,7 +293,7 @@ lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_setup *work, lhi_net **out,
                       lh_error *err)
 {
     char job[2 * LHI_MAC_BYTES + 1];
-    name_job(m, job);
+    make_job_name(m, job);
     const lhi_start_record *first = &m->records[0];
     lhi_tcp_options o = {.rank = m->rank,
                          .n_ranks = m->n_ranks,

@@ -7,10 +7,10 @@
 
 static const unsigned char zeros[4096];
 
-/* Returns the payload's bytes from `at` on; zeros come in pieces, whose size
- * limits *n. */
-static const unsigned char *payload_at(const lhi_outgoing_frame *o, size_t at,
-                                       size_t *n)
+/* Returns the payload's bytes from `at` on. A cancelled frame's bytes are
+ * zeros, of which *n receives how many are available. */
+static const unsigned char *get_payload(const lhi_outgoing_frame *o, size_t at,
+                                        size_t *n)
 {
     if (o->payload)
         return o->payload + at;
@@ -20,7 +20,7 @@ static const unsigned char *payload_at(const lhi_outgoing_frame *o, size_t at,
 }
 
 /* Returns an I/O vector of `n` bytes for a write. */
-static struct iovec part(const unsigned char *bytes, size_t n)
+static struct iovec make_vector(const unsigned char *bytes, size_t n)
 {
     union {
         const unsigned char *in;
@@ -29,7 +29,8 @@ static struct iovec part(const unsigned char *bytes, size_t n)
     return (struct iovec){data.base, n};
 }
 
-/* Computes the header's MAC before the frame's first byte is sent. */
+/* Computes the header's MAC (authentication code) before the frame's first
+ * byte is sent. */
 static void add_header_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals)
 {
     if (!seals || o->has_header_mac)
@@ -40,7 +41,8 @@ static void add_header_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals)
     lhi_frame_mac_end(seals, o->header + LHI_FRAME_BYTES);
 }
 
-/* Replaces the payload's MAC by one that marks the message as void. */
+/* Replaces the payload's MAC by one that marks the message as void, so that
+ * the receiver drops it. */
 static void add_void_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals)
 {
     if (!seals)
@@ -49,7 +51,8 @@ static void add_void_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals)
     lhi_frame_mac_end(seals, o->payload_mac);
 }
 
-/* Extends the payload's MAC up to `end`. */
+/* Adds the payload bytes up to `end` that are not yet covered to the payload's
+ * MAC. */
 static void extend_payload_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals,
                                size_t end)
 {
@@ -76,7 +79,7 @@ ssize_t lhi_outgoing_frame_write(lhi_outgoing_frame *o, int fd,
     size_t n = 0, done = o->sent;
     add_header_mac(o, seals);
     if (done < head) {
-        parts[n++] = part(o->header + done, head - done);
+        parts[n++] = make_vector(o->header + done, head - done);
         done = head;
     }
     size_t at = done - head;
@@ -84,14 +87,14 @@ ssize_t lhi_outgoing_frame_write(lhi_outgoing_frame *o, int fd,
         size_t some = o->payload_size - at;
         if (some > most)
             some = most;
-        const unsigned char *bytes = payload_at(o, at, &some);
+        const unsigned char *bytes = get_payload(o, at, &some);
         extend_payload_mac(o, seals, at + some);
-        parts[n++] = part(bytes, some);
+        parts[n++] = make_vector(bytes, some);
         at += some;
     }
     if (at >= o->payload_size && at < o->size - head) {
         size_t gone = at - o->payload_size;
-        parts[n++] = part(o->payload_mac + gone, tail - gone);
+        parts[n++] = make_vector(o->payload_mac + gone, tail - gone);
     }
     struct msghdr m = {.msg_iov = parts, .msg_iovlen = n};
     return sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -44,26 +44,29 @@ typedef struct lhi_pending_connections {
  * soft limit if necessary. */
 uint32_t lhi_count_free_files(uint32_t enough);
 
-/* Allocates a table for `most` connections, at least 1. */
+/* Allocates a table for at most `most` pending connections (accepted, not yet
+ * authenticated), at least 1. */
 lh_status lhi_pending_init(lhi_pending_connections *pending, uint32_t most,
                            lh_error *err);
-/* Closes all connections and frees the table. */
+/* Closes all pending connections and frees their table. */
 void lhi_pending_fini(lhi_pending_connections *pending);
 /* Closes all pending connections. */
 void lhi_pending_close_all(lhi_pending_connections *pending);
 
-/* Drops the oldest connection with the lowest precedence; false: the table is
- * empty. */
+/* Closes one pending connection to free a descriptor: the oldest that has not
+ * identified itself or, if more than half of the table has, the oldest that
+ * has. False: the table is empty. */
 bool lhi_pending_drop_oldest(lhi_pending_connections *pending);
-/* Removes the entries whose fd is -1. */
+/* Removes the table entries of closed connections, whose fd is -1. */
 void lhi_pending_remove_closed(lhi_pending_connections *pending);
 
 /* Fills at most `most` + 1 poll() entries: the listener (-1 during a pause),
- * then the connections in order. Returns their number. */
+ * then the pending connections in order. Returns their number. */
 uint32_t lhi_pending_fill_polls(const lhi_pending_connections *pending,
                                 int listener, struct pollfd *polls);
-/* Accepts one connection, dropping others if necessary; NULL: no connection, or
- * no free file descriptor. Entries move, which invalidates pointers to them. */
+/* Accepts one connection as pending, dropping others if necessary; NULL: no
+ * connection, or no free file descriptor. Entries move, which invalidates
+ * pointers to them. */
 lhi_pending_connection *lhi_pending_accept(lhi_pending_connections *pending,
                                            int listener);
 

@@ -86,7 +86,7 @@ static bool write_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
-/* Closes the descriptors that belong to other ranks. */
+/* Closes the sockets and pipes of other ranks in the process of rank `rank`. */
 static void close_others(launcher *l, uint32_t rank)
 {
     for (uint32_t i = 0; i < l->n; i++) {
@@ -101,8 +101,8 @@ static void close_others(launcher *l, uint32_t rank)
     }
 }
 
-/* Runs a rank's main function on its endpoint and fills its report; the caller
- * releases result->text. */
+/* Runs rank `rank`'s main function on its endpoint and fills in its report;
+ * the caller releases result->text. */
 static lh_status run_rank(launcher *l, uint32_t rank, report *r,
                           lhi_rank_result *result)
 {
@@ -149,7 +149,7 @@ static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
 
 /* ---- launcher ---- */
 
-/* Kills all rank processes that run. */
+/* Kills all rank processes that are still running. */
 static void kill_all(launcher *l)
 {
     for (uint32_t i = 0; i < l->n; i++)
@@ -157,7 +157,7 @@ static void kill_all(launcher *l)
             kill(l->children[i].pid, SIGKILL);
 }
 
-/* Connects all pairs of ranks. */
+/* Connects all pairs of ranks by socket pairs. */
 static lh_status connect_all(launcher *l, lh_error *err)
 {
     uint64_t needed = (uint64_t)l->n * l->n + 64;
@@ -246,7 +246,8 @@ static bool has_reported(const child *c, report *r)
     return r->size == c->n_got - sizeof *r;
 }
 
-/* Evaluates an ended process's exit status; all its output has been read. */
+/* Stores the status and error text of an ended rank process from its exit
+ * status `how` and its report; sets the run's failure if it failed. */
 static void evaluate_exit(launcher *l, uint32_t rank, int how)
 {
     child *c = &l->children[rank];
@@ -286,7 +287,8 @@ static lh_status reap(launcher *l, uint32_t rank, lh_error *err)
     return LH_OK;
 }
 
-/* Checks all ranks once; *n_running receives the number still running. */
+/* Polls all rank processes and their pipes once; *n_running receives the
+ * number still running. */
 static lh_status poll_ranks(launcher *l, struct pollfd *polls,
                             uint32_t *n_running, lh_error *err)
 {
@@ -385,7 +387,7 @@ static lh_status summarise_failure(launcher *l, lh_error *err)
     return lhi_fail(err, status, "%s", why ? why : "a rank has failed");
 }
 
-/* Moves the ranks' results to the caller. */
+/* Moves the ranks' results to the caller's array. */
 static void move_results(launcher *l, lhi_rank_result *results)
 {
     for (uint32_t i = 0; i < l->n; i++) {
@@ -443,7 +445,8 @@ static void close_connections(launcher *l)
     }
 }
 
-/* Kills and reaps whatever still runs, so that no zombie remains. */
+/* Kills all rank processes that still run and waits for them, so that no
+ * zombie remains. */
 static void clean_up(launcher *l)
 {
     close_connections(l);

@@ -60,7 +60,8 @@ static void append(lhi_queue *q, lhi_net_op *op)
 /* Selection of an operation: a given one, the first with a tag, or the first.
  */
 typedef enum by { BY_ITSELF, BY_TAG, ANY } by;
-/* Removes and returns the operation selected by `what`; NULL: none. */
+/* Removes and returns the first operation in the queue that is `wanted`, has
+ * the tag `value`, or any, as `what` says; NULL: none. */
 static lhi_net_op *take_op(lhi_queue *q, by what, const lhi_net_op *wanted,
                            uint64_t value)
 {
@@ -102,8 +103,8 @@ static lh_status fail_size_mismatch(uint32_t from, uint64_t tag,
 
 /* ---- sending ---- */
 
-/* Removes and returns a peer's first grant with the tag; NULL: none. The caller
- * releases it. */
+/* Removes and returns the first grant (permission to send a large message) of
+ * a peer with the tag; NULL: none. The caller releases it. */
 static grant *take_grant(lhi_peer *peer, uint64_t tag)
 {
     for (grant **at = &peer->grants; *at; at = &(*at)->next) {
@@ -117,7 +118,8 @@ static grant *take_grant(lhi_peer *peer, uint64_t tag)
     return NULL;
 }
 
-/* Sends the bytes of a large message that the receiver has granted. */
+/* Sends the bytes of a large message that the receiver has granted as number
+ * `id`. */
 static lh_status send_data(lhi_proto *p, lhi_net_op *op, uint64_t id,
                            uint64_t size, lh_error *err)
 {
@@ -127,7 +129,8 @@ static lh_status send_data(lhi_proto *p, lhi_net_op *op, uint64_t id,
     return p->carrier->frame(p, op->peer, &f, op->data, op, err);
 }
 
-/* Offers a large message, and sends it if it is granted already. */
+/* Offers a large message to its receiver, and sends it if the receiver has
+ * granted it already. */
 static lh_status send_large(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     lhi_peer *peer = &p->peers[op->peer];
@@ -186,7 +189,8 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 
 /* ---- receiving ---- */
 
-/* Copies the message's attributes to the receive. */
+/* Copies the message's entry time, emulated link and link slot to the
+ * receive. */
 static void set_attributes(lhi_net_op *op, int64_t entered_ns, uint32_t link,
                            uint32_t slot)
 {
@@ -202,7 +206,8 @@ static void finish_receive(lhi_net_op *op)
     lhi_op_done(op, LH_OK);
 }
 
-/* Returns the oldest large receive with the tag that has no offer yet. */
+/* Returns the oldest granted large receive with the tag whose sender has not
+ * offered its message yet; NULL: none. */
 static lhi_net_op *find_unoffered(const lhi_peer *peer, uint64_t tag)
 {
     for (lhi_net_op *op = peer->granted.first; op; op = op->next)
@@ -220,7 +225,8 @@ static void finish_large(lhi_proto *p, lhi_net_op *op)
     }
 }
 
-/* Posts a large receive and grants its message. */
+/* Posts a large receive and sends its grant, the permission to send;
+ * `offered`: the sender has already offered the message. */
 static lh_status receive_large(lhi_proto *p, lhi_net_op *op, bool offered,
                                lh_error *err)
 {
@@ -250,7 +256,7 @@ static void copy_unexpected(const lhi_unexpected *kept, lhi_net_op *op)
 }
 
 /* Starts a receive with the lock held: takes an unexpected message, posts the
- * receive, or begins a rendezvous. LH_EIO: the peer has shut down, or the sizes
+ * receive, or grants a large one. LH_EIO: the peer has shut down, or the sizes
  * differ. */
 static lh_status receive(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
@@ -314,7 +320,7 @@ static lhi_unexpected *alloc_unexpected(uint32_t from, const lhi_frame *f,
     return kept;
 }
 
-/* Queues an unexpected message. */
+/* Queues a message for which no receive is posted. */
 static lh_status queue_unexpected(lhi_proto *p, lhi_unexpected *kept,
                                   lh_error *err)
 {
@@ -327,7 +333,8 @@ static lh_status queue_unexpected(lhi_proto *p, lhi_unexpected *kept,
         p->net.rank, LHI_NET_UNEXPECTED_BYTES >> 20);
 }
 
-/* Removes and returns the receive for a small message; NULL: none is posted. */
+/* Sets *out to the posted receive for a small message, which it removes; NULL:
+ * none is posted. Fails if the sizes differ. */
 static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
                             uint64_t size, lhi_net_op **out, lh_error *err)
 {
@@ -344,7 +351,8 @@ static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
     return LH_OK;
 }
 
-/* Handles a SMALL frame's header. */
+/* Handles a SMALL frame's header: sets the payload's destination to a posted
+ * receive (*op) or an unexpected message (*kept). */
 static lh_status handle_small_frame(lhi_proto *p, uint32_t from,
                                     const lhi_frame *f, void **into,
                                     lhi_net_op **op, lhi_unexpected **kept,
@@ -365,7 +373,8 @@ static lh_status handle_small_frame(lhi_proto *p, uint32_t from,
     return LH_OK;
 }
 
-/* Handles an OFFER frame: posts the message for a receive, or as unexpected. */
+/* Handles an OFFER frame: matches the large message with a granted receive, or
+ * queues it as unexpected. */
 static lh_status handle_offer_frame(lhi_proto *p, uint32_t from,
                                     const lhi_frame *f, lh_error *err)
 {
@@ -387,8 +396,8 @@ static lh_status handle_offer_frame(lhi_proto *p, uint32_t from,
     return kept ? queue_unexpected(p, kept, err) : LH_ENOMEM;
 }
 
-/* Handles a GRANT frame: sends the message, or stores the grant until its send.
- */
+/* Handles a GRANT frame: sends the granted message, or stores the grant until
+ * its send starts. */
 static lh_status handle_grant_frame(lhi_proto *p, uint32_t from,
                                     const lhi_frame *f, lh_error *err)
 {
@@ -417,7 +426,8 @@ static lh_status handle_grant_frame(lhi_proto *p, uint32_t from,
     return LH_OK;
 }
 
-/* Handles a DATA frame's header. */
+/* Handles a DATA frame's header: sets the payload's destination *into to the
+ * granted receive *op. */
 static lh_status handle_data_frame(lhi_proto *p, uint32_t from,
                                    const lhi_frame *f, void **into,
                                    lhi_net_op **op, lh_error *err)
@@ -455,7 +465,7 @@ static void handle_bye_frame(lhi_proto *p, uint32_t from)
         lhi_proto_payload_sent(p, op, LH_EIO);
 }
 
-/* Checks that a frame's link and slot exist. */
+/* Checks that the emulated link and the slot named in a frame exist. */
 static lh_status check_link(const lhi_proto *p, uint32_t from,
                             const lhi_frame *f, lh_error *err)
 {
@@ -498,7 +508,8 @@ lh_status lhi_proto_frame_received(lhi_proto *p, uint32_t from,
     }
 }
 
-/* Handles a complete message that had no receive when it began to arrive. */
+/* Matches a complete unexpected message with a receive posted while it
+ * arrived, or queues it. */
 static lh_status finish_unexpected(lhi_proto *p, lhi_unexpected *kept,
                                    lh_error *err)
 {
@@ -529,7 +540,8 @@ lh_status lhi_proto_payload_received(lhi_proto *p, lhi_net_op *op,
 
 /* ---- ending ---- */
 
-/* Removes an operation from every queue here; false: it is in none. */
+/* Removes an operation from every queue of the protocol; false: it is in
+ * none. */
 static bool remove_op(lhi_proto *p, lhi_net_op *op)
 {
     lhi_peer *peer = &p->peers[op->peer];

@@ -56,35 +56,37 @@ struct lhi_proto {
     lhi_peer *peers;
 };
 
-/* Initialises the protocol state. */
+/* Initialises the protocol state: queues, locks and peers. */
 lh_status lhi_proto_init(lhi_proto *proto, lh_error *err);
-/* Releases the protocol state. */
+/* Frees the protocol state. */
 void lhi_proto_fini(lhi_proto *proto);
 
-/* Starts a send; for the transport's lhi_net_ops. */
+/* Starts a send: small messages at once, large ones by rendezvous; for the
+ * transport's lhi_net_ops. */
 lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err);
 /* Starts a receive; for the transport's lhi_net_ops. */
 lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err);
-/* Cancels an operation; for the transport's lhi_net_ops. */
+/* Cancels a send or receive; for the transport's lhi_net_ops. */
 void lhi_proto_cancel(lhi_net *net, lhi_net_op *op);
 
-/* Called by the carrier for each frame (SMALL and DATA: for its header). *into
- * receives the payload's address, with the receive in *op or the unexpected
- * message in *kept; if both are NULL, the payload is dropped. Errors end the
- * run. */
+/* Handles a received frame (SMALL and DATA: its header); called by the carrier
+ * (sockets or UCX). *into receives the payload's address, with the receive in
+ * *op or the unexpected message in *kept; if both are NULL, the payload is
+ * dropped. Errors end the run. */
 lh_status lhi_proto_frame_received(lhi_proto *proto, uint32_t from,
                                    const lhi_frame *frame, void **into,
                                    lhi_net_op **op, lhi_unexpected **kept,
                                    lh_error *err);
-/* Called by the carrier when the payload is complete. */
+/* Completes the receive, or queues the unexpected message, whose payload is
+ * complete; called by the carrier (sockets or UCX). */
 lh_status lhi_proto_payload_received(lhi_proto *proto, lhi_net_op *op,
                                      lhi_unexpected *kept, lh_error *err);
-/* Called by the carrier when an operation's bytes are sent, or cannot be
- * (`status`). */
+/* Completes a send whose bytes are sent, or cannot be (`status`); the carrier
+ * (sockets or UCX) calls it. */
 void lhi_proto_payload_sent(lhi_proto *proto, lhi_net_op *op, lh_status status);
 
-/* Waits until all sends are complete or the run has failed. Afterwards nothing
- * refers to the owner's operations. */
+/* Waits until all sends are complete or the run has failed. Afterwards the
+ * protocol uses no memory of the caller's operations. */
 void lhi_proto_drain(lhi_proto *proto);
 
 #endif

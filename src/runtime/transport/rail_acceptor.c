@@ -19,7 +19,8 @@
  */
 #define CONNECT_TIMEOUT_NS INT64_C(1000000000)
 
-/* Creates a handshake message of the given kind. */
+/* Returns a handshake message of the given kind with this rank's number and
+ * job. */
 static lhi_handshake_message make_message(const lhi_rails *s,
                                           lhi_handshake_kind kind)
 {
@@ -37,7 +38,8 @@ static bool send_message(int fd, const lhi_handshake_message *h)
     return lhi_send_now(fd, bytes, sizeof bytes);
 }
 
-/* Computes the proof for a handshake with a peer. */
+/* Computes this rank's proof (MAC) for a handshake with a peer; `label`:
+ * purpose. */
 static void compute_proof(const lhi_rails *s, uint32_t peer, const char *label,
                           const lhi_handshake *shake,
                           unsigned char out[LHI_MAC_BYTES])
@@ -46,7 +48,8 @@ static void compute_proof(const lhi_rails *s, uint32_t peer, const char *label,
                               LHI_MAC_BYTES, label, shake, NULL, 0, out);
 }
 
-/* Creates the handshake state for a rail. */
+/* Returns the handshake values for rail `rail` (one of the parallel
+ * connections) from rank `client` to rank `server`. */
 static lhi_handshake make_handshake(const lhi_rails *s, uint32_t client,
                                     uint32_t server, uint32_t rail)
 {
@@ -60,10 +63,11 @@ static lhi_handshake make_handshake(const lhi_rails *s, uint32_t client,
 
 /* ---- connecting ---- */
 
-/* Converts a rail's LHI_ADDRESS_BYTES to a socket address; `any_port`: for the
- * local end. */
-static socklen_t address_of(const lhi_rails *s, uint32_t rank, uint32_t rail,
-                            bool any_port, struct sockaddr_storage *out)
+/* Decodes the address of rank `rank`'s rail `rail` to a socket address;
+ * `any_port`: port 0, for the local end. Returns its length. */
+static socklen_t decode_address(const lhi_rails *s, uint32_t rank,
+                                uint32_t rail, bool any_port,
+                                struct sockaddr_storage *out)
 {
     size_t at = (size_t)rank * s->n_rails + rail;
     socklen_t size =
@@ -78,8 +82,8 @@ void lhi_rail_connect(lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];
     struct sockaddr_storage to, from;
-    socklen_t to_size = address_of(s, peer, rail, false, &to);
-    socklen_t from_size = address_of(s, s->rank, rail, true, &from);
+    socklen_t to_size = decode_address(s, peer, rail, false, &to);
+    socklen_t from_size = decode_address(s, s->rank, rail, true, &from);
     int64_t now_ns = lhi_now_ns();
     r->retry_ns = now_ns + LHI_RAIL_TIMEOUT_NS / 3;
     int fd =
@@ -102,7 +106,8 @@ void lhi_rail_connect(lhi_rails *s, uint32_t peer, uint32_t rail)
     r->until_ns = now_ns + CONNECT_TIMEOUT_NS;
 }
 
-/* Handles the end of a connection attempt; starts the handshake. */
+/* Handles the end of a connection attempt of a rail: starts the handshake, or
+ * returns the error number. */
 static int begin_handshake(const lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];
@@ -125,7 +130,8 @@ static int begin_handshake(const lhi_rails *s, uint32_t peer, uint32_t rail)
     return send_message(r->fd, &h) ? 0 : EIO;
 }
 
-/* Handles the peer's handshake message. */
+/* Handles the peer's handshake message on a connecting rail; returns 0 or an
+ * error number. */
 static int continue_handshake(lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];
@@ -179,7 +185,7 @@ void lhi_rail_continue_connect(lhi_rails *s, uint32_t peer, uint32_t rail)
 
 /* Answers a pending connection's RAIL request with a challenge; false: close
  * the connection. Sends no refusal: a valid rail succeeds on a later attempt,
- * and no user would read it. */
+ * and no user would read the refusal. */
 static bool challenge(lhi_rails *s, lhi_pending_connection *g,
                       const lhi_handshake_message *h)
 {
@@ -199,8 +205,8 @@ static bool challenge(lhi_rails *s, lhi_pending_connection *g,
 
 /* Checks the client's proof and activates the rail; false: close the
  * connection. */
-static bool admit(lhi_rails *s, lhi_pending_connection *g,
-                  const lhi_handshake_message *h)
+static bool admit_rail(lhi_rails *s, lhi_pending_connection *g,
+                       const lhi_handshake_message *h)
 {
     uint32_t peer = g->shake.client;
     unsigned char mac[LHI_MAC_BYTES];
@@ -232,7 +238,7 @@ void lhi_rail_read_pending(lhi_rails *s, lhi_pending_connection *g)
         lhi_handshake_message h;
         g->n_got = 0;
         stays = lhi_handshake_read(g->buffer, &h, NULL) == LH_OK &&
-                (g->identified ? admit(s, g, &h) : challenge(s, g, &h));
+                (g->identified ? admit_rail(s, g, &h) : challenge(s, g, &h));
     }
     if (stays)
         return;

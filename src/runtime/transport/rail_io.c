@@ -18,15 +18,16 @@
 
 static const size_t head_bytes = LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES;
 
-/* Returns a segment's entry in a ring buffer. */
-static lhi_segment **ring_entry(lhi_segment **ring, uint64_t number)
+/* Returns the entry for segment `number` in a ring buffer of segments. */
+static lhi_segment **get_ring_entry(lhi_segment **ring, uint64_t number)
 {
     return &ring[number % LHI_RAIL_WINDOW];
 }
 
 /* ---- activation and closing ---- */
 
-/* Records that a rail was lost or restored, for the notices to the user. */
+/* Records that a rail to a peer was lost (`error`) or restored after away_ns,
+ * for the notices to the user. Only the connecting end does. */
 static void record_event(lhi_rails *s, uint32_t peer, uint32_t rail, int error,
                          int64_t away_ns)
 {
@@ -73,7 +74,7 @@ void lhi_rail_close(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
     }
     r->retry_ns = lhi_now_ns();
     for (uint64_t n = p->acknowledged; n < p->next; n++) {
-        lhi_segment *g = *ring_entry(p->sent, n);
+        lhi_segment *g = *get_ring_entry(p->sent, n);
         if (g->waiting || g->rail != rail)
             continue;
         g->waiting = g->retransmission = true;
@@ -132,7 +133,8 @@ lh_status lhi_rail_activate(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
     return LH_OK;
 }
 
-/* Closes the local stream of a peer, which notifies this rank. */
+/* Closes the local stream of a peer, whose end tells this rank that the peer
+ * is lost. */
 static void close_local_stream(lhi_rail_peer *p)
 {
     if (p->fd >= 0)
@@ -153,7 +155,8 @@ void lhi_rails_fail_peer(lhi_rails *s, uint32_t peer, const char *why)
 
 /* ---- writing ---- */
 
-/* Prepares the rail's next frame; `g`: its payload, NULL: none. */
+/* Prepares the rail's next frame with header and MACs; `g`: segment to carry,
+ * NULL: a keep-alive frame. */
 static void prepare_frame(const lhi_rails *s, uint32_t peer, uint32_t rail,
                           lhi_segment *g)
 {
@@ -193,7 +196,8 @@ static struct iovec part(unsigned char *bytes, size_t size, size_t done)
     return (struct iovec){bytes + done, size - done};
 }
 
-/* Writes the rail's frame; true: completely written. */
+/* Writes as much of the rail's prepared frame as the socket takes; true:
+ * completely written. */
 static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];
@@ -232,11 +236,12 @@ static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
     return true;
 }
 
-/* Returns the next segment to send; NULL: none. */
-static lhi_segment *next_waiting(lhi_rail_peer *p)
+/* Returns the next segment that waits to be sent to the peer and removes it
+ * from the waiting ones; NULL: none. */
+static lhi_segment *take_next_waiting(lhi_rail_peer *p)
 {
     for (; p->n_waiting > 0 && p->first_waiting < p->next; p->first_waiting++) {
-        lhi_segment *g = *ring_entry(p->sent, p->first_waiting);
+        lhi_segment *g = *get_ring_entry(p->sent, p->first_waiting);
         if (!g->waiting)
             continue;
         /* The rail that had the segment may still be writing it. */
@@ -281,7 +286,7 @@ void lhi_rail_send_segments(lhi_rails *s, uint32_t peer)
             lhi_rail *r = &p->rails[k];
             if (r->state != LHI_RAIL_UP || r->writing || !r->writable)
                 continue;
-            lhi_segment *g = next_waiting(p);
+            lhi_segment *g = take_next_waiting(p);
             if (!g)
                 break;
             prepare_frame(s, peer, k, g);
@@ -306,7 +311,8 @@ void lhi_rail_send_ack(lhi_rails *s, uint32_t peer, uint32_t rail)
 
 /* ---- reading ---- */
 
-/* Releases the segments before `number`, which the peer has acknowledged. */
+/* Frees the segments with numbers below `number`, which the peer has
+ * acknowledged. */
 static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p,
                                       uint64_t number, lh_error *err)
 {
@@ -317,7 +323,7 @@ static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p,
     if (number > p->acknowledged)
         p->last_progress_ns = lhi_now_ns();
     for (; p->acknowledged < number; p->acknowledged++) {
-        lhi_segment **at = ring_entry(p->sent, p->acknowledged), *g = *at;
+        lhi_segment **at = get_ring_entry(p->sent, p->acknowledged), *g = *at;
         *at = NULL;
         p->n_waiting -= g->waiting;
         g->free_after_write = true;
@@ -329,7 +335,8 @@ static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p,
     return LH_OK;
 }
 
-/* Handles an authenticated frame header. */
+/* Handles an authenticated frame header: releases acknowledged segments, and
+ * prepares for the segment that follows. */
 static lh_status handle_header(lhi_rails *s, uint32_t peer, lhi_rail *r,
                                lh_error *err)
 {
@@ -348,7 +355,7 @@ static lh_status handle_header(lhi_rails *s, uint32_t peer, lhi_rail *r,
     return LH_OK;
 }
 
-/* Handles a complete, authenticated frame. */
+/* Handles a complete, authenticated frame: delivers its segment. */
 static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r,
                               lh_error *err)
 {
@@ -366,7 +373,7 @@ static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r,
         free(g);
         return lhi_fail_nomem(err);
     }
-    lhi_segment **at = ring_entry(p->received, g->number);
+    lhi_segment **at = get_ring_entry(p->received, g->number);
     if (g->number < p->expected || *at) {
         lhi_rails_add_statistic(&s->statistics.n_duplicates, 1);
         free(g);
@@ -376,7 +383,7 @@ static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r,
     return LH_OK;
 }
 
-/* Checks the MAC of a frame's part. */
+/* Checks the MAC `seal` of a frame's header or payload (`what`). */
 static bool verify_mac(lhi_rail *r, lhi_frame_mac_part what, const void *bytes,
                        size_t n, const unsigned char *seal)
 {
@@ -385,7 +392,8 @@ static bool verify_mac(lhi_rail *r, lhi_frame_mac_part what, const void *bytes,
     return lhi_frame_mac_verify(r->seals_in, seal);
 }
 
-/* Returns the destination of the frame's next bytes. */
+/* Returns the buffer for the frame's next bytes (header, payload or MAC) and
+ * its remaining size *n. */
 static unsigned char *next_destination(lhi_rail *r, size_t *n)
 {
     size_t at = r->in_got, size = r->in ? r->in->size : 0;
@@ -403,7 +411,8 @@ static unsigned char *next_destination(lhi_rail *r, size_t *n)
     return r->in_tail + at;
 }
 
-/* Handles received bytes; checks MACs when they are complete. */
+/* Handles received bytes: checks the MAC of a header or payload once it is
+ * complete. */
 static lh_status handle_bytes(lhi_rails *s, uint32_t peer, lhi_rail *r,
                               lh_error *err)
 {

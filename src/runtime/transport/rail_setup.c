@@ -22,15 +22,15 @@ enum { CARD_BYTES = LHI_MAX_RAILS * LHI_ADDRESS_BYTES };
 /* ---- address selection ---- */
 
 /* Returns the size of an IPv4 or IPv6 socket address, bytes. */
-static socklen_t size_of(const struct sockaddr *a)
+static socklen_t get_address_size(const struct sockaddr *a)
 {
     return a->sa_family == AF_INET ? sizeof(struct sockaddr_in)
                                    : sizeof(struct sockaddr_in6);
 }
 
 /* Returns an address's bytes and its length in bits. */
-static const unsigned char *address_bits(const struct sockaddr_storage *a,
-                                         unsigned *n)
+static const unsigned char *get_address_bits(const struct sockaddr_storage *a,
+                                             unsigned *n)
 {
     *n = a->ss_family == AF_INET ? 32 : 128;
     return a->ss_family == AF_INET
@@ -47,7 +47,8 @@ static bool have_common_prefix(const struct sockaddr_storage *a,
                                const struct sockaddr_storage *b, unsigned bits)
 {
     unsigned n, m;
-    const unsigned char *x = address_bits(a, &n), *y = address_bits(b, &m);
+    const unsigned char *x = get_address_bits(a, &n),
+                        *y = get_address_bits(b, &m);
     if (n != m || memcmp(x, y, bits / 8) != 0)
         return false;
     unsigned char mask = (unsigned char)(0xff00u >> bits % 8);
@@ -83,12 +84,13 @@ static bool parse_network(const char *text, struct sockaddr_storage *out,
     unsigned long n = strtoul(slash + 1, &end, 10);
     if (!parse_address(address, out) || end == slash + 1 || *end)
         return false;
-    address_bits(out, &most);
+    get_address_bits(out, &most);
     *bits = (unsigned)n;
     return n <= most;
 }
 
-/* Finds this host's first address in the network, or on the interface. */
+/* Finds this host's first address that lies in the network `net` with `bits`
+ * prefix bits or, if `interface` is set, on that interface. */
 static bool find_own(const char *interface, const struct sockaddr_storage *net,
                      unsigned bits, struct sockaddr_storage *out)
 {
@@ -101,8 +103,8 @@ static bool find_own(const char *interface, const struct sockaddr_storage *net,
         if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET &&
                              i->ifa_addr->sa_family != AF_INET6))
             continue;
-        memcpy(&a, i->ifa_addr, size_of(i->ifa_addr));
-        const unsigned char *b = address_bits(&a, &(unsigned){0});
+        memcpy(&a, i->ifa_addr, get_address_size(i->ifa_addr));
+        const unsigned char *b = get_address_bits(&a, &(unsigned){0});
         /* Link-local addresses need a scope, which the wire format lacks. */
         if (a.ss_family == AF_INET6 && b[0] == 0xfe && (b[1] & 0xc0) == 0x80)
             continue;
@@ -120,14 +122,15 @@ static bool find_own(const char *interface, const struct sockaddr_storage *net,
 static bool is_not_unicast(const struct sockaddr_storage *a)
 {
     unsigned n;
-    const unsigned char *bytes = address_bits(a, &n);
+    const unsigned char *bytes = get_address_bits(a, &n);
     bool any = true, is_v4 = a->ss_family == AF_INET;
     for (unsigned i = 0; i < n / 8; i++)
         any = any && bytes[i] == 0;
     return any || (is_v4 ? bytes[0] >= 224 : bytes[0] == 0xff);
 }
 
-/* Resolves a rail's text to an address of this host. */
+/* Resolves a rail's text (address, network or interface) to an address of this
+ * host. */
 static lh_status find_address(const char *text, struct sockaddr_storage *out,
                               lh_error *err)
 {
@@ -168,13 +171,14 @@ typedef struct rail_setup {
 } rail_setup;
 
 /* Returns the wire-format address of rail `k` of a rank. */
-static unsigned char *address_at(const rail_setup *j, uint32_t rank, uint32_t k)
+static unsigned char *get_address(const rail_setup *j, uint32_t rank,
+                                  uint32_t k)
 {
     return j->addresses +
            ((size_t)rank * j->o->n_rails + k) * LHI_ADDRESS_BYTES;
 }
 
-/* Listens on every rail's address. */
+/* Listens on the address of each of this rank's rails. */
 static lh_status listen_on_rails(rail_setup *j, lh_error *err)
 {
     for (uint32_t k = 0; k < j->o->n_rails; k++) {
@@ -183,17 +187,17 @@ static lh_status listen_on_rails(rail_setup *j, lh_error *err)
         lh_error e = {0};
         lh_status status = find_address(j->o->rails[k], &a, &e);
         if (status == LH_OK)
-            status = lhi_listen_at(&a, size_of((struct sockaddr *)&a),
+            status = lhi_listen_at(&a, get_address_size((struct sockaddr *)&a),
                                    j->o->rank, &j->listeners[k], &port, &e);
         if (status != LH_OK)
             return lhi_fail(err, status, "rank %u, rail %u: %s", j->o->rank, k,
                             e.text);
-        unsigned char *at = address_at(j, j->o->rank, k);
+        unsigned char *at = get_address(j, j->o->rank, k);
         lhi_address_write((struct sockaddr *)&a, at);
         at[16] = (unsigned char)(port >> 8);
         at[17] = (unsigned char)(port & 255);
         for (uint32_t i = 0; i < k; i++)
-            if (memcmp(at, address_at(j, j->o->rank, i), 16) == 0)
+            if (memcmp(at, get_address(j, j->o->rank, i), 16) == 0)
                 return lhi_fail(err, LH_EINVAL,
                                 "rank %u: rails %u and %u have the same "
                                 "address and would fail together",
@@ -202,8 +206,8 @@ static lh_status listen_on_rails(rail_setup *j, lh_error *err)
     return LH_OK;
 }
 
-/* Computes the proof for an address record from one rank to another, on their
- * connection from joining. */
+/* Computes the proof (MAC) of the address record `card` from one rank to
+ * another, with the key of their connection from joining. */
 static void compute_proof(const rail_setup *j, uint32_t from, uint32_t to,
                           const unsigned char *card, size_t size,
                           unsigned char out[LHI_MAC_BYTES])
@@ -221,7 +225,7 @@ static lh_status send_addresses(const rail_setup *j, uint32_t peer,
                                 lh_error *err)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES + CARD_BYTES];
-    const unsigned char *card = address_at(j, j->o->rank, 0);
+    const unsigned char *card = get_address(j, j->o->rank, 0);
     size_t size = (size_t)j->o->n_rails * LHI_ADDRESS_BYTES;
     lhi_handshake_message h = {.kind = LHI_HANDSHAKE_RAILS,
                                .rank = j->o->rank,
@@ -265,7 +269,7 @@ static lh_status receive_addresses(const rail_setup *j, uint32_t peer,
                                    int64_t until_ns, lh_error *err)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES], mac[LHI_MAC_BYTES];
-    unsigned char *card = address_at(j, peer, 0);
+    unsigned char *card = get_address(j, peer, 0);
     size_t size = (size_t)j->o->n_rails * LHI_ADDRESS_BYTES;
     lhi_handshake_message h;
     lh_error e = {0};

@@ -24,20 +24,21 @@ enum { STREAM_BYTES = 1 << 20 };
 
 /* ---- local streams ---- */
 
-/* Returns the window's entry for a received segment number. */
-static lhi_segment **received_entry(lhi_rail_peer *p, uint64_t number)
+/* Returns the entry in the receive window for a segment number. */
+static lhi_segment **get_received_entry(lhi_rail_peer *p, uint64_t number)
 {
     return &p->received[number % LHI_RAIL_WINDOW];
 }
 
-/* Stops delivery from this peer because the local rank reads no more; later
- * segments count as delivered. */
+/* Stops delivery of data from this peer because the local rank reads no more;
+ * later segments count as delivered. */
 static void stop_receiving(lhi_rail_peer *p)
 {
     p->stopped_receiving = true;
 }
 
-/* Delivers as much of the segment as possible; false: the stream is full. */
+/* Writes as much of the segment as possible to the local stream; false: the
+ * stream is full. */
 static bool deliver_segment(lhi_rail_peer *p, const lhi_segment *g)
 {
     while (!p->stopped_receiving && p->n_delivered < g->size) {
@@ -55,17 +56,17 @@ static bool deliver_segment(lhi_rail_peer *p, const lhi_segment *g)
     return true;
 }
 
-/* Delivers received segments to the local rank, in order. */
+/* Writes received segments to the local stream, in order of their numbers. */
 static void deliver(lhi_rails *s, uint32_t peer)
 {
     lhi_rail_peer *p = &s->peers[peer];
     lhi_segment *g;
-    while (p->received && (g = *received_entry(p, p->expected))) {
+    while (p->received && (g = *get_received_entry(p, p->expected))) {
         if (!deliver_segment(p, g))
             return;
         if (g->size == 0)
             p->in_ended = true;
-        *received_entry(p, p->expected) = NULL;
+        *get_received_entry(p, p->expected) = NULL;
         free(g);
         p->expected++;
         p->n_delivered = 0;
@@ -78,8 +79,8 @@ static void deliver(lhi_rails *s, uint32_t peer)
     }
 }
 
-/* Limits the segments that wait here, to keep latency low; a restored rail
- * still finds enough of them. */
+/* Checks whether one more segment may wait for the rails. The limit keeps
+ * latency low; a restored rail still finds enough segments. */
 static bool can_queue_segment(const lhi_rails *s, const lhi_rail_peer *p)
 {
     return p->fd >= 0 && !p->out_ended &&
@@ -111,7 +112,7 @@ static lh_status add_segment(lhi_rails *s, lhi_rail_peer *p, size_t size,
     return LH_OK;
 }
 
-/* Allocates the read buffer and the ring of sent segments. */
+/* Allocates the buffer for the local stream and the ring of sent segments. */
 static lh_status alloc_read_buffer(lhi_rails *s, lhi_rail_peer *p,
                                    lh_error *err)
 {
@@ -126,7 +127,8 @@ static lh_status alloc_read_buffer(lhi_rails *s, lhi_rail_peer *p,
     return LH_OK;
 }
 
-/* Cuts the bytes written by the local rank into segments. */
+/* Reads the bytes that the local rank has written for a peer and divides them
+ * into segments. */
 static void read_local_stream(lhi_rails *s, uint32_t peer)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -154,7 +156,7 @@ static void read_local_stream(lhi_rails *s, uint32_t peer)
 
 /* ---- loss detection ---- */
 
-/* Counts a peer's active rails. */
+/* Counts the rails to a peer that are connected. */
 static uint32_t count_up_rails(const lhi_rails *s, const lhi_rail_peer *p)
 {
     uint32_t n = 0;
@@ -163,8 +165,8 @@ static uint32_t count_up_rails(const lhi_rails *s, const lhi_rail_peer *p)
     return n;
 }
 
-/* Checks whether all of a peer's rails refuse connections: it has ended without
- * an orderly shutdown. */
+/* Checks whether all rails of a peer refuse connections, which means that it
+ * has ended without an orderly shutdown. */
 static bool has_peer_ended(const lhi_rails *s, const lhi_rail_peer *p)
 {
     for (uint32_t k = 0; k < s->n_rails; k++)
@@ -174,7 +176,8 @@ static bool has_peer_ended(const lhi_rails *s, const lhi_rail_peer *p)
     return true;
 }
 
-/* Fails the run if a peer has ended, is silent or acknowledges nothing. */
+/* Fails the run if a peer has ended, is silent for too long or acknowledges
+ * nothing for too long. */
 static void check_peer_timeout(lhi_rails *s, uint32_t peer, int64_t now_ns)
 {
     lhi_rail_peer *p = &s->peers[peer];
@@ -205,8 +208,9 @@ static void check_peer_timeout(lhi_rails *s, uint32_t peer, int64_t now_ns)
     lhi_rails_fail_peer(s, peer, why);
 }
 
-/* Checks whether nothing more can be sent to the peer. */
-static bool is_over(const lhi_rails *s, const lhi_rail_peer *p)
+/* Checks whether nothing more can be sent to the peer: all is acknowledged, or
+ * the peer is lost. */
+static bool is_sending_over(const lhi_rails *s, const lhi_rail_peer *p)
 {
     bool sent = p->out_ended && p->acknowledged == p->next;
     return p->given_up || sent || (p->in_ended && count_up_rails(s, p) == 0);
@@ -218,7 +222,8 @@ static int64_t earlier_ns(int64_t a_ns, int64_t b_ns)
     return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* Runs a rail's timers; returns the next time. */
+/* Handles the timeouts of rail `k`: reconnects, sends keep-alives or closes
+ * it. Returns the time of the next one. */
 static int64_t run_rail_timers(lhi_rails *s, uint32_t peer, uint32_t k,
                                int64_t now_ns)
 {
@@ -268,8 +273,8 @@ static void extend_timeouts(lhi_rails *s, int64_t late_ns, int64_t now_ns)
     }
 }
 
-/* Runs all timers and returns the next time; `due_ns`: time at which this call
- * was due, 0: none. */
+/* Handles all timeouts and returns the time of the next one; `due_ns`: time at
+ * which this call was due, 0: none. */
 static int64_t run_timers(lhi_rails *s, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns(), next_ns = now_ns + 1000 * ms_ns;
@@ -291,7 +296,7 @@ static int64_t run_timers(lhi_rails *s, int64_t due_ns)
 
 /* Returns the poll() entry of a rail: input, and output if it connects or has
  * something to write. */
-static struct pollfd poll_of(const lhi_rail_peer *p, const lhi_rail *r)
+static struct pollfd make_poll(const lhi_rail_peer *p, const lhi_rail *r)
 {
     struct pollfd f = {.fd = r->fd, .events = POLLIN};
     if (r->state == LHI_RAIL_CONNECTING)
@@ -328,7 +333,7 @@ static nfds_t fill_polls(lhi_rails *s)
             .fd = in || out ? p->fd : -1,
             .events = (short)((in ? POLLIN : 0) | (out ? POLLOUT : 0))};
         for (uint32_t k = 0; k < s->n_rails; k++)
-            f[n++] = poll_of(p, &p->rails[k]);
+            f[n++] = make_poll(p, &p->rails[k]);
     }
     return n;
 }
@@ -350,7 +355,7 @@ static void handle_rail_events(lhi_rails *s, uint32_t peer, uint32_t k,
         lhi_rail_read(s, peer, k);
 }
 
-/* Handles poll() events on a peer's stream and rails. */
+/* Handles poll() events on a peer's local stream and rails. */
 static void handle_peer_events(lhi_rails *s, uint32_t peer,
                                const struct pollfd *f)
 {
@@ -377,7 +382,8 @@ static void handle_pending_events(lhi_rails *s, uint32_t n_pending)
             lhi_pending_accept(&s->pending, s->listeners[k]);
 }
 
-/* Checks whether the thread may end. */
+/* Checks whether the thread may end: at once on request, or when nothing more
+ * can be sent to any peer or time is over. */
 static bool is_done(lhi_rails *s)
 {
     uint32_t asks = __atomic_load_n(&s->request, __ATOMIC_ACQUIRE);
@@ -387,7 +393,7 @@ static bool is_done(lhi_rails *s)
         return false;
     bool all = true;
     for (uint32_t i = 0; i < s->n_ranks; i++)
-        all = all && (i == s->rank || is_over(s, &s->peers[i]));
+        all = all && (i == s->rank || is_sending_over(s, &s->peers[i]));
     return all || lhi_now_ns() > s->close_by_ns;
 }
 
@@ -424,7 +430,7 @@ static void *thread_main(void *of)
 
 /* ---- calls from other threads ---- */
 
-/* Sends a request to the thread and wakes it. */
+/* Stores a request (stop or leave) for the rails' thread and wakes it. */
 static void request_thread(lhi_rails *s, uint32_t what)
 {
     uint64_t one = 1;
@@ -459,7 +465,7 @@ static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
     free(p->received);
 }
 
-/* Releases everything except the listeners. */
+/* Frees the rails' state except the listening sockets. */
 static void free_rails(lhi_rails *s)
 {
     for (uint32_t i = 0; s->peers && i < s->n_ranks; i++)
@@ -540,7 +546,7 @@ static lh_status make_streams(lhi_rails *s, int *fds, lh_error *err)
     return LH_OK;
 }
 
-/* Formats the addresses of a rail's two ends. */
+/* Formats the addresses of both ends of a rail. */
 static void name_ends(const lhi_rails *s, uint32_t peer, uint32_t rail,
                       char from[LHI_ADDRESS_TEXT], char to[LHI_ADDRESS_TEXT])
 {
@@ -573,7 +579,7 @@ static lh_status fail_missing_rail(const lhi_rails *s, lh_error *err)
     return lhi_fail(err, LH_EIO, "rank %u: its rails failed", s->rank);
 }
 
-/* Waits until all rails are connected. */
+/* Waits until all rails to all peers are connected. */
 static lh_status wait_for_all(lhi_rails *s, lh_error *err)
 {
     uint32_t all = (s->n_ranks - 1) * s->n_rails;

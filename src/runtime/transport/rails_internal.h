@@ -135,12 +135,13 @@ static inline void lhi_rails_add_statistic(uint64_t *what, uint64_t n)
 
 /* ---- rail_io.c ---- */
 
-/* Activates an authenticated connection as the rail, in place of an earlier
- * one. */
+/* Makes an authenticated connection the rail `rail` to a peer, in place of an
+ * earlier connection. */
 lh_status lhi_rail_activate(lhi_rails *rails, uint32_t peer, uint32_t rail,
                             int fd, const lhi_handshake *shake,
                             int64_t answer_ns, lh_error *err);
-/* Closes a rail in any state; its segments are sent over others. */
+/* Closes a rail in any state; its unacknowledged segments are sent over other
+ * rails. `error`: errno of the cause. */
 void lhi_rail_close(lhi_rails *rails, uint32_t peer, uint32_t rail, int error);
 /* Reads from a rail after a poll() event. */
 void lhi_rail_read(lhi_rails *rails, uint32_t peer, uint32_t rail);
@@ -151,13 +152,14 @@ void lhi_rail_send_ack(lhi_rails *rails, uint32_t peer, uint32_t rail);
 /* Checks whether the rail has something to write. */
 bool lhi_rail_has_work(const lhi_rail_peer *peer, const lhi_rail *rail);
 
-/* Fails the run because of this peer, or this rank; `why` follows its name. */
+/* Fails the run because of a peer, or of this rank; `why` follows the rank's
+ * name in the message. */
 void lhi_rails_fail_peer(lhi_rails *rails, uint32_t peer, const char *why);
 
 /* ---- rail_acceptor.c ---- */
 
-/* Connects a rail to a lower rank. To a higher rank, which connects itself, it
- * only tests whether the peer listens. */
+/* Connects rail `rail` (one of the parallel connections) to a lower rank. For
+ * a higher rank, which connects itself, only tests whether the peer listens. */
 void lhi_rail_connect(lhi_rails *rails, uint32_t peer, uint32_t rail);
 /* Continues a connection attempt after a poll() event. */
 void lhi_rail_continue_connect(lhi_rails *rails, uint32_t peer, uint32_t rail);
@@ -165,7 +167,7 @@ void lhi_rail_continue_connect(lhi_rails *rails, uint32_t peer, uint32_t rail);
  * a rail. */
 void lhi_rail_read_pending(lhi_rails *rails,
                            lhi_pending_connection *connection);
-/* Closes pending connections whose time is over. */
+/* Closes pending connections that are not authenticated in time. */
 void lhi_rail_close_expired(lhi_rails *rails, int64_t now_ns);
 
 #endif

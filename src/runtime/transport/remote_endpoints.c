@@ -35,8 +35,8 @@ typedef struct endpoint_resources {
     lhi_failure failure;
 } endpoint_resources;
 
-/* Closes the rails and releases the shared links; called when the endpoint is
- * closed. */
+/* Closes the rails and frees the table of shared links; called when the
+ * endpoint is closed. */
 static void free_resources(void *of)
 {
     endpoint_resources *b = of;
@@ -45,13 +45,14 @@ static void free_resources(void *of)
     free(b);
 }
 
-/* Returns the rails' next notice for the user. */
+/* Copies the rails' next notice for the user to `text`; false: none. */
 static bool read_rails_notice(void *of, char *text, size_t room)
 {
     return lhi_rails_read_notice(of, text, room);
 }
 
-/* Creates the endpoint over sockets or rails. */
+/* Creates the endpoint over the connected sockets or, if the options have
+ * them, over rails. */
 static lh_status start(const lhi_tcp_options *o, const int *fds,
                        const unsigned char *keys, endpoint_resources *b,
                        lhi_net **out, lh_error *err)
@@ -132,16 +133,17 @@ static lh_status exchange(void *context, void *records, size_t size,
     return lhi_net_all_gather(net, &all, 0, records, all.n_ranks, size, err);
 }
 
-/* Checks whether a host name or address is this host's loopback; NULL is the
- * default, 127.0.0.1. */
+/* Checks whether a host name or address is this host's loopback; NULL stands
+ * for the default, 127.0.0.1. */
 static bool is_loopback(const char *host)
 {
     return !host || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
            strcmp(host, "localhost") == 0;
 }
 
-/* UCX accepts connections from anyone who reaches its listening addresses, and
- * reads their messages before any authentication. */
+/* Checks whether UCX may listen beyond this host: only with `insecure` or if
+ * all ranks are on one host. UCX accepts connections from anyone who reaches
+ * its addresses, and reads their messages before any authentication. */
 lh_status lhi_ucx_may_listen(bool one_host, bool insecure, lh_error *err)
 {
     const char *devices = getenv("UCX_NET_DEVICES");

@@ -5,7 +5,7 @@
 #include "base/realtime.h"
 
 /* Returns the rank of a group's member. */
-static uint32_t rank_of(const lhi_net_group *g, uint32_t member)
+static uint32_t get_rank(const lhi_net_group *g, uint32_t member)
 {
     return g->ranks ? g->ranks[member] : member;
 }
@@ -14,7 +14,7 @@ lh_status lhi_round_check(const lhi_net *net, const lhi_net_group *g,
                           lh_error *err)
 {
     if (g->n_ranks == 0 || g->mine >= g->n_ranks ||
-        rank_of(g, g->mine) != lhi_net_rank(net))
+        get_rank(g, g->mine) != lhi_net_rank(net))
         return lhi_fail(err, LH_EINVAL,
                         "rank %u is not member %u of a group of %u",
                         lhi_net_rank(net), g->mine, g->n_ranks);
@@ -25,7 +25,7 @@ lh_status lhi_round_receive(lhi_round *x, uint32_t i, void *data, size_t size,
                             lh_error *err)
 {
     lhi_net_op *op = &x->receives[i];
-    lh_status status = lhi_net_receive(x->net, rank_of(x->group, i), x->tag,
+    lh_status status = lhi_net_receive(x->net, get_rank(x->group, i), x->tag,
                                        data, size, op, err);
     if (status != LH_OK)
         op->net = NULL;
@@ -37,7 +37,7 @@ lh_status lhi_round_send(lhi_round *x, uint32_t i, const void *data,
 {
     lhi_net_op *op = &x->sends[i];
     lh_status status =
-        lhi_net_send(x->net, rank_of(x->group, i), x->tag, data, size,
+        lhi_net_send(x->net, get_rank(x->group, i), x->tag, data, size,
                      x->group->link, lhi_now_ns(), LHI_NET_NO_TURN, op, err);
     if (status != LH_OK)
         op->net = NULL;

@@ -17,17 +17,19 @@ typedef struct lhi_round {
 /* Checks that the caller is the group's member `mine`; else LH_EINVAL. */
 lh_status lhi_round_check(const lhi_net *net, const lhi_net_group *group,
                           lh_error *err);
-/* Starts the receive from member `i`, once per round. */
+/* Starts the receive of `size` bytes from member `i`, at most once per round
+ * (one collective's sends and receives). */
 lh_status lhi_round_receive(lhi_round *x, uint32_t i, void *data, size_t size,
                             lh_error *err);
-/* Starts the send to member `i`, once per round. */
+/* Starts the send of `size` bytes to member `i`, at most once per round (one
+ * collective's sends and receives). */
 lh_status lhi_round_send(lhi_round *x, uint32_t i, const void *data,
                          size_t size, lh_error *err);
-/* Waits for the started operations in `ops` (x's sends or receives). */
+/* Waits for the started operations in `ops`, the round's sends or receives. */
 lh_status lhi_round_wait(lhi_round *x, lhi_net_op *ops,
                          const lhi_net_stop *stop, lh_error *err);
-/* Waits for all started operations. After a failure (`status`) it ends the run,
- * so that none remains pending. */
+/* Waits for all started sends and receives of the round. After a failure
+ * (`status`) it ends the run, so that none remains pending. */
 lh_status lhi_round_end(lhi_round *x, lh_status status,
                         const lhi_net_stop *stop, lh_error *err);
 

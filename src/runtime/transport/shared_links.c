@@ -28,7 +28,7 @@ struct lhi_shared_links {
 };
 
 /* Returns the size of the shared file's header, in whole 4 KiB pages. */
-static size_t head_bytes(uint32_t n_links)
+static size_t get_header_bytes(uint32_t n_links)
 {
     size_t size = sizeof(share_head) + n_links * sizeof(lhi_net_link);
     return (size + 4095) / 4096 * 4096;
@@ -38,7 +38,7 @@ static size_t head_bytes(uint32_t n_links)
 static lh_status map_shared(lhi_shared_links *s, uint32_t n_links,
                             lh_error *err)
 {
-    s->offset = head_bytes(n_links);
+    s->offset = get_header_bytes(n_links);
     s->bytes = s->offset + lhi_links_bytes(n_links);
     s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_NORESERVE, s->fd, 0);
@@ -65,7 +65,7 @@ share_links(lhi_shared_links *s, uint32_t n_links, const lhi_net_link *links,
                                       .n_links = n_links};
     /* An unnamed file, so nothing remains in any case. */
     s->fd = memfd_create("longhaul-links", MFD_CLOEXEC);
-    off_t bytes = (off_t)(head_bytes(n_links) + lhi_links_bytes(n_links));
+    off_t bytes = (off_t)(get_header_bytes(n_links) + lhi_links_bytes(n_links));
     if (s->fd < 0 || ftruncate(s->fd, bytes) ||
         !lhi_random_bytes(what.cookie, sizeof what.cookie))
         return lhi_fail(err, LH_EIO, "no memory for emulated links: %s",
@@ -105,7 +105,7 @@ find_shared(lhi_shared_links *s, uint32_t n_links, const lhi_net_link *links,
     struct stat st;
     snprintf(path, sizeof path, "/proc/%u/fd/%u", what.pid, what.fd);
     s->fd = open(path, O_RDWR | O_CLOEXEC);
-    size_t bytes = head_bytes(n_links) + lhi_links_bytes(n_links);
+    size_t bytes = get_header_bytes(n_links) + lhi_links_bytes(n_links);
     bool same =
         s->fd >= 0 && fstat(s->fd, &st) == 0 && st.st_size == (off_t)bytes;
     if (same) {
@@ -138,7 +138,8 @@ void lhi_shared_links_free(lhi_shared_links *s)
     free(s);
 }
 
-/* Allocates a table that is not mapped yet; NULL: out of memory. */
+/* Allocates the record of a shared table that is not mapped yet; NULL: out of
+ * memory. */
 static lhi_shared_links *alloc_empty(lh_error *err)
 {
     lhi_shared_links *s = calloc(1, sizeof *s);

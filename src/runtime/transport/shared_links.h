@@ -9,20 +9,23 @@
 
 typedef struct lhi_shared_links lhi_shared_links;
 
-/* Creates the table on rank 0. Without links the table is NULL. */
+/* Creates the shared table of emulated links on rank 0; `extra` receives its
+ * location. Without links the table is NULL. */
 lh_status
 lhi_shared_links_make(uint32_t n_links, const lhi_net_link *links,
                       unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
                       lhi_shared_links **out, lh_error *err);
-/* Maps rank 0's table. LH_EUNSUPPORTED: rank 0 is on another host. LH_EINVAL:
- * it emulates other links. */
+/* Maps rank 0's shared table of emulated links, whose location is in `extra`.
+ * LH_EUNSUPPORTED: rank 0 is on another host. LH_EINVAL: it emulates other
+ * links. */
 lh_status
 lhi_shared_links_map(uint32_t n_links, const lhi_net_link *links,
                      const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
                      lhi_shared_links **out, lh_error *err);
-/* Returns the mapped table of emulated links; NULL: none. */
+/* Returns the mapped table of emulated links; NULL: the run emulates no
+ * links. */
 lhi_links *lhi_shared_links_table(const lhi_shared_links *shared);
-/* Unmaps and frees the table; NULL is allowed. */
+/* Unmaps and frees the shared table of emulated links; NULL is allowed. */
 void lhi_shared_links_free(lhi_shared_links *shared);
 
 #endif

@@ -123,7 +123,8 @@ static lh_status check_first_host(const lhi_slurm_settings *s, lh_error *err)
     return LH_OK;
 }
 
-/* Determines rank 0's host. */
+/* Determines the host of rank 0: from LONGHAUL_HOST, else loopback for one
+ * node, else the step's first node. */
 static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
 {
     const char *named = getenv("LONGHAUL_HOST");
@@ -148,7 +149,8 @@ static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
     return s->rank == 0 ? check_first_host(s, err) : LH_OK;
 }
 
-/* Determines rank 0's port. */
+/* Determines the port of rank 0: from LONGHAUL_PORT, else the first that Slurm
+ * reserved, else computed from `job` and `step`. */
 static lh_status find_port(lhi_slurm_settings *s, uint64_t job, uint64_t step,
                            lh_error *err)
 {
@@ -168,7 +170,7 @@ static lh_status find_port(lhi_slurm_settings *s, uint64_t job, uint64_t step,
     return LH_OK;
 }
 
-/* Reads the job's secret. */
+/* Reads the job's secret from LONGHAUL_SECRET. */
 static lh_status find_secret(lhi_slurm_settings *s, lh_error *err)
 {
     s->secret = getenv("LONGHAUL_SECRET");

@@ -26,10 +26,11 @@ bool lhi_slurm_is_launched(void);
  * but only rank 0 prints them. */
 bool lhi_slurm_is_first_rank(void);
 
-/* Reads the environment. The host is LONGHAUL_HOST, or loopback if the step has
- * one node, or the step's first node. The port is LONGHAUL_PORT, or the first
- * that Slurm reserved for the step, or one computed from the step's number.
- * LH_EINVAL: a variable is missing or invalid; `err` has the remedy. */
+/* Reads the settings of this Slurm task from the environment. The host is
+ * LONGHAUL_HOST, or loopback if the step has one node, or the step's first
+ * node. The port is LONGHAUL_PORT, or the first that Slurm reserved for the
+ * step, or one computed from the step's number. LH_EINVAL: a variable is
+ * missing or invalid; `err` has the remedy. */
 lh_status lhi_slurm_read_environment(lhi_slurm_settings *out, lh_error *err);
 
 /* Returns the first name in a Slurm node list: n07 for "n[07-12,20],m".

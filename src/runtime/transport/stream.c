@@ -76,7 +76,7 @@ typedef struct stream {
     connection *connections;
 } stream;
 
-/* Wakes the communication thread. */
+/* Wakes the endpoint's communication thread. */
 static void wake_thread(stream *s)
 {
     uint64_t one = 1;
@@ -84,7 +84,7 @@ static void wake_thread(stream *s)
     (void)n; /* a full counter wakes the thread anyway */
 }
 
-/* Fails the run because of a peer's behaviour. */
+/* Fails the run because of a peer; `what` describes its error. */
 static void fail_peer(stream *s, uint32_t peer, const char *what)
 {
     lhi_failure_set(s->proto.net.failure, peer, what);
@@ -92,7 +92,7 @@ static void fail_peer(stream *s, uint32_t peer, const char *what)
 
 /* ---- writing ---- */
 
-/* Enables or disables EPOLLOUT events of a peer's socket. */
+/* Enables or disables the epoll event that a peer's socket is writable. */
 static void request_writable(stream *s, uint32_t peer, bool want)
 {
     connection *c = &s->connections[peer];
@@ -115,7 +115,8 @@ static void fail_queued(stream *s, connection *c)
     }
 }
 
-/* Writes until the socket is full or `most` bytes are sent. */
+/* Writes a peer's queued frames until its socket is full or `most` bytes are
+ * sent. */
 static void flush(stream *s, uint32_t peer, size_t most)
 {
     connection *c = &s->connections[peer];
@@ -149,7 +150,7 @@ static void flush(stream *s, uint32_t peer, size_t most)
         request_writable(s, peer, c->first && c->writes);
 }
 
-/* Queues a frame for a peer, and writes it at once if the queue is empty.
+/* Queues a frame for rank `to`, and writes it at once if the queue is empty.
  * Without `op` the payload is copied. */
 static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
                               const void *payload, lhi_net_op *op,
@@ -191,8 +192,8 @@ static lh_status stream_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
     return LH_OK;
 }
 
-/* Stops the use of an operation's memory by frames being read or written;
- * false: no frame uses it. */
+/* Detaches an operation's memory from frames being read or written: later
+ * bytes are dropped, or sent as zeros; false: no frame uses it. */
 static bool stream_cancel(lhi_proto *p, lhi_net_op *op)
 {
     stream *s = (stream *)p;
@@ -217,7 +218,7 @@ static const lhi_carrier stream_carrier = {
     .cancel = stream_cancel,
 };
 
-/* Sends the reason of the failure to the peers, once. */
+/* Sends the reason of the run's failure to all peers, once. */
 static void send_failure(stream *s)
 {
     const char *why = lhi_failure_text(s->proto.net.failure);
@@ -238,7 +239,7 @@ static const char broken_seal[] =
     "a frame failed authentication: it was changed in transit, or bytes before "
     "it were lost or duplicated";
 
-/* Handles a frame whose payload is complete. */
+/* Handles a received frame whose payload is complete. */
 static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -260,7 +261,8 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
     return lhi_proto_payload_received(&s->proto, op, kept, err);
 }
 
-/* Checks and handles a frame header. */
+/* Decodes and handles a frame header and sets the destination of the
+ * payload. */
 static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -284,7 +286,7 @@ static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
     return c->size ? LH_OK : end_frame(s, peer, err);
 }
 
-/* Adds `n` received payload bytes to the frame and its MAC. */
+/* Adds `n` received payload bytes to the frame and to its MAC. */
 static void add_payload(connection *c, const unsigned char *bytes, size_t n)
 {
     c->filled += n;
@@ -292,7 +294,7 @@ static void add_payload(connection *c, const unsigned char *bytes, size_t n)
         lhi_frame_mac_add(c->seals_in, bytes, n);
 }
 
-/* Checks the MAC of a complete payload. */
+/* Checks the MAC (authentication code) of a complete payload. */
 static lh_status verify_payload(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -310,7 +312,7 @@ static lh_status verify_payload(stream *s, uint32_t peer, lh_error *err)
     return LH_OK;
 }
 
-/* Consumes payload and MAC bytes that were read ahead. */
+/* Copies payload and MAC bytes that were read ahead to the frame. */
 static lh_status consume_payload(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -332,7 +334,7 @@ static lh_status consume_payload(stream *s, uint32_t peer, lh_error *err)
     return c->n_tail < c->tail_bytes ? LH_OK : verify_payload(s, peer, err);
 }
 
-/* Consumes all bytes that were read ahead. */
+/* Handles all bytes that were read ahead: headers, payloads and MACs. */
 static lh_status consume_buffer(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -441,9 +443,9 @@ static void read_all(stream *s, uint32_t peer)
 
 /* ---- the communication thread ---- */
 
-/* Detects lost bytes in the middle of a frame. A started frame either
- * progresses or its connection is silent. If almost nothing arrives, bytes were
- * lost, and PINGs are being read as the frame's missing bytes. */
+/* Fails the run if bytes were lost in the middle of a frame. A started frame
+ * either progresses or its connection is silent. If almost nothing arrives,
+ * PINGs are being read as the frame's missing bytes. */
 static void check_stuck_frame(stream *s, uint32_t peer, int64_t now_ns)
 {
     connection *c = &s->connections[peer];
@@ -475,8 +477,8 @@ static void extend_timeouts(stream *s, int64_t late_ns, int64_t now_ns)
     }
 }
 
-/* Runs the timers; returns the next time, or -1. `due_ns`: time at which this
- * call was due, below 1: none. */
+/* Handles all timeouts (keep-alives, silent peers); returns the time of the
+ * next one, or -1. `due_ns`: time at which this call was due, below 1: none. */
 static int64_t run_timers(stream *s, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns(), next_ns = -1;
@@ -566,7 +568,7 @@ static void stream_abort(lhi_net *net, const char *reason)
 
 /* Returns the bytes that the peers' systems have not acknowledged; the lock
  * must be held. */
-static uint64_t bytes_out(stream *s)
+static uint64_t count_unacknowledged(stream *s)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
@@ -582,8 +584,8 @@ static uint64_t bytes_out(stream *s)
     return n;
 }
 
-/* Sends the orderly shutdown, or the reason of the failure, and waits until it
- * is transmitted. */
+/* Sends the orderly shutdown, or the reason of the failure, to all peers and
+ * waits until it is transmitted. */
 static void shut_down(stream *s)
 {
     pthread_mutex_lock(&s->proto.lock);
@@ -603,7 +605,7 @@ static void shut_down(stream *s)
      * slow one. */
     int64_t end_ns = lhi_now_ns() + 3000 * ms_ns, moved_ns = lhi_now_ns();
     uint64_t left = 0, n;
-    while ((n = bytes_out(s)) > 0 && lhi_now_ns() < end_ns) {
+    while ((n = count_unacknowledged(s)) > 0 && lhi_now_ns() < end_ns) {
         if (n != left)
             moved_ns = lhi_now_ns();
         else if (failed && lhi_now_ns() - moved_ns > 500 * ms_ns)
@@ -670,7 +672,7 @@ static lh_status add_to_epoll(stream *s, int fd, uint32_t what, lh_error *err)
                     strerror(errno));
 }
 
-/* Creates the MAC states of a connection. */
+/* Creates the MAC states of a connection, one per direction, from its key. */
 static lh_status make_macs(stream *s, uint32_t peer, const unsigned char *key,
                            lh_error *err)
 {
@@ -683,7 +685,8 @@ static lh_status make_macs(stream *s, uint32_t peer, const unsigned char *key,
     return LH_OK;
 }
 
-/* Starts the thread. On failure the caller still owns the connections. */
+/* Starts the communication thread and its epoll set. On failure the caller
+ * still owns the connections. */
 static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
 {
     const int *fds = o->fds;

@@ -31,7 +31,8 @@ typedef struct lhi_stream_options {
     void *context;
 } lhi_stream_options;
 
-/* Creates the endpoint and starts its thread. */
+/* Creates an endpoint over connected sockets, one per peer, and starts its
+ * communication thread. */
 lh_status lhi_net_stream(const lhi_stream_options *options, lhi_net **out,
                          lh_error *err);
 

@@ -16,7 +16,8 @@
 enum { ACCEPTS_PER_POLL = 64 };
 static const int64_t ms_ns = 1000000;
 
-/* Records a rejection if it is at least as informative as the last. */
+/* Stores the rejection of a pending connection for the error message if it is
+ * at least as informative as the last (`how`). */
 static void note_refusal(lhi_tcp_join_state *t, const lhi_pending_connection *g,
                          lhi_tcp_rejection how, const char *why)
 {
@@ -40,7 +41,8 @@ void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, const char *why)
     lhi_send_now(fd, bytes, LHI_HANDSHAKE_BYTES + h.more);
 }
 
-/* Checks for reasons to reject a rank; `text` receives the reason. */
+/* Checks whether the rank that sent `h` must be rejected (other job, invalid
+ * number, connected already); `text` receives the reason. */
 static bool find_rejection_reason(const lhi_tcp_join_state *t,
                                   const lhi_handshake_message *h, char *text,
                                   size_t room)
@@ -104,8 +106,8 @@ static bool challenge(lhi_tcp_join_state *t, lhi_pending_connection *g,
 
 /* Checks the client's proof. true: the connection is authenticated and belongs
  * to its rank. false: close it, its rejection is recorded. */
-static bool admit(lhi_tcp_join_state *t, lhi_pending_connection *g,
-                  const lhi_handshake_message *h)
+static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
+                       const lhi_handshake_message *h)
 {
     const lhi_tcp_options *o = t->options;
     unsigned char mac[LHI_MAC_BYTES], bytes[LHI_HANDSHAKE_BYTES];
@@ -167,7 +169,7 @@ static void read_pending(lhi_tcp_join_state *t, lhi_pending_connection *g)
         if (!stays)
             note_refusal(t, g, LHI_TCP_REFUSED_INVALID, err.text);
         else
-            stays = g->identified ? admit(t, g, &h) : challenge(t, g, &h);
+            stays = g->identified ? admit_rank(t, g, &h) : challenge(t, g, &h);
     }
     if (stays)
         return;
@@ -175,7 +177,7 @@ static void read_pending(lhi_tcp_join_state *t, lhi_pending_connection *g)
     g->fd = -1;
 }
 
-/* Closes pending connections whose time is over. */
+/* Closes pending connections that are not authenticated in time. */
 static void close_expired(lhi_tcp_join_state *t)
 {
     int64_t now_ns = lhi_now_ns();

@@ -182,7 +182,7 @@ static lh_status run_handshake(lhi_tcp_join_state *t, int fd, uint32_t to,
 /* ---- waiting for the others ---- */
 
 /* Returns the first rank from `from` on that is not connected. */
-static uint32_t first_missing(const lhi_tcp_join_state *t, uint32_t from)
+static uint32_t find_first_missing(const lhi_tcp_join_state *t, uint32_t from)
 {
     uint32_t i = from;
     while (i < t->options->n_ranks && t->fds[i] >= 0)
@@ -190,7 +190,8 @@ static uint32_t first_missing(const lhi_tcp_join_state *t, uint32_t from)
     return i;
 }
 
-/* Fails with the missing ranks and the rejections. */
+/* Fails with LH_EIO; the message names the missing ranks and the last
+ * rejection. */
 static lh_status fail_missing(const lhi_tcp_join_state *t, lh_error *err)
 {
     uint32_t n = 0, n_ranks = t->options->n_ranks, mine = t->options->rank;
@@ -202,19 +203,19 @@ static lh_status fail_missing(const lhi_tcp_join_state *t, lh_error *err)
     if (t->n_refused > 1)
         snprintf(refused, sizeof refused, " and %" PRIu64 " more",
                  t->n_refused - 1);
-    return lhi_fail(err, LH_EIO, "rank %u%s not joined rank %u in time%s%s%s%s",
-                    first_missing(t, mine + 1), n > 1 ? others : " has", mine,
-                    t->n_refused ? "; refused: " : "", t->refused_text, refused,
-                    t->pending.short_of_files
-                        ? "; no file descriptor is free (ulimit -n)"
-                        : "");
+    return lhi_fail(
+        err, LH_EIO, "rank %u%s not joined rank %u in time%s%s%s%s",
+        find_first_missing(t, mine + 1), n > 1 ? others : " has", mine,
+        t->n_refused ? "; refused: " : "", t->refused_text, refused,
+        t->pending.short_of_files ? "; no file descriptor is free (ulimit -n)"
+                                  : "");
 }
 
 /* Waits until all higher ranks are connected, then stops listening. */
 static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
-    while (first_missing(t, o->rank + 1) < o->n_ranks) {
+    while (find_first_missing(t, o->rank + 1) < o->n_ranks) {
         lhi_handshake_message h;
         uint32_t spoke = UINT32_MAX;
         if (lhi_now_ns() >= t->until_ns)
@@ -252,7 +253,7 @@ static int make_socket(lhi_tcp_join_state *t, int family)
     return fd;
 }
 
-/* Attempts to connect once; returns 0 or an errno. */
+/* Attempts to connect once until until_ns; returns 0 or an errno. */
 static int try_connect(lhi_tcp_join_state *t, int fd,
                        const struct sockaddr_storage *a, socklen_t size,
                        int64_t until_ns)
@@ -284,7 +285,7 @@ static lh_status listen_on_local_address(lhi_tcp_join_state *t, int fd,
                          err);
 }
 
-/* Connects to a rank and runs the handshake. Sets t->cut if a retry may
+/* Connects to rank `to` and runs the handshake. Sets t->cut if a retry may
  * succeed: the rank does not listen yet, is overloaded, or dropped this
  * connection in favour of others. */
 static lh_status connect_once(lhi_tcp_join_state *t,
@@ -322,7 +323,8 @@ static lh_status connect_once(lhi_tcp_join_state *t,
     return status;
 }
 
-/* Retries until it succeeds, is rejected, or the timeout expires. */
+/* Connects to rank `to`; retries until it succeeds, is rejected, or the
+ * timeout expires. */
 static lh_status connect_with_retry(lhi_tcp_join_state *t,
                                     const struct sockaddr_storage *a,
                                     socklen_t size, uint32_t to, lh_error *err)
@@ -343,7 +345,8 @@ static lh_status connect_with_retry(lhi_tcp_join_state *t,
     }
 }
 
-/* Sends all ranks' addresses from rank 0, with the data in `extra`. */
+/* Sends the table of all ranks' addresses from rank 0 to the others, with the
+ * data in `extra`. */
 static lh_status send_table(lhi_tcp_join_state *t, const lhi_tcp_extra *extra,
                             lh_error *err)
 {
@@ -435,7 +438,8 @@ static lh_status receive_ready(lhi_tcp_join_state *t, int64_t until_ns,
     return status;
 }
 
-/* Barrier: no rank starts before all are connected. */
+/* Waits until all ranks are connected (barrier), so that no rank starts
+ * earlier. */
 static lh_status start_together(lhi_tcp_join_state *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
@@ -456,7 +460,8 @@ static lh_status start_together(lhi_tcp_join_state *t, lh_error *err)
     return LH_OK;
 }
 
-/* Extends the timeout once all ranks are present, for the remaining steps. */
+/* Extends the timeout for joining once all ranks are present, for the
+ * remaining steps. */
 static void extend_timeout(lhi_tcp_join_state *t)
 {
     int64_t until_ns = lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS;
@@ -464,8 +469,8 @@ static void extend_timeout(lhi_tcp_join_state *t)
         t->until_ns = until_ns;
 }
 
-/* Connects this rank with all others: to lower ranks it connects, from higher
- * ranks it accepts. Rank 0 distributes the addresses. */
+/* Connects this rank with all others: it connects to lower ranks and accepts
+ * higher ranks. Rank 0 distributes the addresses. */
 static lh_status join(lhi_tcp_join_state *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;

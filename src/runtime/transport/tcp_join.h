@@ -23,11 +23,10 @@ typedef lh_status lhi_tcp_extra_callback(void *context,
                                          const lhi_tcp_extra *extra,
                                          lh_error *err);
 
-/* Connects this rank to all others: fds[i], -1 at its own. The LHI_MAC_BYTES at
- * keys + i * LHI_MAC_BYTES are a key shared only with rank i, new for each
- * connection. Rank 0 sends `extra`; the other ranks receive it through
- * `on_extra`.
- */
+/* Connects this rank to all others: fds[i] is the socket to rank i, -1 at its
+ * own. The LHI_MAC_BYTES at keys + i * LHI_MAC_BYTES are a key shared only
+ * with rank i, new for each connection. Rank 0 sends `extra`; the other ranks
+ * receive it through `on_extra`. */
 lh_status lhi_tcp_join(const lhi_tcp_options *options,
                        const lhi_tcp_extra *extra,
                        lhi_tcp_extra_callback *on_extra, void *context,

@@ -33,8 +33,8 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Returns the run's status: the causing rank's own, not that of ranks that
- * ended because of it. */
+/* Returns the failed run's status: that of the rank that caused the failure,
+ * not of ranks that ended because of it. */
 static lh_status summarise_failure(const rank_thread *ranks, uint32_t n,
                                    lh_error *err)
 {

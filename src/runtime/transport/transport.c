@@ -9,7 +9,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Changes the state from `from` to `to`; false: it was another one. */
+/* Changes the failure record's state from `from` to `to` atomically; false: it
+ * was in another state. */
 static bool change_state(lhi_failure *failure, uint32_t from, uint32_t to)
 {
     return __atomic_compare_exchange_n(&failure->state, &from, to, false,
@@ -32,7 +33,7 @@ static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
 /* Returns the failure's state once its reason is completely written. Writing
  * takes almost no time unless the writer was killed; after one second the
  * reason is marked as incomplete for good. */
-static uint32_t final_state(lhi_failure *failure)
+static uint32_t get_final_state(lhi_failure *failure)
 {
     int64_t until_ns = 0;
     uint32_t state;
@@ -68,7 +69,7 @@ void lhi_failure_set_reported(lhi_failure *failure, uint32_t from,
 bool lhi_net_is_reporter(const lhi_net *net)
 {
     lhi_failure *f = net->failure;
-    if (final_state(f) != LHI_FAILURE_SET || f->rank == net->rank)
+    if (get_final_state(f) != LHI_FAILURE_SET || f->rank == net->rank)
         return true;
     return f->reported_by != f->rank && net->rank == (f->rank == 0 ? 1 : 0);
 }
@@ -81,7 +82,7 @@ bool lhi_net_read_notice(lhi_net *net, char *text, size_t room)
 
 const char *lhi_failure_text(lhi_failure *failure)
 {
-    switch (final_state(failure)) {
+    switch (get_final_state(failure)) {
     case LHI_FAILURE_NONE:
         return NULL;
     case LHI_FAILURE_SET:
@@ -210,7 +211,8 @@ lh_status lhi_net_receive(lhi_net *net, uint32_t from, uint64_t tag, void *data,
     return finish_start(op, net->ops->receive(net, op, err));
 }
 
-/* Waits until the bytes are received, or sent and reusable. */
+/* Waits until the operation's bytes are received, or are sent and the buffer
+ * can be reused. */
 static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
                             lh_error *err)
 {
@@ -242,7 +244,8 @@ static lh_status wait_bytes(lhi_net *net, lhi_net_op *op, int64_t until_ns,
     }
 }
 
-/* Waits until the message has arrived by its emulated link. */
+/* Waits until the received message has arrived by its emulated link, in
+ * emulated time. */
 static lh_status wait_link(lhi_net *net, lhi_net_op *op, int64_t until_ns,
                            lh_error *err)
 {

@@ -164,7 +164,7 @@ typedef struct lhi_net_stop {
     bool (*requested)(void *context);
     void *context;
 } lhi_net_stop;
-/* Checks a stop condition; NULL: false. */
+/* Checks whether the stop condition requests a stop; NULL: false. */
 bool lhi_net_is_stop_requested(const lhi_net_stop *stop);
 
 /* Waits without a time limit, but until `stop` (may be NULL). LH_ECANCELED:
@@ -224,20 +224,20 @@ typedef struct lhi_net_group {
 lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *group,
                           uint64_t tag, const lhi_net_stop *stop,
                           lh_error *err);
-/* Member i receives in `out` the sum over all members of values [first(i),
- * first(i+1)), first(i) = floor(n * i / n_ranks). `out` may be values +
- * first(i) and may not overlap other values. */
+/* Reduce-scatter: member i receives in `out` the sum over all members of
+ * values [first(i), first(i+1)), first(i) = floor(n * i / n_ranks). `out` may
+ * be values + first(i) and may not overlap other values. */
 lh_status lhi_net_reduce_scatter(lhi_net *net, const lhi_net_group *group,
                                  uint64_t tag, const float *values, size_t n,
                                  float *out, lh_error *err);
-/* All-gather, the inverse: member i contributes values [first(i), first(i+1))
- * of the array; all receive the whole array. */
+/* All-gather, the inverse of lhi_net_reduce_scatter(): member i contributes
+ * values [first(i), first(i+1)) of the array; all receive the whole array. */
 lh_status lhi_net_all_gather(lhi_net *net, const lhi_net_group *group,
                              uint64_t tag, void *values, size_t n,
                              size_t value_size, lh_error *err);
 
-/* Creates `n` inproc endpoints for threads of this process; endpoints[i] is
- * rank i's. They share the emulated `links`. Each rank closes its own. */
+/* Creates `n` in-process endpoints for threads of this process; endpoints[i]
+ * is rank i's. They share the emulated `links`. Each rank closes its own. */
 lh_status lhi_net_inproc(uint32_t n, uint32_t n_links,
                          const lhi_net_link *links, lhi_net **endpoints,
                          lh_error *err);
@@ -261,8 +261,8 @@ typedef struct lhi_rank_result {
 lh_status lhi_rank_run(lhi_net *net, lhi_rank_main *rank_main, void *context,
                        lhi_rank_result *result, lh_error *err);
 
-/* Runs `rank_main` in one thread per rank over inproc; returns when all have
- * ended. Otherwise like lhi_local_run(). */
+/* Runs `rank_main` in one thread per rank with in-process endpoints; returns
+ * when all have ended. Otherwise like lhi_local_run(). */
 lh_status lhi_inproc_run(uint32_t n, uint32_t n_links,
                          const lhi_net_link *links, lhi_rank_main *rank_main,
                          void *context, lhi_rank_result *results,
@@ -321,11 +321,11 @@ typedef struct lhi_tcp_options {
 lh_status lhi_net_tcp(const lhi_tcp_options *options, lhi_net **out,
                       lh_error *err);
 
-/* ucx: messages over UCX (openucx.org), with the options of tcp. The ranks use
+/* Joins the job over UCX (openucx.org), with the options of tcp. The ranks use
  * tcp to connect, to authenticate with the secret, to exchange UCX addresses
  * and to detect lost ranks. Environment settings (UCX_TLS, UCX_NET_DEVICES,
- * ...) have precedence; if rank 0's host is loopback, UCX is restricted to this
- * host.
+ * ...) have precedence; if rank 0's host is loopback, UCX is restricted to
+ * this host.
  *
  * UCX itself accepts connections from anyone and reads their messages;
  * docs/formats/wire.md has the limits of such an attack. LH_EINVAL: UCX would
@@ -359,14 +359,14 @@ typedef struct lhi_mpi_setup {
     uint32_t n_links; /* emulated; requires all ranks on one host */
     const lhi_net_link *links;
 } lhi_mpi_setup;
-/* Exchanges the setup and addresses before each run. All ranks detect the same
- * errors, such as differing setups. */
+/* Exchanges setup digests and addresses among all ranks before each run. All
+ * ranks detect the same errors, such as differing setups. */
 lh_status lhi_mpi_exchange(lhi_mpi *mpi, const lhi_mpi_setup *work,
                            lh_error *err);
 /* Creates this process's endpoint for one run, after lhi_mpi_exchange(). */
 lh_status lhi_net_mpi(lhi_mpi *mpi, const lhi_mpi_setup *work, lhi_net **out,
                       lh_error *err);
-/* Runs this process's rank over such an endpoint; *result: its result, also of
+/* Runs this process's rank over an MPI endpoint; *result: its result, also of
  * a failed run. */
 lh_status lhi_mpi_run(lhi_mpi *mpi, const lhi_mpi_setup *work,
                       lhi_rank_main *rank_main, void *context,

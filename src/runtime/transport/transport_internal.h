@@ -27,13 +27,15 @@ typedef struct lhi_failure {
     char text[500];
 } lhi_failure;
 
-/* Sets the failure of `rank` as observed here; the first one remains. */
+/* Sets the failure of `rank` as observed by this rank; the first failure of
+ * the run remains. */
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
-/* Sets the failure that rank `from` reported. */
+/* Sets the run's failure that rank `from` reported; the first failure
+ * remains. */
 void lhi_failure_set_reported(lhi_failure *failure, uint32_t from,
                               const char *text);
-/* Returns the reason; NULL: no failure. Waits for a concurrent writer, so that
- * the text is always complete. */
+/* Returns the reason of the run's failure; NULL: no failure. Waits for a
+ * concurrent writer, so that the text is always complete. */
 const char *lhi_failure_text(lhi_failure *failure);
 
 /* Operations of a transport. */
@@ -75,11 +77,13 @@ static inline uint32_t lhi_op_state(const lhi_net_op *op)
  * before this returns. */
 void lhi_op_done(lhi_net_op *op, lh_status status);
 
-/* Adds a send's message to its emulated link, if any. */
+/* Adds a send's message to its emulated link, if any, at entered_ns; `turn`:
+ * position in the link's departure order. */
 lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                              uint64_t turn, lh_error *err);
 
-/* Fills `err` with the run's failure, the result of every later call. */
+/* Fills `err` with the run's failure and returns its status, the result of
+ * every later call. */
 lh_status lhi_net_fail(const lhi_net *net, lh_error *err);
 
 /* Ends the run because a message and its receive differ in size. */

@@ -52,7 +52,7 @@ struct lhi_ucx_request {
     unsigned char bytes[]; /* frame contents */
 };
 
-/* Wakes the communication thread. */
+/* Wakes the endpoint's communication thread. */
 static void wake_thread(lhi_ucx *u)
 {
     uint64_t one = 1;
@@ -60,7 +60,7 @@ static void wake_thread(lhi_ucx *u)
     (void)n; /* a full counter wakes the thread anyway */
 }
 
-/* Progresses UCX a limited number of times, so that one busy sender cannot
+/* Lets UCX progress a limited number of times, so that one busy sender cannot
  * block all others. */
 static void progress(const lhi_ucx *u)
 {
@@ -99,7 +99,8 @@ static void request_release(lhi_ucx_request *j)
     free(j);
 }
 
-/* Records a lost connection for the timers. */
+/* Records the time and cause at which the connection to a peer was lost, and
+ * wakes the thread, whose timers then fail the run. */
 static void note_lost(lhi_ucx *u, uint32_t peer, ucs_status_t status)
 {
     lhi_ucx_peer *e = &u->ends[peer];
@@ -110,7 +111,8 @@ static void note_lost(lhi_ucx *u, uint32_t peer, ucs_status_t status)
     wake_thread(u);
 }
 
-/* Completion callback of sends; the lock is held, as in all callbacks. */
+/* Handles the completion of a UCX send: completes the operation and frees the
+ * request. Called by UCX with the lock held, as all callbacks. */
 static void send_done(void *request, ucs_status_t status, void *of)
 {
     lhi_ucx_request *j = of;
@@ -125,7 +127,8 @@ static void send_done(void *request, ucs_status_t status, void *of)
         u->call.request_free(request);
 }
 
-/* Completion callback of large receives. */
+/* Handles the completion of a large UCX receive; called by UCX with the lock
+ * held. */
 static void receive_done(void *request, ucs_status_t status,
                          const ucp_tag_recv_info_t *info, void *of)
 {
@@ -145,8 +148,8 @@ static void receive_done(void *request, ucs_status_t status,
     u->call.request_free(request);
 }
 
-/* Progresses for at most `limit_ns` until `op` has no request left (NULL: none
- * at all); sleeps between attempts. */
+/* Lets UCX progress for at most `limit_ns` until `op` has no request left
+ * (NULL: none at all); sleeps between attempts. */
 static void wait_requests(lhi_ucx *u, const lhi_net_op *op, int64_t limit_ns)
 {
     int64_t until_ns = lhi_now_ns() + limit_ns;
@@ -184,12 +187,12 @@ static void close_peer(lhi_ucx *u, uint32_t peer)
 /* ---- the carrier ---- */
 
 /* Returns the UCX tag of the large message with number `id`. */
-static uint64_t tag_of_data(const lhi_ucx *u, uint64_t id)
+static uint64_t make_data_tag(const lhi_ucx *u, uint64_t id)
 {
     return LHI_UCX_TAG_DATA | (u->data_tag ^ id);
 }
 
-/* Sends a tagged message to the request's peer. */
+/* Sends `size` bytes with a UCX tag to the request's peer. */
 static void post(lhi_ucx *u, lhi_ucx_request *j, const void *bytes, size_t size,
                  uint64_t tag)
 {
@@ -224,7 +227,7 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
         lhi_ucx_request *j = request_make(u, to, op, 0);
         if (!j)
             return lhi_fail_nomem(err);
-        post(u, j, payload, (size_t)f->size, tag_of_data(u, f->id));
+        post(u, j, payload, (size_t)f->size, make_data_tag(u, f->id));
         return LH_OK;
     }
     size_t size = (size_t)lhi_frame_payload(f);
@@ -254,7 +257,7 @@ static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
                                .user_data = j};
     ucs_status_ptr_t r =
         u->call.tag_recv_nbx(u->worker, op->data, op->size,
-                             tag_of_data(u, op->id), UINT64_MAX, &how);
+                             make_data_tag(u, op->id), UINT64_MAX, &how);
     if (UCS_PTR_IS_ERR(r)) {
         request_release(j);
         return lhi_fail(err, LH_EIO, "cannot receive from rank %u: %s",
@@ -335,7 +338,8 @@ static void extend_timeouts(lhi_ucx *u, int64_t late_ns, int64_t now_ns)
             lhi_advance_time_ns(u->ends[i].last_received_ns, late_ns, now_ns);
 }
 
-/* Runs the timers; `due_ns`: time at which this call was due, 0: none. */
+/* Handles all timeouts (keep-alives, lost peers); `due_ns`: time at which this
+ * call was due, 0: none. */
 static void run_timers(lhi_ucx *u, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns();
@@ -409,7 +413,7 @@ static void ucx_abort(lhi_net *net, const char *reason)
     wake_thread(u);
 }
 
-/* Checks whether all peers have shut down. */
+/* Checks whether all peers have sent their orderly shutdown. */
 static bool all_left(const lhi_ucx *u)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
@@ -418,9 +422,9 @@ static bool all_left(const lhi_ucx *u)
     return true;
 }
 
-/* Sends the orderly shutdown, or the reason of the failure. Then waits briefly
- * for the others' shutdown, because closing this endpoint would lose messages
- * in transit to them. */
+/* Sends the orderly shutdown, or the reason of the failure, to all peers. Then
+ * waits briefly for the others' shutdown, because closing this endpoint would
+ * lose messages in transit to them. */
 static void shut_down(lhi_ucx *u)
 {
     pthread_mutex_lock(&u->proto.lock);
@@ -507,7 +511,7 @@ static const lhi_net_ops ucx_ops = {
 
 /* ---- start ---- */
 
-/* Fills this rank's address record. */
+/* Fills in this rank's address record: UCX address and random tags. */
 static lh_status write_record(lhi_ucx *u, lhi_ucx_record *mine, lh_error *err)
 {
     ucp_address_t *address = NULL;

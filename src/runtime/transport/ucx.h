@@ -28,8 +28,8 @@ typedef struct lhi_ucx_options {
  * remote_endpoints.c. */
 lh_status lhi_ucx_may_listen(bool one_host, bool insecure, lh_error *err);
 
-/* Creates the endpoint. LH_EUNSUPPORTED: UCX is not built in, or not installed.
- */
+/* Creates a UCX endpoint connected to all peers. LH_EUNSUPPORTED: UCX is not
+ * built in, or not installed. */
 lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
                        lh_error *err);
 

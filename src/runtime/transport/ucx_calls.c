@@ -36,7 +36,8 @@ lh_status lhi_ucx_check_status(const lhi_ucx_calls *call, ucs_status_t status,
                     call->status_string(status));
 }
 
-/* Reads UCX's configuration and sets our defaults. */
+/* Reads UCX's configuration and sets longhaul's defaults; `loopback`: this
+ * host only. */
 static lh_status configure(const lhi_ucx_calls *call, bool loopback,
                            ucp_config_t **out, lh_error *err)
 {

@@ -14,7 +14,7 @@
 
 enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES };
 
-/* Completion callback of an incoming frame. */
+/* Marks an incoming frame as complete, or as failed; called by UCX. */
 static void frame_received(void *request, ucs_status_t status,
                            const ucp_tag_recv_info_t *info, void *of)
 {
@@ -24,7 +24,7 @@ static void frame_received(void *request, ucs_status_t status,
     c->of->call.request_free(request);
 }
 
-/* Completion callback of a discarded message. */
+/* Frees the memory of a discarded message; called by UCX. */
 static void discard_done(void *request, ucs_status_t status,
                          const ucp_tag_recv_info_t *info, void *of)
 {

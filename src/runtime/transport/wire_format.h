@@ -50,7 +50,7 @@ void lhi_frame_write(const lhi_frame *frame,
 /* Decodes a frame header. LH_EIO: invalid; `err` names the field. */
 lh_status lhi_frame_read(const unsigned char in[LHI_FRAME_BYTES],
                          lhi_frame *out, lh_error *err);
-/* Returns the number of bytes after the header. */
+/* Returns the number of payload bytes that follow a frame's header. */
 uint64_t lhi_frame_payload(const lhi_frame *frame);
 
 /* Kinds of rail frames (rails.h). */
@@ -69,10 +69,11 @@ typedef struct lhi_rail_head {
     uint64_t acknowledged; /* sender has all lower segment numbers */
 } lhi_rail_head;
 
-/* Encodes a rail header. */
+/* Encodes the header of a rail's frame. */
 void lhi_rail_head_write(const lhi_rail_head *head,
                          unsigned char out[LHI_RAIL_HEAD]);
-/* Decodes a rail header. LH_EIO: invalid; `err` names the field. */
+/* Decodes the header of a rail's frame. LH_EIO: invalid; `err` names the
+ * field. */
 lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
                              lhi_rail_head *out, lh_error *err);
 
