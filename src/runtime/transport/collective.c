@@ -36,7 +36,7 @@ static lh_status init_exchange(lhi_round *x, lhi_net *net,
 
 /* Waits for a round's sends and receives and releases them. Returns `status`,
  * or the first error of the wait. */
-static lh_status exchange_fini(lhi_round *x, lh_status status, lh_error *err)
+static lh_status finish_exchange(lhi_round *x, lh_status status, lh_error *err)
 {
     status = lhi_round_end(x, status, NULL, err);
     free(x->sends);
@@ -62,7 +62,7 @@ lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *g, uint64_t tag,
         status = lhi_round_send(&x, i, NULL, 0, err);
     if (status == LH_OK)
         status = lhi_round_wait(&x, x.receives, stop, err);
-    return exchange_fini(&x, status, err);
+    return finish_exchange(&x, status, err);
 }
 
 lh_status lhi_net_reduce_scatter(lhi_net *net, const lhi_net_group *g,
@@ -100,7 +100,7 @@ lh_status lhi_net_reduce_scatter(lhi_net *net, const lhi_net_group *g,
         status = lhi_round_wait(&x, x.receives, NULL, err);
     if (status == LH_OK)
         lhi_round_add(g, values + first, others, count, out);
-    status = exchange_fini(&x, status, err);
+    status = finish_exchange(&x, status, err);
     free(others);
     return status;
 }
@@ -127,5 +127,5 @@ lh_status lhi_net_all_gather(lhi_net *net, const lhi_net_group *g, uint64_t tag,
             status = lhi_round_send(&x, i, bytes + first, size, err);
     if (status == LH_OK)
         status = lhi_round_wait(&x, x.receives, NULL, err);
-    return exchange_fini(&x, status, err);
+    return finish_exchange(&x, status, err);
 }
