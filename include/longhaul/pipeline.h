@@ -41,7 +41,7 @@ LH_API lh_status lh_pipeline_parse(const char *text, size_t len,
 LH_API lh_status lh_pipeline_read(const char *path, lh_pipeline **out,
                                   lh_error *err);
 
-/* frees; NULL is a no-op */
+/* Frees a pipeline; ignores NULL. */
 LH_API void lh_pipeline_free(lh_pipeline *pipeline);
 
 /* Formats the canonical text (JSON, nanoseconds, shorthands expanded). Parsing

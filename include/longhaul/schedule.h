@@ -52,8 +52,8 @@ LH_API lh_status lh_schedule_read(const char *path, bool fifo,
 LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
                                     size_t *len, lh_error *err);
 
-/* Writes `path` and, beside it, the link orders if any. Removes an old links
- * file that no longer applies. */
+/* Writes the schedule to `path` and, beside it, its link orders if any.
+ * Removes an old links file that no longer applies. */
 LH_API lh_status lh_schedule_write(const lh_schedule *schedule,
                                    const char *path, lh_error *err);
 
@@ -68,7 +68,8 @@ LH_API const lh_pass *lh_schedule_order(const lh_schedule *schedule,
  * LH_PASS_TEXT_SIZE bytes, and returns `buffer`. */
 #define LH_PASS_TEXT_SIZE 48
 
-/* Formats a pass, see above. */
+/* Formats a pass as in schedule files ("3F0", "3W0:2/8") into `buffer`;
+ * returns `buffer`. */
 LH_API char *lh_pass_format(const lh_pass *pass, char *buffer);
 
 #ifdef __cplusplus

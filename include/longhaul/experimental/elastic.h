@@ -91,26 +91,28 @@ typedef struct lh_elastic_memory {
     int64_t sum; /* including other_bytes */
 } lh_elastic_memory;
 
-/* Builds the plan for a queue with `queue` microbatches, by the paper's rules
- * with the corrections in docs/theory/elastic.md. LH_EINFEASIBLE: a group would
- * be shorter than the pipeline depth. Release with lh_elastic_plan_free(). */
+/* Builds the plan for groups of `queue` microbatches, by the paper's rules
+ * with the corrections in docs/theory/elastic.md. LH_EINFEASIBLE: a group
+ * would be shorter than the pipeline depth. Release with
+ * lh_elastic_plan_free(). */
 LH_API lh_status lh_elastic_plan_queue(const lh_elastic_case *given,
                                        uint32_t queue, lh_elastic_plan **out,
                                        lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees an elastic plan; ignores NULL. */
 LH_API void lh_elastic_plan_free(lh_elastic_plan *plan);
 
-/* Returns the maximum number of chunk passes with resident activations on stage
- * 1..P. */
+/* Returns the maximum number of chunk passes whose activations are resident at
+ * a time on stage `stage` (1..P). */
 LH_API int64_t lh_elastic_resident_passes(const lh_elastic_case *given,
                                           const lh_elastic_plan *plan,
                                           uint32_t stage);
-/* Returns the same number for depth-first order: interleaved 1F1B, or 1F1B with
- * one chunk. */
+/* Returns the maximum number of chunk passes with resident activations for
+ * depth-first order: interleaved 1F1B, or 1F1B with one chunk. */
 LH_API int64_t
 lh_elastic_depth_first_resident_passes(const lh_elastic_case *given);
-/* Computes the exposed communication. `backward_ns`: duration of a chunk's
- * backward pass including recomputation; 0: given->b_ns. */
+/* Computes the communication time that passes do not hide, per kind.
+ * `backward_ns`: duration of a chunk's backward pass including recomputation;
+ * 0: given->b_ns. */
 LH_API lh_elastic_terms lh_elastic_exposed_communication(
     const lh_elastic_case *given, const lh_elastic_plan *plan,
     int64_t backward_ns);
@@ -143,18 +145,18 @@ typedef struct lh_elastic_choice {
     lh_elastic_memory memory;
 } lh_elastic_choice;
 
-/* Chooses queue, sharding and recomputed operations together. Minimises the
- * time subject to memory below `budget`; ties go to the choice that stores
+/* Chooses queue size, sharding and recomputed operations together. Minimises
+ * the time subject to memory below `budget`; ties go to the choice that stores
  * less.
  *
- * LH_EINFEASIBLE: nothing fits; `err` gives the shortfall. LH_EUNSUPPORTED: the
- * operations' sizes have too many distinct sums. Release with
+ * LH_EINFEASIBLE: nothing fits; `err` gives the shortfall. LH_EUNSUPPORTED:
+ * the operations' sizes have too many distinct sums. Release with
  * lh_elastic_choice_free(). */
 LH_API lh_status lh_elastic_choose(const lh_elastic_case *given, uint32_t n_ops,
                                    const lh_elastic_op *ops, int64_t budget,
                                    lh_elastic_search search,
                                    lh_elastic_choice **out, lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees an elastic choice; ignores NULL. */
 LH_API void lh_elastic_choice_free(lh_elastic_choice *choice);
 
 /* --- event simulation ----------------------------------------------------- */

@@ -36,7 +36,8 @@ typedef struct lh_method_options {
     int64_t bound_ns;
 } lh_method_options;
 
-/* Returns the number of methods, in the order of help texts and tables. */
+/* Returns the number of scheduling methods, which are numbered in the order of
+ * help texts and tables. */
 LH_API uint32_t lh_n_methods(void);
 LH_API const char *lh_method_name(uint32_t method); /* "zb-h1" */
 /* Returns true for "auto", which selects the best result of the other methods

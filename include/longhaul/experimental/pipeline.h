@@ -168,20 +168,21 @@ LH_API lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline,
                                             int64_t transfer_ns,
                                             lh_pipeline **out, lh_error *err);
 
-/* Returns a chunk; borrowed. */
+/* Returns chunk number `chunk`; borrowed. */
 LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
                                          uint32_t chunk);
 /* Returns the number of links. */
 LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
-/* Returns a link; borrowed. */
+/* Returns link number `link`; borrowed. */
 LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
                                        uint32_t link);
-/* Returns an operation; borrowed. Operations are sorted by launching pass
- * (chunk, microbatch, forward before backward) and form one contiguous array
- * from index 0. */
+/* Returns data-parallel operation number `op`; borrowed. Operations are sorted
+ * by launching pass (chunk, microbatch, forward before backward) and form one
+ * contiguous array from index 0. */
 LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
                                          uint32_t op);
-/* Returns the default receive mode. */
+/* Returns the pipeline's receive mode: when receives are posted unless options
+ * override it. */
 LH_API lh_receives lh_pipeline_receives(const lh_pipeline *pipeline);
 LH_API const char *lh_receives_name(lh_receives receives); /* "late-fd" */
 /* Returns the name of the device's data-parallel network; NULL: none. */
@@ -189,13 +190,13 @@ LH_API const char *lh_pipeline_dp_link(const lh_pipeline *pipeline,
                                        uint32_t device);
 /* Returns true if a chunk offloads activations. */
 LH_API bool lh_pipeline_offloads(const lh_pipeline *pipeline);
-/* Returns the part of the limit on the device itself; lower than the memory
- * limit only with host memory. */
+/* Returns the memory limit on the device itself; lower than
+ * lh_pipeline_memory_limit() only with host memory. */
 LH_API int64_t lh_pipeline_device_limit(const lh_pipeline *pipeline,
                                         uint32_t device);
 /* Returns true if lh_pipeline_with_host() added host memory. */
 LH_API bool lh_pipeline_has_host(const lh_pipeline *pipeline);
-/* Returns the device's site; LH_NONE: the pipeline has no sites. */
+/* Returns the device's datacenter; LH_NONE: the pipeline has no datacenters. */
 LH_API uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline,
                                         uint32_t device);
 

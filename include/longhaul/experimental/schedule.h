@@ -77,7 +77,8 @@ LH_API uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule);
 LH_API const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
                                                    uint32_t i);
 
-/* Formats a communication cell ("0SEND_F3", "1UNSHARD") likewise. */
+/* Formats a communication action of PyTorch schedules ("0SEND_F3", "1UNSHARD")
+ * into `buffer`; returns `buffer`. */
 LH_API char *lh_comm_format(const lh_comm *comm, char *buffer);
 
 /* Merges the parts of every split W. The merged pass runs at the position of

@@ -12,7 +12,8 @@
 
 /* --- schedule ------------------------------------------------------------ */
 
-/* Reads the schedule that the certificate embeds. */
+/* Reads the schedule that the certificate embeds as CSV rows (schema
+ * callback). */
 static lh_status read_schedule(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
@@ -50,7 +51,7 @@ static const lhi_schema schedule_table = {
 
 /* --- closed forms -------------------------------------------------------- */
 
-/* Rejects a certificate that gives both a device and a link. */
+/* Rejects a certificate whose bound names both a device and a link. */
 static lh_status check_bound_location(const lhi_read_context *r,
                                       const lhi_node *map, void *it,
                                       lh_error *err)
@@ -82,7 +83,8 @@ static const lhi_schema term_table = {
 
 /* --- windows ------------------------------------------------------------- */
 
-/* Parses a window's key: "m0F" for messages, "0F" for passes. */
+/* Parses the key of a time-window list: "m0F" for messages, "0F" for passes
+ * (schema callback). */
 static lh_status read_passes(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -99,8 +101,8 @@ static lh_status read_passes(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
-/* Writes the passes of a proof row, such as '0F', or 'm0F' for their messages
- * (schema callback). */
+/* Writes the passes of a time-window list, such as '0F', or 'm0F' for their
+ * messages (schema callback). */
 static json_t *write_passes(const void *owner, const void *context)
 {
     const lh_proof_row *row = owner;
@@ -109,7 +111,8 @@ static json_t *write_passes(const void *owner, const void *context)
                         "FIWB"[row->kind & 3]);
 }
 
-/* Checks that both lists have the same length. */
+/* Checks that a time-window list has as many earliest starts as latest
+ * finishes. */
 static lh_status check_row(const lhi_read_context *r, const lhi_node *map,
                            void *it, lh_error *err)
 {
@@ -137,8 +140,8 @@ static const lhi_schema window_table = {
 
 /* --- clauses ------------------------------------------------------------- */
 
-/* Parses one precedence: "0F3<0W1" for passes, "m0F2<m1I0" for messages.
- * Returns the end of the parsed text, or NULL on error. */
+/* Parses one precedence into *out: "0F3<0W1" for passes, "m0F2<m1I0" for
+ * messages. Returns the end of the parsed text, or NULL on error. */
 static const char *scan_precedence(const char *at, const char *end,
                                    lh_proof_order *out)
 {
@@ -246,7 +249,8 @@ static const lhi_schema proof_tables[] = {
     {LHI_ROWS("missing record", lh_certificate, none_rows)},
 };
 
-/* Reads a proof by the table for its `kind`. */
+/* Reads a proof with the schema that belongs to its `kind` (schema
+ * callback). */
 static lh_status read_proof(const lhi_read_context *r, const lhi_node *map,
                             void *owner, lh_error *err)
 {
@@ -258,7 +262,7 @@ static lh_status read_proof(const lhi_read_context *r, const lhi_node *map,
     return lhi_schema_read(r, map, &proof_tables[index], owner, err);
 }
 
-/* Writes the proof by the table of its kind (schema callback). */
+/* Writes a proof with the schema of its kind (schema callback). */
 static json_t *write_proof(const void *owner, const void *context)
 {
     const lh_certificate *c = owner;

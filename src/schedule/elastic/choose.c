@@ -32,7 +32,8 @@ typedef struct choice_state {
     uint32_t *parts; /* scratch for a plan's sequences */
 } chooser;
 
-/* Lists all feasible queue sizes, from `microbatches` down to `stages`. */
+/* Lists all feasible queue sizes (microbatches per elastic group), from
+ * `microbatches` down to `stages`. */
 static lh_status find_options(chooser *c, lh_error *err)
 {
     const lh_elastic_case *g = c->g;
@@ -65,8 +66,8 @@ static lh_status find_options(chooser *c, lh_error *err)
 }
 
 /* Returns the memory per device that queue size `o` requires with `stored`
- * activation bytes per chunk pass, in bytes times replicas x chunks (D M in the
- * paper), to stay exact. */
+ * activation bytes per chunk pass, in bytes times replicas x chunks (D M in
+ * the paper), so that the value is an exact integer. */
 static lhi_int128 compute_memory(const chooser *c, const option *o,
                                  int64_t stored)
 {
@@ -75,9 +76,9 @@ static lhi_int128 compute_memory(const chooser *c, const option *o,
            (lhi_int128)o->passes * (stored + c->g->base_bytes) * unit;
 }
 
-/* Returns the queue F(o) for `stored` bytes per chunk pass: the largest that
- * fits, or with LH_ELASTIC_ANY the one with the least exposed communication.
- * NULL: none fits. */
+/* Returns the queue size F(o) for `stored` activation bytes per chunk pass:
+ * the largest that fits the memory, or with LH_ELASTIC_ANY the one with the
+ * least exposed communication. NULL: none fits. */
 static const option *find_queue(const chooser *c, int64_t stored)
 {
     const option *best = NULL;
@@ -93,8 +94,8 @@ static const option *find_queue(const chooser *c, int64_t stored)
     return best;
 }
 
-/* Reports LH_EINFEASIBLE with the smallest memory over all queues, everything
- * recomputed. */
+/* Fails with LH_EINFEASIBLE; the message has the smallest memory over all
+ * queue sizes, with everything recomputed. */
 static lh_status report_infeasible_budget(const chooser *c, int64_t budget,
                                           lh_error *err)
 {
@@ -122,7 +123,8 @@ typedef struct owned_choice {
     lh_elastic_plan *plan;
 } owned_choice;
 
-/* Fills the result from the chosen queue and recompute point. */
+/* Fills in the result from the chosen queue size and the point of the
+ * recompute table. */
 static lh_status fill_choice(chooser *c, const option *o,
                              lhi_elastic_recompute_point at, owned_choice *out,
                              lh_error *err)
@@ -147,8 +149,8 @@ static lh_status fill_choice(chooser *c, const option *o,
     return LH_OK;
 }
 
-/* Minimises recomputation plus exposed communication over the recompute table.
- */
+/* Chooses the queue size and the recompute point with the least recomputation
+ * plus exposed communication whose memory is below `budget`. */
 static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
                         lh_error *err)
 {

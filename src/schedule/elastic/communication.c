@@ -25,8 +25,8 @@ typedef struct launcher {
     uint64_t n;
 } launcher;
 
-/* Returns C_p (gather) or C_g (scatter) for a chunk: the sharded part alone, in
- * ns. */
+/* Returns the duration in ns of a gather (C_p in the paper) or scatter (C_g)
+ * of a chunk's sharded parameters alone. */
 static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
                                   bool is_scatter)
 {
@@ -39,8 +39,8 @@ static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
                                        share, l->g->params);
 }
 
-/* Returns the chunk's full gather after the optimizer step, or its last
- * scatter, in ns. */
+/* Returns the duration in ns of a chunk's full gather after the optimizer step
+ * or, with is_scatter, of its last scatter. */
 static int64_t compute_chunk_ns(const launcher *l, uint32_t chunk,
                                 bool is_scatter)
 {
@@ -55,15 +55,16 @@ static int64_t compute_chunk_ns(const launcher *l, uint32_t chunk,
                      t->gather_ns, t->sharded_gather_ns, share, l->g->params);
 }
 
-/* Returns part `i` when `total` is split into `n` integer parts that add up to
- * it. */
+/* Returns the time of bucket `i` when `total` ns are split into `n` integer
+ * parts that add up to it. */
 static int64_t compute_bucket_ns(int64_t total, uint32_t i, uint32_t n)
 {
     return total / n + total % n * (i + 1) / n - total % n * i / n;
 }
 
-/* Appends an operation, or only counts it; ignores empty transfers. */
-static void launch(launcher *l, lh_dp_op op)
+/* Appends a data-parallel operation to the list, or only counts it in the
+ * first run; ignores empty transfers. */
+static void add_operation(launcher *l, lh_dp_op op)
 {
     if (op.transfer_ns == 0)
         return;
@@ -78,7 +79,8 @@ static double compute_share(const launcher *l, int64_t params)
     return (double)params / (double)l->g->params;
 }
 
-/* Returns the block that follows in forward order. */
+/* Returns the block (one group of microbatches on one chunk) that follows in
+ * forward order. */
 static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk + 1 < l->g->chunks)
@@ -86,7 +88,8 @@ static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
     return (block){group + 1, 0, group + 1 < l->p->n_enqueue};
 }
 
-/* Returns the block that follows in backward order. */
+/* Returns the block (one group of microbatches on one chunk) that follows in
+ * backward order. */
 static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk > 0)
@@ -94,7 +97,8 @@ static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
     return (block){group + 1, l->g->chunks - 1, group + 1 < l->p->n_dequeue};
 }
 
-/* Returns the block that precedes in backward order. */
+/* Returns the block (one group of microbatches on one chunk) that precedes in
+ * backward order. */
 static block previous_backward(const launcher *l, uint32_t group,
                                uint32_t chunk)
 {
@@ -103,18 +107,20 @@ static block previous_backward(const launcher *l, uint32_t group,
     return (block){group - 1, 0, group > 0};
 }
 
-/* Returns the block's first pass, the deadline for its gather. */
+/* Returns the first pass of block `b` on a stage, before which its gather must
+ * be done; `groups`: microbatches per group. */
 static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups,
-                                  block b, uint32_t stage, bool backward)
+                                  block b, uint32_t stage, bool launch_backward)
 {
     uint32_t m = 0;
     for (uint32_t j = 0; j < b.group; j++)
         m += groups[j];
-    return (lh_dp_pass){b.chunk * l->g->stages + stage, m, backward};
+    return (lh_dp_pass){b.chunk * l->g->stages + stage, m, launch_backward};
 }
 
-/* Launches the gather bucket that belongs to pass `n` out of `count`. The last
- * `buckets` passes in the block carry one bucket each. */
+/* Adds the gather bucket for block `next` that pass `n` of `count` in the
+ * current block launches. The last `buckets` passes of a block launch one
+ * bucket each. */
 static void launch_gather(launcher *l, block next, const uint32_t *groups,
                           uint32_t stage, lh_dp_pass pass, uint32_t n,
                           uint32_t count, uint32_t buckets)
@@ -127,18 +133,19 @@ static void launch_gather(launcher *l, block next, const uint32_t *groups,
     if (i + 1 == buckets)
         before = find_first_pass(l, groups, next, stage, pass.backward);
     uint32_t c = next.chunk * l->g->stages + stage;
-    launch(l, (lh_dp_op){.chunk = c,
-                         .bucket = i,
-                         .n_buckets = buckets,
-                         .kind = pass.backward ? LH_DP_AGB : LH_DP_AGF,
-                         .share = compute_share(l, l->p->params_p),
-                         .transfer_ns = compute_bucket_ns(
-                             compute_partial_ns(l, c, false), i, buckets),
-                         .launch = pass,
-                         .needed_by = before});
+    add_operation(l,
+                  (lh_dp_op){.chunk = c,
+                             .bucket = i,
+                             .n_buckets = buckets,
+                             .kind = pass.backward ? LH_DP_AGB : LH_DP_AGF,
+                             .share = compute_share(l, l->p->params_p),
+                             .transfer_ns = compute_bucket_ns(
+                                 compute_partial_ns(l, c, false), i, buckets),
+                             .launch = pass,
+                             .needed_by = before});
 }
 
-/* Launches the communication for pass `n` in forward block (group, chunk). */
+/* Adds the gathers that pass `n` of forward block (group, chunk) launches. */
 static void launch_forward(launcher *l, uint32_t stage, uint32_t group,
                            uint32_t chunk, uint32_t n, lh_dp_pass pass)
 {
@@ -148,21 +155,22 @@ static void launch_forward(launcher *l, uint32_t stage, uint32_t group,
                       l->p->enqueue[group], l->p->forward_buckets);
     } else if (n == 0) { /* gather of the updated parameters */
         uint32_t c = next.chunk * l->g->stages + stage;
-        launch(l, (lh_dp_op){.chunk = c,
-                             .n_buckets = 1,
-                             .kind = LH_DP_AGO,
-                             .share = 1,
-                             .transfer_ns = compute_chunk_ns(l, c, false),
-                             .launch = pass,
-                             .needed_by = find_first_pass(l, l->p->enqueue,
-                                                          next, stage, false)});
+        add_operation(
+            l, (lh_dp_op){.chunk = c,
+                          .n_buckets = 1,
+                          .kind = LH_DP_AGO,
+                          .share = 1,
+                          .transfer_ns = compute_chunk_ns(l, c, false),
+                          .launch = pass,
+                          .needed_by = find_first_pass(l, l->p->enqueue, next,
+                                                       stage, false)});
     }
 }
 
-/* Launches scatter and gather buckets for pass `n` in backward block (group,
- * chunk). */
-static void backward(launcher *l, uint32_t stage, uint32_t group,
-                     uint32_t chunk, uint32_t n, lh_dp_pass pass)
+/* Adds the scatter and gather buckets that pass `n` of backward block (group,
+ * chunk) launches. */
+static void launch_backward(launcher *l, uint32_t stage, uint32_t group,
+                            uint32_t chunk, uint32_t n, lh_dp_pass pass)
 {
     uint32_t count = l->p->dequeue[group];
     uint32_t buckets = l->p->scatter_buckets;
@@ -173,22 +181,23 @@ static void backward(launcher *l, uint32_t stage, uint32_t group,
     if (before.exists && n < buckets) {
         int64_t whole_ns = last ? compute_chunk_ns(l, c, true)
                                 : compute_partial_ns(l, c, true);
-        launch(l, (lh_dp_op){
-                      .chunk = c,
-                      .is_reduce_scatter = true,
-                      .bucket = n,
-                      .n_buckets = buckets,
-                      .kind = last ? LH_DP_RSO : LH_DP_RSG,
-                      .share = last ? 1 : compute_share(l, l->p->params_g),
-                      .transfer_ns = compute_bucket_ns(whole_ns, n, buckets),
-                      .launch = pass,
-                      .needed_by = {LH_NONE, 0, false}});
+        add_operation(
+            l,
+            (lh_dp_op){.chunk = c,
+                       .is_reduce_scatter = true,
+                       .bucket = n,
+                       .n_buckets = buckets,
+                       .kind = last ? LH_DP_RSO : LH_DP_RSG,
+                       .share = last ? 1 : compute_share(l, l->p->params_g),
+                       .transfer_ns = compute_bucket_ns(whole_ns, n, buckets),
+                       .launch = pass,
+                       .needed_by = {LH_NONE, 0, false}});
     }
     launch_gather(l, next_backward(l, group, chunk), l->p->dequeue, stage, pass,
                   n, count, l->p->backward_buckets);
 }
 
-/* Launches all communication for one stage and direction. */
+/* Adds all data-parallel operations of one stage and direction. */
 static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
 {
     uint32_t n_groups = is_backward ? l->p->n_dequeue : l->p->n_enqueue;
@@ -198,13 +207,13 @@ static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
         for (uint32_t j = 0; j < n_groups; j++)
             for (uint32_t n = 0; n < groups[j]; n++, m++) {
                 lh_dp_pass pass = {c * l->g->stages + stage, m, is_backward};
-                (is_backward ? backward : launch_forward)(l, stage, j, c, n,
-                                                          pass);
+                (is_backward ? launch_backward : launch_forward)(l, stage, j, c,
+                                                                 n, pass);
             }
     }
 }
 
-/* Launches the gathers and the reduce-scatters of all stages. */
+/* Adds the gathers and the reduce-scatters of all stages. */
 static void launch_all(launcher *l)
 {
     for (uint32_t stage = 0; stage < l->g->stages; stage++) {
@@ -243,6 +252,7 @@ lh_status lhi_elastic_operations(const lh_elastic_case *given,
     return lhi_elastic_build_operations(given, plan, NULL, ops, n_ops, err);
 }
 
+/* Frees a list of data-parallel operations; ignores NULL. */
 void lhi_elastic_ops_free(lh_dp_op *ops)
 {
     free(ops);

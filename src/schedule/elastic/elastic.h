@@ -5,8 +5,8 @@
 
 #include <longhaul/experimental/elastic.h>
 
-/* Builds a plan with the sequences, shares and buckets in `wanted`; its derived
- * values are ignored. LH_EINPUT: the values do not add up, are too short, or
+/* Builds a plan with the group sizes, shares and buckets in `wanted`; ignores
+ * its derived values. LH_EINPUT: the values do not add up, are too short, or
  * share more than exists; `err` gives the amount. */
 lh_status lhi_elastic_plan_make(const lh_elastic_case *given,
                                 const lh_elastic_plan *wanted,

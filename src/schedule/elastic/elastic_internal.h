@@ -35,11 +35,13 @@ static inline lhi_int128 lhi_int128_divide_ceil(lhi_int128 a, lhi_int128 b)
     return a <= 0 ? 0 : (a - 1) / b + 1;
 }
 
-/* Rejects cases outside the formulas' range with LH_EINVAL. */
+/* Fails with LH_EINVAL if a value of the case is outside the range of the
+ * formulas. */
 lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err);
 
-/* Computes x and whether pipeline messages are hidden. Accepts any sequences,
- * including those that lhi_elastic_plan_make() rejects. */
+/* Computes the plan's extra warm-up and whether pipeline messages are hidden.
+ * Accepts any group sizes, including those that lhi_elastic_plan_make()
+ * rejects. */
 void lhi_elastic_derive_plan(const lh_elastic_case *given,
                              lh_elastic_plan *plan);
 
@@ -50,40 +52,43 @@ typedef struct lhi_elastic_times {
     int64_t sharded_gather_ns, sharded_scatter_ns;
 } lhi_elastic_times;
 
-/* Returns the time for a whole chunk that communicates layer by layer, in ns.
- */
+/* Returns the communication time in ns of a whole chunk that communicates
+ * layer by layer. */
 int64_t lhi_elastic_get_sharded_ns(const lh_elastic_case *given);
 
-/* Returns the time for the sharded part alone, `share` out of `params`
- * parameters, in ns rounded up. */
+/* Returns the communication time of the sharded part alone, `share` out of
+ * `params` parameters, in ns rounded up. */
 int64_t lhi_elastic_compute_part_ns(int64_t sharded_ns, int64_t share,
                                     int64_t params);
-/* Returns the time for the whole chunk when `share` parameters are sharded and
- * the others communicate in one collective, in ns. */
+/* Returns the communication time in ns of a whole chunk of which `share`
+ * parameters are sharded; the others communicate in one collective. */
 int64_t lhi_elastic_compute_chunk_ns(int64_t at_once_ns, int64_t sharded_ns,
                                      int64_t share, int64_t params);
 
-/* Returns C_g or C_p for `share` sharded parameters alone, in ns. */
+/* Returns the communication time in ns of `share` sharded parameters alone,
+ * C_g or C_p in the paper. */
 int64_t lhi_elastic_compute_partial_ns(const lh_elastic_case *given,
                                        int64_t share);
-/* Returns the first gather or last scatter for a whole chunk with `share`
- * sharded parameters, in ns. */
+/* Returns the time in ns of the first gather or last scatter of a whole chunk
+ * with `share` sharded parameters. */
 int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given,
                                           int64_t share);
 
-/* lhi_elastic_operations() for unequal chunks. `times`: one entry per chunk;
- * NULL: times from `given`. */
+/* Lists the plan's data-parallel operations as lhi_elastic_operations() does,
+ * for unequal chunks. `times`: one entry per chunk; NULL: times from
+ * `given`. */
 lh_status lhi_elastic_build_operations(const lh_elastic_case *given,
                                        const lh_elastic_plan *plan,
                                        const lhi_elastic_times *times,
                                        lh_dp_op **ops, uint32_t *n_ops,
                                        lh_error *err);
 
-/* Returns the number of groups for `queue`. */
+/* Returns the number of groups into which queue size `queue` divides the
+ * microbatches. */
 uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue);
-/* Fills a plan for `queue` using the caller's storage: `enqueue` and `dequeue`
- * need lhi_elastic_count_groups() entries each. LH_EINFEASIBLE: a group has
- * fewer microbatches than there are stages. */
+/* Fills in a plan for queue size `queue` in the caller's storage: `enqueue`
+ * and `dequeue` need lhi_elastic_count_groups() entries each. LH_EINFEASIBLE:
+ * a group has fewer microbatches than there are stages. */
 lh_status lhi_elastic_fill_plan(const lh_elastic_case *given, uint32_t queue,
                                 uint32_t *enqueue, uint32_t *dequeue,
                                 lh_elastic_plan *out, lh_error *err);
@@ -119,26 +124,29 @@ typedef struct lhi_elastic_recompute_table {
     } * rows; /* [k]: first k operations; [n_ops]: all */
 } lhi_elastic_recompute_table;
 
-/* Builds the table by dynamic programming over the operations. `front`: drop
- * dominated points (more bytes, no less recompute time). LH_EUNSUPPORTED: more
- * than 2^23 points. */
+/* Builds the table of (stored bytes, recompute time) points by dynamic
+ * programming over the operations. `front`: drops dominated points (more
+ * bytes, no less recompute time). LH_EUNSUPPORTED: more than 2^23 points. */
 lh_status lhi_elastic_build_recompute_table(const lh_elastic_case *given,
                                             uint32_t n_ops,
                                             const lh_elastic_op *ops,
                                             bool front, lhi_arena *mem,
                                             lhi_elastic_recompute_table *out,
                                             lh_error *err);
-/* Recovers which operations point `at` in the last row recomputes. */
+/* Determines which operations point `at` of the table's last row recomputes:
+ * recomputed[i] per operation. */
 void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums,
                                     lhi_elastic_recompute_point at,
                                     bool *recomputed);
 
-/* Returns D times the resident part of `share` parameters per device, rounded
- * up. This equals `share` unless experts have more or fewer replicas than D. */
+/* Returns the parameters out of `share` that each device has, times the number
+ * of replicas D, rounded up. This equals `share` unless experts have more or
+ * fewer replicas than D. */
 lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given,
                                                int64_t share);
 
-/* Returns M_o + M_g + M_p as an exact numerator over D M. */
+/* Returns the memory of optimizer, gradients and parameters, M_o + M_g + M_p
+ * in the paper, as an exact numerator over D M (replicas times chunks). */
 lhi_int128 lhi_elastic_compute_states(const lh_elastic_case *given,
                                       const lh_elastic_plan *plan);
 

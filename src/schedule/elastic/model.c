@@ -39,8 +39,8 @@ int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given,
         given->dp_ns, lhi_elastic_get_sharded_ns(given), share, given->params);
 }
 
-/* Returns the exposed time when `n` passes lasting `pass_ns` hide a
- * communication lasting `a_ns`. */
+/* Returns the exposed time in ns when `n` passes of `pass_ns` each hide a
+ * communication of `a_ns`. */
 static int64_t compute_exposed(int64_t a_ns, uint32_t n, int64_t pass_ns)
 {
     lhi_int128 rest = (lhi_int128)a_ns - (lhi_int128)n * pass_ns;
@@ -99,8 +99,8 @@ lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given,
     return share * (all / of) + lhi_int128_divide_ceil(share * (all % of), of);
 }
 
-/* Returns the memory of the optimizer state as a numerator over D M, 12 bytes
- * per parameter by default. */
+/* Returns the memory of the optimizer state, 12 bytes per parameter by
+ * default, as an integer numerator over D M (replicas times chunks). */
 static lhi_int128 compute_optimizer_memory(const lh_elastic_case *g)
 {
     int64_t bytes = g->optimizer_bytes ? g->optimizer_bytes : 12;
@@ -108,8 +108,9 @@ static lhi_int128 compute_optimizer_memory(const lh_elastic_case *g)
            g->chunks;
 }
 
-/* Returns the memory when `share` parameters are sharded. `bytes`: per
- * parameter, 0 means 2; `buffers`: unsharded chunk buffers. */
+/* Returns the memory when `share` parameters are sharded, as a numerator over
+ * D M. `bytes`: per parameter, 0 means 2; `buffers`: number of buffers for an
+ * unsharded chunk. */
 static lhi_int128 compute_sharded_memory(const lh_elastic_case *g,
                                          int64_t share, int64_t bytes,
                                          int64_t buffers)
@@ -121,16 +122,17 @@ static lhi_int128 compute_sharded_memory(const lh_elastic_case *g,
             buffers * D * (lhi_int128)share);
 }
 
-/* Returns the memory of gradients as a numerator over D M: the shard, and one
- * unsharded chunk with its buffer. */
+/* Returns the memory of gradients as a numerator over D M (replicas times
+ * chunks): the shard, and one unsharded chunk with its buffer. */
 static lhi_int128 compute_gradient_memory(const lh_elastic_case *g,
                                           const lh_elastic_plan *p)
 {
     return compute_sharded_memory(g, p->params_g, g->gradient_bytes, 2);
 }
 
-/* Returns the memory of parameters as a numerator over D M: the shard, and one
- * unsharded chunk with its buffer each for forward and backward. */
+/* Returns the memory of parameters as a numerator over D M (replicas times
+ * chunks): the shard, and one unsharded chunk with its buffer each for forward
+ * and backward. */
 static lhi_int128 compute_parameter_memory(const lh_elastic_case *g,
                                            const lh_elastic_plan *p)
 {

@@ -3,10 +3,11 @@
 #include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
-/* Returns the extra warm-up x: the maximum lead, beyond (M - 1) e_1, that the
- * last stage's backward list has over the forwards it depends on. Both lists
- * advance together, so the lead changes only at group boundaries. */
-static uint32_t extra_warmup(const lh_elastic_case *g, const lh_elastic_plan *p)
+/* Returns the extra warm-up forwards x: how far the last stage's backward
+ * order is ahead, beyond (M - 1) e_1, of the forwards that it depends on. Both
+ * orders advance together, so the maximum is at a group boundary. */
+static uint32_t compute_extra_warmup(const lh_elastic_case *g,
+                                     const lh_elastic_plan *p)
 {
     int64_t M = g->chunks, most = 0, lead = (M - 1) * p->enqueue[0];
     int64_t d_before = 0;
@@ -36,8 +37,8 @@ static uint32_t extra_warmup(const lh_elastic_case *g, const lh_elastic_plan *p)
     return (uint32_t)most;
 }
 
-/* Checks for every group that e_j C >= P (C + C_PP), so pipeline messages are
- * hidden. */
+/* Checks for every group e_j that e_j C >= P (C + C_PP), so that pipeline
+ * messages are hidden behind passes of pass_ns. */
 static bool are_messages_hidden(uint32_t n, const uint32_t *groups,
                                 int64_t pass_ns, const lh_elastic_case *g)
 {
@@ -51,7 +52,7 @@ static bool are_messages_hidden(uint32_t n, const uint32_t *groups,
 void lhi_elastic_derive_plan(const lh_elastic_case *given,
                              lh_elastic_plan *plan)
 {
-    plan->extra_warmup = extra_warmup(given, plan);
+    plan->extra_warmup = compute_extra_warmup(given, plan);
     /* Between groups a stage alternates forwards and backwards, so a message
      * longer than either is exposed. */
     plan->pp_hidden =
@@ -61,10 +62,10 @@ void lhi_elastic_derive_plan(const lh_elastic_case *given,
         are_messages_hidden(plan->n_dequeue, plan->dequeue, given->b_ns, given);
 }
 
-/* Returns the forwards on stage i before its first backward, without the one
- * directly before it. */
-static int64_t warmup(const lh_elastic_case *g, const lh_elastic_plan *p,
-                      uint32_t stage)
+/* Returns the number of forwards on stage `stage` before its first backward,
+ * without the one directly before it. */
+static int64_t count_warmup(const lh_elastic_case *g, const lh_elastic_plan *p,
+                            uint32_t stage)
 {
     int64_t all = (int64_t)g->chunks * g->microbatches;
     int64_t w = (int64_t)(g->chunks - 1) * p->enqueue[0] +
@@ -76,7 +77,7 @@ int64_t lh_elastic_resident_passes(const lh_elastic_case *given,
                                    const lh_elastic_plan *plan, uint32_t stage)
 {
     int64_t all = (int64_t)given->chunks * given->microbatches;
-    int64_t n = warmup(given, plan, stage) + 1;
+    int64_t n = count_warmup(given, plan, stage) + 1;
     return n < all ? n : all;
 }
 
@@ -97,7 +98,8 @@ typedef struct list_cursor {
     uint32_t completed_blocks; /* completed blocks in this group */
 } list_cursor;
 
-/* Writes the next pass in the list and advances the cursor. */
+/* Writes the next forward (or backward) pass of the stage's order to *out and
+ * advances the cursor. */
 static void write_next_pass(list_cursor *w, const lh_elastic_case *g,
                             uint32_t stage, bool backward, lh_pass *out)
 {
@@ -124,7 +126,7 @@ void lhi_elastic_order(const lh_elastic_case *given,
     list_cursor b = {.n = plan->n_dequeue, .groups = plan->dequeue};
     f.chunks = b.chunks = given->chunks;
     int64_t all = (int64_t)given->chunks * given->microbatches;
-    int64_t w = warmup(given, plan, stage);
+    int64_t w = count_warmup(given, plan, stage);
     for (int64_t i = 0; i < w; i++)
         write_next_pass(&f, given, stage, false, passes++);
     for (int64_t i = w; i < all; i++) {

@@ -90,8 +90,8 @@ uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue)
     return queue >= given->microbatches ? 1 : 1 + (rest - 1) / queue + 1;
 }
 
-/* Returns the largest share of psi, up to `most`, whose communication `n`
- * passes can hide. */
+/* Returns how many parameters, up to `most`, can be sharded so that `n` passes
+ * of pass_ns hide their communication. */
 static int64_t compute_hidden_share(const lh_elastic_case *g, uint32_t n,
                                     int64_t pass_ns, int64_t most)
 {
@@ -102,7 +102,8 @@ static int64_t compute_hidden_share(const lh_elastic_case *g, uint32_t n,
     return share < most ? (int64_t)share : most;
 }
 
-/* Returns the number of passes that hide `comm_ns`, at most INT32_MAX. */
+/* Returns how many passes of pass_ns hide a communication of comm_ns, at most
+ * INT32_MAX. */
 static uint32_t count_passes_to_hide(int64_t comm_ns, int64_t pass_ns)
 {
     lhi_int128 n = lhi_int128_divide_ceil(comm_ns, pass_ns);
@@ -110,20 +111,22 @@ static uint32_t count_passes_to_hide(int64_t comm_ns, int64_t pass_ns)
 }
 
 /* Returns the smaller number. */
-static uint32_t min_u32(uint32_t a, uint32_t b)
+static uint32_t get_minimum(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-/* Returns the communication time that dequeue groups should hide: a chunk's,
- * layer by layer if any part may be sharded. */
+/* Returns the communication time in ns that the backward (dequeue) groups
+ * should hide: a chunk's at once or, if parts may be sharded, layer by
+ * layer. */
 static int64_t get_time_to_hide(const lh_elastic_case *g)
 {
     return g->sharding == LH_ELASTIC_ZERO1 ? g->dp_ns
                                            : lhi_elastic_get_sharded_ns(g);
 }
 
-/* Sets the dequeue groups, shares and backward buckets. */
+/* Sets the sizes of the backward (dequeue) groups, the sharded shares and the
+ * numbers of backward buckets. */
 static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
                          lh_elastic_plan *p)
 {
@@ -134,7 +137,7 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
     uint32_t to_hide = need < B ? (uint32_t)need : B;
     bool hides = (lhi_int128)B * g->b_ns >= (lhi_int128)S * sharded_ns;
     if (S > 1 && !hides) {
-        uint32_t last = min_u32(to_hide, B - (S - 1) * g->stages);
+        uint32_t last = get_minimum(to_hide, B - (S - 1) * g->stages);
         split_evenly(B - last, S - 1, dequeue);
         dequeue[S - 1] = last;
         p->scatter_buckets = find_minimum(dequeue, S);
@@ -148,7 +151,7 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
         p->scatter_buckets = B;
         return;
     }
-    p->scatter_buckets = min_u32(to_hide, m);
+    p->scatter_buckets = get_minimum(to_hide, m);
     p->params_g = S == 1 ? g->params
                          : compute_hidden_share(g, p->scatter_buckets, g->b_ns,
                                                 g->params);
@@ -157,9 +160,10 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
         compute_hidden_share(g, p->backward_buckets, g->b_ns, p->params_g);
 }
 
-/* Checks whether ZeRO-3 saves memory: 2/D + 8/M < 2. If experts have fewer
- * replicas, the resident fraction per parameter replaces 1/D. */
-static bool does_sharding_save_memory(const lh_elastic_case *g)
+/* Checks whether sharding parameters too (ZeRO-3) saves memory in spite of its
+ * buffers: 2/D + 8/M < 2. If experts have fewer replicas, the resident
+ * fraction per parameter replaces 1/D. */
+static bool saves_sharding_memory(const lh_elastic_case *g)
 {
     lhi_int128 D = g->replicas, M = g->chunks,
                all = g->params > 0 ? g->params : 1;
@@ -168,8 +172,9 @@ static bool does_sharding_save_memory(const lh_elastic_case *g)
     return 2 * M * kept + 8 * D * all < 2 * D * M * all;
 }
 
-/* Shards everything at one ZeRO level, hidden or not, over as many passes as
- * are useful and available. */
+/* Shards all gradients or parameters at the case's ZeRO level, whether hidden
+ * or not. Spreads each communication over as many passes as hide it and a
+ * group has. */
 static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
 {
     uint32_t m = find_minimum(p->dequeue, p->n_dequeue);
@@ -179,7 +184,7 @@ static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
     p->params_p = g->sharding == LH_ELASTIC_ZERO3 ? g->params : 0;
     p->scatter_buckets = p->params_g == 0 ? 0
                          : scatter == 0   ? 1
-                                          : min_u32(scatter, m);
+                                          : get_minimum(scatter, m);
     p->forward_buckets = p->backward_buckets = 0;
     if (p->params_p == 0)
         return;
@@ -189,7 +194,7 @@ static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
                      : find_minimum(p->enqueue + 1, p->n_enqueue - 1);
     uint32_t forward = count_passes_to_hide(sharded_ns, g->f_ns);
     p->backward_buckets = rest > 0 ? rest : 1;
-    p->forward_buckets = forward == 0 ? 1 : min_u32(forward, e);
+    p->forward_buckets = forward == 0 ? 1 : get_minimum(forward, e);
 }
 
 lh_status lhi_elastic_fill_plan(const lh_elastic_case *given, uint32_t queue,
@@ -219,7 +224,7 @@ lh_status lhi_elastic_fill_plan(const lh_elastic_case *given, uint32_t queue,
         lhi_elastic_derive_plan(g, out);
         return LH_OK;
     }
-    if (!g->as_published && !does_sharding_save_memory(g))
+    if (!g->as_published && !saves_sharding_memory(g))
         out->params_p = 0;
     if (!g->as_published && groups > 1)
         out->params_p = compute_hidden_share(
@@ -288,8 +293,8 @@ lh_status lh_elastic_plan_queue(const lh_elastic_case *given, uint32_t queue,
     return status;
 }
 
-/* Checks that every group has at least `stages` microbatches and that all add
- * up. */
+/* Checks that every group (`name`: enqueue or dequeue) has at least `stages`
+ * microbatches and that all add up to the microbatches. */
 static lh_status check_groups(const lh_elastic_case *g, const char *name,
                               uint32_t n, const uint32_t *groups, lh_error *err)
 {
@@ -319,8 +324,8 @@ static lh_status check_groups(const lh_elastic_case *g, const char *name,
     return LH_OK;
 }
 
-/* Checks shares against the parameter count, and that sharded parameters have
- * buckets. */
+/* Checks that no more parameters are sharded than exist, and that sharded
+ * parameters have buckets. */
 static lh_status check_shares(const lh_elastic_case *g,
                               const lh_elastic_plan *p, lh_error *err)
 {

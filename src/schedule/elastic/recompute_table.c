@@ -10,7 +10,8 @@ enum { MAX_POINTS = 1 << 23 }; /* over all rows: 128 MiB */
 typedef lhi_elastic_recompute_point point;
 typedef struct lhi_elastic_recompute_row row;
 
-/* Rejects negative sizes or times, and totals that would overflow. */
+/* Rejects operations with negative sizes or times, and totals that would
+ * overflow. */
 static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
                            const lh_elastic_op *ops, lh_error *err)
 {
@@ -30,8 +31,10 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
     return LH_OK;
 }
 
-/* Computes the row after `from`: each point with the next operation recomputed
- * and with it stored. Both sequences are sorted, so one pass merges them. */
+/* Computes the next row of the recompute table from row `from`: each point
+ * (stored bytes, recompute time) once with `op` recomputed and once with it
+ * stored. Both sequences are sorted, so one pass merges them. `front`: drops
+ * dominated points. */
 static lh_status merge_next_row(lhi_arena *mem, bool front, const row *from,
                                 const lh_elastic_op *op, row *to, size_t *total,
                                 lh_error *err)

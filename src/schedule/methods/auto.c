@@ -15,7 +15,7 @@ typedef struct comparison {
     lh_error reason; /* why the last infeasible method failed */
 } comparison;
 
-/* Simulates `orders` and returns their makespan in ns. */
+/* Simulates the schedule in `orders`; *out is its makespan in ns. */
 static lh_status simulate(comparison *c, const lhi_orders *orders, int64_t *out,
                           lh_error *err)
 {
@@ -27,8 +27,8 @@ static lh_status simulate(comparison *c, const lhi_orders *orders, int64_t *out,
     return status;
 }
 
-/* Tries one method. Returns LH_OK also if the method does not support the
- * pipeline. */
+/* Runs one scheduling method and keeps its orders if they are the fastest so
+ * far. Returns LH_OK also if the method does not support the pipeline. */
 static lh_status try_method(comparison *c, const lhi_method *method,
                             lh_error *err)
 {
@@ -60,14 +60,17 @@ static lh_status try_method(comparison *c, const lhi_method *method,
     return LH_OK;
 }
 
-/* Checks for options that belong to one method. They must always reach that
- * method, or an error in them would be reported for some pipelines only. */
+/* Checks for options that belong to one method. "auto" then always runs that
+ * method, because an error in them would otherwise be reported for some
+ * pipelines only. */
 static bool has_own_options(const lh_method_options *o)
 {
     return o->n_warmup > 0 || o->round_size > 0 || o->n_enqueue > 0 ||
            o->n_dequeue > 0;
 }
 
+/* Method "auto": runs the applicable methods and returns the orders with the
+ * shortest simulated makespan. */
 lh_status lhi_auto(const lh_pipeline *pipeline,
                    const lh_method_options *options, lhi_orders *out,
                    lh_error *err)

@@ -17,7 +17,8 @@ typedef struct lhi_link_reservations {
     uint32_t first, count, room; /* spans[first .. first + count - 1] */
 } lhi_link_reservations;
 
-/* Makes sure that one more interval fits. */
+/* Enlarges a link's list of reserved intervals so that one more fits; false:
+ * out of memory. */
 static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
 {
     if (b->first + b->count < b->room)
@@ -38,9 +39,9 @@ static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
     return true;
 }
 
-/* Reserves the earliest gap of `length_ns` from `ready_ns` on (CrossPipe,
- * section 4.2.3) and sets *end_ns to its end. No later message starts before
- * now_ns. Returns false if out of memory. */
+/* Reserves the earliest gap of `length_ns` on a link from `ready_ns` on
+ * (CrossPipe, section 4.2.3) and sets *end_ns to its end. No later message
+ * starts before now_ns. Returns false if out of memory. */
 static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
                     int64_t ready_ns, int64_t length_ns, int64_t *end_ns)
 {
@@ -78,28 +79,31 @@ static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
 
 /* --- tournament tree ----------------------------------------------------- */
 
-/* Returns the device whose choice starts first; ties: `a`. */
-static uint32_t earlier(const lhi_dispatcher *p, uint32_t a, uint32_t b)
+/* Returns the device whose chosen pass starts first; ties: `a`. */
+static uint32_t get_earlier_device(const lhi_dispatcher *p, uint32_t a,
+                                   uint32_t b)
 {
     if (a == LH_NONE || b == LH_NONE)
         return a == LH_NONE ? b : a;
     return p->choices[b].start_ns < p->choices[a].start_ns ? b : a;
 }
 
-/* Updates the tree path above one device. */
+/* Updates the tournament tree (device with the earliest choice) on the path
+ * above one device. */
 static void update_tree(lhi_dispatcher *p, uint32_t device)
 {
     for (uint32_t i = (p->leaves + device) / 2; i > 0; i /= 2)
-        p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
+        p->tree[i] = get_earlier_device(p, p->tree[2 * i], p->tree[2 * i + 1]);
 }
 
-/* Builds the tournament tree of the devices' choices from scratch. */
+/* Builds the tournament tree of the devices' chosen passes, with the earliest
+ * at the root. */
 static void build_tree(lhi_dispatcher *p)
 {
     for (uint32_t d = 0; d < p->leaves; d++)
         p->tree[p->leaves + d] = d < p->pipeline->n_devices ? d : LH_NONE;
     for (uint32_t i = p->leaves - 1; i > 0; i--)
-        p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
+        p->tree[i] = get_earlier_device(p, p->tree[2 * i], p->tree[2 * i + 1]);
 }
 
 /* --- admissible passes --------------------------------------------------- */
@@ -116,7 +120,8 @@ int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
     return at > device->free_ns ? at : device->free_ns;
 }
 
-/* Returns the oldest microbatch that is not finished on the device. */
+/* Returns the oldest microbatch whose passes are not all finished on the
+ * device. */
 static uint32_t get_oldest_microbatch(const lhi_dispatcher *planner,
                                       const lhi_dispatcher_device *device)
 {
@@ -124,8 +129,9 @@ static uint32_t get_oldest_microbatch(const lhi_dispatcher *planner,
 }
 
 /* Returns the memory that a chunk's next F or D takes plus the reserve it must
- * leave free; INT64_MIN if it takes none. The oldest microbatch needs no
- * reserve: every younger one was admitted with that reserve. */
+ * leave free for its microbatch; INT64_MIN if it takes none. The oldest
+ * microbatch needs no reserve: every younger one was admitted with that
+ * reserve. */
 static int64_t compute_need(const lhi_dispatcher *planner, uint32_t chunk,
                             lh_pass_kind kind)
 {
@@ -160,7 +166,8 @@ bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
 
 static const lhi_ready_entry empty_entry = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
 
-/* Writes a leaf and updates its ancestors. */
+/* Writes entry `nth` of a ready queue (a binary tree of minima over chunks)
+ * and updates its ancestors. */
 static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
 {
     uint32_t i = o->leaves + nth;
@@ -174,8 +181,8 @@ static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
     }
 }
 
-/* Updates a chunk's queue entry after its next pass, or that pass's input, has
- * changed. */
+/* Updates a chunk's entry in the ready queue after its next pass, or that
+ * pass's input time, has changed. */
 static void update_entry(lhi_dispatcher *p, uint32_t chunk, lh_pass_kind kind)
 {
     lhi_dispatcher_device *d = &p->devices[p->pipeline->chunks[chunk].device];
@@ -192,7 +199,8 @@ static void update_entry(lhi_dispatcher *p, uint32_t chunk, lh_pass_kind kind)
     set_entry(kind == LH_F ? &d->f : &d->d, c->index, leaf);
 }
 
-/* Moves entries whose input has arrived by now_ns to ready. */
+/* Moves queue entries whose input has arrived by now_ns from "later" to
+ * "ready". */
 static void move_arrived(lhi_ready_queue *o, int64_t now_ns)
 {
     while (o->nodes[1].later_ns <= now_ns) {
@@ -215,7 +223,8 @@ uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers, int64_t room)
     return i - offers->leaves;
 }
 
-/* Finds the last chunk below node i that fits and has its input by by_ns. */
+/* Finds the last chunk below tree node i whose pass fits into `room` bytes and
+ * gets its input by by_ns; LH_NONE: none. */
 static uint32_t find_later(const lhi_ready_queue *o, uint32_t i, int64_t room,
                            int64_t by_ns)
 {
@@ -233,7 +242,8 @@ uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room,
     return by_ns == LHI_NEVER ? LH_NONE : find_later(offers, 1, room, by_ns);
 }
 
-/* Returns the earliest input below node i, if before `best`. */
+/* Returns the earliest later input time below tree node i among passes that
+ * fit into `room` bytes, if before `best`; else `best`. */
 static int64_t find_next(const lhi_ready_queue *o, uint32_t i, int64_t room,
                          int64_t best)
 {
@@ -258,7 +268,8 @@ int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers,
 
 /* --- dispatch ------------------------------------------------------------ */
 
-/* Raises *at_ns to the arrival of a message produced at made_ns. */
+/* Raises *at_ns to the arrival of a message produced at made_ns, which
+ * reserves its link; false: out of memory. */
 static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route,
                             int64_t now_ns, int64_t made_ns, int64_t *at_ns)
 {
@@ -273,8 +284,8 @@ static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route,
     return true;
 }
 
-/* Sends the result of an F or D to its consumer. Sets *reader to the device
- * whose choice may change; LH_NONE: none. */
+/* Sends the output of an F or D to its consumer. Sets *reader to the device
+ * whose choice may change; LH_NONE: none. False: out of memory. */
 static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
                         int64_t start_ns, int64_t end_ns, uint32_t *reader)
 {
@@ -303,7 +314,7 @@ static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
     return true;
 }
 
-/* Adds the chosen pass to the order. */
+/* Appends the chosen pass to the device's order and returns it. */
 static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
                            const lhi_dispatcher_choice *choice)
 {
@@ -337,7 +348,8 @@ static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
     return &order->passes[order->count - 1];
 }
 
-/* Runs a device's choice and updates time, memory and queues. */
+/* Runs the pass that a device has chosen and updates time, memory and ready
+ * queues; *reader as in send_output(). False: out of memory. */
 static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
 {
     lhi_dispatcher_device *d = &p->devices[device];
@@ -364,14 +376,13 @@ static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
 
 /* --- setup --------------------------------------------------------------- */
 
-/* Computes the memory reserves, reserve_f and reserve_d: the maximum rise of a
- * device's running sum over any interval in the remaining passes of a
- * microbatch, after an F or D on each chunk.
+/* Computes the memory reserves reserve_f and reserve_d: by how much the
+ * device's memory rises at most in the remaining passes of a microbatch after
+ * an F or D on each chunk; *whole: of a whole microbatch.
  *
  * An F or D is admitted only if its reserve stays free. The oldest microbatch
- * needs no reserve except for its own pass, because younger ones were admitted
- * with capacity for all its earlier passes. So it can always continue, and no
- * order deadlocks. */
+ * needs none except for its own pass, because younger ones were admitted with
+ * capacity for all its earlier passes. So no order deadlocks. */
 static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
                              int64_t *whole)
 {
@@ -401,8 +412,8 @@ static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
     *whole = most;
 }
 
-/* Subtracts the memory to leave unused from a device's limit, as far as
- * feasible. */
+/* Lowers a device's limit by the memory that the policy leaves unused, as far
+ * as one microbatch (`whole`) still fits. */
 static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
                          int64_t whole)
 {
@@ -419,7 +430,7 @@ static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
                                  d->limit - most_f / 4 * p->quarters);
 }
 
-/* Allocates a ready queue for n_chunks as a binary tree of empty entries;
+/* Allocates a ready queue (binary tree of minima) for n_chunks chunks, empty;
  * false: out of memory. */
 static bool make_queue(lhi_dispatcher *p, lhi_ready_queue *o, uint32_t n_chunks)
 {
@@ -432,7 +443,8 @@ static bool make_queue(lhi_dispatcher *p, lhi_ready_queue *o, uint32_t n_chunks)
     return o->nodes != NULL;
 }
 
-/* Assigns chunks to devices and checks that one microbatch fits. */
+/* Assigns chunks to devices and checks that one microbatch fits into each
+ * device's memory. */
 static lh_status assign_chunks(lhi_dispatcher *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
@@ -471,8 +483,8 @@ static lh_status assign_chunks(lhi_dispatcher *p, lh_error *err)
     return LH_OK;
 }
 
-/* Computes the all-gather times: one after another from the start, in the order
- * of the chunks' first forwards. */
+/* Computes when each chunk's parameters are gathered: all-gathers run one
+ * after another from the start, in the order of the chunks' first forwards. */
 static void compute_gather_times(lhi_dispatcher *p)
 {
     for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
@@ -488,7 +500,7 @@ static void compute_gather_times(lhi_dispatcher *p)
     }
 }
 
-/* Allocates all state and computes the initial queues. */
+/* Allocates the dispatcher's state and computes the initial ready queues. */
 static lh_status init_planner(lhi_dispatcher *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;
@@ -522,8 +534,8 @@ static lh_status init_planner(lhi_dispatcher *p, lh_error *err)
 
 /* --- run ----------------------------------------------------------------- */
 
-/* Reports that nothing can start. With the reserves above, this requires passes
- * that never release their memory. */
+/* Fails because no device can start a pass. With the memory reserves this
+ * requires passes that never release their memory. */
 static lh_status report_blocked(const lhi_dispatcher *p, lh_error *err)
 {
     for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
@@ -544,7 +556,8 @@ static lh_status report_blocked(const lhi_dispatcher *p, lh_error *err)
     return lhi_fail(err, LH_EINFEASIBLE, "deadlock: no further pass can start");
 }
 
-/* Dispatches all passes until none is left or nothing can start. */
+/* Runs the devices' choices, earliest first, until no pass is left or none can
+ * start. */
 static lh_status dispatch_all(lhi_dispatcher *p,
                               lhi_dispatcher_policy_fn *choose,
                               const void *policy, lh_error *err)

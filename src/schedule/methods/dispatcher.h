@@ -82,47 +82,50 @@ struct lhi_dispatcher {
     lhi_orders *orders;             /* output; not owned */
 };
 
-/* Places all passes: repeatedly runs the choice that starts earliest (ties: the
- * lower device). `n_parts`: parts per W. `quarters`: quarters of a forward's
- * memory that each device leaves unused, if feasible. Allocates and fills
- * `out`. Time O(passes * log(chunks * devices)). */
+/* Builds the orders of all passes: repeatedly runs the choice (by policy
+ * function `choose`) that starts earliest; ties: the lower device. `n_parts`:
+ * parts per W. `quarters`: quarters of a forward's memory that each device
+ * leaves unused, if feasible. Allocates and fills `out`. Time O(passes *
+ * log(chunks * devices)). */
 lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
                              uint32_t quarters,
                              lhi_dispatcher_policy_fn *choose,
                              const void *policy, lhi_orders *out,
                              lh_error *err);
 
-/* Runs greedy with that much memory left unused. With little memory this can be
- * faster: a forward that barely fits may take memory that other passes then
- * wait for. */
+/* Runs the method "greedy" and leaves `quarters` quarters of a forward's
+ * memory unused. With little memory this can be faster: a forward that barely
+ * fits may take memory that other passes then wait for. */
 lh_status lhi_greedy_run_with_reserve(const lh_pipeline *pipeline,
                                       const lh_method_options *options,
                                       uint32_t quarters, lhi_orders *out,
                                       lh_error *err);
 
-/* Returns when a chunk's next F, or D, could start; LHI_NEVER: unknown, or none
- * left. */
+/* Returns the time at which a chunk's next F (or D) could start; LHI_NEVER:
+ * unknown, or none left. */
 int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
                                  const lhi_dispatcher_device *device,
                                  uint32_t chunk, lh_pass_kind kind);
-/* Checks whether a chunk's next F, or D, leaves the required reserve free. */
+/* Checks whether a chunk's next F (or D) leaves the required memory reserve
+ * free. */
 bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
                          const lhi_dispatcher_device *device, uint32_t chunk,
                          lh_pass_kind kind);
 
-/* Returns the memory that the device may still take, in bytes. */
+/* Returns the memory in bytes that the device may still take below its
+ * limit. */
 int64_t lhi_dispatcher_get_headroom(const lhi_dispatcher_device *device);
 
-/* Returns the last chunk, by its index on the device, whose pass has its input
- * and fits into `room` bytes; LH_NONE: none. */
+/* Returns the last chunk, by its index on the device, whose next pass has its
+ * input and fits into `room` bytes; LH_NONE: none. */
 uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers,
                                     int64_t room);
-/* Returns the last chunk, by its index on the device, whose pass gets its input
- * later, by `by_ns`, and fits into `room` bytes; LH_NONE: none. */
+/* Returns the last chunk, by its index on the device, whose next pass gets its
+ * input later, by `by_ns`, and fits into `room` bytes; LH_NONE: none. */
 uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room,
                                     int64_t by_ns);
-/* Returns when the first later input arrives, among passes that fit; LHI_NEVER:
- * none. */
+/* Returns when the first input that has not arrived yet arrives, among passes
+ * that fit into `room` bytes; LHI_NEVER: none. */
 int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers,
                                          int64_t room);
 

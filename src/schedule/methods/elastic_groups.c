@@ -10,9 +10,9 @@
 #include <longhaul/experimental/elastic.h>
 #include <stdlib.h>
 
-/* Describes the pipeline for the closed forms: slowest communication, nothing
- * sharded. */
-static lh_elastic_case describe(const lh_pipeline *p)
+/* Describes the pipeline as a case of the elastic formulas: slowest
+ * communication, nothing sharded. */
+static lh_elastic_case describe_pipeline(const lh_pipeline *p)
 {
     const lh_chunk *c = &p->chunks[0];
     int64_t b_ns = c->d_ns + c->w_ns;
@@ -31,7 +31,7 @@ static lh_elastic_case describe(const lh_pipeline *p)
     return g;
 }
 
-/* Writes the plan's order for every device. */
+/* Writes the elastic plan's order for every device to `out`. */
 static void write_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
                          lhi_orders *out)
 {
@@ -42,8 +42,8 @@ static void write_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
     }
 }
 
-/* Builds a plan from the groups in the options. Without `dequeue`, uses as many
- * equal groups as in `enqueue`. */
+/* Builds a plan from the group sizes in the options. Without `dequeue` it
+ * divides the microbatches evenly into as many groups as `enqueue` has. */
 static lh_status build_plan_from_options(const lh_elastic_case *g,
                                          const lh_method_options *o,
                                          lhi_arena *mem, lh_elastic_plan **out,
@@ -66,8 +66,8 @@ static lh_status build_plan_from_options(const lh_elastic_case *g,
     return lhi_elastic_plan_make(g, &wanted, out, err);
 }
 
-/* Finds the queue that is fastest by the closed form among those that fit;
- * ties: the shorter. */
+/* Finds the queue size (microbatches per group) that is fastest by the closed
+ * form among those that fit the memory; ties: the shorter. */
 static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
                                  lhi_orders *orders, lh_elastic_plan **out,
                                  lh_error *err)
@@ -114,7 +114,8 @@ static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Builds the plan from the options, the pipeline's groups, or a search. */
+/* Builds the plan from the groups in the options or in the pipeline, or by
+ * searching the queue size. */
 static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
                            const lh_method_options *o, lhi_orders *orders,
                            lh_elastic_plan **out, lh_error *err)
@@ -144,12 +145,14 @@ static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
     return find_best_queue(g, p, orders, out, err);
 }
 
+/* Method "elastic": orders by PipeMesh's enqueue and dequeue groups of
+ * microbatches. */
 lh_status lhi_elastic(const lh_pipeline *pipeline,
                       const lh_method_options *options, lhi_orders *out,
                       lh_error *err)
 {
     lh_elastic_plan *plan;
-    lh_elastic_case g = describe(pipeline);
+    lh_elastic_case g = describe_pipeline(pipeline);
     LHI_TRY(lhi_orders_init(out, pipeline, 2, err));
     lh_status status = make_plan(&g, pipeline, options, out, &plan, err);
     if (status != LH_OK) {

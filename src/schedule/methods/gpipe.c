@@ -4,6 +4,7 @@
  * chunks per device cannot deadlock. */
 #include "schedule/methods/sched.h"
 
+/* Method "gpipe": all forwards, then all backwards. */
 lh_status lhi_gpipe(const lh_pipeline *pipeline,
                     const lh_method_options *options, lhi_orders *out,
                     lh_error *err)

@@ -10,7 +10,8 @@ typedef struct candidate {
     bool refused;   /* memory blocks every startable pass */
 } candidate;
 
-/* Returns the earliest start for an F or D that fits into memory. */
+/* Returns the earliest time at which an F or D that fits into `room` bytes
+ * could start on the device. */
 static int64_t find_earliest_start(const lhi_dispatcher_device *d, int64_t room)
 {
     if (d->f.nodes[1].ready_need <= room || d->d.nodes[1].ready_need <= room)
@@ -20,8 +21,9 @@ static int64_t find_earliest_start(const lhi_dispatcher_device *d, int64_t room)
     return f_ns < d_ns ? f_ns : d_ns;
 }
 
-/* Selects a pass that can start by `by_ns`; among several chunks, the furthest
- * along the path. */
+/* Selects a pass that fits into `room` bytes and can start by `by_ns`; of
+ * several chunks, the last along the path. `refused`: one was ready but did
+ * not fit. */
 static candidate find_candidate(const lhi_dispatcher_device *d,
                                 const lhi_ready_queue *offers, int64_t room,
                                 int64_t by_ns)
@@ -38,9 +40,9 @@ static candidate find_candidate(const lhi_dispatcher_device *d,
     return m;
 }
 
-/* Returns the preferred kind. Warm-up lasts until the first D is ready; waiting
- * until it has run would admit one more F before it. Tear-down starts when no F
- * is left. */
+/* Returns the kind of pass, F or D, that greedy prefers now. F until the first
+ * D is ready (waiting until it has run would admit one more F before it), then
+ * alternating; D when no F is left. */
 static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p,
                                        const lhi_dispatcher_device *d,
                                        const candidate *back)
@@ -54,7 +56,7 @@ static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p,
     return d->last == LH_F ? LH_D : LH_F;
 }
 
-/* Dispatch policy: chooses F, D or a W part for a device. */
+/* Dispatch policy of greedy: chooses F, D or a W part for a device. */
 static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
                                     const void *policy)
 {
@@ -92,6 +94,8 @@ lh_status lhi_greedy_run_with_reserve(const lh_pipeline *pipeline,
                               err);
 }
 
+/* Method "greedy": list scheduling that starts F and D as early as possible
+ * and fills waits with W. */
 lh_status lhi_greedy(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)

@@ -16,7 +16,8 @@ typedef struct order_shape {
     uint32_t devices, legs, group; /* legs: chunks per device */
 } order_shape;
 
-/* Adds the k-th forward or backward on `device`. */
+/* Appends the k-th forward (or backward) in interleaved 1F1B order to a
+ * device's order. */
 static void add_kth_pass(const order_shape *w, lhi_order *order,
                          uint32_t device, uint32_t k, bool forward)
 {
@@ -28,6 +29,8 @@ static void add_kth_pass(const order_shape *w, lhi_order *order,
                        group * w->group + k % w->group);
 }
 
+/* Method "interleaved": interleaved 1F1B on a Loop placement (chunk c on
+ * device c mod P). */
 lh_status lhi_interleaved_1f1b(const lh_pipeline *pipeline,
                                const lh_method_options *options,
                                lhi_orders *out, lh_error *err)

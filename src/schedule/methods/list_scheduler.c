@@ -71,7 +71,8 @@ static bool is_w(const lhi_list_scheduler *b, uint32_t stream)
     return b->kinds == 3 && stream % 3 == 2;
 }
 
-/* Returns the memory state of a stream in the current direction of time. */
+/* Returns the memory record of a stream (all passes of one kind on one chunk)
+ * in the current direction of time. */
 static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
                                         uint32_t stream)
 {
@@ -79,15 +80,16 @@ static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
     return &s->now[b->streams[stream].direction[s->backward].slot];
 }
 
-/* Returns the number of microbatches that a stream has completed. */
-static uint32_t done(const lhi_list_scheduler *b, uint32_t stream)
+/* Returns the number of microbatches whose pass in the stream is complete. */
+static uint32_t count_done(const lhi_list_scheduler *b, uint32_t stream)
 {
     return get_stream_memory(b, stream)->done;
 }
 
 /* --- memory -------------------------------------------------------------- */
 
-/* Fills the sums for all n positions on a device, plus the one past the end. */
+/* Computes the sums over memory changes that can_finish() needs, for all n
+ * stream positions on a device, plus the one past the end. */
 static void fill_position_sums(const list_state *s, const stream_memory *now,
                                uint32_t n)
 {
@@ -110,14 +112,13 @@ static void fill_position_sums(const list_state *s, const stream_memory *now,
     }
 }
 
-/* Checks whether microbatch m can finish with `room` bytes plus the memory that
- * earlier microbatches release.
+/* Checks whether microbatch m can finish with `room` bytes plus the memory
+ * that earlier microbatches release.
  *
- * The check covers the streams that m has not passed yet: its memory must never
- * rise above the available amount. They are all streams from a position near i
- * on, plus a few earlier ones that lag behind (W may). Lowers *spare to the
- * memory left over, for m and for the following microbatches up to n with the
- * same passes completed. */
+ * Its memory must never rise above the available amount in the streams that it
+ * has not passed yet: all from a position near i on, plus a few earlier ones
+ * that lag behind (W may). Lowers *spare to the memory left over, for m and
+ * the later microbatches below n with the same passes completed. */
 static bool can_finish(const list_state *s, const stream_memory *now,
                        uint32_t i, uint32_t m, uint32_t n, int64_t room,
                        int64_t *spare)
@@ -144,16 +145,13 @@ static bool can_finish(const list_state *s, const stream_memory *now,
     return room >= 0;
 }
 
-/* Checks with Dijkstra's banker's algorithm whether all microbatches can finish
- * one after another, each with the free memory and the memory that earlier ones
- * release. The customers' order is the microbatch order. Microbatches with the
- * same completed passes differ only in the number before them, so the first has
- * least memory.
+/* Checks with Dijkstra's banker's algorithm whether all microbatches can
+ * finish one after another, each with the free memory and what earlier ones
+ * release. Of microbatches with the same completed passes, the first has least
+ * memory.
  *
- * On success each microbatch leaves at least *spare. A further pass for
- * microbatch m reduces the memory for m and those before it by at most its own
- * change, and does not affect the others. Therefore passes that together take
- * at most *spare are also safe. */
+ * On success each microbatch leaves at least *spare. Further passes that
+ * together take at most *spare are therefore also safe. */
 static bool is_safe(const lhi_list_scheduler *b, uint32_t device,
                     int64_t *spare)
 {
@@ -182,26 +180,29 @@ static bool is_safe(const lhi_list_scheduler *b, uint32_t device,
     return true;
 }
 
-/* Counts a complete pass in a stream, or undoes it. */
-static void count(const lhi_list_scheduler *b, uint32_t device,
-                  stream_memory *h, bool on)
+/* Counts one more completed pass in a stream and its memory or, with `on`
+ * false, one less. */
+static void count_pass(const lhi_list_scheduler *b, uint32_t device,
+                       stream_memory *h, bool on)
 {
     h->done += on ? 1 : UINT32_MAX;
     b->state->held[device] += on ? h->memory : -h->memory;
 }
 
-/* Checks whether the state is still safe after one more pass in a stream. */
+/* Checks whether the device's memory state is still safe (see is_safe()) after
+ * one more pass in stream `h`. */
 static bool is_safe_after(const lhi_list_scheduler *b, uint32_t device,
                           stream_memory *h, int64_t *spare)
 {
-    count(b, device, h, true);
+    count_pass(b, device, h, true);
     bool safe = is_safe(b, device, spare);
-    count(b, device, h, false);
+    count_pass(b, device, h, false);
     return safe;
 }
 
-/* Checks whether passes on the device with an earlier due date still fit after
- * `pass`. Passes that take at most `spare` need no check. */
+/* Checks whether passes on the device that are due earlier would still fit
+ * into memory after `pass` of stream `of`. Passes that take at most `spare`
+ * need no check. */
 static bool leaves_reserve(const lhi_list_scheduler *b, uint32_t device,
                            const next_pass *pass, stream_memory *of,
                            int64_t spare)
@@ -211,7 +212,7 @@ static bool leaves_reserve(const lhi_list_scheduler *b, uint32_t device,
     const next_pass *all = s->coming + d->first_slot;
     stream_memory *now = s->now + d->first_slot;
     bool room = true;
-    count(b, device, of, true);
+    count_pass(b, device, of, true);
     for (uint32_t i = 0; i < d->n_streams && room; i++) {
         stream_memory *h = &now[s->backward ? d->n_streams - 1 - i : i];
         int64_t left;
@@ -219,11 +220,12 @@ static bool leaves_reserve(const lhi_list_scheduler *b, uint32_t device,
             all[i].due_ns < pass->due_ns)
             room = is_safe_after(b, device, h, &left);
     }
-    count(b, device, of, false);
+    count_pass(b, device, of, false);
     return room;
 }
 
-/* Checks a pass against the chunk's cap, memory safety and reserved memory. */
+/* Checks whether a pass may run as to its chunk's cap, memory safety, and the
+ * reserve for passes that are due earlier. */
 static bool has_memory(const lhi_list_scheduler *b, uint32_t device,
                        const next_pass *pass)
 {
@@ -234,7 +236,7 @@ static bool has_memory(const lhi_list_scheduler *b, uint32_t device,
     uint32_t first = chunk * b->kinds, last = first + b->kinds - 1;
     uint32_t takes = s->backward ? last : first, gives = first + last - takes;
     if (stream == takes && s->rules->caps &&
-        done(b, stream) - done(b, gives) >= s->rules->caps[chunk])
+        count_done(b, stream) - count_done(b, gives) >= s->rules->caps[chunk])
         return false;
     stream_memory *h = get_stream_memory(b, stream);
     if (h->memory <= 0 || d->room == LH_NO_LIMIT)
@@ -247,7 +249,8 @@ static bool has_memory(const lhi_list_scheduler *b, uint32_t device,
     return leaves_reserve(b, device, pass, h, spare);
 }
 
-/* Caches has_memory() until the device runs another pass. */
+/* Checks has_memory() for the stream's next pass; keeps the result until the
+ * device runs another pass. */
 static bool fits(const lhi_list_scheduler *b, next_pass *c)
 {
     const uint32_t device = b->streams[c->stream].device;
@@ -266,14 +269,14 @@ static next_pass *get_next_pass(const lhi_list_scheduler *b, uint32_t stream)
     return &b->state->coming[b->streams[stream].direction[0].slot];
 }
 
-/* Returns when the stream's next pass has its inputs; NEVER: unknown or none.
- */
+/* Returns when the stream's next pass has its inputs, in ns; NEVER: unknown or
+ * no pass left. */
 static int64_t get_ready_time(const lhi_list_scheduler *b, uint32_t stream)
 {
     const list_state *s = b->state;
     const lhi_stream_direction *way =
         &b->streams[stream].direction[s->backward];
-    uint32_t m = done(b, stream);
+    uint32_t m = count_done(b, stream);
     if (m == b->n)
         return NEVER;
     for (uint32_t i = 0; i < way->n_in; i++)
@@ -282,7 +285,8 @@ static int64_t get_ready_time(const lhi_list_scheduler *b, uint32_t stream)
     return s->ready[(size_t)stream * b->n + m];
 }
 
-/* Returns the duration of a stream's next pass, or W part. */
+/* Returns the duration in ns of a stream's next pass, or of one part of
+ * its W. */
 static int64_t get_duration(const lhi_list_scheduler *b, uint32_t stream)
 {
     int64_t time = b->streams[stream].time_ns;
@@ -292,18 +296,19 @@ static int64_t get_duration(const lhi_list_scheduler *b, uint32_t stream)
     return lhi_split_evenly(time, b->state->next[stream] % parts, parts);
 }
 
-/* Updates the stream's next pass after one has run. */
+/* Determines the stream's next pass and its ready time after one has run. */
 static void update_next_pass(const lhi_list_scheduler *b, uint32_t stream)
 {
     next_pass *c = get_next_pass(b, stream);
-    uint32_t m = done(b, stream);
+    uint32_t m = count_done(b, stream);
     c->ready_ns = get_ready_time(b, stream);
     c->time_ns = get_duration(b, stream);
     if (m < b->n)
         c->due_ns = b->due[(size_t)stream * b->n + m];
 }
 
-/* Delays a pass until its messages can leave immediately. */
+/* Returns the start time at which the stream's next pass, ready at `at`, could
+ * send its messages immediately after its end. */
 static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream,
                          int64_t at)
 {
@@ -317,9 +322,10 @@ static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream,
     return at;
 }
 
-/* Applies greedy's rules: F until a D is ready, then alternate; W if nothing
- * else can start or memory blocks the preferred kind. Among several chunks
- * takes the furthest along the path. */
+/* Picks a stream by greedy's rules among n candidates that start by `at`: F
+ * until a D is ready, then alternate; W if nothing else can start or memory
+ * blocks the preferred kind. Among several chunks the furthest along the
+ * path. */
 static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
                               uint32_t n, int64_t at)
 {
@@ -328,7 +334,8 @@ static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
     bool refused[3] = {false, false, false}, any_f = false;
     for (uint32_t i = 0; i < b->devices[device].n_streams; i++) {
         uint32_t stream = b->devices[device].sequence[i];
-        any_f = any_f || (stream % b->kinds == 0 && done(b, stream) < b->n);
+        any_f =
+            any_f || (stream % b->kinds == 0 && count_done(b, stream) < b->n);
     }
     for (uint32_t i = 0; i < n; i++) {
         const candidate *c = &s->list[i];
@@ -353,8 +360,8 @@ static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
     return c->stream;
 }
 
-/* Picks the pass with the earliest due date among those that can start by
- * `until`. */
+/* Picks the candidate with the earliest due date among those of the first n
+ * that can start by `until` and fit into memory. */
 static pick pick_by_due_date(const lhi_list_scheduler *b, uint32_t n,
                              int64_t until)
 {
@@ -403,8 +410,9 @@ static int64_t find_first_end(const lhi_list_scheduler *b, uint32_t n)
     return end;
 }
 
-/* Picks a device's next pass into picks[device]. */
-static void choose(lhi_list_scheduler *b, uint32_t device)
+/* Picks a device's next pass, by greedy's rules or by due date, and stores it
+ * in picks[device]. */
+static void choose_pass(lhi_list_scheduler *b, uint32_t device)
 {
     list_state *s = b->state;
     const lhi_stream_device *d = &b->devices[device];
@@ -437,39 +445,39 @@ static void choose(lhi_list_scheduler *b, uint32_t device)
 
 /* --- tournament tree over devices ---------------------------------------- */
 
-/* Returns the device whose pick starts first; ties: `a`. */
-static uint32_t earlier(const list_state *s, uint32_t a, uint32_t b)
+/* Returns the device whose picked pass starts first; ties: `a`. */
+static uint32_t get_earlier_device(const list_state *s, uint32_t a, uint32_t b)
 {
     if (a == LH_NONE || b == LH_NONE)
         return a == LH_NONE ? b : a;
     return s->picks[b].start_ns < s->picks[a].start_ns ? b : a;
 }
 
-/* Updates the tree path above one device. */
+/* Updates the tournament tree (device with the earliest pick) on the path
+ * above one device. */
 static void update_tree(list_state *s, uint32_t device)
 {
     for (uint32_t i = (s->leaves + device) / 2; i > 0; i /= 2)
-        s->tree[i] = earlier(s, s->tree[2 * i], s->tree[2 * i + 1]);
+        s->tree[i] = get_earlier_device(s, s->tree[2 * i], s->tree[2 * i + 1]);
 }
 
-/* Repeats the choice for a device and updates the tree. */
+/* Picks a device's next pass again and updates the tournament tree. */
 static void update_device(lhi_list_scheduler *b, uint32_t device)
 {
-    choose(b, device);
+    choose_pass(b, device);
     update_tree(b->state, device);
 }
 
-/* Lets every device choose a pass and builds the tournament tree of the
- * choices. */
+/* Lets every device pick a pass and builds the tournament tree of the picks. */
 static void build_tree(lhi_list_scheduler *b)
 {
     list_state *s = b->state;
     for (uint32_t d = 0; d < s->leaves; d++)
         s->tree[s->leaves + d] = d < b->p->n_devices ? d : LH_NONE;
     for (uint32_t d = 0; d < b->p->n_devices; d++)
-        choose(b, d);
+        choose_pass(b, d);
     for (uint32_t i = s->leaves - 1; i > 0; i--)
-        s->tree[i] = earlier(s, s->tree[2 * i], s->tree[2 * i + 1]);
+        s->tree[i] = get_earlier_device(s, s->tree[2 * i], s->tree[2 * i + 1]);
 }
 
 bool lhi_list_scheduler_make_state(lhi_list_scheduler *b)
@@ -508,7 +516,8 @@ bool lhi_list_scheduler_make_state(lhi_list_scheduler *b)
 
 /* --- run ----------------------------------------------------------------- */
 
-/* Sends a pass's output to its consumers, over links where there are any. */
+/* Sends the output of a stream's pass on microbatch m, which ended at end_ns,
+ * to its consumers, over links where there are any. */
 static void send_output(lhi_list_scheduler *b, uint32_t stream, uint32_t m,
                         int64_t end_ns)
 {
@@ -527,12 +536,13 @@ static void send_output(lhi_list_scheduler *b, uint32_t stream, uint32_t m,
     }
 }
 
-/* Runs the device's pick, then updates the devices affected. */
+/* Runs the pass that the device has picked, then picks again for the devices
+ * affected. */
 static void run_pick(lhi_list_scheduler *b, uint32_t device)
 {
     list_state *s = b->state;
     pick p = s->picks[device];
-    uint32_t m = done(b, p.stream), kind = p.stream % b->kinds;
+    uint32_t m = count_done(b, p.stream), kind = p.stream % b->kinds;
     size_t number = (size_t)p.stream * b->n + m;
     int64_t end = p.start_ns + get_duration(b, p.stream);
     lhi_stream_device *d = &b->devices[device];
@@ -544,7 +554,7 @@ static void run_pick(lhi_list_scheduler *b, uint32_t device)
     s->next[p.stream]++;
     if (s->n_parts == 1 || !is_w(b, p.stream) ||
         s->next[p.stream] % s->n_parts == 0)
-        count(b, device, get_stream_memory(b, p.stream), true);
+        count_pass(b, device, get_stream_memory(b, p.stream), true);
     if (kind < 2)
         s->last_kind[device] = (uint8_t)kind;
     s->has_run_d[device] = s->has_run_d[device] || kind == 1;
@@ -564,8 +574,8 @@ static void run_pick(lhi_list_scheduler *b, uint32_t device)
     update_device(b, device);
 }
 
-/* Resets the state of devices, streams and links to that before the first
- * pass, for the current direction of time. */
+/* Resets devices, streams and links to the state before the first pass, for
+ * the current direction of time. */
 static void reset(lhi_list_scheduler *b)
 {
     list_state *s = b->state;
@@ -622,7 +632,8 @@ void lhi_list_scheduler_reverse_due_dates(lhi_list_scheduler *b)
     }
 }
 
-/* Numbers the parts: each W occurs once per part in the order. */
+/* Numbers the parts of each W in a device's order, since each W occurs once
+ * per part. */
 static void number_parts(const lhi_list_scheduler *b, lhi_order *order,
                          uint32_t n_parts)
 {

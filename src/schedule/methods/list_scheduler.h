@@ -75,16 +75,17 @@ typedef struct lhi_list_scheduler {
     struct lhi_list_scheduler_state *state;
 } lhi_list_scheduler;
 
-/* Builds a scheduler for a pipeline; `mem` owns all its memory. `n_parts`:
- * maximum number of parts per W. */
+/* Builds a list scheduler for a pipeline; `mem` owns all its memory.
+ * `n_parts`: maximum number of parts per W. */
 lh_status lhi_list_scheduler_make(const lh_pipeline *pipeline, uint32_t n_parts,
                                   lhi_arena *mem, lhi_list_scheduler *out,
                                   lh_error *err);
 
-/* Allocates the run state; false: out of memory. */
+/* Allocates the scheduler's state for a run; false: out of memory. */
 bool lhi_list_scheduler_make_state(lhi_list_scheduler *b);
 
-/* Runs all passes, each W in `n_parts` parts (backward: 1). Returns false if no
+/* Runs the list scheduler over all passes, each W in `n_parts` parts, forward
+ * in time or `backward` from the end (then n_parts is 1). Returns false if no
  * device can continue. Ignores the time for collectives. */
 bool lhi_list_scheduler_run(lhi_list_scheduler *b, bool backward,
                             uint32_t n_parts,
@@ -94,8 +95,8 @@ bool lhi_list_scheduler_run(lhi_list_scheduler *b, bool backward,
  * direction. */
 void lhi_list_scheduler_reverse_due_dates(lhi_list_scheduler *b);
 
-/* Writes the last run's orders, forward in time, into `out`, which the caller
- * has allocated. */
+/* Writes the last run's orders, in forward direction of time, into `out`,
+ * which the caller has allocated. */
 void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b,
                                      lhi_orders *out);
 
@@ -103,14 +104,15 @@ void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b,
  * number of passes. */
 uint64_t lhi_list_scheduler_estimate_cost(const lhi_list_scheduler *b);
 
-/* Computes per-chunk caps: shares of each device's memory, proportional to each
- * chunk's activation lifetime without waits (Little's law), rounded down or to
- * nearest. Without `all`, a device's last chunk gets no share. */
+/* Computes caps, the number of microbatches in flight per chunk: shares of
+ * each device's memory, proportional to each chunk's activation lifetime
+ * without waits (Little's law), rounded down or (`nearest`) to nearest.
+ * Without `all`, a device's last chunk gets no cap. */
 lh_status lhi_list_scheduler_compute_caps(const lhi_list_scheduler *b,
                                           bool nearest, bool all,
                                           uint32_t *caps, lh_error *err);
-/* Computes caps with the same number of microbatches on every chunk: the number
- * that fits into the device on all chunks together. */
+/* Computes caps with the same number of microbatches in flight on every chunk
+ * of a device: as many as fit on all chunks together. */
 void lhi_list_scheduler_compute_uniform_caps(const lhi_list_scheduler *b,
                                              uint32_t *caps);
 

@@ -2,7 +2,8 @@
 /* Builds the list scheduler's tables for a pipeline, in both directions. */
 #include "schedule/methods/list_scheduler.h"
 
-/* Connects two streams in both directions; `route` NULL: no message. */
+/* Makes stream `to` depend on stream `from`, in both directions of time;
+ * `route` NULL: no message between them. */
 static void link_streams(lhi_list_scheduler *b, uint32_t from, uint32_t to,
                          const lhi_route *route)
 {
@@ -23,7 +24,8 @@ static void link_streams(lhi_list_scheduler *b, uint32_t from, uint32_t to,
     maker->in[maker->n_in++] = to;
 }
 
-/* Fills durations, memory changes and dependencies. */
+/* Fills in durations, memory changes and dependencies of all streams (all
+ * passes of one kind on one chunk). */
 static void fill_streams(lhi_list_scheduler *b)
 {
     const lh_pipeline *p = b->p;
@@ -57,8 +59,8 @@ static void fill_streams(lhi_list_scheduler *b)
     }
 }
 
-/* Fills each device's streams in the order in which one microbatch passes them.
- */
+/* Lists each device's streams in the order in which one microbatch passes
+ * them; false: out of memory. */
 static bool fill_sequences(lhi_list_scheduler *b)
 {
     const lh_pipeline *p = b->p;
@@ -93,7 +95,8 @@ static bool fill_sequences(lhi_list_scheduler *b)
     return true;
 }
 
-/* Checks whether only the first stream takes memory. */
+/* Checks whether only the first stream of a microbatch's path on the device
+ * takes memory (`back`: path backward in time). */
 static bool only_first_allocates(const lhi_list_scheduler *b,
                                  const lhi_stream_device *d, uint32_t back)
 {
@@ -105,7 +108,8 @@ static bool only_first_allocates(const lhi_list_scheduler *b,
     return true;
 }
 
-/* Returns the maximum rise over any interval on a microbatch's path. */
+/* Returns the maximum rise of memory over any interval of a microbatch's path
+ * on the device (`back`: backward in time). */
 static int64_t compute_peak(const lhi_list_scheduler *b,
                             const lhi_stream_device *d, uint32_t back)
 {
@@ -119,7 +123,8 @@ static int64_t compute_peak(const lhi_list_scheduler *b,
     return most;
 }
 
-/* Fills each device's memory limits; LH_NO_LIMIT if all microbatches fit. */
+/* Sets each device's memory limit for microbatches; LH_NO_LIMIT if all fit
+ * together. */
 static void fill_memory(lhi_list_scheduler *b)
 {
     const lh_pipeline *p = b->p;
@@ -180,8 +185,8 @@ lh_status lhi_list_scheduler_make(const lh_pipeline *pipeline, uint32_t n_parts,
 
 /* --- memory shares ------------------------------------------------------- */
 
-/* Computes activation lifetimes without waits: from the start of a chunk's F to
- * the end of its W. */
+/* Computes how long each chunk keeps a microbatch's activations if nothing
+ * waits: from the start of its F to the end of its W, in ns. */
 static void compute_lifetimes(const lhi_list_scheduler *b, int64_t *lives)
 {
     const lh_pipeline *p = b->p;

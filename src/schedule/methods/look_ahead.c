@@ -49,7 +49,8 @@ typedef struct search_state {
     uint64_t work, work_limit;
 } search_state;
 
-/* Computes the makespan for `orders` without copying them. */
+/* Simulates the schedule in `orders` without copying them; *out is its
+ * makespan in ns. */
 static lh_status evaluate(search_state *l, const lhi_orders *orders,
                           int64_t *out, lh_error *err)
 {
@@ -60,10 +61,10 @@ static lh_status evaluate(search_state *l, const lhi_orders *orders,
     return lh_evaluator_run(l->evaluator, &l->view, out, err);
 }
 
-/* Evaluates the last run and keeps it if it is the best. The list scheduler
- * models less than the simulator, so a run that is already too late is not
- * simulated. A backward run packs passes toward the end and may start earlier
- * when simulated, so it gets a margin of 1/64. */
+/* Simulates the last run's schedule and keeps it if it is the fastest so far.
+ * The list scheduler models less than the simulator, so a run that is already
+ * too late is skipped. A backward run packs passes toward the end and may
+ * start earlier when simulated, so it gets a margin of 1/64. */
 static lh_status evaluate_trial(search_state *l, lh_error *err)
 {
     int64_t ns, late = l->scheduler.is_backward ? l->best_ns / 64 : 0;
@@ -85,7 +86,7 @@ static lh_status evaluate_trial(search_state *l, lh_error *err)
 }
 
 /* Runs the list scheduler in one direction of time and adds its estimated cost
- * to the work; false: it failed. */
+ * to the work done; false: the run failed. */
 static bool run_direction(search_state *l, bool backward,
                           const lhi_list_scheduler_rules *rules)
 {
@@ -94,13 +95,15 @@ static bool run_direction(search_state *l, bool backward,
                                   backward ? 1 : l->o->sub_blocks, rules);
 }
 
-/* Checks whether the work limit or the lower bound is reached. */
+/* Checks whether the work limit is used up or the best makespan equals the
+ * lower bound. */
 static bool is_over(const search_state *l)
 {
     return l->work >= l->work_limit || l->best_ns <= l->o->bound_ns;
 }
 
-/* Runs greedy's rules, then alternates backward and forward runs until nothing
+/* Runs the list scheduler by greedy's rules, then alternately backward and
+ * forward in time with due dates from the previous run, until nothing
  * changes. */
 static lh_status try_rule(search_state *l, const attempt *by, lh_error *err)
 {
@@ -147,7 +150,7 @@ static const attempt rules_shared[] = {
     {NEAREST, false, 3, false, false}, {SHARED, false, 4, false, false},
 };
 
-/* Computes the per-chunk caps for all share rules. */
+/* Computes the caps (microbatches in flight per chunk) of all share rules. */
 static lh_status compute_shares(search_state *l, lh_error *err)
 {
     for (int i = NEAREST; i < N_SHARES; i++) {
@@ -163,7 +166,7 @@ static lh_status compute_shares(search_state *l, lh_error *err)
     return LH_OK;
 }
 
-/* Reduces each device's memory limit by a quarter of a forward, where feasible.
+/* Lowers each device's memory limit by a quarter of a forward, where feasible.
  * Returns false if no device has a limit. */
 static bool reduce_memory(search_state *l)
 {
@@ -184,7 +187,8 @@ static bool reduce_memory(search_state *l)
     return any;
 }
 
-/* Tries all rule combinations, then the best one with reduced memory. */
+/* Tries all combinations of rules (caps, patience, reserve), then the best one
+ * with reduced memory. */
 static lh_status try_rules(search_state *l, lh_error *err)
 {
     bool shared = false, has_transfers = false;
@@ -215,7 +219,7 @@ static lh_status try_rules(search_state *l, lh_error *err)
     return LH_OK;
 }
 
-/* Tries greedy with part of the memory left unused. */
+/* Tries the method "greedy" with part of the memory left unused. */
 static lh_status try_reserve(search_state *l, lh_error *err)
 {
     bool tight = l->best->tight;
@@ -237,7 +241,8 @@ static lh_status try_reserve(search_state *l, lh_error *err)
     return LH_OK;
 }
 
-/* Improves greedy's orders within the work limit. */
+/* Improves greedy's orders within the work limit and returns the fastest
+ * ones. */
 static lh_status improve(search_state *l, lh_error *err)
 {
     uint32_t n_parts = l->p->joint ? 1 : l->o->sub_blocks;
@@ -273,6 +278,8 @@ static lh_status improve(search_state *l, lh_error *err)
     return status;
 }
 
+/* Method "look-ahead": list scheduling with due dates from runs in both
+ * directions of time, starting from greedy's orders. */
 lh_status lhi_look_ahead(const lh_pipeline *pipeline,
                          const lh_method_options *options, lhi_orders *out,
                          lh_error *err)

@@ -36,8 +36,8 @@ typedef struct objective {
     int64_t makespan_ns;
 } objective;
 
-/* Checks whether a is better than b: it alone fits into memory, or both or
- * neither fit and a is faster. */
+/* Checks whether schedule result a is better than b: it alone fits into
+ * memory, or both or neither fit and a is faster. */
 static bool is_better(objective a, objective b)
 {
     if (a.fits != b.fits)
@@ -45,7 +45,8 @@ static bool is_better(objective a, objective b)
     return a.makespan_ns < b.makespan_ns;
 }
 
-/* Builds the schedule for the current positions, W undivided. */
+/* Builds the schedule in which each W runs undivided at its chosen part's
+ * position. */
 static lh_status make_schedule(merge_state *w, lh_schedule **out, lh_error *err)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -67,7 +68,7 @@ static lh_status make_schedule(merge_state *w, lh_schedule **out, lh_error *err)
         n_links ? lh_schedule_link_order(w->divided, 0) : NULL, out, err);
 }
 
-/* Checks every device's peak memory. */
+/* Checks that every device's peak memory is within its limit. */
 static bool fits(const merge_state *w)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -84,7 +85,8 @@ static bool fits(const merge_state *w)
     return true;
 }
 
-/* Builds the schedule for the current positions and evaluates it. */
+/* Builds the schedule for the chosen positions of all W, simulates it and
+ * stores the result in *s. */
 static lh_status evaluate(merge_state *w, lh_schedule **out, objective *s,
                           lh_error *err)
 {
@@ -101,7 +103,8 @@ static lh_status evaluate(merge_state *w, lh_schedule **out, objective *s,
     return LH_OK;
 }
 
-/* Puts every W at the same part: 0 first, 1 middle, 2 last. */
+/* Chooses the same part's position for every W: `which` 0 first, 1 middle, 2
+ * last. */
 static void place_all(merge_state *w, int which)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -114,7 +117,8 @@ static void place_all(merge_state *w, int which)
     }
 }
 
-/* Sets the position for all parts of one W, whose first part is at `first`. */
+/* Chooses position `part` for one W of device d, whose first part is at index
+ * `first` of the order. */
 static void place_one(merge_state *w, uint32_t d, uint32_t first, uint16_t part)
 {
     uint32_t count;
@@ -128,7 +132,8 @@ static void place_one(merge_state *w, uint32_t d, uint32_t first, uint16_t part)
         }
 }
 
-/* Tries the other positions for one W and keeps the best. */
+/* Tries the first, middle and last part's position for one W, whose first part
+ * is at index `first`, and keeps the best schedule. */
 static lh_status improve_one(merge_state *w, uint32_t d, uint32_t first,
                              uint16_t n_parts, lh_schedule **best, objective *s,
                              lh_error *err)
@@ -156,7 +161,8 @@ static lh_status improve_one(merge_state *w, uint32_t d, uint32_t first,
     return LH_OK;
 }
 
-/* Local search: moves one W after another within the work limit. */
+/* Local search: improves the position of one W after another within the work
+ * limit. */
 static lh_status improve(merge_state *w, lh_schedule **best, objective *s,
                          lh_error *err)
 {
@@ -176,7 +182,8 @@ static lh_status improve(merge_state *w, lh_schedule **best, objective *s,
     return LH_OK;
 }
 
-/* Takes the best uniform choice, then improves it. */
+/* Finds the best common position for all W (first, middle or last part), then
+ * improves single ones. */
 static lh_status search(merge_state *w, lh_schedule **out, lh_error *err)
 {
     lh_schedule *best = NULL;
@@ -211,7 +218,7 @@ static lh_status search(merge_state *w, lh_schedule **out, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the arrays per device, in the size of the divided schedule. */
+/* Allocates the arrays per device, as long as the orders with divided W. */
 static lh_status allocate(merge_state *w, lh_error *err)
 {
     w->n_devices = lh_schedule_n_devices(w->divided);
@@ -233,7 +240,8 @@ static lh_status allocate(merge_state *w, lh_error *err)
     return LH_OK;
 }
 
-/* Merges parts; without a pipeline, each W takes its last part's position. */
+/* Merges the parts of all W by search; without a pipeline, each W takes its
+ * last part's position. */
 static lh_status merge_parts(merge_state *w, lh_schedule **out, lh_error *err)
 {
     LHI_TRY(allocate(w, err));

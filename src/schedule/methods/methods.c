@@ -53,11 +53,14 @@ uint32_t lh_n_methods(void)
     return lhi_n_methods;
 }
 
+/* Returns the name of scheduling method number `method`; static storage. */
 const char *lh_method_name(uint32_t method)
 {
     return method < lhi_n_methods ? lhi_methods[method].name : NULL;
 }
 
+/* Returns a one-line description of scheduling method number `method`; static
+ * storage. */
 const char *lhi_method_about(uint32_t method)
 {
     return method < lhi_n_methods ? lhi_methods[method].about : NULL;
@@ -100,8 +103,8 @@ bool lh_method_is_auto(const char *name)
 
 /* ---- pipeline requirements ---- */
 
-/* Checks the placement. On one device, chunks 0 and 1 form a V as well as a
- * loop. */
+/* Checks whether the pipeline has the placement of chunks on devices. On one
+ * device, chunks 0 and 1 form a V as well as a loop. */
 static bool has_placement(const lh_pipeline *p, lh_placement placement)
 {
     if (p->placement == placement)
@@ -110,7 +113,8 @@ static bool has_placement(const lh_pipeline *p, lh_placement placement)
            p->n_chunks == 2;
 }
 
-/* Checks that the pipeline has the placement a method requires. */
+/* Fails with LH_EUNSUPPORTED unless the pipeline has the placement that a
+ * method requires. */
 static lh_status check_placement(const lh_pipeline *p, lh_placement placement,
                                  lh_error *err)
 {
@@ -121,7 +125,8 @@ static lh_status check_placement(const lh_pipeline *p, lh_placement placement,
         lh_placement_name(placement), lh_placement_name(p->placement));
 }
 
-/* Requires chunks that run down the devices and back again. */
+/* Fails unless the chunks run down the devices and back again, once or more
+ * often (Wave). */
 static lh_status check_waves(const lh_pipeline *p, lh_error *err)
 {
     uint32_t devices = p->n_devices;
@@ -140,7 +145,8 @@ static lh_status check_waves(const lh_pipeline *p, lh_error *err)
         "on each; with two per device this is placement wave");
 }
 
-/* Checks that the pipeline has one of the placements of a chunk layout. */
+/* Fails unless the pipeline has one of the placements that the method's chunk
+ * layout permits. */
 static lh_status check_chunk_layout(const lh_pipeline *p,
                                     lhi_chunk_layout chunks, lh_error *err)
 {
@@ -184,7 +190,7 @@ bool lhi_method_is_inapplicable(lh_status status)
 
 /* ---- running a method ---- */
 
-/* Fills in defaults and checks the options. */
+/* Copies the method options with defaults filled in and checks them. */
 static lh_status complete_options(const lh_method_options *given,
                                   lh_method_options *out, lh_error *err)
 {
@@ -198,7 +204,8 @@ static lh_status complete_options(const lh_method_options *given,
     return LH_OK;
 }
 
-/* Runs a method, checks memory and builds the schedule. */
+/* Runs a method, checks its orders' memory and builds the schedule. *chosen:
+ * the method that made it. */
 static lh_status make_schedule(const lhi_method *method,
                                const lh_pipeline *pipeline,
                                const lh_method_options *options,

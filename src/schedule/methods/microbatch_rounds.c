@@ -19,15 +19,15 @@ typedef struct round_cursor {
     uint32_t first, leg, at; /* first: of the round; at: in the round */
 } round_cursor;
 
-/* Returns the number of microbatches in the current round; the last may be
- * smaller. */
+/* Returns the number of microbatches in the cursor's current round (a group
+ * that passes all chunks); the last may be smaller. */
 static uint32_t get_round_size(const round_cursor *w)
 {
     uint32_t left = w->n - w->first;
     return left < w->group ? left : w->group;
 }
 
-/* Returns the next pass and advances the cursor. */
+/* Returns the cursor's next pass, as kind `kind`, and advances the cursor. */
 static lh_pass take_next_pass(round_cursor *w, lh_pass_kind kind)
 {
     assert(w->first < w->n);
@@ -53,8 +53,8 @@ static void put_pass(lhi_order *order, lh_pass pass)
                        pass.microbatch);
 }
 
-/* Returns the number of warm-up forwards. */
-static uint32_t warmup(const round_cursor *w)
+/* Returns the number of warm-up forwards on the cursor's device. */
+static uint32_t count_warmup(const round_cursor *w)
 {
     uint64_t group = w->group < w->n ? w->group : w->n;
     uint64_t wanted = (uint64_t)(w->legs - 1) * group +
@@ -68,7 +68,7 @@ static uint32_t warmup(const round_cursor *w)
 static void put_flexible(lhi_order *order, round_cursor forward)
 {
     round_cursor backward = forward;
-    uint32_t all = forward.n * forward.legs, ahead = warmup(&forward);
+    uint32_t all = forward.n * forward.legs, ahead = count_warmup(&forward);
     backward.forward = false;
     for (uint32_t k = 0; k < all + ahead; k++) {
         if (k < all)
@@ -90,7 +90,7 @@ static void put_split(lhi_order *order, round_cursor *d, round_cursor *w)
 static void put_dora(lhi_order *order, round_cursor forward)
 {
     round_cursor d = forward, w;
-    uint32_t all = forward.n * forward.legs, ahead = warmup(&forward);
+    uint32_t all = forward.n * forward.legs, ahead = count_warmup(&forward);
     uint32_t waiting = 0; /* deferred weight gradients */
     d.forward = false;
     w = d;
@@ -112,10 +112,10 @@ static void put_dora(lhi_order *order, round_cursor forward)
 
 typedef void put_order(lhi_order *order, round_cursor forward);
 
-/* Checks for deadlock by simulation. A round with fewer microbatches than
- * devices can create a cyclic wait: a backward is ordered behind a forward that
- * depends on the first device. Megatron-LM rejects such sizes, although some
- * work. */
+/* Fails if the orders with rounds of `group` microbatches deadlock in the
+ * simulation. A round with fewer microbatches than devices can create a cyclic
+ * wait: a backward is ordered behind a forward that depends on the first
+ * device. Megatron-LM rejects such sizes, although some work. */
 static lh_status check_deadlock(const lh_pipeline *p, const lhi_orders *orders,
                                 uint32_t group, lh_error *err)
 {
@@ -146,8 +146,9 @@ static lh_status check_deadlock(const lh_pipeline *p, const lhi_orders *orders,
     return status;
 }
 
-/* Builds orders for all devices with the given round function. */
-static lh_status make_rounds(const lh_pipeline *p,
+/* Builds orders for all devices with function `put`. `passes`: passes per
+ * chunk and microbatch. */
+static lh_status make_orders(const lh_pipeline *p,
                              const lh_method_options *options, uint32_t passes,
                              put_order *put, lhi_orders *out, lh_error *err)
 {
@@ -168,16 +169,19 @@ static lh_status make_rounds(const lh_pipeline *p,
     return status;
 }
 
+/* Method "flexible": interleaved 1F1B in rounds of any number of
+ * microbatches. */
 lh_status lhi_flexible(const lh_pipeline *pipeline,
                        const lh_method_options *options, lhi_orders *out,
                        lh_error *err)
 {
-    return make_rounds(pipeline, options, 2, put_flexible, out, err);
+    return make_orders(pipeline, options, 2, put_flexible, out, err);
 }
 
+/* Method "dorapp": rounds of microbatches with D and W split and W deferred. */
 lh_status lhi_dorapp(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)
 {
-    return make_rounds(pipeline, options, 3, put_dora, out, err);
+    return make_orders(pipeline, options, 3, put_dora, out, err);
 }

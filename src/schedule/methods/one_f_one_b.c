@@ -4,8 +4,8 @@
  * remaining backwards. */
 #include "schedule/methods/sched.h"
 
-/* Fills the 1F1B orders: warm-up forwards, alternating F and B, then the
- * remaining B. */
+/* Writes the 1F1B orders of all devices: warm-up forwards, alternating F and
+ * B, then the remaining B. */
 static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
                             lh_error *err)
 {
@@ -26,9 +26,9 @@ static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
     return LH_OK;
 }
 
-/* Checks memory with one microbatch per device, which reaches the peak after
- * warm-up. This avoids building an order with thousands of passes that cannot
- * fit. */
+/* Checks the memory with one microbatch per device, which reaches the peak
+ * after warm-up. This avoids building an order with thousands of passes that
+ * cannot fit. */
 static lh_status check_warmup_memory(const lh_pipeline *pipeline, lh_error *err)
 {
     lh_pipeline first = *pipeline;
@@ -40,6 +40,8 @@ static lh_status check_warmup_memory(const lh_pipeline *pipeline, lh_error *err)
     return status;
 }
 
+/* Method "1f1b": warm-up forwards, then one forward and one backward in
+ * turn. */
 lh_status lhi_1f1b(const lh_pipeline *pipeline,
                    const lh_method_options *options, lhi_orders *out,
                    lh_error *err)

@@ -124,11 +124,12 @@ extern const uint32_t lhi_n_methods;
 
 /* Returns the method called `name`; NULL: unknown, or `name` is NULL. */
 const lhi_method *lhi_method_find(const char *name);
-/* Returns the method that quick evaluations use for all. */
+/* Returns the scheduling method that quick evaluations use in place of all
+ * methods. */
 const lhi_method *lhi_method_get_representative(void);
 
-/* Runs a method. LH_EUNSUPPORTED: it does not support the pipeline; other
- * errors come from its function. */
+/* Builds orders with a scheduling method. LH_EUNSUPPORTED: it does not support
+ * the pipeline; other errors come from its function. */
 lh_status lhi_method_build_orders(const lhi_method *method,
                                   const lh_pipeline *pipeline,
                                   const lh_method_options *options,
@@ -147,7 +148,8 @@ void lhi_orders_fini(lhi_orders *orders);
 /* Builds a schedule that copies the orders. */
 lh_status lhi_orders_build_schedule(const lhi_orders *orders, lh_schedule **out,
                                     lh_error *err);
-/* Checks memory; LH_EINFEASIBLE names the device, its need and its limit. */
+/* Checks each device's peak memory under the orders; LH_EINFEASIBLE names the
+ * device, its need and its limit. */
 lh_status lhi_orders_check_memory(const lhi_orders *orders,
                                   const lh_pipeline *pipeline, lh_error *err);
 

@@ -9,8 +9,9 @@
 
 #include <inttypes.h>
 
-/* Algorithm 1: starts with the count that fits on the first device and
- * decreases to 1 in steps that differ by at most one, larger steps first. */
+/* Computes warm-up forwards x per device by Adaptra's algorithm 1: starts with
+ * the count that fits on the first device and decreases to 1 in steps that
+ * differ by at most one, larger steps first. */
 static void compute_warmups_by_memory(const lh_pipeline *p, uint32_t *x)
 {
     const lh_chunk *first = &p->chunks[0];
@@ -24,9 +25,10 @@ static void compute_warmups_by_memory(const lh_pipeline *p, uint32_t *x)
         x[i] = x[i - 1] - (x[0] - 1) / steps - (i <= (x[0] - 1) % steps);
 }
 
-/* Algorithm 2: the minimum slackness that absorbs each link's round-trip delay,
- * at least `least` (2 in the paper). The paper's upper clip N - 2S is negative
- * for short batches; here it is at least 2. */
+/* Computes warm-up forwards x per device by Adaptra's algorithm 2: the minimum
+ * slackness (difference between neighbours) that absorbs each link's
+ * round-trip delay, at least `least` (2 in the paper). The paper's upper clip
+ * N - 2S is negative for short batches; here it is at least 2. */
 static void compute_warmups_by_delay(const lh_pipeline *p, int64_t least,
                                      uint32_t *x)
 {
@@ -56,9 +58,9 @@ static int64_t compute_max_forwards(const lh_pipeline *p, uint32_t device)
     return (limit - c->mem_static - over) / c->mem_f;
 }
 
-/* Clips the counts to each device's memory, and to the previous device's count
- * (the paper's lemma in section 4.1: otherwise the later device waits forever).
- * Returns whether any count was reduced. */
+/* Clips the warm-up forwards x to each device's memory, and to the previous
+ * device's count (the paper's lemma in section 4.1: otherwise the later device
+ * waits forever). Returns whether any count was reduced. */
 static bool clip_warmups(const lh_pipeline *p, uint32_t *x)
 {
     bool cut = false;
@@ -72,9 +74,10 @@ static bool clip_warmups(const lh_pipeline *p, uint32_t *x)
     return cut;
 }
 
-/* Algorithm 2 with the slackness at all boundaries reduced in proportion. The
- * first device's capacity beyond one forward is assigned one by one, each to
- * the boundary with the smallest fraction of its delay's demand. */
+/* Computes warm-up forwards x by Adaptra's algorithm 2, with the slackness at
+ * all boundaries reduced in proportion to fit memory. The first device's
+ * capacity beyond one forward is assigned one by one, each to the boundary
+ * with the smallest fraction of its delay's demand. */
 void lhi_slack_compute_reduced_warmups(const lh_pipeline *p, uint32_t least,
                                        uint32_t *x)
 {
@@ -103,7 +106,8 @@ void lhi_slack_compute_reduced_warmups(const lh_pipeline *p, uint32_t least,
     clip_warmups(p, x);
 }
 
-/* Checks and copies the warm-up counts from the options. */
+/* Validates and copies the warm-up forwards per device from the options into
+ * x. */
 static lh_status read_warmups(const lh_pipeline *p,
                               const lh_method_options *options, uint32_t *x,
                               lh_error *err)
@@ -156,9 +160,9 @@ lh_status lhi_slack_compute_warmups(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-/* Dispatch policy, algorithm 3: warm-up, then B before F before W among ready
- * passes. As printed, x is only the minimum number of forwards in flight; with
- * a memory limit it is also the maximum. */
+/* Dispatch policy of the method "slack" (Adaptra's algorithm 3): warm-up, then
+ * B before F before W among ready passes. As printed, x is only the minimum
+ * number of forwards in flight; with a memory limit it is also the maximum. */
 static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
                                     const void *policy)
 {
@@ -186,6 +190,8 @@ static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
     return choice;
 }
 
+/* Method "slack": Adaptra's orders, whose warm-up forwards absorb link
+ * delays. */
 lh_status lhi_slack(const lh_pipeline *pipeline,
                     const lh_method_options *options, lhi_orders *out,
                     lh_error *err)

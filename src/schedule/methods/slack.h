@@ -6,10 +6,10 @@
 
 #include "schedule/methods/sched.h"
 
-/* Computes the warm-up forwards per device, x[0..n_devices-1], for a UD
- * pipeline with split backward. They come from the options or from Adaptra's
- * algorithm 1 or 2, clipped to memory. *cut: memory reduced the algorithm's
- * counts. */
+/* Computes the warm-up forwards per device, x[0..n_devices-1], for a pipeline
+ * with one chunk per device and split backward. They come from the options or
+ * from Adaptra's algorithm 1 or 2, clipped to memory. *cut: memory reduced the
+ * algorithm's counts. */
 lh_status lhi_slack_compute_warmups(const lh_pipeline *pipeline,
                                     const lh_method_options *options,
                                     uint32_t *x, bool *cut, lh_error *err);

@@ -37,18 +37,18 @@ typedef struct steady {
     int64_t best_ns;
 } steady;
 
-/* Returns the number of a pass within one microbatch: F, then D or B, then W.
- */
-static uint32_t pass_number(const lh_pipeline *p, lh_pass_kind kind,
-                            uint32_t chunk)
+/* Returns the number of a pass among those of one microbatch: first all F,
+ * then D or B, then W. */
+static uint32_t get_pass_number(const lh_pipeline *p, lh_pass_kind kind,
+                                uint32_t chunk)
 {
     uint32_t nth = kind == LH_F ? 0 : kind == LH_W ? 2 : 1;
     return nth * p->n_chunks + chunk;
 }
 
-/* Returns the kind of a pass by its index in the period: all F, then all
- * backward passes, then all W. */
-static lh_pass_kind pass_kind(const lh_pipeline *p, uint32_t pass)
+/* Returns the kind of pass number `pass` among those of one microbatch: all F,
+ * then all backward passes, then all W. */
+static lh_pass_kind get_pass_kind(const lh_pipeline *p, uint32_t pass)
 {
     if (pass < p->n_chunks)
         return LH_F;
@@ -57,7 +57,8 @@ static lh_pass_kind pass_kind(const lh_pipeline *p, uint32_t pass)
     return p->joint ? LH_B : LH_D;
 }
 
-/* Places a pass in the first free slot from `ready` on; returns the slot. */
+/* Places a pass of the repeated pattern in the first free slot of its device
+ * from slot `ready` on; returns the slot. */
 static int64_t place_pass(steady *s, uint32_t pass, int64_t ready)
 {
     uint32_t device = s->p->chunks[pass % s->p->n_chunks].device;
@@ -69,10 +70,12 @@ static int64_t place_pass(steady *s, uint32_t pass, int64_t ready)
     return ready;
 }
 
-/* Places all Fs and Ds in path order, each in its device's first free slot,
- * then each W after its D. A pass may share the slot index of its predecessor
- * on another device, because that one comes earlier in every round. */
-static void place_all(steady *s, double tolerance)
+/* Places the passes of the repeated pattern: all F and D in path order, each
+ * in its device's first free slot, then each W after its D. `tolerance`: by
+ * how many slots a pass may precede its input's arrival. A pass may have the
+ * same slot index as its predecessor, whose device runs it earlier in each
+ * round. */
+static void place_passes(steady *s, double tolerance)
 {
     const lh_pipeline *p = s->p;
     uint32_t C = p->n_chunks;
@@ -93,16 +96,17 @@ static void place_all(steady *s, double tolerance)
             ns = k->d_ns + (p->joint ? k->w_ns : 0);
         now += (double)(r->transfer_ns + r->latency_ns) / s->unit_ns;
         double ready = ceil(fmax(now - tolerance, (double)last) - 1e-9);
-        last = place_pass(s, pass_number(p, back ? LH_D : LH_F, c),
+        last = place_pass(s, get_pass_number(p, back ? LH_D : LH_F, c),
                           (int64_t)fmin(ready, 0x1p60));
         now = fmax(now, (double)last) + (double)ns / s->unit_ns;
     }
     for (uint32_t c = C; c-- > 0 && !p->joint;)
-        place_pass(s, pass_number(p, LH_W, c), s->at[pass_number(p, LH_D, c)]);
+        place_pass(s, get_pass_number(p, LH_W, c),
+                   s->at[get_pass_number(p, LH_D, c)]);
 }
 
-/* Returns the first round from `round` on with passes on the device; INT64_MAX:
- * none. */
+/* Returns the first round from `round` on in which the device runs any pass;
+ * INT64_MAX: none. `taken`: pass in each slot. */
 static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
 {
     int64_t next = INT64_MAX;
@@ -116,8 +120,8 @@ static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
     return next;
 }
 
-/* Writes a device's order: every microbatch repeats the pattern one round
- * later. */
+/* Writes a device's order: every microbatch repeats the pattern of passes one
+ * round later. */
 static void put_order(const steady *s, uint32_t device, lhi_order *out)
 {
     uint32_t n = s->p->n_microbatches, C = s->p->n_chunks;
@@ -129,18 +133,18 @@ static void put_order(const steady *s, uint32_t device, lhi_order *out)
             uint32_t pass = taken[i];
             int64_t first = pass == LH_NONE ? 0 : s->at[pass] / s->slots;
             if (pass != LH_NONE && round >= first && round - first < n)
-                lhi_order_add_pass(out, pass_kind(s->p, pass), pass % C,
+                lhi_order_add_pass(out, get_pass_kind(s->p, pass), pass % C,
                                    (uint32_t)(round - first));
         }
 }
 
-/* Builds and evaluates the orders for one tolerance (see `tolerances`). Keeps
- * them if they are faster than the best so far, or if none has fitted in memory
- * yet. */
+/* Builds and simulates the orders for one tolerance (see `tolerances`). Keeps
+ * them if they are faster than the best so far, or if none has fitted in
+ * memory yet. */
 static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
 {
     int64_t ns = INT64_MAX;
-    place_all(s, tolerance);
+    place_passes(s, tolerance);
     for (uint32_t d = 0; d < s->p->n_devices; d++) {
         put_order(s, d, &s->trial.devices[d]);
         s->view.orders[d] = s->trial.devices[d].passes;
@@ -161,7 +165,8 @@ static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the tables and computes slot count and unit. */
+/* Allocates the tables, and computes the number of slots per round and the
+ * slot's duration. */
 static lh_status allocate_tables(steady *s, lh_error *err)
 {
     const lh_pipeline *p = s->p;
@@ -189,8 +194,8 @@ static lh_status allocate_tables(steady *s, lh_error *err)
                : lhi_fail_nomem(err);
 }
 
-/* Tries tolerances until MORE beyond the first that fits, or the bound is
- * reached. */
+/* Tries the tolerances in order until EXTRA_TRIALS beyond the first that fits
+ * into memory, or until the makespan equals the lower bound. */
 static lh_status try_all(steady *s, const lh_method_options *o, lh_error *err)
 {
     LHI_TRY(allocate_tables(s, err));
@@ -205,6 +210,8 @@ static lh_status try_all(steady *s, const lh_method_options *o, lh_error *err)
     return LH_OK;
 }
 
+/* Method "steady": a pattern of passes in fixed slots that every microbatch
+ * repeats one round later. */
 lh_status lhi_steady(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)

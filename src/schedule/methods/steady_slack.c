@@ -17,7 +17,8 @@ typedef struct row {
     int64_t held, limit;
 } row;
 
-/* Appends the next pass of a kind and updates the device's memory. */
+/* Appends the device's next pass of a kind to its order and updates its
+ * memory. */
 static void add_next_pass(row *r, lh_pass_kind kind)
 {
     uint32_t *next = kind == LH_F ? &r->f : kind == LH_D ? &r->d : &r->w;
@@ -27,15 +28,17 @@ static void add_next_pass(row *r, lh_pass_kind kind)
                               : r->chunk->mem_w;
 }
 
-/* Runs Ws, oldest first, until `more` bytes fit or no W is left. */
+/* Appends pending Ws, oldest first, until `more` bytes fit into memory or no W
+ * is left. */
 static void run_pending_w(row *r, int64_t more)
 {
     while (r->w < r->d && r->held > r->limit - more)
         add_next_pass(r, LH_W);
 }
 
-/* Writes x forwards; D and F alternating; D and W alternating; W. Ws that
- * memory requires come before the F that needs their memory. */
+/* Writes a device's order for n microbatches: x forwards, then D and F
+ * alternating, then D and W alternating, then W. Ws that memory requires
+ * precede the F that needs their memory. */
 static void write_order(row *r, uint32_t n, uint32_t x)
 {
     int64_t d_takes = r->chunk->mem_d > 0 ? r->chunk->mem_d : 0;
@@ -56,7 +59,7 @@ static void write_order(row *r, uint32_t n, uint32_t x)
         add_next_pass(r, LH_W);
 }
 
-/* Writes the orders of all devices; x: warm-up forwards per device. */
+/* Writes the orders of all devices for x[d] warm-up forwards on device d. */
 static void write_orders(const lh_pipeline *p, const uint32_t *x,
                          lhi_orders *out)
 {
@@ -81,8 +84,8 @@ typedef struct comparison {
     int64_t best_ns;
 } comparison;
 
-/* Tries one set of warm-ups; keeps its orders if they are the fastest so far.
- */
+/* Builds and simulates the orders for warm-up forwards x per device; keeps
+ * them if they are the fastest so far. */
 static lh_status try_warmups(comparison *c, const uint32_t *x, lh_error *err)
 {
     int64_t ns = INT64_MAX;
@@ -105,8 +108,9 @@ static lh_status try_warmups(comparison *c, const uint32_t *x, lh_error *err)
     return LH_OK;
 }
 
-/* Chooses the fastest of four reductions. If memory cannot hold the warm-ups
- * that the delays demand, it is unknown which boundary tolerates less. */
+/* Chooses the fastest of four reductions of the warm-up forwards x. If memory
+ * cannot hold the warm-ups that the delays demand, it is unknown which
+ * boundary tolerates less. */
 static lh_status choose_warmups(const lh_pipeline *p,
                                 const lh_method_options *options,
                                 lhi_arena *mem, uint32_t *x, lhi_orders *out,
@@ -137,6 +141,8 @@ static lh_status choose_warmups(const lh_pipeline *p,
     return status;
 }
 
+/* Method "steady-slack": fixed orders with warm-up forwards by Adaptra's
+ * algorithms, the fastest by simulation. */
 lh_status lhi_steady_slack(const lh_pipeline *pipeline,
                            const lh_method_options *options, lhi_orders *out,
                            lh_error *err)

@@ -4,8 +4,8 @@
  * never waits. */
 #include "schedule/methods/sched.h"
 
-/* Writes device d's order: `warmup` forwards, then D, the W `lag` microbatches
- * behind, and the next F in turn. */
+/* Writes device d's order for n microbatches: `warmup` forwards, then in turn
+ * a D, the W that is `lag` microbatches behind it, and the next F. */
 static void put_passes(lhi_order *order, uint32_t d, uint32_t n,
                        uint32_t warmup, uint32_t lag)
 {
@@ -23,6 +23,7 @@ static void put_passes(lhi_order *order, uint32_t d, uint32_t n,
         lhi_order_add_pass(order, LH_W, d, w++);
 }
 
+/* Method "zb-h1": zero-bubble schedule with the memory of 1F1B. */
 lh_status lhi_zb_h1(const lh_pipeline *pipeline,
                     const lh_method_options *options, lhi_orders *out,
                     lh_error *err)
@@ -35,6 +36,7 @@ lh_status lhi_zb_h1(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
+/* Method "zb-h2": zero-bubble schedule with about twice the memory of 1F1B. */
 lh_status lhi_zb_h2(const lh_pipeline *pipeline,
                     const lh_method_options *options, lhi_orders *out,
                     lh_error *err)

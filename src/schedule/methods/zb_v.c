@@ -37,7 +37,8 @@ typedef struct v_plan {
     lhi_orders orders; /* also owns the arrays above */
 } v_plan;
 
-/* Returns the end time of microbatch m's pass of a kind on device d and leg. */
+/* Returns the address of the end time of microbatch m's pass of a kind on
+ * device d; leg 0 or 1: first or second chunk of the V. */
 static int64_t *get_end(const v_plan *v, int kind, uint32_t leg, uint32_t d,
                         uint32_t m)
 {
@@ -45,15 +46,15 @@ static int64_t *get_end(const v_plan *v, int kind, uint32_t leg, uint32_t d,
 }
 
 /* Returns the chunk on device d that a kind of pass visits on its first or
- * second leg of the V. */
+ * second leg (way down or up) of the V. */
 static uint32_t get_chunk(const v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     bool down = (kind == FORWARD) == (leg == 0);
     return down ? d : 2 * v->n_devices - 1 - d;
 }
 
-/* Returns when the next pass with that kind and leg receives its input from the
- * leg's previous device; < 0: not yet, or the leg starts here. */
+/* Returns when the device's next pass of that kind and leg gets its input from
+ * the previous device of the leg; < 0: not yet, or the leg starts here. */
 static int64_t get_input_time(const v_plan *v, int kind, uint32_t leg,
                               uint32_t d)
 {
@@ -63,7 +64,8 @@ static int64_t get_input_time(const v_plan *v, int kind, uint32_t leg,
     return *get_end(v, kind, leg, leg == 0 ? d - 1 : d + 1, m);
 }
 
-/* Advances a device's time to `end` and accumulates idle time. */
+/* Advances a device's time to `end`, the end of a pass of one time unit, and
+ * adds the wait before it to the device's idle time. */
 static void advance_time(v_plan *v, uint32_t d, int64_t end)
 {
     v_device *dev = &v->devices[d];
@@ -74,7 +76,8 @@ static void advance_time(v_plan *v, uint32_t d, int64_t end)
     dev->now = end;
 }
 
-/* Runs the device's next F or D on a leg. */
+/* Appends the device's next F or D on a leg to its order and updates its time
+ * and memory. */
 static void put_pass(v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     v_device *dev = &v->devices[d];
@@ -93,7 +96,8 @@ static void put_pass(v_plan *v, int kind, uint32_t leg, uint32_t d)
                        get_chunk(v, kind, leg, d), m);
 }
 
-/* Runs the device's oldest pending W. */
+/* Appends the device's oldest pending W to its order and updates its time and
+ * memory. */
 static void put_w(v_plan *v, uint32_t d)
 {
     v_device *dev = &v->devices[d];
@@ -107,9 +111,9 @@ static void put_w(v_plan *v, uint32_t d)
     dev->held--;
 }
 
-/* Fills the wait before a pass with Ws: as many as fit completely, plus one
- * that does not if the policy allows it and the wait would be the device's
- * longest. */
+/* Fills a device's wait before its next pass with Ws: as many as fit
+ * completely, plus one that does not if the policy allows it and the wait
+ * would be the device's longest. */
 static void fill_wait(v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     v_device *dev = &v->devices[d];
@@ -129,8 +133,8 @@ static void fill_wait(v_plan *v, int kind, uint32_t leg, uint32_t d)
         put_w(v, d);
 }
 
-/* Warm-up: runs the first microbatch down and back up. Meanwhile, more
- * first-leg forwards run while time and memory allow. Then forwards on both
+/* Runs the warm-up: the first microbatch down and back up, meanwhile more
+ * forwards on the first leg while time and memory allow. Then forwards on both
  * legs alternate until no device has run fewer than its predecessor. */
 static void warm_up(v_plan *v)
 {
@@ -159,8 +163,9 @@ static void warm_up(v_plan *v)
     }
 }
 
-/* Returns the leg for the device's backward in this round. */
-static uint32_t backward_leg(const v_plan *v, uint32_t d)
+/* Returns the leg (0 or 1) on which the device runs its backward in this
+ * round. */
+static uint32_t choose_backward_leg(const v_plan *v, uint32_t d)
 {
     const uint32_t *done = v->devices[d].done[BACKWARD];
     if (done[1] >= done[0])
@@ -170,11 +175,12 @@ static uint32_t backward_leg(const v_plan *v, uint32_t d)
     return get_input_time(v, BACKWARD, 1, d) >= 0;
 }
 
-/* Runs one backward per device, leg 1 first. */
+/* Runs one backward per device, those on leg 1 first; legs[d]: leg of device
+ * d. */
 static void put_backwards(v_plan *v, unsigned char *legs)
 {
     for (uint32_t d = 0; d < v->n_devices; d++)
-        legs[d] = (unsigned char)backward_leg(v, d);
+        legs[d] = (unsigned char)choose_backward_leg(v, d);
     for (uint32_t d = v->n_devices; d-- > 0;)
         if (legs[d] == 1) {
             fill_wait(v, BACKWARD, 1, d);
@@ -187,8 +193,9 @@ static void put_backwards(v_plan *v, unsigned char *legs)
         }
 }
 
-/* Returns the leg for the device's forward in this round; 2: none. */
-static uint32_t forward_leg(const v_plan *v, uint32_t d)
+/* Returns the leg (0 or 1) on which the device runs its forward in this round;
+ * 2: it runs none. */
+static uint32_t choose_forward_leg(const v_plan *v, uint32_t d)
 {
     const uint32_t *done = v->devices[d].done[FORWARD];
     if (done[1] == v->n)
@@ -202,11 +209,12 @@ static uint32_t forward_leg(const v_plan *v, uint32_t d)
     return 2;
 }
 
-/* Runs at most one forward per device, Ws first if memory is full. */
+/* Runs at most one forward per device, after pending Ws if its memory is
+ * full. */
 static void put_forwards(v_plan *v)
 {
     for (uint32_t d = 0; d < v->n_devices; d++) {
-        uint32_t leg = forward_leg(v, d);
+        uint32_t leg = choose_forward_leg(v, d);
         if (leg == 2)
             continue;
         while (v->devices[d].held + 1 > 2 * v->n_devices)
@@ -216,7 +224,7 @@ static void put_forwards(v_plan *v)
     }
 }
 
-/* Constructs the orders for v->policy. */
+/* Constructs the orders of all devices with the fill policy v->policy. */
 static lh_status construct(v_plan *v, const lh_pipeline *pipeline,
                            lh_error *err)
 {
@@ -244,8 +252,8 @@ static lh_status construct(v_plan *v, const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-/* Repeats one policy while knowing which devices had spare time in the previous
- * run reduces the longest idle time. */
+/* Constructs the orders with one policy repeatedly, each time with the
+ * previous run's idle times, until the longest idle time decreases no more. */
 static lh_status refine(const lh_pipeline *pipeline, fill_policy policy,
                         v_plan *out, lh_error *err)
 {
@@ -273,6 +281,8 @@ static lh_status refine(const lh_pipeline *pipeline, fill_policy policy,
     }
 }
 
+/* Method "zb-v": ZB-V with two chunks per device in a V, constructed by
+ * heuristics. */
 lh_status lhi_zb_v(const lh_pipeline *pipeline,
                    const lh_method_options *options, lhi_orders *out,
                    lh_error *err)

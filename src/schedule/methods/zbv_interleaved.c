@@ -50,13 +50,13 @@ typedef struct simulation {
 } simulation;
 
 /* Returns a pass's index by chunk and microbatch. */
-static size_t pass_index(const simulation *f, uint32_t chunk,
-                         uint32_t microbatch)
+static size_t get_pass_index(const simulation *f, uint32_t chunk,
+                             uint32_t microbatch)
 {
     return (size_t)chunk * f->p->n_microbatches + microbatch;
 }
 
-/* Schedules an event at which the device may start a pass. */
+/* Adds an event at time `at` at which the device may start a pass. */
 static lh_status push_event(simulation *f, uint32_t device, int64_t at,
                             lh_error *err)
 {
@@ -66,7 +66,8 @@ static lh_status push_event(simulation *f, uint32_t device, int64_t at,
 }
 
 /* Returns when a message sent at `at` arrives. */
-static int64_t arrival(simulation *f, const lhi_route *route, int64_t at)
+static int64_t compute_arrival(simulation *f, const lhi_route *route,
+                               int64_t at)
 {
     if (!route->message || route->link == LH_NONE || f->options->ignore_network)
         return at;
@@ -75,7 +76,8 @@ static int64_t arrival(simulation *f, const lhi_route *route, int64_t at)
     return *link + route->latency_ns;
 }
 
-/* Runs a pass from `now` for one unit and sends its output. */
+/* Appends a pass to the device's order, started at `now` and lasting one unit
+ * of time, and sends its output to the next chunk. */
 static lh_status run_pass(simulation *f, uint32_t device, lh_pass_kind kind,
                           uint32_t chunk, uint32_t m, int64_t now,
                           lh_error *err)
@@ -87,15 +89,15 @@ static lh_status run_pass(simulation *f, uint32_t device, lh_pass_kind kind,
     lhi_order_add_pass(&f->orders->devices[device], kind, chunk, m);
     LHI_TRY(push_event(f, device, end, err));
     if (kind == LH_F) {
-        f->f_end[pass_index(f, chunk, m)] = end;
+        f->f_end[get_pass_index(f, chunk, m)] = end;
         f->f_next[chunk]++;
         f->n_entered += chunk == 0;
         if (chunk + 1 == p->n_chunks) {
-            f->d_ready[pass_index(f, chunk, m)] = end;
+            f->d_ready[get_pass_index(f, chunk, m)] = end;
             return LH_OK;
         }
-        int64_t there = arrival(f, &p->forward[chunk], end);
-        f->f_ready[pass_index(f, chunk + 1, m)] = there;
+        int64_t there = compute_arrival(f, &p->forward[chunk], end);
+        f->f_ready[get_pass_index(f, chunk + 1, m)] = there;
         return push_event(f, p->chunks[chunk + 1].device, there, err);
     }
     if (kind == LH_W) {
@@ -108,8 +110,8 @@ static lh_status run_pass(simulation *f, uint32_t device, lh_pass_kind kind,
         f->left_ns[m] = end;
         return LH_OK;
     }
-    int64_t there = arrival(f, &p->backward[chunk], end);
-    f->d_ready[pass_index(f, chunk - 1, m)] = there;
+    int64_t there = compute_arrival(f, &p->backward[chunk], end);
+    f->d_ready[get_pass_index(f, chunk - 1, m)] = there;
     return push_event(f, p->chunks[chunk - 1].device, there, err);
 }
 
@@ -119,7 +121,8 @@ static bool has_arrived(int64_t ready_ns, int64_t now)
     return ready_ns >= 0 && ready_ns <= now;
 }
 
-/* Finds a chunk with a ready input gradient; LH_NONE: none. */
+/* Finds a chunk of the device whose next D has its input gradient by `now`;
+ * LH_NONE: none. */
 static uint32_t find_d(const simulation *f, const device_state *dev,
                        int64_t now)
 {
@@ -127,14 +130,15 @@ static uint32_t find_d(const simulation *f, const device_state *dev,
         uint32_t chunk = dev->chunks[i], m = f->d_next[chunk];
         if (m == f->p->n_microbatches || m >= f->f_next[chunk])
             continue;
-        size_t at = pass_index(f, chunk, m);
+        size_t at = get_pass_index(f, chunk, m);
         if (has_arrived(f->d_ready[at], now) && f->f_end[at] <= now)
             return chunk;
     }
     return LH_NONE;
 }
 
-/* Checks whether another microbatch may start: at most 2P in flight. */
+/* Checks whether another microbatch may start: at most 2P (P devices) may be
+ * in flight. */
 static bool may_start_microbatch(simulation *f, int64_t now)
 {
     while (f->n_left < f->d_next[0] && f->left_ns[f->n_left] <= now)
@@ -142,21 +146,23 @@ static bool may_start_microbatch(simulation *f, int64_t now)
     return f->n_entered - f->n_left < 2 * f->p->n_devices;
 }
 
-/* Finds a chunk with a ready forward; LH_NONE: none. */
+/* Finds a chunk of the device whose next F has its input by `now`; LH_NONE:
+ * none. */
 static uint32_t find_f(simulation *f, const device_state *dev, int64_t now)
 {
     for (uint32_t i = f->legs; i-- > 0;) {
         uint32_t chunk = dev->chunks[i], m = f->f_next[chunk];
         if (m == f->p->n_microbatches)
             continue;
-        if (chunk == 0 ? may_start_microbatch(f, now)
-                       : has_arrived(f->f_ready[pass_index(f, chunk, m)], now))
+        if (chunk == 0
+                ? may_start_microbatch(f, now)
+                : has_arrived(f->f_ready[get_pass_index(f, chunk, m)], now))
             return chunk;
     }
     return LH_NONE;
 }
 
-/* Starts the device's next pass, if any is ready. */
+/* Starts the device's next pass, D before F before W, if any is ready. */
 static lh_status start_next_pass(simulation *f, uint32_t device, int64_t now,
                                  lh_error *err)
 {
@@ -213,7 +219,7 @@ static lh_status allocate_state(simulation *f, lh_error *err)
 }
 
 /* Returns the mean forward time in ns, or 1 if forwards take no time. */
-static int64_t mean_forward(const lh_pipeline *p)
+static int64_t compute_mean_forward(const lh_pipeline *p)
 {
     int64_t mean = 0, rest = 0, n = p->n_chunks;
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -224,7 +230,8 @@ static int64_t mean_forward(const lh_pipeline *p)
     return mean > 0 ? mean : 1;
 }
 
-/* Runs the simulation until no event is left. */
+/* Runs the event simulation until no event is left, which completes the
+ * orders. */
 static lh_status run_simulation(simulation *f, lh_error *err)
 {
     lhi_event event;
@@ -240,6 +247,8 @@ static lh_status run_simulation(simulation *f, lh_error *err)
     return LH_OK;
 }
 
+/* Method "interleaved-zbv": zero-bubble orders on a V or wave by an event
+ * simulation with unit passes. */
 lh_status lhi_interleaved_zbv(const lh_pipeline *pipeline,
                               const lh_method_options *options, lhi_orders *out,
                               lh_error *err)
@@ -249,7 +258,7 @@ lh_status lhi_interleaved_zbv(const lh_pipeline *pipeline,
                     .options = options,
                     .orders = out,
                     .legs = pipeline->n_chunks / pipeline->n_devices,
-                    .unit_ns = mean_forward(pipeline)};
+                    .unit_ns = compute_mean_forward(pipeline)};
     lh_status status = run_simulation(&f, err);
     lhi_heap_fini(&f.events);
     if (status != LH_OK)

@@ -13,8 +13,8 @@ typedef struct v_counts {
     uint32_t f[2], d[2], w[2];
 } v_counts;
 
-/* Adds the next pass for one kind and leg; microbatches past the last are only
- * counted. */
+/* Appends the next pass of one kind and leg (chunk of the V) to the order;
+ * microbatches past the last are only counted. */
 static void add_next_pass(v_counts *v, lh_pass_kind kind, uint32_t leg)
 {
     uint32_t *counts = kind == LH_F ? v->f : kind == LH_D ? v->d : v->w;
@@ -23,15 +23,15 @@ static void add_next_pass(v_counts *v, lh_pass_kind kind, uint32_t leg)
         lhi_order_add_pass(v->order, kind, v->chunks[leg], m);
 }
 
-/* Appends the next D of a leg and its W. */
+/* Appends the next D of a leg (chunk of the V) and its W to the order. */
 static void add_d_and_w(v_counts *v, uint32_t leg)
 {
     add_next_pass(v, LH_D, leg);
     add_next_pass(v, LH_W, leg);
 }
 
-/* Writes one device's order for ZB-V, phase by phase, for 2 `devices` chunks.
- */
+/* Writes one device's order for ZB-V, phase by phase; the pipeline has 2
+ * `devices` chunks. */
 static void put_device(v_counts *v, uint32_t device, uint32_t devices)
 {
     uint32_t after = devices - device, least = 2 * devices - 1;
@@ -64,6 +64,8 @@ static void put_device(v_counts *v, uint32_t device, uint32_t devices)
             add_next_pass(v, LH_W, leg);
 }
 
+/* Method "zbv-phases": ZB-V with two chunks per device, built phase by
+ * phase. */
 lh_status lhi_zbv_phases(const lh_pipeline *pipeline,
                          const lh_method_options *options, lhi_orders *out,
                          lh_error *err)

@@ -12,16 +12,18 @@ bool lhi_pipeline_is_joint(const lh_pipeline *pipeline);
 /* Returns the number of data-parallel operations within the iteration. */
 uint32_t lhi_pipeline_n_dp_ops(const lh_pipeline *pipeline);
 
-/* Returns lh_pipeline_desc.n_initial_gathers; 0: all. */
+/* Returns how many all-gathers start at once at the beginning of an iteration;
+ * 0: all. */
 uint32_t lhi_pipeline_n_initial_gathers(const lh_pipeline *pipeline);
 
-/* Returns the number of sites. */
+/* Returns the number of datacenters in the pipeline. */
 uint32_t lhi_pipeline_n_sites(const lh_pipeline *pipeline);
 
-/* Returns the site's name; borrowed. */
+/* Returns the datacenter's name; borrowed. */
 const char *lhi_pipeline_site_name(const lh_pipeline *pipeline, uint32_t site);
 
-/* Returns the placement, LH_PLACEMENT_OTHER if it is none of the named ones. */
+/* Returns the placement of chunks on devices (UD, Loop, Wave),
+ * LH_PLACEMENT_OTHER if it is none of the named ones. */
 lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline);
 
 /* Returns the column of a pass in its row of the file, counted from 1,

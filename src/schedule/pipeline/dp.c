@@ -13,8 +13,8 @@ static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                                 lh_error *err, const char *format, ...)
     LHI_PRINTF(4, 5);
 
-/* Reports an error about operation `i`, with its line if it comes from a file.
- */
+/* Fails with LH_EINPUT because of data-parallel operation `i`, with its line
+ * if it comes from a file. */
 static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                                 lh_error *err, const char *format, ...)
 {
@@ -31,8 +31,8 @@ static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                     text);
 }
 
-/* Checks that the pass named by `what` exists and runs on the device of
- * operation i; reports the file position otherwise. */
+/* Checks that pass `at`, named `what` in errors, exists and runs on the device
+ * of operation i; errors have the file position. */
 static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
                              const lh_dp_pass *at, const char *what,
                              const lhi_pipeline_origin *origin, uint32_t i,
@@ -61,13 +61,15 @@ static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
 const char *const lhi_dp_kind_names[] = {"AGO", "AGF", "AGB",
                                          "RSG", "RSO", NULL};
 
+/* Returns the name of a kind of data-parallel operation, as in pipeline files;
+ * static storage. */
 const char *lh_dp_kind_name(lh_dp_kind kind)
 {
     return kind == LH_DP_ANY ? "" : lhi_dp_kind_names[kind - LH_DP_AGO];
 }
 
-/* Checks an operation against its kind, which determines its direction and the
- * pass that launches it. */
+/* Checks that an operation's direction and launching pass are those of its
+ * kind. */
 static lh_status check_kind(const lh_dp_op *op,
                             const lhi_pipeline_origin *origin, uint32_t i,
                             lh_error *err)
@@ -97,8 +99,8 @@ static lh_status check_kind(const lh_dp_op *op,
     return LH_OK;
 }
 
-/* Checks chunk, time, bucket, kind and both passes of operation i; reports the
- * file position otherwise. */
+/* Checks chunk, time, bucket, kind and both passes of data-parallel operation
+ * i; errors have the file position. */
 static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
                           const lhi_pipeline_origin *origin, uint32_t i,
                           lh_error *err)
@@ -128,8 +130,8 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
     return LH_OK;
 }
 
-/* Returns the index of the pass at which an operation launches or must be
- * done. */
+/* Returns the index of the pass at which a data-parallel operation launches or
+ * must be done. */
 static size_t find_pass_index(const lh_pipeline *p, const lh_dp_pass *at)
 {
     return lhi_pass_index(p, at->chunk, at->microbatch, at->backward);
@@ -215,8 +217,8 @@ lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
     return LH_OK;
 }
 
-/* Copies the name of a device's data-parallel link, once per device; error:
- * not a valid name. */
+/* Copies the name of a device's data-parallel link, once per device; fails if
+ * it is no valid name. */
 static lh_status copy_link(lh_pipeline *p, const lh_pipeline_desc *desc,
                            uint32_t device, lh_error *err)
 {

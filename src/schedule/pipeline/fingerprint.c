@@ -52,15 +52,16 @@ static void mix_chunk(mixer *m, const lh_chunk *c)
         mix_time(m, all[i]);
 }
 
-/* Adds a route's link to the hash, and whether it carries messages. */
+/* Adds a route (link used between neighbouring chunks) to the hash, and
+ * whether it carries messages. */
 static void mix_route(mixer *m, const lhi_route *r)
 {
     mix(m, r->message);
     mix(m, r->link);
 }
 
-/* Mixes every link, including links that no neighbouring chunks use, which do
- * not occur in searches. */
+/* Adds a link and its resource to the hash, including links that no
+ * neighbouring chunks use; searches have none. */
 static void mix_link(mixer *m, const lh_link *l, uint32_t resource)
 {
     mix(m, (uint64_t)l->from << 32 | l->to);
@@ -69,7 +70,7 @@ static void mix_link(mixer *m, const lh_link *l, uint32_t resource)
     mix_time(m, l->transfer_ns);
 }
 
-/* Adds a pass reference to the hash; LH_NONE as its chunk: no pass. */
+/* Adds a reference to a pass to the hash; LH_NONE as its chunk: no pass. */
 static void mix_point(mixer *m, const lh_dp_pass *p)
 {
     mix(m, p->chunk);

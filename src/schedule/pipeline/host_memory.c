@@ -28,8 +28,8 @@ lh_status lhi_fail_memory_limit(const lh_pipeline *pipeline, uint32_t device,
                     device, need, *unit ? " " : "", unit, limit);
 }
 
-/* Checks that each device can hold its chunks' static memory plus the largest
- * single pass. `held` is a zeroed array with one amount per device. */
+/* Checks that each device can hold the static memory of its chunks plus the
+ * largest single pass. `held`: zeroed scratch, one amount per device. */
 static lh_status check_devices(const lh_pipeline *p, int64_t *held,
                                lh_error *err)
 {
@@ -51,7 +51,8 @@ static lh_status check_devices(const lh_pipeline *p, int64_t *held,
     return LH_OK;
 }
 
-/* Builds a pipeline whose limits include the host memory. */
+/* Builds a pipeline whose memory limits are raised by host_memory. `limits`:
+ * scratch, one per device. */
 static lh_status build_with_host_memory(const lh_pipeline *p,
                                         int64_t host_memory, int64_t *limits,
                                         lh_pipeline **out, lh_error *err)
@@ -67,7 +68,8 @@ static lh_status build_with_host_memory(const lh_pipeline *p,
     return lh_pipeline_make(&desc, out, err);
 }
 
-/* Stores the devices' own limits beside the extended ones. */
+/* Stores the limits of `p`, the devices' own memory, in the pipeline `roomy`,
+ * whose limits include host memory. */
 static lh_status store_device_limits(const lh_pipeline *p, lh_pipeline *roomy,
                                      lh_error *err)
 {

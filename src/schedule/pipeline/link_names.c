@@ -16,9 +16,10 @@ static bool has_own_name(const lh_link *link)
     return link->name && strcmp(link->name, plain) != 0;
 }
 
-/* Marks the links with that explicit name in hit[]; returns their number. */
-static uint32_t mark_called(const lhi_link_list *list, const char *name,
-                            bool *hit)
+/* Sets hit[i] for all links with the explicit name `name`; returns their
+ * number. */
+static uint32_t mark_named(const lhi_link_list *list, const char *name,
+                           bool *hit)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < list->n_links; i++) {
@@ -31,8 +32,8 @@ static uint32_t mark_called(const lhi_link_list *list, const char *name,
     return n;
 }
 
-/* Marks the links called a>b, where `name` is a-b with the dash at `at`;
- * `back`: b>a. With `hit` NULL it only checks whether there are any. */
+/* Sets hit[i] for links called a>b (`back`: b>a), where `name` is a-b with the
+ * dash at index `at`. Returns whether there are any; hit NULL: only checks. */
 static bool mark_between(const lhi_link_list *list, const char *name, size_t at,
                          bool back, bool *hit)
 {
@@ -54,8 +55,8 @@ static bool mark_between(const lhi_link_list *list, const char *name, size_t at,
     return any;
 }
 
-/* Marks the links between two datacenters named 'A-B'; *found: the name has
- * that form. Error: several splits of the name fit. */
+/* Sets hit[i] for the links between two datacenters named 'A-B'. *found: the
+ * name has that form. Fails if several splits of the name fit. */
 static lh_status mark_sites(const lhi_link_list *list, const char *name,
                             bool *hit, bool *found, lh_error *err)
 {
@@ -79,8 +80,8 @@ static lh_status mark_sites(const lhi_link_list *list, const char *name,
     return LH_OK;
 }
 
-/* Reads a device number at the beginning of a text; returns NULL if there is
- * none. */
+/* Parses a device number at the beginning of a text into *out; returns the
+ * text after it, or NULL if there is none. */
 static const char *scan_device(const char *text, uint32_t n_devices,
                                uint32_t *out)
 {
@@ -95,8 +96,8 @@ static const char *scan_device(const char *text, uint32_t n_devices,
     return at > text ? at : NULL;
 }
 
-/* Parses two device numbers, "2-3" for both directions or "2>3" for one;
- * false: not of that form. */
+/* Parses two device numbers, "2-3" for both directions or "2>3" for one
+ * (*one_way); false: not of that form. */
 static bool scan_ends(const char *name, uint32_t n_devices, uint32_t *a,
                       uint32_t *b, bool *one_way)
 {
@@ -121,8 +122,9 @@ static bool has_messages(const lh_pipeline *p, uint32_t from, uint32_t to)
     return false;
 }
 
-/* Marks the unnamed link from one device to another, adding it if it is
- * missing; error: the link has an explicit name. */
+/* Sets hit[i] for the link without own name from device `from` to device `to`;
+ * appends the link if it is missing. Fails if the link has an explicit name,
+ * which must be used instead. */
 static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
                               bool *hit, lh_error *err)
 {
@@ -143,7 +145,7 @@ static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Formats "west>east, east>west", each name once. */
+/* Formats the names of all links as "west>east, east>west", each name once. */
 static void list_names(const lhi_link_list *list, char *text, size_t room)
 {
     size_t len = 0;
@@ -164,7 +166,7 @@ lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name,
                                  bool *hit, lh_error *err)
 {
     uint32_t a, b, n = lh_pipeline_n_devices(list->pipeline);
-    bool one_way, found = mark_called(list, name, hit) > 0;
+    bool one_way, found = mark_named(list, name, hit) > 0;
     char names[240];
     if (!found)
         LHI_TRY(mark_sites(list, name, hit, &found, err));

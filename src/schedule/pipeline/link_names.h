@@ -12,12 +12,10 @@ typedef struct lhi_link_list {
     uint32_t n_links;
 } lhi_link_list;
 
-/* Marks the links that `name` denotes in `hit`, an array with the capacity of
- * `links`:
- * - links with this name;
- * - for `a-b`: links named `a>b` and `b>a`;
- * - for `0-1` or `0>1`: links between two devices; missing ones are added
- *   without name or delays.
+/* Sets hit[i] for every link i that `name` denotes; `hit` has the capacity of
+ * `links`: - links with this name; - for `a-b`: links named `a>b` and `b>a`; -
+ * for `0-1` or `0>1`: links between two devices; missing ones are added
+ * without name or delays.
  *
  * LH_EINPUT: the name matches nothing, is ambiguous, or no messages use that
  * route; `err` lists the links. */

@@ -15,7 +15,7 @@ typedef struct op_list {
 } pass_order;
 
 /* Returns pass i of a strided array. */
-static const lh_pass *pass_at(const pass_order *l, uint32_t i)
+static const lh_pass *get_pass(const pass_order *l, uint32_t i)
 {
     return (const void *)(l->order + (size_t)i * l->stride);
 }
@@ -39,14 +39,14 @@ uint32_t lhi_list_offload_copies(const lh_pipeline *p, const lh_pass *order,
     for (size_t i = 0; i < lhi_count_offload_scratch(p); i++)
         scratch[i] = LH_NONE;
     for (uint32_t i = 0; i < count; i++) {
-        const lh_pass *pass = pass_at(&l, i);
+        const lh_pass *pass = get_pass(&l, i);
         if (pass->kind != LH_W)
             scratch[lhi_pass_index(p, pass->chunk, pass->microbatch,
                                    pass->kind != LH_F)] = i;
     }
     for (uint32_t i = 0; i < count; i++) {
-        const lh_pass *pass = pass_at(&l, i);
-        const lh_pass *next = i + 1 < count ? pass_at(&l, i + 1) : NULL;
+        const lh_pass *pass = get_pass(&l, i);
+        const lh_pass *next = i + 1 < count ? get_pass(&l, i + 1) : NULL;
         if (next && next->kind != LH_F && next->kind != LH_W &&
             is_offloaded(&l, next))
             out[n++] = (lhi_offload_copy){next->chunk, next->microbatch, true,

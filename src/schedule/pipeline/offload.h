@@ -25,8 +25,8 @@ typedef struct lhi_offload_copy {
     uint32_t at, before;
 } lhi_offload_copy;
 
-/* Lists the copies in one iteration of the device whose `count` passes begin at
- * `order`, `stride` bytes apart. `out` must have capacity for two per F;
+/* Lists the offload copies in one iteration of the device whose `count` passes
+ * begin at `order`, `stride` bytes apart. `out` needs capacity for two per F;
  * `scratch` for lhi_count_offload_scratch() numbers. Returns the number of
  * copies. */
 uint32_t lhi_list_offload_copies(const lh_pipeline *p, const lh_pass *order,

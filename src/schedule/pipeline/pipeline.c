@@ -21,7 +21,7 @@ static lh_status fail_at(const lhi_pipeline_origin *origin,
                          error_location where, uint32_t index, lh_error *err,
                          const char *format, ...) LHI_PRINTF(5, 6);
 
-/* Reports an input error at the position of a chunk, a link or the whole
+/* Fails with LH_EINPUT at the file position of a chunk, a link or the whole
  * document; without a document, without a position. */
 static lh_status fail_at(const lhi_pipeline_origin *origin,
                          error_location where, uint32_t index, lh_error *err,
@@ -149,8 +149,9 @@ static lh_status check_links(const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* Checks the sum of all work and messages, an upper bound on any schedule's
- * makespan: traces store at most 2^53 ns, the limit of exact doubles. */
+/* Checks that the sum of all work and messages, an upper bound on any
+ * schedule's makespan, is below 2^53 ns, the limit of exact doubles in
+ * traces. */
 static lh_status check_horizon(const lh_pipeline *p,
                                const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -188,8 +189,8 @@ static lh_status check_horizon(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Orders links by sending device, receiving device, then position in the array
- * (qsort). */
+/* Compares links by sending device, receiving device, then position in the
+ * array, for qsort(). */
 static int compare_links(const void *a, const void *b)
 {
     const lh_link *const *x = a, *const *y = b;
@@ -218,7 +219,7 @@ static const lh_link *find_link(const lh_link *const *sorted, uint32_t n,
     return NULL;
 }
 
-/* Orders links by name, then by position in the array (qsort). */
+/* Compares links by name, then by position in the array, for qsort(). */
 static int compare_names(const void *a, const void *b)
 {
     const lh_link *const *x = a, *const *y = b;
@@ -226,8 +227,8 @@ static int compare_names(const void *a, const void *b)
     return order ? order : *x < *y ? -1 : *x > *y;
 }
 
-/* Numbers the resources by their first link; links with equal names share a
- * resource. */
+/* Assigns resources to links: links with equal names share a resource,
+ * numbered by its first link. */
 static lh_status name_resources(lh_pipeline *p, lh_error *err)
 {
     const lh_link **sorted = LHI_NEW(p->mem, const lh_link *, p->n_links);
@@ -277,7 +278,8 @@ uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name)
     return LH_NONE;
 }
 
-/* Counts the routes over every shared link resource. */
+/* Counts the routes (pairs of neighbouring chunks) over every shared link
+ * resource. */
 static void count_routes(lh_pipeline *p)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -288,8 +290,8 @@ static void count_routes(lh_pipeline *p)
     }
 }
 
-/* Checks that no two links in the sorted list have the same devices; reports
- * the second. */
+/* Fails if two links in the sorted list have the same ends; the error refers
+ * to the second. */
 static lh_status reject_duplicate_links(const lh_pipeline *p,
                                         const lh_link *const *sorted,
                                         const lhi_pipeline_origin *origin,
@@ -306,11 +308,10 @@ static lh_status reject_duplicate_links(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Returns the route between two devices: no message within a device; without a
- * link, no transfer time and no latency. */
-static lhi_route route_between(const lh_pipeline *p,
-                               const lh_link *const *sorted, uint32_t from,
-                               uint32_t to)
+/* Returns the route of messages between two devices: no message within a
+ * device; without a link, no transfer time and no latency. */
+static lhi_route find_route(const lh_pipeline *p, const lh_link *const *sorted,
+                            uint32_t from, uint32_t to)
 {
     lhi_route route = {.link = LH_NONE, .resource = LH_NONE};
     if (from == to)
@@ -371,10 +372,10 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
             (lhi_route){.link = LH_NONE, .resource = LH_NONE};
         if (c + 1 < p->n_chunks)
             p->forward[c] =
-                route_between(p, sorted, device, p->chunks[c + 1].device);
+                find_route(p, sorted, device, p->chunks[c + 1].device);
         if (c > 0)
             p->backward[c] =
-                route_between(p, sorted, device, p->chunks[c - 1].device);
+                find_route(p, sorted, device, p->chunks[c - 1].device);
     }
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         p->has_collectives = p->has_collectives || p->chunks[c].all_gather_ns ||
@@ -411,7 +412,7 @@ static lh_status copy_links(lh_pipeline *p, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* Copies the datacenters and the datacenter of every device, if they are
+/* Copies the datacenters, and the datacenter of every device, if they are
  * given. */
 static lh_status copy_sites(lh_pipeline *p, const lh_pipeline_desc *d,
                             const lhi_pipeline_origin *origin, lh_error *err)
@@ -437,7 +438,7 @@ static lh_status copy_sites(lh_pipeline *p, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* Copies the memory limits and their unit; error: a negative limit. */
+/* Copies the memory limits and their unit; fails for a negative limit. */
 static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
                              const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -479,6 +480,8 @@ static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
 
 const char *const lhi_receives_names[] = {"early", "late", "late-fd", NULL};
 
+/* Returns the name of a receive mode (early, late), as in pipeline files;
+ * static storage. */
 const char *lh_receives_name(lh_receives receives)
 {
     return lhi_receives_names[receives];
@@ -520,7 +523,8 @@ lh_status lh_pipeline_make(const lh_pipeline_desc *desc, lh_pipeline **out,
     return lhi_pipeline_make(&all, NULL, out, err);
 }
 
-/* Checks whether a struct of `size` bytes contains every non-zero field. */
+/* Checks whether the first `size` bytes of the description, an older version
+ * of the struct, contain every non-zero field. */
 static bool fits_size(const lh_pipeline_desc *all, size_t size)
 {
     const unsigned char *bytes = (const unsigned char *)all;

@@ -74,7 +74,7 @@ struct lh_pipeline {
     int64_t *blocked_until_ns;
 };
 
-/* Blocks the link's resource for messages until then. */
+/* Blocks the resource of link `link` for messages until until_ns. */
 lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link,
                                   int64_t until_ns, lh_error *err);
 
@@ -99,12 +99,12 @@ static inline size_t lhi_pass_index(const lh_pipeline *p, uint32_t chunk,
     return 2 * ((size_t)chunk * p->n_microbatches + microbatch) + backward;
 }
 
-/* Copies the prefetch depth from a description. This and the next three
- * functions are in dp.c. */
+/* Copies the prefetch depth (all-gathers issued ahead of use) from a
+ * description. */
 lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p,
                                      const lh_pipeline_desc *desc,
                                      lh_error *err);
-/* Copies the data-parallel groups. */
+/* Copies the sizes of the enqueue and dequeue groups from a description. */
 lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p,
                                       const lh_pipeline_desc *desc,
                                       lh_error *err);
@@ -116,15 +116,17 @@ lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p,
 /* Names of lh_dp_kind, starting with LH_DP_AGO; NULL-terminated. */
 extern const char *const lhi_dp_kind_names[];
 
-/* Checks, sorts and copies the data-parallel operations. */
+/* Checks a description's data-parallel operations, sorts them by launching
+ * pass and copies them. */
 lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
                                    const lhi_pipeline_origin *origin,
                                    lh_error *err);
 
-/* Returns the resource with that name, or LH_NONE. */
+/* Returns the link resource with that name, or LH_NONE. Links with equal names
+ * share a resource. */
 uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);
-/* Checks whether a link connects different sites; true for all links if the
- * pipeline has fewer than two sites. */
+/* Checks whether a link connects different datacenters; true for all links if
+ * the pipeline has fewer than two. */
 bool lhi_link_is_inter_site(const lh_pipeline *pipeline, const lh_link *link);
 
 /* Builds a pipeline from a description; `origin` (may be NULL) is its source,
@@ -148,10 +150,12 @@ lh_status lhi_pipeline_copy(const lh_pipeline *pipeline, lh_pipeline **out,
 typedef struct lhi_fingerprint {
     uint64_t a, b;
 } lhi_fingerprint;
-/* Computes the fingerprint. */
+/* Computes a pipeline's fingerprint, a hash by which searches recognise equal
+ * pipelines. */
 lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *pipeline);
 
-/* Reports LH_EINFEASIBLE: the device needs `need` memory, above its limit. */
+/* Fails with LH_EINFEASIBLE: the device needs `need` memory, above its limit;
+ * the message names both. */
 lh_status lhi_fail_memory_limit(const lh_pipeline *pipeline, uint32_t device,
                                 int64_t need, lh_error *err);
 

@@ -35,7 +35,8 @@ const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
  * Sets *bad_cut (may be NULL) if only its partition suffix is invalid. */
 const char *lhi_scan_pass(const char *at, const char *end, lh_pass *out,
                           bool *bad_cut);
-/* Parses a communication cell in the format of lh_comm_format(). */
+/* Parses a communication action in the format of lh_comm_format() into *out.
+ * Returns the end of the parsed text, or NULL on error. */
 const char *lhi_scan_comm(const char *at, const char *end, lh_comm *out);
 /* Parses a whole text as a pass; `pass` points to an lh_pass. */
 bool lhi_parse_pass(const char *text, void *pass);

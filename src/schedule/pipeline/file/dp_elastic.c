@@ -91,7 +91,7 @@ static const lhi_schema_field elastic_rows[] = {
 const lhi_schema lhi_dp_elastic_schema = {
     LHI_ROWS("elastic", elastic_text, elastic_rows), .check = check_shares};
 
-/* Checks that chunk c is on device c mod P, with the same number of chunks on
+/* Fails unless chunk c is on device c mod P, with the same number of chunks on
  * every device. */
 static lh_status require_loop(const lhi_read_context *r,
                               const lh_pipeline_desc *d, const lhi_node *node,
@@ -107,8 +107,8 @@ static lh_status require_loop(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Copies the generated operations into the description, with the key's
- * position as the origin of all of them. */
+/* Copies the generated data-parallel operations into the description; errors
+ * in them refer to the position of the key `elastic`. */
 static lh_status copy_operations(const lhi_read_context *r,
                                  const lhi_node *node, const lh_dp_op *made,
                                  uint32_t n, lhi_pipeline_text *text,
@@ -128,8 +128,8 @@ static lh_status copy_operations(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Plans the elastic pipeline and copies its communication into the
- * description; reports errors at the key's position. */
+/* Plans the elastic pipeline and copies its data-parallel operations into the
+ * description; errors have the position of the key `elastic`. */
 static lh_status build_operations(const lhi_read_context *r,
                                   const lhi_node *node,
                                   const lh_elastic_case *given,
@@ -156,9 +156,9 @@ static lh_status build_operations(const lhi_read_context *r,
 
 /* Converts the key 'elastic' into data-parallel operations, from the durations
  * of chunk 0. */
-static lh_status expand(const lhi_read_context *r, const lhi_node *map,
-                        const elastic_text *e, lhi_pipeline_text *text,
-                        lh_error *err)
+static lh_status expand_elastic(const lhi_read_context *r, const lhi_node *map,
+                                const elastic_text *e, lhi_pipeline_text *text,
+                                lh_error *err)
 {
     lh_pipeline_desc *d = &text->desc;
     lh_chunk *chunks = lhi_pipeline_copy_chunks(r, text);
@@ -206,5 +206,5 @@ lh_status lhi_dp_elastic_read(const lhi_read_context *r, const lhi_node *map,
             "and fetches; it cannot be combined with other keys");
     LHI_TRY(lhi_schema_read(r, map, &lhi_dp_elastic_schema, &e, err));
     LHI_TRY(require_loop(r, &text->desc, map, err));
-    return expand(r, map, &e, text, err);
+    return expand_elastic(r, map, &e, text, err);
 }

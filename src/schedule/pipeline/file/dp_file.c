@@ -30,7 +30,7 @@ static const lhi_schema_field chunk_rows[] = {
 static const lhi_schema chunk_table = {
     LHI_ROWS("communication of a chunk", lhi_dp_chunk, chunk_rows)};
 
-/* Copies the data-parallel times of the list into the chunks; error: a chunk
+/* Copies the data-parallel times of the list into the chunks; fails if a chunk
  * appears twice. */
 static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
                             lhi_pipeline_text *text, lh_error *err)
@@ -56,7 +56,8 @@ static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
 
 /* Checks whether a chunk has data-parallel communication, by its times or by
  * operations. */
-static bool communicates(const lhi_pipeline_text *text, const lhi_dp_chunk *it)
+static bool has_communication(const lhi_pipeline_text *text,
+                              const lhi_dp_chunk *it)
 {
     bool any = it->all_gather_ns > 0 || it->reduce_scatter_ns > 0;
     for (uint32_t i = 0; !any && i < text->n_ops; i++)
@@ -64,9 +65,9 @@ static bool communicates(const lhi_pipeline_text *text, const lhi_dp_chunk *it)
     return any;
 }
 
-/* Copies the name of a chunk's data-parallel link to its device; error: an
- * invalid name, a chunk without communication, or another name for the device.
- */
+/* Copies the name of a chunk's data-parallel link to its device; fails for an
+ * invalid name, a chunk without communication, or another name for the
+ * device. */
 static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
                           const lhi_pipeline_text *text, const char **links,
                           lh_error *err)
@@ -81,7 +82,7 @@ static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "must not hold commas, quotes or control "
                             "characters, or have blanks around it");
-    if (!communicates(text, from))
+    if (!has_communication(text, from))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "has no effect: chunk %" PRIu32
                             " has no communication; set 'all_gather' or "
@@ -96,7 +97,8 @@ static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
     return LH_OK;
 }
 
-/* Sets the link names; requires that the operations are known. */
+/* Sets the names of the data-parallel links of all devices; requires that the
+ * operations are known. */
 static lh_status set_links(const lhi_read_context *r, const lhi_node *list,
                            lhi_pipeline_text *text, lh_error *err)
 {
@@ -111,7 +113,8 @@ static lh_status set_links(const lhi_read_context *r, const lhi_node *list,
 
 /* --- operations ---------------------------------------------------------- */
 
-/* Parses "4B0": the backward of chunk 4 on microbatch 0. */
+/* Parses a pass reference such as "4B0", the backward of chunk 4 on microbatch
+ * 0, into an lh_dp_pass (schema callback). */
 static bool parse_point(const char *text, void *member)
 {
     lh_pass pass;
@@ -157,7 +160,8 @@ static json_t *write_bucket(const void *owner, const void *context)
     return json_sprintf("%" PRIu32 "/%" PRIu32, op->bucket, op->n_buckets);
 }
 
-/* Reads the chunk's share; omitted if it is all of it or unspecified. */
+/* Reads the share of the chunk's parameters that an operation carries; 1 (the
+ * whole) if absent (schema callback). */
 static lh_status read_share(const lhi_read_context *r, const lhi_node *node,
                             void *owner, lh_error *err)
 {
@@ -165,7 +169,8 @@ static lh_status read_share(const lhi_read_context *r, const lhi_node *node,
     return lhi_node_get_number(r->doc, node, 0, 1, &op->share, err);
 }
 
-/* Writes an operation's share, or null if it is the whole (schema callback). */
+/* Writes the share of the chunk's parameters that an operation carries, or
+ * null if it is the whole or unspecified (schema callback). */
 static json_t *write_share(const void *owner, const void *context)
 {
     const lh_dp_op *op = owner;
@@ -173,8 +178,8 @@ static json_t *write_share(const void *owner, const void *context)
     return op->share > 0 && op->share < 1 ? json_real(op->share) : json_null();
 }
 
-/* Reads an operation's kind; the share becomes 1 until its key is read (schema
- * callback). */
+/* Reads a data-parallel operation's kind; the share becomes 1 until its key is
+ * read (schema callback). */
 static lh_status read_kind(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {
@@ -186,7 +191,8 @@ static lh_status read_kind(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
-/* Writes an operation's kind, or null if any (schema callback). */
+/* Writes a data-parallel operation's kind, or null if unspecified (schema
+ * callback). */
 static json_t *write_kind(const void *owner, const void *context)
 {
     const lh_dp_op *op = owner;
@@ -195,8 +201,8 @@ static json_t *write_kind(const void *owner, const void *context)
                                  : json_string(lh_dp_kind_name(op->kind));
 }
 
-/* Sets an operation's defaults: one bucket, needed by no pass (schema
- * callback). */
+/* Sets a data-parallel operation's defaults: one bucket, needed by no pass
+ * (schema callback). */
 static void start_operation(const lhi_read_context *r, void *it)
 {
     lh_dp_op *op = it;
@@ -205,8 +211,8 @@ static void start_operation(const lhi_read_context *r, void *it)
     op->needed_by.chunk = LH_NONE;
 }
 
-/* Checks that an operation has exactly one of its two times, and a kind if it
- * has a share (schema callback). */
+/* Checks that a data-parallel operation has exactly one of its two times, and
+ * a kind if it has a share (schema callback). */
 static lh_status check_operation(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {
@@ -267,8 +273,8 @@ const lhi_schema lhi_dp_schema = {
 
 /* --- entry points -------------------------------------------------------- */
 
-/* Reads the key 'data_parallel' into the description, except for 'elastic',
- * which is expanded later. */
+/* Reads the map under the key 'data_parallel' into the description, except for
+ * 'elastic', which is expanded later. */
 static lh_status read_map(const lhi_read_context *r, const lhi_node *map,
                           lhi_pipeline_text *text, lh_error *err)
 {

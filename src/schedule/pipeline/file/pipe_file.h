@@ -21,19 +21,22 @@
 
 extern const lhi_schema lhi_pipeline_schema; /* for lhi_pipeline_text */
 
-/* Reads a pipeline/1 map inside a larger document. */
+/* Reads a pipeline from a map in format pipeline/1 inside a larger document. */
 lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
                                  lh_pipeline **out, lh_error *err);
 /* Writes a pipeline as JSON. */
 lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
                                lh_error *err);
 
-/* Reads `rows` and `link_orders` from a map in another file. */
+/* Reads a schedule from the keys `rows` and `link_orders` of a map in another
+ * file. */
 lh_status lhi_schedule_from_map(const lhi_doc *doc, const lhi_node *map,
                                 lh_schedule **out, lh_error *err);
-/* Returns the rows as JSON; NULL if allocation fails. */
+/* Returns the schedule's rows, one per device, as a JSON list; NULL: out of
+ * memory. */
 json_t *lhi_schedule_rows_to_json(const lh_schedule *schedule);
-/* Returns the link orders as JSON; JSON null if there are none. */
+/* Returns the schedule's link orders as a JSON list; JSON null if there are
+ * none. */
 json_t *lhi_schedule_links_to_json(const lh_schedule *schedule);
 
 /* --- internal to this folder --------------------------------------------- */
@@ -77,43 +80,49 @@ typedef struct lhi_pipeline_text {
 extern const lhi_schema lhi_chunk_schema; /* lh_chunk: passes and memory */
 extern const lhi_schema lhi_dp_groups_schema;
 
-/* Read the shorthands; used as a row's `read`. */
+/* Reads the shorthand for equal chunks and expands it (schema callback). */
 lh_status lhi_uniform_read(const lhi_read_context *r, const lhi_node *map,
                            void *text, lh_error *err);
-/* Reads `datacenters`. */
+/* Reads the shorthand `datacenters`, which assigns devices and creates the
+ * links between datacenters (schema callback). */
 lh_status lhi_datacenters_read(const lhi_read_context *r, const lhi_node *map,
                                void *text, lh_error *err);
-/* Reads `elastic`. */
+/* Reads the key `elastic` of a pipeline file into data-parallel operations
+ * (schema callback). */
 lh_status lhi_dp_elastic_read(const lhi_read_context *r, const lhi_node *map,
                               void *text, lh_error *err);
 extern const lhi_schema lhi_uniform_schema, lhi_datacenters_schema,
     lhi_dp_elastic_schema;
 
-/* Reads `data_parallel`: a list of chunks, or a map. */
+/* Reads the key `data_parallel`, a list of chunks or a map (schema
+ * callback). */
 lh_status lhi_dp_read(const lhi_read_context *r, const lhi_node *node,
                       void *text, lh_error *err);
-/* Writes `data_parallel`; returns NULL if allocation fails. */
+/* Writes the key `data_parallel` (schema callback); NULL: out of memory. */
 json_t *lhi_dp_write(const void *text, const void *context);
 extern const lhi_schema lhi_dp_schema;
 
-/* Fails if no key has defined the chunks yet. */
+/* Fails if no key of the file read so far has defined the chunks. */
 lh_status lhi_pipeline_require_chunks(const lhi_read_context *r,
                                       const lhi_pipeline_text *text,
                                       const lhi_node *map, lh_error *err);
 /* Returns a modifiable copy of the chunks; NULL if allocation fails. */
 lh_chunk *lhi_pipeline_copy_chunks(const lhi_read_context *r,
                                    lhi_pipeline_text *text);
-/* Returns an array with the items of a list, for messages; NULL if allocation
- * fails. */
+/* Returns an array with the items of a list, for positions in messages; NULL:
+ * out of memory. */
 const lhi_node **lhi_list_nodes(const lhi_read_context *r,
                                 const lhi_node *list);
 
-/* Reads `rows` and `link_orders` from a map in another file. */
+/* Reads a schedule from the keys `rows` and `link_orders` of a map in another
+ * file. */
 lh_status lhi_schedule_from_map(const lhi_doc *doc, const lhi_node *map,
                                 lh_schedule **out, lh_error *err);
-/* Returns the rows as JSON; NULL if allocation fails. */
+/* Returns the schedule's rows, one per device, as a JSON list; NULL: out of
+ * memory. */
 json_t *lhi_schedule_rows_to_json(const lh_schedule *schedule);
-/* Returns the link orders as JSON; JSON null if there are none. */
+/* Returns the schedule's link orders as a JSON list; JSON null if there are
+ * none. */
 json_t *lhi_schedule_links_to_json(const lh_schedule *schedule);
 
 #endif

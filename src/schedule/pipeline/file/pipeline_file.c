@@ -41,7 +41,8 @@ static const lhi_schema_field site_rows[] = {
 static const lhi_schema site_table = {
     LHI_ROWS("site", lhi_site_text, site_rows)};
 
-/* Assigns every device to exactly one site. */
+/* Assigns every device to exactly one datacenter ('sites' key); fails for a
+ * device in two or none. */
 static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
                               lhi_pipeline_text *text, lh_error *err)
 {
@@ -76,7 +77,8 @@ static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Lists the devices of each site; sites without devices are written too. */
+/* Lists the devices of each datacenter for writing; datacenters without
+ * devices are written too. */
 static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
                             lh_error *err)
 {
@@ -101,7 +103,8 @@ static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Reads the memory limits: one number for all devices, or one each. */
+/* Reads the memory limits (schema callback): one number for all devices, or
+ * one each. */
 static lh_status read_limits(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -255,8 +258,8 @@ lh_status lh_pipeline_read(const char *path, lh_pipeline **out, lh_error *err)
 
 /* --- writing ------------------------------------------------------------- */
 
-/* Omits link names that equal the default, which is derived from the devices.
- */
+/* Lists the links to write; omits names that equal the default, which is
+ * derived from the devices. */
 static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
                             lh_error *err)
 {
@@ -276,9 +279,9 @@ static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Lists the data-parallel chunks. A device's link name is written with its
- * chunks that have their own times, or else with the first chunk that has
- * operations. */
+/* Lists the chunks to write under 'data_parallel'. A device's link name is
+ * written with its chunks that have their own times, or else with the first
+ * chunk that has operations. */
 static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
                                 lh_error *err)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rejects a shorthand together with the key that it replaces. */
+/* Rejects a shorthand key together with the key `other` that it replaces. */
 static lh_status reject_both(const lhi_read_context *r, const lhi_node *node,
                              const char *other, lh_error *err)
 {
@@ -30,8 +30,8 @@ typedef struct uniform_text {
 enum { UD, LOOP, WAVE };
 static const char *const placements[] = {"ud", "loop", "wave", NULL};
 
-/* Completes the chunks per device and checks that they fit the placement
- * (schema callback). */
+/* Completes the number of chunks per device and checks that it fits the
+ * placement (schema callback). */
 static lh_status check_uniform(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
@@ -113,7 +113,8 @@ typedef struct pair {
     uint32_t from, to, nth;
 } pair;
 
-/* Orders pairs by sending device, receiving device, then position (qsort). */
+/* Compares device pairs by sending device, receiving device, then position,
+ * for qsort(). */
 static int compare_ends(const void *a, const void *b)
 {
     const pair *x = a, *y = b;
@@ -124,15 +125,16 @@ static int compare_ends(const void *a, const void *b)
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Orders pairs by position (qsort). */
+/* Compares device pairs by position, for qsort(). */
 static int compare_nth(const void *a, const void *b)
 {
     const pair *x = a, *y = b;
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Finds the pairs of devices in different groups with neighbouring chunks, each
- * once (a wave visits each twice), in chunk order. */
+/* Finds the pairs of devices in different groups (datacenters) with
+ * neighbouring chunks, each once (a wave visits each twice), in chunk order;
+ * returns their number. */
 static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
                            pair *pairs)
 {
@@ -159,9 +161,9 @@ static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
     return kept;
 }
 
-/* Creates one link per pair of neighbouring chunks in different groups. Links
- * between the same ordered pair of groups share a name, and hence a resource.
- */
+/* Creates one link, with the times of `model`, per pair of neighbouring chunks
+ * in different groups (datacenters). Links between the same ordered pair of
+ * groups have the same name, and hence share a resource. */
 static lh_status link_groups(const lhi_read_context *r, lh_pipeline_desc *d,
                              const uint32_t *group, const lh_link *model,
                              lh_error *err)

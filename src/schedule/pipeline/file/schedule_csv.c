@@ -45,7 +45,7 @@ static span trim(span s)
 
 /* Cuts the part before the first `separator` off `rest`; at the end of the text
  * there may be none. */
-static span cut(span *rest, char separator)
+static span cut_part(span *rest, char separator)
 {
     const char *p = memchr(rest->at, separator, (size_t)(rest->end - rest->at));
     span head = {rest->at, p ? p : rest->end};
@@ -99,8 +99,8 @@ typedef struct row_cells {
     uint32_t n_comms;
 } row_cells;
 
-/* Reads a cell; the two passes of "(0F7;7B3)OVERLAP_F_B" run one after the
- * other here. */
+/* Reads a CSV cell into the row; the two passes of an overlapped pair
+ * "(0F7;7B3)OVERLAP_F_B" run one after the other here. */
 static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
 {
     lh_comm *comm = &row->comms[row->n_comms];
@@ -125,15 +125,15 @@ static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
                          "(0F7;7B3)OVERLAP_F_B");
     span inside = {cell.at + 1, close};
     while (inside.at < inside.end) {
-        LHI_TRY(
-            read_pass(r, trim(cut(&inside, ';')), &row->passes[row->n], err));
+        LHI_TRY(read_pass(r, trim(cut_part(&inside, ';')), &row->passes[row->n],
+                          err));
         row->n++;
     }
     return LH_OK;
 }
 
-/* Returns the number of parts between `separators` that have at least `least`
- * characters, plus one for the part being read. */
+/* Returns the number of parts between `separators` in a row that have at least
+ * `least` characters, plus one for the part being read. */
 static size_t count_parts(span row, const char *separators, ptrdiff_t least)
 {
     const char *from = row.at;
@@ -146,8 +146,9 @@ static size_t count_parts(span row, const char *separators, ptrdiff_t least)
     return n + (row.end - from >= least);
 }
 
-/* Appends the cell of each new pass to *found, which stays NULL while passes
- * and cells correspond one to one. */
+/* Appends the number of the current cell to *found for each new pass `before`
+ * to `after` - 1. *found stays NULL while passes and cells correspond one to
+ * one. */
 static lh_status note_cells(const reader *r, lhi_arena *mem, size_t most,
                             uint32_t before, uint32_t after, uint32_t **found,
                             lh_error *err)
@@ -163,7 +164,7 @@ static lh_status note_cells(const reader *r, lhi_arena *mem, size_t most,
     return LH_OK;
 }
 
-/* Reads a row. */
+/* Reads one row of a schedule CSV, the passes of a device. */
 static lh_status read_row(reader *r, lhi_arena *mem, span row, row_cells *out,
                           lh_error *err)
 {
@@ -179,7 +180,7 @@ static lh_status read_row(reader *r, lhi_arena *mem, span row, row_cells *out,
     while (row.at < row.end) {
         const uint32_t before = out->n;
         r->cell++;
-        LHI_TRY(read_cell(r, trim(cut(&row, ',')), out, err));
+        LHI_TRY(read_cell(r, trim(cut_part(&row, ',')), out, err));
         LHI_TRY(note_cells(r, mem, most, before, out->n, &out->cells, err));
     }
     return LH_OK;
@@ -190,7 +191,7 @@ static uint32_t count_lines(span text)
 {
     uint32_t n = 0;
     while (text.at < text.end) {
-        cut(&text, '\n');
+        cut_part(&text, '\n');
         n++;
     }
     return n;
@@ -219,7 +220,7 @@ static lh_status read_rows(lh_schedule *s, span text, const char *name,
         r.line = d + 1;
         r.cell = 0;
         row_cells row;
-        LHI_TRY(read_row(&r, s->mem, cut(&text, '\n'), &row, err));
+        LHI_TRY(read_row(&r, s->mem, cut_part(&text, '\n'), &row, err));
         s->orders[d] = row.passes;
         s->counts[d] = row.n;
         s->cells[d] = row.cells;
@@ -258,7 +259,7 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
                                lh_link_order *out, lh_error *err)
 {
     r->cell = 1;
-    span name = trim(cut(&row, ','));
+    span name = trim(cut_part(&row, ','));
     size_t len = (size_t)(name.end - name.at);
     if (!lhi_is_link_name(name.at, len))
         return fail_cell(r, name, err, "must be a link name");
@@ -293,7 +294,7 @@ static lh_status read_links(lh_schedule *s, span text, const char *name,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
         r.line = i + 1;
-        LHI_TRY(read_link_row(&r, s, cut(&text, '\n'), &orders[i], err));
+        LHI_TRY(read_link_row(&r, s, cut_part(&text, '\n'), &orders[i], err));
     }
     s->link_orders = orders;
     s->n_link_orders = n;
@@ -318,8 +319,9 @@ lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
     return LH_OK;
 }
 
-/* Maps S.csv to S.links.csv; release with free(). */
-static char *links_path(const char *path)
+/* Returns the path of the link-order file for a schedule file: S.csv becomes
+ * S.links.csv; release with free(). */
+static char *make_links_path(const char *path)
 {
     size_t len = strlen(path);
     if (len > 4 && strcmp(path + len - 4, ".csv") == 0)
@@ -337,7 +339,7 @@ static char *links_path(const char *path)
 static lh_status read_links_file(lh_schedule *s, const char *path,
                                  lh_error *err)
 {
-    char *links = links_path(path), *text;
+    char *links = make_links_path(path), *text;
     size_t len;
     if (!links)
         return lhi_fail_nomem(err);
@@ -433,7 +435,7 @@ static lh_status write_links_file(const lh_schedule *schedule, const char *path,
     char *text;
     size_t len;
     LHI_TRY(lhi_schedule_format_links(schedule, &text, &len, err));
-    char *links = links_path(path);
+    char *links = make_links_path(path);
     lh_status status = LH_OK;
     if (!links)
         status = lhi_fail_nomem(err);

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* Returns the lines of a text as a list of strings; NULL: out of memory. */
+/* Returns the lines of a text as a JSON list of strings; NULL: out of
+ * memory. */
 static json_t *lines_to_json(const char *text)
 {
     json_t *list = json_array();
@@ -44,8 +45,8 @@ json_t *lhi_schedule_links_to_json(const lh_schedule *schedule)
     return list;
 }
 
-/* Appends the rows of a list to `text`, one line each; error: an item that is
- * not one row. */
+/* Appends the rows in a JSON list to `text`, one line each; fails for an item
+ * that is not one row. */
 static lh_status join_lines(const lhi_doc *doc, const lhi_node *list,
                             lhi_text *text, lh_error *err)
 {

@@ -19,8 +19,8 @@ typedef struct order_shape {
     bool bad, no_memory;
 } traversal;
 
-/* Reads a decimal number that ends with `stop`; 0 and `bad` are set if there
- * is none or it overflows. */
+/* Reads a decimal number that ends with the character `stop`; returns 0 and
+ * sets `bad` if there is none or it overflows. */
 static int64_t read_number(traversal *w, char stop)
 {
     uint64_t value = 0;
@@ -40,7 +40,8 @@ static int64_t read_number(traversal *w, char stop)
     return minus ? -(int64_t)value : (int64_t)value;
 }
 
-/* Writes or reads one number. */
+/* Writes the number *value to the text or, when reading, sets it from the
+ * text. */
 static void traverse_number(traversal *w, int64_t *value)
 {
     if (w->out)
@@ -49,7 +50,8 @@ static void traverse_number(traversal *w, int64_t *value)
         *value = read_number(w, ' ');
 }
 
-/* Writes or reads an unsigned number; sets `bad` beyond 32 bits. */
+/* Writes or reads an unsigned number; sets `bad` if a number read exceeds 32
+ * bits. */
 static void traverse_index(traversal *w, uint32_t *value)
 {
     int64_t wide = *value;
@@ -68,8 +70,8 @@ static void traverse_flag(traversal *w, bool *value)
     *value = wide != 0;
 }
 
-/* Writes or reads a text with its length, -1 for NULL; a text read belongs to
- * the arena. */
+/* Writes or reads a text with its length, -1 for NULL; a text that is read
+ * belongs to the arena. */
 static void traverse_text(traversal *w, const char **value)
 {
     if (w->out) {
@@ -89,9 +91,9 @@ static void traverse_text(traversal *w, const char **value)
     w->p += len + 1;
 }
 
-/* Returns the array to traverse: when reading, a new one with `n` items of
- * `size` bytes, otherwise the existing one. Returns NULL if it is empty or
- * larger than the remaining text permits. */
+/* Returns the array whose elements are written or read next: the existing one
+ * `have`, or when reading a new one with `n` items of `size` bytes. Returns
+ * NULL if it is empty or larger than the remaining text permits. */
 static void *traverse_items(traversal *w, const void *have, uint32_t n,
                             size_t size)
 {
@@ -158,7 +160,7 @@ static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
     *list = at;
 }
 
-/* Traverses the length of a per-device list: the number of devices, or 0
+/* Writes or reads the length of a per-device list: the number of devices, or 0
  * without a list. */
 static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d,
                                       const void *list)
@@ -189,7 +191,7 @@ static void walk_dp_links(traversal *w, lh_pipeline_desc *d)
     d->dp_links = at;
 }
 
-/* Writes or reads a pass reference. */
+/* Writes or reads a reference to a pass (chunk, microbatch, direction). */
 static void walk_point(traversal *w, lh_dp_pass *point)
 {
     traverse_index(w, &point->chunk);
@@ -224,7 +226,8 @@ static void walk_ops(traversal *w, lh_pipeline_desc *d)
     d->dp_ops = o;
 }
 
-/* Writes or reads a whole description, member by member in fixed order. */
+/* Writes or reads a whole pipeline description, member by member in fixed
+ * order. */
 static void walk_all(traversal *w, lh_pipeline_desc *d)
 {
     uint32_t receives = (uint32_t)d->receives;
