@@ -33,7 +33,7 @@ typedef struct lh_pass {
 /* A schedule. Release with lh_schedule_free(). */
 typedef struct lh_schedule lh_schedule;
 
-/* frees; NULL is a no-op */
+/* Frees a schedule; ignores NULL. */
 LH_API void lh_schedule_free(lh_schedule *schedule);
 
 /* Parses a schedule CSV, including PyTorch's: cells with communication actions

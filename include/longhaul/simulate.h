@@ -55,7 +55,7 @@ LH_API lh_status lh_simulate(const lh_pipeline *pipeline,
                              const lh_sim_options *options, lh_timeline **out,
                              lh_error *err);
 
-/* frees; NULL is a no-op */
+/* Frees a timeline; ignores NULL. */
 LH_API void lh_timeline_free(lh_timeline *timeline);
 
 /* Returns the makespan: from time 0, when the first data-parallel all-gather or
@@ -77,7 +77,7 @@ LH_API bool lh_timeline_fits(const lh_timeline *timeline, uint32_t *device);
 /* Returns the number of devices. */
 LH_API uint32_t lh_timeline_n_devices(const lh_timeline *timeline);
 
-/* Returns one device's runs in order; borrowed. */
+/* Returns one device's passes with their times, in order; borrowed. */
 LH_API const lh_timeline_run *lh_timeline_runs(const lh_timeline *timeline,
                                                uint32_t device,
                                                uint32_t *n_runs);

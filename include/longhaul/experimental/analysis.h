@@ -37,7 +37,9 @@ typedef enum lh_cause {
         LH_N_CAUSES
 } lh_cause;
 
-LH_API const char *lh_cause_name(lh_cause cause);  /* "link_latency" */
+LH_API const char *
+lh_cause_name(lh_cause cause); /* Returns a description of a cause of idle time;
+                                  static storage. */
 LH_API const char *lh_cause_about(lh_cause cause); /* one line */
 
 /* Kinds of critical-path segments. */
@@ -104,7 +106,7 @@ LH_API lh_status lh_analysis_make(const lh_pipeline *pipeline,
                                   const lh_schedule *schedule,
                                   const lh_timeline *timeline,
                                   lh_analysis **out, lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees an analysis; ignores NULL. */
 LH_API void lh_analysis_free(lh_analysis *analysis);
 
 /* Returns one device's idle time by cause, LH_N_CAUSES values in ns; borrowed.
@@ -115,11 +117,12 @@ LH_API const int64_t *lh_analysis_idle(const lh_analysis *analysis,
 /* Returns the critical path in time order; borrowed. */
 LH_API const lh_segment *lh_analysis_critical_path(const lh_analysis *analysis,
                                                    uint32_t *n_segments);
-/* Returns link use by resource (see lh_timeline_n_resources()); borrowed. */
+/* Returns the use (messages, busy time, queues) of each link resource (see
+ * lh_timeline_n_resources()); borrowed. */
 LH_API const lh_link_use *lh_analysis_links(const lh_analysis *analysis,
                                             uint32_t *n_links);
-/* Returns one entry per boundary; borrowed. The array is empty unless chunk c
- * runs on device c. */
+/* Returns slackness and delay tolerance of every boundary between devices;
+ * borrowed. The array is empty unless chunk c runs on device c. */
 LH_API const lh_slack *lh_analysis_slack(const lh_analysis *analysis,
                                          uint32_t *n_boundaries);
 

@@ -63,17 +63,17 @@ LH_API lh_status lh_schedule_make(uint32_t n_devices,
 LH_API lh_status lh_schedule_copy(const lh_schedule *schedule, bool links,
                                   lh_schedule **out, lh_error *err);
 
-/* Returns the communication cells of a device's row in order and sets *n.
- * Borrowed. lh_check() judges them; everything else derives the messages from
- * the pipeline. */
+/* Returns the communication cells (such as SEND_F) of a device's row in order
+ * and sets *n. Borrowed. Only lh_check() uses them; all other functions derive
+ * the messages from the pipeline. */
 LH_API const lh_comm *lh_schedule_comms(const lh_schedule *schedule,
                                         uint32_t device, uint32_t *n);
-/* Returns the number of communication cells in all rows. */
+/* Returns the number of communication cells (such as SEND_F) in all rows. */
 LH_API uint32_t lh_schedule_n_comms(const lh_schedule *schedule);
 
-/* Returns the number of link orders. */
+/* Returns the number of link orders (explicit orders of messages on a link). */
 LH_API uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule);
-/* Returns a link order; borrowed. */
+/* Returns link order number `i`; borrowed. */
 LH_API const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
                                                    uint32_t i);
 

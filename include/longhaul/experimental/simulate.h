@@ -49,15 +49,15 @@ typedef struct lh_offload_copy {
     int64_t ready_ns, depart_ns, end_ns;
 } lh_offload_copy;
 
-/* Returns the end of the last pass on chunk 0's device (CrossPipe section 4.1).
- */
+/* Returns the end of the last pass on the device of chunk 0 (CrossPipe section
+ * 4.1). */
 LH_API int64_t lh_timeline_first_device_end(const lh_timeline *timeline);
 
 /* Returns all messages between devices; those on one link in departure order.
  * Borrowed. */
 LH_API const lh_message *lh_timeline_messages(const lh_timeline *timeline,
                                               uint32_t *n_messages);
-/* Returns all data-parallel communication; borrowed. */
+/* Returns all data-parallel collectives with their times; borrowed. */
 LH_API const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
                                                     uint32_t *n_collectives);
 /* Returns all offload copies; those on one device in stream order. Borrowed. */
@@ -76,12 +76,12 @@ LH_API const char *lh_timeline_resource_name(const lh_timeline *timeline,
  * thread-safe. */
 typedef struct lh_evaluator lh_evaluator;
 
-/* Creates an evaluator. `options` may be NULL. Release with
- * lh_evaluator_free(). */
+/* Creates an evaluator, which computes makespans of many schedules faster than
+ * lh_simulate(). `options` may be NULL. Release with lh_evaluator_free(). */
 LH_API lh_status lh_evaluator_make(const lh_pipeline *pipeline,
                                    const lh_sim_options *options,
                                    lh_evaluator **out, lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees an evaluator; ignores NULL. */
 LH_API void lh_evaluator_free(lh_evaluator *evaluator);
 /* Computes a schedule's makespan; same result and errors as lh_simulate(). */
 LH_API lh_status lh_evaluator_run(lh_evaluator *evaluator,

@@ -26,8 +26,8 @@ const char *lhi_pipeline_site_name(const lh_pipeline *pipeline, uint32_t site);
  * LH_PLACEMENT_OTHER if it is none of the named ones. */
 lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline);
 
-/* Returns the column of a pass in its row of the file, counted from 1,
- * including idle and skipped cells. */
+/* Returns the column, in its row of the file, of pass number `pass` of a
+ * device, counted from 1, including idle and skipped cells. */
 uint32_t lhi_schedule_cell(const lh_schedule *schedule, uint32_t device,
                            uint32_t pass);
 

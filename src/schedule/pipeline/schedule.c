@@ -94,10 +94,11 @@ const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
     return at + 1;
 }
 
-/* Parses the part of a W, as in ":2/8"; NULL: not of that form. *bad_cut is
- * set if the pass cannot have these parts. */
-static const char *scan_partition(const char *at, const char *end,
-                                  lh_pass *pass, bool *bad_cut)
+/* Parses the part of a split W, as in ":2/8". Returns the position after it,
+ * or NULL: not of that form. *bad_cut is set if the pass cannot have these
+ * parts. */
+static const char *parse_w_part(const char *at, const char *end, lh_pass *pass,
+                                bool *bad_cut)
 {
     uint32_t part, n_parts;
     at = lhi_scan_number(at + 1, end, LH_MAX_PARTS, &part);
@@ -124,7 +125,7 @@ const char *lhi_scan_pass(const char *at, const char *end, lh_pass *out,
     if (at)
         at = lhi_scan_number(at, end, LH_MAX_MICROBATCHES, &pass.microbatch);
     if (at && at < end && *at == ':')
-        at = scan_partition(at, end, &pass, bad_cut);
+        at = parse_w_part(at, end, &pass, bad_cut);
     if (at)
         *out = pass;
     return at;
@@ -145,8 +146,8 @@ const char *lhi_format_pass(const void *pass, char *text)
     return lh_pass_format(pass, text);
 }
 
-/* Checks that a pass has a known kind, numbers within the limits, and parts
- * only if it is a W. */
+/* Checks that a pass has a known kind, numbers within a pipeline's limits, and
+ * parts only if it is a W. */
 static lh_status check_form(const lh_pass *pass, lh_error *err)
 {
     char text[LH_PASS_TEXT_SIZE];
@@ -165,7 +166,7 @@ static lh_status check_form(const lh_pass *pass, lh_error *err)
     return LH_OK;
 }
 
-/* Checks and copies n passes into the schedule's arena. */
+/* Checks n passes and copies them into the schedule's arena. */
 static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
                              const lh_pass **out, lh_error *err)
 {

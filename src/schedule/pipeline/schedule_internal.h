@@ -23,16 +23,18 @@ struct lh_schedule {
     const lh_link_order *link_orders;
 };
 
-/* Copies a schedule without its file name and cells. */
+/* Copies a schedule with its link orders, without its file name and cell
+ * positions. */
 lh_status lhi_schedule_copy(const lh_schedule *schedule, lh_schedule **out,
                             lh_error *err);
 
-/* Parses a number below `below` in at..end-1. This and the next function return
- * the position after it, or NULL. */
+/* Parses a number below `below` from the text at..end-1. Returns the position
+ * after it, or NULL if there is none. */
 const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
                             uint32_t *out);
 /* Parses a pass in the format of lh_pass_format(), within a pipeline's limits.
- * Sets *bad_cut (may be NULL) if only its partition suffix is invalid. */
+ * Returns the position after it, or NULL. Sets *bad_cut (may be NULL) if only
+ * its part suffix is invalid. */
 const char *lhi_scan_pass(const char *at, const char *end, lh_pass *out,
                           bool *bad_cut);
 /* Parses a communication action in the format of lh_comm_format() into *out.
@@ -41,9 +43,11 @@ const char *lhi_scan_comm(const char *at, const char *end, lh_comm *out);
 /* Parses a whole text as a pass; `pass` points to an lh_pass. */
 bool lhi_parse_pass(const char *text, void *pass);
 #define LHI_PASS_FORM "a pass, such as 3F0, 3I0, 3B0 or 0W3:2/8"
-/* Formats a pass into `text`, of LHI_TEXT_FORM_SIZE bytes. */
+/* Formats a pass (`pass` points to an lh_pass) into `text`, of
+ * LHI_TEXT_FORM_SIZE bytes; returns `text`. */
 const char *lhi_format_pass(const void *pass, char *text);
-/* Parses "0F": the chunk and kind of passes. */
+/* Parses a chunk and a pass kind such as "0F". Returns the position after it,
+ * or NULL if there is none. */
 const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
                                uint8_t *kind);
 

@@ -47,6 +47,7 @@ static const char *const cause_texts[] = {
 #undef CAUSE_TEXT
 };
 
+/* Returns the name of a cause of idle time; static storage. */
 const char *lh_cause_name(lh_cause cause)
 {
     return (int)cause < LH_N_CAUSES ? cause_names[cause] : "unknown";
@@ -57,6 +58,7 @@ const char *lh_cause_about(lh_cause cause)
     return (int)cause < LH_N_CAUSES ? cause_texts[cause] : "unknown";
 }
 
+/* Returns the name of a kind of critical-path segment; static storage. */
 const char *lh_segment_name(lh_segment_kind kind)
 {
     switch (kind) {
@@ -89,19 +91,20 @@ static uint32_t count_runs(const lh_timeline *t, uint32_t device)
 }
 
 /* Returns a pass's index by chunk and microbatch; kind and part are ignored. */
-static size_t pass_index(const timeline_index *f, const lh_pass *pass)
+static size_t get_pass_index(const timeline_index *f, const lh_pass *pass)
 {
     return (size_t)pass->chunk * f->p->n_microbatches + pass->microbatch;
 }
 
-/* Returns the run index for a pass other than W. */
+/* Returns the index of an F, D or B pass in its device's order. */
 static uint32_t find_run(const timeline_index *f, const lh_pass *pass)
 {
     return (pass->kind == LH_F ? f->forward_run
-                               : f->backward_run)[pass_index(f, pass)];
+                               : f->backward_run)[get_pass_index(f, pass)];
 }
 
-/* Fills `awaited` from the operations that passes wait for. */
+/* Fills in `awaited`, the collective for which each pass waits last, from the
+ * data-parallel operations. */
 static lh_status find_awaited(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     const lh_pipeline *p = f->p;
@@ -126,7 +129,8 @@ static lh_status find_awaited(timeline_index *f, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-/* Collectives on one device occupy its link in array order. */
+/* Stores, for each collective, the previous one on its device's link;
+ * collectives on one device occupy the link in array order. */
 static lh_status find_collectives(timeline_index *f, lhi_arena *mem,
                                   lh_error *err)
 {
@@ -150,7 +154,8 @@ static lh_status find_collectives(timeline_index *f, lhi_arena *mem,
     return find_awaited(f, mem, err);
 }
 
-/* Fills `copied` and `before_on_copy`. */
+/* Fills in `copied` (last offload copy that each pass waits for) and
+ * `before_on_copy` (previous copy on the stream). */
 static lh_status find_copies(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     const lh_timeline *t = f->t;
@@ -199,16 +204,17 @@ static lh_status build_index(timeline_index *f, lhi_arena *mem, lh_error *err)
         for (uint32_t i = 0; i < count_runs(f->t, d); i++) {
             const lh_pass *pass = &get_run(f->t, d, i)->pass;
             if (pass->kind == LH_F)
-                f->forward_run[pass_index(f, pass)] = i;
+                f->forward_run[get_pass_index(f, pass)] = i;
             else if (pass->kind != LH_W)
-                f->backward_run[pass_index(f, pass)] = i;
+                f->backward_run[get_pass_index(f, pass)] = i;
         }
     return LH_OK;
 }
 
 /* --- idle time by cause ------------------------------------------------- */
 
-/* Attributes the rest of [*from, until) to `cause` and advances *from. */
+/* Adds the time from *from to `until` to the idle time of `cause` and advances
+ * *from to `until`. */
 static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
                       int64_t until)
 {
@@ -218,8 +224,9 @@ static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
     }
 }
 
-/* Returns when the device's next forward after run i had its input, if running
- * it would have exceeded the memory limit; otherwise INT64_MAX. */
+/* Returns the time at which the device's next forward, run `next`, had its
+ * input, if running it would have exceeded the memory limit; otherwise
+ * INT64_MAX. `memory`: present use. */
 static int64_t memory_blocked_since(const timeline_index *f, uint32_t d,
                                     uint32_t next, int64_t memory)
 {
@@ -241,28 +248,30 @@ static int64_t memory_blocked_since(const timeline_index *f, uint32_t d,
     return made->end_ns;
 }
 
-/* Returns the last copy that the run waits for; NULL: none. */
-static const lh_offload_copy *copy_before(const timeline_index *f,
-                                          const lh_timeline_run *run)
+/* Returns the last offload copy that the pass waits for; NULL: none. */
+static const lh_offload_copy *find_copy_before(const timeline_index *f,
+                                               const lh_timeline_run *run)
 {
     uint32_t i = f->copied ? f->copied[run - f->t->runs] : LH_NONE;
     return i == LH_NONE ? NULL : &f->t->copies[i];
 }
 
-/* Attributes the wait after the message's arrival, or the whole wait if the run
- * has no message. */
+/* Attributes the wait from `from` to the pass's start to the offload copy or
+ * the data-parallel communication that it waits for. Called for the wait after
+ * the message's arrival, or for all of it without a message. */
 static void attribute_rest(const timeline_index *f, const lh_timeline_run *run,
                            int64_t from, int64_t *idle)
 {
-    const lh_offload_copy *copy = copy_before(f, run);
+    const lh_offload_copy *copy = find_copy_before(f, run);
     int64_t until = run->start_ns;
     if (copy && copy->end_ns == until)
         attribute(idle, LH_CAUSE_COPY, &from, until);
     attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
 }
 
-/* Attributes the gap before one run, from the end of the previous pass. `from`
- * is already past any head-of-line stall. */
+/* Attributes the idle time before one pass, from `from`, to causes in idle[].
+ * Earlier time is head-of-line stall. blocked_since: when a forward was ready
+ * but exceeded memory. */
 static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
                           int64_t from, int64_t blocked_since, int64_t *idle)
 {
@@ -292,7 +301,7 @@ static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
     attribute_rest(f, run, from, idle);
 }
 
-/* Adds a device's idle time by cause to idle[]. `memory`: its static memory. */
+/* Adds device d's idle time by cause to idle[]. `memory`: its static memory. */
 static lh_status attribute_device(const timeline_index *f, lhi_arena *mem,
                                   uint32_t d, int64_t memory, int64_t *idle,
                                   lh_error *err)
@@ -358,7 +367,7 @@ typedef struct path_walk {
     bool no_memory;
 } path_walk;
 
-/* Appends a segment; skips empty ones except passes. */
+/* Appends a segment to the critical path; skips empty ones except passes. */
 static void add_segment(path_walk *w, lh_segment segment)
 {
     if (segment.start_ns == segment.end_ns && segment.kind != LH_SEGMENT_PASS)
@@ -378,7 +387,8 @@ static void add_segment(path_walk *w, lh_segment segment)
     w->a->segments[w->a->n_segments++] = segment;
 }
 
-/* Adds a run's segments and moves to its start. */
+/* Adds the segments of device d's pass `i` to the critical path and continues
+ * at its start. */
 static void step_to_run(path_walk *w, uint32_t d, uint32_t i)
 {
     const lh_timeline_run *run = get_run(w->f->t, d, i);
@@ -403,7 +413,8 @@ static void step_to_run(path_walk *w, uint32_t d, uint32_t i)
                      .no_memory = w->no_memory};
 }
 
-/* Adds a message's segments and moves to its departure. */
+/* Adds a message's segments to the critical path and continues at its
+ * departure; with_latency: the path uses its arrival. */
 static void step_to_message(path_walk *w, const lh_message *m,
                             bool with_latency)
 {
@@ -428,7 +439,8 @@ static void step_to_message(path_walk *w, const lh_message *m,
                      .no_memory = w->no_memory};
 }
 
-/* Adds a collective's segment and moves to its departure. */
+/* Adds a collective's segment to the critical path and continues at its
+ * departure. */
 static void step_to_collective(path_walk *w, const lh_collective *c)
 {
     add_segment(
@@ -446,7 +458,8 @@ static void step_to_collective(path_walk *w, const lh_collective *c)
                      .no_memory = w->no_memory};
 }
 
-/* Adds a copy's segment and moves to its departure. */
+/* Adds an offload copy's segment to the critical path and continues at its
+ * departure. */
 static void step_to_copy(path_walk *w, const lh_offload_copy *c)
 {
     add_segment(w, (lh_segment){.kind = LH_SEGMENT_COPY,
@@ -466,8 +479,9 @@ static void step_to_copy(path_walk *w, const lh_offload_copy *c)
                      .no_memory = w->no_memory};
 }
 
-/* Steps from a run to its predecessor: the previous pass, its message, a copy
- * or its all-gather. Returns false at the beginning. */
+/* Continues the critical path from a pass's start at its predecessor: the
+ * previous pass, its message, an offload copy or its all-gather. Returns false
+ * at the beginning. */
 static bool step_from_run(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
@@ -484,7 +498,7 @@ static bool step_from_run(path_walk *w)
     }
     if (w->at_ns == 0)
         return false;
-    const lh_offload_copy *copy = copy_before(w->f, run);
+    const lh_offload_copy *copy = find_copy_before(w->f, run);
     if (copy && copy->end_ns == w->at_ns) {
         step_to_copy(w, copy);
         return true;
@@ -505,9 +519,9 @@ static bool step_from_run(path_walk *w)
     return true;
 }
 
-/* Steps from a message's departure to the previous message on its link, or to
- * the pass that made it ready: its producer or the pass that posts its receive.
- */
+/* Continues the critical path from a message's departure at the previous
+ * message on its link, or at the pass that made it ready: its producer or the
+ * pass that posts its receive. */
 static bool step_from_message(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
@@ -534,7 +548,8 @@ static bool step_from_message(path_walk *w)
     return false;
 }
 
-/* Steps to the start of the pass that launches an operation. */
+/* Continues the critical path at the start of the pass that launches
+ * collective `c`'s operation. */
 static void step_to_launch(path_walk *w, const lh_collective *c)
 {
     const lh_dp_pass *at = &w->f->p->dp_ops[c->op].launch;
@@ -548,8 +563,8 @@ static void step_to_launch(path_walk *w, const lh_collective *c)
                      .no_memory = w->no_memory};
 }
 
-/* Steps from an all-gather to the first forward on another chunk that issued it
- * at its start. Returns false if there is none. */
+/* Continues the critical path from an all-gather at the first forward on
+ * another chunk that issued it at its start. Returns false if there is none. */
 static bool step_to_first_forward(path_walk *w, const lh_collective *c)
 {
     if (c->ready_ns == 0)
@@ -569,8 +584,8 @@ static bool step_to_first_forward(path_walk *w, const lh_collective *c)
     return false;
 }
 
-/* Steps from a collective to the previous one on its link, its launching pass,
- * or the pass that made it ready. */
+/* Continues the critical path from a collective's departure at the previous
+ * one on its link, its launching pass, or the pass that made it ready. */
 static bool step_from_collective(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
@@ -596,8 +611,8 @@ static bool step_from_collective(path_walk *w)
     return false;
 }
 
-/* Steps from a copy to the previous copy on its stream, or to the pass that
- * launches it. */
+/* Continues the critical path from an offload copy at the previous copy on its
+ * stream, or at the pass that launches it. */
 static bool step_from_copy(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
@@ -617,7 +632,8 @@ static bool step_from_copy(path_walk *w)
     return true;
 }
 
-/* Starts at the pass or collective that ends at the makespan. */
+/* Starts the critical path at its end: the pass or collective that ends at the
+ * makespan. */
 static void start_walk(path_walk *w)
 {
     const lh_timeline *t = w->f->t;

@@ -42,10 +42,10 @@ void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device,
     *start = ready_ns > *start ? ready_ns : *start;
 }
 
-/* Queues one copy on the device's stream and updates the pass that waits for
- * it. */
-static void launch(lhi_copy_clock *c, uint32_t device,
-                   const lhi_offload_copy *what, int64_t now)
+/* Queues one offload copy on the device's stream at time `now` and delays the
+ * pass that waits for it. */
+static void launch_copy(lhi_copy_clock *c, uint32_t device,
+                        const lhi_offload_copy *what, int64_t now)
 {
     int64_t *free_ns = &c->free_ns[device];
     int64_t *waits = &c->ready_ns[c->offsets[device] + what->before];
@@ -63,27 +63,27 @@ static void launch(lhi_copy_clock *c, uint32_t device,
                                              .end_ns = *free_ns};
 }
 
-/* Launches the stream's copies that belong to pass `i`, at its start or after
- * its end. */
-static void launch_all(lhi_copy_clock *c, uint32_t device, uint32_t i,
-                       bool is_back, int64_t now)
+/* Launches the device's offload copies that belong to pass `i`: with is_back
+ * those to the device, at its start; otherwise those to storage, at its end. */
+static void launch_copies(lhi_copy_clock *c, uint32_t device, uint32_t i,
+                          bool is_back, int64_t now)
 {
     if (!c->p)
         return;
     uint32_t *next = &c->next[device];
     while (*next < c->end[device] && c->items[*next].at == i &&
            c->items[*next].to_device == is_back)
-        launch(c, device, &c->items[(*next)++], now);
+        launch_copy(c, device, &c->items[(*next)++], now);
 }
 
 void lhi_copy_clock_on_start(lhi_copy_clock *c, uint32_t device, uint32_t i,
                              int64_t start)
 {
-    launch_all(c, device, i, true, start);
+    launch_copies(c, device, i, true, start);
 }
 
 void lhi_copy_clock_on_end(lhi_copy_clock *c, uint32_t device, uint32_t i,
                            int64_t now)
 {
-    launch_all(c, device, i, false, now);
+    launch_copies(c, device, i, false, now);
 }

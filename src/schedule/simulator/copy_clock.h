@@ -23,20 +23,24 @@ typedef struct lhi_copy_clock {
     uint32_t n_done;
 } lhi_copy_clock;
 
-/* Initialises the clock for one iteration from time 0. `offsets`: n_devices + 1
- * entries, borrowed. All memory belongs to `mem`. */
+/* Initialises the clock of offload copies for one iteration from time 0.
+ * offsets[d]: index of device d's first pass, n_devices + 1 entries, borrowed.
+ * All memory belongs to `mem`. */
 lh_status lhi_copy_clock_init(const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const size_t *offsets, lhi_arena *mem,
                               lhi_copy_clock *out, lh_error *err);
 
-/* Raises *start to the time when the device's pass `i` may start. */
+/* Raises *start to the time at which the offload copies that the device's pass
+ * `i` needs are complete. */
 void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device,
                               uint32_t i, int64_t *start);
-/* Reports that the device's pass `i` starts. */
+/* Launches the offload copies that start with the device's pass `i`, which
+ * starts at `start`. */
 void lhi_copy_clock_on_start(lhi_copy_clock *c, uint32_t device, uint32_t i,
                              int64_t start);
-/* Reports that the device's pass `i` has ended. */
+/* Launches the offload copies that follow the device's pass `i`, which has
+ * ended. */
 void lhi_copy_clock_on_end(lhi_copy_clock *c, uint32_t device, uint32_t i,
                            int64_t now);
 

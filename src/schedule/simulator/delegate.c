@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns the name of a data path: direct, delegated or mixed; static
+ * storage. */
 const char *lh_data_path_name(lh_data_path path)
 {
     static const char *const names[] = {"direct", "delegated", "mixed"};
@@ -31,7 +33,8 @@ uint32_t lhi_delegation_count_queues(double made, double moved)
     return queues < 1 ? 1 : queues < UINT32_MAX ? (uint32_t)queues : UINT32_MAX;
 }
 
-/* Returns the time for one copy on a link, in ns. */
+/* Returns the time of one copy to or from host memory for messages of a link,
+ * in ns. */
 static int64_t get_staging_ns(const lh_delegation *o, uint32_t link)
 {
     return o->link_staging_ns ? o->link_staging_ns[link] : o->staging_ns;
@@ -47,7 +50,8 @@ static bool is_delegated(const lh_delegation *o, uint32_t link)
 /* Maximum for one copy; two copies reach a link's maximum latency. */
 #define LONGEST_NS (INT64_C(1) << 51)
 
-/* Checks ranges, and that links with one name are all delegated or none. */
+/* Checks the ranges of the delegation options, and that links with one name
+ * are all delegated or none. */
 static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
                                   lh_error *err)
 {
@@ -77,7 +81,8 @@ static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
     return LH_OK;
 }
 
-/* Adds links for messages between devices that have none. */
+/* Appends links with latency `ns` for messages between devices that have none;
+ * returns the new number of links. */
 static uint32_t add_missing(const lh_pipeline *p, int64_t ns, lh_link *links,
                             uint32_t n)
 {
@@ -99,7 +104,8 @@ static uint32_t add_missing(const lh_pipeline *p, int64_t ns, lh_link *links,
     return n;
 }
 
-/* Builds a pipeline with both copies added to the delegated links' latency. */
+/* Builds a pipeline in which the latency of delegated links includes both
+ * copies to and from host memory. */
 static lh_status stage_links(const lh_pipeline *p, const lh_delegation *o,
                              lh_pipeline **out, lh_error *err)
 {
@@ -122,7 +128,8 @@ static lh_status stage_links(const lh_pipeline *p, const lh_delegation *o,
     return status;
 }
 
-/* Adds host memory; devices that already offload activations are unchanged. */
+/* Adds host memory for messages to the pipeline *staged; devices that already
+ * offload activations are unchanged. */
 static lh_status add_host_memory(const lh_pipeline *p, const lh_delegation *o,
                                  lh_pipeline **staged, lh_error *err)
 {

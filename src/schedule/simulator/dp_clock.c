@@ -48,8 +48,8 @@ void lhi_dp_clock_begin(lhi_dp_clock *c, int64_t now)
 
 /* Sends a collective as soon as the device's link is free; returns its arrival
  * time. */
-static int64_t send(lhi_dp_clock *c, lh_collective what, int64_t transfer_ns,
-                    int64_t now)
+static int64_t send_collective(lhi_dp_clock *c, lh_collective what,
+                               int64_t transfer_ns, int64_t now)
 {
     int64_t *free_ns = &c->free_ns[what.device];
     what.ready_ns = now;
@@ -69,13 +69,13 @@ static void send_chunk(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
                        int64_t now)
 {
     const lh_chunk *k = &c->p->chunks[chunk];
-    int64_t arrives =
-        send(c,
-             (lh_collective){.chunk = chunk,
-                             .device = k->device,
-                             .is_reduce_scatter = is_scatter,
-                             .op = LH_NONE},
-             is_scatter ? k->reduce_scatter_ns : k->all_gather_ns, now);
+    int64_t arrives = send_collective(
+        c,
+        (lh_collective){.chunk = chunk,
+                        .device = k->device,
+                        .is_reduce_scatter = is_scatter,
+                        .op = LH_NONE},
+        is_scatter ? k->reduce_scatter_ns : k->all_gather_ns, now);
     if (!is_scatter)
         c->gathered_ns[chunk] = arrives;
 }
@@ -110,8 +110,9 @@ void lhi_dp_clock_add_device(lhi_dp_clock *c, const lh_pass *order,
     }
 }
 
-/* Returns the index of a pass among all launch points; D and B share one. */
-static size_t get_point(const lhi_dp_clock *c, const lh_pass *pass)
+/* Returns the index of a pass among all passes that launch operations; D and B
+ * of a microbatch have the same one. */
+static size_t get_launch_index(const lhi_dp_clock *c, const lh_pass *pass)
 {
     return lhi_pass_index(c->p, pass->chunk, pass->microbatch,
                           pass->kind != LH_F);
@@ -124,25 +125,26 @@ bool lhi_dp_clock_get_start(const lhi_dp_clock *c, const lh_pass *pass,
         *start = c->gathered_ns[pass->chunk];
     if (!c->n_pending || pass->kind == LH_W)
         return true;
-    size_t point = get_point(c, pass);
+    size_t point = get_launch_index(c, pass);
     if (c->ready_ns[point] > *start)
         *start = c->ready_ns[point];
     return c->n_pending[point] == 0;
 }
 
-/* Launches the operations that the pass at `point` issues at its start. */
+/* Launches the data-parallel operations that the pass with index `point`
+ * issues at its start. */
 static void launch_operations(lhi_dp_clock *c, size_t point, int64_t now)
 {
     const lh_pipeline *p = c->p;
     for (uint32_t i = p->dp_first[point]; i < p->dp_first[point + 1]; i++) {
         const lh_dp_op *op = &p->dp_ops[i];
-        int64_t arrives =
-            send(c,
-                 (lh_collective){.chunk = op->chunk,
-                                 .device = p->chunks[op->chunk].device,
-                                 .is_reduce_scatter = op->is_reduce_scatter,
-                                 .op = i},
-                 op->transfer_ns, now);
+        int64_t arrives = send_collective(
+            c,
+            (lh_collective){.chunk = op->chunk,
+                            .device = p->chunks[op->chunk].device,
+                            .is_reduce_scatter = op->is_reduce_scatter,
+                            .op = i},
+            op->transfer_ns, now);
         if (op->needed_by.chunk == LH_NONE)
             continue;
         size_t waiting =
@@ -157,7 +159,7 @@ static void launch_operations(lhi_dp_clock *c, size_t point, int64_t now)
 void lhi_dp_clock_on_start(lhi_dp_clock *c, const lh_pass *pass, int64_t start)
 {
     if (c->n_pending && pass->kind != LH_W)
-        launch_operations(c, get_point(c, pass), start);
+        launch_operations(c, get_launch_index(c, pass), start);
     if (pass->kind != LH_F || c->next_gather[pass->chunk] == LH_NONE)
         return;
     send_chunk(c, c->next_gather[pass->chunk], false, start);

@@ -29,25 +29,28 @@ typedef struct lhi_dp_clock {
     uint32_t n_sent;
 } lhi_dp_clock;
 
-/* Initialises the clock; all memory belongs to `mem`. */
+/* Initialises the clock of data-parallel collectives; all its memory belongs
+ * to `mem`. */
 lh_status lhi_dp_clock_init(const lh_pipeline *pipeline, lhi_arena *mem,
                             lhi_dp_clock *out, lh_error *err);
 
-/* Starts an iteration; call lhi_dp_clock_add_device() for every device next. */
+/* Starts an iteration of the collectives' clock at `now`; call
+ * lhi_dp_clock_add_device() for every device next. */
 void lhi_dp_clock_begin(lhi_dp_clock *clock, int64_t now);
 /* Registers a device's passes in order, `stride` bytes apart, and issues the
  * first chunks' gathers. */
 void lhi_dp_clock_add_device(lhi_dp_clock *clock, const lh_pass *order,
                              size_t stride, uint32_t count, int64_t now);
 
-/* Raises *start to the pass's earliest start. Returns false if one of its
- * prerequisites has not been launched. */
+/* Raises *start to the arrival of the collectives that the pass needs. Returns
+ * false if one of them has not been launched. */
 bool lhi_dp_clock_get_start(const lhi_dp_clock *clock, const lh_pass *pass,
                             int64_t *start);
-/* Reports that a pass starts; call in each device's pass order. */
+/* Launches the collectives that start with a pass; call in each device's pass
+ * order. */
 void lhi_dp_clock_on_start(lhi_dp_clock *clock, const lh_pass *pass,
                            int64_t start);
-/* Reports that a pass has ended. */
+/* Launches the collectives that follow a pass, which has ended. */
 void lhi_dp_clock_on_end(lhi_dp_clock *clock, const lh_pass *pass, int64_t now);
 
 #endif

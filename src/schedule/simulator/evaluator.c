@@ -40,7 +40,8 @@ struct lh_evaluator {
     uint32_t *line;
 };
 
-/* Checks whether each link has one sending device. */
+/* Checks whether each link has one sending device; `sender`: scratch, one
+ * entry per link. */
 static bool has_private_links(const lh_pipeline *p, uint32_t *sender)
 {
     for (uint32_t r = 0; r < p->n_resources; r++)
@@ -116,7 +117,8 @@ void lh_evaluator_free(lh_evaluator *evaluator)
         lhi_arena_free(evaluator->mem);
 }
 
-/* Runs the collectives before the first forwards; returns the last arrival. */
+/* Computes the arrival times of the all-gathers before the chunks' first
+ * forwards; returns the last one. */
 static int64_t run_first_gathers(lh_evaluator *e, const lh_schedule *s)
 {
     const lh_pipeline *p = e->p;
@@ -149,7 +151,7 @@ static int64_t run_first_gathers(lh_evaluator *e, const lh_schedule *s)
     return last;
 }
 
-/* Issues the all-gather that belongs to a chunk's first forward. */
+/* Issues the next all-gather when a chunk's first forward starts. */
 static void issue_next_gather(lh_evaluator *e, uint32_t chunk, int64_t now)
 {
     uint32_t next = e->next_gather[chunk];
@@ -173,7 +175,8 @@ static int64_t issue_scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
 }
 
 /* Returns when the output of a pass that ends `now` arrives. */
-static inline int64_t send(lh_evaluator *e, const lhi_route *route, int64_t now)
+static inline int64_t compute_arrival(lh_evaluator *e, const lhi_route *route,
+                                      int64_t now)
 {
     if (route->resource == LH_NONE)
         return now;
@@ -182,8 +185,9 @@ static inline int64_t send(lh_evaluator *e, const lhi_route *route, int64_t now)
     return *link_free + route->latency_ns;
 }
 
-/* Returns the start of a pass that may start `now`, after its prerequisite
- * operations, and launches its own. UNKNOWN: it never starts. */
+/* Returns when a pass on device d that may start `now` starts, after the
+ * data-parallel operations that it needs, and launches its own. UNKNOWN: it
+ * never starts. */
 static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
                               int64_t now)
 {
@@ -210,8 +214,9 @@ static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
     return now;
 }
 
-/* Runs device d until an input is not known yet, and wakes devices that wait
- * for its outputs. Returns the latest time reached. */
+/* Runs device d's passes until an input is not known yet, and then the devices
+ * that wait for its outputs. Returns the latest time reached. `operations`:
+ * the pipeline has data-parallel ones. */
 static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
                                         uint32_t d, uint32_t *depth,
                                         bool operations)
@@ -255,7 +260,7 @@ static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
         now += lhi_pass_duration(chunk, pass);
         if (route) {
             uint32_t to = p->chunks[side ? c - 1 : c + 1].device;
-            e->arrive[side][out] = send(e, route, now);
+            e->arrive[side][out] = compute_arrival(e, route, now);
             uint32_t j = e->pos[to];
             if (to != d && j < s->counts[to]) {
                 const lh_pass *next = &s->orders[to][j];
@@ -292,7 +297,8 @@ static NOINLINE int64_t run_communicating(lh_evaluator *e, const lh_schedule *s,
     return run_device(e, s, d, depth, true);
 }
 
-/* Resets times, counters and link states before the next schedule. */
+/* Resets times, counters and link states of the evaluator before the next
+ * schedule. */
 static void reset(lh_evaluator *e)
 {
     const lh_pipeline *p = e->p;
@@ -324,7 +330,8 @@ static void reset(lh_evaluator *e)
     }
 }
 
-/* Computes the makespan with the event engine. */
+/* Computes the makespan with the event engine, for options that the fast
+ * evaluator does not support. */
 static lh_status run_events(lh_evaluator *e, const lh_schedule *schedule,
                             int64_t *makespan_ns, lh_error *err)
 {

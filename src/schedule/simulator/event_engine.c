@@ -76,7 +76,8 @@ typedef struct engine {
 
 #define NO_INPUT UINT64_MAX
 
-/* Returns the input of a pass, or NO_INPUT. */
+/* Returns the number of the input that a pass needs from another pass, or
+ * NO_INPUT. */
 static uint64_t get_input(const engine *e, const lh_pass *pass)
 {
     uint64_t i =
@@ -88,7 +89,8 @@ static uint64_t get_input(const engine *e, const lh_pass *pass)
     return e->n_half + i;
 }
 
-/* Returns the input that a pass produces, and its route. */
+/* Returns the number of the input that a pass produces, and the route that
+ * delivers it; NO_INPUT: none. */
 static uint64_t get_output(const engine *e, const lh_pass *pass,
                            const lhi_route **route)
 {
@@ -103,15 +105,15 @@ static uint64_t get_output(const engine *e, const lh_pass *pass,
     return pass->kind != LH_W && pass->chunk > 0 ? e->n_half + i - n : NO_INPUT;
 }
 
-/* Checks whether a message occupies the sender's queue and waits for its
- * receive. */
+/* Checks whether a message on the route is sent directly, so that it occupies
+ * the sender's queue and waits for its receive. */
 static bool is_direct(const engine *e, const lhi_route *route)
 {
     return !e->options.delegated || route->link == LH_NONE ||
            !e->options.delegated[route->link];
 }
 
-/* Returns the route that delivers an input. */
+/* Returns the route that delivers input number `in`. */
 static const lhi_route *get_route(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
@@ -120,8 +122,8 @@ static const lhi_route *get_route(const engine *e, uint64_t in)
 
 /* Adds an event; equal times are ordered by kind, device, then sequence
  * number. */
-static void push(engine *e, int64_t time_ns, enum event_kind kind,
-                 uint32_t device, uint64_t what)
+static void push_event(engine *e, int64_t time_ns, enum event_kind kind,
+                       uint32_t device, uint64_t what)
 {
     /* Messages from one device enter in production order, even if rendezvous
      * receives are posted in a different order. */
@@ -131,7 +133,8 @@ static void push(engine *e, int64_t time_ns, enum event_kind kind,
         e->no_memory = true;
 }
 
-/* Starts the device's next pass if all its prerequisites are known. */
+/* Starts device d's next pass if its input, collectives and copies are known
+ * to arrive. */
 static void try_start(engine *e, uint32_t d)
 {
     device_state *dev = &e->devices[d];
@@ -164,17 +167,18 @@ static void try_start(engine *e, uint32_t d)
     if (e->copies)
         run->end_ns += e->copies[run - e->t->runs];
     dev->running = true;
-    push(e, run->end_ns, END, d, 0);
+    push_event(e, run->end_ns, END, d, 0);
 }
 
-/* Returns the device that sends an input. */
+/* Returns the device that sends input number `in`. */
 static uint32_t get_sender(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
     return e->p->chunks[in < e->n_half ? c - 1 : c + 1].device;
 }
 
-/* Posts the receive for the pass at dev->order[pos]. */
+/* Posts the receive for the pass at dev->order[pos] at time `now`; its message
+ * may then enter its link. */
 static void post_receive(engine *e, const device_state *dev, uint32_t pos,
                          int64_t now)
 {
@@ -186,11 +190,11 @@ static void post_receive(engine *e, const device_state *dev, uint32_t pos,
         return;
     e->inputs[needs].posted = true;
     if (e->inputs[needs].issued)
-        push(e, now, ENTER, get_sender(e, needs), needs);
+        push_event(e, now, ENTER, get_sender(e, needs), needs);
 }
 
-/* Rendezvous receives: posts the receives due when the device reaches dev->pos.
- * `after_w`: the previous pass was a W. */
+/* With rendezvous receives: posts the receives due when the device reaches
+ * dev->pos. `after_w`: the previous pass was a W. */
 static void post_due_receives(engine *e, const device_state *dev, int64_t now,
                               bool after_w)
 {
@@ -216,8 +220,8 @@ static void advance_device(engine *e, uint32_t d, int64_t now)
     try_start(e, d);
 }
 
-/* Puts a message into the send queue; it enters its link once its receive is
- * posted. */
+/* Puts message `out` into device d's send queue; it enters its link once its
+ * receive is posted. */
 static void issue_message(engine *e, uint32_t d, uint64_t out, int64_t now)
 {
     input *in = &e->inputs[out];
@@ -226,10 +230,11 @@ static void issue_message(engine *e, uint32_t d, uint64_t out, int64_t now)
     in->nth = e->n_issued++;
     e->devices[d].in_flight += direct;
     if (e->options.receives == LH_RECEIVES_EARLY || in->posted || !direct)
-        push(e, now, ENTER, d, out);
+        push_event(e, now, ENTER, d, out);
 }
 
-/* Handles END: sends the output, or stalls on a full queue. */
+/* Handles the end of device d's pass: sends the output, or stalls the device
+ * if its send queue is full. */
 static void on_end(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
@@ -255,7 +260,8 @@ static void on_end(engine *e, uint32_t d, int64_t now)
     advance_device(e, d, now);
 }
 
-/* Handles FREE: releases a queue entry and any stalled message. */
+/* Handles a freed entry of device d's send queue: issues a stalled message and
+ * continues the device. */
 static void on_free(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
@@ -268,7 +274,8 @@ static void on_free(engine *e, uint32_t d, int64_t now)
     advance_device(e, d, now);
 }
 
-/* Departs a message: its link is free now or at a known time. */
+/* Computes departure and arrival of message `i`, whose link is free now or at
+ * a known time. */
 static void depart_message(engine *e, uint64_t i, const lhi_route *route)
 {
     input *in = &e->inputs[i];
@@ -299,13 +306,14 @@ static void depart_message(engine *e, uint64_t i, const lhi_route *route)
     msg->consumer = (lh_pass){c, m, 0, 1, kind};
     msg->producer = (lh_pass){from_chunk, m, 0, 1, kind};
     if (e->options.coupled_queue && is_direct(e, route))
-        push(e, msg->arrive_ns, FREE, msg->from, 0);
+        push_event(e, msg->arrive_ns, FREE, msg->from, 0);
     if (to->pos < to->count && !to->running &&
         get_input(e, &to->order[to->pos]) == i)
         try_start(e, msg->to);
 }
 
-/* Handles ENTER: departs all messages that the link's order allows. */
+/* Handles a message that may enter its link: departs all messages that the
+ * link's order allows. */
 static void on_enter(engine *e, uint64_t in, int64_t now)
 {
     const lhi_route *route = get_route(e, in);
@@ -339,8 +347,8 @@ static void start_all(engine *e)
         try_start(e, d);
 }
 
-/* Reports a pass that waits for an operation launched later in its own device's
- * order. */
+/* Fails with LH_EDEADLOCK: a pass waits for an operation that a later pass on
+ * its own device launches. */
 static lh_status report_late_launch(const engine *e, uint32_t d, size_t point,
                                     const char *here, lh_error *err)
 {
@@ -365,7 +373,8 @@ static lh_status report_late_launch(const engine *e, uint32_t d, size_t point,
                     op->launch.backward ? 'B' : 'F', op->launch.microbatch);
 }
 
-/* Reports a deadlock: the first blocked device and its cause. */
+/* Fails with LH_EDEADLOCK; the message names the first blocked device d and
+ * what it waits for. */
 static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
 {
     const device_state *dev = &e->devices[d];
@@ -428,8 +437,8 @@ static lh_status run_events(engine *e, lh_error *err)
 
 /* Returns the number of the message that `pass` sends over `resource`, or
  * NO_INPUT. */
-static uint64_t message_on(const engine *e, const lh_pass *pass,
-                           uint32_t resource)
+static uint64_t find_message(const engine *e, const lh_pass *pass,
+                             uint32_t resource)
 {
     const lhi_route *route;
     if (pass->chunk >= e->p->n_chunks ||
@@ -441,14 +450,15 @@ static uint64_t message_on(const engine *e, const lh_pass *pass,
     return out;
 }
 
-/* Checks whether the schedule runs the named kind, D or B, for the message. The
- * orders contain one of the two per chunk and microbatch. */
-static bool runs_as_named(const engine *e, const lh_pass *pass, uint64_t out)
+/* Checks whether the schedule runs the kind (D or B) that `pass` names, for
+ * message `out`. The orders contain one of the two per chunk and microbatch. */
+static bool runs_named_kind(const engine *e, const lh_pass *pass, uint64_t out)
 {
     return pass->kind == LH_F || e->inputs[out].joint == (pass->kind == LH_B);
 }
 
-/* Reads and checks one explicit link order. */
+/* Reads one explicit link order and checks that it has every message of the
+ * link once. */
 static lh_status read_link_order(engine *e, const lh_link_order *order,
                                  lh_error *err)
 {
@@ -467,12 +477,12 @@ static lh_status read_link_order(engine *e, const lh_link_order *order,
         return lhi_fail(err, LH_EINFEASIBLE,
                         "link '%.60s' has two message orders", order->link);
     for (uint32_t i = 0; i < order->n_passes; i++) {
-        ids[i] = message_on(e, &order->passes[i], r);
+        ids[i] = find_message(e, &order->passes[i], r);
         if (ids[i] == NO_INPUT)
             return lhi_fail(
                 err, LH_EINFEASIBLE, "link '%.60s': %s sends nothing over it",
                 order->link, lh_pass_format(&order->passes[i], text));
-        if (!runs_as_named(e, &order->passes[i], ids[i]))
+        if (!runs_named_kind(e, &order->passes[i], ids[i]))
             return lhi_fail(err, LH_EINFEASIBLE,
                             "link '%.60s': no device runs %s", order->link,
                             lh_pass_format(&order->passes[i], text));
@@ -550,8 +560,9 @@ static lh_status read_link_orders(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* Determines which activations of a device are offloaded to host memory, and
- * the resulting copy times. They depend on its order only. */
+/* Determines which activations of device d are moved to host memory, and the
+ * copy time of each pass. Both depend on its order only. `rests`: scratch, a
+ * flag per chunk and microbatch. */
 static void compute_device_copies(engine *e, uint32_t d, bool *rests)
 {
     const lh_pipeline *p = e->p;
@@ -578,7 +589,8 @@ static void compute_device_copies(engine *e, uint32_t d, bool *rests)
     }
 }
 
-/* Computes the host copy times, if the pipeline has host memory. */
+/* Computes each pass's copy time to and from host memory, if the pipeline has
+ * host memory. */
 static lh_status compute_copies(engine *e, lh_error *err)
 {
     const lh_timeline *t = e->t;
@@ -625,7 +637,8 @@ static lh_status make_engine(engine *e, lh_error *err)
     return compute_copies(e, err);
 }
 
-/* Sets each message's producer and consumer kind, D or B, from the orders. */
+/* Sets the kind, D or B, of each message's producer and consumer from the
+ * orders. */
 static void name_message_ends(engine *e)
 {
     lh_timeline *t = e->t;
@@ -641,7 +654,7 @@ static void name_message_ends(engine *e)
         }
 }
 
-/* Computes the timeline's totals and peak memory. */
+/* Computes the timeline's makespan, idle time and peak memory per device. */
 static void compute_totals(engine *e)
 {
     const lh_pipeline *p = e->p;

@@ -37,8 +37,8 @@ struct lhi_jitter_sampler {
     sampled_pipeline x;
 };
 
-/* Returns the random source for one object in one sample; independent of all
- * others. */
+/* Returns the random source for object `number` of kind `kind` (link, device)
+ * in one sample; independent of all others. */
 static lhi_random get_random_source(const lh_jitter *j, uint32_t sample,
                                     uint32_t kind, uint32_t number)
 {
@@ -110,7 +110,7 @@ static void vary_route(const sampled_pipeline *x, const lhi_route *from,
     to->transfer_ns = scale_ns(from->transfer_ns, x->transfer[from->resource]);
 }
 
-/* Applies the factors to the pipeline copy. */
+/* Applies the sample's factors to the times in the pipeline copy. */
 static void apply_factors(sampled_pipeline *x)
 {
     const lh_pipeline *p = x->from;
@@ -145,7 +145,7 @@ static void apply_factors(sampled_pipeline *x)
     }
 }
 
-/* Allocates copies of the pipeline's variable parts. */
+/* Allocates copies of those parts of the pipeline that samples change. */
 static lh_status allocate_copies(sampled_pipeline *x, lh_error *err)
 {
     const lh_pipeline *p = x->from;
@@ -173,7 +173,7 @@ static lh_status allocate_copies(sampled_pipeline *x, lh_error *err)
 /* --- results ---------------------------------------------------------------
  */
 
-/* Orders numbers ascending (qsort). */
+/* Compares two numbers, for qsort(). */
 static int compare(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -187,7 +187,7 @@ static int64_t percentile(const int64_t *sorted, uint32_t n, uint32_t percent)
     return sorted[rank ? rank - 1 : 0];
 }
 
-/* Computes mean and percentiles; sorts `ns`. */
+/* Computes mean and percentiles of n makespans; sorts `ns`. */
 static void summarise(int64_t *ns, uint32_t n, lh_jitter_result *out)
 {
     double mean = 0;
@@ -216,7 +216,7 @@ static lh_status check_range(const char *what, double value, double least,
                     value, least, most);
 }
 
-/* Fills in defaults and checks ranges. */
+/* Copies the jitter options with defaults filled in and checks their ranges. */
 static lh_status complete_options(const lh_jitter *given, lh_jitter *out,
                                   lh_error *err)
 {

@@ -7,7 +7,8 @@
 
 typedef struct lhi_jitter_sampler lhi_jitter_sampler;
 
-/* Creates a sampler. `pipeline` must outlive it. Errors as lh_jitter_run(). */
+/* Creates a sampler of pipelines with random delays. `pipeline` must outlive
+ * it. Errors as lh_jitter_run(). */
 lh_status lhi_jitter_sampler_make(const lh_pipeline *pipeline,
                                   const lh_jitter *jitter,
                                   lhi_jitter_sampler **out, lh_error *err);
@@ -19,10 +20,11 @@ uint32_t lhi_jitter_sampler_count(const lhi_jitter_sampler *draws);
  * change with every draw. */
 const lh_pipeline *
 lhi_jitter_sampler_get_pipeline(const lhi_jitter_sampler *draws);
-/* Draws a sample; it depends on its number and the seed only. */
+/* Draws sample number `sample` into the sampler's pipeline; it depends on its
+ * number and the seed only. */
 void lhi_jitter_sampler_draw(lhi_jitter_sampler *draws, uint32_t sample);
 
-/* Summarises n times (n >= 1); sorts them in place. */
+/* Computes the statistics of n makespans (n >= 1); sorts them in place. */
 void lhi_jitter_summarise(int64_t *ns, uint32_t n, lh_jitter_result *out);
 
 #endif

@@ -22,7 +22,8 @@ typedef struct graph {
     uint32_t *last; /* [kernel]: critical predecessor, or NONE */
 } graph;
 
-/* Checks kinds, durations and dependency indices; counts the arcs. */
+/* Checks kinds, durations and dependency indices of the kernels; counts the
+ * dependencies. */
 static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
 {
     int64_t sum[LHI_N_KERNEL_PLACEMENTS] = {0};
@@ -55,8 +56,8 @@ static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the graph in `mem` and builds the lists of successors by counting
- * sort. */
+/* Allocates the dependency graph in `mem` and builds the lists of successors
+ * by counting sort. */
 static lh_status make_graph(graph *g, size_t n_arcs, lhi_arena *mem,
                             lh_error *err)
 {
@@ -81,7 +82,7 @@ static lh_status make_graph(graph *g, size_t n_arcs, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Returns the first unfinished predecessor of a waiting kernel. */
+/* Returns the first predecessor of kernel `k` that has not ended. */
 static uint32_t find_unfinished_predecessor(const graph *g, uint32_t k)
 {
     const uint32_t *before = g->kernels[k].predecessors;
@@ -90,8 +91,8 @@ static uint32_t find_unfinished_predecessor(const graph *g, uint32_t k)
     return *before;
 }
 
-/* Reports a cycle. Following predecessors n times ends on the cycle from any
- * start. */
+/* Fails because of cyclic dependencies; names a kernel of the cycle. Following
+ * predecessors n times ends on the cycle from any start. */
 static lh_status report_cycle(const graph *g, lh_error *err)
 {
     uint32_t k = 0, length = 0;
@@ -110,7 +111,8 @@ static lh_status report_cycle(const graph *g, lh_error *err)
                     k, length);
 }
 
-/* Computes the longest path for one placement, by kernel kind. */
+/* Computes the longest path through the kernels with the durations of one
+ * placement; *out has its time by kernel kind. */
 static lh_status find_longest(graph *g, lhi_kernel_placement placed,
                               lhi_reconstruction *out, lh_error *err)
 {

@@ -49,9 +49,9 @@ typedef struct lhi_reconstruction {
 /* Computes the end of every kernel: a kernel starts when all its predecessors
  * have ended, or at 0 without predecessors.
  *
- * LH_EINVAL: an index is out of range, a duration is negative, durations add up
- * to more than 2^53 ns (104 days), or the dependencies are cyclic; `err` names
- * one kernel. */
+ * LH_EINVAL: an index is out of range, a duration is negative, durations add
+ * up to more than 2^53 ns (104 days), or the dependencies are cyclic; `err`
+ * names one kernel. */
 lh_status lhi_kernels_reconstruct(const lhi_placement_kernel *kernels,
                                   uint32_t n_kernels, lhi_reconstruction *out,
                                   lh_error *err);

@@ -12,8 +12,8 @@ typedef struct queue_change {
     int32_t change;
 } queue_change;
 
-/* Orders queue changes by time; departures precede arrivals at the same time
- * (qsort). */
+/* Compares changes of a link's queue by time; departures precede arrivals at
+ * the same time (qsort()). */
 static int compare_arrivals(const void *a, const void *b)
 {
     const queue_change *x = a, *y = b;

@@ -5,8 +5,8 @@
 
 #include <inttypes.h>
 
-/* Checks one pass at its position. Returns NULL if valid, otherwise an error
- * text. */
+/* Checks that the pass belongs to the device, is new and follows its
+ * prerequisites. Returns NULL if so, otherwise an error text. */
 static const char *check_pass(const lh_pipeline *p, uint32_t device,
                               const lh_pass *pass, lhi_observed_passes *seen)
 {
@@ -55,7 +55,7 @@ static const char *check_pass(const lh_pipeline *p, uint32_t device,
     }
 }
 
-/* Reports the first missing pass. */
+/* Fails with the first pass of the pipeline that the schedule lacks. */
 static lh_status report_missing(const lh_pipeline *p,
                                 const lhi_observed_passes *seen, lh_error *err)
 {
@@ -77,8 +77,8 @@ static lh_status report_missing(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Reports an invalid cell: "S.csv:2: cell 3 (0F1): ..."; row and cell count
- * from 1. */
+/* Fails because of an invalid cell: "S.csv:2: cell 3 (0F1): ..."; rows and
+ * cells count from 1. */
 static lh_status report_cell(const lh_schedule *schedule, uint32_t device,
                              uint32_t i, const char *wrong, lh_error *err)
 {

@@ -43,8 +43,8 @@ struct lh_timeline {
     lh_offload_copy *copies;
 };
 
-/* Fills in defaults from the pipeline and rejects invalid options. `options`
- * may be NULL. */
+/* Completes simulator options with defaults from the pipeline and rejects
+ * invalid ones. `options` may be NULL. */
 lh_status lhi_sim_options(const lh_pipeline *pipeline,
                           const lh_sim_options *options, lh_sim_options *out,
                           lh_error *err);
@@ -83,15 +83,18 @@ lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
 lh_status lhi_analysis_compute_link_use(const lh_timeline *timeline,
                                         lhi_arena *mem, lhi_arena *scratch,
                                         lh_link_use **out, lh_error *err);
-/* Computes slackness and delay tolerance of every boundary between devices, in
- * `mem`. Other placements than UD have none: *out and *n_out are unchanged. */
+/* Computes, for every boundary between devices, the slackness (difference of
+ * the devices' warm-up forwards) and the delay tolerance (delay that costs at
+ * most 2 ns per ns), in `mem`. Only for chunk c on device c; otherwise *out
+ * and *n_out are unchanged. */
 lh_status lhi_analysis_find_slack(const lh_pipeline *pipeline,
                                   const lh_timeline *timeline,
                                   const lh_schedule *schedule, lhi_arena *mem,
                                   lhi_arena *scratch, lh_slack **out,
                                   uint32_t *n_out, lh_error *err);
 
-/* Runs the event engine; everything in *out is allocated from `mem`. */
+/* Simulates a schedule with the event engine; everything in *out is allocated
+ * from `mem`. */
 lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
                                const lh_schedule *schedule,
                                const lh_sim_options *options, lhi_arena *mem,

@@ -34,7 +34,8 @@ typedef struct search {
 /* Makespan that stands for a deadlock. */
 #define DEADLOCK_NS (INT64_MAX / 8)
 
-/* Returns the makespan with `extra` ns on the boundary, or DEADLOCK_NS. */
+/* Returns the makespan with `extra` ns added to the boundary's latency in both
+ * directions, or DEADLOCK_NS. */
 static int64_t simulate(search *s, int64_t extra)
 {
     lh_error why;
@@ -52,15 +53,16 @@ static int64_t simulate(search *s, int64_t extra)
     return ns;
 }
 
-/* Returns the cost of one more ns, minus 2; *ns: the makespan before it. */
+/* Returns by how much one more ns of delay beyond `extra` costs more than 2
+ * ns; *ns: the makespan with `extra`. */
 static int64_t compute_slope(search *s, int64_t extra, int64_t *ns)
 {
     *ns = simulate(s, extra);
     return *ns == DEADLOCK_NS ? DEADLOCK_NS : simulate(s, extra + 1) - *ns - 2;
 }
 
-/* Returns the intersection of the lines through both points, strictly between
- * them. */
+/* Returns the intersection of the lines through two points (delay, makespan,
+ * slope), limited to between both delays. */
 static int64_t intersect(int64_t low, double low_at, double low_slope,
                          int64_t high, double high_at, double high_slope)
 {
@@ -71,8 +73,8 @@ static int64_t intersect(int64_t low, double low_at, double low_slope,
     return lhi_min_int64(ns, high - 1);
 }
 
-/* Returns the largest extra, from `least` on, whose last ns costs at most 2 ns.
- * `least`: none; LH_NO_LIMIT: any. */
+/* Returns the largest delay `extra` whose last ns costs at most 2 ns of
+ * makespan. `least`: no delay is tolerated; LH_NO_LIMIT: any is. */
 static int64_t find_extra(search *s, int64_t least)
 {
     int64_t low = least, high, low_ns, high_ns;
@@ -124,9 +126,9 @@ static void find_all(search *s, uint32_t n, int64_t *tolerances)
     }
 }
 
-/* Builds the pipeline with links in both directions between all neighbours. A
- * missing link takes no time and has no place for a delay. Existing links keep
- * their numbers. */
+/* Builds the pipeline with links in both directions between all neighbouring
+ * devices, so that a delay can be added everywhere. Existing links keep their
+ * numbers. */
 static lh_status build_linked_pipeline(const lh_pipeline *p, lhi_arena *mem,
                                        lh_pipeline **out, lh_error *err)
 {
@@ -147,7 +149,7 @@ static lh_status build_linked_pipeline(const lh_pipeline *p, lhi_arena *mem,
     return lhi_pipeline_rebuild(p, &desc, out, err);
 }
 
-/* Copies `options` with an entry for each link in `linked`. */
+/* Copies `options` with arrays that have an entry for each link of `linked`. */
 static lh_status extend_options(const lh_pipeline *p, const lh_pipeline *linked,
                                 const lh_sim_options *options, lhi_arena *mem,
                                 lh_sim_options *out, lh_error *err)
@@ -164,7 +166,7 @@ static lh_status extend_options(const lh_pipeline *p, const lh_pipeline *linked,
     return LH_OK;
 }
 
-/* Computes all tolerances on the linked pipeline. */
+/* Computes the tolerances of all boundaries on the pipeline `linked`. */
 static lh_status find_on_linked(const lh_pipeline *p, const lh_pipeline *linked,
                                 const lh_schedule *schedule,
                                 const lh_sim_options *options, lhi_arena *mem,
@@ -187,8 +189,8 @@ static lh_status find_on_linked(const lh_pipeline *p, const lh_pipeline *linked,
     return s.status;
 }
 
-/* Checks whether the number of simulations is acceptable: one or two tenths of
- * a second. */
+/* Checks whether the simulations of a search take no longer than one or two
+ * tenths of a second. */
 static bool is_small(const lh_pipeline *p, const lh_schedule *schedule,
                      const lh_sim_options *options)
 {

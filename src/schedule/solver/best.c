@@ -22,7 +22,8 @@ uint32_t lh_n_schedulers(void)
     return lh_n_methods() + 1;
 }
 
-/* Returns the i-th name: the methods, then "optimal", then "auto". */
+/* Returns the i-th scheduler name: the methods, then "optimal", then "auto";
+ * static storage. */
 const char *lh_scheduler_name(uint32_t i)
 {
     uint32_t last = lh_n_methods() - 1;
@@ -65,7 +66,7 @@ typedef struct choice_state {
     lh_scheduler_result *out;
 } choice_state;
 
-/* Returns a schedule's makespan under the given options, in ns. */
+/* Simulates a schedule under the given options; *out is its makespan in ns. */
 static lh_status compute_makespan(const choice_state *k,
                                   const lh_schedule *schedule, int64_t *out,
                                   lh_error *err)
@@ -77,7 +78,8 @@ static lh_status compute_makespan(const choice_state *k,
     return status;
 }
 
-/* Runs the solver for the effort the caller asked for, else for `effort`. */
+/* Runs the solver for the effort that the caller requested or, without one,
+ * for `effort`. */
 static lh_status search(const choice_state *k, uint64_t effort,
                         lh_solution *out, lh_error *err)
 {
@@ -99,8 +101,8 @@ static void store_bound(choice_state *k, const lh_solution *s)
 }
 
 /* Replaces the search's schedule by that of the best method if this is faster
- * under the given options: the search assumes early receives and separate
- * message queues; methods are ranked under the options themselves. */
+ * under the given options. The search assumes early receives and separate
+ * message queues, but methods are ranked under the options themselves. */
 static lh_status take_best_method(choice_state *k, const lh_solution *s,
                                   lh_error *err)
 {
@@ -127,8 +129,9 @@ static lh_status take_best_method(choice_state *k, const lh_solution *s,
     return status == LH_EINFEASIBLE ? LH_OK : status;
 }
 
-/* Runs the exact search, without the methods' result unless that is faster;
- * error: infeasible, or no schedule found within the effort limit. */
+/* Runs the exact search and returns its schedule, or that of a method if this
+ * is faster. Fails if the problem is infeasible or no schedule is found within
+ * the effort limit. */
 static lh_status run_optimal(choice_state *k, lh_error *err)
 {
     lh_solution s = {0};
@@ -202,8 +205,9 @@ static lh_status run_auto(choice_state *k, lh_error *err)
     return status;
 }
 
-/* Dispatches to the search, to "auto" plus search, or to one method. */
-static lh_status choose(choice_state *k, const char *name, lh_error *err)
+/* Runs the scheduler called `name`: the search, "auto" plus search, or one
+ * method. */
+static lh_status run_scheduler(choice_state *k, const char *name, lh_error *err)
 {
     lh_bound bound;
     LHI_TRY(lh_scheduler_check_name(name, err));
@@ -239,7 +243,7 @@ lh_status lh_scheduler_run(const char *name, const lh_pipeline *pipeline,
     lh_scheduler_result best = {0};
     choice_state k = {.p = pipeline, .out = &best};
     LHI_TRY(complete_options(&k, options, err));
-    lh_status status = choose(&k, name, err);
+    lh_status status = run_scheduler(&k, name, err);
     if (status == LH_OK)
         *out = best;
     else
@@ -247,6 +251,7 @@ lh_status lh_scheduler_run(const char *name, const lh_pipeline *pipeline,
     return status;
 }
 
+/* Frees the schedule and the other contents of a scheduler result. */
 void lh_scheduler_result_fini(lh_scheduler_result *best)
 {
     if (!best)

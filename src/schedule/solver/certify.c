@@ -33,8 +33,8 @@ typedef struct prover {
 
 /* --- closed forms --------------------------------------------------------- */
 
-/* Copies the closed-form bound into the certificate if it equals the makespan
- * (*done). */
+/* Copies the closed-form lower bound into the certificate as proof if it
+ * equals the makespan (*done). */
 static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 {
     lh_certificate *c = &r->out->c;
@@ -61,7 +61,7 @@ static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 /* --- windows -------------------------------------------------------------- */
 
 /* Returns the pass kind of a stream; for messages that of their producer. */
-static uint8_t kind_of(const lhi_shop *s, const lhi_stream *t)
+static uint8_t get_kind(const lhi_shop *s, const lhi_stream *t)
 {
     switch (t->kind) {
     case LHI_F:
@@ -80,8 +80,7 @@ static bool is_message(const lhi_stream *t)
     return t->kind == LHI_MESSAGE_F || t->kind == LHI_MESSAGE_D;
 }
 
-/* Checks whether the machine's operations have no order within their windows.
- */
+/* Checks whether machine m's operations have no order within their windows. */
 static bool is_infeasible(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -111,7 +110,8 @@ static int64_t convert_to_ns(const prover *r, int64_t units)
     return units < 0 ? 0 : ns > most ? most : ns;
 }
 
-/* Records the windows of the machine that became infeasible. */
+/* Copies the windows of machine m, which has no order within them, into the
+ * certificate. */
 static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
 {
     const lhi_shop *s = r->shop;
@@ -131,7 +131,7 @@ static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
             finish[x] = convert_to_ns(r, r->windows->e[t->first + x]);
         }
         rows[i] = (lh_proof_row){.chunk = t->chunk,
-                                 .kind = kind_of(s, t),
+                                 .kind = get_kind(s, t),
                                  .message = is_message(t),
                                  .n_passes = t->count,
                                  .start_ns = start,
@@ -146,7 +146,8 @@ static lh_status record_machine(prover *r, uint32_t m, lh_error *err)
     return c->link ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Tries to refute the deadline by windows. */
+/* Tries to prove by windows that no schedule meets the deadline makespan - 1
+ * (*done). */
 static lh_status prove_by_windows(prover *r, bool *done, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
@@ -174,8 +175,9 @@ static lh_status prove_by_windows(prover *r, bool *done, lh_error *err)
 
 /* --- search --------------------------------------------------------------- */
 
-/* Returns the pass of an operation; for a message the pass that produces it. */
-static lh_pass pass_of(const lhi_shop *s, uint32_t op)
+/* Returns the pass of operation `op`; for a message the pass that produces
+ * it. */
+static lh_pass get_pass(const lhi_shop *s, uint32_t op)
 {
     const lhi_stream *t = &s->streams[s->stream_of[op]];
     uint32_t x = op - t->first;
@@ -183,10 +185,10 @@ static lh_pass pass_of(const lhi_shop *s, uint32_t op)
                      .microbatch = x / t->per,
                      .part = (uint16_t)(x % t->per),
                      .n_parts = (uint16_t)t->per,
-                     .kind = kind_of(s, t)};
+                     .kind = get_kind(s, t)};
 }
 
-/* Converts the clause log to the certificate's clauses. */
+/* Converts the search's log of learned clauses to the certificate's clauses. */
 static lh_status read_clause_log(prover *r, lh_error *err)
 {
     const lhi_shop *s = r->shop;
@@ -206,8 +208,8 @@ static lh_status read_clause_log(prover *r, lh_error *err)
             return lhi_fail_nomem(err);
         for (uint32_t i = 0; i < size; i++, at += 2)
             orders[i] = (lh_proof_order){
-                .first = pass_of(s, words[at]),
-                .second = pass_of(s, words[at + 1]),
+                .first = get_pass(s, words[at]),
+                .second = get_pass(s, words[at + 1]),
                 .messages = is_message(&s->streams[s->stream_of[words[at]]])};
         clauses[k] = (lh_proof_clause){.n_orders = size, .orders = orders};
     }
@@ -217,7 +219,8 @@ static lh_status read_clause_log(prover *r, lh_error *err)
     return LH_OK;
 }
 
-/* Counts the pairs of operations that share a machine with an open order. */
+/* Counts the pairs of operations of different streams on machines whose order
+ * is open, which the search decides. */
 static uint64_t count_pairs(const lhi_shop *s)
 {
     uint64_t n = 0;
@@ -231,7 +234,8 @@ static uint64_t count_pairs(const lhi_shop *s)
     return n;
 }
 
-/* Tries to refute the deadline by clause learning. */
+/* Tries to prove by clause learning that no schedule meets the deadline
+ * makespan - 1 (*done). */
 static lh_status prove_by_search(prover *r, lh_error *err)
 {
     int64_t units = r->out->c.refuted_ns / r->shop->unit_ns;
@@ -262,7 +266,8 @@ static lh_status prove_by_search(prover *r, lh_error *err)
 
 /* --- driver --------------------------------------------------------------- */
 
-/* Refutes makespan - 1 by windows, then by search. */
+/* Proves that no schedule has makespan - 1: by windows or, if these fail, by
+ * search; otherwise sets the reason. */
 static lh_status refute(prover *r, lh_error *err)
 {
     lh_error why = {0};
@@ -295,7 +300,8 @@ static lh_status refute(prover *r, lh_error *err)
     return prove_by_search(r, err);
 }
 
-/* Fills in the claims: schedule, hash, version and options. */
+/* Fills in the certificate's claims: schedule, pipeline hash, version and
+ * options. */
 static lh_status fill_claims(prover *r, const lh_solution *solution,
                              lh_error *err)
 {
@@ -313,7 +319,8 @@ static lh_status fill_claims(prover *r, const lh_solution *solution,
     return c->pipeline_hash && c->version ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Proves the solution, or sets the reason why not. */
+/* Proves that the solution is optimal, or stores the reason why there is no
+ * proof. */
 static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
 {
     bool done = false;

@@ -38,7 +38,8 @@ static bool forward_progress(void *context, const lh_solve_progress *now)
 
 /* --- limits -------------------------------------------------------------- */
 
-/* Computes each device's static memory and granularity. */
+/* Computes each device's static memory, and the memory of one more activation,
+ * by which useful limits differ. */
 static lh_status compute_granularity(tradeoff_state *t, lh_error *err)
 {
     const lh_pipeline *p = t->p;
@@ -62,8 +63,9 @@ static lh_status compute_granularity(tradeoff_state *t, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the largest limit up to `limit` at which some device fits exactly one
- * more step. All limits up to the next level are equivalent. */
+/* Returns the largest useful memory limit (level) up to `limit`, at which some
+ * device fits exactly one more activation. All limits up to the next level are
+ * equivalent. */
 static int64_t find_level_at(const tradeoff_state *t, int64_t limit)
 {
     int64_t best = t->least;
@@ -76,7 +78,8 @@ static int64_t find_level_at(const tradeoff_state *t, int64_t limit)
     return best < limit ? best : limit;
 }
 
-/* Returns the next higher level; INT64_MAX: none. */
+/* Returns the next useful memory limit (level) above `limit`; INT64_MAX:
+ * none. */
 static int64_t find_level_above(const tradeoff_state *t, int64_t limit)
 {
     int64_t best = INT64_MAX;
@@ -92,7 +95,7 @@ static int64_t find_level_above(const tradeoff_state *t, int64_t limit)
     return best;
 }
 
-/* Copies the pipeline with all memory limits capped. */
+/* Copies the pipeline with all memory limits lowered to at most `limit`. */
 static lh_status copy_with_limit(const lh_pipeline *p, int64_t limit,
                                  lh_pipeline **out, lh_error *err)
 {
@@ -109,7 +112,8 @@ static lh_status copy_with_limit(const lh_pipeline *p, int64_t limit,
     return status;
 }
 
-/* Returns the limit that a schedule requires. */
+/* Returns in *out the memory limit that a schedule requires: the largest peak
+ * of a device. */
 static lh_status compute_required_limit(const tradeoff_state *t,
                                         const lh_schedule *schedule,
                                         int64_t *out, lh_error *err)
@@ -127,7 +131,8 @@ static lh_status compute_required_limit(const tradeoff_state *t,
 
 /* --- steps --------------------------------------------------------------- */
 
-/* Checks the wall-clock limit and records that it stopped the search. */
+/* Checks whether the wall-clock limit is exceeded, and records that it stopped
+ * the search. */
 static bool is_timed_out(tradeoff_state *t)
 {
     double limit = t->each.time_limit_s;
@@ -136,8 +141,8 @@ static bool is_timed_out(tradeoff_state *t)
     return t->stopped;
 }
 
-/* Finds the fastest schedule within `limit`; with `target_ns` > 0, any schedule
- * within that makespan. */
+/* Finds the fastest schedule within the memory limit `limit`; with target_ns >
+ * 0, any schedule within that makespan. */
 static lh_status solve_within(tradeoff_state *t, int64_t limit,
                               int64_t target_ns, lh_solution *out,
                               lh_error *err)
@@ -160,7 +165,8 @@ static lh_status solve_within(tradeoff_state *t, int64_t limit,
     return status;
 }
 
-/* Moves the schedule of a solution into a point, with its makespan. */
+/* Moves the schedule of a solution, with its makespan, into a point of the
+ * memory-time curve. */
 static void take_schedule(lh_memory_point *point, lh_solution *from)
 {
     lh_schedule_free(point->schedule);

@@ -27,7 +27,7 @@ typedef struct times {
 
 /* Returns the durations of a chunk's F, D and W in ns; joint: D has both and W
  * is 0. */
-static times times_of(const lh_pipeline *p, uint32_t chunk)
+static times get_times(const lh_pipeline *p, uint32_t chunk)
 {
     const lh_chunk *c = &p->chunks[chunk];
     if (p->joint)
@@ -36,13 +36,13 @@ static times times_of(const lh_pipeline *p, uint32_t chunk)
 }
 
 /* Returns a route's transfer time plus latency, in ns. */
-static int64_t compute_hop(const lhi_route *route)
+static int64_t compute_hop_time(const lhi_route *route)
 {
     return route->transfer_ns + route->latency_ns;
 }
 
 /* Returns the time for the reduce-scatter that follows a chunk's last W. */
-static int64_t scatter_time(const lh_chunk *c)
+static int64_t get_scatter_time(const lh_chunk *c)
 {
     return c->reduce_scatter_ns > 0 ? c->reduce_scatter_ns + c->dp_latency_ns
                                     : 0;
@@ -50,43 +50,44 @@ static int64_t scatter_time(const lh_chunk *c)
 
 /* Returns the chunk's all-gather time with its latency, in ns; 0 if it has
  * none. */
-static int64_t gather_time(const lh_chunk *c)
+static int64_t get_gather_time(const lh_chunk *c)
 {
     return c->all_gather_ns > 0 ? c->all_gather_ns + c->dp_latency_ns : 0;
 }
 
-/* Computes head, round trip and tail of every chunk, in ns, without any
- * waiting. */
+/* Computes for every chunk, without any waiting and in ns: the head (earliest
+ * start of F and D), the round trip from F to D, and the tail (time after
+ * them). */
 static void compute_path_times(const lh_pipeline *p, path_times *w)
 {
     uint32_t n = p->n_chunks;
     for (uint32_t c = 0; c < n; c++) {
-        int64_t came = c ? w->head_f[c - 1] + times_of(p, c - 1).f +
-                               compute_hop(&p->forward[c - 1])
+        int64_t came = c ? w->head_f[c - 1] + get_times(p, c - 1).f +
+                               compute_hop_time(&p->forward[c - 1])
                          : 0;
-        w->head_f[c] = lhi_max_int64(came, gather_time(&p->chunks[c]));
+        w->head_f[c] = lhi_max_int64(came, get_gather_time(&p->chunks[c]));
     }
-    w->head_d[n - 1] = w->head_f[n - 1] + times_of(p, n - 1).f;
+    w->head_d[n - 1] = w->head_f[n - 1] + get_times(p, n - 1).f;
     for (uint32_t c = n - 1; c-- > 0;) {
-        times next = times_of(p, c + 1);
-        int64_t back = next.d + compute_hop(&p->backward[c + 1]);
+        times next = get_times(p, c + 1);
+        int64_t back = next.d + compute_hop_time(&p->backward[c + 1]);
         w->head_d[c] = w->head_d[c + 1] + back;
         w->round[c] =
-            compute_hop(&p->forward[c]) + next.f + w->round[c + 1] + back;
+            compute_hop_time(&p->forward[c]) + next.f + w->round[c + 1] + back;
     }
     for (uint32_t c = 0; c < n; c++) {
-        w->tail_d[c] = times_of(p, c).w + scatter_time(&p->chunks[c]);
+        w->tail_d[c] = get_times(p, c).w + get_scatter_time(&p->chunks[c]);
         if (c > 0)
             w->tail_d[c] = lhi_max_int64(
-                w->tail_d[c], compute_hop(&p->backward[c]) +
-                                  times_of(p, c - 1).d + w->tail_d[c - 1]);
+                w->tail_d[c], compute_hop_time(&p->backward[c]) +
+                                  get_times(p, c - 1).d + w->tail_d[c - 1]);
     }
     for (uint32_t c = n; c-- > 0;) {
         if (c + 1 < n)
-            w->tail_f[c] = compute_hop(&p->forward[c]) + times_of(p, c + 1).f +
-                           w->tail_f[c + 1];
+            w->tail_f[c] = compute_hop_time(&p->forward[c]) +
+                           get_times(p, c + 1).f + w->tail_f[c + 1];
         else
-            w->tail_f[c] = times_of(p, c).d + w->tail_d[c];
+            w->tail_f[c] = get_times(p, c).d + w->tail_d[c];
     }
 }
 
@@ -99,7 +100,8 @@ static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
                      uint32_t device, uint32_t resource, const char *format,
                      ...) LHI_PRINTF(6, 7);
 
-/* Replaces the best bound if the sum is larger. */
+/* Replaces the best lower bound by the sum `s` if this is larger; device,
+ * resource and `format` say where it applies. */
 static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
                      uint32_t device, uint32_t resource, const char *format,
                      ...)
@@ -120,23 +122,25 @@ static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
     va_end(args);
 }
 
-/* Path bound: one microbatch, forward and backward. */
+/* Raises the bound to the path of one microbatch, forward and backward. */
 static void bound_path(const lh_pipeline *p, const path_times *w,
                        lh_bound *best)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++)
         raise_to(best, LH_BOUND_PATH,
                  (bound_sum){{{"before the first D", 1, w->head_d[c]},
-                              {"D", 1, times_of(p, c).d},
+                              {"D", 1, get_times(p, c).d},
                               {"after a D", 1, w->tail_d[c]}}},
                  LH_NONE, LH_NONE, "the way of one microbatch there and back");
 }
 
 /* Returns how many activations on chunk c fit into its device, rounded up
- * because part of a W may suffice for one more. *whole: no rounding was needed.
- * 0: no limit, or memory is released by passes other than W. */
-static int64_t capacity(const lh_pipeline *p, uint32_t c, const bool *plain,
-                        const int64_t *held, bool *whole)
+ * because part of a W may suffice for one more. *whole: no rounding was
+ * needed. 0: no limit, or not plain[d] (memory is released by other passes
+ * than W). held[d]: static memory. */
+static int64_t compute_capacity(const lh_pipeline *p, uint32_t c,
+                                const bool *plain, const int64_t *held,
+                                bool *whole)
 {
     uint32_t d = p->chunks[c].device;
     int64_t each = p->chunks[c].mem_f;
@@ -149,13 +153,14 @@ static int64_t capacity(const lh_pipeline *p, uint32_t c, const bool *plain,
     return room / each + !*whole;
 }
 
-/* Raises the memory bounds. If the chunk is alone on its device, two more
- * bounds apply: the work before and after the F that waits for memory (A), and
- * the work that must follow the device's last D (B). */
+/* Raises the bound to the memory bounds of chunk c, of which `k` activations
+ * fit. If the chunk is alone on its device, two more apply: the work before
+ * and after the F that waits for memory (A), and the work that must follow the
+ * device's last D (B). */
 static void bound_memory(const lh_pipeline *p, const path_times *w, uint32_t c,
                          int64_t k, bool whole, bool alone, lh_bound *best)
 {
-    times t = times_of(p, c);
+    times t = get_times(p, c);
     int64_t n = p->n_microbatches;
     uint32_t d = p->chunks[c].device;
     int64_t trips = (n + k - 1) / k - 1;
@@ -198,7 +203,8 @@ typedef struct device_sum {
     uint32_t n_chunks;
 } device_sum;
 
-/* Device bounds: all work, and work up to the last D. */
+/* Raises the bound to the device bounds: all work of a device, and its work up
+ * to the last D. */
 static void bound_devices(const lh_pipeline *p, const device_sum *sums,
                           lh_bound *best)
 {
@@ -228,8 +234,8 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
 static void add_to_sum(const lh_pipeline *p, const path_times *w, uint32_t c,
                        device_sum *s)
 {
-    times t = times_of(p, c);
-    int64_t scatter = scatter_time(&p->chunks[c]);
+    times t = get_times(p, c);
+    int64_t scatter = get_scatter_time(&p->chunks[c]);
     s->head = s->n_chunks ? lhi_min_int64(s->head, w->head_f[c]) : w->head_f[c];
     s->tail = s->n_chunks ? lhi_min_int64(s->tail, w->tail_d[c]) : w->tail_d[c];
     s->scatter = s->n_chunks ? lhi_min_int64(s->scatter, scatter) : scatter;
@@ -244,7 +250,8 @@ typedef struct link_sum {
     bool used;
 } link_sum;
 
-/* Adds a route to its link's busy time and smallest head and tail. */
+/* Adds a route's messages to their link's busy time, and lowers the link's
+ * smallest head and tail. */
 static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
                         int64_t tail)
 {
@@ -257,18 +264,19 @@ static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
     s->used = true;
 }
 
-/* Link bounds: all messages on a link. */
+/* Raises the bound to the link bounds: head, all messages on a link, and
+ * tail. */
 static void bound_links(const lh_pipeline *p, const path_times *w,
                         link_sum *sums, lh_bound *best)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         if (c + 1 < p->n_chunks)
-            add_message(sums, &p->forward[c], w->head_f[c] + times_of(p, c).f,
-                        p->forward[c].latency_ns + times_of(p, c + 1).f +
+            add_message(sums, &p->forward[c], w->head_f[c] + get_times(p, c).f,
+                        p->forward[c].latency_ns + get_times(p, c + 1).f +
                             w->tail_f[c + 1]);
         if (c > 0)
-            add_message(sums, &p->backward[c], w->head_d[c] + times_of(p, c).d,
-                        p->backward[c].latency_ns + times_of(p, c - 1).d +
+            add_message(sums, &p->backward[c], w->head_d[c] + get_times(p, c).d,
+                        p->backward[c].latency_ns + get_times(p, c - 1).d +
                             w->tail_d[c - 1]);
     }
     for (uint32_t r = 0; r < p->n_resources; r++)
@@ -282,7 +290,7 @@ static void bound_links(const lh_pipeline *p, const path_times *w,
                      p->resource_names[r]);
 }
 
-/* Computes all bounds and returns the largest. */
+/* Computes all closed-form lower bounds and returns the largest. */
 static lh_status compute_largest_bound(const lh_pipeline *p, lhi_arena *mem,
                                        lh_bound *best, lh_error *err)
 {
@@ -311,7 +319,7 @@ static lh_status compute_largest_bound(const lh_pipeline *p, lhi_arena *mem,
     bound_devices(p, devices, best);
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         bool whole = true;
-        int64_t k = capacity(p, c, plain, held, &whole);
+        int64_t k = compute_capacity(p, c, plain, held, &whole);
         if (k > 0)
             bound_memory(p, &w, c, k, whole,
                          devices[p->chunks[c].device].n_chunks == 1, best);

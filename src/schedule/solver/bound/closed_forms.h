@@ -5,9 +5,9 @@
 
 #include <longhaul/experimental/bounds.h>
 
-/* Computes the largest closed-form bound. It is valid for schedules with whole
- * or split W, joint B or D and W, any message order, and every data path in
- * lh_sim_options. Time O(chunks + links). */
+/* Computes the largest closed-form lower bound on the iteration time. It is
+ * valid for schedules with whole or split W, joint B or D and W, any message
+ * order, and every data path in lh_sim_options. Time O(chunks + links). */
 lh_status lhi_compute_closed_form_bound(const lh_pipeline *pipeline,
                                         lh_bound *out, lh_error *err);
 

@@ -31,8 +31,9 @@ typedef struct builder {
     lhi_budget *budget;
 } builder;
 
-/* Checks the time limit now and then in loops over millions of states. An
- * effort limit does not stop here, so results do not depend on the clock. */
+/* Checks whether the time limit is exceeded; reads the clock only at some
+ * values of `state`, since loops run over millions of states. An effort limit
+ * does not stop here, so results do not depend on the clock. */
 static bool is_timed_out(lhi_budget *budget, uint32_t state)
 {
     if (state % STATES_PER_TIME_CHECK == STATES_PER_TIME_CHECK - 1)
@@ -49,7 +50,8 @@ static uint64_t hash(const uint16_t *counts, uint32_t n)
     return h ^ h >> 29;
 }
 
-/* Checks whether a table entry is current. */
+/* Checks whether hash entry `at` belongs to states that may still be
+ * reached. */
 static bool is_current(const builder *b, uint32_t at)
 {
     return b->table[at] != NONE && b->table[at] >= b->first;
@@ -113,8 +115,9 @@ static bool is_same(const uint16_t *a, const uint16_t *b, uint32_t n)
     return true;
 }
 
-/* Returns the number of the state with these counts, adding it if new. NONE:
- * out of memory, or stopped. */
+/* Returns the number of the state with these counts (completed operations per
+ * stream), adding it if new. NONE: out of memory, or stopped. `held`: its
+ * memory. */
 static uint32_t find_or_add_state(builder *b, const uint16_t *counts,
                                   int64_t held)
 {
@@ -139,7 +142,8 @@ static uint32_t find_or_add_state(builder *b, const uint16_t *counts,
     return l->n_states++;
 }
 
-/* Checks memory and precedence rules for a stream's next operation. */
+/* Checks whether stream `slot`'s next operation after `counts` respects the
+ * memory limit and the precedence rules. `held`: memory in the state. */
 static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
                      int64_t held)
 {
@@ -160,10 +164,10 @@ static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
     return true;
 }
 
-/* Returns a lower bound on a machine's memory in a relaxed job shop. W parts
- * differ by at most one unit: each frees the smaller share. Per microbatch with
- * completed D, total mod q parts free one unit more; they are assumed to come
- * first. */
+/* Returns a lower bound on a machine's memory after `counts` in a relaxed job
+ * shop, in which W parts differ by at most one unit and each frees the smaller
+ * share. Per microbatch with completed D, total mod q parts free one unit
+ * more; they are assumed to come first. */
 static int64_t compute_min_memory(const builder *b, const uint16_t *counts)
 {
     const lhi_shop *s = b->s;
@@ -183,8 +187,8 @@ static int64_t compute_min_memory(const builder *b, const uint16_t *counts)
     return held;
 }
 
-/* Checks whether the operations after `counts` could still meet their deadlines
- * from `now` on, considering each stream's next operation alone. */
+/* Checks whether every stream's next operation after `counts` could still meet
+ * its latest end if it started at `now`, each considered alone. */
 static bool can_finish(const builder *b, const uint16_t *counts, int64_t now)
 {
     const lhi_shop *s = b->s;
@@ -212,8 +216,9 @@ static int64_t compute_end_in_window(const builder *b, uint16_t *counts,
     return live ? now : FAR;
 }
 
-/* Builds the states breadth first: every step leads to a higher number, and all
- * paths to a state are known before it is expanded. */
+/* Builds the lattice (graph of a machine's states, which are completed
+ * operations per stream) breadth first. Every step leads to a higher number,
+ * so all paths to a state are known before it is expanded. */
 static bool build(builder *b, size_t room, bool *no_memory)
 {
     lhi_lattice *l = b->l;
@@ -267,7 +272,8 @@ void lhi_lattice_free(lhi_lattice *lattice)
     free(lattice);
 }
 
-/* Builds a lattice; `w` NULL: all states. */
+/* Builds a machine's lattice, the graph of its states (completed operations
+ * per stream); `w` NULL: all states, otherwise those within the windows. */
 static lhi_lattice *make_lattice(const lhi_shop *shop, uint32_t machine,
                                  const lhi_windows *w, size_t room,
                                  lhi_budget *budget, bool *no_memory)
@@ -323,7 +329,8 @@ typedef struct path_context {
     uint32_t first_op[MAX_STREAMS];
 } path_context;
 
-/* Prepares a traversal of a lattice under the current windows. */
+/* Prepares a traversal of a lattice under the current windows (earliest starts
+ * and latest ends). */
 static path_context make_path_context(const lhi_lattice *l,
                                       const lhi_windows *w, lhi_budget *budget)
 {
@@ -334,7 +341,8 @@ static path_context make_path_context(const lhi_lattice *l,
     return y;
 }
 
-/* Checks whether shaving still allows operation o after these counts. */
+/* Checks whether operation o may follow the completed operations `counts`
+ * within the limits that shaving has set. */
 static inline bool is_allowed(const path_context *y, uint32_t o,
                               const uint16_t *counts)
 {
@@ -348,8 +356,10 @@ static inline bool is_allowed(const path_context *y, uint32_t o,
     return true;
 }
 
-/* Returns the operation's earliest end after `now`; FAR: too late. */
-static inline int64_t step_end(const path_context *y, uint32_t o, int64_t now)
+/* Returns the earliest end of operation o after time `now`; FAR: after its
+ * latest end. */
+static inline int64_t compute_step_end(const path_context *y, uint32_t o,
+                                       int64_t now)
 {
     const lhi_windows *w = y->w;
     int64_t start = now > w->r[o] ? now : w->r[o];
@@ -357,8 +367,8 @@ static inline int64_t step_end(const path_context *y, uint32_t o, int64_t now)
     return end <= w->e[o] ? end : FAR;
 }
 
-/* Computes the earliest time of every state, in order of completed operations
- * (forward pass). */
+/* Computes the earliest time at which every state can be reached, in order of
+ * completed operations (forward pass). */
 static void run_forward(const path_context *y)
 {
     const lhi_lattice *l = y->l;
@@ -378,7 +388,7 @@ static void run_forward(const path_context *y)
             const uint32_t o = y->first_op[i] + counts[i];
             if (!is_allowed(y, o, counts))
                 continue;
-            int64_t end = step_end(y, o, first[x]);
+            int64_t end = compute_step_end(y, o, first[x]);
             if (end < first[step[i]])
                 first[step[i]] = end;
         }
@@ -388,9 +398,9 @@ static void run_forward(const path_context *y)
 typedef void use_step(const path_context *, lhi_windows *, uint32_t state,
                       uint32_t slot, uint32_t op, int64_t end);
 
-/* Backward pass. Calls `use` for every usable step: an earliest path to its
- * state and a latest path from it are compatible. The result is undefined if
- * stopped. */
+/* Computes latest times in reverse order of the states (backward pass). Calls
+ * `use` for every step on an order that meets all windows. False: none exists;
+ * the result is undefined if stopped. */
 static bool run_backward(const path_context *y, lhi_windows *w, use_step *use)
 {
     const lhi_lattice *l = y->l;
@@ -415,7 +425,8 @@ static bool run_backward(const path_context *y, lhi_windows *w, use_step *use)
                 continue;
             uint32_t o = y->first_op[i] + counts[i];
             int64_t end = w->e[o] < last[step[i]] ? w->e[o] : last[step[i]];
-            if (step_end(y, o, first[x]) > end || !is_allowed(y, o, counts))
+            if (compute_step_end(y, o, first[x]) > end ||
+                !is_allowed(y, o, counts))
                 continue;
             if (end - w->shop->time[o] > last[x])
                 last[x] = end - w->shop->time[o];
@@ -425,7 +436,8 @@ static bool run_backward(const path_context *y, lhi_windows *w, use_step *use)
     return last[0] >= 0;
 }
 
-/* Widens the operation's new window by one usable step. */
+/* Widens the new window of operation `op` to include one step on a valid
+ * order: from the earliest time of `state` to `end`. */
 static void use_time(const path_context *y, lhi_windows *w, uint32_t state,
                      uint32_t slot, uint32_t op, int64_t end)
 {
@@ -438,7 +450,8 @@ static void use_time(const path_context *y, lhi_windows *w, uint32_t state,
         w->new_e[op] = end;
 }
 
-/* Updates the operation's count ranges by one usable step. */
+/* Widens the ranges of `op`'s preceding operations per stream to the counts of
+ * `state`, a step on a valid order. */
 static void use_counts(const path_context *y, lhi_windows *w, uint32_t state,
                        uint32_t slot, uint32_t op, int64_t end)
 {
@@ -455,7 +468,8 @@ static void use_counts(const path_context *y, lhi_windows *w, uint32_t state,
     }
 }
 
-/* Runs both passes. Returns false if no order exists, or if stopped. */
+/* Runs the forward and the backward pass over a lattice; `use` as in
+ * run_backward(). Returns false if no order exists, or if stopped. */
 static bool run_both(const path_context *y, lhi_windows *w, use_step *use)
 {
     run_forward(y);
@@ -477,7 +491,8 @@ void lhi_lattice_compute_counts(const lhi_lattice *lattice,
     run_both(&y, windows, use_counts);
 }
 
-/* Step callback for traversals that need only the times. */
+/* Does nothing with a step: callback for traversals that need only the
+ * times. */
 static void ignore_step(const path_context *y, lhi_windows *w, uint32_t state,
                         uint32_t slot, uint32_t op, int64_t end)
 {
@@ -489,7 +504,8 @@ static void ignore_step(const path_context *y, lhi_windows *w, uint32_t state,
     (void)end;
 }
 
-/* Copies the states that have a number. */
+/* Copies the states that have a number in `number` (n_live of them) and the
+ * steps between them; NULL: out of memory or time. */
 static lhi_lattice *copy_reachable(const lhi_lattice *from,
                                    const uint32_t *number, uint32_t n_live,
                                    lhi_budget *budget)

@@ -4,12 +4,14 @@
 
 #include "schedule/solver/bound/windows.h"
 
-/* Builds a machine's lattice. NULL: larger than `room` bytes, stopped, or out
- * of memory (then *no_memory is set). Release with lhi_lattice_free(). */
+/* Builds a machine's lattice, the graph of its states (completed operations
+ * per stream). NULL: larger than `room` bytes, stopped, or out of memory (then
+ * *no_memory is set). Release with lhi_lattice_free(). */
 lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
                               size_t room, lhi_budget *budget, bool *no_memory);
-/* The same without states that no order within these windows reaches. If no
- * order exists, the final state is missing. */
+/* Builds a machine's lattice as lhi_lattice_make() does, without states that
+ * no order within these windows reaches. If no order exists, the final state
+ * is missing. */
 lhi_lattice *lhi_lattice_make_for_deadline(const lhi_windows *windows,
                                            uint32_t machine, size_t room,
                                            lhi_budget *budget, bool *no_memory);
@@ -18,21 +20,23 @@ void lhi_lattice_free(lhi_lattice *lattice);
 
 /* The following functions check the time limit but spend no budget. */
 
-/* Computes new_r and new_e for the machine's operations; false: no order
- * exists. If stopped by time it returns true and the results are undefined. */
+/* Computes the windows new_r (earliest start) and new_e (latest end) of the
+ * machine's operations over all orders in the lattice; false: no order exists.
+ * If stopped by time it returns true and the results are undefined. */
 bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
                          lhi_budget *budget);
-/* Copies the lattice, keeping only states on usable steps; NULL: out of memory
- * or time. */
+/* Copies the lattice without the states that no order within the windows
+ * passes; NULL: out of memory or time. */
 lhi_lattice *lhi_lattice_prune(const lhi_lattice *lattice, lhi_windows *windows,
                                lhi_budget *budget);
-/* Computes each state's latest departure time; below 0: unreachable. false: no
- * order exists, or out of time. */
+/* Computes the latest time at which each state may be left, last[state]; below
+ * 0: unreachable. False: no order exists, or out of time. */
 bool lhi_lattice_compute_latest(const lhi_lattice *lattice,
                                 lhi_windows *windows, int64_t *last,
                                 lhi_budget *budget);
-/* Computes `least` and `most` from the usable steps; undefined if out of time.
- */
+/* Computes how many operations of each stream precede an operation at least
+ * (`least`) and at most (`most`), over all orders within the windows;
+ * undefined if out of time. */
 void lhi_lattice_compute_counts(const lhi_lattice *lattice,
                                 lhi_windows *windows, lhi_budget *budget);
 

@@ -15,14 +15,15 @@ typedef struct shaver {
     bool changed;
 } shaver;
 
-/* Checks whether the budget or this shaver's share of it is used up. */
+/* Checks whether the solver's budget or the share of it for this shaving is
+ * used up. */
 static bool is_over(const shaver *a)
 {
     return a->budget->stop || a->budget->used >= a->end;
 }
 
-/* Checks whether the windows stay non-empty with a machine's limit set to
- * `value`. Restores the windows and the limit. */
+/* Checks whether the deadline stays open with machine m's limit *limit set to
+ * `value`. Restores windows and limit. */
 static bool is_open(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
 {
     lhi_windows *w = a->w;
@@ -38,8 +39,8 @@ static bool is_open(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
     return open;
 }
 
-/* Propagates a narrower limit on a machine. Returns false if no schedule
- * exists. */
+/* Propagates narrower limits of machine m to all windows. Returns false if no
+ * schedule exists. */
 static bool propagate(shaver *a, uint32_t m)
 {
     a->changed = true;
@@ -49,7 +50,9 @@ static bool propagate(shaver *a, uint32_t m)
     return true;
 }
 
-/* Shaves both ends of one count. Returns false if no schedule exists. */
+/* Tightens the range of one count (operations of a stream before an operation
+ * of another) from both ends by refutation. Returns false if no schedule
+ * exists. */
 static bool shave_count(shaver *a, uint32_t m, size_t at)
 {
     const uint32_t *least = &a->w->least[at], *most = &a->w->most[at];
@@ -68,8 +71,8 @@ static bool shave_count(shaver *a, uint32_t m, size_t at)
     return true;
 }
 
-/* Shaves all counts on a machine. Counts between two streams are symmetric, so
- * one direction suffices. */
+/* Tightens all counts on machine m by shaving. Counts between two streams are
+ * symmetric, so one direction suffices. Returns false if no schedule exists. */
 static bool shave_machine(shaver *a, uint32_t m)
 {
     const lhi_shop *s = a->w->shop;

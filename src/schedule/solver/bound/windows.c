@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocates the arrays per operation and per pair of operation and stream. */
+/* Allocates the windows' arrays per operation and per pair of operation and
+ * stream. */
 static lh_status allocate(lhi_windows *w, lh_error *err)
 {
     const lhi_shop *s = w->shop;
@@ -41,8 +42,8 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     return LH_OK;
 }
 
-/* Computes the operations that must precede each operation on its machine by
- * rules and arcs, as counts per stream. */
+/* Computes fixed[]: how many operations of each stream must precede each
+ * operation on its machine because of rules and arcs. */
 static void fix_counts(lhi_windows *w)
 {
     const lhi_shop *s = w->shop;
@@ -105,12 +106,13 @@ void lhi_windows_set_max_states(lhi_windows *w, size_t states)
 }
 
 /* Returns the approximate memory of a lattice in bytes; NULL: 0. */
-static size_t lattice_bytes(const lhi_lattice *l)
+static size_t count_lattice_bytes(const lhi_lattice *l)
 {
     return l ? (size_t)l->n_states * l->n_streams * 6 : 0;
 }
 
-/* Grows the per-state scratch arrays. */
+/* Enlarges the scratch arrays that have one entry per state to n states;
+ * false: out of memory. */
 static bool make_scratch(lhi_windows *w, uint32_t n)
 {
     if (n <= w->scratch)
@@ -126,8 +128,9 @@ static bool make_scratch(lhi_windows *w, uint32_t n)
     return first && last;
 }
 
-/* Returns the bytes that a lattice may use; some machines produce far more
- * states than others. 0: a lattice no larger has failed already. */
+/* Returns the bytes that machine m's lattice may use; some machines produce
+ * far more states than others. 0: a lattice no larger has failed already
+ * (failed[]: its streams and operations). */
 static size_t compute_lattice_limit(const lhi_shop *shop, uint32_t m,
                                     size_t fair, const size_t *failed)
 {
@@ -182,7 +185,7 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
         }
         if (!l)
             continue;
-        size_t used = lattice_bytes(l);
+        size_t used = count_lattice_bytes(l);
         room = used < room ? room - used : 0;
         w->used += used;
         most = l->n_states > most ? l->n_states : most;
@@ -239,15 +242,17 @@ lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Frees the pruned lattice of machine m and subtracts its memory. */
+/* Frees the pruned lattice of machine m and subtracts its memory from the used
+ * bytes. */
 static void drop_pruned(lhi_windows *w, uint32_t m)
 {
-    w->used -= lattice_bytes(w->pruned[m]);
+    w->used -= count_lattice_bytes(w->pruned[m]);
     lhi_lattice_free(w->pruned[m]);
     w->pruned[m] = NULL;
 }
 
-/* Drops pruned lattices that do not cover the deadline. */
+/* Frees the pruned lattices that are valid only for deadlines shorter than
+ * `deadline`. */
 static void drop_stale_pruned(lhi_windows *w, int64_t deadline)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
@@ -276,7 +281,8 @@ void lhi_windows_free(lhi_windows *windows)
 /* --- precedence
  * ---------------------------------------------------------------- */
 
-/* Marks an operation and its machine for propagation. */
+/* Adds operation `o` to the queue for propagation and marks its machine for
+ * tightening. */
 static void enqueue(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;
@@ -287,7 +293,8 @@ static void enqueue(lhi_windows *w, uint32_t o)
     w->queue[(w->front + w->n_queue++) % s->n_ops] = o;
 }
 
-/* Raises the earliest start; false: the window is empty. */
+/* Raises the earliest start of operation o to r and queues it; false: its
+ * window is empty. */
 static bool raise_start(lhi_windows *w, uint32_t o, int64_t r)
 {
     if (r <= w->r[o])
@@ -297,7 +304,8 @@ static bool raise_start(lhi_windows *w, uint32_t o, int64_t r)
     return r + w->shop->time[o] <= w->e[o];
 }
 
-/* Lowers the latest end; false: the window is empty. */
+/* Lowers the latest end of operation o to e and queues it; false: its window
+ * is empty. */
 static bool lower_end(lhi_windows *w, uint32_t o, int64_t e)
 {
     if (e >= w->e[o])
@@ -307,7 +315,8 @@ static bool lower_end(lhi_windows *w, uint32_t o, int64_t e)
     return w->r[o] + w->shop->time[o] <= e;
 }
 
-/* Propagates an operation's window along its stream and arcs. */
+/* Propagates operation o's window to its neighbours in its stream and along
+ * arcs; false: a window is empty. */
 static bool propagate_operation(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;
@@ -326,7 +335,8 @@ static bool propagate_operation(lhi_windows *w, uint32_t o)
     return true;
 }
 
-/* Raises the release times behind operation o to its earliest end. */
+/* Raises the earliest starts of the successors of operation o to its earliest
+ * end. */
 static void push_forward(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;
@@ -339,7 +349,8 @@ static void push_forward(lhi_windows *w, uint32_t o)
             w->r[s->succ[i]] = end + s->succ_lag[i];
 }
 
-/* Lowers the latest ends before operation o to its latest start. */
+/* Lowers the latest ends of the predecessors of operation o to its latest
+ * start. */
 static void push_back(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;
@@ -351,8 +362,8 @@ static void push_back(lhi_windows *w, uint32_t o)
             w->e[s->pred[i]] = begin - s->pred_lag[i];
 }
 
-/* Initialises the windows for a deadline and propagates streams and arcs, once
- * forward and once backward. */
+/* Sets the windows for a deadline and propagates them along streams and arcs,
+ * once forward and once backward; false: a window is empty. */
 static bool initialise_windows(lhi_windows *w, int64_t deadline,
                                lhi_budget *budget)
 {
@@ -378,8 +389,8 @@ static bool initialise_windows(lhi_windows *w, int64_t deadline,
     return ok;
 }
 
-/* Propagates until the queue is empty. If stopped by the budget, leaves the
- * queue unchanged. */
+/* Propagates the windows of all queued operations; false: a window is empty.
+ * If stopped by the budget, leaves the queue unchanged. */
 static bool propagate(lhi_windows *w, lhi_budget *budget)
 {
     bool ok = true;
@@ -398,9 +409,9 @@ static bool propagate(lhi_windows *w, lhi_budget *budget)
 /* --- machines too large for a lattice
  * ------------------------------------------ */
 
-/* Returns the earliest end of the operations that must precede an operation.
- * Scheduling them by rising head is optimal. They are the first fixed[i] of
- * each stream, whose heads increase, so this is a merge. */
+/* Returns the earliest end of the operations that must precede an operation:
+ * the first fixed[i] of each stream i. Scheduling them by rising earliest
+ * start is optimal; these increase in a stream, so this is a merge. */
 static int64_t compute_predecessor_end(const lhi_windows *w,
                                        const lhi_machine *k,
                                        const uint32_t *fixed)
@@ -422,9 +433,10 @@ static int64_t compute_predecessor_end(const lhi_windows *w,
     }
 }
 
-/* Jackson's preemptive schedule: preemptive earliest deadline first misses a
- * deadline only if every order does. Only the front of each stream competes,
- * since it has the stream's smallest head and deadline. */
+/* Checks by Jackson's preemptive schedule whether a machine's windows may be
+ * feasible: preemptive earliest deadline first misses a deadline only if every
+ * order does. Only the front of each stream competes, since it has the
+ * stream's earliest start and deadline. */
 static bool meets_jackson_bound(const lhi_windows *w, const lhi_machine *k)
 {
     const lhi_shop *s = w->shop;
@@ -466,7 +478,8 @@ static bool meets_jackson_bound(const lhi_windows *w, const lhi_machine *k)
     }
 }
 
-/* Tightens a machine without a lattice: Jackson's test and predecessor sets. */
+/* Tightens the windows of a machine without a lattice by Jackson's test and
+ * predecessor sets; false: no order exists. */
 static bool tighten_without_lattice(lhi_windows *w, uint32_t m)
 {
     const lhi_shop *s = w->shop;
@@ -494,7 +507,8 @@ const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *w, uint32_t m)
     return w->pruned[m] ? w->pruned[m] : w->lattices[m];
 }
 
-/* Tightens one machine's windows; changes nothing if stopped. */
+/* Tightens the windows of machine m's operations by its lattice; false: no
+ * order exists. Changes nothing if stopped. */
 static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -517,15 +531,17 @@ static bool tighten(lhi_windows *w, uint32_t m, lhi_budget *budget)
     return true;
 }
 
-/* Estimates one tightening's cost, in ticks. */
-static uint64_t cost(const lhi_windows *w, uint32_t m)
+/* Estimates the cost of tightening machine m's windows, in ticks (units of
+ * search work). */
+static uint64_t estimate_cost(const lhi_windows *w, uint32_t m)
 {
     const lhi_lattice *l = lhi_windows_get_lattice(w, m);
     return l ? (uint64_t)l->n_states * l->n_streams / 64 + 1
              : lhi_machine_count_operations(w->shop, m);
 }
 
-/* Propagates precedence and machines to a fixpoint. */
+/* Propagates windows along precedence and through machines until nothing
+ * changes; false: no schedule exists. */
 static bool propagate_machines(lhi_windows *w, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -549,15 +565,15 @@ static bool propagate_machines(lhi_windows *w, lhi_budget *budget)
                 w->dirty[m] = false;
             if (!propagate(w, budget))
                 return false;
-            if (lhi_budget_spend(budget, cost(w, m)))
+            if (lhi_budget_spend(budget, estimate_cost(w, m)))
                 return true;
         }
     }
     return true;
 }
 
-/* Builds a deadline lattice for a machine whose full lattice is too large.
- * Returns true on success. */
+/* Builds a lattice for the deadline only, for a machine whose full lattice is
+ * too large. Returns true on success. */
 static bool make_deadline_lattice(lhi_windows *w, uint32_t m, int64_t deadline,
                                   lhi_budget *budget)
 {
@@ -584,14 +600,16 @@ static bool make_deadline_lattice(lhi_windows *w, uint32_t m, int64_t deadline,
         return false;
     }
     w->pruned_deadline[m] = deadline;
-    w->used += lattice_bytes(w->pruned[m]);
+    w->used += count_lattice_bytes(w->pruned[m]);
     if (make_scratch(w, w->pruned[m]->n_states))
         return true;
     drop_pruned(w, m);
     return false;
 }
 
-/* Prunes one lattice. Returns false if out of memory, or stopped. */
+/* Replaces machine m's lattice by a copy without states that no order within
+ * the deadline passes. `for_good`: frees the old one. Returns false if out of
+ * memory, or stopped. */
 static bool prune_machine(lhi_windows *w, uint32_t m, int64_t deadline,
                           bool for_good, lhi_budget *budget)
 {
@@ -600,13 +618,13 @@ static bool prune_machine(lhi_windows *w, uint32_t m, int64_t deadline,
     if (!l)
         return false;
     drop_pruned(w, m);
-    w->used += lattice_bytes(l);
+    w->used += count_lattice_bytes(l);
     if (!for_good || !w->lattices[m]) {
         w->pruned[m] = l;
         w->pruned_deadline[m] = deadline;
         return true;
     }
-    w->used -= lattice_bytes(w->lattices[m]);
+    w->used -= count_lattice_bytes(w->lattices[m]);
     lhi_lattice_free(w->lattices[m]);
     w->lattices[m] = l;
     return true;
@@ -653,7 +671,7 @@ bool lhi_windows_prune(lhi_windows *w, int64_t deadline, bool for_good,
         if (lhi_windows_get_lattice(w, m) &&
             !prune_machine(w, m, deadline, for_good, budget))
             return budget->timed_out;
-        if (lhi_budget_spend(budget, cost(w, m)))
+        if (lhi_budget_spend(budget, estimate_cost(w, m)))
             break;
     }
     return true;

@@ -52,14 +52,15 @@ typedef struct lhi_windows {
                     * windows were last set */
 } lhi_windows;
 
-/* Creates windows. `room`: maximum bytes for lattices; deadline lattices may
- * use half as much again. `*impossible`: a device for whose memory no order
- * exists, otherwise NONE. */
+/* Creates windows, the earliest start and latest end of each operation.
+ * `room`: maximum bytes for lattices; deadline lattices may use half as much
+ * again. `*impossible`: a device for whose memory no order exists, otherwise
+ * NONE. */
 lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
                            lhi_budget *budget, lhi_arena *mem,
                            lhi_windows **out, uint32_t *impossible,
                            lh_error *err);
-/* frees its lattices; NULL is allowed */
+/* Frees the windows' lattices; NULL is allowed. */
 void lhi_windows_free(lhi_windows *windows);
 
 /* Sets the maximum number of states (default 100000) in a deadline lattice,
@@ -72,31 +73,34 @@ void lhi_windows_set_max_states(lhi_windows *windows, size_t states);
  */
 lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
                                   lhi_windows **out, lh_error *err);
-/* Shares all current lattices of `from` again. */
+/* Shares all current lattices of `from` again, after they have changed. */
 void lhi_windows_sync_lattices(lhi_windows *beside, const lhi_windows *from);
 
-/* Computes the windows for "done by the deadline". false: no schedule meets it.
- * Returns true if stopped by the budget. */
+/* Computes the windows of all operations if the schedule has to end by
+ * `deadline`. False: no schedule meets it. Returns true if stopped by the
+ * budget. */
 bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
                      lhi_budget *budget);
-/* The same, but builds no further lattices once one is too large: windows
- * without it are weaker, so it ends early. */
+/* Computes the windows as lhi_windows_set() does, but builds no further
+ * lattices once one is too large: windows without it are weaker, so it ends
+ * early. */
 bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
                               lhi_budget *budget);
 
-/* After an open deadline: prunes states that no schedule within it reaches.
- * `for_good`: later deadlines will not exceed it; otherwise a longer deadline
- * restores the states. false: out of memory. If stopped by the budget it
- * returns true and some machines stay unpruned. */
+/* Removes states that no schedule within `deadline`, which lhi_windows_set()
+ * left open, reaches. `for_good`: later deadlines will not exceed it;
+ * otherwise a longer deadline restores the states. False: out of memory. If
+ * stopped by the budget it returns true and some machines keep all states. */
 bool lhi_windows_prune(lhi_windows *windows, int64_t deadline, bool for_good,
                        lhi_budget *budget);
 
-/* Returns a machine's current lattice, or NULL. */
+/* Returns a machine's current lattice (graph of its states), or NULL. */
 const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *windows,
                                            uint32_t machine);
 
-/* Propagates to a fixpoint after a limit on a machine's counts has changed.
- * false: no schedule. Returns true if stopped by the budget. */
+/* Propagates windows until nothing changes after a limit on machine m's counts
+ * has changed. False: no schedule exists. Returns true if stopped by the
+ * budget. */
 bool lhi_windows_propagate(lhi_windows *windows, uint32_t machine,
                            lhi_budget *budget);
 
@@ -104,7 +108,8 @@ bool lhi_windows_propagate(lhi_windows *windows, uint32_t machine,
  * least (`least`) and at most (`most`) precede each operation; undefined if out
  * of time. */
 void lhi_windows_compute_all_counts(lhi_windows *windows, lhi_budget *budget);
-/* The same for one machine. */
+/* Computes `least` and `most` as lhi_windows_compute_all_counts() does, for
+ * machine m only. */
 void lhi_windows_compute_counts(lhi_windows *windows, uint32_t machine,
                                 lhi_budget *budget);
 

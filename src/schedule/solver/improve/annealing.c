@@ -39,8 +39,9 @@ static uint32_t draw_below(annealer *a, uint32_t n)
     return (uint32_t)((draw(a) >> 32) * n >> 32);
 }
 
-/* Returns -ln(u) for a uniform u, in 1/1024. Approximates the logarithm to base
- * 2 by its integer part and a straight line, with an error below 0.06. */
+/* Returns an exponentially distributed number with mean 1024: -ln(u) for a
+ * uniform u, in 1/1024. Approximates the logarithm to base 2 by its integer
+ * part and a straight line, with an error below 0.06. */
 static int64_t draw_exponential(annealer *a)
 {
     uint64_t u = draw(a) | 1;
@@ -53,8 +54,8 @@ static int64_t draw_exponential(annealer *a)
     return (zeros * 1024 + part) * 710 / 1024;
 }
 
-/* Checks rules and memory for positions `from` to `upto` in the machine's
- * order. */
+/* Checks that machine m's order respects rules and memory at positions `from`
+ * to `upto`. */
 static bool is_valid(annealer *a, uint32_t m, uint32_t from, uint32_t upto)
 {
     const lhi_shop *s = a->w->shop;
@@ -78,7 +79,8 @@ static bool is_valid(annealer *a, uint32_t m, uint32_t from, uint32_t upto)
     return true;
 }
 
-/* Restores index order among operations of the same stream after a move. */
+/* Restores index order among operations of the same stream at positions lo to
+ * hi of machine m's order after a move. */
 static void restore_stream_order(annealer *a, uint32_t m, uint32_t lo,
                                  uint32_t hi)
 {
@@ -110,7 +112,8 @@ static void move_element(uint32_t *order, uint32_t from, uint32_t to)
     order[to] = o;
 }
 
-/* Collects the machine arcs on one random critical path. */
+/* Lists the pairs of neighbouring operations on a machine that lie on one
+ * random critical path. */
 static void find_critical_arcs(annealer *a)
 {
     lhi_machine_orders *w = a->w;
@@ -146,7 +149,8 @@ static void find_critical_arcs(annealer *a)
     }
 }
 
-/* Applies a random valid move; false: none found. */
+/* Applies a random valid move (one operation to another position) to a
+ * machine's order; false: none found. */
 static bool apply_random_move(annealer *a, move *out)
 {
     lhi_machine_orders *w = a->w;

@@ -47,7 +47,8 @@ typedef struct beam {
  * memory-allocating operations. */
 enum { MAX_POSTPONED = 12, MAX_SUCCESSORS = 16 };
 
-/* Returns the penalty for a slack: small slacks cost most. */
+/* Returns the penalty for a slack (time until an operation's latest start);
+ * small slacks have the largest penalty. */
 static int64_t compute_penalty(const beam *b, int64_t slack)
 {
     int64_t share = b->mean * 4096 / (lhi_max_int64(slack, 0) + b->mean);
@@ -60,7 +61,9 @@ static uint32_t get_machine(const beam *b, uint32_t op)
     return b->s->streams[b->s->stream_of[op]].machine;
 }
 
-/* Returns an operation's end if it ran next; FAR: it cannot. */
+/* Returns the end of stream `slot`'s next operation *op on machine m if it ran
+ * next in the partial schedule; FAR: it cannot. *to: the machine's state after
+ * it. */
 static int64_t compute_end(const beam *b, const partial *p, uint32_t m,
                            uint32_t slot, uint32_t *op, uint32_t *to)
 {
@@ -108,8 +111,8 @@ static bool is_done(const beam *b, const partial *p, uint32_t op)
            l->counts[(size_t)p->state[t->machine] * l->n_streams + t->slot];
 }
 
-/* Returns a lower bound on an operation's start: all its predecessors run as
- * soon as their own machine is free. */
+/* Returns a lower bound on an operation's start in a partial schedule: all its
+ * predecessors run as soon as their own machine is free. */
 static int64_t compute_start_bound(const beam *b, const partial *p, uint32_t op)
 {
     const lhi_shop *s = b->s;
@@ -125,7 +128,8 @@ static int64_t compute_start_bound(const beam *b, const partial *p, uint32_t op)
     return start;
 }
 
-/* Returns the slack of a machine's best next step. */
+/* Returns the largest slack (time until the latest start) among the possible
+ * next operations of machine m; FAR: it is complete. */
 static int64_t compute_slack(const beam *b, const partial *p, uint32_t m)
 {
     const lhi_lattice *l = b->lattice[m];
@@ -148,7 +152,8 @@ static int64_t compute_slack(const beam *b, const partial *p, uint32_t m)
     return most;
 }
 
-/* Rates a step by the remaining slack on all machines; FAR: infeasible. */
+/* Rates a partial schedule's extension `c` by the remaining slack on all
+ * machines; FAR: infeasible. */
 static int64_t rate_step(const beam *b, partial *p, const child *c)
 {
     const lhi_shop *s = b->s;
@@ -191,8 +196,9 @@ static uint64_t mix(uint64_t h, uint64_t x)
     return h ^ h >> 29;
 }
 
-/* Adds a child for every operation on machine m that could start before any
- * operation there could end. Returns the streams that allocate memory. */
+/* Adds an extension of partial schedule `parent` for every operation on
+ * machine m that could start before `first`, the earliest end of an operation
+ * there. Returns the streams that take memory, as a bit set. */
 static uint64_t expand_machine(beam *b, uint32_t parent, uint32_t m,
                                int64_t first)
 {
@@ -219,8 +225,9 @@ static uint64_t expand_machine(beam *b, uint32_t parent, uint32_t m,
     return taking;
 }
 
-/* Expands a partial schedule. Running a memory-allocating operation as early as
- * possible is not always best, so other machines are expanded too. */
+/* Adds the possible extensions of partial schedule `parent` by one operation.
+ * Running an operation that takes memory as early as possible is not always
+ * best, so other machines are extended too. */
 static void expand(beam *b, uint32_t parent)
 {
     uint32_t m = 0;
@@ -236,8 +243,8 @@ static void expand(beam *b, uint32_t parent)
     }
 }
 
-/* Orders children by score, hash and operation, so that ties are resolved the
- * same way everywhere (qsort). */
+/* Compares extensions by score, hash and operation, for qsort(); so that ties
+ * have the same order everywhere. */
 static int compare_scores(const void *x, const void *y)
 {
     const child *a = x, *b = y;
@@ -258,7 +265,7 @@ static void copy_partial(const beam *b, partial *to, const partial *from)
     memcpy(to->state, from->state, s->n_machines * sizeof *to->state);
 }
 
-/* Copies a child's parent and applies the step. */
+/* Copies the parent of extension `c` to `to` and adds its operation. */
 static void apply_step(beam *b, const child *c, partial *to)
 {
     const lhi_shop *s = b->s;
@@ -277,7 +284,8 @@ static void apply_step(beam *b, const child *c, partial *to)
     to->past = b->n_past++;
 }
 
-/* Keeps the best children, one per group of equivalent ones. */
+/* Keeps the extensions with the best scores as next partial schedules, one per
+ * group of equivalent ones. */
 static void select_best(beam *b)
 {
     uint32_t n = 0;
@@ -338,7 +346,8 @@ static bool allocate(beam *b)
     return true;
 }
 
-/* Initialises the empty schedule and the latest departure times. */
+/* Initialises the empty schedule and the latest departure times of all states;
+ * false: no order exists, or stopped. */
 static bool initialise_partial(beam *b, lhi_budget *budget)
 {
     const lhi_shop *s = b->s;
@@ -378,7 +387,8 @@ static bool run_steps(beam *b, lhi_budget *budget)
     return true;
 }
 
-/* Writes the best schedule's orders, from its last step backward. */
+/* Writes the machine orders of the best complete schedule to `out`, from its
+ * last operation backward. */
 static void write_orders(const beam *b, lhi_machine_orders *out)
 {
     const lhi_shop *s = b->s;
@@ -389,7 +399,8 @@ static void write_orders(const beam *b, lhi_machine_orders *out)
     }
 }
 
-/* Checks that every machine has a lattice and none follows another. */
+/* Checks that every machine has a lattice and none follows the order of
+ * another. */
 static bool is_applicable(const lhi_windows *w)
 {
     const lhi_shop *s = w->shop;
@@ -400,7 +411,8 @@ static bool is_applicable(const lhi_windows *w)
     return true;
 }
 
-/* Returns the beam width that fits into `room` bytes. */
+/* Returns the beam width (number of partial schedules) that fits into `room`
+ * bytes. */
 static uint32_t compute_width(const beam *b, size_t room)
 {
     const lhi_shop *s = b->s;

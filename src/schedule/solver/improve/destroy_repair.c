@@ -27,7 +27,8 @@ struct lhi_repairer {
     lhi_random random;
 };
 
-/* Draws a known schedule with fewer than n microbatches; NULL: none. */
+/* Draws a random reduced problem with a known schedule for *m < n
+ * microbatches; NULL: there is none. */
 static const lhi_reduced_problem *
 draw_reduced_problem(lhi_repairer *a, const lhi_reduction *fewer, uint32_t n,
                      uint32_t *m)
@@ -43,8 +44,8 @@ draw_reduced_problem(lhi_repairer *a, const lhi_reduction *fewer, uint32_t n,
     return &fewer->problems[*m];
 }
 
-/* Draws the prefix to keep: part of the best, part of a reduced schedule, or
- * nothing. */
+/* Chooses at random what insertion starts from: part of the best schedule,
+ * part of a schedule for fewer microbatches, or nothing. */
 static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *words,
                         int64_t time, const lhi_reduction *fewer,
                         lhi_insertion_options *out)
@@ -70,7 +71,8 @@ static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *words,
     out->n_kept = 1 + lhi_random_below(&a->random, m - 1);
 }
 
-/* Anneals once and improves the result by justification. */
+/* Runs one annealing cycle of insertion and improves the result by
+ * justification. */
 static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words,
                              int64_t *time, lhi_engine *by,
                              const lhi_repair_options *how, lhi_budget *budget,

@@ -8,9 +8,9 @@
 #include "schedule/solver/improve/insertion.h"
 #include "schedule/solver/state/solver.h"
 
-/* Creates a repairer in `mem`, which it also uses as scratch: parallel ones
- * need separate arenas. *out is NULL if insertion does not apply to the job
- * shop. */
+/* Creates a destroy-and-repair engine in `mem`, which it also uses as scratch,
+ * so parallel engines need separate arenas. *out is NULL if insertion does not
+ * apply to the job shop. */
 lh_status lhi_repairer_make(const lhi_shop *shop, uint64_t seed, lhi_arena *mem,
                             lhi_repairer **out, lh_error *err);
 
@@ -22,8 +22,9 @@ typedef struct lhi_repair_options {
     uint64_t seed;                  /* for justification */
 } lhi_repair_options;
 
-/* Improves `words`. *time: its objective as last evaluated (< 0: no orders
- * yet), updated on improvement. *by: the engine that found the improvement. */
+/* Improves the machine orders `words` by destroy and repair. *time: their
+ * objective as last evaluated (< 0: no orders yet), updated on improvement.
+ * *by: the engine that found the improvement. */
 lh_status lhi_repairer_run(lhi_repairer *regrower, lhi_machine_orders *words,
                            int64_t *time, lhi_engine *by,
                            const lhi_repair_options *how, lhi_budget *budget,

@@ -22,7 +22,8 @@ typedef struct dispatcher {
     lhi_earliest_machine first; /* machines by earliest end */
 } dispatcher;
 
-/* Checks inputs, memory and rules for a stream's next operation. */
+/* Checks whether a stream's next operation has its inputs and respects memory
+ * limit and rules. */
 static bool can_run(const dispatcher *d, const lhi_machine *m, uint32_t stream)
 {
     const lhi_shop *s = d->s;
@@ -41,8 +42,9 @@ static bool can_run(const dispatcher *d, const lhi_machine *m, uint32_t stream)
     return true;
 }
 
-/* Selects a machine's next operation. */
-static void choose(dispatcher *d, uint32_t machine)
+/* Selects machine `machine`'s next operation: the one with the earliest due
+ * date that can run. */
+static void choose_operation(dispatcher *d, uint32_t machine)
 {
     const lhi_shop *s = d->s;
     const lhi_machine *m = &s->machines[machine];
@@ -65,7 +67,8 @@ static void choose(dispatcher *d, uint32_t machine)
     lhi_earliest_machine_set_end(&d->first, machine, best == NONE ? FAR : end);
 }
 
-/* Runs an operation and updates its successors. */
+/* Runs operation o as early as possible and updates the ready times of its
+ * successors. */
 static void run_op(dispatcher *d, uint32_t o)
 {
     const lhi_shop *s = d->s;
@@ -89,7 +92,7 @@ static void run_op(dispatcher *d, uint32_t o)
     }
 }
 
-/* Runs all operations; false: blocked. */
+/* Runs all operations in order of time; false: memory blocks all machines. */
 static bool run_all(dispatcher *d)
 {
     const lhi_shop *s = d->s;
@@ -97,7 +100,7 @@ static bool run_all(dispatcher *d)
         for (uint32_t m;
              (m = lhi_earliest_machine_take_stale(&d->first)) != NONE;)
             if (s->machines[m].leader == NONE)
-                choose(d, m);
+                choose_operation(d, m);
         uint32_t best = lhi_earliest_machine_get(&d->first);
         if (best == NONE)
             break;
@@ -111,7 +114,8 @@ static bool run_all(dispatcher *d)
     return true;
 }
 
-/* Counts pending inputs, including arcs within a machine. */
+/* Counts the pending inputs of every operation, including arcs within a
+ * machine. */
 static void count_waits(dispatcher *d)
 {
     const lhi_shop *s = d->s;

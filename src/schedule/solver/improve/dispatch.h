@@ -4,8 +4,8 @@
 
 #include "schedule/solver/model/machine_orders.h"
 
-/* Builds orders by dispatching the operation with the earliest due date. *ok is
- * false if memory blocked it. */
+/* Builds machine orders `words` by dispatching the operation with the earliest
+ * due date due[op]. *ok is false if memory blocked it. */
 lh_status lhi_dispatch_by_due_date(lhi_machine_orders *words,
                                    const int64_t *due, bool *ok, lhi_arena *mem,
                                    lh_error *err);

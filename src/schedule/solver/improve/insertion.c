@@ -75,7 +75,8 @@ struct lhi_inserter {
 /* --- slots
  * ---------------------------------------------------------------------- */
 
-/* Returns the first slot that ends after `ready`; often one of the last. */
+/* Returns the first slot (placed operation) of machine m that ends after
+ * `ready`; often one of the last. */
 static uint32_t find_first_after(const lhi_inserter *a, uint32_t m,
                                  int64_t ready)
 {
@@ -96,7 +97,8 @@ static uint32_t find_first_after(const lhi_inserter *a, uint32_t m,
     return low;
 }
 
-/* Finds the first gap that is long enough. */
+/* Finds the first gap on machine m that is at least `time` long and ends after
+ * *start; sets *start and returns its position. */
 static uint32_t find_gap(const lhi_inserter *a, uint32_t m, int64_t time,
                          int64_t *start)
 {
@@ -107,7 +109,7 @@ static uint32_t find_gap(const lhi_inserter *a, uint32_t m, int64_t time,
     return i;
 }
 
-/* Inserts an operation into the first gap from `ready` on. */
+/* Inserts operation o into machine m's first sufficient gap from `ready` on. */
 static void put_in_gap(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
 {
     slot *line = a->line[m];
@@ -124,8 +126,8 @@ static void put_in_gap(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
 
 static void place_through(lhi_inserter *a, uint32_t o);
 
-/* Places a stream's next operation after placing all its predecessors; a
- * forward pass that waits for memory requires a W. */
+/* Places a stream's next operation from `ready` on, after placing all its
+ * predecessors; a forward that waits for memory needs a W. */
 static void place_next(lhi_inserter *a, uint32_t stream, int64_t ready)
 {
     const lhi_shop *s = a->s;
@@ -149,15 +151,14 @@ static void place_next(lhi_inserter *a, uint32_t stream, int64_t ready)
     a->next[stream]++;
 }
 
-/* Places operations in a stream up to and including o. */
+/* Places the operations of o's stream up to and including o. */
 static void place_through(lhi_inserter *a, uint32_t o)
 {
     while (a->end[o] < 0)
         place_next(a, a->s->stream_of[o], 0);
 }
 
-/* Moves an operation later within its gap as long as no successor is delayed.
- */
+/* Moves operation o later within its gap as long as no successor is delayed. */
 static void shift_later(lhi_inserter *a, uint32_t o)
 {
     const lhi_shop *s = a->s;
@@ -179,7 +180,8 @@ static void shift_later(lhi_inserter *a, uint32_t o)
     line[x].start = until - s->time[o];
 }
 
-/* Inserts microbatch j on its complete path. */
+/* Inserts all operations of microbatch j along its path through the
+ * pipeline. */
 static void insert_microbatch(lhi_inserter *a, uint32_t j)
 {
     const lhi_shop *s = a->s;
@@ -196,7 +198,8 @@ static void insert_microbatch(lhi_inserter *a, uint32_t j)
         shift_later(a, s->streams[a->path[i]].first + j);
 }
 
-/* Returns the objective for the current parameters, or FAR. */
+/* Builds the schedule with the current parameters by insertion and returns its
+ * objective, or FAR. */
 static int64_t evaluate(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -221,7 +224,7 @@ static int64_t evaluate(lhi_inserter *a)
 /* --- prefix
  * --------------------------------------------------------------------- */
 
-/* Orders operations by time, then by stream (qsort). */
+/* Compares operations by time, then by stream, for qsort(). */
 static int compare_times(const void *x, const void *y)
 {
     const ordered_operation *a = x, *b = y;
@@ -230,9 +233,9 @@ static int compare_times(const void *x, const void *y)
                                     : 0;
 }
 
-/* Lists all operations in a schedule with m microbatches, sorted by start
- * (mirrored: descending). Starts are used because a job shop of different size
- * may use a different time scale, and so have different ends. */
+/* Lists all operations in a schedule with m microbatches, start[], sorted by
+ * start (mirrored: descending). Starts are used because a job shop of
+ * different size may have another time scale, and so different ends. */
 static uint32_t list_operations(lhi_inserter *a, const int64_t *start,
                                 uint32_t m)
 {
@@ -254,8 +257,9 @@ static uint32_t list_operations(lhi_inserter *a, const int64_t *start,
     return n;
 }
 
-/* Checks whether an operation belongs to the prefix. A W does only if other
- * operations in the prefix require it. */
+/* Checks whether operation o belongs to the kept prefix, the first
+ * n_microbatches. A W does only if other operations in the prefix require
+ * it. */
 static bool is_in_prefix(const lhi_inserter *a, uint32_t o,
                          uint32_t n_microbatches)
 {
@@ -265,7 +269,7 @@ static bool is_in_prefix(const lhi_inserter *a, uint32_t o,
                             : (o - t->first) / t->per < n_microbatches;
 }
 
-/* Counts the Ws that the prefix requires. */
+/* Counts the Ws per stream that the kept prefix of n_microbatches requires. */
 static void count_required(lhi_inserter *a, uint32_t n_microbatches)
 {
     const lhi_shop *s = a->s;
@@ -283,8 +287,8 @@ static void count_required(lhi_inserter *a, uint32_t n_microbatches)
     }
 }
 
-/* Appends a stream's next operation to its machine; false: a predecessor has no
- * slot. */
+/* Appends a stream's next operation to its machine's order; false: a
+ * predecessor is not placed. */
 static bool append(lhi_inserter *a, uint32_t stream)
 {
     const lhi_shop *s = a->s;
@@ -314,7 +318,8 @@ static void clear(lhi_inserter *a)
     memset(a->end, 0xff, s->n_ops * sizeof *a->end);
 }
 
-/* Rebuilds a schedule, each operation as early as its order allows. */
+/* Rebuilds a schedule for m microbatches with starts start[], each operation
+ * as early as its order allows; false: impossible. */
 static bool rebuild_schedule(lhi_inserter *a, const int64_t *start, uint32_t m)
 {
     const uint32_t n = list_operations(a, start, m);
@@ -325,8 +330,8 @@ static bool rebuild_schedule(lhi_inserter *a, const int64_t *start, uint32_t m)
     return true;
 }
 
-/* Builds the prefix. Its operations keep their times, so later microbatches
- * find the gaps that were left for them. */
+/* Builds the kept prefix of a known schedule. Its operations keep their times,
+ * so later microbatches find the gaps that were left for them. */
 static void build_prefix(lhi_inserter *a, const lhi_insertion_options *how)
 {
     const lhi_shop *s = a->s;
@@ -376,8 +381,8 @@ static int64_t draw_up_to(lhi_inserter *a, int64_t most)
     return (int64_t)(lhi_random_next(&a->random) % ((uint64_t)most + 1));
 }
 
-/* Returns the time of one operation of chunk c; `streams`: the stream per chunk
- * (s->f, s->d or s->w). 0: none. */
+/* Returns the duration of one operation of chunk c; `streams`: the stream per
+ * chunk (s->f, s->d or s->w). 0: there is none. */
 static int64_t get_duration(const lhi_inserter *a, const uint32_t *streams,
                             uint32_t c)
 {
@@ -385,8 +390,9 @@ static int64_t get_duration(const lhi_inserter *a, const uint32_t *streams,
     return stream == NONE ? 0 : a->s->time[a->s->streams[stream].first];
 }
 
-/* Draws a spacing. Two microbatches spaced at a multiple of F + D meet opposite
- * traffic without waiting; W fits between them or occasionally. */
+/* Draws a random spacing between microbatches. Two microbatches spaced at a
+ * multiple of F + D meet opposite traffic without waiting; W fits between them
+ * or occasionally. */
 static int64_t draw_space(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -418,7 +424,8 @@ static void draw_range(lhi_inserter *a, uint32_t *from, uint32_t *to)
     *to = x < y ? y : x;
 }
 
-/* Perturbs the spacing on a range of chunks. */
+/* Sets the spacing of microbatches to a random value on a random range of
+ * chunks, for F or D. */
 static void perturb_spacing(lhi_inserter *a)
 {
     const uint32_t *streams = draw_below(a, 5) < 2 ? a->s->f : a->s->d;
@@ -429,9 +436,9 @@ static void perturb_spacing(lhi_inserter *a)
         a->now.space[streams[c]] = space;
 }
 
-/* Perturbs the delays at a link. If a round trip takes a multiple of F + D,
- * microbatches that met without waiting before the link also do so behind it.
- */
+/* Changes the delay before the operations next to a link. If a round trip
+ * takes a multiple of F + D, microbatches that met without waiting before the
+ * link also do so behind it. */
 static void perturb_dwell(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -468,8 +475,7 @@ static void perturb_dwell(lhi_inserter *a)
     }
 }
 
-/* Perturbs the entry delay for one microbatch, or for every k-th from one on.
- */
+/* Changes the entry delay of one microbatch, or of every k-th from one on. */
 static void perturb_entry(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -486,9 +492,9 @@ static void perturb_entry(lhi_inserter *a)
         a->now.enter[j] = value;
 }
 
-/* Perturbs one random parameter: spacing, entry times, dwell times, or the
- * shift. */
-static void turn(lhi_inserter *a)
+/* Perturbs one random insertion parameter: spacing, entry times, delays at
+ * links, or the direction of shifts. */
+static void perturb_parameter(lhi_inserter *a)
 {
     uint32_t what = draw_below(a, 12);
     if (what < 5)
@@ -515,7 +521,8 @@ static void copy_parameters(const lhi_shop *s, parameters *to,
 /* --- annealing
  * ------------------------------------------------------------------ */
 
-/* Keeps the last schedule, with objective `time`, if it is the best. */
+/* Stores the last schedule, with objective `time`, in `best` if it is shorter
+ * than *best_time (< 0: none). */
 static void keep_better(lhi_inserter *a, int64_t time, lhi_machine_orders *best,
                         int64_t *best_time)
 {
@@ -533,7 +540,8 @@ static void keep_better(lhi_inserter *a, int64_t time, lhi_machine_orders *best,
     lhi_machine_orders_copy(best, words);
 }
 
-/* Resets the parameters and evaluates them. */
+/* Resets the insertion parameters to 0 and evaluates them; returns the
+ * objective. */
 static int64_t begin_cycle(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -545,13 +553,13 @@ static int64_t begin_cycle(lhi_inserter *a)
     return a->time;
 }
 
-/* Performs one annealing step. The remaining share of the temperature is
- * computed without overflow. */
+/* Performs one annealing step on the insertion parameters; `left` of `cycle`
+ * steps remain, which sets the temperature. Returns the objective. */
 static int64_t anneal(lhi_inserter *a, uint32_t left, uint32_t cycle)
 {
     copy_parameters(a->s, &a->old, &a->now);
     do
-        turn(a);
+        perturb_parameter(a);
     while (draw_bit(a));
     int64_t time = evaluate(a);
     const int64_t heat =
@@ -598,7 +606,7 @@ const int64_t *lhi_inserter_get_ends(const lhi_inserter *a)
 /* --- construction
  * --------------------------------------------------------------- */
 
-/* Lists the streams on a microbatch's path. */
+/* Lists the streams that a microbatch passes, in order. */
 static void find_path(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -623,7 +631,8 @@ static void find_path(lhi_inserter *a)
     }
 }
 
-/* Computes round trips and the initial temperature. */
+/* Computes the round-trip time beyond each chunk and the initial
+ * temperature. */
 static void compute_round_trips(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -641,7 +650,7 @@ static void compute_round_trips(lhi_inserter *a)
     }
 }
 
-/* Allocates the inserter's arrays in `mem`; false: out of memory. */
+/* Allocates the insertion engine's arrays in `mem`; false: out of memory. */
 static bool allocate(lhi_inserter *a, lhi_arena *mem)
 {
     const lhi_shop *s = a->s;
@@ -678,8 +687,8 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
     return a->path && a->n && a->next && a->end && a->trip && a->distant_chunks;
 }
 
-/* Checks the requirements: one chunk per device, memory expressed by arcs, and
- * times far from overflow with any parameters. */
+/* Checks what insertion requires: one chunk per device, memory expressed by
+ * arcs, and times far from overflow with any parameters. */
 static bool is_applicable(const lhi_shop *s)
 {
     const int64_t waits = (int64_t)s->n_streams + s->n_microbatches;

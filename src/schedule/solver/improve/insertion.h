@@ -9,10 +9,10 @@
 
 typedef struct lhi_inserter lhi_inserter;
 
-/* Creates an inserter in `mem`. `mirrored`: from the last microbatch to the
- * first, time reversed. *out is NULL if a device has several chunks, a machine
- * follows another, memory is more than W before F, or times are close to the
- * 64-bit limit. */
+/* Creates an insertion engine in `mem`. `mirrored`: inserts from the last
+ * microbatch to the first, time reversed. *out is NULL if a device has several
+ * chunks, a machine follows another, memory is more than W before F, or times
+ * are close to the 64-bit limit. */
 lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
                             lhi_arena *mem, lhi_inserter **out, lh_error *err);
 
@@ -28,14 +28,14 @@ typedef struct lhi_insertion_options {
     int64_t target; /* stop at this objective */
 } lhi_insertion_options;
 
-/* Runs one annealing cycle: at least one schedule unless the budget is spent,
- * at most 200. If better than *best_time (< 0: any), stores the orders in
- * `best` and updates *best_time. */
+/* Runs one annealing cycle of insertion: at least one schedule unless the
+ * budget is spent, at most 200. If better than *best_time (< 0: any), stores
+ * the orders in `best` and updates *best_time. */
 void lhi_inserter_run(lhi_inserter *inserter, const lhi_insertion_options *how,
                       lhi_machine_orders *best, int64_t *best_time,
                       lhi_budget *budget);
-/* Returns each operation's end by the slots of the last schedule, which is no
- * earlier than its orders allow; mirrored: reversed time. */
+/* Returns each operation's end as placed in the last schedule, which may be
+ * later than its orders allow; mirrored: reversed time. */
 const int64_t *lhi_inserter_get_ends(const lhi_inserter *inserter);
 
 #endif

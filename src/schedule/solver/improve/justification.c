@@ -88,8 +88,8 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
 /* --- due dates
  * ------------------------------------------------------------------ */
 
-/* Draws a random perturbation: its kind, its size, and a time interval of the
- * schedule or all of it. */
+/* Draws a random perturbation of due dates: its kind, its size, and a time
+ * interval of the schedule (length `span`) or all of it. */
 static perturbation draw_perturbation(lhi_justifier *j, int64_t span)
 {
     perturbation k = {.kind = (perturbation_kind)draw_below(j, N_PERTURBATIONS),
@@ -103,8 +103,8 @@ static perturbation draw_perturbation(lhi_justifier *j, int64_t span)
     return k;
 }
 
-/* Computes due dates for the opposite direction: operations in order of their
- * starts here, last first. */
+/* Computes due dates for dispatching in the opposite direction: the operations
+ * in order of their starts in `from`, last first, with perturbation `k`. */
 static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from,
                            int64_t span, const perturbation *k)
 {
@@ -128,8 +128,8 @@ static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from,
     }
 }
 
-/* Dispatches `to` by due dates from `from`, whose makespan is `span`. *time:
- * the objective, or -1. */
+/* Builds `to` by dispatching with due dates from `from`, whose makespan is
+ * `span`. *time: its objective, or -1. */
 static lh_status dispatch_from(lhi_justifier *j, const lhi_machine_orders *from,
                                int64_t span, const perturbation *k,
                                lhi_machine_orders *to, int64_t *time,
@@ -155,7 +155,8 @@ static bool keep_better(lhi_machine_orders *best, int64_t *best_time,
     return true;
 }
 
-/* Alternates backward and forward dispatching until the limit. */
+/* Builds schedules alternately backward and forward in time by due dates until
+ * the work limit, and keeps the best. */
 static lh_status justify(lhi_justifier *j, lhi_machine_orders *best,
                          int64_t *best_time,
                          const lhi_justification_options *how,

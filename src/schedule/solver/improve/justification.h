@@ -9,8 +9,9 @@
 
 typedef struct lhi_justifier lhi_justifier;
 
-/* Creates a justifier in `mem`. *out is NULL if machines follow others: built
- * from the end, the leader's order is unknown. */
+/* Creates a justification engine (repeated list scheduling with due dates from
+ * the opposite direction) in `mem`. *out is NULL if a machine follows the
+ * order of another, which is unknown when building from the end. */
 lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
                              lhi_justifier **out, lh_error *err);
 
@@ -22,15 +23,16 @@ typedef struct lhi_justification_options {
     bool unperturbed; /* no perturbation; stop without improvement */
 } lhi_justification_options;
 
-/* Improves `best`, which must be feasible and evaluated, and is again on
- * return. Updates *best_time on improvement. */
+/* Improves `best` by justification (repeated list scheduling with due dates
+ * from the opposite direction). `best` must be feasible and evaluated, and is
+ * again on return. Updates *best_time on improvement. */
 lh_status lhi_justifier_run(lhi_justifier *j, lhi_machine_orders *best,
                             int64_t *best_time,
                             const lhi_justification_options *how,
                             lhi_budget *budget, lh_error *err);
 
-/* The same without perturbation, until a round does not improve. A NULL
- * justifier does nothing. */
+/* Improves `best` as lhi_justifier_run() does, without perturbation, until a
+ * round does not improve it. A NULL justifier does nothing. */
 lh_status lhi_justifier_run_unperturbed(lhi_justifier *j,
                                         lhi_machine_orders *best,
                                         int64_t *best_time, uint64_t seed,

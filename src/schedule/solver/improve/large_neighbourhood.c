@@ -48,22 +48,24 @@ typedef struct lns_run {
     uint64_t again_at;            /* recompute windows after this many ticks */
 } lns_run;
 
-/* Checks whether an operation overlaps the interval. */
+/* Checks whether operation o overlaps the neighbourhood's time interval, so
+ * that its order may change. */
 static bool is_free(const subproblem *k, const lhi_machine_orders *w,
                     uint32_t o)
 {
     return w->end[o] > k->from && w->end[o] - w->shop->time[o] < k->to;
 }
 
-/* Checks whether a machine's order may change; link orders always may. */
+/* Checks whether a machine's order may change in the neighbourhood: those of
+ * its devices and of all links. */
 static bool may_change(const subproblem *k, const lhi_machine *m)
 {
     return m->kind != LHI_DEVICE ||
            (m->index >= k->device && m->index < k->device + k->n_devices);
 }
 
-/* Counts a stream's operations that end before the interval, and those that
- * begin before its end. */
+/* Counts a stream's operations that end before the neighbourhood's interval
+ * (*done), and those that begin before its end (*begun). */
 static void count_around(const subproblem *k, const lhi_machine_orders *w,
                          const lhi_stream *t, uint32_t *done, uint32_t *begun)
 {
@@ -80,7 +82,8 @@ static uint32_t clamp(uint32_t x, uint32_t low, uint32_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* Fixes the counts of all operations outside the neighbourhood. */
+/* Fixes the number of preceding operations for all operations of machine m
+ * outside the neighbourhood. */
 static void restrict_machine(const lns_run *all, subproblem *k, uint32_t m)
 {
     const lhi_machine_orders *now = all->r->scratch;
@@ -110,17 +113,19 @@ static void restrict_machine(const lns_run *all, subproblem *k, uint32_t m)
     }
 }
 
-/* Raises the bound. Lattices for deadlines beyond the best prove nothing about
- * useless schedules: those states may have been pruned. */
-static void refute(lhi_solver *r, int64_t units)
+/* Raises the solver's lower bound above `units`, which is refuted. Ignores
+ * deadlines beyond the best schedule, because states of longer schedules may
+ * have been pruned. */
+static void raise_bound(lhi_solver *r, int64_t units)
 {
     if (units < lhi_solver_get_deadline_limit(r))
         lhi_solver_raise_bound(r, units + 1, lhi_windows_get_engine_name(r));
 }
 
-/* Shifts the windows to a shorter deadline: a schedule that ends earlier by
- * some amount can be delayed by as much, so all its windows' ends move by that
- * amount. A longer deadline, up to the original one, shifts them back. */
+/* Shifts the windows to the deadline `units`: a schedule that ends earlier by
+ * some amount can be delayed by as much, so all windows' ends move by that
+ * amount. A longer deadline, up to the original one, shifts them back. False:
+ * a window is empty. */
 static bool shift_windows(lns_run *k, int64_t units)
 {
     lhi_solver *r = k->r;
@@ -131,23 +136,24 @@ static bool shift_windows(lns_run *k, int64_t units)
     for (uint32_t o = 0; o < s->n_ops; o++) {
         r->windows->e[o] -= by;
         if (r->windows->r[o] + s->time[o] > r->windows->e[o]) {
-            refute(r, units);
+            raise_bound(r, units);
             return false;
         }
     }
     return true;
 }
 
-/* Returns the target for diversification, in units. */
+/* Returns the longest makespan, in job-shop units, that diversification
+ * accepts: slightly longer than the best. */
 static int64_t get_diversification_target(const lhi_solver *r)
 {
     const int64_t best = lhi_solver_get_deadline_limit(r);
     return best + best / EXTRA_LENGTH_DIVISOR;
 }
 
-/* Sets windows for the longest useful deadline; false: there is none. Large
- * lattices take much longer than a subproblem, so they are recomputed only
- * occasionally. */
+/* Sets windows for the longest useful deadline, then for `units`; false: the
+ * deadline is refuted. Large lattices take much longer than a subproblem, so
+ * they are recomputed only occasionally. */
 static bool set_windows(lns_run *k, int64_t units)
 {
     lhi_solver *r = k->r;
@@ -159,7 +165,7 @@ static bool set_windows(lns_run *k, int64_t units)
         r->windows->has_full_lattices ? get_diversification_target(r) : units;
     if (!lhi_windows_set(r->windows, lhi_shop_get_deadline(s, top),
                          &r->budget)) {
-        refute(r, top);
+        raise_bound(r, top);
         return false;
     }
     if (r->budget.stop)
@@ -201,8 +207,9 @@ static lh_status solve_subproblem(void *context, uint32_t i,
     return status;
 }
 
-/* Adapts interval length and step: subproblems should be neither trivial nor
- * hopeless, and steps should succeed occasionally. */
+/* Adapts interval length and makespan step to a subproblem's outcome (`spent`:
+ * its work): subproblems should be neither trivial nor hopeless, and steps
+ * should succeed occasionally. */
 static void adapt_parameters(lhi_lns_state *state, const subproblem *k,
                              uint64_t spent)
 {
@@ -238,13 +245,14 @@ static lh_status merge_subproblem(void *context, uint32_t i,
                                    err);
 }
 
-/* Returns share / 1024 of a time, without overflow. */
+/* Returns `share` / 1024 of a time, without overflow. */
 static int64_t scale_time(int64_t time, int64_t share)
 {
     return time / 1024 * share + time % 1024 * share / 1024;
 }
 
-/* Selects the next neighbourhood in turn: its devices and its time interval. */
+/* Chooses the next neighbourhood in turn for subproblem `k`: its range of
+ * devices and its time interval. */
 static void select_neighbourhood(lns_run *all, subproblem *k)
 {
     lhi_solver *r = all->r;
@@ -280,7 +288,8 @@ static lh_status solve_batch(lns_run *all, lh_error *err)
     return lhi_batch_run(&all->batch, r->o.threads, err);
 }
 
-/* Selects the current schedule; a new incumbent replaces it. */
+/* Selects the schedule that neighbourhoods are taken from; a new incumbent
+ * replaces it. */
 static lh_status select_current(lns_run *all, lh_error *err)
 {
     lhi_solver *r = all->r;
@@ -300,7 +309,8 @@ static lh_status select_current(lns_run *all, lh_error *err)
     return LH_OK;
 }
 
-/* Targets a makespan shorter by one step; false: the bound is reached. */
+/* Sets the target makespan to one step less than the current one; false: that
+ * is below the lower bound. */
 static bool target_improvement(lns_run *all)
 {
     const lhi_solver *r = all->r;
@@ -317,8 +327,8 @@ static bool target_improvement(lns_run *all)
     return true;
 }
 
-/* Targets any schedule slightly longer than the best. Searches try orders by
- * perturbed times. */
+/* Sets the target to any schedule slightly longer than the best, with
+ * positions perturbed, to leave a local optimum. */
 static void target_diversification(lns_run *all)
 {
     const lhi_solver *r = all->r;
@@ -339,7 +349,7 @@ static void target_diversification(lns_run *all)
     state->n_failed = 0;
 }
 
-/* Main loop of the large-neighbourhood search. */
+/* Runs the main loop of the large-neighbourhood search for `ticks` of work. */
 static lh_status search_neighbourhoods(lns_run *all, uint64_t ticks,
                                        lh_error *err)
 {
@@ -369,7 +379,8 @@ static lh_status search_neighbourhoods(lns_run *all, uint64_t ticks,
     return LH_OK;
 }
 
-/* Computes the number of subproblems from each search's initial memory. */
+/* Computes how many subproblems run in parallel in `room` bytes, from the
+ * initial memory of a search. */
 static lh_status count_subproblems(lns_run *all, size_t room, lh_error *err)
 {
     const lhi_solver *r = all->r;
@@ -381,7 +392,7 @@ static lh_status count_subproblems(lns_run *all, size_t room, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates one subproblem per task, with windows of its own. */
+/* Allocates one subproblem per parallel task, each with windows of its own. */
 static lh_status make_subproblems(lns_run *all, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = all->r->shop;

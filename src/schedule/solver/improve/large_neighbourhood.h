@@ -21,9 +21,10 @@ typedef struct lhi_lns_state {
     lhi_random random;
 } lhi_lns_state;
 
-/* Improves the incumbent by searches that may change it in a time interval
- * only, on all or some devices, in `room` bytes. When no improvement is left,
- * continues from schedules that are slightly longer. */
+/* Improves the incumbent by large-neighbourhood search in `room` bytes:
+ * searches that may change it in a time interval only, on all or some devices.
+ * When no improvement is left, continues from schedules that are slightly
+ * longer. */
 lh_status lhi_lns_run(lhi_solver *r, lhi_lns_state *state, uint64_t ticks,
                       size_t room, lh_error *err);
 

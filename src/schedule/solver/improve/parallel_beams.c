@@ -56,7 +56,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
     return LH_OK;
 }
 
-/* Merges one result: raises the bound or offers the schedule. */
+/* Merges the result of beam task `i`: raises the lower bound or offers the
+ * schedule to the solver. */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
                             lh_error *err)
@@ -76,8 +77,7 @@ static lh_status merge_task(void *context, uint32_t i,
                : LH_OK;
 }
 
-/* Allocates one beam per task; with several tasks each has windows of its own.
- */
+/* Allocates one beam per task; with several tasks each has its own windows. */
 static lh_status make_beams(beam_batch *b, lhi_batch_task *pieces,
                             lh_error *err)
 {
@@ -102,7 +102,8 @@ static lh_status make_beams(beam_batch *b, lhi_batch_task *pieces,
     return LH_OK;
 }
 
-/* Runs all deadlines, shortest first; only the first schedule found counts. */
+/* Runs beam search for all deadlines, shortest first; only the first schedule
+ * found counts. */
 static lh_status search_all(beam_batch *b, lh_error *err)
 {
     lhi_solver *r = b->r;

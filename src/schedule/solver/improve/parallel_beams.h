@@ -4,8 +4,8 @@
 
 #include "schedule/solver/state/solver.h"
 
-/* Runs beam searches with this width for deadlines between the bound and the
- * incumbent. */
+/* Runs beam searches of width `width` for several deadlines between the lower
+ * bound and the incumbent. */
 lh_status lhi_parallel_beams_run(lhi_solver *r, uint32_t width, lh_error *err);
 
 #endif

@@ -37,7 +37,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
                             &k->by, &how, &piece->budget, &piece->err);
 }
 
-/* Offers a task's schedule if it improved. */
+/* Offers the schedule of insertion task `i` to the solver if the task improved
+ * it. */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
                             lh_error *err)
@@ -51,8 +52,8 @@ static lh_status merge_task(void *context, uint32_t i,
                : LH_OK;
 }
 
-/* Creates the workers: at least one per direction, at most an eighth of the
- * memory. None if insertion does not apply to the job shop. */
+/* Creates the insertion workers: at least one per direction, with at most an
+ * eighth of the memory. None if insertion does not apply to the job shop. */
 static lh_status make_workers(lhi_solver *r, lh_error *err)
 {
     if (r->workers)

@@ -4,11 +4,11 @@
 
 #include "schedule/solver/state/solver.h"
 
-/* Runs insertion for `ticks` in total on all threads. Creates r's workers on
- * the first call. */
+/* Runs insertion for `ticks` of work in total on all threads. Creates the
+ * solver's workers on the first call. */
 lh_status lhi_parallel_insertion_run(lhi_solver *r, uint64_t ticks,
                                      lh_error *err);
-/* Frees r's insertion workers. */
+/* Frees the solver's insertion workers. */
 void lhi_parallel_insertion_free_workers(lhi_solver *r);
 
 #endif

@@ -32,7 +32,8 @@ enum {
 /* --- tails
  * ---------------------------------------------------------------------- */
 
-/* Checks that removing a microbatch never increases memory. */
+/* Checks that removing a microbatch never increases a device's memory: no
+ * partial sum of a chunk's memory changes is negative. */
 static bool never_adds_memory(const lh_pipeline *p)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -112,7 +113,8 @@ typedef struct extension {
     int64_t shift;
 } extension;
 
-/* Returns an operation's start in the extended schedule. */
+/* Returns the start of a stream's operation x when the reduced schedule is
+ * extended to all microbatches by repeating a period. */
 static int64_t get_extended_start(const lhi_shop *s, const extension *k,
                                   uint32_t stream, uint32_t x)
 {
@@ -129,8 +131,7 @@ static int64_t get_extended_start(const lhi_shop *s, const extension *k,
            turns * k->shift;
 }
 
-/* Fills the due date of every operation with its start in the extended
- * schedule. */
+/* Sets each operation's due date to its start in the extended schedule. */
 static void fill_due_dates(const lhi_shop *s, const extension *k, int64_t *due)
 {
     for (uint32_t i = 0; i < s->n_streams; i++)
@@ -138,8 +139,8 @@ static void fill_due_dates(const lhi_shop *s, const extension *k, int64_t *due)
             due[s->streams[i].first + x] = get_extended_start(s, k, i, x);
 }
 
-/* Orders operations by due date; false: memory or the model's rules forbid it.
- */
+/* Orders the operations of all machines by due date; false: memory or
+ * precedence rules forbid it. */
 static bool order_by_due_date(const lhi_machine_orders *w, const int64_t *due)
 {
     const lhi_shop *s = w->shop;
@@ -189,7 +190,7 @@ typedef struct extension_batch {
     uint64_t end; /* ticks */
 } extension_batch;
 
-/* Improves the task's orders by justification and keeps the best. */
+/* Improves the task's machine orders by justification and keeps the best. */
 static lh_status keep_best(const extension_batch *a, extension_task *k,
                            lhi_batch_task *piece)
 {
@@ -212,7 +213,8 @@ static lh_status keep_best(const extension_batch *a, extension_task *k,
     return LH_OK;
 }
 
-/* Builds orders for one extension, by due date and by dispatching. */
+/* Builds machine orders for one extension of a reduced schedule, directly by
+ * due date and by dispatching. */
 static lh_status try_extension(const extension_batch *a, extension_task *k,
                                lhi_batch_task *piece)
 {
@@ -227,7 +229,8 @@ static lh_status try_extension(const extension_batch *a, extension_task *k,
     return ok ? keep_best(a, k, piece) : LH_OK;
 }
 
-/* Computes a low, the median and a high step per period over all streams. */
+/* Computes three time shifts per repetition of the period, from the streams'
+ * steps over it: a low, the median and a high one. */
 static void compute_shifts(const lhi_shop *s, const extension *k, int64_t *out)
 {
     int64_t all[256];
@@ -317,7 +320,7 @@ static lh_status extend_by_period(extension_batch *a, const extension *rung,
     return LH_OK;
 }
 
-/* Tries all periods for one reduced schedule. */
+/* Tries all periods for extending the reduced schedule with m microbatches. */
 static lh_status extend_problem(extension_batch *a, uint32_t m, lh_error *err)
 {
     uint32_t extra = a->r->shop->n_microbatches - m;
@@ -328,8 +331,7 @@ static lh_status extend_problem(extension_batch *a, uint32_t m, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the extension tasks, each with an arena and due dates of its own.
- */
+/* Allocates the extension tasks, each with its own arena and due dates. */
 static lh_status make_tasks(extension_batch *a, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = a->r->shop;

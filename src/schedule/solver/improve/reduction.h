@@ -21,20 +21,23 @@ struct lhi_reduction {
     uint64_t ticks;                /* limit per problem in the next round */
 };
 
-/* Creates the reduction; *out is NULL where it cannot help. Its schedules are
- * not in the arena: release with lhi_reduction_free(). */
+/* Creates the state for solving the pipeline with fewer microbatches (reduced
+ * problems); *out is NULL where that cannot help. Release with
+ * lhi_reduction_free(), because its schedules are not in the arena. */
 lh_status lhi_reduction_make(lhi_solver *r, lhi_reduction **out, lh_error *err);
-/* Frees the schedules; NULL is allowed. */
+/* Frees the schedules of the reduced problems; NULL is allowed. */
 void lhi_reduction_free(lhi_reduction *fewer);
 
-/* Solves pipelines with fewer microbatches for a while, each starting from
- * smaller ones. Then raises r's bound and extends the schedules found. */
+/* Solves the pipeline with fewer microbatches for a while, each problem
+ * starting from smaller ones. Then raises the solver's lower bound and extends
+ * the schedules found. */
 lh_status lhi_reduction_solve(lhi_solver *r, lh_error *err);
 
-/* Raises the tails of the first forwards in r's job shop. */
+/* Raises the tails (time that must follow) of chunk 0's forwards in the
+ * solver's job shop to the lower bounds of the reduced problems. */
 void lhi_reduction_raise_tails(lhi_solver *r);
-/* Offers the best known schedules with fewer microbatches, their steady state
- * repeated. */
+/* Offers schedules to the solver that extend the best known ones with fewer
+ * microbatches by repeating their steady state, for `ticks` of work. */
 lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks,
                                          lh_error *err);
 

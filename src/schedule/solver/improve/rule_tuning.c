@@ -55,7 +55,8 @@ static uint32_t draw_below(tuner *a, uint32_t n)
     return (uint32_t)((draw(a) >> 32) * n >> 32);
 }
 
-/* Checks inputs, memory, caps and rules for a stream's next operation. */
+/* Checks whether a stream's next operation has its inputs and respects memory
+ * limit, caps and rules. */
 static bool can_run(const tuner *a, const lhi_machine *m, uint32_t stream)
 {
     const lhi_shop *s = a->s;
@@ -76,8 +77,9 @@ static bool can_run(const tuner *a, const lhi_machine *m, uint32_t stream)
     return true;
 }
 
-/* Selects a machine's next operation. */
-static void choose(tuner *a, uint32_t machine)
+/* Selects machine `machine`'s next operation by the priority rule with the
+ * current parameters. */
+static void choose_operation(tuner *a, uint32_t machine)
 {
     const lhi_shop *s = a->s;
     const lhi_machine *m = &s->machines[machine];
@@ -110,7 +112,8 @@ static void choose(tuner *a, uint32_t machine)
     lhi_earliest_machine_set_end(&a->first, machine, best == NONE ? FAR : end);
 }
 
-/* Runs an operation and updates its successors. */
+/* Runs operation o as early as possible and updates the ready times of its
+ * successors. */
 static void run_op(tuner *a, uint32_t o)
 {
     const lhi_shop *s = a->s;
@@ -136,8 +139,8 @@ static void run_op(tuner *a, uint32_t o)
     }
 }
 
-/* Builds a schedule by the priority rule: starts every operation in turn.
- * false: deadlock, some never start. */
+/* Builds a schedule by the priority rule, operation by operation. False:
+ * deadlock, some never start. */
 static bool run_all(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -145,7 +148,7 @@ static bool run_all(tuner *a)
         for (uint32_t m;
              (m = lhi_earliest_machine_take_stale(&a->first)) != NONE;)
             if (s->machines[m].leader == NONE)
-                choose(a, m);
+                choose_operation(a, m);
         uint32_t best = lhi_earliest_machine_get(&a->first);
         if (best == NONE)
             break;
@@ -158,7 +161,8 @@ static bool run_all(tuner *a)
     return true;
 }
 
-/* Returns the objective for the current parameters, or FAR. */
+/* Builds the schedule for the current parameters of the priority rule and
+ * returns its objective, or FAR. */
 static int64_t evaluate(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -200,8 +204,8 @@ static int64_t draw_offset(tuner *a)
     return draw(a) & 1 ? by : -by;
 }
 
-/* Perturbs one random parameter: waiting time, activation limits, or offsets
- * to due dates. */
+/* Perturbs one random parameter of the priority rule: waiting time, activation
+ * limits, or offsets to due dates. */
 static void perturb(tuner *a)
 {
     const lhi_shop *s = a->s;
@@ -239,7 +243,7 @@ static void perturb(tuner *a)
             a->now.offset[i] += by;
 }
 
-/* Searches the parameters by simulated annealing. */
+/* Searches the parameters of the priority rule by simulated annealing. */
 static void search_parameters(tuner *a, lhi_machine_orders *best,
                               int64_t *best_time, const lhi_tuning_options *how,
                               lhi_budget *budget)
@@ -274,7 +278,8 @@ static void search_parameters(tuner *a, lhi_machine_orders *best,
 /* --- driver
  * --------------------------------------------------------------------- */
 
-/* Derives rules, releases, reserves and initial parameters. */
+/* Derives the precedence rules per stream, the W that releases each F's
+ * memory, memory reserves and initial parameters. */
 static void read_rules(tuner *a)
 {
     const lhi_shop *s = a->s;
