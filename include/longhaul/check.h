@@ -36,8 +36,8 @@ LH_API void lh_verdict_free(lh_verdict *verdict); /* frees; NULL is a no-op */
 /* Returns true if no rule is violated. */
 LH_API bool lh_verdict_valid(const lh_verdict *verdict);
 
-/* Returns the number of stored violations, at most the first 100. `total`
- * receives the full count. */
+/* Returns the number of stored violations, at most the first 100. `total` (may
+ * be NULL) receives the number of all. */
 LH_API uint32_t lh_verdict_n_violations(const lh_verdict *verdict,
                                         uint64_t *total);
 

@@ -15,8 +15,9 @@
 extern "C" {
 #endif
 
-/* The same for a transport that buffers up to `buffers` messages of each pair
- * of devices, so that a send waits only if they are in use; 0: lh_check(). */
+/* Checks a schedule as lh_check() does, for a transport that buffers up to
+ * `buffers` messages of each pair of devices, so that a send waits only if
+ * they are in use; 0: lh_check(). */
 LH_API lh_status lh_check_buffered(const lh_pipeline *pipeline,
                                    const lh_schedule *schedule,
                                    uint32_t buffers, lh_verdict **out,

@@ -72,9 +72,11 @@ typedef struct lh_solve_options {
 
 /* Returns the number of search engines. */
 LH_API uint32_t lh_n_solve_engines(void);
-/* Returns the engine's name or one-line description; NULL: no such engine.
- * Static storage. */
-LH_API const char *lh_solve_engine_name(uint32_t i);  /* "beams" */
+/* Returns the name of search engine number `i`; NULL: no such engine. Static
+ * storage. */
+LH_API const char *lh_solve_engine_name(
+    uint32_t i); /* Returns the one-line description of search engine number
+                  * `i`; NULL: no such engine. Static storage. */
 LH_API const char *lh_solve_engine_about(uint32_t i); /* one line */
 enum { LH_MAX_SOLVE_ENGINES = 32 };
 
@@ -113,10 +115,10 @@ typedef struct lh_solution {
 LH_API lh_status lh_solve(const lh_pipeline *pipeline,
                           const lh_solve_options *options, lh_solution *out,
                           lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees the schedule and other contents of a solution; ignores NULL. */
 LH_API void lh_solution_fini(lh_solution *solution);
 
-/* Returns the status name; static storage. */
+/* Returns the name of a solve status, such as "optimal"; static storage. */
 LH_API const char *lh_solve_status_name(lh_solve_status status);
 
 #ifdef __cplusplus

@@ -47,7 +47,7 @@ typedef struct lh_memory_point {
 LH_API lh_status lh_minimise_memory(const lh_pipeline *pipeline,
                                     const lh_tradeoff_options *options,
                                     lh_memory_point *out, lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees the schedule of a point of the memory-time curve; ignores NULL. */
 LH_API void lh_memory_point_fini(lh_memory_point *point);
 
 /* Pareto curve of makespan over memory limit. Release with
@@ -62,12 +62,12 @@ typedef struct lh_memory_curve {
     bool complete; /* false: stopped early, or too many points */
 } lh_memory_curve;
 
-/* Computes the curve. `options` may be NULL. Release with
- * lh_memory_curve_fini(). */
+/* Computes the curve of minimal makespan against memory limit. `options` may
+ * be NULL. Release with lh_memory_curve_fini(). */
 LH_API lh_status lh_memory_curve_make(const lh_pipeline *pipeline,
                                       const lh_tradeoff_options *options,
                                       lh_memory_curve *out, lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees the points of a memory-time curve; ignores NULL. */
 LH_API void lh_memory_curve_fini(lh_memory_curve *curve);
 
 #ifdef __cplusplus

@@ -176,13 +176,13 @@ static void take_schedule(lh_memory_point *point, lh_solution *from)
 }
 
 /* Checks whether a solution proves that no schedule takes target_ns or less. */
-static bool refutes(const lh_solution *s, int64_t target_ns)
+static bool is_target_refuted(const lh_solution *s, int64_t target_ns)
 {
     return s->status == LH_SOLVE_INFEASIBLE || s->bound_ns > target_ns;
 }
 
-/* Lowers point->limit and raises its bound by bisection between refuted (or
- * abandoned) limits and feasible ones. */
+/* Lowers the point's memory limit and raises its lower bound by bisection
+ * between limits that are refuted (or abandoned) and limits with a schedule. */
 static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point,
                              lh_error *err)
 {
@@ -203,8 +203,8 @@ static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point,
                 compute_required_limit(t, point->schedule, &point->limit, err);
         } else {
             int64_t next = find_level_above(t, middle);
-            bool proven =
-                refutes(&s, point->target_ns) && point->limit_bound == from;
+            bool proven = is_target_refuted(&s, point->target_ns) &&
+                          point->limit_bound == from;
             from = next < point->limit ? next : point->limit;
             point->limit_bound = proven ? from : point->limit_bound;
         }
@@ -216,7 +216,8 @@ static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point,
     return LH_OK;
 }
 
-/* Reports why no schedule meets the requested makespan. */
+/* Fails with the reason why no schedule meets the requested makespan: none
+ * exists, or none was found. */
 static lh_status report_failure(const tradeoff_state *t, const lh_solution *s,
                                 lh_error *err)
 {
@@ -242,9 +243,9 @@ static lh_status report_failure(const tradeoff_state *t, const lh_solution *s,
                     (double)s->bound_ns / 1e9);
 }
 
-/* Computes the smallest limit for one makespan. */
-static lh_status least_memory(tradeoff_state *t, lh_memory_point *out,
-                              lh_error *err)
+/* Finds the smallest memory limit for the requested makespan. */
+static lh_status find_least_memory(tradeoff_state *t, lh_memory_point *out,
+                                   lh_error *err)
 {
     lh_solution s = {0};
     int64_t asked = t->o.makespan_ns;
@@ -266,8 +267,8 @@ static lh_status least_memory(tradeoff_state *t, lh_memory_point *out,
 
 /* --- curve --------------------------------------------------------------- */
 
-/* Removes points that are no faster than a new point, which has a lower limit.
- */
+/* Removes the points at the curve's end that are no faster than a new point,
+ * which has a lower limit. */
 static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
 {
     while (curve->n_points > 0 &&
@@ -275,7 +276,8 @@ static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
         lh_memory_point_fini(&curve->points[--curve->n_points]);
 }
 
-/* Adds one point, starting from `s`, the fastest within `limit`. */
+/* Adds one point to the memory-time curve: the fastest schedule `s` within the
+ * current limit, with the smallest limit for its makespan. */
 static lh_status add_point(tradeoff_state *t, lh_memory_curve *curve,
                            lh_solution *s, lh_error *err)
 {
@@ -296,7 +298,7 @@ static lh_status add_point(tradeoff_state *t, lh_memory_curve *curve,
     return LH_OK;
 }
 
-/* Computes the curve from no limit downward. */
+/* Computes the memory-time curve from no limit downward. */
 static lh_status trace_curve(tradeoff_state *t, lh_memory_curve *curve,
                              lh_error *err)
 {
@@ -339,7 +341,8 @@ static lh_status trace_curve(tradeoff_state *t, lh_memory_curve *curve,
 
 /* --- driver -------------------------------------------------------------- */
 
-/* Copies and checks the options and computes the memory levels. */
+/* Copies and checks the options and computes the useful memory limits (levels)
+ * of the pipeline. */
 static lh_status begin_trade(tradeoff_state *t, const lh_pipeline *pipeline,
                              const lh_tradeoff_options *options, lh_error *err)
 {
@@ -355,8 +358,9 @@ static lh_status begin_trade(tradeoff_state *t, const lh_pipeline *pipeline,
     return compute_granularity(t, err);
 }
 
-/* Frees the arrays of the state; the state itself is the caller's. */
-static void end(tradeoff_state *t)
+/* Frees the arrays of a memory-time computation; the struct itself is the
+ * caller's. */
+static void free_state(tradeoff_state *t)
 {
     free(t->held);
     free(t->step);
@@ -370,8 +374,8 @@ lh_status lh_minimise_memory(const lh_pipeline *pipeline,
     lh_memory_point point = {0};
     lh_status status = begin_trade(&t, pipeline, options, err);
     if (status == LH_OK)
-        status = least_memory(&t, &point, err);
-    end(&t);
+        status = find_least_memory(&t, &point, err);
+    free_state(&t);
     if (status == LH_OK)
         *out = point;
     else
@@ -396,7 +400,7 @@ lh_status lh_memory_curve_make(const lh_pipeline *pipeline,
     lh_status status = begin_trade(&t, pipeline, options, err);
     if (status == LH_OK)
         status = trace_curve(&t, &curve, err);
-    end(&t);
+    free_state(&t);
     if (status == LH_OK)
         *out = curve;
     else

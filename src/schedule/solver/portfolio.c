@@ -98,7 +98,7 @@ typedef struct portfolio {
  * ---------------------------------------------------------------------- */
 
 /* Returns about the mean duration of an operation, at least 1. */
-static int64_t mean_time(const lhi_shop *s)
+static int64_t compute_mean_time(const lhi_shop *s)
 {
     int64_t mean = 0;
     for (uint32_t o = 0; o < s->n_ops; o++)
@@ -106,11 +106,11 @@ static int64_t mean_time(const lhi_shop *s)
     return mean;
 }
 
-/* Improves the task's orders by justification, rule tuning or annealing, as
- * its kind says. */
+/* Improves the task's machine orders by justification, rule tuning or
+ * annealing, as its kind says. */
 static lh_status improve(task *t, lhi_batch_task *k)
 {
-    const int64_t mean = mean_time(t->words->shop);
+    const int64_t mean = compute_mean_time(t->words->shop);
     t->time = t->before = lhi_machine_orders_evaluate(t->words);
     if (t->time < 0)
         return LH_OK;
@@ -138,7 +138,8 @@ static lh_status improve(task *t, lhi_batch_task *k)
     return LH_OK;
 }
 
-/* Checks whether a task's result closes the gap. */
+/* Checks whether a task's result closes the gap between lower bound and
+ * incumbent, or reaches the task's target. */
 static bool concludes(const portfolio *x, const task *t)
 {
     if (x->r->shop->fifo_relaxed)
@@ -168,7 +169,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *k)
 /* --- merging results
  * ------------------------------------------------------------ */
 
-/* Merges a search's answer and keeps or frees the search. */
+/* Merges the answer of a task's search into the solver (`used`: its work) and
+ * keeps the search for later rounds or frees it. */
 static lh_status merge_search(portfolio *x, task *t, uint64_t used,
                               lh_error *err)
 {
@@ -195,8 +197,8 @@ static lh_status merge_search(portfolio *x, task *t, uint64_t used,
     return LH_OK;
 }
 
-/* Merges one task's result into the solver: a refutation, or a better
- * schedule. */
+/* Merges the result of task `i` into the solver: a refutation, or a better
+ * schedule. *last: no other task is needed. */
 static lh_status merge(void *context, uint32_t i, const lhi_batch_task *k,
                        bool *last, lh_error *err)
 {
@@ -227,7 +229,8 @@ lh_status lhi_portfolio_count_searches(const lhi_solver *r, uint32_t most,
     return LH_OK;
 }
 
-/* Returns the incumbent, evaluated; or NULL. */
+/* Returns the incumbent's machine orders, evaluated, as a hint for searches;
+ * NULL: none. */
 static const lhi_machine_orders *get_hint(lhi_solver *r)
 {
     if (!r->has_orders)
@@ -258,8 +261,8 @@ lh_status lhi_portfolio_start_search(lhi_solver *r, int64_t units,
     return LH_OK;
 }
 
-/* Returns a deadline between bound and incumbent. Deadlines near the bound are
- * the most likely; the choice varies by round. */
+/* Returns a deadline between lower bound and incumbent. Deadlines near the
+ * bound are the most likely ones to succeed; the choice varies by round. */
 static int64_t get_between_deadline(const portfolio *x, int64_t first)
 {
     static const int64_t parts[] = {6, 3, 2};
@@ -267,7 +270,8 @@ static int64_t get_between_deadline(const portfolio *x, int64_t first)
     return from + (x->high - 1 - from) / parts[x->number % 3];
 }
 
-/* Returns the memory that lattices leave, at most half. */
+/* Returns the bytes that searches may use: what the lattices leave of the
+ * memory, at most half of it. */
 static size_t get_search_memory(const lhi_solver *r)
 {
     const size_t room = r->o.memory / 2, taken = r->windows->used;
@@ -275,7 +279,8 @@ static size_t get_search_memory(const lhi_solver *r)
     return room < left ? room : left;
 }
 
-/* Plans a search for task i; otherwise the task remains an improvement. */
+/* Plans a search for task i; otherwise the task improves the incumbent.
+ * *refuted: planning raised the bound. */
 static lh_status plan_search(portfolio *x, uint32_t i, bool *refuted)
 {
     lhi_solver *r = x->r;
@@ -338,16 +343,16 @@ static lh_status plan_search(portfolio *x, uint32_t i, bool *refuted)
 }
 
 /* Checks whether insertion should get most of the effort. With thousands of
- * operations few searches end, and insertion improves fastest as long as it
+ * operations few searches end, and insertion improves fastest where it
  * applies. */
 static bool prefers_insertion(const lhi_solver *r)
 {
     return r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS && r->n_workers > 0;
 }
 
-/* Returns extra ticks for the search with the longest useful deadline: as many
- * as all other work since the last round. That search is the hardest, but the
- * only one that proves everything, and its clauses hold for all shorter
+/* Returns additional ticks for the search with the longest useful deadline: as
+ * many as all other work since the last round. That search is the hardest, but
+ * the only one that proves everything, and its clauses hold for all shorter
  * deadlines. */
 static uint64_t compute_extra_ticks(const portfolio *x, uint64_t given)
 {
@@ -358,8 +363,8 @@ static uint64_t compute_extra_ticks(const portfolio *x, uint64_t given)
     return lhi_budget_get_remaining(budget, given + rest) - given;
 }
 
-/* Selects the improvement for task i, alternating; falls back if its engine is
- * disabled. */
+/* Selects how task i improves the incumbent (justification, tuning or
+ * annealing in turn); falls back if the engine is disabled. */
 static task_kind select_improvement(const portfolio *x, uint32_t i)
 {
     static const task_kind others[] = {TASK_JUSTIFY, TASK_TUNE, TASK_ANNEAL};
@@ -378,8 +383,9 @@ static task_kind select_improvement(const portfolio *x, uint32_t i)
     return TASK_NOTHING;
 }
 
-/* Plans all tasks. *refuted: planning raised the bound, so plan again. */
-static lh_status plan(portfolio *x, bool *refuted)
+/* Plans all tasks of a round. *refuted: planning raised the bound, so the
+ * round must be planned again. */
+static lh_status plan_tasks(portfolio *x, bool *refuted)
 {
     lhi_solver *r = x->r;
     const uint64_t ticks =
@@ -415,7 +421,8 @@ static lh_status plan(portfolio *x, bool *refuted)
     return LH_OK;
 }
 
-/* Runs the planned tasks and updates the limits. */
+/* Runs the planned tasks in parallel and updates the deadlines between which
+ * later rounds search. */
 static lh_status run_round(portfolio *x)
 {
     lhi_solver *r = x->r;
@@ -432,8 +439,8 @@ static lh_status run_round(portfolio *x)
     return LH_OK;
 }
 
-/* Searches for a schedule within `units`, limited to the typical duration of a
- * refutation. */
+/* Searches for a schedule within `units` for at most the typical duration of a
+ * refutation; *answer: found, refuted or given up. */
 static lh_status try_refuting(portfolio *x, int64_t units, lhi_answer *answer)
 {
     lhi_solver *r = x->r;
@@ -453,8 +460,8 @@ static lh_status try_refuting(portfolio *x, int64_t units, lhi_answer *answer)
     return status;
 }
 
-/* Galloping search: doubles the step until a refutation fails, then halves it.
- */
+/* Refutes deadlines by galloping: doubles the step from the bound until a
+ * refutation fails, then halves it. */
 static lh_status refute_once(portfolio *x)
 {
     lhi_solver *r = x->r;
@@ -471,8 +478,8 @@ static lh_status refute_once(portfolio *x)
     return LH_OK;
 }
 
-/* Refutes deadlines near the bound where full searches are too large to finish.
- */
+/* Refutes deadlines near the lower bound where full searches are too large to
+ * finish. */
 static lh_status refute(portfolio *x)
 {
     lhi_solver *r = x->r;
@@ -490,7 +497,7 @@ static lh_status refute(portfolio *x)
     return LH_OK;
 }
 
-/* Allocates the tasks of a round, each with an arena of its own. */
+/* Allocates the tasks of a round, each with its own arena. */
 static lh_status make_tasks(portfolio *x, lh_error *err)
 {
     lhi_solver *r = x->r;
@@ -516,8 +523,9 @@ static lh_status make_tasks(portfolio *x, lh_error *err)
     return LH_OK;
 }
 
-/* Runs beam searches. After a failure they wait until eight times their effort
- * has gone elsewhere, so they do not delay a search's proof. */
+/* Runs beam searches, with a larger width each time. After a failure they wait
+ * until eight times their effort has been used elsewhere, so that they do not
+ * delay a search's proof. */
 static lh_status run_beams(portfolio *x)
 {
     lhi_solver *r = x->r;
@@ -532,8 +540,9 @@ static lh_status run_beams(portfolio *x)
     return LH_OK;
 }
 
-/* Runs insertion for twice the rest of a round. Where searches finish, a
- * quarter of the rest, and less after rounds without improvement. */
+/* Runs insertion for twice as long as the other work of a round. Where
+ * searches finish, for a quarter of it, and less after rounds without
+ * improvement. */
 static lh_status run_insertion(portfolio *x)
 {
     lhi_solver *r = x->r;
@@ -549,8 +558,8 @@ static lh_status run_insertion(portfolio *x)
     return LH_OK;
 }
 
-/* Runs large-neighbourhood search as long as the rest of a round, and shorter
- * after failures: searches also need time for a proof. */
+/* Runs large-neighbourhood search as long as the other work of a round, and
+ * shorter after failures: searches also need time for a proof. */
 static lh_status run_large_neighbourhood(portfolio *x)
 {
     lhi_solver *r = x->r;
@@ -574,7 +583,7 @@ static lh_status run_large_neighbourhood(portfolio *x)
     return LH_OK;
 }
 
-/* Main loop: reduction, refutation, tasks, bounds and improvements. */
+/* Runs the main loop: reduction, refutation, tasks, bounds and improvements. */
 static lh_status run_rounds(portfolio *x)
 {
     lhi_solver *r = x->r;
@@ -601,7 +610,7 @@ static lh_status run_rounds(portfolio *x)
         x->high = lhi_solver_get_deadline_limit(r);
         if (lhi_solver_is_done(r) || x->low >= x->high)
             break;
-        LHI_TRY(plan(x, &refuted));
+        LHI_TRY(plan_tasks(x, &refuted));
         if (refuted || r->budget.stop)
             continue;
         LHI_TRY(run_round(x));

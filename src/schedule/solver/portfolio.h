@@ -5,14 +5,16 @@
 
 #include "schedule/solver/state/solver.h"
 
-/* Runs until the gap is closed or the budget is spent. Requires a schedule. */
+/* Runs rounds of searches and improvements until the gap between lower bound
+ * and incumbent is closed or the budget is spent. Requires a schedule. */
 lh_status lhi_portfolio_run(lhi_solver *r, lh_error *err);
 /* Computes how many searches fit into memory, at most `most`. A search has one
  * Boolean per open pair of passes, which can exceed memory for thousands of
  * microbatches. */
 lh_status lhi_portfolio_count_searches(const lhi_solver *r, uint32_t most,
                                        uint32_t *out, lh_error *err);
-/* Starts a search for a schedule of at most `units`, or answers immediately. */
+/* Starts a search for a schedule of at most `units` (job-shop time), or sets
+ * *answer if the windows already decide. */
 lh_status lhi_portfolio_start_search(lhi_solver *r, int64_t units,
                                      lhi_search **out, lhi_answer *answer,
                                      lh_error *err);

@@ -9,7 +9,7 @@
 
 #include "base/fail.h"
 
-/* Raises the bound by the relaxed job shop's windows. */
+/* Raises the lower bound by the windows of the relaxed job shop. */
 static lh_status raise_by_windows(lhi_solver *r, lh_error *err)
 {
     uint32_t impossible;
@@ -20,7 +20,8 @@ static lh_status raise_by_windows(lhi_solver *r, lh_error *err)
     return impossible == NONE ? lhi_solver_bound_by_windows(r, err) : LH_OK;
 }
 
-/* Builds the relaxed job shop and restores the original afterwards. */
+/* Builds the relaxed job shop (equal W parts), raises the lower bound by it,
+ * and restores the original job shop. */
 static lh_status raise_bound(lhi_solver *r, lh_error *err)
 {
     lhi_shop *own = r->shop, *loose = NULL;

@@ -5,7 +5,7 @@
 
 #include "schedule/solver/state/solver.h"
 
-/* Raises r->bound_ns and r->low by the relaxed job shop's windows
+/* Raises r->bound_ns and r->low_units by the windows of the relaxed job shop
  * (lhi_shop_make_relaxed()). For restricted job shops. */
 lh_status lhi_relaxation_raise_bound(lhi_solver *r, lh_error *err);
 

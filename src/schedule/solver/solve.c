@@ -24,7 +24,9 @@
 /* --- constructive heuristics
  * ---------------------------------------------------- */
 
-/* Improves r->found, which is feasible, from both ends and offers it. */
+/* Improves r->found, which is feasible, by justification (list scheduling
+ * backward and forward in time) and offers it to the solver. `by`: engine that
+ * found it. */
 static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
 {
     int64_t time = lhi_machine_orders_evaluate(r->found), before = time;
@@ -37,7 +39,8 @@ static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
         r, r->found, time < before ? LHI_ENGINE_JUSTIFICATION : by, err);
 }
 
-/* Improves the best external schedule for a short time. */
+/* Improves the best schedule of the methods or the caller by justification for
+ * a short time. */
 static lh_status justify_best(lhi_solver *r, lh_error *err)
 {
     if (!r->has_orders || !r->justifier || lhi_solver_is_done(r))
@@ -57,17 +60,18 @@ static lh_status justify_best(lhi_solver *r, lh_error *err)
                          : LH_OK;
 }
 
-/* Checks whether bounds should come first. Lattices for one chunk and few
- * passes take no longer than improving a schedule, and often prove that nothing
- * can be improved. */
+/* Checks whether lower bounds should be computed first. Lattices for one chunk
+ * and few passes take no longer than improving a schedule, and often prove
+ * that nothing can be improved. */
 static bool should_bound_first(const lhi_solver *r)
 {
     return !r->is_reduced && r->shop->n_ops <= LHI_SOLVER_LARGE_OPERATIONS &&
            lhi_shop_has_single_chunks(r->shop);
 }
 
-/* Builds schedules by due-date dispatching, for deadlines from the bound up. */
-static lh_status dispatch(lhi_solver *r, lh_error *err)
+/* Builds schedules by due-date dispatching, for deadlines from the lower bound
+ * up. */
+static lh_status run_dispatch(lhi_solver *r, lh_error *err)
 {
     if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_DISPATCHING))
         return LH_OK;
@@ -98,8 +102,9 @@ static lh_status dispatch(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
-/* Tunes parametrised dispatching rules, for machines with many streams. */
-static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
+/* Tunes parametrised dispatching rules for `ticks` of work; for machines with
+ * many streams. */
+static lh_status run_tuning(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
     lhi_tuning_options how = {.seed = r->o.seed,
                               .ticks = ticks,
@@ -117,7 +122,7 @@ static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
     return time >= 0 ? justify(r, LHI_ENGINE_TUNING, err) : LH_OK;
 }
 
-/* Decides whether any schedule exists, if no generator found one. */
+/* Decides by search whether any schedule exists, if no method found one. */
 static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
 {
     int64_t units = r->shop->horizon / r->shop->scale + 1;
@@ -199,7 +204,8 @@ static bool static_memory_fits(lhi_solver *r)
     return true;
 }
 
-/* Runs all engines on the job shop, in order. */
+/* Runs all engines of the solver on the job shop, in order: bounds,
+ * improvements, portfolio. */
 static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
 {
     uint32_t impossible;
@@ -223,19 +229,19 @@ static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
     if (r->best_ns < 0 || lhi_solver_is_done(r))
         return LH_OK;
     if (!r->windows->complete && r->n_workers == 0)
-        LHI_TRY(tune(r, 200 * (uint64_t)r->shop->n_ops, err));
+        LHI_TRY(run_tuning(r, 200 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_solver_bound_by_windows(r, err));
     if (should_bound_first(r))
         LHI_TRY(justify_best(r, err));
     /* Dispatching is cheaper than shaving and often meets the bound. */
-    LHI_TRY(dispatch(r, err));
+    LHI_TRY(run_dispatch(r, err));
     const int64_t low = r->low_units;
     LHI_TRY(lhi_solver_bound_by_shaving(r, err));
     if (r->is_reduced && !lhi_solver_is_done(r))
         LHI_TRY(
             lhi_reduction_extend_schedules(r, r->budget.max_ticks / 3, err));
     if (r->low_units > low)
-        LHI_TRY(dispatch(r, err));
+        LHI_TRY(run_dispatch(r, err));
     /* Reduced problems are solved for their bounds and patterns. */
     LHI_TRY(lhi_parallel_insertion_run(
         r, (r->is_reduced ? 80 : 120) * (uint64_t)r->shop->n_ops, err));
@@ -248,8 +254,8 @@ static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
     return lhi_portfolio_run(r, err);
 }
 
-/* Solves r->p with r's options, budget and arena. */
-static lh_status solve_within(lhi_solver *r, lh_error *err)
+/* Solves the pipeline r->p with the solver's options, budget and arena. */
+static lh_status run_solver(lhi_solver *r, lh_error *err)
 {
     lh_bound bound = {0};
     r->best_ns = -1;
@@ -299,7 +305,7 @@ static lh_status complete_options(const lh_solve_options *given,
     return LH_OK;
 }
 
-/* Copies the engines' statistics into the solution. */
+/* Copies the engines' statistics (calls, ticks, results) into the solution. */
 static void write_engines(const lhi_solver *r, lh_solution *out)
 {
     out->n_engines = lh_n_solve_engines();
@@ -316,7 +322,8 @@ static void write_engines(const lhi_solver *r, lh_solution *out)
     }
 }
 
-/* Fills the solution from the solver's state. */
+/* Fills in the solution from the solver's state: schedule, lower bound, status
+ * and statistics. */
 static void write_solution(lhi_solver *r, lh_solution *out)
 {
     *out = (lh_solution){.schedule = r->schedule,
@@ -351,7 +358,7 @@ static lh_status solve_early(const lh_pipeline *pipeline,
                              const lh_solve_options *options, lh_solution *out,
                              lh_error *err)
 {
-    lhi_solver r = {.p = pipeline, .solve = solve_within};
+    lhi_solver r = {.p = pipeline, .solve = run_solver};
     if (lhi_pipeline_n_dp_ops(pipeline) > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search does not support data-parallel operations "
@@ -376,7 +383,7 @@ static lh_status solve_early(const lh_pipeline *pipeline,
     r.mem = lhi_arena_make(0);
     if (!r.mem)
         return lhi_fail_nomem(err);
-    lh_status status = solve_within(&r, err);
+    lh_status status = run_solver(&r, err);
     lhi_parallel_insertion_free_workers(&r);
     lhi_windows_free(r.windows);
     lhi_reduction_free(r.reduction);

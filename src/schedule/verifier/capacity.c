@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* Orders operations by time, then by number (qsort). */
+/* Compares operations by time, then by number, for qsort(). */
 static int compare_events(const void *a, const void *b)
 {
     const lhi_verify_event *x = a, *y = b;
@@ -28,8 +28,9 @@ static void sort_operations(lhi_verify_event *events,
     qsort(events, m->n_ops, sizeof *events, compare_events);
 }
 
-/* Adds an operation at its rank by deadline and updates the nodes above. The
- * tree is a binary heap in layout: node i has children 2i and 2i + 1. */
+/* Adds an operation of duration `time` at leaf `leaf` (its rank by deadline)
+ * and updates the nodes above. The tree has the layout of a binary heap: node
+ * i has children 2i and 2i + 1. */
 static void add_demand(lhi_verify_demand *tree, uint32_t leaf, int64_t time,
                        int64_t deadline)
 {

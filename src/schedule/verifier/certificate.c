@@ -36,7 +36,8 @@ typedef struct checker {
 static void add_statement(checker *k, lh_claim_status status,
                           const char *format, ...) LHI_PRINTF(3, 4);
 
-/* Appends a statement with its status; marks out of memory if it cannot. */
+/* Appends a statement (a verified or refuted claim) with its status; marks out
+ * of memory if it cannot. */
 static void add_statement(checker *k, lh_claim_status status,
                           const char *format, ...)
 {
@@ -92,7 +93,8 @@ static bool has_parts(const checker *k, const lh_schedule *s)
     return true;
 }
 
-/* Checks a schedule's validity and makespan. */
+/* Checks schedule `s`, called `name` in the statements: it must be valid and
+ * have the claimed makespan. */
 static lh_status check_schedule(checker *k, const lh_schedule *s,
                                 const char *name, int64_t claimed_ns,
                                 lh_error *err)
@@ -123,7 +125,8 @@ static lh_status check_schedule(checker *k, const lh_schedule *s,
 
 /* --- closed forms --------------------------------------------------------- */
 
-/* Recomputes a closed form and compares its terms. */
+/* Recomputes the closed-form bound that the certificate names, and compares
+ * its terms. */
 static lh_status check_closed_form(checker *k, lh_error *err)
 {
     const lh_certificate *c = k->c;
@@ -182,10 +185,10 @@ static uint32_t find_machine(const lhi_verify_model *claim,
     return LH_NONE;
 }
 
-/* Checks whether the recorded windows refute the machine by themselves,
- * replacing the computed ones. The bound is verified independently; this only
- * checks the record. */
-static bool record_fails(lhi_verify_model *claim, const lh_certificate *c)
+/* Checks whether the windows recorded in the certificate refute the deadline
+ * by themselves on their machine. The bound is verified independently; this
+ * only checks the record. */
+static bool does_record_refute(lhi_verify_model *claim, const lh_certificate *c)
 {
     uint32_t m = find_machine(claim, c);
     if (m == LH_NONE || c->n_rows != claim->machines[m].n_rows)
@@ -210,7 +213,8 @@ static bool record_fails(lhi_verify_model *claim, const lh_certificate *c)
     return lhi_verify_is_machine_infeasible(claim, m);
 }
 
-/* Adds the statements about windows. */
+/* Adds the statements about a proof by windows; `refuted`: the verifier's
+ * windows refute the deadline. */
 static void add_window_statements(checker *k, lhi_verify_model *claim,
                                   bool refuted)
 {
@@ -232,7 +236,7 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
         snprintf(where, sizeof where, "device %" PRIu32, c->device);
     else
         snprintf(where, sizeof where, "link %.48s", c->link);
-    if (record_fails(claim, c))
+    if (does_record_refute(claim, c))
         add_statement(
             k, LH_CLAIM_VERIFIED,
             "%s alone cannot satisfy the recorded starts and finishes", where);
@@ -244,8 +248,8 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
             where);
 }
 
-/* Adds the statement whether the clauses follow and refute the deadline;
- * `bad`: the first clause that does not follow. */
+/* Adds the statement whether the certificate's clauses follow and refute the
+ * deadline; `bad`: the first clause that does not follow. */
 static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
 {
     const lh_certificate *c = k->c;
@@ -268,8 +272,10 @@ static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
                       c->n_clauses, c->refuted_ns);
 }
 
-/* Checks a refutation by windows or clauses. */
-static lh_status refute(checker *k, lhi_verify_model *claim, lh_error *err)
+/* Checks by windows or clauses that no schedule is shorter than the claimed
+ * makespan. */
+static lh_status check_refuted_deadline(checker *k, lhi_verify_model *claim,
+                                        lh_error *err)
 {
     const lh_certificate *c = k->c;
     int64_t deadline = lhi_verify_get_deadline(claim, c->refuted_ns);
@@ -298,7 +304,8 @@ static lh_status refute(checker *k, lhi_verify_model *claim, lh_error *err)
     return LH_OK;
 }
 
-/* Builds the model and checks the refutation. */
+/* Builds the verifier's job-shop model and checks the refutation of shorter
+ * makespans. */
 static lh_status check_refutation(checker *k, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
@@ -309,7 +316,7 @@ static lh_status check_refutation(checker *k, lh_error *err)
     lh_status status =
         lhi_verify_model_make(k->p, k->c->sub_blocks, mem, &claim, &why, err);
     if (status == LH_OK && claim)
-        status = refute(k, claim, err);
+        status = check_refuted_deadline(k, claim, err);
     else if (status == LH_OK)
         add_statement(k, LH_CLAIM_UNVERIFIED, "the bound was not checked: %s",
                       why);
@@ -387,6 +394,7 @@ lh_status lh_check_certificate(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
+/* Frees a list of claims; ignores NULL. */
 void lh_claims_free(lh_claims *claims)
 {
     if (claims)

@@ -43,16 +43,17 @@ typedef struct checker {
     bool refuted;
 } checker;
 
-/* Returns the row of operation o. */
-static const lhi_verify_row *row_of(const checker *r, uint32_t o)
+/* Returns the row (all passes of one kind on one chunk, or the messages of one
+ * route) of operation o. */
+static const lhi_verify_row *get_row(const checker *r, uint32_t o)
 {
     return &r->c->rows[r->c->row_of[o]];
 }
 
-/* Returns the literal "a before b". */
-static lit before(const checker *r, uint32_t a, uint32_t b)
+/* Returns the literal "a before b" for two operations. */
+static lit make_literal(const checker *r, uint32_t a, uint32_t b)
 {
-    const lhi_verify_row *x = row_of(r, a), *y = row_of(r, b);
+    const lhi_verify_row *x = get_row(r, a), *y = get_row(r, b);
     uint32_t n = r->c->machines[x->machine].n_rows;
     const uint32_t *base = r->base + r->base_at[x->machine];
     if (x->slot < y->slot)
@@ -84,10 +85,10 @@ static uint32_t get_second(const checker *r, lit l)
 
 /* --- known facts --------------------------------------------------------- */
 
-/* Queues an operation for the memory check, if it allocates. */
+/* Queues an operation for the memory check if it takes memory. */
 static void queue_memory_check(checker *r, uint32_t o)
 {
-    const lhi_verify_row *row = row_of(r, o);
+    const lhi_verify_row *row = get_row(r, o);
     if (r->holding[o] || row->memory <= 0 ||
         r->c->machines[row->machine].room == INT64_MAX)
         return;
@@ -95,7 +96,7 @@ static void queue_memory_check(checker *r, uint32_t o)
     r->held[r->n_held++] = o;
 }
 
-/* Makes a literal true; false: it is already false. */
+/* Makes literal `l` true and updates the counts; false: it is already false. */
 static bool assign(checker *r, lit l)
 {
     int value = get_value(r, l);
@@ -104,7 +105,7 @@ static bool assign(checker *r, lit l)
     r->value[l / 2] = l & 1 ? -1 : 1;
     r->trail[r->n_trail++] = l;
     uint32_t a = get_first(r, l), b = get_second(r, l);
-    const lhi_verify_row *x = row_of(r, a), *y = row_of(r, b);
+    const lhi_verify_row *x = get_row(r, a), *y = get_row(r, b);
     uint32_t *known = &r->before[r->c->slot_at[b] + x->slot];
     if (a - x->first + 1 > *known)
         *known = a - x->first + 1;
@@ -118,25 +119,26 @@ static bool assign(checker *r, lit l)
     return true;
 }
 
-/* Propagates a literal: rows keep their order; "before" is transitive. */
+/* Propagates literal `l` (a before b): operations of a row keep their order;
+ * "before" is transitive. False: contradiction. */
 static bool propagate_orders(checker *r, lit l)
 {
     uint32_t a = get_first(r, l), b = get_second(r, l);
-    const lhi_verify_row *x = row_of(r, a), *y = row_of(r, b);
+    const lhi_verify_row *x = get_row(r, a), *y = get_row(r, b);
     const lhi_verify_machine *m = &r->c->machines[x->machine];
-    if (a > x->first && !assign(r, before(r, a - 1, b)))
+    if (a > x->first && !assign(r, make_literal(r, a - 1, b)))
         return false;
-    if (b + 1 < y->first + y->count && !assign(r, before(r, a, b + 1)))
+    if (b + 1 < y->first + y->count && !assign(r, make_literal(r, a, b + 1)))
         return false;
     for (uint32_t i = 0; i < m->n_rows; i++) {
         const lhi_verify_row *z = &r->c->rows[m->first_row + i];
         if (z == x || z == y)
             continue;
         uint32_t k = r->after[r->c->slot_at[b] + i];
-        if (k < z->count && !assign(r, before(r, a, z->first + k)))
+        if (k < z->count && !assign(r, make_literal(r, a, z->first + k)))
             return false;
         k = r->before[r->c->slot_at[a] + i];
-        if (k > 0 && !assign(r, before(r, z->first + k - 1, b)))
+        if (k > 0 && !assign(r, make_literal(r, z->first + k - 1, b)))
             return false;
     }
     return true;
@@ -145,27 +147,28 @@ static bool propagate_orders(checker *r, lit l)
 /* --- clauses ------------------------------------------------------------- */
 
 /* Returns the literals of stored clause k. */
-static lit *clause(const checker *r, uint32_t k)
+static lit *get_clause(const checker *r, uint32_t k)
 {
     return r->lits + r->clause_at[k];
 }
 
 /* Adds clause k to the watch list of its literal at index `side`, 0 or 1. */
-static void watch(checker *r, uint32_t k, uint32_t side)
+static void watch_literal(checker *r, uint32_t k, uint32_t side)
 {
-    lit l = clause(r, k)[side];
+    lit l = get_clause(r, k)[side];
     r->next[2 * (size_t)k + side] = r->watching[l];
     r->watching[l] = 2 * k + side;
 }
 
-/* Visits the clauses that watch `l`, now known to be false. */
+/* Visits the clauses that watch literal `l`, now known to be false: finds
+ * another literal to watch or propagates. False: contradiction. */
 static bool visit_clauses(checker *r, lit l)
 {
     uint32_t w = r->watching[l];
     r->watching[l] = LH_NONE;
     while (w != LH_NONE) {
         uint32_t k = w / 2, side = w % 2, rest = r->next[w];
-        lit *c = clause(r, k);
+        lit *c = get_clause(r, k);
         size_t n = r->clause_at[k + 1] - r->clause_at[k], i = 2;
         lit other = c[!side];
         if (get_value(r, other) <= 0)
@@ -176,13 +179,13 @@ static bool visit_clauses(checker *r, lit l)
         if (i < n) {
             c[side] = c[i];
             c[i] = l;
-            watch(r, k, side);
+            watch_literal(r, k, side);
         } else {
-            watch(r, k, side);
+            watch_literal(r, k, side);
             if (!assign(r, other)) {
                 while (rest != LH_NONE) { /* keep the remaining watches */
                     uint32_t after = r->next[rest];
-                    watch(r, rest / 2, rest % 2);
+                    watch_literal(r, rest / 2, rest % 2);
                     rest = after;
                 }
                 return false;
@@ -195,13 +198,14 @@ static bool visit_clauses(checker *r, lit l)
 
 /* --- times --------------------------------------------------------------- */
 
-/* Propagates the known orders between o and row u, and derives the orders that
- * its times force. Starts and ends increase along a row, so only the first
- * undecided ones matter. */
+/* Propagates the known orders between o and row u (passes of one kind on one
+ * chunk), and derives the orders that its times force. Starts and ends
+ * increase along a row, so only the first undecided ones matter. False:
+ * contradiction. */
 static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
 {
     lhi_verify_model *c = r->c;
-    const lhi_verify_row *row = row_of(r, o);
+    const lhi_verify_row *row = get_row(r, o);
     size_t at = c->slot_at[o] + u->slot;
     int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
     uint32_t y = r->before[at];
@@ -211,20 +215,21 @@ static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
     if (y > 0 && !lhi_verify_lower_end(c, u->first + y - 1, begin))
         return false;
     for (; y < r->after[at] && end + u->time > c->finish[u->first + y]; y++)
-        if (!assign(r, before(r, u->first + y, o)))
+        if (!assign(r, make_literal(r, u->first + y, o)))
             return false;
     for (y = r->after[at];
          y > r->before[at] && c->start[u->first + y - 1] + u->time > begin; y--)
-        if (!assign(r, before(r, o, u->first + y - 1)))
+        if (!assign(r, make_literal(r, o, u->first + y - 1)))
             return false;
     return true;
 }
 
-/* Propagates an operation's window to all its neighbours. */
+/* Propagates an operation's window (earliest start, latest end) to all its
+ * neighbours; false: contradiction. */
 static bool propagate_times(checker *r, uint32_t o)
 {
     lhi_verify_model *c = r->c;
-    const lhi_verify_row *row = row_of(r, o);
+    const lhi_verify_row *row = get_row(r, o);
     const lhi_verify_machine *m = &c->machines[row->machine];
     if (c->start[o] + row->time > c->finish[o] ||
         !lhi_verify_propagate_operation(c, o))
@@ -235,7 +240,8 @@ static bool propagate_times(checker *r, uint32_t o)
     return true;
 }
 
-/* Checks the capacity of every machine whose windows changed. */
+/* Checks the capacity of every machine whose windows changed; false:
+ * contradiction. */
 static bool check_machines(checker *r)
 {
     lhi_verify_model *c = r->c;
@@ -251,12 +257,12 @@ static bool check_machines(checker *r)
 
 /* --- memory -------------------------------------------------------------- */
 
-/* Checks memory once o runs: it is at least the sum over every row's minimum
- * share. */
+/* Checks the memory when o runs: it is at least the sum over every row's
+ * minimum share. False: contradiction. */
 static bool check_memory(checker *r, uint32_t o)
 {
     const lhi_verify_model *c = r->c;
-    const lhi_verify_row *own = row_of(r, o);
+    const lhi_verify_row *own = get_row(r, o);
     const lhi_verify_machine *m = &c->machines[own->machine];
     int64_t spare = m->room - own->memory * (o - own->first + 1);
     for (uint32_t i = 0; i < m->n_rows; i++) {
@@ -275,10 +281,11 @@ static bool check_memory(checker *r, uint32_t o)
         int64_t lo = r->before[at], hi = r->after[at];
         int64_t more = u->memory > 0 ? spare / u->memory : spare / -u->memory;
         if (u->memory > 0 && lo + more < hi &&
-            !assign(r, before(r, o, u->first + (uint32_t)(lo + more))))
+            !assign(r, make_literal(r, o, u->first + (uint32_t)(lo + more))))
             return false;
         if (u->memory < 0 && hi - more > lo &&
-            !assign(r, before(r, u->first + (uint32_t)(hi - more) - 1, o)))
+            !assign(r,
+                    make_literal(r, u->first + (uint32_t)(hi - more) - 1, o)))
             return false;
     }
     return true;
@@ -305,7 +312,7 @@ static bool propagate_one(checker *r, bool *done)
     return check_machines(r);
 }
 
-/* Propagates to a fixpoint; false: contradiction. */
+/* Propagates until nothing changes; false: contradiction. */
 static bool propagate(checker *r)
 {
     bool done = false, ok = true;
@@ -338,7 +345,7 @@ static void save_root(checker *r)
 }
 
 /* Restores the root state and empties the queues. */
-static void back_to_root(checker *r)
+static void restore_root(checker *r)
 {
     lhi_verify_model *c = r->c;
     size_t n = c->n_ops, slots = c->slot_at[n];
@@ -354,7 +361,7 @@ static void back_to_root(checker *r)
 
 /* --- checking clauses ----------------------------------------------------- */
 
-/* Adds a unit clause at the root and propagates it. */
+/* Adds a clause with the single literal l at the root and propagates it. */
 static void add_unit_clause(checker *r, lit l)
 {
     if (!assign(r, l) || !propagate(r))
@@ -363,7 +370,7 @@ static void add_unit_clause(checker *r, lit l)
         save_root(r);
 }
 
-/* Stores the verified clause with n literals from r->n_lits on. */
+/* Stores the verified clause with the n literals from r->n_lits on. */
 static void store_clause(checker *r, size_t n)
 {
     lit *c = r->lits + r->n_lits;
@@ -387,12 +394,13 @@ static void store_clause(checker *r, size_t n)
         r->clause_at[k] = r->n_lits;
         r->n_lits += open;
         r->clause_at[k + 1] = r->n_lits;
-        watch(r, k, 0);
-        watch(r, k, 1);
+        watch_literal(r, k, 0);
+        watch_literal(r, k, 1);
     }
 }
 
-/* Checks whether negating every literal contradicts the known facts. */
+/* Checks whether the read clause with n literals follows: negating every
+ * literal contradicts the known facts. Restores the root state. */
 static bool is_implied(checker *r, size_t n)
 {
     const lit *c = r->lits + r->n_lits;
@@ -400,31 +408,32 @@ static bool is_implied(checker *r, size_t n)
     for (size_t i = 0; open && i < n; i++)
         open = assign(r, c[i] ^ 1);
     open = open && propagate(r);
-    back_to_root(r);
+    restore_root(r);
     return !open;
 }
 
-/* Reads the literals of clause k; false: it names unknown operations. */
+/* Reads the literals of certificate clause k; false: it names unknown
+ * operations. */
 static bool read_clause(checker *r, const lh_proof_clause *k)
 {
     for (uint32_t i = 0; i < k->n_orders; i++) {
         const lh_proof_order *o = &k->orders[i];
         uint32_t a = lhi_verify_find_operation(r->c, &o->first, o->messages);
         uint32_t b = lhi_verify_find_operation(r->c, &o->second, o->messages);
-        if (a == LH_NONE || b == LH_NONE || row_of(r, a) == row_of(r, b) ||
-            row_of(r, a)->machine != row_of(r, b)->machine)
+        if (a == LH_NONE || b == LH_NONE || get_row(r, a) == get_row(r, b) ||
+            get_row(r, a)->machine != get_row(r, b)->machine)
             return false;
-        r->lits[r->n_lits + i] = before(r, a, b);
+        r->lits[r->n_lits + i] = make_literal(r, a, b);
     }
     return true;
 }
 
-/* Adds the orders on a microbatch's own path, and the precedences within one
- * machine. */
+/* Sets the orders between o and its microbatch's other operations, and the
+ * precedences within its machine; false: contradiction. */
 static bool initialise_operation(checker *r, uint32_t o)
 {
     const lhi_verify_model *c = r->c;
-    const lhi_verify_row *row = row_of(r, o);
+    const lhi_verify_row *row = get_row(r, o);
     const lhi_verify_machine *m = &c->machines[row->machine];
     uint32_t j = (o - row->first) / row->per;
     for (uint32_t i = 0; i < m->n_rows; i++) {
@@ -432,7 +441,7 @@ static bool initialise_operation(checker *r, uint32_t o)
         bool first = u != row && u->kind != LH_W &&
                      (row->kind == LH_W ? u->place <= row->place
                                         : u->place < row->place);
-        if (first && !assign(r, before(r, u->first + j, o)))
+        if (first && !assign(r, make_literal(r, u->first + j, o)))
             return false;
     }
     for (uint32_t i = row->in; i != LH_NONE; i = c->precedences[i].next_in) {
@@ -440,18 +449,19 @@ static bool initialise_operation(checker *r, uint32_t o)
         const lhi_verify_row *from = &c->rows[p->from];
         uint32_t need = p->need[o - row->first];
         if (from->machine == row->machine && need > 0 &&
-            !assign(r, before(r, from->first + need - 1, o)))
+            !assign(r, make_literal(r, from->first + need - 1, o)))
             return false;
     }
     return true;
 }
 
-/* Adds the orders that the windows' states force. */
+/* Sets the orders that the windows' counts force at the root; false:
+ * contradiction. */
 static bool initialise_root(checker *r)
 {
     const lhi_verify_model *c = r->c;
     for (uint32_t o = 0; o < c->n_ops; o++) {
-        const lhi_verify_row *row = row_of(r, o);
+        const lhi_verify_row *row = get_row(r, o);
         const lhi_verify_machine *m = &c->machines[row->machine];
         for (uint32_t i = 0; i < m->n_rows; i++) {
             const lhi_verify_row *u = &c->rows[m->first_row + i];
@@ -460,9 +470,10 @@ static bool initialise_root(checker *r)
             if (u == row || !m->states)
                 continue;
             if (least > 0 && least <= u->count &&
-                !assign(r, before(r, u->first + least - 1, o)))
+                !assign(r, make_literal(r, u->first + least - 1, o)))
                 return false;
-            if (most < u->count && !assign(r, before(r, o, u->first + most)))
+            if (most < u->count &&
+                !assign(r, make_literal(r, o, u->first + most)))
                 return false;
         }
         if (!initialise_operation(r, o))
@@ -493,7 +504,7 @@ static void check_clauses(checker *r, uint32_t *bad)
 
 /* --- allocation ---------------------------------------------------------- */
 
-/* Numbers all pairs of operations on shared machines. */
+/* Assigns literals to all pairs of operations on shared machines. */
 static lh_status number_pairs(checker *r, lhi_arena *mem, lh_error *err)
 {
     const lhi_verify_model *c = r->c;
@@ -537,8 +548,8 @@ static lh_status number_pairs(checker *r, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the arrays in `mem`; all pairs start undecided and all counts
- * unrestricted. */
+/* Allocates the clause checker's arrays in `mem`; all pairs start undecided
+ * and all counts unrestricted. */
 static lh_status allocate(checker *r, lhi_arena *mem, lh_error *err)
 {
     const lhi_verify_model *c = r->c;

@@ -43,7 +43,7 @@ static int64_t get_w_ns(const closed_form *f, uint32_t c)
 }
 
 /* Returns the time from the end of a pass on chunk c to the start of the next
- * on its path. */
+ * pass on the microbatch's path; `back`: backward. */
 static int64_t compute_hop(const closed_form *f, uint32_t c, bool back)
 {
     uint32_t link = back ? f->links.backward[c] : f->links.forward[c];
@@ -55,7 +55,7 @@ static int64_t compute_hop(const closed_form *f, uint32_t c, bool back)
 
 /* Returns the chunk's reduce-scatter time with its latency, in ns; 0 if it has
  * none. */
-static int64_t scatter(const lh_chunk *c)
+static int64_t get_scatter_ns(const lh_chunk *c)
 {
     return c->reduce_scatter_ns ? c->reduce_scatter_ns + c->dp_latency_ns : 0;
 }
@@ -74,7 +74,7 @@ static void compute_path_times(closed_form *f)
             came = f->first_f[c - 1] + get_chunk(f, c - 1)->f_ns +
                    compute_hop(f, c - 1, false);
         f->first_f[c] = lhi_max_int64(gather, came);
-        f->after_d[c] = get_w_ns(f, c) + scatter(k);
+        f->after_d[c] = get_w_ns(f, c) + get_scatter_ns(k);
         if (c > 0)
             f->after_d[c] = lhi_max_int64(
                 f->after_d[c], compute_hop(f, c, true) + get_d_ns(f, c - 1) +
@@ -95,8 +95,8 @@ static void compute_path_times(closed_form *f)
     }
 }
 
-/* Appends `times` x `ns` to the closed form. The caller keeps within
- * LHI_VERIFY_MAX_TERMS. */
+/* Appends the term `times` x `ns`, called `name`, to the closed form. The
+ * caller stays within LHI_VERIFY_MAX_TERMS. */
 static void add_term(closed_form *f, const char *name, int64_t times,
                      int64_t ns)
 {
@@ -112,7 +112,8 @@ static int64_t compute_sum(const closed_form *f)
     return sum;
 }
 
-/* Fills the form 'path': the longest path through one D. */
+/* Fills in the closed form 'path': the longest path of a microbatch, through
+ * one D. */
 static void form_path(closed_form *f)
 {
     uint32_t best = 0;
@@ -129,10 +130,11 @@ static void form_path(closed_form *f)
     add_term(f, "after a D", 1, f->after_d[best]);
 }
 
-/* Returns how many activations on the device's chunks fit, rounded up where
- * part of a W could suffice; 0: no limit, or other passes change memory. */
-static int64_t capacity(const closed_form *f, uint32_t device, uint32_t chunk,
-                        bool *whole)
+/* Returns how many activations of `chunk` fit on the device, rounded up where
+ * part of a W could suffice (*whole false). 0: no limit, or other passes
+ * change memory. */
+static int64_t compute_capacity(const closed_form *f, uint32_t device,
+                                uint32_t chunk, bool *whole)
 {
     int64_t room = lh_pipeline_memory_limit(f->p, device);
     int64_t each = get_chunk(f, chunk)->mem_f;
@@ -158,9 +160,9 @@ typedef struct sums {
     int64_t first, work, forth, after, scatter;
 } sums;
 
-/* Sums the work of a device's chunks; keeps the smallest head, tail and
- * reduce-scatter. */
-static sums add_up(const closed_form *f, uint32_t device)
+/* Returns the total work of a device's chunks, and their smallest head, tail
+ * and reduce-scatter time. */
+static sums sum_device(const closed_form *f, uint32_t device)
 {
     sums s = {.first = LHI_NEVER, .after = LHI_NEVER, .scatter = LHI_NEVER};
     for (uint32_t c = 0; c < f->n_chunks; c++) {
@@ -171,17 +173,17 @@ static sums add_up(const closed_form *f, uint32_t device)
         s.chunk = c;
         s.first = lhi_min_int64(s.first, f->first_f[c]);
         s.after = lhi_min_int64(s.after, f->after_d[c]);
-        s.scatter = lhi_min_int64(s.scatter, scatter(k));
+        s.scatter = lhi_min_int64(s.scatter, get_scatter_ns(k));
         s.forth += k->f_ns + get_d_ns(f, c);
         s.work += k->f_ns + get_d_ns(f, c) + get_w_ns(f, c);
     }
     return s;
 }
 
-/* Fills the form 'device': all work of a device. */
+/* Fills in the closed form 'device': all work of a device. */
 static void form_device(closed_form *f, uint32_t device)
 {
-    sums s = add_up(f, device);
+    sums s = sum_device(f, device);
     if (s.n_chunks == 0)
         return;
     add_term(f, "before the first F", 1, s.first);
@@ -189,15 +191,16 @@ static void form_device(closed_form *f, uint32_t device)
     add_term(f, "reduce-scatter", 1, s.scatter);
 }
 
-/* Fills the form 'drain': all F and D of a device, then the path after its
- * last D. */
+/* Fills in the closed form 'drain': all F and D of a device, then the path
+ * after its last D. */
 static void form_drain(closed_form *f, uint32_t device)
 {
-    sums s = add_up(f, device);
+    sums s = sum_device(f, device);
     bool whole;
     if (s.n_chunks == 0)
         return;
-    int64_t k = s.n_chunks == 1 ? capacity(f, device, s.chunk, &whole) : 0;
+    int64_t k =
+        s.n_chunks == 1 ? compute_capacity(f, device, s.chunk, &whole) : 0;
     add_term(f, "before the first F", 1, s.first);
     add_term(f, "F and D of a microbatch", f->n, s.forth);
     if (k > 0 && k < f->n && get_w_ns(f, s.chunk) > 0)
@@ -205,7 +208,8 @@ static void form_drain(closed_form *f, uint32_t device)
     add_term(f, "after the last D", 1, s.after);
 }
 
-/* Computes the bound for each of the device's chunks and keeps the largest. */
+/* Fills in the closed form 'round-trips': computes the bound for each of the
+ * device's chunks and keeps the largest. */
 static void form_round_trips(closed_form *f, uint32_t device)
 {
     int64_t most = -1;
@@ -213,7 +217,7 @@ static void form_round_trips(closed_form *f, uint32_t device)
         bool whole;
         if (get_chunk(f, c)->device != device)
             continue;
-        int64_t k = capacity(f, device, c, &whole);
+        int64_t k = compute_capacity(f, device, c, &whole);
         if (k == 0)
             continue;
         int64_t trips = (f->n + k - 1) / k - 1;
@@ -232,13 +236,14 @@ static void form_round_trips(closed_form *f, uint32_t device)
     }
 }
 
-/* Fills the form 'memory': full cycles of a device whose memory limits the
- * resident activations. */
+/* Fills in the closed form 'memory': full cycles of a device whose memory
+ * limits the resident activations. */
 static void form_memory(closed_form *f, uint32_t device)
 {
-    sums s = add_up(f, device);
+    sums s = sum_device(f, device);
     bool whole;
-    int64_t k = s.n_chunks == 1 ? capacity(f, device, s.chunk, &whole) : 0;
+    int64_t k =
+        s.n_chunks == 1 ? compute_capacity(f, device, s.chunk, &whole) : 0;
     uint32_t c = s.chunk;
     if (k == 0 || k >= f->n)
         return;
@@ -249,8 +254,8 @@ static void form_memory(closed_form *f, uint32_t device)
     add_term(f, "after a D", 1, f->after_d[c]);
 }
 
-/* Fills the form 'link': all transfers of a link, between the earliest arrival
- * and the shortest remaining path. */
+/* Fills in the closed form 'link': all transfers of a link, between the
+ * earliest arrival and the shortest remaining path. */
 static void form_link(closed_form *f, const char *link)
 {
     int64_t first = LHI_NEVER, after = LHI_NEVER, busy = 0;
@@ -279,8 +284,8 @@ static void form_link(closed_form *f, const char *link)
     add_term(f, "after the last message", 1, after);
 }
 
-/* Allocates and computes path times before and after the passes of every
- * chunk; memory belongs to `mem`. */
+/* Initialises the closed form and computes the path times before and after the
+ * passes of every chunk; memory belongs to `mem`. */
 static lh_status make_closed_form(closed_form *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = f->n_chunks;

@@ -45,32 +45,34 @@ typedef struct communication {
     bool matched;    /* every message has its two ends, in consistent orders */
 } communication;
 
-/* Formats the cell of a send or receive into `buffer`, which it returns. */
-static const char *text_of(const end *e, char *buffer)
+/* Formats the communication cell of a send or receive into `buffer`, which it
+ * returns. */
+static const char *format_end(const end *e, char *buffer)
 {
     return lh_comm_format(&e->comm, buffer);
 }
 
-/* Reports a send or receive that violates a rule; the messages then do not
- * match. */
+/* Adds a violation: a send or receive breaks a rule (`why`); the messages then
+ * do not match. */
 static void add_end_violation(communication *m, const end *e, const char *why)
 {
     char text[LH_PASS_TEXT_SIZE];
     m->matched = false;
     lhi_verify_add_violation(m->judge,
                              "device %" PRIu32 ", cell %" PRIu32 ": %s %s",
-                             e->row, e->comm.cell, text_of(e, text), why);
+                             e->row, e->comm.cell, format_end(e, text), why);
 }
 
 /* --- 1: ends of messages --- */
 
 /* Returns the device of a chunk. */
-static uint32_t device_of(const communication *m, uint32_t chunk)
+static uint32_t get_device(const communication *m, uint32_t chunk)
 {
     return lh_pipeline_chunk(m->judge->pipeline, chunk)->device;
 }
 
-/* Determines the message of a cell. */
+/* Determines the message to which a send or receive cell belongs; adds a
+ * violation if there is none. */
 static void find_message(communication *m, end *e)
 {
     const lhi_verifier *judge = m->judge;
@@ -87,19 +89,20 @@ static void find_message(communication *m, end *e)
     }
     const uint32_t other = up ? chunk + 1 : chunk - 1;
     e->sender = e->is_receive ? other : chunk;
-    e->from = device_of(m, e->sender);
-    e->to = device_of(m, e->is_receive ? chunk : other);
+    e->from = get_device(m, e->sender);
+    e->to = get_device(m, e->is_receive ? chunk : other);
     if (e->from == e->to)
         add_end_violation(m, e,
                           "has both of its chunks on one device, which "
                           "needs no message");
-    else if (device_of(m, chunk) != e->row)
+    else if (get_device(m, chunk) != e->row)
         add_end_violation(m, e, "is not in the row of its chunk's device");
     else
         e->belongs = true;
 }
 
-/* Checks an end against the pass at its side. */
+/* Checks that a send comes after, and a receive before, the pass of its chunk
+ * and microbatch in the same row. */
 static void check_position(communication *m, const end *e)
 {
     const lhi_verifier *judge = m->judge;
@@ -121,14 +124,15 @@ static void check_position(communication *m, const end *e)
                               : "comes before the pass that produces it");
 }
 
-/* Orders numbers, ascending. */
+/* Compares two numbers; returns -1, 0 or 1. */
 static int compare_u32(uint32_t a, uint32_t b)
 {
     return (a > b) - (a < b);
 }
 
-/* Orders ends by message, then as the cells. Ends without one come last. */
-static int by_message(const void *a, const void *b)
+/* Compares sends and receives by message, then by position of their cells, for
+ * qsort(). Those without a message come last. */
+static int compare_by_message(const void *a, const void *b)
 {
     const end *x = *(end *const *)a, *y = *(end *const *)b;
     int order = (int)y->belongs - (int)x->belongs;
@@ -143,17 +147,17 @@ static int by_message(const void *a, const void *b)
     return order ? order : compare_u32(x->order, y->order);
 }
 
-/* Checks whether two ends have equal direction, sending chunk and microbatch.
- */
+/* Checks whether two sends or receives have equal direction, sending chunk and
+ * microbatch. */
 static bool same_message(const end *a, const end *b)
 {
     return a->backward == b->backward && a->sender == b->sender &&
            a->comm.microbatch == b->comm.microbatch;
 }
 
-/* Reports a missing end of a message. */
-static void report_missing_end(communication *m, bool backward, uint32_t sender,
-                               uint32_t microbatch, bool is_receive)
+/* Adds a violation: a message lacks its send or its receive. */
+static void add_missing_end(communication *m, bool backward, uint32_t sender,
+                            uint32_t microbatch, bool is_receive)
 {
     char text[LH_PASS_TEXT_SIZE];
     const uint32_t receiver = backward ? sender - 1 : sender + 1;
@@ -165,11 +169,12 @@ static void report_missing_end(communication *m, bool backward, uint32_t sender,
                               : (backward ? LH_COMM_SEND_B : LH_COMM_SEND_F))};
     m->matched = false;
     lhi_verify_add_violation(m->judge, "device %" PRIu32 ": %s is missing",
-                             device_of(m, comm.chunk),
+                             get_device(m, comm.chunk),
                              lh_comm_format(&comm, text));
 }
 
-/* Checks all ends of one message. */
+/* Checks that one message has exactly one send and one receive, the n entries
+ * of `ends`. */
 static void check_message(communication *m, end *const *ends, uint32_t n)
 {
     uint32_t counts[2] = {0};
@@ -182,30 +187,31 @@ static void check_message(communication *m, end *const *ends, uint32_t n)
                                  "device %" PRIu32 ", cell %" PRIu32
                                  ": %s again; it is cell %" PRIu32 " already",
                                  ends[i]->row, ends[i]->comm.cell,
-                                 text_of(ends[i], text),
+                                 format_end(ends[i], text),
                                  ends[i - 1]->comm.cell);
     }
     for (int is = 0; is < 2; is++)
         if (counts[is] == 0)
-            report_missing_end(m, ends[0]->backward, ends[0]->sender,
-                               ends[0]->comm.microbatch, is);
+            add_missing_end(m, ends[0]->backward, ends[0]->sender,
+                            ends[0]->comm.microbatch, is);
 }
 
-/* Reports the messages from..to-1 of a sender, of which there is no end. */
-static void report_missing_messages(communication *m, bool backward,
-                                    uint32_t sender, uint32_t from, uint32_t to)
+/* Adds violations: the messages from..to-1 of a sending chunk have neither
+ * send nor receive. */
+static void add_missing_messages(communication *m, bool backward,
+                                 uint32_t sender, uint32_t from, uint32_t to)
 {
     for (; from < to && !lhi_verify_is_verdict_full(m->judge); from++) {
-        report_missing_end(m, backward, sender, from, false);
-        report_missing_end(m, backward, sender, from, true);
+        add_missing_end(m, backward, sender, from, false);
+        add_missing_end(m, backward, sender, from, true);
     }
     if (from < to)
         m->matched = false;
     lhi_verify_count_violations(m->judge, 2 * (uint64_t)(to - from));
 }
 
-/* Checks the messages of one sending chunk and direction; `ends` begins with
- * their ends. Returns the number of these. */
+/* Checks all messages of one sending chunk and direction; `ends` begins with
+ * their sends and receives. Returns the number of these. */
 static uint32_t check_sender(communication *m, bool backward, uint32_t sender,
                              end *const *ends, uint32_t n)
 {
@@ -217,23 +223,22 @@ static uint32_t check_sender(communication *m, bool backward, uint32_t sender,
                same_message(ends[i], ends[i + count]))
             count++;
         const uint32_t microbatch = ends[i]->comm.microbatch;
-        report_missing_messages(m, backward, sender, next, microbatch);
+        add_missing_messages(m, backward, sender, next, microbatch);
         check_message(m, ends + i, count);
         next = microbatch + 1;
         i += count;
     }
-    report_missing_messages(m, backward, sender, next,
-                            m->judge->n_microbatches);
+    add_missing_messages(m, backward, sender, next, m->judge->n_microbatches);
     return i;
 }
 
-/* Checks that each link between chunks has exactly the sends and receives of
- * its messages. */
+/* Checks that each boundary between chunks has exactly the sends and receives
+ * of its messages. */
 static void check_messages(communication *m)
 {
     const lhi_verifier *judge = m->judge;
     uint32_t at = 0;
-    qsort(m->sorted, m->n, sizeof *m->sorted, by_message);
+    qsort(m->sorted, m->n, sizeof *m->sorted, compare_by_message);
     for (int backward = 0; backward < 2; backward++)
         for (uint32_t c = (uint32_t)backward; c + !backward < judge->n_chunks;
              c++) {
@@ -246,8 +251,9 @@ static void check_messages(communication *m)
 
 /* --- 2: orders --- */
 
-/* Orders ends by pair of devices, then sends before receives, as the cells. */
-static int by_pair(const void *a, const void *b)
+/* Compares sends and receives by pair of devices, then sends before receives,
+ * then by position, for qsort(). */
+static int compare_by_pair(const void *a, const void *b)
 {
     const end *x = *(end *const *)a, *y = *(end *const *)b;
     int order = compare_u32(x->from, y->from);
@@ -258,10 +264,11 @@ static int by_pair(const void *a, const void *b)
     return order ? order : compare_u32(x->order, y->order);
 }
 
-/* Compares the orders of every pair; every message has its two ends. */
+/* Checks for every pair of devices that sends and receives have the same
+ * order. Every message must have both. */
 static void check_orders(communication *m)
 {
-    qsort(m->sorted, m->n, sizeof *m->sorted, by_pair);
+    qsort(m->sorted, m->n, sizeof *m->sorted, compare_by_pair);
     for (uint32_t i = 0, count; i < m->n; i += count, m->n_pairs++) {
         end *const *ends = m->sorted + i;
         for (count = 0;
@@ -280,8 +287,9 @@ static void check_orders(communication *m)
                 "device %" PRIu32 ", cell %" PRIu32 ": %s is message %" PRIu32
                 " to device %" PRIu32 ", which receives %s there (cell %" PRIu32
                 "); sends and receives of a pair must have the same order",
-                send->row, send->comm.cell, text_of(send, sent), k,
-                receive->row, text_of(receive, received), receive->comm.cell);
+                send->row, send->comm.cell, format_end(send, sent), k,
+                receive->row, format_end(receive, received),
+                receive->comm.cell);
             break; /* the later ones follow from it */
         }
     }
@@ -300,9 +308,9 @@ typedef struct execution {
     bool *is_on_stack;
 } execution;
 
-/* Pushes a row on the stack of rows that may be able to run, unless it is
- * there. */
-static void push(execution *x, uint32_t row)
+/* Pushes a row (cells of one device) on the stack of rows that may be able to
+ * run_rows, unless it is there. */
+static void push_row(execution *x, uint32_t row)
 {
     if (x->is_on_stack[row])
         return;
@@ -310,22 +318,22 @@ static void push(execution *x, uint32_t row)
     x->stack[x->n_stack++] = row;
 }
 
-/* Returns the row's next end; NULL: it has run to its end. */
-static const end *next_end(const execution *x, uint32_t row)
+/* Returns the next send or receive of a row; NULL: it has run to its end. */
+static const end *get_next_end(const execution *x, uint32_t row)
 {
     const communication *m = x->m;
     return x->at[row] < m->first[row + 1] ? &m->ends[x->at[row]] : NULL;
 }
 
-/* Runs a row's next cell if it does not block. */
-static bool step(execution *x, uint32_t row)
+/* Runs the next cell of a row if it does not block; returns whether it did. */
+static bool run_next_cell(execution *x, uint32_t row)
 {
-    const end *e = next_end(x, row);
+    const end *e = get_next_end(x, row);
     if (!e)
         return false;
     const uint32_t other = e->is_receive ? e->from : e->to;
     if (x->buffers == 0) {
-        const end *partner = next_end(x, other);
+        const end *partner = get_next_end(x, other);
         if (!partner || partner->pair != e->pair ||
             partner->is_receive == e->is_receive)
             return false;
@@ -340,14 +348,14 @@ static bool step(execution *x, uint32_t row)
         x->waiting[e->pair]++;
     }
     x->at[row]++;
-    push(x, other);
+    push_row(x, other);
     return true;
 }
 
-/* Runs all rows as far as possible; returns whether they run to their ends. The
- * result does not depend on the order of steps, since a row that can run stays
- * able to. */
-static bool run(execution *x, uint32_t buffers)
+/* Runs all rows as far as possible with `buffers` buffered messages per pair
+ * of devices; returns whether they run to their ends. The order of steps does
+ * not matter, since a row that can run stays able to. */
+static bool run_rows(execution *x, uint32_t buffers)
 {
     const communication *m = x->m;
     const uint32_t n_rows = m->judge->n_rows;
@@ -356,29 +364,30 @@ static bool run(execution *x, uint32_t buffers)
         x->waiting[i] = 0;
     for (uint32_t row = 0; row < n_rows; row++) {
         x->at[row] = m->first[row];
-        push(x, row);
+        push_row(x, row);
     }
     while (x->n_stack > 0) {
         const uint32_t row = x->stack[--x->n_stack];
         x->is_on_stack[row] = false;
-        while (step(x, row))
+        while (run_next_cell(x, row))
             ;
     }
     for (uint32_t row = 0; row < n_rows; row++)
-        if (next_end(x, row))
+        if (get_next_end(x, row))
             return false;
     return true;
 }
 
-/* Returns the fewest buffers with which all rows run to their ends; 0: none. */
+/* Returns the smallest number of buffers with which all rows run to their
+ * ends; 0: none. */
 static uint32_t find_fewest_buffers(execution *x)
 {
     uint32_t low = x->buffers, high = x->m->n;
-    if (!run(x, high))
+    if (!run_rows(x, high))
         return 0;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
-        if (run(x, middle))
+        if (run_rows(x, middle))
             high = middle;
         else
             low = middle;
@@ -386,7 +395,8 @@ static uint32_t find_fewest_buffers(execution *x)
     return high;
 }
 
-/* Writes the cycle of rows that wait for each other, from a row on. */
+/* Writes the cycle of rows that wait for each other, starting at `row`, to
+ * `out`. */
 static void write_cycle(const execution *x, uint32_t row, char *out,
                         size_t size)
 {
@@ -395,7 +405,7 @@ static void write_cycle(const execution *x, uint32_t row, char *out,
     size_t used = 0;
     out[0] = '\0';
     do {
-        const end *e = next_end(x, row);
+        const end *e = get_next_end(x, row);
         char text[LH_PASS_TEXT_SIZE];
         const uint32_t other = e->is_receive ? e->from : e->to;
         if (++n <= 4)
@@ -403,24 +413,24 @@ static void write_cycle(const execution *x, uint32_t row, char *out,
                                      "%sdevice %" PRIu32 " in cell %" PRIu32
                                      " (%s) waits for device %" PRIu32,
                                      n > 1 ? "; " : "", row, e->comm.cell,
-                                     text_of(e, text), other);
+                                     format_end(e, text), other);
         row = other;
     } while (row != begin);
     if (n > 4)
         snprintf(out + used, size - used, "; and %" PRIu32 " more", n - 4);
 }
 
-/* Reports the rows that block for ever in the state of `x`. */
-static void report_deadlock(execution *x, uint32_t buffers)
+/* Adds a violation that names the rows blocked for ever in the state of `x`. */
+static void add_deadlock(execution *x, uint32_t buffers)
 {
     char cycle[640], remedy[120], model[80];
     uint32_t row = 0;
-    while (!next_end(x, row))
+    while (!get_next_end(x, row))
         row++;
     /* Every row that blocks waits for one that blocks, so this ends in a cycle.
      */
     for (uint32_t i = 0; i < x->m->judge->n_rows; i++) {
-        const end *e = next_end(x, row);
+        const end *e = get_next_end(x, row);
         row = e->is_receive ? e->from : e->to;
     }
     write_cycle(x, row, cycle, sizeof cycle);
@@ -441,8 +451,8 @@ static void report_deadlock(execution *x, uint32_t buffers)
                              remedy);
 }
 
-/* Executes the rows with `buffers` messages in flight per pair of devices (0:
- * sends block until received). Reports a deadlock. */
+/* Executes the cells of all rows with `buffers` messages in flight per pair of
+ * devices (0: sends block until received). Adds a violation for a deadlock. */
 static lh_status check_execution(const communication *m, uint32_t buffers,
                                  lh_error *err)
 {
@@ -455,8 +465,8 @@ static lh_status check_execution(const communication *m, uint32_t buffers,
                    .is_on_stack = LHI_NEW(mem, bool, n_rows)};
     if (!x.at || !x.waiting || !x.stack || !x.is_on_stack)
         return lhi_fail_nomem(err);
-    if (!run(&x, buffers))
-        report_deadlock(&x, buffers);
+    if (!run_rows(&x, buffers))
+        add_deadlock(&x, buffers);
     return LH_OK;
 }
 
@@ -476,7 +486,8 @@ static bool is_backward_end(const lh_pass *pass)
     return pass->kind == LH_B || pass->kind == LH_W;
 }
 
-/* Reports a communication cell that violates a rule in its device's row. */
+/* Adds a violation: a communication cell breaks a rule (`why`) in its device's
+ * row. */
 static void add_row_violation(communication *m, uint32_t row,
                               const lh_comm *comm, const char *why)
 {
@@ -486,8 +497,8 @@ static void add_row_violation(communication *m, uint32_t row,
                              comm->cell, lh_comm_format(comm, text), why);
 }
 
-/* Checks the order of UNSHARD, RESHARD, REDUCE_GRAD and its wait for one chunk,
- * against its passes. */
+/* Checks that an UNSHARD, RESHARD or REDUCE_GRAD cell, or its wait, is allowed
+ * in the chunk's present state, and updates it. */
 static void check_parameter_cell(communication *m, uint32_t row,
                                  const lh_comm *comm, chunk_state *state)
 {
@@ -517,7 +528,8 @@ static void check_parameter_cell(communication *m, uint32_t row,
     }
 }
 
-/* Checks the passes of a row up to its next communication cell. */
+/* Checks the passes of a row from *pass to `until` - 1, before its next
+ * communication cell: their chunks must be unsharded. */
 static void check_passes_until(communication *m, uint32_t row, uint32_t *pass,
                                uint32_t until, chunk_state *chunks)
 {
@@ -540,7 +552,8 @@ static void check_passes_until(communication *m, uint32_t row, uint32_t *pass,
     }
 }
 
-/* Checks the cells of one device's row on sharded parameters and gradients. */
+/* Checks the cells about sharded parameters and gradients in one device's
+ * row. */
 static void check_row(communication *m, uint32_t row, chunk_state *chunks)
 {
     const lhi_verifier *judge = m->judge;
@@ -561,7 +574,7 @@ static void check_row(communication *m, uint32_t row, chunk_state *chunks)
         if (comms[i].kind <= LH_COMM_RECV_B)
             continue;
         if (comms[i].chunk >= judge->n_chunks ||
-            device_of(m, comms[i].chunk) != row)
+            get_device(m, comms[i].chunk) != row)
             add_row_violation(m, row, &comms[i],
                               "is not in the row of its chunk's device");
         else if (comms[i].kind > LH_COMM_WAIT_SEND_B)
@@ -570,8 +583,8 @@ static void check_row(communication *m, uint32_t row, chunk_state *chunks)
     check_passes_until(m, row, &pass, n_passes, chunks);
 }
 
-/* Finds the send that a wait is for, after the ends are sorted by message;
- * returns NULL if there is none. */
+/* Finds the send that the cell `wait` waits for, after the ends are sorted by
+ * message; returns NULL if there is none. */
 static const end *find_send(const communication *m, uint32_t row,
                             const lh_comm *wait)
 {
@@ -583,7 +596,7 @@ static const end *find_send(const communication *m, uint32_t row,
     uint32_t low = 0, high = m->n;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (by_message(&m->sorted[middle], &wanted) < 0)
+        if (compare_by_message(&m->sorted[middle], &wanted) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -594,7 +607,7 @@ static const end *find_send(const communication *m, uint32_t row,
     return m->sorted[low];
 }
 
-/* Checks that every wait follows its send. */
+/* Checks that every wait cell follows its send cell. */
 static void check_waits(communication *m)
 {
     for (uint32_t row = 0; row < m->judge->n_rows; row++) {

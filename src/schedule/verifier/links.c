@@ -20,7 +20,7 @@ typedef struct link_name {
     uint32_t link;
 } link_name;
 
-/* Orders links by sending, then receiving device (qsort). */
+/* Compares links by sending, then receiving device, for qsort(). */
 static int compare_ends(const void *a, const void *b)
 {
     const ends *x = a, *y = b;
@@ -29,7 +29,7 @@ static int compare_ends(const void *a, const void *b)
     return (x->to > y->to) - (x->to < y->to);
 }
 
-/* Orders links by name, then index (qsort). */
+/* Compares links by name, then index, for qsort(). */
 static int compare_named(const void *a, const void *b)
 {
     const link_name *x = a, *y = b;
@@ -38,8 +38,8 @@ static int compare_named(const void *a, const void *b)
 }
 
 /* Returns the link between two chunks, or LHI_SAME_DEVICE or LHI_NO_LINK. */
-static uint32_t link_between(const lhi_verifier *judge, const ends *sorted,
-                             uint32_t n, uint32_t from_chunk, uint32_t to_chunk)
+static uint32_t find_link(const lhi_verifier *judge, const ends *sorted,
+                          uint32_t n, uint32_t from_chunk, uint32_t to_chunk)
 {
     ends key = {
         .from = lh_pipeline_chunk(judge->pipeline, from_chunk)->device,
@@ -85,8 +85,8 @@ lh_status lhi_verify_find_links(lhi_verifier *judge, lh_error *err)
         qsort(sorted, n, sizeof *sorted, compare_ends);
     number_names(judge, names, n);
     for (uint32_t c = 0; c + 1 < judge->n_chunks; c++) {
-        judge->forward[c] = link_between(judge, sorted, n, c, c + 1);
-        judge->backward[c + 1] = link_between(judge, sorted, n, c + 1, c);
+        judge->forward[c] = find_link(judge, sorted, n, c, c + 1);
+        judge->backward[c + 1] = find_link(judge, sorted, n, c + 1, c);
     }
     judge->forward[judge->n_chunks - 1] = LHI_SAME_DEVICE;
     judge->backward[0] = LHI_SAME_DEVICE;
@@ -110,13 +110,13 @@ uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
     return link;
 }
 
-/* Compares a name with an element of a sorted list of names (bsearch). */
+/* Compares a name with an element of a sorted list of names, for bsearch(). */
 static int compare_name(const void *key, const void *item)
 {
     return strcmp(key, *(const char *const *)item);
 }
 
-/* Returns the resource with a name by binary search; LH_NONE: none. */
+/* Returns the link resource with a name by binary search; LH_NONE: none. */
 static uint32_t find_resource(const lhi_verifier *judge, const char *name)
 {
     const char **found =
@@ -127,8 +127,8 @@ static uint32_t find_resource(const lhi_verifier *judge, const char *name)
     return found ? (uint32_t)(found - judge->resource_names) : LH_NONE;
 }
 
-/* Returns the resource for a node's message; LH_NONE: no message over a link.
- */
+/* Returns the link resource for the message that `node` (a pass in the
+ * schedule) sends; LH_NONE: no message over a link. */
 static uint32_t get_resource(const lhi_verifier *judge, uint32_t node)
 {
     uint32_t link = lhi_verify_get_link(judge, node, NULL);
@@ -137,7 +137,8 @@ static uint32_t get_resource(const lhi_verifier *judge, uint32_t node)
     return judge->link_resources[link];
 }
 
-/* Checks one order and marks the nodes that it lists. */
+/* Checks the message order of one link and sets listed[node] for the passes in
+ * it. */
 static void check_order(lhi_verifier *judge, const lh_link_order *order,
                         uint32_t resource, bool *listed)
 {

@@ -7,8 +7,8 @@
 
 #include <inttypes.h>
 
-/* Adds with saturation: schedules with duplicate passes may exceed the range.
- */
+/* Adds two amounts with saturation: schedules with duplicate passes may exceed
+ * the range. */
 static int64_t add_clamped(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)
@@ -36,7 +36,8 @@ static int64_t get_memory_change(const lhi_verifier *judge, const lh_pass *pass)
     }
 }
 
-/* Computes a device's peak and reports a violation. */
+/* Computes a device's peak memory and adds a violation if it exceeds the
+ * limit. */
 static void check_device(lhi_verifier *judge, uint32_t device)
 {
     int64_t *peak = &judge->verdict->peaks[device];

@@ -30,20 +30,21 @@ typedef struct builder {
 } builder;
 
 /* Returns chunk c of the pipeline. */
-static const lh_chunk *chunk_at(const builder *b, uint32_t c)
+static const lh_chunk *get_chunk(const builder *b, uint32_t c)
 {
     return lh_pipeline_chunk(b->p, c);
 }
 
 /* Returns the duration of chunk c's D in ns, or of D and W if they are joint.
  */
-static int64_t back_ns(const builder *b, uint32_t c)
+static int64_t get_back_ns(const builder *b, uint32_t c)
 {
-    return chunk_at(b, c)->d_ns + (b->joint ? chunk_at(b, c)->w_ns : 0);
+    return get_chunk(b, c)->d_ns + (b->joint ? get_chunk(b, c)->w_ns : 0);
 }
 
-/* Adds a row with `count` operations to the last machine. */
-static uint32_t add_row_of(builder *b, lhi_verify_row row, uint32_t count)
+/* Appends a row (operations of one kind, in fixed order) with `count`
+ * operations to the last machine; returns its index. */
+static uint32_t append_row(builder *b, lhi_verify_row row, uint32_t count)
 {
     lhi_verify_model *c = b->c;
     lhi_verify_machine *m = &c->machines[c->n_machines - 1];
@@ -57,11 +58,13 @@ static uint32_t add_row_of(builder *b, lhi_verify_row row, uint32_t count)
     return c->n_rows++;
 }
 
-/* Adds a row with `per` operations per microbatch. */
-static uint32_t add_row(builder *b, lhi_verify_row row, uint32_t per)
+/* Appends a row (operations of one kind, in fixed order) with `per` operations
+ * per microbatch to the last machine; returns its index. */
+static uint32_t append_microbatch_row(builder *b, lhi_verify_row row,
+                                      uint32_t per)
 {
     row.per = per;
-    return add_row_of(b, row, b->n * per);
+    return append_row(b, row, b->n * per);
 }
 
 /* Appends a machine without rows and without memory limit. `device` is LH_NONE
@@ -87,52 +90,53 @@ static void add_device(builder *b, uint32_t device)
     if (limit != LH_NO_LIMIT)
         b->c->machines[b->c->n_machines - 1].room = limit - b->held[device];
     for (uint32_t c = 0; c < b->n_chunks; c++) {
-        const lh_chunk *k = chunk_at(b, c);
+        const lh_chunk *k = get_chunk(b, c);
         if (k->device != device)
             continue;
         uint32_t down = 2 * c, up = 2 * (2 * last + 1 - c);
-        b->f[c] = add_row(b,
-                          (lhi_verify_row){.kind = LH_F,
-                                           .chunk = c,
-                                           .place = down,
-                                           .time = k->f_ns,
-                                           .memory = k->mem_f},
-                          1);
-        b->d[c] = add_row(
+        b->f[c] = append_microbatch_row(b,
+                                        (lhi_verify_row){.kind = LH_F,
+                                                         .chunk = c,
+                                                         .place = down,
+                                                         .time = k->f_ns,
+                                                         .memory = k->mem_f},
+                                        1);
+        b->d[c] = append_microbatch_row(
             b,
             (lhi_verify_row){.kind = b->joint ? LH_B : LH_D,
                              .chunk = c,
                              .place = up,
-                             .time = back_ns(b, c),
+                             .time = get_back_ns(b, c),
                              .memory = k->mem_d + (b->joint ? k->mem_w : 0)},
             1);
         if (!b->joint)
-            b->w[c] = add_row(b,
-                              (lhi_verify_row){.kind = LH_W,
-                                               .chunk = c,
-                                               .place = up,
-                                               .time = k->w_ns / b->parts,
-                                               .memory = k->mem_w / b->parts},
-                              b->parts);
+            b->w[c] = append_microbatch_row(
+                b,
+                (lhi_verify_row){.kind = LH_W,
+                                 .chunk = c,
+                                 .place = up,
+                                 .time = k->w_ns / b->parts,
+                                 .memory = k->mem_w / b->parts},
+                b->parts);
     }
 }
 
-/* Adds a device's data-parallel links, one for gathers and one for scatters,
- * each with one operation per chunk. The model omits that their order follows
- * the passes' order. */
+/* Appends machines for a device's data-parallel links, one for gathers and one
+ * for scatters, each with one operation per chunk. The model omits that their
+ * order follows the passes' order. */
 static void add_collectives(builder *b, uint32_t device)
 {
     for (int after = 0; after < 2 && b->alone[device] > 1; after++) {
         bool any = false;
         for (uint32_t c = 0; c < b->n_chunks; c++) {
-            const lh_chunk *k = chunk_at(b, c);
+            const lh_chunk *k = get_chunk(b, c);
             int64_t time = after ? k->reduce_scatter_ns : k->all_gather_ns;
             if (k->device != device || time == 0)
                 continue;
             if (!any)
                 add_machine(b, LH_NONE, "");
             any = true;
-            *(after ? &b->scatter[c] : &b->gather[c]) = add_row_of(
+            *(after ? &b->scatter[c] : &b->gather[c]) = append_row(
                 b,
                 (lhi_verify_row){.kind = after ? LHI_SCATTERED : LHI_GATHERED,
                                  .chunk = c,
@@ -143,9 +147,9 @@ static void add_collectives(builder *b, uint32_t device)
     }
 }
 
-/* Adds chunk c's messages over the resource, forward or backward. If they have
- * a link alone, and are produced no faster than it carries them, they never
- * wait for each other and are modelled as a delay. */
+/* Appends a row for chunk c's messages over the resource, forward or (`back`)
+ * backward. If they have the link to themselves (`only`) and are produced no
+ * faster than it carries them, they never wait and are modelled as a delay. */
 static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
                          bool only)
 {
@@ -158,14 +162,14 @@ static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
         return;
     int64_t time = lh_pipeline_link(b->p, link)->transfer_ns;
     if (time == 0 ||
-        (only && time <= (back ? back_ns(b, c) : chunk_at(b, c)->f_ns)))
+        (only && time <= (back ? get_back_ns(b, c) : get_chunk(b, c)->f_ns)))
         return;
     lhi_verify_model *m = b->c;
     const char *name = b->links.resource_names[resource];
     if (m->n_machines == 0 ||
         strcmp(m->machines[m->n_machines - 1].link, name) != 0)
         add_machine(b, LH_NONE, name);
-    uint32_t row = add_row(
+    uint32_t row = append_microbatch_row(
         b,
         (lhi_verify_row){.kind = back ? (b->joint ? LH_B : LH_D) : LH_F,
                          .message = true,
@@ -176,8 +180,8 @@ static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
     *(back ? &b->md[c] : &b->mf[c]) = row;
 }
 
-/* Returns the resource of route i, which is 2 * chunk, plus 1 if backward;
- * LH_NONE: the route needs no link. */
+/* Returns the link resource of route i, which is 2 * chunk, plus 1 if
+ * backward; LH_NONE: the route needs no link. */
 static uint32_t get_resource(const builder *b, uint32_t i)
 {
     uint32_t c = i / 2;
@@ -190,7 +194,7 @@ static uint32_t get_resource(const builder *b, uint32_t i)
                : b->links.link_resources[link];
 }
 
-/* Adds all links that need a machine, with the routes of each as a chain. */
+/* Appends machines for all links whose messages can wait for each other. */
 static lh_status add_links(builder *b, lh_error *err)
 {
     uint32_t n = b->links.n_resources, n_routes = 2 * b->n_chunks;
@@ -215,18 +219,18 @@ static lh_status add_links(builder *b, lh_error *err)
 
 /* --- precedences ---------------------------------------------------------- */
 
-/* Returns how many of the operations of `from` the operation i of `to` needs by
- * the pass order of one microbatch: all up to its own microbatch, where a part
- * of a W needs the whole of the preceding pass. */
+/* Returns how many operations of row `from` must precede operation i of row
+ * `to` by the pass order of one microbatch: all up to its own microbatch. A
+ * part of a W needs the whole preceding pass. */
 static uint32_t count_same_microbatch(const lhi_verify_row *from,
                                       const lhi_verify_row *to, uint32_t i)
 {
     return (i / to->per + 1) * from->per;
 }
 
-/* Returns how many releases must precede F number i, so that the activations of
- * i + 1 microbatches fit into the memory; at most all earlier microbatches can
- * have released theirs. */
+/* Returns how many releases must precede F number i, so that the activations
+ * of i + 1 microbatches fit into the memory `room`; at most all earlier
+ * microbatches can have released theirs. */
 static uint32_t count_releases(const lhi_verify_row *release,
                                const lhi_verify_row *f, int64_t room,
                                uint32_t i)
@@ -239,7 +243,8 @@ static uint32_t count_releases(const lhi_verify_row *release,
                                : all);
 }
 
-/* Adds a precedence with an empty `need`; NULL: out of memory. */
+/* Appends a precedence from row `from` to row `to` with delay `lag`, whose
+ * counts `need` are still empty; NULL: out of memory. */
 static lhi_verify_precedence *add_precedence(builder *b, uint32_t from,
                                              uint32_t to, int64_t lag)
 {
@@ -257,8 +262,9 @@ static lhi_verify_precedence *add_precedence(builder *b, uint32_t from,
     return p->need && p->first ? p : NULL;
 }
 
-/* Fills `first`, the first dependent operation per predecessor, from `need`. */
-static void invert(const lhi_verify_model *c, lhi_verify_precedence *p)
+/* Computes p->first, the first dependent operation per predecessor, from
+ * p->need, the predecessors per operation. */
+static void invert_counts(const lhi_verify_model *c, lhi_verify_precedence *p)
 {
     uint32_t i = 0;
     for (uint32_t x = 0; x < c->rows[p->from].count; x++) {
@@ -268,7 +274,8 @@ static void invert(const lhi_verify_model *c, lhi_verify_precedence *p)
     }
 }
 
-/* Adds a precedence within every microbatch. */
+/* Adds a precedence between the operations of two rows within every
+ * microbatch; false: out of memory. */
 static bool connect_rows(builder *b, uint32_t from, uint32_t to, int64_t lag)
 {
     lhi_verify_precedence *p = add_precedence(b, from, to, lag);
@@ -276,11 +283,12 @@ static bool connect_rows(builder *b, uint32_t from, uint32_t to, int64_t lag)
     for (uint32_t i = 0; p && i < rows[to].count; i++)
         p->need[i] = count_same_microbatch(&rows[from], &rows[to], i);
     if (p)
-        invert(b->c, p);
+        invert_counts(b->c, p);
     return p != NULL;
 }
 
-/* Adds a precedence from all operations of a row to all of another. */
+/* Adds a precedence from all operations of a row to all of another; false: out
+ * of memory. */
 static bool connect_whole_rows(builder *b, uint32_t from, uint32_t to,
                                int64_t lag)
 {
@@ -289,11 +297,12 @@ static bool connect_whole_rows(builder *b, uint32_t from, uint32_t to,
     for (uint32_t i = 0; p && i < rows[to].count; i++)
         p->need[i] = rows[from].count;
     if (p)
-        invert(b->c, p);
+        invert_counts(b->c, p);
     return p != NULL;
 }
 
-/* Adds the transfer between two rows, through a message row if there is one. */
+/* Adds the precedence between two rows over a link, through a row of messages
+ * if there is one; false: out of memory. */
 static bool connect_route(builder *b, uint32_t from, uint32_t message,
                           uint32_t to, uint32_t link)
 {
@@ -307,8 +316,8 @@ static bool connect_route(builder *b, uint32_t from, uint32_t message,
     return connect_rows(b, from, to, lag + (l ? l->transfer_ns : 0));
 }
 
-/* Adds memory as a precedence if the chunk is alone on its device, only F
- * allocates and one row releases. */
+/* Expresses a chunk's memory limit as a precedence if it is alone on its
+ * device, only F takes memory and one row releases it; false: out of memory. */
 static bool connect_memory(builder *b, uint32_t chunk)
 {
     const lhi_verify_row *rows = b->c->rows, *f = &rows[b->f[chunk]];
@@ -321,11 +330,12 @@ static bool connect_memory(builder *b, uint32_t chunk)
     for (uint32_t i = 0; p && i < f->count; i++)
         p->need[i] = count_releases(&rows[from], f, m->room, i);
     if (p)
-        invert(b->c, p);
+        invert_counts(b->c, p);
     return p != NULL;
 }
 
-/* Adds the precedences between a chunk's rows and to its neighbours' rows. */
+/* Adds the precedences between a chunk's rows and to its neighbours' rows;
+ * false: out of memory. */
 static bool connect_chunk(builder *b, uint32_t c)
 {
     uint32_t next = c + 1, last = b->joint ? b->d[c] : b->w[c];
@@ -340,7 +350,7 @@ static bool connect_chunk(builder *b, uint32_t c)
         ok = ok && connect_rows(b, b->d[c], b->w[c], 0);
     if (b->gather[c] != LH_NONE)
         ok = ok && connect_whole_rows(b, b->gather[c], b->f[c],
-                                      chunk_at(b, c)->dp_latency_ns);
+                                      get_chunk(b, c)->dp_latency_ns);
     if (b->scatter[c] != LH_NONE)
         ok = ok && connect_whole_rows(b, last, b->scatter[c], 0);
     return ok && connect_memory(b, c);
@@ -364,7 +374,7 @@ static lh_status add_precedences(builder *b, lh_error *err)
 /* --- time ---------------------------------------------------------------- */
 
 /* Returns the greatest common divisor. */
-static int64_t divisor(int64_t a, int64_t b)
+static int64_t compute_divisor(int64_t a, int64_t b)
 {
     while (b) {
         int64_t rest = a % b;
@@ -374,14 +384,15 @@ static int64_t divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* Sets heads and tails for data-parallel communication before a chunk's first F
- * and after its last W or B. Gathers are issued from the start, so all have
- * finished, one after another, before any scatter. */
+/* Sets heads and tails (times that must pass before and after) for
+ * data-parallel communication before a chunk's first F and after its last W or
+ * B. Gathers are issued from the start, so all have finished, one after
+ * another, before any scatter. */
 static void set_heads_and_tails(builder *b)
 {
     lhi_verify_model *c = b->c;
     for (uint32_t i = 0; i < b->n_chunks; i++) {
-        const lh_chunk *k = chunk_at(b, i);
+        const lh_chunk *k = get_chunk(b, i);
         const lhi_verify_row *last = &c->rows[b->joint ? b->d[i] : b->w[i]];
         bool alone = b->alone[k->device] == 1;
         if (alone && k->all_gather_ns > 0)
@@ -398,7 +409,8 @@ static void set_heads_and_tails(builder *b)
     }
 }
 
-/* Scales times to units; false: too large. */
+/* Converts all times to units of their greatest common divisor; false: too
+ * large. */
 static bool scale_times(builder *b)
 {
     lhi_verify_model *c = b->c;
@@ -406,17 +418,17 @@ static bool scale_times(builder *b)
     bool zero = false;
     double total = 0;
     for (uint32_t r = 0; r < c->n_rows; r++) {
-        unit = divisor(unit, c->rows[r].time);
+        unit = compute_divisor(unit, c->rows[r].time);
         zero = zero || c->rows[r].time == 0;
         total += (double)c->rows[r].time * c->rows[r].count;
     }
     for (uint32_t o = 0; o < c->n_ops; o++) {
-        unit = divisor(divisor(unit, c->head[o]), c->tail[o]);
+        unit = compute_divisor(compute_divisor(unit, c->head[o]), c->tail[o]);
         total += (double)c->head[o] + (double)c->tail[o];
     }
     for (uint32_t i = 0; i < c->n_precedences; i++) {
         const lhi_verify_precedence *p = &c->precedences[i];
-        unit = divisor(unit, p->lag);
+        unit = compute_divisor(unit, p->lag);
         total += (double)p->lag * c->rows[p->to].count;
     }
     c->unit_ns = unit > 0 ? unit : 1;
@@ -464,7 +476,8 @@ static bool allocate_capacity(lhi_verify_model *c)
     return c->events && c->rank && c->demand;
 }
 
-/* Allocates the arrays per operation and per pair of operation and row. */
+/* Allocates the model's arrays per operation and per pair of operation and
+ * row. */
 static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
 {
     lhi_verify_model *c = b->c;
@@ -523,7 +536,7 @@ static lh_status make_builder(builder *b, const char **why, lh_error *err)
     b->scatter = ids + 6 * n;
     double total = 0;
     for (uint32_t i = 0; i < b->n_chunks; i++) {
-        const lh_chunk *k = chunk_at(b, i);
+        const lh_chunk *k = get_chunk(b, i);
         b->alone[k->device]++;
         b->held[k->device] += k->mem_static;
         b->gathered[k->device] += k->all_gather_ns;

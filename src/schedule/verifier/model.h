@@ -101,8 +101,9 @@ typedef struct lhi_verify_model {
     lhi_verify_demand *demand;       /* binary tree over `rank` */
 } lhi_verify_model;
 
-/* Builds the model in `mem`. Unsupported pipeline: *why is set and *out is
- * NULL. */
+/* Builds the verifier's job-shop model in `mem`, independently of the
+ * solver's. `parts`: parts per W. Unsupported pipeline: *why is set and *out
+ * is NULL. */
 lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
                                 lhi_arena *mem, lhi_verify_model **out,
                                 const char **why, lh_error *err);
@@ -115,8 +116,9 @@ int64_t lhi_verify_get_deadline(const lhi_verify_model *claim, int64_t ns);
 /* Returns the smallest possible makespan above `ns`. */
 int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns);
 
-/* Tightens the windows to a fixpoint; *refuted: some window is empty. Otherwise
- * fills `least` and `most`. */
+/* Tightens the windows for `deadline` until nothing changes; *refuted: some
+ * window is empty. Otherwise fills in `least` and `most`, the preceding
+ * operations per row. */
 lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline,
                                      bool *refuted, lh_error *err);
 /* Raises an operation's earliest start and queues it; false: its window is
@@ -125,7 +127,7 @@ bool lhi_verify_raise_start(lhi_verify_model *claim, uint32_t o, int64_t start);
 /* Lowers an operation's latest end and queues it; false: its window is empty.
  */
 bool lhi_verify_lower_end(lhi_verify_model *claim, uint32_t o, int64_t finish);
-/* Queues an operation for propagation and marks its machine `dirty`. */
+/* Queues an operation for propagation and marks its machine for tightening. */
 void lhi_verify_queue_operation(lhi_verify_model *claim, uint32_t o);
 /* Removes the next operation from the queue, which must not be empty. */
 uint32_t lhi_verify_take_operation(lhi_verify_model *claim);
@@ -133,24 +135,26 @@ uint32_t lhi_verify_take_operation(lhi_verify_model *claim);
  * some window is empty. */
 bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o);
 
-/* Checks whether the operations that must run within some interval take longer
- * than the interval (capacity.c). */
+/* Checks whether machine m's operations that must run within some interval
+ * take longer than the interval (capacity.c). */
 bool lhi_verify_is_overloaded(lhi_verify_model *claim, uint32_t m);
 /* Checks whether machine m alone cannot run its operations within the windows
  * in `start` and `finish`. */
 bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m);
 
-/* Checks that each clause follows from the windows
- * (lhi_verify_tighten_windows()) and the previous clauses. *bad: the first that
- * does not, or LH_NONE; *refuted: the clauses refute the deadline. */
+/* Checks that each clause of the certificate follows from the windows
+ * (lhi_verify_tighten_windows()) and the previous clauses. *bad: the first
+ * that does not, or LH_NONE; *refuted: the clauses refute the deadline. */
 lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
                                    const lh_certificate *c, uint32_t *bad,
                                    bool *refuted, lh_error *err);
 
-/* Returns the operation for a pass or its message; LH_NONE. */
+/* Returns the model's operation for a pass or, with `message`, for the message
+ * that it produces; LH_NONE: none. */
 uint32_t lhi_verify_find_operation(const lhi_verify_model *claim,
                                    const lh_pass *pass, bool message);
-/* Finds a row; NULL: none. */
+/* Finds the model's row for a kind of pass on a chunk, or with `message` for
+ * its messages; NULL: none. */
 const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim,
                                           uint32_t chunk, uint8_t kind,
                                           bool message);
@@ -158,7 +162,8 @@ const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim,
 /* Recomputes a closed form: *n terms, at most 8, and their sum. *n is 0 if the
  * form does not apply. */
 enum { LHI_VERIFY_MAX_TERMS = 8 };
-/* Computes the closed form `form` for a device or link. */
+/* Computes the closed-form bound `form` for a device or link: its terms (n of
+ * them) and their sum in ns. */
 lh_status lhi_verify_compute_closed_form(const lh_pipeline *p,
                                          lh_bound_kind form, uint32_t device,
                                          const char *link, lh_bound_term *terms,

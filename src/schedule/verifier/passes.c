@@ -12,13 +12,13 @@
 
 #define TEXT(judge, node, buffer) lh_pass_format(&(judge)->passes[node], buffer)
 
-/* Returns -1, 0 or 1 as a < b, a == b or a > b. */
+/* Compares two numbers; returns -1, 0 or 1 as a < b, a == b or a > b. */
 static int compare_u32(uint32_t a, uint32_t b)
 {
     return (a > b) - (a < b);
 }
 
-/* Orders passes by chunk, microbatch, kind and part. */
+/* Compares passes by chunk, microbatch, kind and part; returns -1, 0 or 1. */
 static int compare_passes(const lh_pass *a, const lh_pass *b)
 {
     int order = compare_u32(a->chunk, b->chunk);
@@ -31,7 +31,7 @@ static int compare_passes(const lh_pass *a, const lh_pass *b)
     return order;
 }
 
-/* Orders nodes by pass, then by position in the schedule (qsort). */
+/* Compares nodes by pass, then by position in the schedule, for qsort(). */
 static int compare_keys(const void *a, const void *b)
 {
     const lhi_verify_node *x = a, *y = b;
@@ -39,8 +39,9 @@ static int compare_keys(const void *a, const void *b)
     return order ? order : compare_u32(x->node, y->node);
 }
 
-/* Returns the first sorted key that is not before `pass`. */
-static uint32_t lower_bound(const lhi_verifier *judge, const lh_pass *pass)
+/* Returns the index of the first sorted node whose pass is not before
+ * `pass`. */
+static uint32_t find_lower_bound(const lhi_verifier *judge, const lh_pass *pass)
 {
     uint32_t lo = 0, hi = judge->n_sorted;
     while (lo < hi) {
@@ -55,7 +56,7 @@ static uint32_t lower_bound(const lhi_verifier *judge, const lh_pass *pass)
 
 uint32_t lhi_verify_find_pass(const lhi_verifier *judge, const lh_pass *pass)
 {
-    uint32_t at = lower_bound(judge, pass);
+    uint32_t at = find_lower_bound(judge, pass);
     if (at == judge->n_sorted ||
         compare_passes(&judge->sorted[at].pass, pass) != 0)
         return LH_NONE;
@@ -73,7 +74,7 @@ uint32_t lhi_verify_find_gradient(const lhi_verifier *judge, uint32_t chunk,
     return lhi_verify_find_pass(judge, &pass);
 }
 
-/* Checks whether a pass can belong to this pipeline. */
+/* Checks whether the pass of `node` can belong to this pipeline. */
 static bool is_valid_pass(lhi_verifier *judge, uint32_t node)
 {
     const lh_pass *pass = &judge->passes[node];
@@ -123,8 +124,8 @@ static bool is_valid_pass(lhi_verifier *judge, uint32_t node)
     return true;
 }
 
-/* Lists the nodes with valid passes, ordered by pass, so that missing and
- * repeated passes show. */
+/* Lists the nodes (positions in the schedule) with valid passes, sorted by
+ * pass, so that missing and repeated passes can be found. */
 static lh_status sort_passes(lhi_verifier *judge, lh_error *err)
 {
     uint32_t total = judge->first[judge->n_rows];
@@ -142,7 +143,7 @@ static lh_status sort_passes(lhi_verifier *judge, lh_error *err)
 }
 
 /* Adds the violation that a pass is missing on its device. */
-static void report_missing(lhi_verifier *judge, const lh_pass *pass)
+static void add_missing(lhi_verifier *judge, const lh_pass *pass)
 {
     char text[LH_PASS_TEXT_SIZE];
     lhi_verify_add_violation(
@@ -153,7 +154,7 @@ static void report_missing(lhi_verifier *judge, const lh_pass *pass)
 
 /* Adds the violation that a microbatch's backward passes are missing: B, or
  * both I and W. */
-static void report_missing_backward(lhi_verifier *judge, const lh_pass *pass)
+static void add_missing_backward(lhi_verifier *judge, const lh_pass *pass)
 {
     uint32_t device = lh_pipeline_chunk(judge->pipeline, pass->chunk)->device;
     if (lhi_pipeline_is_joint(judge->pipeline))
@@ -168,7 +169,8 @@ static void report_missing_backward(lhi_verifier *judge, const lh_pass *pass)
                                  pass->chunk, pass->microbatch);
 }
 
-/* Reports `node` as too early if `needed` comes later on its device. */
+/* Adds a violation if node `needed`, a prerequisite of `node`, comes later on
+ * its device. */
 static void check_after(lhi_verifier *judge, uint32_t node, uint32_t needed)
 {
     char text[LH_PASS_TEXT_SIZE], before[LH_PASS_TEXT_SIZE];
@@ -185,8 +187,7 @@ static void check_after(lhi_verifier *judge, uint32_t node, uint32_t needed)
 }
 
 /* Adds the violation that `node` repeats the pass of node `earlier`. */
-static void report_duplicate(lhi_verifier *judge, uint32_t node,
-                             uint32_t earlier)
+static void add_duplicate(lhi_verifier *judge, uint32_t node, uint32_t earlier)
 {
     char text[LH_PASS_TEXT_SIZE];
     lhi_verify_add_violation(
@@ -221,7 +222,7 @@ static void check_weights(lhi_verifier *judge, const lhi_verify_node *keys,
             return;
         }
         if (i > 0 && pass->part == keys[i - 1].pass.part) {
-            report_duplicate(judge, keys[i].node, keys[i - 1].node);
+            add_duplicate(judge, keys[i].node, keys[i - 1].node);
             continue;
         }
         if (i > 0) /* parts run in order */
@@ -229,28 +230,29 @@ static void check_weights(lhi_verifier *judge, const lhi_verify_node *keys,
         for (; expected < pass->part; expected++) {
             lh_pass gone = *first;
             gone.part = (uint16_t)expected;
-            report_missing(judge, &gone);
+            add_missing(judge, &gone);
         }
         expected = pass->part + 1u;
     }
     for (; expected < first->n_parts; expected++) {
         lh_pass gone = *first;
         gone.part = (uint16_t)expected;
-        report_missing(judge, &gone);
+        add_missing(judge, &gone);
     }
 }
 
-/* Checks a group of equal keys that should have one element: reports duplicates
- * and returns the first; LH_NONE: empty. */
+/* Checks the n equal keys of a pass that should occur once: adds violations
+ * for duplicates and returns the first node; LH_NONE: empty. */
 static uint32_t check_single(lhi_verifier *judge, const lhi_verify_node *keys,
                              uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++)
-        report_duplicate(judge, keys[i].node, keys[0].node);
+        add_duplicate(judge, keys[i].node, keys[0].node);
     return n ? keys[0].node : LH_NONE;
 }
 
-/* Checks all passes with one chunk and microbatch. */
+/* Checks the n passes with one chunk and microbatch: each kind once, in valid
+ * order. */
 static void check_group(lhi_verifier *judge, const lhi_verify_node *keys,
                         uint32_t n)
 {
@@ -271,7 +273,7 @@ static void check_group(lhi_verifier *judge, const lhi_verify_node *keys,
                     .n_parts = 1,
                     .kind = LH_F};
     if (f == LH_NONE)
-        report_missing(judge, &pass);
+        add_missing(judge, &pass);
     check_after(judge, d, f);
     check_after(judge, b, f);
     if (b != LH_NONE) {
@@ -288,24 +290,24 @@ static void check_group(lhi_verifier *judge, const lhi_verify_node *keys,
         return;
     }
     if (d == LH_NONE && n_w == 0) {
-        report_missing_backward(judge, &pass);
+        add_missing_backward(judge, &pass);
         return;
     }
     if (d == LH_NONE) {
         pass.kind = LH_D;
-        report_missing(judge, &pass);
+        add_missing(judge, &pass);
     }
     if (n_w) {
         check_weights(judge, keys + begin[LH_W], n_w, d);
     } else {
         pass.kind = LH_W;
-        report_missing(judge, &pass);
+        add_missing(judge, &pass);
     }
 }
 
-/* Reports all passes missing for numbers from..to-1, where number i is
+/* Adds violations for all passes with numbers from..to-1, where number i is
  * microbatch i % n on chunk i / n. */
-static void report_gap(lhi_verifier *judge, uint64_t from, uint64_t to)
+static void add_missing_range(lhi_verifier *judge, uint64_t from, uint64_t to)
 {
     for (; from < to && !lhi_verify_is_verdict_full(judge); from++) {
         lh_pass pass = {
@@ -314,14 +316,14 @@ static void report_gap(lhi_verifier *judge, uint64_t from, uint64_t to)
             .n_parts = 1,
             .kind = LH_F,
         };
-        report_missing(judge, &pass);
-        report_missing_backward(judge, &pass);
+        add_missing(judge, &pass);
+        add_missing_backward(judge, &pass);
     }
     lhi_verify_count_violations(judge, 2 * (to - from));
 }
 
-/* Checks F and D against their prerequisite on another chunk of the same
- * device. */
+/* Checks that F or D of `node` comes after its prerequisite on another chunk
+ * of the same device. */
 static void check_neighbours(lhi_verifier *judge, uint32_t node)
 {
     const lh_pass *pass = &judge->passes[node];
@@ -355,12 +357,13 @@ lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err)
                judge->sorted[end].pass.chunk == pass->chunk &&
                judge->sorted[end].pass.microbatch == pass->microbatch)
             end++;
-        report_gap(judge, next, here);
+        add_missing_range(judge, next, here);
         check_group(judge, judge->sorted + i, end - i);
         next = here + 1;
         i = end;
     }
-    report_gap(judge, next, (uint64_t)judge->n_chunks * judge->n_microbatches);
+    add_missing_range(judge, next,
+                      (uint64_t)judge->n_chunks * judge->n_microbatches);
     for (i = 0; i < judge->n_sorted; i++)
         check_neighbours(judge, judge->sorted[i].node);
     return LH_OK;

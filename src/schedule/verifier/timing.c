@@ -66,9 +66,9 @@ typedef struct run {
     int64_t makespan_ns;
 } simulation;
 
-/* Pushes a device that may start its next pass, unless it is on the stack
- * already. */
-static void stack(simulation *r, uint32_t device)
+/* Pushes a device that may start its next pass on the push_device, unless it is
+ * there. */
+static void push_device(simulation *r, uint32_t device)
 {
     if (!r->stacked[device]) {
         r->stacked[device] = true;
@@ -84,7 +84,7 @@ static void extend_makespan(simulation *r, int64_t time_ns)
 }
 
 /* Returns the duration of a pass, in ns. */
-static int64_t duration(const lhi_verifier *judge, const lh_pass *pass)
+static int64_t get_duration(const lhi_verifier *judge, const lh_pass *pass)
 {
     const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
     switch (pass->kind) {
@@ -99,7 +99,8 @@ static int64_t duration(const lhi_verifier *judge, const lh_pass *pass)
     }
 }
 
-/* Runs one collective on the device's data-parallel link; returns its end. */
+/* Runs one collective, ready at ready_ns, on the data-parallel link of the
+ * chunk's device; returns its arrival. */
 static int64_t run_collective(simulation *r, const lh_chunk *chunk,
                               int64_t ready_ns, int64_t transfer_ns)
 {
@@ -121,7 +122,7 @@ static bool issue_next_gather(simulation *r, uint32_t device, int64_t now_ns)
     return true;
 }
 
-/* Collects each device's gathers and issues the first ones. */
+/* Lists each device's all-gathers and issues those that start at time 0. */
 static void issue_first_gathers(simulation *r)
 {
     const lhi_verifier *judge = r->judge;
@@ -144,8 +145,8 @@ static void issue_first_gathers(simulation *r)
     }
 }
 
-/* Issues the next gather at a chunk's first F; chunks without a gather issue
- * none. */
+/* Issues the next gather when a chunk's first F starts; chunks without a
+ * gather issue none. */
 static void begin_chunk(simulation *r, uint32_t device, uint32_t chunk,
                         int64_t start_ns)
 {
@@ -156,42 +157,45 @@ static void begin_chunk(simulation *r, uint32_t device, uint32_t chunk,
         issue_next_gather(r, device, start_ns);
 }
 
-/* Delivers the output of `node` to its consumer. */
-static void deliver(simulation *r, uint32_t node, int64_t time_ns)
+/* Delivers the output of `node` (a pass in the schedule) to its consumer at
+ * time_ns. */
+static void deliver_output(simulation *r, uint32_t node, int64_t time_ns)
 {
     uint32_t consumer = r->consumers[node];
     r->inputs[consumer] = time_ns;
-    stack(r, r->judge->rows[consumer]);
+    push_device(r, r->judge->rows[consumer]);
 }
 
-/* Puts a message on its link at `now_ns`, or when the link is free. */
-static void depart(simulation *r, uint32_t node, int64_t now_ns)
+/* Puts the message of `node` on its link at now_ns, or when the link is
+ * free. */
+static void depart_message(simulation *r, uint32_t node, int64_t now_ns)
 {
     const lhi_verifier *judge = r->judge;
     uint32_t link = lhi_verify_get_link(judge, node, NULL);
     const lh_link *l = lh_pipeline_link(judge->pipeline, link);
     int64_t *free_ns = &r->link_free_ns[judge->link_resources[link]];
     *free_ns = (*free_ns > now_ns ? *free_ns : now_ns) + l->transfer_ns;
-    deliver(r, node, *free_ns + l->latency_ns);
+    deliver_output(r, node, *free_ns + l->latency_ns);
 }
 
-/* Departs a message, or all that an explicit order now allows. */
+/* Departs the message of `node` or, with an explicit order, all messages that
+ * the order now allows. */
 static void enter_link(simulation *r, uint32_t node, int64_t now_ns)
 {
     const lhi_verifier *judge = r->judge;
     uint32_t link = lhi_verify_get_link(judge, node, NULL);
     if (link == LHI_NO_LINK) {
-        deliver(r, node, now_ns);
+        deliver_output(r, node, now_ns);
         return;
     }
     ordered_link *order = &r->orders[judge->link_resources[link]];
     if (!order->nodes) {
-        depart(r, node, now_ns);
+        depart_message(r, node, now_ns);
         return;
     }
     r->entering[node] = true;
     while (order->next < order->count && r->entering[order->nodes[order->next]])
-        depart(r, order->nodes[order->next++], now_ns);
+        depart_message(r, order->nodes[order->next++], now_ns);
 }
 
 /* Runs the operations that a pass launches at its start, in sequence on the
@@ -212,8 +216,8 @@ static void launch_operations(simulation *r, uint32_t node, int64_t start_ns)
     }
 }
 
-/* Queues a message that is produced and, with rendezvous receives, has its
- * receive posted. */
+/* Queues the message of `node`, which is produced and, with rendezvous
+ * receives, has its receive posted. */
 static void queue_message(simulation *r, uint32_t node)
 {
     int64_t time_ns = r->ends[node];
@@ -239,8 +243,8 @@ static void post_receive(simulation *r, uint32_t node, int64_t now_ns)
         queue_message(r, source);
 }
 
-/* Posts receives when the device reaches `node`: for that pass, or with
- * LH_RECEIVES_LATE_FD for the next pass other than W. */
+/* Posts the receives that are due when the device reaches `node`: for that
+ * pass, or with LH_RECEIVES_LATE_FD for the next pass other than W. */
 static void post_due_receives(simulation *r, uint32_t device, uint32_t node)
 {
     const lhi_verifier *judge = r->judge;
@@ -252,8 +256,8 @@ static void post_due_receives(simulation *r, uint32_t device, uint32_t node)
         post_receive(r, node, r->free_ns[device]);
 }
 
-/* Records the end of a pass, starts the reduce-scatter after a chunk's last
- * one, and delivers or queues its output. */
+/* Records the end of the pass of `node`, starts the reduce-scatter after a
+ * chunk's last one, and delivers or queues its output. */
 static void end_pass(simulation *r, uint32_t node, int64_t end_ns)
 {
     lhi_verifier *judge = r->judge;
@@ -269,15 +273,15 @@ static void end_pass(simulation *r, uint32_t node, int64_t end_ns)
         return;
     uint32_t link = lhi_verify_get_link(judge, node, NULL);
     if (link == LHI_SAME_DEVICE) {
-        deliver(r, node, end_ns);
+        deliver_output(r, node, end_ns);
         return;
     }
     if (!r->posted_ns || r->posted_ns[node] != UNKNOWN)
         queue_message(r, node);
 }
 
-/* Adds a copy on the device's stream; `waiter` does not start before its end.
- */
+/* Adds an offload copy on the device's stream; the pass of node `waiter` does
+ * not start before its end. */
 static void add_copy(simulation *r, uint32_t node, uint32_t waiter,
                      int64_t now_ns)
 {
@@ -290,8 +294,8 @@ static void add_copy(simulation *r, uint32_t node, uint32_t waiter,
         r->copied_ns[waiter] = *stream;
 }
 
-/* Starts fetching the next pass's activations when the pass at `node` starts.
- */
+/* Starts copying the activations of the next pass back to the device when the
+ * pass of `node` starts, if they are offloaded. */
 static void fetch_activations(simulation *r, uint32_t node, uint32_t end,
                               int64_t start_ns)
 {
@@ -302,8 +306,8 @@ static void fetch_activations(simulation *r, uint32_t node, uint32_t end,
         add_copy(r, node + 1, node + 1, start_ns);
 }
 
-/* Offloads an F's activations after its end; the pass after the next waits for
- * the copy. */
+/* Starts offloading an F's activations after its end; the pass after the next
+ * one waits for the copy. */
 static void store_activations(simulation *r, uint32_t node, int64_t end_ns)
 {
     if (r->gradients && r->gradients[node] != LH_NONE &&
@@ -313,7 +317,7 @@ static void store_activations(simulation *r, uint32_t node, int64_t end_ns)
 
 /* Runs a device's next passes until one lacks an input or a data-parallel
  * operation. */
-static void advance(simulation *r, uint32_t device)
+static void advance_device(simulation *r, uint32_t device)
 {
     const lhi_verifier *judge = r->judge;
     uint32_t end = judge->first[device + 1];
@@ -341,26 +345,27 @@ static void advance(simulation *r, uint32_t device)
         if (pass->kind == LH_F)
             begin_chunk(r, device, pass->chunk, start_ns);
         fetch_activations(r, node, end, start_ns);
-        r->free_ns[device] = start_ns + duration(judge, pass);
+        r->free_ns[device] = start_ns + get_duration(judge, pass);
         store_activations(r, node, r->free_ns[device]);
         end_pass(r, node, r->free_ns[device]);
     }
 }
 
-/* Advances devices until none can continue. */
+/* Runs the passes of all devices until none can continue. */
 static void advance_all(simulation *r)
 {
     while (r->n_stacked) {
         uint32_t device = r->stack[--r->n_stacked];
         r->stacked[device] = false;
-        advance(r, device);
+        advance_device(r, device);
     }
 }
 
 /* --- dependencies --------------------------------------------------------- */
 
-/* Finds every node's consumer through tables for F and for D or B. */
-static lh_status connect(simulation *r, lh_error *err)
+/* Finds the node that consumes the output of every node, through tables for F
+ * and for D or B. */
+static lh_status find_consumers(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;
     uint32_t total = judge->first[judge->n_rows], n = judge->n_microbatches;
@@ -396,8 +401,8 @@ static lh_status connect(simulation *r, lh_error *err)
     return LH_OK;
 }
 
-/* Finds the offloaded activations and their users: those with at least two
- * passes on their device in between. */
+/* Determines which activations are offloaded, those with at least two passes
+ * on their device in between, and their users. */
 static lh_status find_copies(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;
@@ -428,7 +433,7 @@ static lh_status find_copies(simulation *r, lh_error *err)
 
 /* Returns the node of the pass at which a data-parallel operation starts or
  * must be done; LH_NONE: not in the schedule. */
-static uint32_t node_at(const lhi_verifier *judge, const lh_dp_pass *at)
+static uint32_t find_node(const lhi_verifier *judge, const lh_dp_pass *at)
 {
     lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F};
     return at->backward
@@ -436,7 +441,8 @@ static uint32_t node_at(const lhi_verifier *judge, const lh_dp_pass *at)
                : lhi_verify_find_pass(judge, &forward);
 }
 
-/* Finds the node that starts each operation and the node that waits for it. */
+/* Finds the node that starts each data-parallel operation and the node that
+ * waits for it. */
 static lh_status find_operations(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;
@@ -457,12 +463,12 @@ static lh_status find_operations(simulation *r, lh_error *err)
         r->launches[node] = LH_NONE;
     for (uint32_t i = n; i-- > 0;) { /* reversed, so lists keep their order */
         const lh_dp_op *op = lh_pipeline_dp_op(judge->pipeline, i);
-        uint32_t starter = r->starters[i] = node_at(judge, &op->launch);
+        uint32_t starter = r->starters[i] = find_node(judge, &op->launch);
         r->next_op[i] = r->launches[starter];
         r->launches[starter] = i;
         r->waiters[i] = op->needed_by.chunk == LH_NONE
                             ? LH_NONE
-                            : node_at(judge, &op->needed_by);
+                            : find_node(judge, &op->needed_by);
         if (r->waiters[i] != LH_NONE)
             r->missing[r->waiters[i]]++;
     }
@@ -528,7 +534,7 @@ static lh_status make_simulation(simulation *r, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < judge->n_chunks; c++)
         r->gathered_ns[c] = UNKNOWN;
-    LHI_TRY(connect(r, err));
+    LHI_TRY(find_consumers(r, err));
     LHI_TRY(find_operations(r, err));
     LHI_TRY(find_copies(r, err));
     return read_link_orders(r, err);
@@ -536,8 +542,8 @@ static lh_status make_simulation(simulation *r, lh_error *err)
 
 /* --- deadlock ------------------------------------------------------------- */
 
-/* Returns the pass, not yet run, that the device's next pass waits for;
- * describes it in `why` (256 bytes). */
+/* Returns the node of the pass, not yet run, that the device's next pass waits
+ * for; describes it in `why` (256 bytes). */
 static uint32_t find_blocker(const simulation *r, uint32_t device, char *why)
 {
     const lhi_verifier *judge = r->judge;
@@ -578,9 +584,9 @@ static uint32_t find_blocker(const simulation *r, uint32_t device, char *why)
     return r->ends[head] == UNKNOWN ? head : r->consumers[head];
 }
 
-/* Follows the wait-for relation from a blocked device until it closes a cycle,
- * then reports that cycle. */
-static void report_deadlock(simulation *r)
+/* Adds a violation that names a cycle of waiting devices, found from a blocked
+ * device. */
+static void add_deadlock(simulation *r)
 {
     lhi_verifier *judge = r->judge;
     char why[256], text[900];
@@ -613,7 +619,7 @@ lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err)
     issue_first_gathers(&r);
     for (uint32_t d = judge->n_devices; d-- > 0;) {
         r.next[d] = judge->first[d];
-        stack(&r, d);
+        push_device(&r, d);
     }
     advance_all(&r);
     lhi_event event;
@@ -627,6 +633,6 @@ lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err)
     if (r.n_done == judge->first[judge->n_rows])
         judge->verdict->makespan_ns = r.makespan_ns;
     else
-        report_deadlock(&r);
+        add_deadlock(&r);
     return LH_OK;
 }

@@ -52,6 +52,7 @@ int64_t lhi_verify_compute_share(int64_t total, const lh_pass *pass)
     return whole + rest * (k + 1) / n - rest * k / n;
 }
 
+/* Frees a verdict; ignores NULL. */
 void lh_verdict_free(lh_verdict *verdict)
 {
     if (verdict)

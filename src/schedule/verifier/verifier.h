@@ -70,43 +70,51 @@ typedef struct lhi_verifier {
 #define LHI_NO_LINK (UINT32_MAX - 1)
 #define LHI_SAME_DEVICE UINT32_MAX
 
-/* Adds a violation (verdict.c). */
+/* Adds a violation with a text to the verdict (verdict.c). */
 void lhi_verify_add_violation(lhi_verifier *judge, const char *format, ...)
     LHI_PRINTF(2, 3);
-/* Counts `count` violations without a text. */
+/* Counts `count` violations whose texts are not stored. */
 void lhi_verify_count_violations(lhi_verifier *judge, uint64_t count);
-/* Checks whether the list of violation texts is full. */
+/* Checks whether the list of violation texts has its maximum length. */
 bool lhi_verify_is_verdict_full(const lhi_verifier *judge);
 
-/* Returns a node's cell in its row, counted from 1. */
+/* Returns the cell number of a node's pass in its device's row, counted from
+ * 1. */
 uint32_t lhi_verify_get_cell(const lhi_verifier *judge, uint32_t node);
-/* Returns the node for a pass; LH_NONE: not in the schedule. */
+/* Returns the node (position in the schedule) of a pass; LH_NONE: not in the
+ * schedule. */
 uint32_t lhi_verify_find_pass(const lhi_verifier *judge, const lh_pass *pass);
-/* Returns the node for D or B; LH_NONE: neither is in the schedule. */
+/* Returns the node (position in the schedule) of D or B of a chunk and
+ * microbatch; LH_NONE: neither is in the schedule. */
 uint32_t lhi_verify_find_gradient(const lhi_verifier *judge, uint32_t chunk,
                                   uint32_t microbatch);
-/* Returns the link for the node's output; see LHI_NO_LINK. *consumer (may be
- * NULL): the chunk that receives it. */
+/* Returns the link for the output of `node` (a pass at its place in the
+ * schedule); see LHI_NO_LINK. *consumer (may be NULL): the chunk that receives
+ * it. */
 uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
                              uint32_t *consumer);
 
-/* Returns a W part's share of `total`; integer shares add up to `total`. */
+/* Returns the share of `total` (time or memory) of one part of a W; integer
+ * shares add up to `total`. */
 int64_t lhi_verify_compute_share(int64_t total, const lh_pass *pass);
 
 /* Checks that every pass runs exactly once, on its device, after its
- * prerequisites there (passes.c). Fills `sorted`. */
+ * prerequisites there (passes.c). Fills in `sorted`. */
 lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err);
-/* Fills resources and routes (links.c). */
+/* Determines the verifier's link resources and the link of each route
+ * (links.c). */
 lh_status lhi_verify_find_links(lhi_verifier *judge, lh_error *err);
-/* Checks the explicit message orders (links.c). */
+/* Checks that explicit message orders are complete and belong to the right
+ * link (links.c). */
 lh_status lhi_verify_check_links(lhi_verifier *judge, lh_error *err);
-/* Checks the communication cells, if there are any (communication.c); `buffers`
- * as for lh_check_buffered(). */
+/* Checks the communication cells of a schedule, if it has any
+ * (communication.c); `buffers` as for lh_check_buffered(). */
 lh_status lhi_verify_check_communication(lhi_verifier *judge, uint32_t buffers,
                                          lh_error *err);
-/* Checks all memory limits (memory.c). */
+/* Checks the peak memory of every device against its limit (memory.c). */
 void lhi_verify_check_memory(lhi_verifier *judge);
-/* Simulates a schedule that has no violation so far (timing.c). */
+/* Simulates a schedule that has no violation so far with the verifier's own
+ * arithmetic; adds a violation if it deadlocks (timing.c). */
 lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err);
 
 #endif

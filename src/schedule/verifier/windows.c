@@ -33,7 +33,7 @@ typedef struct state_builder {
 
 /* Returns the table's slot with the key, or the free slot where it belongs
  * (linear probing). */
-static size_t find_key(const table *t, uint64_t key)
+static size_t find_slot(const table *t, uint64_t key)
 {
     uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
     size_t at = (size_t)(hash >> 20) & (t->room - 1);
@@ -57,7 +57,7 @@ static bool enlarge_table(table *t)
     memset(more.keys, 0xff, more.room * sizeof *more.keys);
     for (size_t i = 0; i < t->room; i++)
         if (t->keys[i] != UINT64_MAX) {
-            size_t at = find_key(&more, t->keys[i]);
+            size_t at = find_slot(&more, t->keys[i]);
             more.keys[at] = t->keys[i];
             more.ids[at] = t->ids[i];
         }
@@ -86,8 +86,9 @@ static bool enlarge_states(state_builder *k)
     return true;
 }
 
-/* Checks whether row i's next operation may follow state x: a microbatch's own
- * path, and memory. */
+/* Checks whether the next operation of row i may follow state x, the completed
+ * operations per row: its microbatch's preceding operations are complete, and
+ * memory suffices. */
 static bool may_step(const state_builder *k, const uint16_t *x, uint32_t i)
 {
     const lhi_verify_row *rows = &k->c->rows[k->m->first_row];
@@ -117,7 +118,7 @@ static uint32_t find_or_add_state(state_builder *k, uint64_t key,
         *no_memory = true;
         return LH_NONE;
     }
-    size_t at = find_key(&k->seen, key);
+    size_t at = find_slot(&k->seen, key);
     if (k->seen.keys[at] == key) {
         uint32_t y = k->seen.ids[at];
         k->early[y] = time < k->early[y] ? time : k->early[y];
@@ -142,8 +143,8 @@ static uint32_t find_or_add_state(state_builder *k, uint64_t key,
     return k->s->n++;
 }
 
-/* Packs counts into a hash key. */
-static uint64_t key_of(const state_builder *k, const uint16_t *counts)
+/* Packs the completed operations per row into a hash key. */
+static uint64_t make_key(const state_builder *k, const uint16_t *counts)
 {
     uint64_t key = 0;
     for (uint32_t i = 0; i < k->m->n_rows; i++)
@@ -151,9 +152,9 @@ static uint64_t key_of(const state_builder *k, const uint16_t *counts)
     return key;
 }
 
-/* Enumerates the states that the current windows allow. Predecessors have
- * smaller numbers, so a state's time is final when it is expanded. false: too
- * many, or out of memory. */
+/* Enumerates the states (completed operations per row) of a machine that the
+ * current windows allow. Predecessors have smaller numbers, so a state's time
+ * is final when it is expanded. False: too many, or out of memory. */
 static bool enumerate_states(state_builder *k, bool *no_memory)
 {
     const lhi_verify_model *c = k->c;
@@ -171,7 +172,7 @@ static bool enumerate_states(state_builder *k, bool *no_memory)
             if (may_step(k, counts, i) && end <= c->finish[o]) {
                 uint16_t from[MOST_ROWS];
                 memcpy(from, counts, n * sizeof *from);
-                uint64_t key = key_of(k, from) + (UINT64_C(1) << k->shift[i]);
+                uint64_t key = make_key(k, from) + (UINT64_C(1) << k->shift[i]);
                 to = find_or_add_state(k, key, from, i, end, no_memory);
                 if (to == LH_NONE)
                     return false;
@@ -321,7 +322,8 @@ bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o)
     return ok;
 }
 
-/* Propagates until the queue is empty; false: refuted. */
+/* Propagates windows until the queue is empty; false: a window is empty, which
+ * refutes the deadline. */
 static bool propagate(lhi_verify_model *c)
 {
     while (c->n_queue > 0)
@@ -332,8 +334,8 @@ static bool propagate(lhi_verify_model *c)
 
 /* --- one machine --------------------------------------------------------- */
 
-/* Computes early[x], the earliest time at state x, and late[x], the latest.
- * false: the final state is unreachable. */
+/* Computes early[x], the earliest time at which state x is reached, and
+ * late[x], the latest. False: the final state is unreachable. */
 static bool compute_state_times(lhi_verify_model *c,
                                 const lhi_verify_machine *m)
 {
@@ -374,7 +376,8 @@ static bool compute_state_times(lhi_verify_model *c,
     return true;
 }
 
-/* Tightens windows and counts to the steps that remain possible. */
+/* Tightens windows and counts to the steps between states that remain
+ * possible; false: none remain. */
 static bool tighten_by_states(lhi_verify_model *c, const lhi_verify_machine *m)
 {
     const lhi_verify_states *s = m->states;
@@ -429,7 +432,7 @@ bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m)
 
 /* --- fixpoint ------------------------------------------------------------ */
 
-/* Sets all windows to heads, tails and the deadline, removes restrictions of
+/* Sets all windows by heads, tails and the deadline, removes restrictions of
  * counts, and queues all operations. */
 static void reset_windows(lhi_verify_model *c, int64_t deadline)
 {
@@ -449,7 +452,8 @@ static void reset_windows(lhi_verify_model *c, int64_t deadline)
         lhi_verify_queue_operation(c, o);
 }
 
-/* Tightens all machines to a fixpoint; false: refuted. */
+/* Tightens the windows of all machines until nothing changes; false: the
+ * deadline is refuted. */
 static bool tighten(lhi_verify_model *c)
 {
     for (bool changed = true; changed;) {

@@ -37,27 +37,30 @@ typedef struct lhi_budget {
 
 /* Returns the time of the monotonic clock, in seconds. */
 double lhi_seconds(void);
-/* Starts a budget from the solver options. */
+/* Starts a budget of search work and time from the solver options. */
 void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options);
-/* Returns a budget of at most `most` ticks for work that may run on another
- * thread; it also stops when *end is set. */
+/* Returns a budget of at most `most` ticks (units of search work) for work
+ * that may run on another thread; it also stops when *end is set. */
 lhi_budget lhi_budget_make_part(const lhi_budget *budget, uint64_t most,
                                 const atomic_bool *end);
-/* Returns the remaining ticks, at most `most`. */
+/* Returns the remaining ticks (units of search work), at most `most`. */
 uint64_t lhi_budget_get_remaining(const lhi_budget *budget, uint64_t most);
-/* Spends ticks; true: stop now and from now on. */
+/* Spends ticks (units of search work); true: the budget is used up or stopped,
+ * and the caller has to stop. */
 bool lhi_budget_spend(lhi_budget *budget, uint64_t ticks);
-/* Adds the work and statistics of a part. */
+/* Adds the ticks and statistics of a partial budget to `budget`; returns
+ * whether it is then used up. */
 bool lhi_budget_merge_part(lhi_budget *budget, const lhi_budget *part);
-/* Checks the time limit without spending ticks. */
+/* Checks whether the time limit is exceeded, without spending ticks. */
 bool lhi_budget_check_time(lhi_budget *budget);
 
-/* Checks whether an engine is enabled. */
+/* Checks whether the options enable a search engine. */
 bool lhi_budget_is_engine_enabled(const lhi_budget *budget, lhi_engine engine);
-/* Makes an engine current and counts the call; returns the previous one for
- * lhi_budget_restore_engine(). */
+/* Makes a search engine the one that spent ticks are counted for, and counts
+ * the call; returns the previous one for lhi_budget_restore_engine(). */
 lhi_engine lhi_budget_enter_engine(lhi_budget *budget, lhi_engine engine);
-/* Makes the previous engine current again. */
+/* Counts later ticks for the search engine `engine` again, which was current
+ * before. */
 void lhi_budget_restore_engine(lhi_budget *budget, lhi_engine engine);
 
 #endif

@@ -16,21 +16,25 @@ typedef struct lhi_earliest_machine {
     uint32_t n_stale;
 } lhi_earliest_machine;
 
-/* Allocates the tree in `mem`. */
+/* Allocates a tournament tree over n_machines machines, which finds the
+ * earliest end, in `mem`. */
 lh_status lhi_earliest_machine_make(lhi_earliest_machine *first,
                                     uint32_t n_machines, lhi_arena *mem,
                                     lh_error *err);
-/* Resets: no machine has anything to run, and all are stale. */
+/* Resets the tree: no machine has an operation to run, and all ends are
+ * stale. */
 void lhi_earliest_machine_reset(lhi_earliest_machine *first);
-/* Marks a machine for reevaluation. */
+/* Marks a machine's earliest end as stale, to be computed again. */
 void lhi_earliest_machine_mark_stale(lhi_earliest_machine *first,
                                      uint32_t machine);
-/* Returns and removes a stale machine; NONE: none. */
+/* Returns a machine whose earliest end is stale and removes the mark; NONE:
+ * none. */
 uint32_t lhi_earliest_machine_take_stale(lhi_earliest_machine *first);
-/* Sets a machine's earliest end. */
+/* Sets the earliest end of a machine's next operation and updates the tree. */
 void lhi_earliest_machine_set_end(lhi_earliest_machine *first, uint32_t machine,
                                   int64_t end);
-/* Returns the machine with the smallest end (ties: the first); NONE: none. */
+/* Returns the machine whose next operation ends first (ties: the first
+ * machine); NONE: none. */
 uint32_t lhi_earliest_machine_get(const lhi_earliest_machine *first);
 
 #endif

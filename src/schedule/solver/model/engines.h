@@ -58,8 +58,8 @@ typedef enum lhi_engine {
 /* Returns an engine's label, such as "beam search"; static storage. */
 const char *lhi_engine_get_label(lhi_engine engine);
 
-/* Parses a list of engine names. *off: bit 1 << lhi_engine per name in
- * `without` (comma-separated; NULL: none). */
+/* Parses a list of engines to disable. *off: bit 1 << lhi_engine for each name
+ * in `without` (comma-separated; NULL: none). */
 lh_status lhi_engine_parse_disabled(const char *without, uint64_t *off,
                                     lh_error *err);
 

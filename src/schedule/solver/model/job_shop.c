@@ -24,8 +24,8 @@ typedef struct maker {
     size_t n_arcs, room_arcs;
 } builder;
 
-/* Appends a machine without streams, leader or memory limit; returns its
- * index. */
+/* Appends a machine to the job shop, without streams, leader (machine whose
+ * order it follows) or memory limit; returns its index. */
 static uint32_t add_machine(builder *m, lhi_machine_kind kind, uint32_t index)
 {
     lhi_shop *s = m->s;
@@ -37,7 +37,8 @@ static uint32_t add_machine(builder *m, lhi_machine_kind kind, uint32_t index)
     return s->n_machines++;
 }
 
-/* Adds a stream to the machine added last. */
+/* Adds a stream (all passes of one kind on one chunk, or the messages of a
+ * route) to the machine added last. `per`: operations per microbatch. */
 static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
                            uint32_t per, uint32_t count)
 {
@@ -78,8 +79,8 @@ static void sort_chunks(builder *m)
     }
 }
 
-/* Adds devices with their pass streams, and data-parallel links for devices
- * with several chunks. */
+/* Adds a machine with pass streams for each device, and machines for the
+ * data-parallel links of devices with several chunks. */
 static void add_devices(builder *m)
 {
     lhi_shop *s = m->s;
@@ -122,21 +123,21 @@ static void add_devices(builder *m)
 }
 
 /* Returns route i: messages of chunk i/2, forward if i is even. */
-static const lhi_route *route_at(const lh_pipeline *p, uint32_t i)
+static const lhi_route *get_route(const lh_pipeline *p, uint32_t i)
 {
     return i % 2 ? &p->backward[i / 2] : &p->forward[i / 2];
 }
 
 /* Returns the duration of chunk c's F, or of its D (D and W if joint), in ns.
  */
-static int64_t pass_ns(const lh_pipeline *p, uint32_t c, bool forward)
+static int64_t get_pass_ns(const lh_pipeline *p, uint32_t c, bool forward)
 {
     const lh_chunk *k = &p->chunks[c];
     return forward ? k->f_ns : k->d_ns + (p->joint ? k->w_ns : 0);
 }
 
-/* Adds a link as a machine if its messages can wait for each other: several
- * streams share it, or one sender is faster than the link. */
+/* Adds the link of resource r as a machine if its messages can wait for each
+ * other: several streams share it, or one sender is faster than the link. */
 static void add_link(builder *m, uint32_t r, const uint32_t *routes, uint32_t n)
 {
     lhi_shop *s = m->s;
@@ -144,13 +145,13 @@ static void add_link(builder *m, uint32_t r, const uint32_t *routes, uint32_t n)
     bool busy = false, one_sender = true;
     uint32_t sender = p->chunks[routes[0] / 2].device;
     for (uint32_t i = 0; i < n; i++) {
-        busy = busy || route_at(p, routes[i])->transfer_ns > 0;
+        busy = busy || get_route(p, routes[i])->transfer_ns > 0;
         one_sender = one_sender && p->chunks[routes[i] / 2].device == sender;
     }
     if (!busy)
         return;
-    if (n == 1 && route_at(p, routes[0])->transfer_ns <=
-                      pass_ns(p, routes[0] / 2, routes[0] % 2 == 0))
+    if (n == 1 && get_route(p, routes[0])->transfer_ns <=
+                      get_pass_ns(p, routes[0] / 2, routes[0] % 2 == 0))
         return;
     uint32_t machine = add_machine(m, LHI_LINK, r);
     s->link_machine[r] = machine;
@@ -167,7 +168,7 @@ static void add_link(builder *m, uint32_t r, const uint32_t *routes, uint32_t n)
     }
 }
 
-/* Groups routes by resource and adds the links. */
+/* Groups the routes by link resource and adds the links as machines. */
 static lh_status add_links(builder *m, lh_error *err)
 {
     const lh_pipeline *p = m->p;
@@ -177,13 +178,13 @@ static lh_status add_links(builder *m, lh_error *err)
     if (!at || !sorted)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n_routes; i++)
-        if (route_at(p, i)->message && route_at(p, i)->resource != LH_NONE)
-            at[route_at(p, i)->resource + 2]++;
+        if (get_route(p, i)->message && get_route(p, i)->resource != LH_NONE)
+            at[get_route(p, i)->resource + 2]++;
     for (uint32_t r = 0; r < p->n_resources; r++)
         at[r + 2] += at[r + 1];
     for (uint32_t i = 0; i < n_routes; i++)
-        if (route_at(p, i)->message && route_at(p, i)->resource != LH_NONE)
-            sorted[at[route_at(p, i)->resource + 1]++] = i;
+        if (get_route(p, i)->message && get_route(p, i)->resource != LH_NONE)
+            sorted[at[get_route(p, i)->resource + 1]++] = i;
     for (uint32_t r = 0; r < p->n_resources; r++) {
         m->s->link_machine[r] = NONE;
         if (at[r + 1] > at[r])
@@ -194,7 +195,8 @@ static lh_status add_links(builder *m, lh_error *err)
 
 /* --- operations ---------------------------------------------------------- */
 
-/* Returns the smallest part of a time or memory amount. */
+/* Returns the smallest share if a time or memory amount is divided into
+ * `parts` integer parts. */
 static int64_t compute_min_share(int64_t total, uint32_t parts)
 {
     int64_t least = total;
@@ -205,7 +207,7 @@ static int64_t compute_min_share(int64_t total, uint32_t parts)
     return least;
 }
 
-/* Returns the duration of operation x in a stream, in ns. */
+/* Returns the duration in ns of operation x in a stream. */
 static int64_t get_operation_ns(const builder *m, const lhi_stream *t,
                                 uint32_t x)
 {
@@ -217,7 +219,7 @@ static int64_t get_operation_ns(const builder *m, const lhi_stream *t,
     switch (t->kind) {
     case LHI_F:
     case LHI_D:
-        return pass_ns(m->p, t->chunk, t->kind == LHI_F);
+        return get_pass_ns(m->p, t->chunk, t->kind == LHI_F);
     case LHI_W:
         return lhi_pass_duration(c, &part);
     case LHI_MESSAGE_F:
@@ -231,7 +233,7 @@ static int64_t get_operation_ns(const builder *m, const lhi_stream *t,
     }
 }
 
-/* Returns the memory change of operation x in a stream. */
+/* Returns by how much operation x in a stream changes the memory. */
 static int64_t get_operation_memory(const builder *m, const lhi_stream *t,
                                     uint32_t x)
 {
@@ -252,7 +254,7 @@ static int64_t get_operation_memory(const builder *m, const lhi_stream *t,
     }
 }
 
-/* Fills durations and memory changes. */
+/* Fills in durations and memory changes of all operations. */
 static lh_status fill_ops(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;
@@ -278,7 +280,8 @@ static lh_status fill_ops(builder *m, lh_error *err)
     return LH_OK;
 }
 
-/* Adds an arc; called twice, first to count, then to fill. */
+/* Adds an arc: operation `to` starts at least `lag` after the end of `from`.
+ * Called in two rounds, first to count the arcs, then to store them. */
 static void add_arc(builder *m, uint32_t from, uint32_t to, int64_t lag)
 {
     if (m->arcs)
@@ -286,8 +289,8 @@ static void add_arc(builder *m, uint32_t from, uint32_t to, int64_t lag)
     m->n_arcs++;
 }
 
-/* Adds arcs between two pass streams, through a message stream if there is one.
- */
+/* Adds arcs per microbatch between two pass streams, through a message stream
+ * if there is one. */
 static void add_flow(builder *m, uint32_t from, uint32_t message, uint32_t to,
                      const lhi_route *route)
 {
@@ -304,8 +307,8 @@ static void add_flow(builder *m, uint32_t from, uint32_t message, uint32_t to,
     }
 }
 
-/* Converts memory to precedence if only F allocates and only one stream
- * releases: F i starts after enough releases to make it fit. */
+/* Expresses chunk c's memory limit by arcs if only F takes memory and only one
+ * stream releases it: F i starts after enough releases to make it fit. */
 static void add_memory(builder *m, uint32_t c)
 {
     const lhi_shop *s = m->s;
@@ -338,7 +341,7 @@ static void add_memory(builder *m, uint32_t c)
     }
 }
 
-/* Adds arcs for separate data-parallel links. */
+/* Adds arcs for data-parallel links that are machines of their own. */
 static void add_collectives(builder *m)
 {
     lhi_shop *s = m->s;
@@ -360,7 +363,7 @@ static void add_collectives(builder *m)
     }
 }
 
-/* Adds all arcs; called twice, first to count, then to fill. */
+/* Adds all arcs; called twice, first to count them, then to store them. */
 static void add_arcs(builder *m)
 {
     lhi_shop *s = m->s;
@@ -382,7 +385,7 @@ static void add_arcs(builder *m)
     add_collectives(m);
 }
 
-/* Counts the arcs, allocates their arrays and fills the list of arcs. */
+/* Counts the arcs, allocates their arrays and stores them. */
 static lh_status collect_arcs(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;
@@ -402,7 +405,8 @@ static lh_status collect_arcs(builder *m, lh_error *err)
     return LH_OK;
 }
 
-/* Sorts arcs by source and by target. */
+/* Sorts the arcs by source and by target, so that each operation's successors
+ * and predecessors are contiguous. */
 static void index_arcs(builder *m)
 {
     lhi_shop *s = m->s;
@@ -428,7 +432,8 @@ static void index_arcs(builder *m)
 /* --- rules on one machine ----------------------------------------------------
  */
 
-/* Returns a stream's position on a microbatch's path; NONE for W. */
+/* Returns a stream's position on a microbatch's path through the pipeline;
+ * NONE for W. */
 static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
 {
     uint32_t n = s->p->n_chunks;
@@ -446,7 +451,8 @@ static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
     }
 }
 
-/* Checks whether stream a always precedes stream b for a microbatch. */
+/* Checks whether an operation of stream a always precedes that of stream b for
+ * the same microbatch. */
 static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
                             const lhi_stream *b)
 {
@@ -456,7 +462,7 @@ static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
     return b->kind == LHI_W && a->kind == LHI_D && a->chunk >= b->chunk;
 }
 
-/* Builds the precedence rules within each machine. */
+/* Builds the precedence rules between streams of the same machine. */
 static lh_status make_rules(lhi_shop *s, lh_error *err)
 {
     for (int fill = 0; fill < 2; fill++) {
@@ -489,8 +495,8 @@ static lh_status make_rules(lhi_shop *s, lh_error *err)
 /* --- time ------------------------------------------------------------------
  */
 
-/* Sets heads and tails for data-parallel communication on devices with one
- * chunk. */
+/* Sets heads (earliest starts) and tails (time that must follow) for the
+ * data-parallel communication of devices with one chunk. */
 static void set_heads_and_tails(builder *m, lh_solve_objective objective)
 {
     lhi_shop *s = m->s;
@@ -514,8 +520,8 @@ static void set_heads_and_tails(builder *m, lh_solve_objective objective)
         s->tail[o] = s->streams[s->stream_of[o]].machine == asked ? 0 : -1;
 }
 
-/* Divides times by their greatest common divisor and scales so that every
- * duration is positive. */
+/* Divides all times by their greatest common divisor and scales them so that
+ * every duration is positive. */
 static lh_status scale_times(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;
@@ -580,7 +586,8 @@ int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units)
 /* --- construction ------------------------------------------------------------
  */
 
-/* Builds machines, streams, rules, arcs and scaled times, in this order. */
+/* Builds machines, streams, rules, arcs and scaled times of the job shop, in
+ * this order. */
 static lh_status make_all(builder *m, lh_solve_objective objective,
                           lh_error *err)
 {
@@ -595,7 +602,8 @@ static lh_status make_all(builder *m, lh_solve_objective objective,
     return scale_times(m, err);
 }
 
-/* Builds a job shop; m.p, m.fifo and m.loose are set by the caller. */
+/* Builds a job shop; m.p, m.fifo and m.loose are set by the caller. `parts`:
+ * parts per W. */
 static lh_status make_shop(builder m, uint32_t parts,
                            lh_solve_objective objective, lhi_arena *mem,
                            lhi_shop **out, lh_error *err)

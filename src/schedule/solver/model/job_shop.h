@@ -100,9 +100,9 @@ lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
                         lh_solve_objective objective, lhi_arena *mem,
                         lhi_shop **out, lh_error *err);
 
-/* The same with equal W parts: each as short as the shortest and freeing as
- * much as the largest. Never restricted: its bounds hold for all orders of the
- * parts. */
+/* Builds a job shop as lhi_shop_make() does, but with equal W parts: each as
+ * short as the shortest and freeing as much as the largest. Never restricted:
+ * its bounds hold for all orders of the parts. */
 lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
                                 lh_solve_objective objective, lhi_arena *mem,
                                 lhi_shop **out, lh_error *err);
@@ -119,8 +119,8 @@ lh_status lhi_shop_build_schedule(const lhi_shop *shop,
                                   const uint32_t *const *orders, bool links,
                                   lh_schedule **out, lh_error *err);
 /* Extracts every machine's order from a schedule by simulating it; orders[m]
- * must hold the machine's operations. *fits = false: the schedule does not
- * belong to this job shop. */
+ * needs capacity for the machine's operations. *fits = false: the schedule
+ * does not belong to this job shop. */
 lh_status lhi_shop_read_orders(const lhi_shop *shop,
                                const lh_schedule *schedule,
                                uint32_t *const *orders, bool *fits,

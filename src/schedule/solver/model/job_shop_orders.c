@@ -7,7 +7,8 @@
 #include <longhaul/experimental/simulate.h>
 #include <string.h>
 
-/* Returns the pass of an operation; for a message the pass that produces it. */
+/* Returns the pass of operation `op`; for a message the pass that produces
+ * it. */
 static lh_pass convert_operation(const lhi_shop *s, uint32_t op)
 {
     const lhi_stream *t = &s->streams[s->stream_of[op]];
@@ -40,7 +41,8 @@ static lh_pass *convert_order(const lhi_shop *s, lhi_arena *mem,
     return passes;
 }
 
-/* Builds a schedule, allocating scratch from `mem`. */
+/* Builds a schedule from orders[machine], allocating scratch from `mem`;
+ * `links`: with message orders. */
 static lh_status build_schedule(const lhi_shop *s,
                                 const uint32_t *const *orders, bool links,
                                 lhi_arena *mem, lh_schedule **out,
@@ -94,7 +96,8 @@ typedef struct order_reader {
     uint32_t *next;   /* per stream */
 } order_reader;
 
-/* Appends the next `times` operations in a stream. */
+/* Appends the stream's next `times` operations to its machine's order; false:
+ * there are fewer. */
 static bool append_next(order_reader *f, uint32_t stream, uint32_t times)
 {
     if (stream == NONE)
@@ -109,7 +112,8 @@ static bool append_next(order_reader *f, uint32_t stream, uint32_t times)
     return true;
 }
 
-/* Appends a device's passes; false: they do not match. */
+/* Appends device d's passes in the schedule to its machine's order; false:
+ * they do not match the job shop. */
 static bool append_device(order_reader *f, const lh_schedule *schedule,
                           uint32_t d)
 {
@@ -132,8 +136,8 @@ static bool append_device(order_reader *f, const lh_schedule *schedule,
     return true;
 }
 
-/* Orders the streams on a data-parallel link by the first, or last, passes of
- * their chunks. */
+/* Appends the operations of a data-parallel link's machine in the order of the
+ * first (gathers) or last (scatters) passes of their chunks. */
 static void append_collectives(order_reader *f, uint32_t machine)
 {
     const lhi_shop *s = f->s;
@@ -154,7 +158,8 @@ static void append_collectives(order_reader *f, uint32_t machine)
     }
 }
 
-/* Appends messages in departure order. */
+/* Appends the messages of the timeline to the links' orders in order of
+ * departure; false: they do not match the job shop. */
 static bool append_messages(order_reader *f, const lh_timeline *timeline)
 {
     const lhi_shop *s = f->s;

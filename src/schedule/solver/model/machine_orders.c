@@ -12,7 +12,7 @@ static bool connects_machines(const lhi_shop *s, uint32_t a, uint32_t b)
            s->streams[s->stream_of[b]].machine;
 }
 
-/* Copies the arcs between different machines. */
+/* Copies the job shop's arcs between different machines, sorted by source. */
 static lh_status index_arcs(lhi_machine_orders *w, lhi_arena *mem,
                             lh_error *err)
 {
@@ -94,7 +94,8 @@ void lhi_machine_orders_copy(lhi_machine_orders *to,
         memcpy(to->order[m], from->order[m], from->n[m] * sizeof(uint32_t));
 }
 
-/* Runs a machine as far as possible; returns the new stack top. */
+/* Runs machine m's operations in order until one lacks its inputs; pushes
+ * machines that can continue. Returns the new stack top. */
 static uint32_t run_machine(lhi_machine_orders *w, uint32_t m, uint32_t top)
 {
     const lhi_shop *s = w->shop;

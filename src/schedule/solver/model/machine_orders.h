@@ -22,16 +22,19 @@ typedef struct lhi_machine_orders {
     uint32_t *next, *stack;
 } lhi_machine_orders;
 
-/* Allocates orders for a job shop in `mem`; they are not initialised. */
+/* Allocates machine orders (the order of operations on every machine) for a
+ * job shop in `mem`; they are not initialised. */
 lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem,
                                   lhi_machine_orders **out, lh_error *err);
-/* Returns the objective in job-shop time, or -1 if the orders deadlock. */
+/* Runs all operations in their machine orders. Returns the objective in
+ * job-shop time, or -1 if the orders deadlock. */
 int64_t lhi_machine_orders_evaluate(lhi_machine_orders *words);
-/* Copies the orders, without end times. */
+/* Copies the machine orders, without the operations' end times. */
 void lhi_machine_orders_copy(lhi_machine_orders *to,
                              const lhi_machine_orders *from);
 
-/* Orders the machines that follow `leader` in accordance with it. */
+/* Sets the orders of the machines that follow `leader` (data-parallel links)
+ * according to its order. */
 void lhi_machine_orders_update_followers(lhi_machine_orders *words,
                                          uint32_t leader);
 

@@ -7,7 +7,7 @@ uint32_t lhi_mirror_get_operation(const lhi_shop *s, uint32_t o)
     return 2 * t->first + t->count - 1 - o;
 }
 
-/* Reverses all arcs. */
+/* Copies all arcs of s with reversed direction to the mirrored job shop t. */
 static void reverse_arcs(const lhi_shop *s, lhi_shop *t)
 {
     uint32_t n_succ = 0, n_pred = 0;
@@ -47,8 +47,9 @@ static bool allocate(const lhi_shop *s, lhi_arena *mem, lhi_shop *t)
            t->machines;
 }
 
-/* Memory after an operation in one direction equals memory before it in the
- * other. Rules follow from arcs through other machines. */
+/* Builds the mirrored (time-reversed) job shop in `mem`. Memory after an
+ * operation in one direction equals memory before it in the other. Rules
+ * follow from arcs through other machines. */
 lh_status lhi_mirror_make(const lhi_shop *s, lhi_arena *mem, lhi_shop **out,
                           lh_error *err)
 {

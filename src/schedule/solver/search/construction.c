@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Assigns a variable to every pair with an open order. */
+/* Assigns a Boolean variable to every pair of operations on a machine whose
+ * order is open. */
 static lh_status number_pairs(lhi_search *s, lh_error *err)
 {
     const lhi_shop *shop = s->s;
@@ -36,7 +37,8 @@ static lh_status number_pairs(lhi_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the producers of operations on following machines. */
+/* Stores, for each operation on a machine that follows another machine's
+ * order, the pass that determines its position. */
 static void find_producers(lhi_search *s)
 {
     const lhi_shop *shop = s->s;
@@ -58,7 +60,8 @@ static void find_producers(lhi_search *s)
     }
 }
 
-/* Allocates the values and histories of all heads or all tails. */
+/* Allocates values and history (steps for undoing) of all heads or all
+ * tails. */
 static lh_status make_history(lhi_search *s, history *h, lh_error *err)
 {
     size_t n = s->s->n_ops;
@@ -73,7 +76,8 @@ static lh_status make_history(lhi_search *s, history *h, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the search's arrays per operation, and both histories. */
+/* Allocates the search's arrays per operation, and the histories of heads and
+ * tails. */
 static lh_status allocate_ops(lhi_search *s, const lhi_windows *w,
                               lh_error *err)
 {
@@ -122,7 +126,8 @@ static lh_status allocate_vars(lhi_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Initialises memory sums, heads and tails, and queues everything. */
+/* Initialises memory sums, heads and tails, and queues all operations for
+ * propagation. */
 static void initialise_operations(lhi_search *s, const lhi_windows *w)
 {
     const lhi_shop *shop = s->s;
@@ -141,8 +146,8 @@ static void initialise_operations(lhi_search *s, const lhi_windows *w)
     }
 }
 
-/* Initialises phases near the hint, and activities: pairs close in time first.
- */
+/* Initialises each variable's preferred value from the hint, and activities so
+ * that pairs close in time are decided first. */
 static void initialise_variables(lhi_search *s, const lhi_machine_orders *hint)
 {
     const lhi_shop *shop = s->s;

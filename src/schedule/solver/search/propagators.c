@@ -10,8 +10,8 @@
 /* --- heads and tails ---------------------------------------------------------
  */
 
-/* Propagates on following machines: messages behind this producer's message, or
- * those before it. */
+/* Propagates the head (or tail) of message o on a following machine to the
+ * messages after (or before) it; false: conflict. */
 static bool push_follower(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;
@@ -48,7 +48,8 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
     return true;
 }
 
-/* Propagates to other streams on the same machine. */
+/* Propagates the head (or tail) of o to operations of other streams on the
+ * same machine that are ordered after (or before) it; false: conflict. */
 static bool push_machine(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;
@@ -116,8 +117,9 @@ static bool push_tail(lhi_search *s, uint32_t o)
     return push_machine(s, o, false);
 }
 
-/* Orders open operations before o if o before them would take too long. Tails
- * fall along a stream, so this affects the first open ones. */
+/* Orders open operations before o that could not run after it: o before them
+ * would exceed the deadline. Tails decrease along a stream, so this affects
+ * the first open ones. False: conflict. */
 static bool order_by_head(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -143,7 +145,8 @@ static bool order_by_head(lhi_search *s, uint32_t o)
     return true;
 }
 
-/* Orders open operations after o if they end too late to precede it. */
+/* Orders open operations after o that end too late to precede it; false:
+ * conflict. */
 static bool order_by_tail(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -168,7 +171,8 @@ static bool order_by_tail(lhi_search *s, uint32_t o)
     return true;
 }
 
-/* Checks an operation's window; explains a violation. */
+/* Checks that o's head, duration and tail fit the deadline; otherwise stores
+ * the explanation as conflict. */
 static bool check_window(lhi_search *s, uint32_t o)
 {
     int64_t spare =
@@ -200,8 +204,8 @@ bool lhi_search_propagate_times(lhi_search *s)
     return push_tail(s, o) && (s->producer[o] != NONE || order_by_tail(s, o));
 }
 
-/* Queues the messages of `op` on following machines, which have arcs between
- * them. */
+/* Queues the messages that `op` produces on machines that follow its machine's
+ * order, which have arcs between them. */
 static void queue_followers(lhi_search *s, uint32_t op, history *h)
 {
     const lhi_shop *shop = s->s;
@@ -232,8 +236,8 @@ typedef struct block {
     int64_t begin, end;
 } block;
 
-/* Checks whether the operations due by `due` alone, ordered by head, end too
- * late; `out`: the late block without idle time. */
+/* Checks whether the machine's operations due by `due` alone, ordered by head,
+ * end after it; *out: the last block of them without idle time. */
 static bool find_late_block(lhi_search *s, const lhi_machine *m, int64_t due,
                             block *out)
 {
@@ -269,7 +273,8 @@ static bool find_late_block(lhi_search *s, const lhi_machine *m, int64_t due,
     }
 }
 
-/* Explains a late block, splitting the slack between heads and tails. */
+/* Stores as conflict the heads and tails that explain block `b`, which misses
+ * `due`; splits the slack between heads and tails. */
 static void explain_block(lhi_search *s, const lhi_machine *m, int64_t due,
                           const block *b)
 {
@@ -285,8 +290,8 @@ static void explain_block(lhi_search *s, const lhi_machine *m, int64_t due,
     }
 }
 
-/* Checks Jackson's preemptive schedule (earliest deadline first); *due: the
- * first missed deadline. */
+/* Checks by Jackson's preemptive schedule (earliest deadline first) whether a
+ * machine can meet its deadlines; *due: the first missed one. */
 static bool meets_deadlines(lhi_search *s, const lhi_machine *m, int64_t *due)
 {
     const lhi_shop *shop = s->s;
@@ -376,18 +381,18 @@ static int64_t get_memory_sum(const lhi_search *s, uint32_t stream, uint32_t x)
 }
 
 /* Checks whether a stream allocates memory in total. */
-static bool allocates(const lhi_search *s, uint32_t stream)
+static bool takes_memory(const lhi_search *s, uint32_t stream)
 {
     return get_memory_sum(s, stream, s->s->streams[stream].count) > 0;
 }
 
-/* Returns the literal that explains a stream's minimum memory share at o; NONE:
- * it needs no explanation. */
-static lit share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
+/* Returns the literal that explains a stream's minimum share of resident
+ * memory when o runs; NONE: it needs no explanation. */
+static lit get_share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     const lhi_stream *u = &s->s->streams[stream];
     size_t at = s->slot_at[o] + u->slot;
-    if (allocates(s, stream))
+    if (takes_memory(s, stream))
         return s->before[at]
                    ? lhi_search_get_literal(s, u->first + s->before[at] - 1, o)
                    : NONE;
@@ -396,18 +401,19 @@ static lit share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
                : NONE;
 }
 
-/* Returns a stream's minimum share of resident memory at o. */
+/* Returns a stream's minimum share of the resident memory when o runs: the sum
+ * over operations that precede o for sure. */
 static int64_t get_min_share(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     size_t at = s->slot_at[o] + s->s->streams[stream].slot;
-    return get_memory_sum(s, stream,
-                          allocates(s, stream) ? s->before[at] : s->after[at]);
+    return get_memory_sum(
+        s, stream, takes_memory(s, stream) ? s->before[at] : s->after[at]);
 }
 
-/* Stores the reasons for the shares of all streams except its own and `except`.
- */
-static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
-                             why *out)
+/* Stores in *out the literals that explain the memory shares of all streams
+ * except o's own and `except`; false: out of memory. */
+static bool store_share_reasons(lhi_search *s, uint32_t o, uint32_t except,
+                                why *out)
 {
     const lhi_stream *t = lhi_search_get_stream(s, o);
     const lhi_machine *m = &s->s->machines[t->machine];
@@ -418,7 +424,7 @@ static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
     for (uint32_t i = 0; i < m->n_streams; i++) {
         if (i == t->slot || m->first_stream + i == except)
             continue;
-        lit l = share_reason(s, o, m->first_stream + i);
+        lit l = get_share_reason(s, o, m->first_stream + i);
         if (l != NONE)
             s->sets[s->n_sets++] = l;
     }
@@ -426,7 +432,8 @@ static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
     return true;
 }
 
-/* Derives orders between o and one stream from the remaining memory. */
+/* Orders operations of one stream after (or before) o that otherwise exceed
+ * the remaining memory `spare`; false: conflict. */
 static bool order_by_memory(lhi_search *s, uint32_t o, uint32_t stream,
                             int64_t spare)
 {
@@ -435,7 +442,7 @@ static bool order_by_memory(lhi_search *s, uint32_t o, uint32_t stream,
     int64_t now = get_min_share(s, o, stream);
     uint32_t lo = s->before[at], hi = s->after[at];
     lit l;
-    if (allocates(s, stream)) {
+    if (takes_memory(s, stream)) {
         uint32_t y = lo;
         while (y < hi && get_memory_sum(s, stream, y + 1) - now <= spare)
             y++;
@@ -451,11 +458,11 @@ static bool order_by_memory(lhi_search *s, uint32_t o, uint32_t stream,
         l = lhi_search_get_literal(s, u->first + y - 1, o);
     }
     why w;
-    return shares_as_reason(s, o, stream, &w) && lhi_search_enqueue(s, l, w);
+    return store_share_reasons(s, o, stream, &w) && lhi_search_enqueue(s, l, w);
 }
 
-/* Checks memory at o: resident memory is at least the sum over the streams'
- * minimum shares. Derives orders from the remaining memory. */
+/* Checks that the streams' minimum memory shares when o runs fit the limit.
+ * Derives orders from the remaining memory. False: conflict. */
 static bool check_memory(lhi_search *s, uint32_t o)
 {
     const lhi_stream *t = lhi_search_get_stream(s, o);
@@ -470,7 +477,7 @@ static bool check_memory(lhi_search *s, uint32_t o)
     if (spare < 0) {
         why w;
         s->n_conflict = 0;
-        if (!shares_as_reason(s, o, NONE, &w))
+        if (!store_share_reasons(s, o, NONE, &w))
             return false;
         for (uint32_t i = 0; i < w.y; i++)
             lhi_search_add_conflict(s, s->sets[w.x + i]);

@@ -23,16 +23,17 @@ bool lhi_search_is_applicable(const lhi_shop *shop)
 }
 
 /* Returns the stream of operation o. */
-static const lhi_stream *stream_at(const root *a, uint32_t o)
+static const lhi_stream *get_stream(const root *a, uint32_t o)
 {
     return &a->s->streams[a->s->stream_of[o]];
 }
 
-/* Initialises an operation's counts, including its own stream. */
+/* Initialises how many operations of each stream precede and follow operation
+ * o at least; with_counts: by the windows' counts too. */
 static void initialise_counts(root *a, const lhi_windows *w, bool with_counts,
                               uint32_t o)
 {
-    const lhi_stream *t = stream_at(a, o);
+    const lhi_stream *t = get_stream(a, o);
     const lhi_machine *m = &a->s->machines[t->machine];
     const bool counts = with_counts && (w->restricted_counts ||
                                         lhi_windows_get_lattice(w, t->machine));
@@ -74,10 +75,11 @@ static void list_machine(root *a, const lhi_windows *w, const lhi_machine *m)
     }
 }
 
-/* Extends o's predecessors by those of q, which precedes o. false: a cycle. */
+/* Makes o's predecessors include those of q, which precedes o. False: the
+ * orders have a cycle. */
 static bool inherit_before(root *a, uint32_t o, uint32_t q)
 {
-    const lhi_stream *t = stream_at(a, o), *u = stream_at(a, q);
+    const lhi_stream *t = get_stream(a, o), *u = get_stream(a, q);
     const uint32_t n = a->s->machines[t->machine].n_streams;
     uint32_t *to = a->before + a->slot_at[o];
     const uint32_t *from = a->before + a->slot_at[q];
@@ -96,10 +98,11 @@ static bool inherit_before(root *a, uint32_t o, uint32_t q)
     return true;
 }
 
-/* Extends o's successors by those of q, which follows o. false: a cycle. */
+/* Makes o's successors include those of q, which follows o. False: the orders
+ * have a cycle. */
 static bool inherit_after(root *a, uint32_t o, uint32_t q)
 {
-    const lhi_stream *t = stream_at(a, o), *u = stream_at(a, q);
+    const lhi_stream *t = get_stream(a, o), *u = get_stream(a, q);
     const uint32_t n = a->s->machines[t->machine].n_streams;
     uint32_t *to = a->after + a->slot_at[o];
     const uint32_t *from = a->after + a->slot_at[q];
@@ -120,7 +123,7 @@ static bool inherit_after(root *a, uint32_t o, uint32_t q)
 
 /* Extends every operation's predecessors transitively, in list order; false: a
  * cycle. */
-static bool pass_forward(root *a, const lhi_machine *m)
+static bool extend_predecessors(root *a, const lhi_machine *m)
 {
     for (uint32_t x = 0; x < a->n; x++) {
         const uint32_t o = a->list[x];
@@ -136,7 +139,7 @@ static bool pass_forward(root *a, const lhi_machine *m)
 
 /* Extends every operation's successors transitively, in reverse list order;
  * false: a cycle. */
-static bool pass_back(root *a, const lhi_machine *m)
+static bool extend_successors(root *a, const lhi_machine *m)
 {
     for (uint32_t x = a->n; x-- > 0;) {
         const uint32_t o = a->list[x];
@@ -150,7 +153,7 @@ static bool pass_back(root *a, const lhi_machine *m)
     return true;
 }
 
-/* Checks that all count ranges are non-empty. */
+/* Checks that no operation has to be both before and after another one. */
 static bool is_possible(const root *a, const lhi_machine *m)
 {
     for (uint32_t x = 0; x < a->n; x++)
@@ -162,7 +165,8 @@ static bool is_possible(const root *a, const lhi_machine *m)
     return true;
 }
 
-/* Computes the closure on one machine; false: no order exists. */
+/* Computes the transitive closure of the known orders on one machine; false:
+ * no order exists. */
 static bool compute_closure(root *a, const lhi_windows *w, const lhi_machine *m)
 {
     list_machine(a, w, m);
@@ -170,7 +174,7 @@ static bool compute_closure(root *a, const lhi_windows *w, const lhi_machine *m)
         return false;
     do {
         a->changed = false;
-        if (!pass_forward(a, m) || !pass_back(a, m))
+        if (!extend_predecessors(a, m) || !extend_successors(a, m))
             return false;
     } while (a->changed);
     return is_possible(a, m);

@@ -18,8 +18,8 @@ static const why decision = {WHY_NOT, 0, 0};
 /* --- propagation
  * --------------------------------------------------------------- */
 
-/* Propagates a literal: stream operations keep their order, and "before" is
- * transitive. */
+/* Propagates literal `l` (a before b): operations of a stream keep their
+ * order, and "before" is transitive. False: conflict. */
 static bool propagate_orders(lhi_search *s, lit l)
 {
     uint32_t a = lhi_search_get_first(s, l), b = lhi_search_get_second(s, l);
@@ -59,8 +59,8 @@ static bool propagate_orders(lhi_search *s, lit l)
     return lhi_search_propagate_literal(s, l);
 }
 
-/* Adds a clause to the watch list of l, with another literal of the clause
- * that may satisfy it; false: out of memory. */
+/* Adds a clause to the list of clauses that watch literal l, with another
+ * literal of the clause that may satisfy it; false: out of memory. */
 static bool add_watch(lhi_search *s, lit l, uint32_t clause, lit other)
 {
     watches *w = &s->watch[l];
@@ -79,7 +79,8 @@ static bool add_watch(lhi_search *s, lit l, uint32_t clause, lit other)
     return true;
 }
 
-/* Finds another literal to watch instead of the false one at c[1]. */
+/* Replaces the watched literal c[1] of the clause, which is false, by one that
+ * is not; false: there is none. */
 static bool move_watch(lhi_search *s, uint32_t clause, lit first)
 {
     lit *c = &s->clauses[clause + 2];
@@ -94,7 +95,8 @@ static bool move_watch(lhi_search *s, uint32_t clause, lit first)
     return false;
 }
 
-/* Visits the clauses that watch `l`, now false. */
+/* Visits the clauses that watch literal `l`, which is now false: finds another
+ * literal to watch or propagates. False: conflict. */
 static bool visit_clauses(lhi_search *s, lit l)
 {
     watches *w = &s->watch[l];
@@ -129,7 +131,8 @@ static bool visit_clauses(lhi_search *s, lit l)
     return ok;
 }
 
-/* Propagates to a fixpoint; false: conflict. */
+/* Propagates literals, times, machines and memory until nothing changes;
+ * false: conflict. */
 static bool propagate(lhi_search *s)
 {
     for (;;) {
@@ -190,8 +193,9 @@ static uint32_t take_from_heap(lhi_search *s)
     return v;
 }
 
-/* Raises a variable's activity; rescales all on overflow. */
-static void bump(lhi_search *s, uint32_t v)
+/* Raises a variable's activity (its priority for decisions); rescales all on
+ * overflow. */
+static void bump_variable(lhi_search *s, uint32_t v)
 {
     s->activity[v] += s->gain;
     if (s->activity[v] > 1e100) {
@@ -242,7 +246,8 @@ static void backtrack_to(lhi_search *s, uint32_t n_levels)
     s->n_levels = n_levels;
 }
 
-/* Makes the root state permanent; facts at the root need no reasons. */
+/* Makes the present values permanent as the root state; facts at the root need
+ * no reasons. */
 static void fix_root(lhi_search *s)
 {
     history *both[2] = {&s->head, &s->tail};
@@ -260,8 +265,8 @@ static void fix_root(lhi_search *s)
 /* --- conflicts
  * ----------------------------------------------------------------- */
 
-/* Marks the conflict's literals: counts those at the highest level and adds the
- * others to the learnt clause. */
+/* Marks the conflict's literals: counts those at the highest decision level
+ * and adds the others to the learnt clause. */
 static uint32_t mark_conflict(lhi_search *s)
 {
     uint32_t n = 0;
@@ -270,7 +275,7 @@ static uint32_t mark_conflict(lhi_search *s)
         if (s->seen[l >> 1])
             continue;
         s->seen[l >> 1] = true;
-        bump(s, l >> 1);
+        bump_variable(s, l >> 1);
         if (s->level_of[l >> 1] == s->n_levels)
             n++;
         else
@@ -279,8 +284,8 @@ static uint32_t mark_conflict(lhi_search *s)
     return n;
 }
 
-/* Checks whether a literal is redundant: all literals in its reason are in the
- * clause. */
+/* Checks whether literal `l` of the learnt clause is redundant: all literals
+ * in its reason are in the clause. */
 static bool is_implied(lhi_search *s, lit l)
 {
     why w = s->reason[l >> 1];
@@ -294,9 +299,10 @@ static bool is_implied(lhi_search *s, lit l)
     return true;
 }
 
-/* Finds the first unique implication point; learnt[0] is its negation. Returns
- * the backjump level. */
-static uint32_t analyze(lhi_search *s)
+/* Computes the learnt clause of a conflict (first unique implication point);
+ * its first literal is that point's negation. Returns the level to backjump
+ * to. */
+static uint32_t analyze_conflict(lhi_search *s)
 {
     uint32_t highest = 0;
     for (uint32_t i = 0; i < s->n_conflict; i++)
@@ -349,7 +355,7 @@ static uint32_t analyze(lhi_search *s)
     return back;
 }
 
-/* Counts the distinct levels in the learnt clause (glue, LBD). */
+/* Counts the distinct decision levels in the learnt clause (its glue, LBD). */
 static uint32_t compute_glue(lhi_search *s)
 {
     uint32_t n = 0;
@@ -364,7 +370,8 @@ static uint32_t compute_glue(lhi_search *s)
     return n;
 }
 
-/* Appends the learnt clause to the log. */
+/* Appends the learnt clause to the log for the certificate, unless the log has
+ * reached its limit. */
 static void log_learnt(const lhi_search *s)
 {
     lhi_clause_log *log = s->log;
@@ -387,11 +394,12 @@ static void log_learnt(const lhi_search *s)
     }
 }
 
-/* Learns a clause from the conflict and backjumps; false: refuted. */
-static bool learn(lhi_search *s)
+/* Learns a clause from the conflict and backjumps; false: no schedule meets
+ * the deadline. */
+static bool learn_clause(lhi_search *s)
 {
     s->n_conflicts++;
-    uint32_t back = analyze(s);
+    uint32_t back = analyze_conflict(s);
     if (s->n_learnt_lits == 0)
         return false;
     if (s->log)
@@ -415,7 +423,8 @@ static bool learn(lhi_search *s)
            lhi_search_enqueue(s, s->learnt[0], (why){WHY_CLAUSE, at, 0});
 }
 
-/* At the root: deletes the half of the clauses with the highest glue. */
+/* Deletes the half of the learnt clauses with the highest glue (distinct
+ * decision levels); only at the root. */
 static bool reduce_clauses(lhi_search *s)
 {
     uint32_t counts[256] = {0}, kept = 0, limit = 0, sum = 0;
@@ -487,7 +496,8 @@ static bool restart(lhi_search *s)
     return ok;
 }
 
-/* Writes every machine's operations in ascending order of their heads. */
+/* Writes machine orders with each machine's operations in ascending order of
+ * their heads. */
 static void write_orders(const lhi_search *s, lhi_machine_orders *out)
 {
     const lhi_shop *shop = s->s;
@@ -509,7 +519,8 @@ static void write_orders(const lhi_search *s, lhi_machine_orders *out)
     }
 }
 
-/* Decides the next variable; false: none is open. */
+/* Opens a decision level and sets the most active open variable to its
+ * preferred value; false: none is open. */
 static bool decide(lhi_search *s)
 {
     while (s->n_heap > 0) {
@@ -524,7 +535,8 @@ static bool decide(lhi_search *s)
     return false;
 }
 
-/* Runs the CDCL loop within the limits. */
+/* Runs the CDCL loop for `ticks` of work within `room` bytes: found, refuted
+ * or given up. */
 static lhi_answer search(lhi_search *s, uint64_t ticks, size_t room,
                          lhi_budget *budget)
 {
@@ -534,7 +546,7 @@ static lhi_answer search(lhi_search *s, uint64_t ticks, size_t room,
         if (s->no_memory)
             break;
         if (!ok) {
-            if (s->n_levels == 0 || !learn(s)) {
+            if (s->n_levels == 0 || !learn_clause(s)) {
                 s->refuted = !s->no_memory;
                 break;
             }
@@ -589,8 +601,9 @@ void lhi_search_set_log(lhi_search *s, lhi_clause_log *log)
     s->log = log;
 }
 
-/* Mostly page faults: one tick per 512 bytes, computed from counts that are
- * equal in every build. */
+/* Returns the ticks to charge for creating the search: one per 512 bytes,
+ * since its cost is mostly page faults. Computed from counts that are equal in
+ * every build. */
 uint64_t lhi_search_get_creation_ticks(const lhi_search *s)
 {
     const uint64_t n = s->s->n_ops, slots = s->slot_at[n];

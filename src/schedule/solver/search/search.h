@@ -26,9 +26,9 @@ lh_status lhi_search_estimate_bytes(const lhi_windows *windows,
 /* Returns the work spent on creating a search, in ticks. */
 uint64_t lhi_search_get_creation_ticks(const lhi_search *search);
 
-/* Creates a search. `windows`: set for this deadline, with counts; must outlive
- * the search. `hint`: evaluated orders to start near; may be NULL. Release with
- * lhi_search_free(). */
+/* Creates a CDCL search for a schedule within `deadline`. `windows`: set for
+ * this deadline, with counts; must outlive the search. `hint`: evaluated
+ * machine orders to start near; may be NULL. Release with lhi_search_free(). */
 lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
                           const lhi_windows *windows,
                           const lhi_machine_orders *hint, lhi_search **out,
@@ -36,13 +36,14 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
 /* Frees a search; NULL is allowed. */
 void lhi_search_free(lhi_search *search);
 
-/* Continues with a shorter deadline, for which all learnt clauses remain valid,
- * near another hint (may be NULL). */
+/* Continues the search with a shorter deadline, for which all learnt clauses
+ * remain valid, near another hint (may be NULL). */
 void lhi_search_set_deadline(lhi_search *search, int64_t deadline,
                              const lhi_machine_orders *hint);
 
-/* Continues for `ticks`, or until it uses `room` bytes. LHI_FOUND: `out` has
- * the orders. LH_ENOMEM: nothing is proven. */
+/* Continues the search for `ticks` of work, or until it uses `room` bytes.
+ * *answer LHI_FOUND: `out` has the machine orders. LH_ENOMEM: nothing is
+ * proven. */
 lh_status lhi_search_run(lhi_search *search, uint64_t ticks, size_t room,
                          lhi_budget *budget, lhi_machine_orders *out,
                          lhi_answer *answer, lh_error *err);
@@ -55,8 +56,8 @@ typedef struct lhi_clause_log {
     bool incomplete;      /* ... dropped */
 } lhi_clause_log;
 
-/* Sets a log; call before the first lhi_search_run(). `log` must outlive the
- * search. */
+/* Lets the search log its learnt clauses in `log`, which must outlive it; call
+ * before the first lhi_search_run(). */
 void lhi_search_set_log(lhi_search *search, lhi_clause_log *log);
 /* Returns the search's current memory, in bytes. */
 size_t lhi_search_get_bytes(const lhi_search *search);

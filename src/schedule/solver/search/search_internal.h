@@ -133,17 +133,19 @@ struct lhi_search {
 
 /* --- root state: root.c */
 
-/* Checks the number of streams per machine; false: too many. */
+/* Checks that no machine has more streams than a search supports; false: too
+ * many. */
 bool lhi_search_is_applicable(const lhi_shop *shop);
 
-/* Computes, per operation and stream on its machine, how many operations always
- * precede it, and the first that always follows. with_counts: includes the
- * windows' counts. `list`: scratch for one machine's operations. Returns false
- * if no order exists. */
+/* Computes, per operation and stream on its machine, how many operations
+ * always precede it (`before`), and the first that always follows (`after`).
+ * with_counts: includes the windows' counts. `list`: scratch for one machine's
+ * operations. Returns false if no order exists. */
 bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts,
                                     uint32_t *list, uint32_t *before,
                                     uint32_t *after);
-/* Counts the pairs that remain open. */
+/* Counts the pairs of operations on the same machine whose order is not
+ * implied by `before` and `after`. */
 uint64_t lhi_search_count_open_pairs(const lhi_shop *shop,
                                      const size_t *slot_at,
                                      const uint32_t *before,
@@ -170,17 +172,20 @@ static inline const lhi_stream *lhi_search_get_stream(const lhi_search *s,
     return &s->s->streams[s->s->stream_of[op]];
 }
 
-/* Grows an array to at least `need` elements; false: out of memory. */
+/* Enlarges an array to at least `need` elements of `each` bytes; *room: its
+ * capacity. False: out of memory. */
 bool lhi_search_grow_array(lhi_search *s, void **array, uint32_t *room,
                            size_t each, uint32_t need);
-/* Adds a true literal to the conflict, unless it holds at the root. Out of
- * memory is recorded in the search. */
+/* Adds a true literal to the current conflict, unless it holds at the root
+ * (before any decision). Out of memory is recorded in the search. */
 void lhi_search_add_conflict(lhi_search *s, lit l);
-/* Queues an operation whose value changed, for propagation. */
+/* Queues operation `op`, whose head or tail changed, for propagation. */
 void lhi_search_queue_operation(history *h, uint32_t n_ops, uint32_t op);
-/* Removes and returns the first queued operation. */
+/* Removes and returns the first queued operation; the queue must not be
+ * empty. */
 uint32_t lhi_search_take_operation(history *h, uint32_t n_ops);
-/* Undoes the history's steps down to n. */
+/* Undoes the history's steps beyond the first n, which restores the heads or
+ * tails. */
 void lhi_search_undo_steps(history *h, uint32_t n);
 
 /* Checks whether op's value would rise. */
@@ -190,7 +195,8 @@ static inline bool lhi_search_would_rise(const history *h, uint32_t op,
     return h->now[from] + weight > h->now[op];
 }
 
-/* Appends a step that raises op's value; false: out of memory. */
+/* Appends a step that raises op's head or tail to that of `from` plus
+ * `weight`, because of literal `by`; false: out of memory. */
 bool lhi_search_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
                          int64_t weight, lit by);
 /* Raises op's value to at least that of `from` plus the weight, with reason
@@ -202,12 +208,14 @@ static inline bool lhi_search_raise_time(lhi_search *s, history *h, uint32_t op,
            lhi_search_add_step(s, h, op, from, weight, by);
 }
 
-/* Adds the literals that explain why op's value is at least `need`. At each
- * operation on the path, uses the first value that sufficed. */
+/* Adds to the conflict the literals that explain why op's head or tail is at
+ * least `need`. At each operation on the path, uses the first value that
+ * sufficed. */
 void lhi_search_explain_path(lhi_search *s, const history *h, uint32_t op,
                              int64_t need);
-/* Explains a head and a tail that together exceed the deadline; `spare`: amount
- * by which the explanation may be weakened. */
+/* Adds to the conflict the literals that explain a head of a and a tail of b
+ * that together exceed the deadline; `spare`: amount by which the explanation
+ * may be weakened. */
 void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head,
                              uint32_t b, int64_t tail, int64_t spare);
 /* Explains `l`, which times implied. */
@@ -232,9 +240,11 @@ static inline lit lhi_search_get_literal(const lhi_search *s, uint32_t a,
     return l ^ turned;
 }
 
-/* Makes an open literal true. false: out of memory. */
+/* Makes the open literal `l` true because of `w` and updates its operations'
+ * counts; false: out of memory. */
 bool lhi_search_assign(lhi_search *s, lit l, why w);
-/* Like lhi_search_enqueue(), for a literal that is not true. */
+/* Makes literal `l`, which is not true, true because of `w`, as
+ * lhi_search_enqueue() does; false: conflict. */
 bool lhi_search_enqueue_open(lhi_search *s, lit l, why w);
 /* Makes a literal true with reason `w`. false: it is already false; the
  * conflict is recorded. */
@@ -265,20 +275,22 @@ static inline void lhi_search_sift_down(lhi_search *s, uint32_t at)
     s->heap_at[v] = at;
 }
 
-/* Adds the true literals that implied `l` to s->conflict. */
+/* Adds to s->conflict the true literals that implied literal `l`. */
 void lhi_search_explain(lhi_search *s, lit l);
 
 /* --- consequences in time and memory: propagators.c */
 
-/* Raises head and tail along a new order; false: out of memory. */
+/* Raises head and tail of the operations that literal `l` newly orders; false:
+ * out of memory. */
 bool lhi_search_propagate_literal(lhi_search *s, lit l);
 /* Propagates one changed head or tail; false: conflict. */
 bool lhi_search_propagate_times(lhi_search *s);
-/* Checks memory at one queued operation; false: conflict. */
+/* Checks the memory at one queued operation; false: conflict. */
 bool lhi_search_propagate_memory(lhi_search *s);
-/* Checks one-machine bounds on changed machines; false: conflict. */
+/* Checks the one-machine bounds of all machines whose heads or tails changed;
+ * false: conflict. */
 bool lhi_search_check_machines(lhi_search *s);
-/* Queues an operation for the memory check, if it allocates. */
+/* Queues an operation for the memory check if it takes memory. */
 void lhi_search_queue_memory(lhi_search *s, uint32_t op);
 /* Empties all propagation queues. */
 void lhi_search_clear_queues(lhi_search *s);

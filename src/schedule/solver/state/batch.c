@@ -4,14 +4,14 @@
 #include "base/thread_pool.h"
 
 /* Signals tasks i and later to stop. */
-static void stop_from(lhi_batch *b, uint32_t i)
+static void stop_tasks(lhi_batch *b, uint32_t i)
 {
     for (uint32_t k = i; k < b->n; k++)
         atomic_store(&b->pieces[k].end, true);
 }
 
-/* Runs one task on any thread; thread 0 is the caller's. */
-static void run_piece(void *context, uint32_t i, uint32_t who)
+/* Runs task `i` on thread `who`; thread 0 is the caller's. */
+static void run_task(void *context, uint32_t i, uint32_t who)
 {
     lhi_batch *b = context;
     lhi_batch_task *k = &b->pieces[i];
@@ -30,10 +30,10 @@ static void run_piece(void *context, uint32_t i, uint32_t who)
             b->r->budget.stop = b->r->budget.timed_out = true;
     }
     if (k->ends_batch || k->status != LH_OK)
-        stop_from(b, i + 1);
+        stop_tasks(b, i + 1);
 }
 
-/* Merges finished tasks in order, on the caller's thread. */
+/* Merges the results of finished tasks in order, on the caller's thread. */
 static void merge_finished(void *context, uint32_t n_done)
 {
     lhi_batch *b = context;
@@ -51,18 +51,18 @@ static void merge_finished(void *context, uint32_t n_done)
         lhi_budget_restore_engine(&b->r->budget, before);
         b->over = last || b->status != LH_OK || lhi_solver_is_closed(b->r);
         if (b->over)
-            stop_from(b, 0);
+            stop_tasks(b, 0);
     }
     /* Effort limits do not stop other tasks: they have their share and must use
      * it exactly as on one thread. */
     lhi_budget_check_time(&b->r->budget);
     if (b->r->budget.timed_out)
-        stop_from(b, 0);
+        stop_tasks(b, 0);
 }
 
 lh_status lhi_batch_run(lhi_batch *b, uint32_t threads, lh_error *err)
 {
-    const lhi_parallel_job team = {b, run_piece, merge_finished};
+    const lhi_parallel_job team = {b, run_task, merge_finished};
     b->n_taken = 0;
     b->over = false;
     b->status = LH_OK;

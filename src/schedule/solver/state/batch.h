@@ -36,8 +36,8 @@ typedef struct lhi_batch {
     lh_error *err;
 } lhi_batch;
 
-/* Runs a batch on at most `threads` threads. The work of merged tasks is added
- * to r's budget. */
+/* Runs a batch of tasks on at most `threads` threads. The work of merged tasks
+ * is added to the solver's budget. */
 lh_status lhi_batch_run(lhi_batch *batch, uint32_t threads, lh_error *err);
 
 #endif

@@ -8,6 +8,8 @@
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/experimental/simulate.h>
 
+/* Checks whether the solver has to stop: the budget is used up, or the gap is
+ * closed. */
 bool lhi_solver_is_done(const lhi_solver *r)
 {
     return r->budget.stop || lhi_solver_is_closed(r);
@@ -34,7 +36,8 @@ void lhi_solver_report(lhi_solver *r, const char *phase)
     r->budget.now.phase = phase;
 }
 
-/* Returns a schedule's objective; -1: exceeds memory. */
+/* Simulates a schedule; *out is its objective, -1 if it exceeds a memory
+ * limit. `fifo`: without its link orders. */
 static lh_status evaluate(const lhi_solver *r, const lh_schedule *schedule,
                           bool fifo, int64_t *out, lh_error *err)
 {
@@ -50,7 +53,8 @@ static lh_status evaluate(const lhi_solver *r, const lh_schedule *schedule,
     return LH_OK;
 }
 
-/* Takes ownership: keeps the schedule if it is better, otherwise frees it. */
+/* Makes the schedule with objective `ns` the incumbent if it is better,
+ * otherwise frees it; *kept says which. `by`: its method. */
 static void keep_better(lhi_solver *r, lh_schedule *schedule, int64_t ns,
                         lhi_engine engine, const char *by, bool *kept)
 {
@@ -74,7 +78,8 @@ static void keep_better(lhi_solver *r, lh_schedule *schedule, int64_t ns,
 /* --- external schedules
  * --------------------------------------------------------- */
 
-/* Checks that every W is undivided, or in the requested number of parts. */
+/* Checks that every W in the schedule is undivided, or in the requested number
+ * of parts. */
 static bool has_parts(const lhi_solver *r, const lh_schedule *schedule)
 {
     uint32_t parts = r->p->joint ? 1 : r->o.sub_blocks;
@@ -111,8 +116,8 @@ lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule,
     return status;
 }
 
-/* Runs all schedule methods and enters their results. */
-static lh_status generate(lhi_solver *r, lh_error *err)
+/* Runs all scheduling methods and offers their schedules to the solver. */
+static lh_status run_methods(lhi_solver *r, lh_error *err)
 {
     for (uint32_t i = 0; i < lh_n_methods(); i++) {
         const char *name = lh_method_name(i);
@@ -146,13 +151,13 @@ lh_status lhi_solver_run_methods(lhi_solver *r, lh_error *err)
         return LH_OK;
     const lhi_engine before =
         lhi_budget_enter_engine(&r->budget, LHI_ENGINE_METHODS);
-    lh_status status = generate(r, err);
+    lh_status status = run_methods(r, err);
     lhi_budget_restore_engine(&r->budget, before);
     return status;
 }
 
-/* Evaluates the caller's schedule itself: its copy would lose the file name for
- * error messages. */
+/* Evaluates the caller's initial schedule itself, because a copy would lose
+ * the file name for error messages. */
 static lh_status evaluate_start(const lhi_solver *r, lh_error *err)
 {
     int64_t ns;
@@ -191,8 +196,8 @@ lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err)
 /* --- job-shop schedules
  * --------------------------------------------------------- */
 
-/* Converts orders to a schedule; keeps message orders only where FIFO is worse.
- */
+/* Converts machine orders to a schedule and makes it the incumbent if it is
+ * better. Keeps message orders only where FIFO is worse. */
 lh_status lhi_solver_offer_orders(lhi_solver *r,
                                   const lhi_machine_orders *words,
                                   lhi_engine by, lh_error *err)
@@ -249,7 +254,8 @@ void lhi_solver_raise_bound(lhi_solver *r, int64_t units, const char *by)
     r->proven_by = by;
 }
 
-/* Returns the requested target, or the bound, which is often the optimum. */
+/* Returns the first deadline to search for: the requested target, or the lower
+ * bound, which is often the optimum. */
 int64_t lhi_solver_get_first_deadline(const lhi_solver *r)
 {
     int64_t target = r->o.target_ns > 0

@@ -14,8 +14,8 @@ const char *lhi_windows_get_engine_name(const lhi_solver *r)
     return r->windows->complete ? "lattice" : "windows";
 }
 
-/* Finds the smallest deadline that windows do not refute: growing steps from
- * the known bound, then bisection. */
+/* Finds the smallest deadline that windows do not refute (growing steps from
+ * the known bound, then bisection) and raises the bound to it. */
 static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
 {
     const bool whole = r->windows->has_full_lattices;
@@ -71,8 +71,8 @@ lh_status lhi_solver_bound_by_windows(lhi_solver *r, lh_error *err)
     return status;
 }
 
-/* Refutes deadlines by shaving that lattices leave open: doubles the step until
- * it fails, then halves it. */
+/* Raises the lower bound by refuting deadlines by shaving that lattices leave
+ * open: doubles the step until it fails, then halves it. */
 lh_status lhi_solver_bound_by_shaving(lhi_solver *r, lh_error *err)
 {
     const lhi_engine before = r->budget.engine;

@@ -70,25 +70,33 @@ struct lhi_solver {
 
 /* --- incumbent and bound: incumbent.c */
 
-bool lhi_solver_is_done(const lhi_solver *r);   /* closed, or stopped */
+bool lhi_solver_is_done(
+    const lhi_solver
+        *r); /* Checks whether the gap is closed: the lower bound equals the
+              * incumbent or decides the target, or no schedule exists. */
 bool lhi_solver_is_closed(const lhi_solver *r); /* nothing remains to be done */
-/* Updates the progress report. */
+/* Reports progress (bound, incumbent, `phase`) to the caller's callback, which
+ * may stop the solver. */
 void lhi_solver_report(lhi_solver *r, const char *phase);
-/* Converts ns to job-shop units, rounded down. */
+/* Converts a makespan in ns to job-shop units, rounded down. */
 int64_t lhi_solver_convert_to_units(const lhi_solver *r, int64_t ns);
-/* Raises the job shop's bound to `units` and credits the running engine. */
+/* Raises the lower bound to `units` (job-shop time) and records `by` as the
+ * engine that proved it. */
 void lhi_solver_raise_bound(lhi_solver *r, int64_t units, const char *by);
 /* Returns the requested target, or the bound, which is often the optimum, in
  * units. */
 int64_t lhi_solver_get_first_deadline(const lhi_solver *r);
-/* Returns the smallest useless makespan, in units. */
+/* Returns the smallest makespan, in job-shop units, that would be no
+ * improvement: the incumbent's, or one above the target. */
 int64_t lhi_solver_get_deadline_limit(const lhi_solver *r);
-/* Takes ownership of a schedule; keeps it if valid and better. */
+/* Takes ownership of a schedule; makes it the incumbent if it is valid and
+ * better, otherwise frees it. */
 lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule,
                                     const char *by, lh_error *err);
-/* Runs all schedule generators. */
+/* Runs all scheduling methods, unless their engine (LHI_ENGINE_METHODS) is
+ * disabled. */
 lh_status lhi_solver_run_methods(lhi_solver *r, lh_error *err);
-/* Enters a copy of the caller's initial schedule. */
+/* Offers a copy of the caller's initial schedule to the solver. */
 lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err);
 /* Offers orders found by engine `by` as a schedule; keeps message orders only
  * where FIFO is worse. */
@@ -98,8 +106,8 @@ lh_status lhi_solver_offer_orders(lhi_solver *r,
 
 /* --- bounds by trial deadlines: raise_bound.c */
 
-/* Raises the bound by windows as far as possible; call again after
- * lhi_windows_set_max_states(). */
+/* Raises the lower bound by windows (time range of each operation) as far as
+ * they refute deadlines; call again after lhi_windows_set_max_states(). */
 lh_status lhi_solver_bound_by_windows(lhi_solver *r, lh_error *err);
 /* Returns "lattice" or "windows": the engine to credit when windows (the time
  * range of each operation) prove a deadline impossible; see
