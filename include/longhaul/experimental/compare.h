@@ -28,9 +28,10 @@ typedef enum lh_compare_criterion {
     LH_COMPARE_BY_P95,       /* 95th percentile under jitter */
 } lh_compare_criterion;
 
-/* Returns the number of criteria. */
+/* Returns the number of ranking criteria, such as "predicted". */
 LH_API uint32_t lh_n_compare_criteria(void);
-/* Returns the criterion's name, such as "predicted"; NULL: out of range. */
+/* Returns the name of ranking criterion `by`, such as "predicted"; NULL: out
+ * of range. */
 LH_API const char *lh_compare_criterion_name(lh_compare_criterion by);
 
 /* A pipeline that every method schedules. */
@@ -115,10 +116,11 @@ typedef struct lh_comparison {
     const lh_compare_rejected_placement *left_out;
 } lh_comparison;
 
-/* Runs all methods on all bases at every point, that is, every combination of
- * latency and transfer. A method that applies to no point of a base is not a
- * contender there. `options` may be NULL. The bases' pipelines must outlive the
- * result; release it with lh_comparison_free().
+/* Evaluates all methods on all bases (pipelines) at every point of the sweep,
+ * that is, every combination of latency and transfer time. A method that
+ * applies to no point of a base is not a contender there. `options` may be
+ * NULL. The bases' pipelines must outlive the result; release it with
+ * lh_comparison_free().
  *
  * LH_EINVAL: no base, or an unknown method name. */
 LH_API lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
@@ -135,23 +137,26 @@ LH_API lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
 LH_API lh_status lh_compare_plan(const lh_plan *plan,
                                  const lh_compare_options *options,
                                  lh_comparison **out, lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees a comparison; ignores NULL. */
 LH_API void lh_comparison_free(lh_comparison *comparison);
 
-/* Returns the outcome at one point; borrowed. Indices must be in range. */
+/* Returns the outcome of contender `contender` (a pipeline with a method) for
+ * the latency and transfer time with these sweep indices; borrowed. Indices
+ * must be in range. */
 LH_API const lh_outcome *lh_comparison_at(const lh_comparison *comparison,
                                           uint32_t latency, uint32_t transfer,
                                           uint32_t contender);
-/* Returns the plan's own schedule if the contender uses it while delays are
- * unchanged; borrowed. NULL: the contender uses its method's schedule. */
+/* Returns the plan's own schedule if the contender (a pipeline with a method)
+ * uses it while delays are unchanged; borrowed. NULL: the contender uses its
+ * method's schedule. */
 LH_API const lh_schedule *
 lh_comparison_schedule(const lh_comparison *comparison, uint32_t contender);
 /* Returns "ok", "over memory", or the name of the failure status; static
  * storage. */
 LH_API const char *lh_outcome_status_name(const lh_outcome *outcome);
-/* Ranks contenders at one point: fastest first, then those above a memory
- * limit, then failures; ties in list order. `ranking` must hold n_contenders
- * entries. */
+/* Ranks the contenders for one combination of latency and transfer time:
+ * fastest first, then those above a memory limit, then failures; ties in list
+ * order. `ranking` needs n_contenders entries. */
 LH_API void lh_comparison_rank(const lh_comparison *comparison,
                                uint32_t latency, uint32_t transfer,
                                uint32_t *ranking);

@@ -71,7 +71,7 @@ typedef struct lh_rank_map lh_rank_map;
 
 enum { LH_MAX_MAP_RANKS = 65536, LH_MAX_MAP_NAMES = 1024 };
 
-/* Reads a rank map from a file. */
+/* Reads a rank map, which names each rank's stage, replica and trace file. */
 LH_API lh_status lh_rank_map_read(const char *path, lh_rank_map **out,
                                   lh_error *err);
 LH_API void lh_rank_map_free(lh_rank_map *map); /* frees; NULL is a no-op */
@@ -96,20 +96,19 @@ LH_API lh_status lh_recording_read_mapped(const char *const *paths,
                                           uint32_t n_paths,
                                           const lh_rank_map *map,
                                           lh_recording **out, lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees a recording; ignores NULL. */
 LH_API void lh_recording_free(lh_recording *recording);
 
-/* Returns the number of recorded steps. */
+/* Returns the number of steps in the recording. */
 LH_API uint32_t lh_recording_n_steps(const lh_recording *recording);
-/* Returns the number of replicas. */
+/* Returns the number of replicas in the recording. */
 LH_API uint32_t lh_recording_n_replicas(const lh_recording *recording);
 
-/* Builds a scheduling problem from one replica, and its recorded order if
- * `schedule` is not NULL. Chunks have the mean pass times; messages have mean
- * times on links between the stages, modelled as latency alone because a
- * recording does not separate latency from transfer. A chunk's F adds 1 unit of
- * memory and its last pass frees 1, so that memory counts resident
- * microbatches. Release both.
+/* Builds a scheduling problem from one replica. Chunks have the mean pass
+ * times; messages have mean times on links between the stages, modelled as
+ * latency alone because a recording does not separate latency from transfer. A
+ * chunk's F adds 1 unit of memory and its last pass frees 1, so that memory
+ * counts resident microbatches. Release *out.
  *
  * LH_EINVAL: no such replica. LH_EUNSUPPORTED: some chunk does not process
  * every microbatch exactly once, as a pipeline must. */
@@ -214,12 +213,13 @@ typedef struct lh_diagnose_options {
     uint32_t threads; /* 0: one per processor; does not affect the result */
 } lh_diagnose_options;
 
-/* Diagnoses a recording. `options` may be NULL. The recording may be freed
- * afterwards. Release with lh_diagnosis_free(). */
+/* Diagnoses a recording: which operations and workers slow the job down, and
+ * remedies. `options` may be NULL. The recording may be freed afterwards.
+ * Release with lh_diagnosis_free(). */
 LH_API lh_status lh_diagnose(const lh_recording *recording,
                              const lh_diagnose_options *options,
                              lh_diagnosis **out, lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees a diagnosis; ignores NULL. */
 LH_API void lh_diagnosis_free(lh_diagnosis *diagnosis);
 
 #ifdef __cplusplus

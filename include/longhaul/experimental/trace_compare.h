@@ -43,8 +43,9 @@ typedef struct lh_trace_difference {
     bool divergence_waits; /* the prediction has it wait for a message */
 } lh_trace_difference;
 
-/* Compares two traces. LH_EINPUT: the traces belong to different jobs (numbers
- * of devices, chunks or microbatches differ), or no pass is in both. */
+/* Compares a predicted and a measured trace pass by pass. LH_EINPUT: the
+ * traces belong to different jobs (numbers of devices, chunks or microbatches
+ * differ), or no pass is in both. */
 LH_API lh_status lh_trace_compare(const lh_trace *predicted,
                                   const lh_trace *measured,
                                   lh_trace_difference *out, lh_error *err);

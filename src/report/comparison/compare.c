@@ -85,8 +85,9 @@ void lh_comparison_rank(const lh_comparison *x, uint32_t latency,
 
 /* --- contenders ---------------------------------------------------------- */
 
-/* Validates the options and allocates an empty comparison with room for
- * `n_bases` bases; the caller frees it. LH_EINVAL: mean and p95 need jitter. */
+/* Validates the options and allocates an empty comparison for `n_bases` bases
+ * (pipelines to compare); the caller frees it. LH_EINVAL: mean and p95 need
+ * jitter. */
 static lh_status begin_comparison(const lh_compare_options *options,
                                   uint32_t n_bases, comparison_state **out,
                                   lh_error *err)
@@ -114,15 +115,15 @@ static lh_status begin_comparison(const lh_compare_options *options,
     return LH_OK;
 }
 
-/* Checks whether a base is an elastic plan's pipeline, which is valid only with
- * that plan's schedule. */
+/* Checks whether base number `base` is the pipeline of an elastic plan, which
+ * is valid only with that plan's schedule. */
 static bool is_elastic(const comparison_state *x, uint32_t base)
 {
     return x->plan && x->plan->best.elastic && base == x->plans;
 }
 
-/* Returns the plan's schedule if it competes for its own method, else NULL. A
- * search could return another schedule the second time. */
+/* Returns the plan's own schedule if `method` is its method, else NULL: a
+ * second search could return another schedule. */
 static const lh_schedule *find_plan_schedule(const comparison_state *x,
                                              uint32_t base, const char *method)
 {
@@ -140,8 +141,8 @@ const lh_schedule *lh_comparison_schedule(const lh_comparison *comparison,
     return find_plan_schedule(x, who->base, who->method);
 }
 
-/* Checks whether a method takes part: in the list, or by default. The default
- * excludes method choices, and searches during a sweep. */
+/* Checks whether a method takes part in the comparison: in the options' list,
+ * or by default. The default excludes "auto", and searches during a sweep. */
 static bool is_selected(const lh_compare_options *how, const char *method)
 {
     if (how->n_methods == 0)
@@ -155,7 +156,8 @@ static bool is_selected(const lh_compare_options *how, const char *method)
     return false;
 }
 
-/* Builds the contender list: each base with each method that takes part. */
+/* Builds the list of contenders: each base (pipeline) with each method that
+ * takes part. */
 static lh_status build_contenders(comparison_state *x, lh_error *err)
 {
     lh_comparison *s = &x->shown;
@@ -185,9 +187,9 @@ static lh_status build_contenders(comparison_state *x, lh_error *err)
 
 /* --- evaluation ---------------------------------------------------------- */
 
-/* Gives each schedule of a pipeline the best lower bound that any of them
- * found: a bound on the makespan holds for all schedules, whatever the
- * objective. */
+/* Sets the lower bound of all outcomes of base `base` to the best one that any
+ * of its methods found: a bound on the makespan holds for all schedules,
+ * whatever the objective. */
 static void share_bounds(const comparison_state *x, uint32_t base,
                          lh_outcome *outcomes)
 {
@@ -200,7 +202,8 @@ static void share_bounds(const comparison_state *x, uint32_t base,
             outcomes[i].bound_ns = bound_ns;
 }
 
-/* Evaluates all contenders at one point of the sweep. */
+/* Evaluates all contenders at one point of the sweep: latency number `l`,
+ * transfer time number `t`. */
 static lh_status evaluate_point(comparison_state *x, uint32_t l, uint32_t t,
                                 lh_error *err)
 {
@@ -250,8 +253,8 @@ static uint32_t count_values(const lh_compare_delays *delays)
     return delays && delays->n_values ? delays->n_values : 1;
 }
 
-/* Evaluates all contenders at all points of the sweep. LH_ECANCELED: the
- * progress callback asked to stop. */
+/* Evaluates all contenders at all points of the sweep (combinations of latency
+ * and transfer time). LH_ECANCELED: the progress callback asked to stop. */
 static lh_status evaluate_all(comparison_state *x, lh_error *err)
 {
     lh_comparison *s = &x->shown;
@@ -273,9 +276,9 @@ static lh_status evaluate_all(comparison_state *x, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether a contender's method is unsupported at every point of its
- * base. Unsupported methods are dropped where another base supports them: most
- * methods support only one of the three placements. */
+/* Checks whether a contender's method is unsupported on its pipeline at every
+ * point of the sweep. Such contenders are dropped if another pipeline supports
+ * the method: most methods support only one of the three placements. */
 static bool is_never_supported(const lh_comparison *x, uint32_t contender)
 {
     for (uint32_t t = 0; t < x->n_transfers; t++)
@@ -285,8 +288,8 @@ static bool is_never_supported(const lh_comparison *x, uint32_t contender)
     return true;
 }
 
-/* Checks whether a contender's method is supported on some base at some point.
- */
+/* Checks whether a contender's method is supported on any pipeline at any
+ * point of the sweep. */
 static bool is_supported_elsewhere(const comparison_state *x,
                                    uint32_t contender)
 {
@@ -298,7 +301,7 @@ static bool is_supported_elsewhere(const comparison_state *x,
     return false;
 }
 
-/* Drops the contenders whose method only other bases support. */
+/* Drops the contenders whose method only other pipelines support. */
 static lh_status drop_unsupported(comparison_state *x, lh_error *err)
 {
     lh_comparison *s = &x->shown;
@@ -319,7 +322,8 @@ static lh_status drop_unsupported(comparison_state *x, lh_error *err)
     return LH_OK;
 }
 
-/* Runs the comparison. On success x becomes *out; on failure x is freed. */
+/* Evaluates all contenders and drops unsupported ones. On success x becomes
+ * *out; on failure x is freed. */
 static lh_status run_comparison(comparison_state *x, lh_comparison **out,
                                 lh_error *err)
 {
@@ -362,9 +366,10 @@ lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
 
 /* --- a plan's placements ------------------------------------------------- */
 
-/* Adds the pipeline for one placement: the plan's own pipeline if the plan has
- * that placement, else the plan's layout rebuilt on it. All other choices stay,
- * and the layers per chunk too if the number of chunks is the same. */
+/* Adds the plan's pipeline with another placement to the comparison: the
+ * plan's own one if it has that placement, else its layout rebuilt with
+ * `chunks` chunks per device. All other choices stay, and the layers per chunk
+ * too if the number of chunks is the same. */
 static lh_status add_placement(comparison_state *x, lh_placement placement,
                                uint32_t chunks, lh_error *err)
 {
@@ -393,8 +398,8 @@ static lh_status add_placement(comparison_state *x, lh_placement placement,
     return LH_OK;
 }
 
-/* Adds an elastic plan's own pipeline as a further base, for the plan's
- * schedule only; methods run on the other bases. */
+/* Adds an elastic plan's own pipeline to the comparison, for the plan's
+ * schedule only; methods run on the other pipelines. */
 static void add_elastic(comparison_state *x)
 {
     const lh_choice *best = &x->plan->best;
@@ -407,8 +412,8 @@ static void add_elastic(comparison_state *x)
                           .after_ns = best->optimizer_ns + best->overhead_ns};
 }
 
-/* Adds a base for each placement that the plan's layout allows; records the
- * reason for each rejected one. LH_EINFEASIBLE: none is left. */
+/* Adds a pipeline for each placement that the plan's layout allows; records
+ * the reason for each rejected placement. LH_EINFEASIBLE: none is left. */
 static lh_status add_placements(comparison_state *x, lh_error *err)
 {
     const lh_layout *best = &x->plan->best.layout;

@@ -36,12 +36,13 @@ lh_status lhi_compare_evaluate_method(const lh_compare_options *how,
 
 /* Returns the mean over devices of one microbatch's forward time. */
 int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline);
-/* Returns sweep value `i` for a pipeline with that forward time; -1 if there is
- * none. `delays` may be NULL. */
+/* Returns sweep value `i` as a delay in ns; relative values are multiples of
+ * `forward_ns`, a microbatch's forward time. -1 if there is no such value.
+ * `delays` may be NULL. */
 int64_t lhi_compare_delay_ns(const lh_compare_delays *delays, uint32_t i,
                              int64_t forward_ns);
 /* Builds the pipeline with other delays (-1: unchanged) on the links between
- * its sites, or on all links if it has no sites. */
+ * its datacenters, or on all links if it has none. */
 lh_status lhi_compare_build_delayed(const lh_pipeline *pipeline,
                                     int64_t latency_ns, int64_t transfer_ns,
                                     lh_pipeline **out, lh_error *err);

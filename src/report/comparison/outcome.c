@@ -13,16 +13,16 @@
 /* Default budget for `optimal` in a comparison, in units of about 1 us. */
 enum { SEARCH_EFFORT = 200000 };
 
-/* Checks whether a method's status is a result of the comparison: success,
- * infeasible, unsupported or deadlock. */
+/* Checks whether a method's status belongs into the table as an outcome:
+ * success, infeasible, unsupported or deadlock. */
 static bool is_result(lh_status status)
 {
     return status == LH_OK || status == LH_EINFEASIBLE ||
            status == LH_EUNSUPPORTED || status == LH_EDEADLOCK;
 }
 
-/* Copies makespan, objective, peak memory and bubble ratio of a timeline into
- * an outcome; allocates in `mem`. */
+/* Copies makespan, objective, peak memory and bubble ratio of timeline `t`
+ * into an outcome; its arrays are allocated in `mem`. */
 static lh_status fill_outcome(const lh_compare_options *how,
                               const lh_timeline *t, lhi_arena *mem,
                               lh_outcome *out, lh_error *err)
@@ -83,7 +83,8 @@ static const char *copy_reason(const char *method, const char *why,
     return lhi_arena_strdup(mem, text);
 }
 
-/* Evaluates the method's schedule, or the existing one. */
+/* Evaluates the schedule that `method` builds or, if `on` has one, the
+ * existing schedule. */
 static lh_status evaluate_schedule(const lh_compare_options *how,
                                    const char *method,
                                    const lhi_compare_case *on, lhi_arena *mem,

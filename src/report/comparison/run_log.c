@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses one log line; false if it is no iteration. */
+/* Parses one line of a run's log into *out; false if it describes no
+ * iteration. */
 static bool read_line(const char *line, size_t len, lh_logged_iteration *out)
 {
     json_t *j = json_loadb(line, len, 0, NULL);
@@ -85,7 +86,7 @@ static lh_status read_lines(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-/* Computes the median iteration time in ns. */
+/* Computes the median time of the run's iterations in ns. */
 static lh_status find_median(const iterations *x, int64_t *out_ns,
                              lh_error *err)
 {
@@ -131,6 +132,7 @@ lh_status lh_run_log_read(const char *path, lh_run_log **out, lh_error *err)
     return status;
 }
 
+/* Frees a run log; ignores NULL. */
 void lh_run_log_free(lh_run_log *log)
 {
     if (!log)

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Orders passes by chunk, microbatch, kind and part; returns -1, 0 or 1. */
+/* Compares passes by chunk, microbatch, kind and part; returns -1, 0 or 1. */
 static int compare_passes(const lh_pass *a, const lh_pass *b)
 {
     const uint32_t x[] = {a->chunk, a->microbatch, a->kind, a->part,
@@ -19,14 +19,14 @@ static int compare_passes(const lh_pass *a, const lh_pass *b)
     return 0;
 }
 
-/* Orders pointers to pass runs by their pass, for qsort(). */
+/* Compares pointers to pass runs by their pass, for qsort(). */
 static int compare_runs(const void *a, const void *b)
 {
     const lh_trace_run *const *x = a, *const *y = b;
     return compare_passes(&(*x)->pass, &(*y)->pass);
 }
 
-/* Orders pointers to messages by producing pass, then consuming pass, for
+/* Compares pointers to messages by producing pass, then consuming pass, for
  * qsort(). */
 static int compare_messages(const void *a, const void *b)
 {
@@ -36,8 +36,9 @@ static int compare_messages(const void *a, const void *b)
                        : compare_passes(&(*x)->consumer, &(*y)->consumer);
 }
 
-/* Records the earliest run whose start differs by more than 0.1 % of the
- * predicted iteration. */
+/* Records the predicted run `p` as first divergence if its start differs by
+ * more than 0.1 % of the predicted iteration (later_ns) and it is the earliest
+ * such run. */
 static void record_divergence(lh_trace_difference *d, const lh_trace_run *p,
                               int64_t later_ns)
 {
@@ -153,7 +154,7 @@ typedef struct job_shape {
     uint32_t devices, chunks, microbatches;
 } job_shape;
 
-/* Computes the numbers of devices, chunks and microbatches in a trace. */
+/* Returns the numbers of devices, chunks and microbatches in a trace. */
 static job_shape compute_shape(const lh_trace *t)
 {
     job_shape x = {.devices = t->n_devices};

@@ -48,10 +48,12 @@ typedef struct lhi_defect_counts {
     char first[LHI_N_REMARKS][240]; /* first occurrence's description */
 } lhi_defect_counts;
 
-/* Counts `n` occurrences; `format` describes the first one, which is kept. */
+/* Counts `n` occurrences of a defect in a recording; `format` describes the
+ * first one, which is kept. */
 void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind,
                     uint64_t n, const char *format, ...) LHI_PRINTF(4, 5);
-/* Lists all defects that occurred. */
+/* Lists all kinds of defects that were counted, with number and first
+ * description. */
 lh_status lhi_defects_list(const lhi_defect_counts *remarks, lhi_arena *arena,
                            const lh_recording_defect **out, uint32_t *n,
                            lh_error *err);

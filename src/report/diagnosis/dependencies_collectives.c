@@ -7,8 +7,9 @@
 
 /* --- collective groups ---------------------------------------------------- */
 
-/* Groups the k-th operation of a kind over the workers from, from + stride, ...
- * below `to`, for k = 0, 1, ...; skips workers that have none of the kind. */
+/* Groups the k-th operation of kind `op` of the workers from, from + stride,
+ * ... below `to`, for k = 0, 1, ..., so that they start together. Skips
+ * workers that have none of the kind. */
 static void group_kind(lhi_dependency_search *w, lhi_op_type op, uint32_t from,
                        uint32_t to, uint32_t stride)
 {
@@ -30,8 +31,8 @@ static void group_kind(lhi_dependency_search *w, lhi_op_type op, uint32_t from,
     }
 }
 
-/* Checks that a stage's replicas have equal counts for each operation, messages
- * aside; otherwise the recording is incomplete. */
+/* Checks that a stage's replicas have equal numbers of each kind of operation,
+ * except messages; otherwise the recording is incomplete. */
 static void compare_replicas(lhi_dependency_search *w)
 {
     uint32_t row, S = w->ops->n_stages;
@@ -46,8 +47,9 @@ static void compare_replicas(lhi_dependency_search *w)
             }
 }
 
-/* Groups all collectives: per stage over replicas, embedding all-reduces per
- * replica, gradient clipping over all workers. */
+/* Groups the recorded collectives, so that all members start together: per
+ * stage over replicas, embedding all-reduces per replica, gradient clipping
+ * over all workers. */
 static void group_collectives(lhi_dependency_search *w)
 {
     static const lhi_op_type of_stage[] = {
@@ -76,7 +78,8 @@ typedef struct worker_chunks {
     chunk_limits *in_model, *on_stage;
 } worker_chunks;
 
-/* Allocates the chunk tables of one worker, with all entries LH_NONE. */
+/* Allocates the tables of one worker (stage of a replica) with the first and
+ * last pass of each chunk; all entries are LH_NONE. */
 static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
                               lh_error *err)
 {
@@ -89,8 +92,8 @@ static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
     return LH_OK;
 }
 
-/* Enters a worker's passes into the chunk tables or, with `away`, clears their
- * entries. */
+/* Stores a worker's first and last pass of each chunk in the tables or, with
+ * `away`, clears the entries. */
 static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
                          bool away, worker_chunks *out)
 {
@@ -110,9 +113,10 @@ static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
     }
 }
 
-/* Returns a collective's chunk, by its number in the model if known. */
-static const chunk_limits *chunk_of(const worker_chunks *chunks,
-                                    const lhi_op_row *collective)
+/* Returns first and last pass of a collective's chunk, by the chunk's number
+ * in the model if known. */
+static const chunk_limits *find_chunk_limits(const worker_chunks *chunks,
+                                             const lhi_op_row *collective)
 {
     return collective->chunk >= 0
                ? &chunks->in_model[collective->chunk + 1]
@@ -131,7 +135,8 @@ static void add_gather_dependencies(lhi_dependency_search *w, uint32_t worker,
     for (uint32_t k = n; k-- > 0;) {
         if (k)
             lhi_dependency_add(w, row + k, row + k - 1);
-        uint32_t pass = chunk_of(chunks, &w->ops->rows[row + k])->first;
+        uint32_t pass =
+            find_chunk_limits(chunks, &w->ops->rows[row + k])->first;
         /* An all-gather without a chunk precedes the first pass. */
         if (pass == LH_NONE)
             pass = w->passes[w->first_pass[worker]];
@@ -161,7 +166,7 @@ static uint32_t overlap_scatters(lhi_dependency_search *w, uint32_t worker,
     uint32_t row, last = LH_NONE;
     uint32_t n = lhi_rows_of_kind(w->ops, worker, LHI_OP_REDUCE_SCATTER, &row);
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t pass = chunk_of(chunks, &w->ops->rows[row + k])->last;
+        uint32_t pass = find_chunk_limits(chunks, &w->ops->rows[row + k])->last;
         if (pass == LH_NONE)
             pass = w->passes[w->first_pass[worker + 1] - 1];
         lhi_dependency_add(w, row + k, pass);
@@ -172,7 +177,8 @@ static uint32_t overlap_scatters(lhi_dependency_search *w, uint32_t worker,
     return last;
 }
 
-/* Chains the operations of a kind after `behind`; returns the last. */
+/* Makes each of a worker's operations of kind `op` depend on the previous one,
+ * and the first on operation `behind`; returns the last. */
 static uint32_t chain_kind(lhi_dependency_search *w, uint32_t worker,
                            lhi_op_type op, uint32_t behind)
 {
@@ -185,8 +191,9 @@ static uint32_t chain_kind(lhi_dependency_search *w, uint32_t worker,
     return behind;
 }
 
-/* Chains the operations after the last pass, from garbage collection to the
- * optimizer. Overlapped reduce-scatters join before gradient clipping. */
+/* Makes the operations after a worker's last pass, from garbage collection to
+ * the optimizer, depend on each other in order. Overlapped reduce-scatters
+ * precede gradient clipping. */
 static void chain_final_operations(lhi_dependency_search *w, uint32_t worker,
                                    bool overlaps, const worker_chunks *chunks)
 {

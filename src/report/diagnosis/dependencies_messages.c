@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Checks whether an operation is a forward pass. */
+/* Checks whether a recorded operation is a forward pass. */
 static bool is_forward(const lhi_op_row *row)
 {
     return row->op == LHI_OP_FORWARD;
@@ -19,8 +19,8 @@ static bool is_backward(const lhi_op_row *row)
 
 /* Returns the chunk whose pass produces this pass's input, or (`out`) consumes
  * its output; LH_NONE if there is none on another stage. */
-static uint32_t other_chunk(const lhi_dependency_search *w,
-                            const lhi_op_row *row, bool out)
+static uint32_t find_neighbour_chunk(const lhi_dependency_search *w,
+                                     const lhi_op_row *row, bool out)
 {
     uint32_t chunk = (uint32_t)lhi_step_pass_chunk(w->ops, row);
     bool up = is_forward(row) == out;
@@ -47,7 +47,8 @@ typedef struct message_list {
 static const int64_t tolerance_ns = 1000000; /* 1 ms tolerance between starts
                                               * and ends */
 
-/* Checks whether a message's time is consistent with its pass. */
+/* Checks whether message `row`'s times are consistent with pass `pass`: a send
+ * starts after it, a receive ends before it. */
 static bool fits(const lhi_dependency_search *w, const message_list *l,
                  uint32_t row, uint32_t pass)
 {
@@ -58,11 +59,11 @@ static bool fits(const lhi_dependency_search *w, const message_list *l,
 
 enum { MAX_STRAYS = 64 };
 
-/* Finds the first message that belongs to the step. A profile may contain
- * messages of passes before or after it; the offset with the fewest mismatches
- * wins. */
-static uint32_t find_first(const lhi_dependency_search *w,
-                           const message_list *l)
+/* Returns the first message in the list that belongs to the step. A profile
+ * may contain messages of passes before or after it; chooses the offset with
+ * the fewest inconsistent messages. */
+static uint32_t find_first_message(const lhi_dependency_search *w,
+                                   const message_list *l)
 {
     uint32_t best = 0, least = UINT32_MAX;
     for (uint32_t at = 0; at + l->n_users <= l->n; at++) {
@@ -77,7 +78,8 @@ static uint32_t find_first(const lhi_dependency_search *w,
     return best;
 }
 
-/* Assigns messages to passes in order; marks surplus messages as strays. */
+/* Assigns messages to passes in order; marks surplus messages as strays, which
+ * the replay ignores. */
 static void match_messages(lhi_dependency_search *w, const message_list *l)
 {
     if (l->n == 0)
@@ -90,7 +92,7 @@ static void match_messages(lhi_dependency_search *w, const message_list *l)
         w->out->reason = "a rank's numbers of messages and passes differ";
         return;
     }
-    uint32_t at = l->n == l->n_users ? 0 : find_first(w, l);
+    uint32_t at = l->n == l->n_users ? 0 : find_first_message(w, l);
     for (uint32_t i = 0; i < l->n; i++)
         w->out->is_stray[l->first + i] = i < at || i >= at + l->n_users;
     uint32_t *of = l->out ? w->message_out : w->message_in;
@@ -127,7 +129,7 @@ static void match_worker_messages(lhi_dependency_search *w, uint32_t worker,
              i++) {
             const lhi_op_row *row = &w->ops->rows[w->passes[i]];
             if ((lanes[k].forward ? is_forward(row) : is_backward(row)) &&
-                other_chunk(w, row, l.out) != LH_NONE)
+                find_neighbour_chunk(w, row, l.out) != LH_NONE)
                 room[l.n_users++] = w->passes[i];
         }
         match_messages(w, &l);
@@ -136,9 +138,10 @@ static void match_worker_messages(lhi_dependency_search *w, uint32_t worker,
 
 /* --- launches ------------------------------------------------------------- */
 
-/* Adds launch dependencies. A receive is launched once the preceding pass of
- * the same direction has ended. The first backward pass's send and receive are
- * launched once the second-last pass before it has ended. */
+/* Makes messages depend on the passes that launch them. A receive is launched
+ * once the preceding pass of the same direction has ended. The first backward
+ * pass's send and receive are launched once the second-last pass before it has
+ * ended. */
 static void add_launch_dependencies(lhi_dependency_search *w, uint32_t worker)
 {
     const uint32_t *passes = &w->passes[w->first_pass[worker]];
@@ -172,8 +175,8 @@ typedef struct pass_index {
     size_t n;
 } pass_index;
 
-/* Enters a replica's forward and backward passes into the index; reports a pass
- * that occurs twice as the step's defect. */
+/* Stores a replica's forward and backward passes in the index `b` by chunk and
+ * microbatch; a pass that occurs twice becomes the step's defect. */
 static void index_replica(lhi_dependency_search *w, uint32_t replica,
                           pass_index *b)
 {
@@ -202,7 +205,7 @@ static void add_input_dependency(lhi_dependency_search *w, uint32_t pass,
                                  const pass_index *b)
 {
     const lhi_op_row *row = &w->ops->rows[pass];
-    uint32_t chunk = other_chunk(w, row, false);
+    uint32_t chunk = find_neighbour_chunk(w, row, false);
     if (chunk == LH_NONE)
         return;
     uint32_t maker =

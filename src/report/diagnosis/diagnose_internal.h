@@ -29,13 +29,16 @@ typedef struct lhi_diagnosis_state {
     lhi_remedy_source *sources; /* one per recommendation */
 } lhi_diagnosis_state;
 
-/* Fills in out's t, ideal, slowdowns and shares. */
+/* Computes step time, ideal time, slowdowns and shares, and stores them in the
+ * diagnosis. */
 lh_status lhi_diagnosis_compute_slowdowns(lhi_diagnosis_state *d,
                                           lh_error *err);
-/* Fills in out's slow_components. */
+/* Finds the stragglers (slow workers, stages and links), and stores them in
+ * the diagnosis. */
 lh_status lhi_diagnosis_find_slow_components(lhi_diagnosis_state *d,
                                              lh_error *err);
-/* Fills in out's remedies from the stragglers and from other schedules. */
+/* Finds recommendations, from the stragglers and from other schedules, and
+ * stores them in the diagnosis. */
 lh_status lhi_diagnosis_find_remedies(lhi_diagnosis_state *d, lh_error *err);
 /* Builds a scenario in `arena` in which all operations keep their recorded
  * times, with an empty table for replacement times. */
@@ -47,7 +50,7 @@ lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d,
 lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d,
                                      uint32_t thing, lhi_scenario *out,
                                      lh_error *err);
-/* Computes the mean step time under one scenario. */
+/* Computes the mean step time in ns under one replay scenario. */
 lh_status lhi_replay_mean_step(lhi_diagnosis_state *d,
                                const lhi_scenario *scenario, double *out_ns,
                                lh_error *err);

@@ -28,12 +28,12 @@ typedef struct lhi_gzip_stream {
     size_t ahead_at, n_ahead;
 } lhi_gzip_stream;
 
-/* Opens a file. Call lhi_gzip_stream_close() in any case, as after
- * lhi_gzip_stream_open_text().
- */
+/* Opens a plain or gzip-compressed file for reading. Call
+ * lhi_gzip_stream_close() in any case, as after lhi_gzip_stream_open_text(). */
 lh_status lhi_gzip_stream_open(lhi_gzip_stream *zip, const char *path,
                                lh_error *err);
-/* Opens a text, which has to outlive `zip`. */
+/* Opens a plain or gzip-compressed text in memory, which has to outlive
+ * `zip`. */
 lh_status lhi_gzip_stream_open_text(lhi_gzip_stream *zip, const char *text,
                                     size_t len, lh_error *err);
 /* Returns the first bytes, up to LHI_GZIP_PEEK_BYTES, without consuming them.
@@ -44,7 +44,7 @@ lh_status lhi_gzip_stream_peek(lhi_gzip_stream *zip, const char **bytes,
  * input ended early. */
 lh_status lhi_gzip_stream_read(lhi_gzip_stream *zip, char *bytes, size_t room,
                                size_t *n, lh_error *err);
-/* Closes the file and frees the decompressor. */
+/* Closes the stream's file and frees the decompressor. */
 void lhi_gzip_stream_close(lhi_gzip_stream *zip);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Refills items->bytes once all are consumed. *n: number of bytes available, 0
- * at the end of input. */
+/* Reads the next input bytes into items->bytes once all are consumed. *n:
+ * number of bytes available, 0 at the end of input. */
 static lh_status refill(lhi_json_stream *items, size_t *n, lh_error *err)
 {
     if (items->position == items->n_bytes) {
@@ -51,7 +51,7 @@ typedef struct value_scan {
 
 /* Checks whether a JSON value ends at character `c`; *with: `c` is its last
  * character, else it follows the value. */
-static bool ends(value_scan *s, char c, bool first, bool *with)
+static bool ends_value(value_scan *s, char c, bool first, bool *with)
 {
     *with = true;
     if (s->quoted) {
@@ -96,7 +96,7 @@ static lh_status read_value(lhi_json_stream *items, lhi_text *out,
         const char *from = &items->bytes[items->position];
         size_t used = 0;
         while (used < n && !s.done) {
-            s.done = ends(&s, from[used], first, &with);
+            s.done = ends_value(&s, from[used], first, &with);
             first = false;
             used += !s.done || with;
         }

@@ -28,12 +28,13 @@ typedef struct lhi_json_stream {
     const char *reason; /* why JSON is truncated or invalid; NULL: valid */
 } lhi_json_stream;
 
-/* Reads the next value into items->value; *more is false at the end, and
- * items->reason then holds the reason if the input is invalid. Before the first
- * call `items` is zeroed apart from `zip`, `name` and `list`. */
+/* Reads the next value of the JSON text into items->value; *more is false at
+ * the end, and items->reason then holds the reason if the input is invalid.
+ * Before the first call `items` is zeroed apart from `zip`, `name` and
+ * `list`. */
 lh_status lhi_json_stream_next(lhi_json_stream *items, bool *more,
                                lh_error *err);
-/* Frees the buffers. */
+/* Frees the buffers of a JSON stream. */
 void lhi_json_stream_fini(lhi_json_stream *items);
 
 #endif

@@ -70,7 +70,7 @@ static void subtract_mean(double *values, uint32_t n)
         values[i] = sum > 0 ? values[i] * n / sum - 1 : 0;
 }
 
-/* Adds one pair of deviations to the sums. */
+/* Adds one pair of deviations x, y to the sums of squares and products. */
 static void add_pair(pair_sums *to, double x, double y)
 {
     to->xx += x * x;
@@ -79,14 +79,14 @@ static void add_pair(pair_sums *to, double x, double y)
 }
 
 /* Returns Pearson's correlation coefficient; 0 if either variance is 0. */
-static double correlation(const pair_sums *of)
+static double compute_correlation(const pair_sums *of)
 {
     double squares = of->xx * of->yy;
     return squares > 0 ? of->xy / sqrt(squares) : 0;
 }
 
-/* Adds the deviations of a replica's pass times, in the rows from `first` on,
- * to the statistics of its workers. */
+/* Adds the deviations of a replica's pass times, in the table rows from
+ * `first` on, to the statistics of its workers (stages). */
 static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
                         const pass_times *t, size_t first)
 {
@@ -112,8 +112,9 @@ static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
     }
 }
 
-/* Computes the median over workers of a step's microbatch spread and of its
- * longest microbatch. `room` is scratch space, one value per worker. */
+/* Computes for one step the median over workers of the spread of microbatch
+ * times and of the longest microbatch. `room` is scratch space, one value per
+ * worker. */
 static lh_status analyse_step(const lhi_recorded_step *step, lhi_arena *arena,
                               worker_statistics *workers, double *room,
                               lhi_imbalance_step *out, lh_error *err)
@@ -153,8 +154,8 @@ lh_status lhi_imbalance_find(const lh_recording *recording, lhi_arena *arena,
         LHI_TRY(analyse_step(&recording->steps[i], arena, workers, room,
                              &steps[i], err));
     for (uint32_t w = 0; w < n; w++)
-        room[w] = fmin(correlation(&workers[w].ways),
-                       correlation(&workers[w].stages));
+        room[w] = fmin(compute_correlation(&workers[w].ways),
+                       compute_correlation(&workers[w].stages));
     bool alike = lhi_lower_median(room, n) >= MIN_CORRELATION;
     for (uint32_t i = 0; i < recording->n_steps; i++)
         steps[i].is_uneven = alike && steps[i].spread >= MIN_SPREAD;

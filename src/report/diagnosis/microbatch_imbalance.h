@@ -15,7 +15,8 @@ typedef struct lhi_imbalance_step {
     double spread, longest;
 } lhi_imbalance_step;
 
-/* Computes one entry per step of the recording; allocated in the arena. */
+/* Computes the microbatch imbalance of each step of the recording: *out has
+ * one entry per step, allocated in the arena. */
 lh_status lhi_imbalance_find(const lh_recording *recording, lhi_arena *arena,
                              lhi_imbalance_step **out, lh_error *err);
 

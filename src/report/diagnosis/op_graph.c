@@ -20,16 +20,16 @@ typedef struct sorting {
     uint32_t n_queue, n_leaders;
 } sorting;
 
-/* Returns dependency `i` of a row; LH_NONE if there is none. Strays are never
- * dependencies. */
-static uint32_t dependency_of(const sorting *s, uint32_t row, uint32_t i)
+/* Returns dependency `i` of an operation; LH_NONE if there is none. Stray
+ * messages are never dependencies. */
+static uint32_t get_dependency(const sorting *s, uint32_t row, uint32_t i)
 {
     uint32_t need = s->needs->dependencies[row][i];
     return need == LH_NONE || s->leader[need] == LH_NONE ? LH_NONE : need;
 }
 
-/* Determines each row's group leader, the row with the least index, and counts
- * the groups. */
+/* Determines the leader of each group of operations that start together (the
+ * one with the least index), and counts the groups. */
 static void find_leaders(sorting *s)
 {
     memset(s->leader, 0xff, s->n * sizeof *s->leader);
@@ -45,14 +45,14 @@ static void find_leaders(sorting *s)
     }
 }
 
-/* Builds the reverse dependency lists (compressed sparse rows), and counts each
- * group's unsatisfied dependencies. */
+/* Builds the lists of dependents per group (compressed sparse rows), and
+ * counts each group's unsatisfied dependencies. */
 static void find_dependents(sorting *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
         for (uint32_t k = 0;
              s->leader[i] != LH_NONE && k < LHI_MAX_DEPENDENCIES; k++) {
-            uint32_t need = dependency_of(s, i, k);
+            uint32_t need = get_dependency(s, i, k);
             if (need == LH_NONE)
                 continue;
             s->first[need + 1]++;
@@ -64,7 +64,7 @@ static void find_dependents(sorting *s)
     for (uint32_t i = s->n; i-- > 0;)
         for (uint32_t k = 0;
              s->leader[i] != LH_NONE && k < LHI_MAX_DEPENDENCIES; k++) {
-            uint32_t need = dependency_of(s, i, k);
+            uint32_t need = get_dependency(s, i, k);
             if (need != LH_NONE)
                 s->users[--s->first[need + 1]] = s->leader[i];
         }
@@ -72,7 +72,8 @@ static void find_dependents(sorting *s)
      * of row i + 1 do, at first[i + 2]. */
 }
 
-/* Decrements the wait counts of a group's dependents; queues those at 0. */
+/* Decrements the wait counts of the operations that depend on a group, and
+ * queues groups at 0. */
 static void release_dependents(sorting *s, uint32_t leader)
 {
     uint32_t row = leader;
@@ -84,7 +85,8 @@ static void release_dependents(sorting *s, uint32_t leader)
     } while (row != leader);
 }
 
-/* Sorts groups topologically; returns false if there is a cycle. */
+/* Sorts the groups of operations topologically; returns false if there is a
+ * cycle. */
 static bool sort_groups(sorting *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
@@ -133,7 +135,8 @@ void lhi_op_graph_free(lhi_op_graph *g)
     free(g);
 }
 
-/* Numbers the rows of a group and writes their durations. */
+/* Numbers the operations of a group in the graph and writes their replay
+ * durations. */
 static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
                          uint32_t *number, int64_t *ns)
 {
@@ -170,8 +173,8 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
     return hash ^ (hash >> 32);
 }
 
-/* Fills in the sorted groups, workers, dependencies and hash. number[row]: the
- * row's index in the graph; ns: durations. */
+/* Fills in the graph's sorted groups, workers, dependencies and hash.
+ * number[row]: the operation's index in the graph; ns: durations. */
 static void fill_graph(const sorting *s, lhi_op_graph *g, uint32_t *number,
                        int64_t *ns)
 {
@@ -191,7 +194,7 @@ static void fill_graph(const sorting *s, lhi_op_graph *g, uint32_t *number,
         g->worker[number[i]] = replica * ops->n_stages + ops->rows[i].stage;
         memset(needs, 0, sizeof *g->dependencies);
         for (uint32_t k = 0; k < LHI_MAX_DEPENDENCIES; k++) {
-            uint32_t need = dependency_of(s, i, k);
+            uint32_t need = get_dependency(s, i, k);
             if (need != LH_NONE)
                 needs[n++] = number[need] + 1;
         }

@@ -23,9 +23,10 @@ typedef struct lhi_op_graph {
     uint64_t hash;
 } lhi_op_graph;
 
-/* Builds the graph into *out, and each operation's replay duration into *ns:
- * its recorded duration, or for an operation in a group its end minus the
- * latest start in the group. Release with lhi_op_graph_free() and free().
+/* Builds a step's graph of operations into *out, and each operation's replay
+ * duration into *ns: its recorded duration, or for an operation in a group its
+ * end minus the latest start in the group. Release with lhi_op_graph_free()
+ * and free().
  *
  * *out is NULL if the dependencies have a cycle. */
 lh_status lhi_op_graph_make(const lhi_step_dependencies *needs,

@@ -62,7 +62,7 @@ bool lhi_op_is_compute(lhi_op_type op)
 
 /* --- steps ---------------------------------------------------------------- */
 
-/* Fails with LH_EINPUT if the rows of a step were already processed. */
+/* Fails with LH_EINPUT if the operations of a step were already processed. */
 static lh_status check_not_closed(const lhi_rows *rows, uint64_t step,
                                   lh_error *err)
 {
@@ -76,8 +76,8 @@ static lh_status check_not_closed(const lhi_rows *rows, uint64_t step,
     return LH_OK;
 }
 
-/* Finds the row list of a step, or adds an empty one; stores its index in
- * rows->latest_list. LH_EINPUT: too many steps. */
+/* Finds the list of a step's operations, or adds an empty one; stores its
+ * index in rows->latest_list. LH_EINPUT: too many steps. */
 static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
 {
     /* Files of other ranks contain the steps in the same order, so the search
@@ -109,7 +109,7 @@ static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Passes a step's rows to rows->close and frees them. */
+/* Passes a step's operations to the callback rows->close and frees them. */
 static lh_status close_list(lhi_rows *rows, uint32_t at, lh_error *err)
 {
     lhi_row_list list = rows->lists[at];
@@ -167,7 +167,7 @@ void lhi_rows_mark_preposted(lhi_rows *rows)
     rows->lists[rows->latest_list].is_preposted = true;
 }
 
-/* Orders row lists by step number, for lhi_sort(). */
+/* Compares operation lists by step number, for lhi_sort(). */
 static int compare_steps(const void *a, const void *b)
 {
     const lhi_row_list *x = a, *y = b;

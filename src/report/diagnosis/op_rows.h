@@ -38,18 +38,19 @@ typedef enum lhi_op_type {
         LHI_N_OPS
 } lhi_op_type;
 
-/* Returns a kind's public operation. */
+/* Returns the public operation (lh_operation) to which an internal kind
+ * belongs. */
 lh_operation lhi_op_operation(lhi_op_type op);
-/* Returns a kind's name in rows. */
+/* Returns an operation kind's name in recording tables. */
 const char *lhi_op_name(lhi_op_type op);
-/* Returns the kind with that name, or LHI_N_OPS. */
+/* Returns the operation kind with that name, or LHI_N_OPS. */
 lhi_op_type lhi_op_find(const char *text, size_t len);
-/* Checks whether the worker itself runs it, not the network. Its typical time
- * is the mean; that of a communication is the median. */
+/* Checks whether the worker itself runs an operation kind, not the network.
+ * Its typical time is the mean; that of a communication is the median. */
 bool lhi_op_is_compute(lhi_op_type op);
-/* Checks whether a kind is a forward or backward pass. */
+/* Checks whether an operation kind is a forward or backward pass. */
 bool lhi_op_is_pass(lhi_op_type op);
-/* Checks whether a kind is a receive between stages. */
+/* Checks whether an operation kind is a receive between stages. */
 bool lhi_op_is_receive(lhi_op_type op);
 
 enum {
@@ -93,15 +94,15 @@ typedef struct lhi_rows {
     size_t max_rows; /* rows in memory before steps are closed */
 } lhi_rows;
 
-/* Adds a row to its step. May close other steps if too many rows are in memory.
- */
+/* Adds an operation to its step. Processes other steps first if too many
+ * operations are in memory. */
 lh_status lhi_rows_add(lhi_rows *rows, uint64_t step, const lhi_op_row *row,
                        lh_error *err);
-/* Marks the receives in the latest row's step as pre-posted. */
+/* Marks the receives in the step of the latest operation as pre-posted. */
 void lhi_rows_mark_preposted(lhi_rows *rows);
-/* Closes all remaining steps in order. */
+/* Processes all remaining steps in order. */
 lh_status lhi_rows_close(lhi_rows *rows, lh_error *err);
-/* Frees all rows. */
+/* Frees all operations. */
 void lhi_rows_fini(lhi_rows *rows);
 
 #endif

@@ -53,7 +53,7 @@ typedef struct table {
 /* --- cells ---------------------------------------------------------------- */
 
 /* Returns a cell without surrounding blanks and one pair of double quotes. */
-static cell trimmed(const char *text, const char *end)
+static cell trim_cell(const char *text, const char *end)
 {
     while (text < end && (*text == ' ' || *text == '\t'))
         text++;
@@ -120,8 +120,8 @@ static bool read_number(cell c, int power, int64_t *out)
     return true;
 }
 
-/* Parses a number, rounded to an integer; false if it is malformed or outside
- * [least, most]. */
+/* Parses a cell as a number, rounded to an integer; false if it is malformed
+ * or outside [least, most]. */
 static bool parse_bounded(cell c, int64_t least, int64_t most, int64_t *out)
 {
     int64_t value;
@@ -136,7 +136,8 @@ static bool parse_bounded(cell c, int64_t least, int64_t most, int64_t *out)
 /* Largest clock value, 63 years: differences of larger times could overflow. */
 #define MOST_NS (INT64_C(2) * 1000000000 * 1000000000)
 
-/* Writes the reason why a cell is invalid; returns false. */
+/* Writes to `why` the reason why a cell of column k is invalid (`wanted`: a
+ * valid form); returns false. */
 static bool describe_invalid(column k, cell c, const char *wanted, char *why)
 {
     snprintf(why, WHY_BYTES, "%s '%.*s' is not a %s", columns[k],
@@ -200,8 +201,8 @@ static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
     return true;
 }
 
-/* Splits a line; returns its number of cells, of which at most `room` are set.
- */
+/* Divides a line at commas; returns its number of cells, of which at most
+ * `room` are stored. */
 static uint32_t split(const char *line, const char *end, cell *cells,
                       uint32_t room)
 {
@@ -209,7 +210,7 @@ static uint32_t split(const char *line, const char *end, cell *cells,
     for (const char *at = line;; n++) {
         const char *stop = memchr(at, ',', (size_t)(end - at));
         if (n < room)
-            cells[n] = trimmed(at, stop ? stop : end);
+            cells[n] = trim_cell(at, stop ? stop : end);
         if (!stop)
             return n + 1;
         at = stop + 1;
@@ -262,7 +263,7 @@ static lh_status read_row(table *t, const char *line, const char *end,
     lhi_defect_counts *remarks = t->rows->remarks;
     lhi_op_row row = {0};
     int64_t step;
-    if (trimmed(line, end).len == 0)
+    if (trim_cell(line, end).len == 0)
         return LH_OK;
     char why[WHY_BYTES];
     uint32_t n = split(line, end, raw, MOST_COLUMNS);

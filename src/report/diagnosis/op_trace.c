@@ -89,7 +89,7 @@ static uint64_t pass_key(const lh_pass *p)
            (p->kind != LH_F);
 }
 
-/* Orders run numbers by pass key, for sorting and bsearch(). */
+/* Compares run numbers by pass key, for sorting and bsearch(). */
 static int compare_passes(const void *a, const void *b)
 {
     const run_number *x = a, *y = b;
@@ -106,7 +106,8 @@ static uint32_t find_run(const run_number *runs, uint32_t n,
     return found ? found->run : 0;
 }
 
-/* Adds sends and receives in the order of their passes. */
+/* Adds the trace's messages as sends and receives, in the order of their
+ * passes. */
 static lh_status add_messages(const conversion *c, lh_error *err)
 {
     const lh_trace *t = c->trace;

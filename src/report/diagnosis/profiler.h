@@ -78,13 +78,13 @@ typedef struct lhi_profiler {
     bool *name_used; /* per name in the map */
 } lhi_profiler;
 
-/* Reads one file. */
+/* Reads one PyTorch profiler file and adds its rank's operations. */
 lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
                                  const char *name, lh_error *err);
-/* Adds all operations to `rows`. */
+/* Adds the operations of all ranks to `rows`, step by step. */
 lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows,
                                   lh_error *err);
-/* Frees everything read so far. */
+/* Frees the profiles of all ranks. */
 void lhi_profiler_fini(lhi_profiler *p);
 
 #endif

@@ -29,7 +29,7 @@ typedef struct clocks {
     uint32_t *of_rank; /* per entry of p->ranks: index in the list */
 } clocks;
 
-/* Orders ranks by replica, stage and rank number, for lhi_sort(). */
+/* Compares ranks by replica, stage and rank number, for lhi_sort(). */
 static int compare_ranks(const void *a, const void *b)
 {
     const lhi_profiled_rank *x = ((const clock_comparison *)a)->rank;
@@ -41,8 +41,8 @@ static int compare_ranks(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Returns the rank for comparison: the previous stage of the same replica; for
- * a replica's first rank, one of the same stage. */
+/* Returns the rank with which rank i's clock is compared: the previous stage
+ * of the same replica; for a replica's first rank, one of the same stage. */
 static uint32_t choose_reference(const clocks *c, uint32_t i)
 {
     const lhi_profiled_rank *own = c->list[i].rank;
@@ -75,8 +75,8 @@ static lh_status list_ranks(lhi_profiler *p, clocks *c, lh_error *err)
     return LH_OK;
 }
 
-/* Tightens the bounds: an event on `a` at `from_ns`, by its own clock, is not
- * later than an event on `b` at `to_ns`. */
+/* Tightens the bounds of a clock offset: an event on `a` at from_ns, by its
+ * own clock, is not later than an event on `b` at to_ns. */
 static void add_order(clocks *c, const lhi_profiled_rank *a, int64_t from_ns,
                       const lhi_profiled_rank *b, int64_t to_ns)
 {
@@ -104,7 +104,7 @@ static lh_status apply_messages(clocks *c, lh_error *err)
 }
 
 /* Returns the next collective over a stage's replicas, from index `i`. */
-static size_t next_collective(const lhi_profiled_rank *r, size_t i)
+static size_t find_next_collective(const lhi_profiled_rank *r, size_t i)
 {
     while (i < r->n_ops && r->ops[i].op != LHI_OP_REDUCE_SCATTER &&
            r->ops[i].op != LHI_OP_ALL_GATHER &&
@@ -118,7 +118,7 @@ static size_t next_collective(const lhi_profiled_rank *r, size_t i)
 static void apply_collectives(clocks *c, const lhi_profiled_rank *a,
                               const lhi_profiled_rank *b)
 {
-    size_t i = next_collective(a, 0), k = next_collective(b, 0);
+    size_t i = find_next_collective(a, 0), k = find_next_collective(b, 0);
     while (i < a->n_ops && k < b->n_ops) {
         const lhi_rank_op *x = &a->ops[i], *y = &b->ops[k];
         if (x->step == y->step && x->op == y->op) {
@@ -127,14 +127,14 @@ static void apply_collectives(clocks *c, const lhi_profiled_rank *a,
         }
         bool first = x->step<y->step, second = x->step> y->step;
         if (!second)
-            i = next_collective(a, i + 1);
+            i = find_next_collective(a, i + 1);
         if (!first)
-            k = next_collective(b, k + 1);
+            k = find_next_collective(b, k + 1);
     }
 }
 
-/* Returns an offset within the bounds: 0 if admissible, else the midpoint or
- * the only bound. */
+/* Returns a clock offset within the bounds: 0 if that is within them, else the
+ * midpoint or the only bound. */
 static int64_t estimate_offset(const clock_comparison *one)
 {
     if (one->least <= 0 && one->most >= 0)

@@ -103,8 +103,8 @@ static bool get_times(const json_t *event, int64_t *start_ns, int64_t *end_ns)
     return true;
 }
 
-/* Returns a range's kind by the map's name patterns, then by the known ones;
- * fills in the numbers in its name. */
+/* Returns a range's kind by the rank map's name patterns, then by the known
+ * names; *numbers receives the numbers in its name. */
 static uint8_t classify_range(const reading *r, const char *name,
                               lhi_name_numbers *numbers)
 {
@@ -120,8 +120,8 @@ static uint8_t classify_range(const reading *r, const char *name,
     return LHI_RANGE_IGNORED;
 }
 
-/* Adds a named range of interest; counts an unknown pipeline range as a defect.
- */
+/* Adds a named range that belongs to an operation; counts an unknown pipeline
+ * range as a defect. */
 static lh_status add_range(reading *r, const char *name, int64_t start_ns,
                            int64_t end_ns, lh_error *err)
 {
@@ -271,7 +271,7 @@ static bool key_is(const lhi_json_stream *items, const char *key)
            memcmp(items->key.data + 1, key, strlen(key)) == 0;
 }
 
-/* Parses a top-level key of interest: process groups or base time. LH_EINPUT:
+/* Parses the top-level key with process groups or base time. LH_EINPUT:
  * "longhaul" is not the first key. */
 static lh_status parse_key(reading *r, const lhi_json_stream *items,
                            const json_t *value, lh_error *err)
@@ -346,7 +346,8 @@ static lh_status read_items(reading *r, lhi_json_stream *items, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the base time; false if the result exceeds the limits. */
+/* Adds the file's base time to start and end; false if the result exceeds the
+ * limits. */
 static bool shift_range(const reading *r, int64_t *start_ns, int64_t *end_ns)
 {
     *start_ns += r->base_ns;
@@ -354,7 +355,8 @@ static bool shift_range(const reading *r, int64_t *start_ns, int64_t *end_ns)
     return *start_ns >= 0 && *start_ns <= MOST_NS;
 }
 
-/* Converts the file's times to the rank's clock. */
+/* Converts all times of the file to the rank's clock by adding its base
+ * time. */
 static void add_base(const reading *r)
 {
     lhi_file_events *out = r->out;

@@ -13,24 +13,28 @@ typedef struct lhi_file_events {
     size_t n_kernels, kernels_room;
 } lhi_file_events;
 
-/* Reads a file; `into` receives its rank, world size and process groups. The
- * map's names determine the kind of a range first, then the known names. */
+/* Reads a PyTorch profiler file into *out; `into` receives its rank, world
+ * size and process groups. The map's names determine the kind of a range
+ * first, then the known names. */
 lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
                                    const char *name, lhi_profiled_rank *into,
                                    lhi_file_events *out, lh_error *err);
-/* Frees the ranges and kernels. */
+/* Frees the ranges and kernels read from a file. */
 void lhi_file_events_fini(lhi_file_events *events);
 
-/* Adds a file's operations to `into`. */
+/* Converts the ranges and kernels of a file to operations of rank `into` and
+ * assigns them to steps. */
 lh_status lhi_profiler_add_operations(lhi_file_events *events,
                                       lhi_profiled_rank *into, lh_error *err);
 
-/* Determines each rank's stage and replica. */
+/* Determines each rank's stage and replica, from the rank map or the process
+ * groups. */
 lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err);
-/* Corrects rank clocks where they contradict the messages. */
+/* Corrects the ranks' clocks where their times contradict the messages and
+ * collectives. */
 lh_status lhi_profiler_correct_clocks(lhi_profiler *p, lh_error *err);
-/* Estimates the arrival of messages for which no pass waited, and ends their
- * sends there. */
+/* Estimates the arrival of messages for which no pass waited, and sets the
+ * ends of their sends to it. */
 lh_status lhi_profiler_time_messages(lhi_profiler *p, lh_error *err);
 
 /* Grows an array by at least one item of `size` bytes. */
@@ -59,11 +63,12 @@ typedef struct lhi_message_end {
     lhi_rank_op *op;
 } lhi_message_end;
 
-/* Lists all ranks' sends and receives, grouped by message with the send first;
- * release with free(). */
+/* Lists the sends and receives of all ranks, grouped by message with the send
+ * first; release with free(). */
 lh_status lhi_message_ends(const lhi_profiler *p, lhi_message_end **out,
                            size_t *n, lh_error *err);
-/* Checks whether ends [i] and [i + 1] are one message's send and receive. */
+/* Checks whether entries [i] and [i + 1] of the list are the send and the
+ * receive of one message. */
 bool lhi_message_is_complete(const lhi_message_end *ends, size_t n, size_t i);
 
 #endif

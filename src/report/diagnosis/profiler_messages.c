@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Orders message ends by step, replica and message, the send before the
- * receive, for lhi_sort(). */
+/* Compares message ends (sends and receives) by step, replica and message, the
+ * send before the receive, for lhi_sort(). */
 static int compare_ends(const void *a, const void *b)
 {
     const lhi_message_end *x = a, *y = b;
@@ -30,7 +30,7 @@ static int compare_ends(const void *a, const void *b)
 
 /* Returns a key that the send and the receive of a message share: receiving
  * chunk, microbatch and direction. */
-static uint64_t message_key(const lhi_rank_op *op)
+static uint64_t make_message_key(const lhi_rank_op *op)
 {
     bool back =
         op->op == LHI_OP_BACKWARD_SEND || op->op == LHI_OP_BACKWARD_RECV;
@@ -59,7 +59,7 @@ lh_status lhi_message_ends(const lhi_profiler *p, lhi_message_end **out,
             lhi_rank_op *op = &r->ops[j];
             if (lhi_range_is_message(op->op) && op->step >= 0)
                 ends[k++] = (lhi_message_end){
-                    .message = message_key(op),
+                    .message = make_message_key(op),
                     .step = (uint64_t)op->step,
                     .replica = r->replica,
                     .is_send = !lhi_op_is_receive((lhi_op_type)op->op),
@@ -73,8 +73,8 @@ lh_status lhi_message_ends(const lhi_profiler *p, lhi_message_end **out,
     return LH_OK;
 }
 
-/* Checks whether two ends belong to the same message: equal step, replica and
- * message key. */
+/* Checks whether a send and a receive belong to the same message: equal step,
+ * replica and message key. */
 static bool same_message(const lhi_message_end *a, const lhi_message_end *b)
 {
     return a->step == b->step && a->replica == b->replica &&
@@ -96,7 +96,8 @@ typedef struct known_message {
     int64_t ns;
 } known_message;
 
-/* Orders messages by direction, sending rank and receiving rank. */
+/* Compares messages by direction, sending rank and receiving rank; returns -1,
+ * 0 or 1. */
 static int compare_links(const known_message *x, const known_message *y)
 {
     if (x->back != y->back)
@@ -106,7 +107,7 @@ static int compare_links(const known_message *x, const known_message *y)
     return (x->to > y->to) - (x->to < y->to);
 }
 
-/* Orders messages by link, then by transfer time, for lhi_sort(). */
+/* Compares messages by link, then by transfer time, for lhi_sort(). */
 static int compare_known(const void *a, const void *b)
 {
     const known_message *x = a, *y = b;
@@ -126,8 +127,8 @@ static known_message observe_transfer(const lhi_message_end *send)
 
 /* Returns the median transfer time on a message's link; 0 if none is known,
  * because no pass ever waited. */
-static int64_t link_median(const known_message *list, size_t n,
-                           const known_message *one)
+static int64_t get_link_median(const known_message *list, size_t n,
+                               const known_message *one)
 {
     size_t from = 0, to = n;
     while (from < to) {
@@ -142,8 +143,8 @@ static int64_t link_median(const known_message *list, size_t n,
     return to > from ? list[from + (to - from - 1) / 2].ns : 0;
 }
 
-/* Sets a message's arrival. If no pass waited for the receive, limits its
- * transfer time to the median of its link. */
+/* Sets a message's arrival to the end of its receive. If no pass waited for
+ * the receive, limits the transfer time to the median of its link. */
 static void set_arrival(lhi_message_end *send, const known_message *list,
                         size_t n)
 {
@@ -152,7 +153,8 @@ static void set_arrival(lhi_message_end *send, const known_message *list,
         return;
     if (!in->is_exact) {
         known_message one = observe_transfer(send);
-        int64_t begin = in->end_ns - one.ns, usual = link_median(list, n, &one);
+        int64_t begin = in->end_ns - one.ns,
+                usual = get_link_median(list, n, &one);
         if (one.ns > 0 && usual < one.ns)
             in->end_ns = begin + (usual > 0 ? usual : 0);
     }

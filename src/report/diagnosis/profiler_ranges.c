@@ -35,7 +35,7 @@ typedef struct sorted_ranges {
     const lhi_named_range *all;
 } sorted_ranges;
 
-/* Orders pointers to ranges by start, then by position in the file, for
+/* Compares pointers to ranges by start, then by position in the file, for
  * lhi_sort(). */
 static int compare_starts(const void *a, const void *b)
 {
@@ -78,9 +78,10 @@ static lh_status sort_ranges(lhi_file_events *e, sorted_ranges *s,
     return LH_OK;
 }
 
-/* Returns the last range that starts at or before `ns`, if it lasts until then;
- * else NULL. */
-static lhi_named_range *range_at(lhi_named_range **sorted, size_t n, int64_t ns)
+/* Returns the last range that starts at or before `ns`, if it lasts until
+ * then; else NULL. `sorted`: n ranges by start. */
+static lhi_named_range *find_range(lhi_named_range **sorted, size_t n,
+                                   int64_t ns)
 {
     size_t from = 0;
     while (n > 0) {
@@ -97,8 +98,8 @@ static lhi_named_range *range_at(lhi_named_range **sorted, size_t n, int64_t ns)
 
 /* --- GPU work ------------------------------------------------------------- */
 
-/* Orders GPU events by correlation number, the launch before its kernels, for
- * lhi_sort(). */
+/* Compares GPU events by correlation number, the launch before its kernels,
+ * for lhi_sort(). */
 static int compare_correlations(const void *a, const void *b)
 {
     const lhi_kernel *x = a, *y = b;
@@ -136,8 +137,10 @@ static void assign_kernels(lhi_file_events *e, sorted_ranges *s)
         }
         if (!launch || launch->correlation != k->correlation)
             continue;
-        lhi_named_range *work = range_at(s->work, s->n_work, launch->start_ns);
-        lhi_named_range *talk = range_at(s->talk, s->n_talk, launch->start_ns);
+        lhi_named_range *work =
+            find_range(s->work, s->n_work, launch->start_ns);
+        lhi_named_range *talk =
+            find_range(s->talk, s->n_talk, launch->start_ns);
         if (work)
             assign_kernel(s, work, k);
         if (talk)
@@ -185,7 +188,7 @@ static lh_status add_library_message(lhi_profiled_rank *into,
                                      lhi_named_range *talk, lh_error *err)
 {
     bool sends = talk->kind == LHI_RANGE_SEND;
-    lhi_named_range *within = range_at(s->work, s->n_work, talk->start_ns);
+    lhi_named_range *within = find_range(s->work, s->n_work, talk->start_ns);
     if (!within)
         return LH_OK;
     if (within->kind == LHI_OP_FORWARD_RECV ||
@@ -207,7 +210,7 @@ static lh_status add_library_message(lhi_profiled_rank *into,
 /* Moves the start of the pass that waits for a receive to the receive's end. */
 static void remove_wait(const sorted_ranges *s, lhi_rank_op *op)
 {
-    lhi_named_range *pass = range_at(s->work, s->n_work, op->end_ns);
+    lhi_named_range *pass = find_range(s->work, s->n_work, op->end_ns);
     if (op->timed_by_gpu || !pass || !lhi_range_is_pass(pass->kind) ||
         is_forward(pass->kind) != is_forward(op->op) ||
         pass->microbatch != op->microbatch ||
@@ -243,8 +246,8 @@ static lh_status build_operations(lhi_profiled_rank *into, sorted_ranges *s,
 
 /* --- steps ---------------------------------------------------------------- */
 
-/* Orders operations by kind, chunk, microbatch and CPU start, for lhi_sort().
- */
+/* Compares operations by kind, chunk, microbatch and CPU start, for
+ * lhi_sort(). */
 static int compare_same(const void *a, const void *b)
 {
     const lhi_rank_op *x = a, *y = b;
@@ -278,7 +281,7 @@ static void number_steps(lhi_rank_op *ops, size_t n)
     }
 }
 
-/* Orders operations by CPU start, ties by kind, chunk and microbatch, for
+/* Compares operations by CPU start, ties by kind, chunk and microbatch, for
  * lhi_sort(). */
 static int compare_begins(const void *a, const void *b)
 {
@@ -288,7 +291,7 @@ static int compare_begins(const void *a, const void *b)
     return compare_same(a, b);
 }
 
-/* Assigns operations that are no passes or messages to the step of the
+/* Assigns all operations except passes and messages to the step of the
  * preceding pass; -1 before the first pass. */
 static void inherit_steps(lhi_rank_op *ops, size_t n)
 {
@@ -322,7 +325,7 @@ static lh_status assign_steps(lhi_file_events *e, lhi_profiled_rank *into,
     if (n_marks == 0)
         inherit_steps(ops, n);
     for (size_t i = 0; i < n && n_marks; i++) {
-        const lhi_named_range *mark = range_at(marks, n_marks, ops[i].cpu_ns);
+        const lhi_named_range *mark = find_range(marks, n_marks, ops[i].cpu_ns);
         ops[i].step = mark ? mark->step : -1;
     }
     free(marks);
@@ -347,7 +350,8 @@ static bool is_last_pass(const lhi_rank_op *ops, size_t n, size_t i,
            ops[k].step != ops[i].step;
 }
 
-/* Merges all reductions that start in [from, until) into one operation. */
+/* Merges all gradient reductions that start in [from, until) into one
+ * operation. */
 static lhi_rank_op merge_reductions(const sorted_ranges *s, int64_t from,
                                     int64_t until)
 {

@@ -12,7 +12,7 @@
 
 /* --- from the map --------------------------------------------------------- */
 
-/* Returns the map's entry for a rank number; NULL if there is none. */
+/* Returns the rank map's entry for a rank number; NULL if there is none. */
 static const lhi_map_rank *find_map_rank(const lh_rank_map *map, uint32_t rank)
 {
     for (uint32_t i = 0; i < map->n_ranks; i++)
@@ -42,7 +42,7 @@ static lh_status assign_from_map(lhi_profiler *p, lh_error *err)
 /* --- from the operations -------------------------------------------------- */
 
 /* Returns the least chunk among a rank's passes; INT32_MAX if it has none. */
-static int32_t first_chunk(const lhi_profiled_rank *r)
+static int32_t get_first_chunk(const lhi_profiled_rank *r)
 {
     int32_t least = INT32_MAX;
     for (size_t i = 0; i < r->n_ops; i++)
@@ -51,14 +51,14 @@ static int32_t first_chunk(const lhi_profiled_rank *r)
     return least;
 }
 
-/* Orders chunk numbers, for lhi_sort(). */
+/* Compares chunk numbers, for lhi_sort(). */
 static int compare_chunks(const void *a, const void *b)
 {
     const int32_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* Numbers the stages by their first chunks. */
+/* Numbers the pipeline stages by the first chunk of their ranks. */
 static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
 {
     int32_t *firsts = malloc((p->n_ranks + 1u) * sizeof *firsts);
@@ -66,7 +66,7 @@ static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
     if (!firsts)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < p->n_ranks; i++)
-        firsts[i] = first_chunk(&p->ranks[i]);
+        firsts[i] = get_first_chunk(&p->ranks[i]);
     lhi_sort(firsts, p->n_ranks, sizeof *firsts, compare_chunks);
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (n == 0 || firsts[i] != firsts[n - 1])
@@ -74,7 +74,7 @@ static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
     if (n && firsts[n - 1] == INT32_MAX)
         n--; /* ranks without passes have no stage */
     for (uint32_t i = 0; i < p->n_ranks; i++) {
-        int32_t own = first_chunk(&p->ranks[i]);
+        int32_t own = get_first_chunk(&p->ranks[i]);
         p->ranks[i].stage = LH_NONE;
         for (uint32_t k = 0; k < n; k++)
             if (firsts[k] == own)
@@ -124,9 +124,10 @@ static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
     return has;
 }
 
-/* Returns the least rank in the rank's pipeline; LH_NONE if unknown. */
-static uint32_t pipeline_of(const lhi_profiler *p, const lhi_profiled_rank *r,
-                            uint32_t n_stages)
+/* Returns the least rank in the pipeline of rank `r`, which identifies the
+ * pipeline; LH_NONE if unknown. */
+static uint32_t find_pipeline(const lhi_profiler *p, const lhi_profiled_rank *r,
+                              uint32_t n_stages)
 {
     uint32_t least = LH_NONE;
     if (n_stages == 1)
@@ -141,7 +142,7 @@ static uint32_t pipeline_of(const lhi_profiler *p, const lhi_profiled_rank *r,
     return least;
 }
 
-/* Orders unsigned integers, for lhi_sort(). */
+/* Compares unsigned integers, for lhi_sort(). */
 static int compare_numbers(const void *a, const void *b)
 {
     const uint32_t *x = a, *y = b;
@@ -160,7 +161,7 @@ static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
         p->ranks[i].replica = LH_NONE;
         if (p->ranks[i].stage == LH_NONE)
             continue;
-        p->ranks[i].replica = pipeline_of(p, &p->ranks[i], n_stages);
+        p->ranks[i].replica = find_pipeline(p, &p->ranks[i], n_stages);
         if (p->ranks[i].replica == LH_NONE) {
             free(least);
             return lhi_fail(
@@ -188,8 +189,8 @@ static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
 
 /* --- all ------------------------------------------------------------------ */
 
-/* Returns the first rank without a trace, or LH_NONE, and counts them all in
- * *n. */
+/* Returns the first rank number without a trace, or LH_NONE; *n: the number of
+ * such ranks. */
 static uint32_t find_missing(const lhi_profiler *p, uint32_t *n)
 {
     uint32_t first = LH_NONE, world = 0;

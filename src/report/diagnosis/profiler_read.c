@@ -10,7 +10,7 @@
 
 /* --- one file ------------------------------------------------------------- */
 
-/* Frees the contents of a profiled rank. */
+/* Frees the contents of a profiled rank, not the struct itself. */
 static void profiled_fini(lhi_profiled_rank *r)
 {
     for (uint32_t i = 0; i < r->n_groups; i++)
@@ -21,19 +21,19 @@ static void profiled_fini(lhi_profiled_rank *r)
 }
 
 /* Returns the part of a path after the last slash, borrowed from `path`. */
-static const char *base_name(const char *path)
+static const char *get_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
 /* Returns the map's rank with that trace file; LH_NONE if there is none. */
-static uint32_t rank_by_file(const lh_rank_map *map, const char *path)
+static uint32_t find_rank_by_file(const lh_rank_map *map, const char *path)
 {
     for (uint32_t i = 0; map && i < map->n_ranks; i++)
         if (map->ranks[i].file &&
             (strcmp(map->ranks[i].file, path) == 0 ||
-             strcmp(map->ranks[i].file, base_name(path)) == 0))
+             strcmp(map->ranks[i].file, get_base_name(path)) == 0))
             return map->ranks[i].rank;
     return LH_NONE;
 }
@@ -43,7 +43,7 @@ static uint32_t rank_by_file(const lh_rank_map *map, const char *path)
 static lh_status check_file_rank(const lhi_profiler *p, lhi_profiled_rank *r,
                                  lh_error *err)
 {
-    uint32_t by_file = rank_by_file(p->map, r->file);
+    uint32_t by_file = find_rank_by_file(p->map, r->file);
     if (by_file == LH_NONE)
         return LH_OK;
     if (r->rank != LH_NONE && r->rank != by_file)
@@ -126,8 +126,8 @@ void lhi_profiler_fini(lhi_profiler *p)
 
 /* --- all files ------------------------------------------------------------ */
 
-/* Fails with LH_EINPUT if a name pattern matched no range, or if one of several
- * files has no known rank; a single file gets rank 0. */
+/* Fails with LH_EINPUT if a name pattern of the rank map matched no range, or
+ * if one of several files has no known rank; a single file gets rank 0. */
 static lh_status check_ranks(lhi_profiler *p, lh_error *err)
 {
     for (uint32_t i = 0; p->map && i < p->map->n_names; i++)
@@ -145,7 +145,7 @@ static lh_status check_ranks(lhi_profiler *p, lh_error *err)
                 "%s: does not contain its rank, as traces with an initialised "
                 "torch.distributed do: set it in a map (--map), ranks: [{rank: "
                 "0, stage: 0, replica: 0, file: %s}, ...]",
-                r->file, base_name(r->file));
+                r->file, get_base_name(r->file));
         if (r->rank == LH_NONE)
             r->rank = 0;
         lhi_defect_add(p->remarks, LHI_REMARK_UNMARKED, r->no_steps,
@@ -154,7 +154,7 @@ static lh_status check_ranks(lhi_profiler *p, lh_error *err)
     return LH_OK;
 }
 
-/* Orders operations by step, CPU start, kind, chunk and microbatch, for
+/* Compares operations by step, CPU start, kind, chunk and microbatch, for
  * lhi_sort(). */
 static int compare_ops(const void *a, const void *b)
 {
@@ -170,7 +170,8 @@ static int compare_ops(const void *a, const void *b)
     return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
 }
 
-/* Sorts operations by step; drops duplicates and those outside any step. */
+/* Sorts a rank's operations by step; drops duplicates and those outside any
+ * step. */
 static void sort_ops(lhi_profiler *p, lhi_profiled_rank *r)
 {
     size_t kept = 0;
@@ -197,7 +198,7 @@ typedef struct step_start {
     int64_t step, start_ns;
 } step_start;
 
-/* Orders step starts by step number, then by time, for lhi_sort(). */
+/* Compares step starts by step number, then by time, for lhi_sort(). */
 static int compare_starts(const void *a, const void *b)
 {
     const step_start *x = a, *y = b;
@@ -206,7 +207,8 @@ static int compare_starts(const void *a, const void *b)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* Computes the starts of all steps, sorted; release with free(). */
+/* Computes the start of every step, that of its first operation on any rank,
+ * sorted by step; release with free(). */
 static lh_status find_starts(const lhi_profiler *p, step_start **out,
                              size_t *n_out, lh_error *err)
 {
@@ -251,7 +253,8 @@ typedef struct pass_position {
     size_t at;
 } pass_position;
 
-/* Orders pass positions by direction, chunk and microbatch, for lhi_sort(). */
+/* Compares pass positions by direction, chunk and microbatch, for
+ * lhi_sort(). */
 static int compare_positions(const void *a, const void *b)
 {
     const pass_position *x = a, *y = b;
@@ -283,8 +286,8 @@ static lh_status index_passes(const lhi_rank_op *ops, size_t n,
 
 /* Returns a message's order: the index of the pass that produces or consumes
  * it; 0 if there is none. */
-static size_t order_of(const lhi_rank_op *message, const pass_position *list,
-                       size_t n)
+static size_t find_order(const lhi_rank_op *message, const pass_position *list,
+                         size_t n)
 {
     pass_position key = {message->op != LHI_OP_FORWARD_SEND &&
                              message->op != LHI_OP_FORWARD_RECV,
@@ -324,7 +327,7 @@ static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
     lh_status status = LH_OK;
     for (size_t i = 0; status == LH_OK && i < n; i++) {
         size_t order = lhi_range_is_message(ops[i].op)
-                           ? order_of(&ops[i], places, n_places)
+                           ? find_order(&ops[i], places, n_places)
                            : i;
         lhi_op_row row = make_row(r, &ops[i], order, start_ns);
         status = lhi_rows_add(rows, (uint64_t)ops[i].step, &row, err);

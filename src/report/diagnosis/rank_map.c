@@ -20,7 +20,7 @@ enum { N_PLACES = sizeof places / sizeof *places };
 
 /* Returns the placeholder at the start of `pattern`; N_PLACES if there is none.
  */
-static uint32_t placeholder_at(const char *pattern)
+static uint32_t find_placeholder(const char *pattern)
 {
     uint32_t k = 0;
     while (k < N_PLACES &&
@@ -48,7 +48,7 @@ bool lhi_name_matches(const char *pattern, const char *name,
     const char *star = NULL, *from = NULL; /* after the last `*` */
     *numbers = (lhi_name_numbers){-1, -1, -1};
     for (;;) {
-        uint32_t place = placeholder_at(pattern);
+        uint32_t place = find_placeholder(pattern);
         const char *next = NULL;
         if (*pattern == '*') {
             star = ++pattern;
@@ -104,7 +104,7 @@ static lh_status check_name(const lhi_read_context *r, const lhi_node *map,
     bool of_microbatch = n->kind <= LHI_OP_BACKWARD_RECV;
     n->line = map->line;
     for (const char *at = n->pattern; *at; at++)
-        if (*at == '{' && placeholder_at(at) == N_PLACES)
+        if (*at == '{' && find_placeholder(at) == N_PLACES)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                 "has a brace that does not start {chunk}, "
                                 "{microbatch} or {step}");
@@ -139,7 +139,7 @@ static const lhi_schema_field name_rows[] = {
 static const lhi_schema name_table = {LHI_ROWS("name", lhi_map_name, name_rows),
                                       .check = check_name};
 
-/* Records the line of a rank entry, for later error messages. */
+/* Stores the line of a rank entry, for later error messages. */
 static lh_status check_rank(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {
@@ -160,8 +160,8 @@ static const lhi_schema_field rank_rows[] = {
 static const lhi_schema rank_table = {LHI_ROWS("rank", lhi_map_rank, rank_rows),
                                       .check = check_rank};
 
-/* Orders pointers to rank entries by rank number, then by line, for lhi_sort().
- */
+/* Compares pointers to rank entries by rank number, then by line, for
+ * lhi_sort(). */
 static int compare_by_rank(const void *a, const void *b)
 {
     const lhi_map_rank *x = *(const lhi_map_rank *const *)a;
@@ -170,8 +170,8 @@ static int compare_by_rank(const void *a, const void *b)
                               : (x->line > y->line) - (x->line < y->line);
 }
 
-/* Orders pointers to rank entries by file name, then by line, for lhi_sort().
- */
+/* Compares pointers to rank entries by file name, then by line, for
+ * lhi_sort(). */
 static int compare_by_file(const void *a, const void *b)
 {
     const lhi_map_rank *x = *(const lhi_map_rank *const *)a;
@@ -259,6 +259,7 @@ lh_status lh_rank_map_read(const char *path, lh_rank_map **out, lh_error *err)
     return LH_OK;
 }
 
+/* Frees a rank map; ignores NULL. */
 void lh_rank_map_free(lh_rank_map *map)
 {
     lhi_value_free(map);

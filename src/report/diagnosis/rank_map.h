@@ -51,7 +51,8 @@ typedef struct lhi_name_numbers {
 bool lhi_name_matches(const char *pattern, const char *name,
                       lhi_name_numbers *numbers);
 
-/* Parses a rank map; `name` appears in error messages. */
+/* Parses a rank map, which names each rank's stage, replica and trace file;
+ * `name` appears in error messages. */
 lh_status lhi_rank_map_parse(const char *text, size_t len, const char *name,
                              lh_rank_map **out, lh_error *err);
 

@@ -17,9 +17,9 @@ typedef struct span {
     int64_t begin, end;
 } span;
 
-/* Returns the time from the first start to the last end of some rows, or of the
- * passes among them. */
-static span span_of(const lhi_op_row *rows, size_t n, bool passes)
+/* Returns the time from the first start to the last end of n operations or,
+ * with `passes`, of the passes among them. */
+static span find_span(const lhi_op_row *rows, size_t n, bool passes)
 {
     span s = {INT64_MAX, INT64_MIN};
     for (size_t i = 0; i < n; i++) {
@@ -35,15 +35,15 @@ static span span_of(const lhi_op_row *rows, size_t n, bool passes)
 /* Checks whether a step lasts longer than MAX_STEP_NS. */
 static bool is_too_long(const lhi_step_ops *ops)
 {
-    span s = span_of(ops->rows, ops->n, false);
+    span s = find_span(ops->rows, ops->n, false);
     return s.end - s.begin > MAX_STEP_NS;
 }
 
-/* Shifts times to small numbers: relative to the step's start, or to the first
- * operation if they do not begin there. */
+/* Shifts a step's times so that they are small: relative to the step's start,
+ * or to the first operation if they do not begin there. */
 static void set_origin(lhi_step_ops *ops, lhi_defect_counts *remarks)
 {
-    span s = span_of(ops->rows, ops->n, false);
+    span s = find_span(ops->rows, ops->n, false);
     if (s.begin > -LHI_CLOCK_TOLERANCE_NS && s.begin <= s.end - s.begin)
         return;
     lhi_defect_add(remarks, LHI_REMARK_ORIGIN, 1,
@@ -53,10 +53,11 @@ static void set_origin(lhi_step_ops *ops, lhi_defect_counts *remarks)
         ops->rows[i].start_ns -= s.begin;
 }
 
-/* Measures the step's and each replica's span; false: allocation failure. */
+/* Stores the duration of the step and of each replica's passes in *out; false:
+ * allocation failure. */
 static bool measure_spans(const lhi_step_ops *ops, lhi_recorded_step *out)
 {
-    span all = span_of(ops->rows, ops->n, false);
+    span all = find_span(ops->rows, ops->n, false);
     out->step = ops->step;
     out->measured_ns = all.end - (all.begin < 0 ? all.begin : 0);
     out->passes_ns = calloc(ops->n_replicas + 1u, sizeof *out->passes_ns);
@@ -65,13 +66,14 @@ static bool measure_spans(const lhi_step_ops *ops, lhi_recorded_step *out)
     for (uint32_t r = 0; r < ops->n_replicas; r++) {
         uint32_t of = ops->n_stages * LHI_N_OPS;
         uint32_t from = ops->first[r * of], to = ops->first[(r + 1) * of];
-        span s = span_of(&ops->rows[from], to - from, true);
+        span s = find_span(&ops->rows[from], to - from, true);
         out->passes_ns[r] = s.end - s.begin;
     }
     return true;
 }
 
-/* Returns an equal known graph, or else adds this one to the known graphs. */
+/* Returns in *out an equal graph of an earlier step, and frees this one, or
+ * else adds it to the recording's graphs. */
 static lh_status share_graph(lh_recording *recording, lhi_op_graph *graph,
                              const lhi_op_graph **out, lh_error *err)
 {
@@ -125,8 +127,8 @@ static lh_status add_step(lh_recording *recording, lhi_recorded_step *step,
     return LH_OK;
 }
 
-/* Prepares a step for replay. *why is the reason if the step is skipped, else
- * NULL. */
+/* Prepares a step for replay: builds its dependencies, graph and durations.
+ * *why is the reason if the step is skipped, else NULL. */
 static lh_status prepare_step(lh_recording *recording, lhi_row_list *list,
                               lhi_arena *arena, const char **why, lh_error *err)
 {
@@ -187,14 +189,14 @@ lh_status lhi_recording_add(lh_recording *recording, lhi_row_list *list,
 
 /* --- all steps ------------------------------------------------------------ */
 
-/* Orders recorded steps by step number, for lhi_sort(). */
+/* Compares recorded steps by step number, for lhi_sort(). */
 static int compare_numbers(const void *a, const void *b)
 {
     const lhi_recorded_step *x = a, *y = b;
     return (x->step > y->step) - (x->step < y->step);
 }
 
-/* Checks whether two graphs have the same stages and replicas. */
+/* Checks whether two steps' graphs have the same stages and replicas. */
 static bool same_ranks(const lhi_op_graph *a, const lhi_op_graph *b)
 {
     return a->n_stages == b->n_stages && a->n_replicas == b->n_replicas &&
@@ -204,7 +206,7 @@ static bool same_ranks(const lhi_op_graph *a, const lhi_op_graph *b)
 
 /* Returns the graph whose set of ranks occurs in the most steps; at a tie, the
  * one with more ranks. */
-static const lhi_op_graph *most_common_graph(const lh_recording *recording)
+static const lhi_op_graph *find_most_common_graph(const lh_recording *recording)
 {
     const lhi_op_graph *best = NULL;
     uint32_t most = 0;
@@ -228,7 +230,7 @@ static const lhi_op_graph *most_common_graph(const lh_recording *recording)
 lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
                                  lh_error *err)
 {
-    const lhi_op_graph *usual = most_common_graph(recording);
+    const lhi_op_graph *usual = find_most_common_graph(recording);
     uint32_t kept = 0;
     if (!usual) {
         for (uint32_t i = LHI_N_REMARKS; i-- > 0;)

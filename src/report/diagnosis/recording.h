@@ -33,14 +33,15 @@ static inline uint32_t lhi_recording_n_workers(const lh_recording *r)
     return r->n_stages * r->n_replicas;
 }
 
-/* Adds a step's rows; a damaged step is only counted as a defect. */
+/* Adds a step's operations to the recording; a damaged step is only counted as
+ * a defect. */
 lh_status lhi_recording_add(lh_recording *recording, lhi_row_list *list,
                             lh_error *err);
-/* Drops all steps whose ranks differ from those of most steps. */
+/* Drops all steps whose stages and replicas differ from those of most steps. */
 lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
                                  lh_error *err);
 
-/* lh_recording_read_mapped() without a rank map. */
+/* Reads a recording as lh_recording_read_mapped() does, without a rank map. */
 lh_status lhi_recording_read(const char *const *paths, uint32_t n_paths,
                              lh_recording **out, lh_error *err);
 

@@ -39,7 +39,7 @@ static lh_status close_step(void *context, lhi_row_list *list, lh_error *err)
 
 /* Allocates the reader state for one file or several; NULL on allocation
  * failure. */
-static reading *reading_make(bool one, const lh_rank_map *map)
+static reading *make_reader(bool one, const lh_rank_map *map)
 {
     reading *r = calloc(1, sizeof *r);
     if (r && !(r->recording = calloc(1, sizeof *r->recording))) {
@@ -101,7 +101,7 @@ static lh_status read_opened(reading *r, const char *name, lh_error *err)
 
 /* Finalises the recording and frees the reader. On failure, here or before
  * (`status`), the recording is freed too. */
-static lh_status reading_end(reading *r, lh_status status, const char *name,
+static lh_status end_reading(reading *r, lh_status status, const char *name,
                              lh_recording **out, lh_error *err)
 {
     if (status == LH_OK && r->kind == PROFILER)
@@ -128,7 +128,7 @@ lh_status lh_recording_read_mapped(const char *const *paths, uint32_t n_paths,
     if (n_paths == 0)
         return lhi_fail(err, LH_EINVAL,
                         "a recording requires at least one file");
-    reading *r = reading_make(n_paths == 1, map);
+    reading *r = make_reader(n_paths == 1, map);
     if (!r)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < n_paths; i++) {
@@ -137,21 +137,21 @@ lh_status lh_recording_read_mapped(const char *const *paths, uint32_t n_paths,
             status = read_opened(r, paths[i], err);
         lhi_gzip_stream_close(&r->zip);
     }
-    return reading_end(r, status, paths[0], out, err);
+    return end_reading(r, status, paths[0], out, err);
 }
 
 lh_status lhi_recording_parse_mapped(const char *text, size_t len,
                                      const char *name, const lh_rank_map *map,
                                      lh_recording **out, lh_error *err)
 {
-    reading *r = reading_make(true, map);
+    reading *r = make_reader(true, map);
     if (!r)
         return lhi_fail_nomem(err);
     lh_status status = lhi_gzip_stream_open_text(&r->zip, text, len, err);
     if (status == LH_OK)
         status = read_opened(r, name, err);
     lhi_gzip_stream_close(&r->zip);
-    return reading_end(r, status, name, out, err);
+    return end_reading(r, status, name, out, err);
 }
 
 lh_status lhi_recording_read(const char *const *paths, uint32_t n_paths,

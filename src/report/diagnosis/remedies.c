@@ -25,8 +25,8 @@ typedef struct remedy_entry {
     lhi_remedy_source source;
 } remedy_entry;
 
-/* Adds a recommendation if its gain is at least MIN_GAIN; then takes over the
- * trace of its source. */
+/* Adds a recommendation with the predicted mean step time if its gain is at
+ * least MIN_GAIN; it then owns the trace of `source`. */
 static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
                             double predicted_ns, const char *assumes,
                             const char *what, lhi_remedy_source *source,
@@ -54,8 +54,8 @@ static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
 static const char evenly_assumption[] =
     "their work can be distributed that evenly";
 
-/* Adds a recommendation to repair one straggler, or all of them (LH_NONE), with
- * the saving predicted by replay. */
+/* Adds a recommendation to repair straggler number `thing`, or all of them
+ * (LH_NONE), with the saving predicted by replay. */
 static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps,
                             uint32_t thing, int64_t cost_ns,
                             const char *assumes, const char *what,
@@ -129,8 +129,8 @@ static bool has_slow_stage(const lh_diagnosis *out, char *names, size_t room)
 /* Predicts the effect of balanced stages: passes take the mean over all stages.
  * A pass that is slower than others of its stage stays slower by the same
  * factor. */
-static lh_status move_layers(lhi_diagnosis_state *d, remedy_entry *helps,
-                             lh_error *err)
+static lh_status list_slow_stages(lhi_diagnosis_state *d, remedy_entry *helps,
+                                  lh_error *err)
 {
     const lh_recording *r = d->recording;
     lhi_remedy_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
@@ -170,7 +170,7 @@ static lh_status move_layers(lhi_diagnosis_state *d, remedy_entry *helps,
 /* --- schedules ------------------------------------------------------------ */
 
 /* Returns the index of the replica whose passes last longest. */
-static uint32_t slowest_replica(const lh_recording *r)
+static uint32_t find_slowest_replica(const lh_recording *r)
 {
     uint32_t slowest = 0;
     for (uint32_t i = 1; i < r->n_replicas; i++)
@@ -179,8 +179,9 @@ static uint32_t slowest_replica(const lh_recording *r)
     return slowest;
 }
 
-/* Returns LH_OK for every error except LH_ENOMEM: a recording that is no
- * pipeline's schedule, or that no method supports, yields no recommendation. */
+/* Returns LH_ENOMEM as it is and LH_OK for other errors: a recording that is
+ * no pipeline's schedule, or that no method supports, yields no
+ * recommendation. */
 static lh_status ignore_unless_nomem(lh_status status, const lh_error *why,
                                      lh_error *err)
 {
@@ -344,7 +345,7 @@ static lh_status try_half_microbatches(lhi_diagnosis_state *d,
 static lh_status add_schedules(lhi_diagnosis_state *d, remedy_entry *helps,
                                lh_error *err)
 {
-    current_state now = {.replica = slowest_replica(d->recording)};
+    current_state now = {.replica = find_slowest_replica(d->recording)};
     lh_error why = {0};
     now.how.has_links = true;
     now.held = LHI_NEW(d->scratch, int64_t, d->recording->n_stages);
@@ -363,8 +364,8 @@ static lh_status add_schedules(lhi_diagnosis_state *d, remedy_entry *helps,
     return status;
 }
 
-/* Orders recommendations by predicted step time, shortest first, for sorting.
- */
+/* Compares recommendations by predicted step time, shortest first, for
+ * sorting. */
 static int compare_gains(const void *a, const void *b)
 {
     const remedy_entry *x = a, *y = b;
@@ -372,8 +373,8 @@ static int compare_gains(const void *a, const void *b)
            (x->help.predicted_ns < y->help.predicted_ns);
 }
 
-/* Sorts the recommendations by gain and stores them in the diagnosis. Also runs
- * after an error, because the diagnosis owns their traces. */
+/* Sorts the recommendations by gain and stores them in the diagnosis. Also
+ * called after an error, because the diagnosis owns their traces. */
 static void store_remedies(lhi_diagnosis_state *d, remedy_entry *found,
                            lh_remedy *helps)
 {
@@ -394,7 +395,7 @@ lh_status lhi_diagnosis_find_remedies(lhi_diagnosis_state *d, lh_error *err)
         return lhi_fail_nomem(err);
     lh_status status = add_repairs(d, found, err);
     if (status == LH_OK)
-        status = move_layers(d, found, err);
+        status = list_slow_stages(d, found, err);
     if (status == LH_OK)
         status = add_schedules(d, found, err);
     store_remedies(d, found, helps);

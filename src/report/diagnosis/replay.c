@@ -38,8 +38,8 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
  * overflow. */
 #define MAX_TIME_NS (INT64_C(1) << 61)
 
-/* Checks whether a message between two workers is on one of the scenario's
- * links. */
+/* Checks whether a message between two workers (stages of replicas) is on one
+ * of the links that the scenario repairs. */
 static bool is_on_links(const lhi_scenario *s, const uint32_t *worker)
 {
     for (uint32_t i = 0; i < s->n_links; i++)
@@ -49,10 +49,11 @@ static bool is_on_links(const lhi_scenario *s, const uint32_t *worker)
     return false;
 }
 
-/* Returns the replacement time of operation `i` of a group. */
-static int64_t replacement_time(const lhi_recorded_step *step,
-                                const lhi_scenario *s, uint32_t group,
-                                uint32_t i)
+/* Returns the time in ns that operation `i` of a group takes in the scenario
+ * instead of its recorded time. */
+static int64_t get_replacement_time(const lhi_recorded_step *step,
+                                    const lhi_scenario *s, uint32_t group,
+                                    uint32_t i)
 {
     const lhi_op_graph *g = step->graph;
     if (!s->replacement_ns)
@@ -72,7 +73,7 @@ int64_t lhi_replay_duration(const lhi_recorded_step *step,
     const lhi_op_graph *g = step->graph;
     size_t cell = (size_t)g->worker[i] * LHI_N_OPS + g->op[i];
     return s->is_recorded[cell] ? step->duration_ns[i]
-                                : replacement_time(step, s, group, i);
+                                : get_replacement_time(step, s, group, i);
 }
 
 int64_t lhi_replay_step(const lhi_recorded_step *step, const lhi_scenario *s,
@@ -109,8 +110,8 @@ typedef struct replay_job {
     int64_t *ends, *out;
 } replay_job;
 
-/* Replays one work piece: a consecutive part of all (scenario, step) pairs, on
- * worker thread `who`. */
+/* Replays part `piece` of all (scenario, step) pairs, on worker thread
+ * `who`. */
 static void replay_piece(void *context, uint32_t piece, uint32_t who)
 {
     const replay_job *r = context;

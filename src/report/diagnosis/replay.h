@@ -33,22 +33,25 @@ static inline uint8_t *lhi_scenario_flag(const lhi_scenario *s, uint32_t worker,
     return &s->is_recorded[(size_t)worker * LHI_N_OPS + op];
 }
 
-/* Builds a scenario in the arena: all operations keep their recorded times, or
- * none does. */
+/* Builds a replay scenario in the arena: with `own` all operations keep their
+ * recorded times, otherwise all take the typical times usual_ns. */
 lh_status lhi_scenario_make(const lh_recording *recording, bool own,
                             const int64_t *usual_ns, lhi_arena *arena,
                             lhi_scenario *out, lh_error *err);
-/* Sets whether operations keep their recorded times: those of a stage, a
- * replica (LH_NONE: all) and a kind (LH_N_OPERATIONS: all). */
+/* Sets whether operations keep their recorded times (`own`) in a scenario:
+ * those of a stage, a replica (LH_NONE: all) and a kind (LH_N_OPERATIONS:
+ * all). */
 void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
                       uint32_t stage, uint32_t replica, lh_operation operation,
                       bool own);
 
-/* Returns the end of a step's last operation. ends[i + 1] receives the end of
- * operation i; the array has one entry more than there are operations. */
+/* Replays a step under a scenario and returns the end of its last operation in
+ * ns. ends[i + 1] receives the end of operation i; the array has one entry
+ * more than there are operations. */
 int64_t lhi_replay_step(const lhi_recorded_step *step,
                         const lhi_scenario *scenario, int64_t *ends);
-/* Returns the duration of operation `i`, in `group`, under the scenario. */
+/* Returns the duration in ns of operation `i`, in `group`, under the
+ * scenario. */
 int64_t lhi_replay_duration(const lhi_recorded_step *step,
                             const lhi_scenario *scenario, uint32_t group,
                             uint32_t i);
@@ -57,7 +60,7 @@ int64_t lhi_replay_duration(const lhi_recorded_step *step,
 lh_status lhi_replay_steps(const lh_recording *recording,
                            const lhi_scenario *scenarios, uint32_t n_scenarios,
                            uint32_t threads, int64_t *ends_ns, lh_error *err);
-/* Returns the mean over the steps. */
+/* Returns the mean of the ends ends_ns over the recording's steps. */
 double lhi_replay_mean(const lh_recording *recording, const int64_t *ends_ns);
 
 /* Computes the typical time of each operation kind over all workers and steps:

@@ -16,7 +16,7 @@ lh_pass lhi_op_graph_pass(const lhi_op_graph *g, uint32_t i)
                      .kind = kinds[g->op[i]]};
 }
 
-/* Names the trace's sites after the displayed replicas. */
+/* Names the datacenters of the trace after the displayed replicas. */
 static lh_status name_sites(const lhi_replayed_step *p, lhi_arena *arena,
                             lh_trace *out, lh_error *err)
 {
@@ -57,7 +57,7 @@ static lh_status make_devices(const lh_recording *r, const lhi_replayed_step *p,
     return LH_OK;
 }
 
-/* Computes where the runs of each device begin. */
+/* Computes where the passes of each device begin in the trace. */
 static void count_runs(const lhi_op_graph *g, const uint32_t *device,
                        uint32_t n_devices, uint32_t *first)
 {
@@ -69,8 +69,8 @@ static void count_runs(const lhi_op_graph *g, const uint32_t *device,
         first[d + 1] += first[d];
 }
 
-/* Fills in the runs; the graph has the passes of a device in execution order.
- */
+/* Fills in the trace's passes with the replayed times; the graph has the
+ * passes of a device in execution order. */
 static void fill_runs(const lhi_replayed_step *p, const uint32_t *device,
                       const int64_t *ends, uint32_t *next, lh_trace_run *runs)
 {

@@ -16,14 +16,14 @@ typedef struct lhi_replayed_step {
 } lhi_replayed_step;
 
 /* Builds a trace in the arena with the passes of the displayed replicas; each
- * replica is a site with a device per stage. The makespan covers all replicas.
- * Replicas run the same passes, so a file cannot hold this trace:
- * lh_trace_copy() would reject it. */
+ * replica appears as a datacenter with a device per stage. The makespan covers
+ * all replicas. Replicas run the same passes, so a file cannot hold this
+ * trace: lh_trace_copy() would reject it. */
 lh_status lhi_replay_trace_make(const lh_recording *recording,
                                 const lhi_replayed_step *played,
                                 lhi_arena *arena, lh_trace *out, lh_error *err);
 
-/* Returns the pass of operation `i`. */
+/* Returns the pass that operation `i` of the graph is. */
 lh_pass lhi_op_graph_pass(const lhi_op_graph *graph, uint32_t i);
 
 #endif

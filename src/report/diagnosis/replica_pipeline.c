@@ -19,7 +19,7 @@ typedef struct pass_sums {
 } pass_sums;
 
 /* Returns the mean duration of a kind of pass in ns; 0 if there is none. */
-static double mean_of(const pass_sums *sums, lhi_op_type op)
+static double get_mean(const pass_sums *sums, lhi_op_type op)
 {
     return sums->n[op] ? sums->ns[op] / (double)sums->n[op] : 0;
 }
@@ -46,10 +46,10 @@ lhi_chunk_times *lhi_chunk_times_compute(const lh_recording *recording,
         }
     }
     for (uint32_t c = 0; c < n_chunks; c++) {
-        out[c].f = mean_of(&sums[c], LHI_OP_FORWARD);
-        out[c].b = mean_of(&sums[c], LHI_OP_BACKWARD);
-        out[c].d = mean_of(&sums[c], LHI_OP_INPUT);
-        out[c].w = mean_of(&sums[c], LHI_OP_WEIGHT);
+        out[c].f = get_mean(&sums[c], LHI_OP_FORWARD);
+        out[c].b = get_mean(&sums[c], LHI_OP_BACKWARD);
+        out[c].d = get_mean(&sums[c], LHI_OP_INPUT);
+        out[c].w = get_mean(&sums[c], LHI_OP_WEIGHT);
     }
     return out;
 }
@@ -97,7 +97,7 @@ typedef struct message_sum {
     uint64_t n;
 } message_sum;
 
-/* Orders links by sending stage, then by receiving stage, for sorting. */
+/* Compares links by sending stage, then by receiving stage, for sorting. */
 static int compare_links(const void *a, const void *b)
 {
     const message_sum *x = a, *y = b;

@@ -13,8 +13,8 @@ typedef struct lhi_chunk_times {
     uint32_t stage;
 } lhi_chunk_times;
 
-/* Computes the times of n_chunks chunks for a replica, or over all (LH_NONE),
- * in the arena. NULL: allocation failure. */
+/* Computes the mean pass times of each chunk for a replica, or over all
+ * (LH_NONE), in the arena. NULL: allocation failure. */
 lhi_chunk_times *lhi_chunk_times_compute(const lh_recording *recording,
                                          uint32_t replica, lhi_arena *arena);
 
@@ -25,18 +25,20 @@ typedef struct lhi_replica_changes {
     const int64_t *memory_limits; /* per-stage memory limits; NULL: none */
 } lhi_replica_changes;
 
-/* Builds the replica's pipeline with mean times; memory is in microbatches.
- * LH_EUNSUPPORTED: the recording is not one pipeline. */
+/* Builds the replica's pipeline with mean times, changed as `how` says; memory
+ * is counted in microbatches. LH_EUNSUPPORTED: the recording is not one
+ * pipeline. */
 lh_status lhi_replica_pipeline_build(const lh_recording *recording,
                                      uint32_t replica,
                                      const lhi_replica_changes *how,
                                      lh_pipeline **out, lh_error *err);
-/* Builds the replica's schedule as executed in the first step. */
+/* Builds the schedule that the replica executed in the first step. */
 lh_status lhi_replica_schedule_build(const lh_recording *recording,
                                      uint32_t replica, lh_schedule **out,
                                      lh_error *err);
 
-/* As lh_recording_linked_pipeline(), but messages take no time. */
+/* Builds a replica's pipeline as lh_recording_linked_pipeline() does, but
+ * messages take no time; *schedule (unless NULL) is its recorded order. */
 lh_status lhi_recording_pipeline(const lh_recording *recording,
                                  uint32_t replica, lh_pipeline **pipeline,
                                  lh_schedule **schedule, lh_error *err);

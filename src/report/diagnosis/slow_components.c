@@ -62,8 +62,8 @@ typedef struct lhi_slow_search {
     uint32_t n_kept;            /* number in `all` whose cost is computed */
 } straggler_search;
 
-/* Returns the link of the message received by operation `i` of a group; LH_NONE
- * if it is not listed. */
+/* Returns the index of the link over which operation `i` of a group received
+ * its message; LH_NONE if it is not listed. */
 static uint32_t find_link(const straggler_search *l, const lhi_op_graph *g,
                           uint32_t group, uint32_t i)
 {
@@ -75,8 +75,8 @@ static uint32_t find_link(const straggler_search *l, const lhi_op_graph *g,
     return k;
 }
 
-/* Lists the links in the first step. In a job that moves layers between steps,
- * links are not comparable. */
+/* Lists the links between stages that the first step uses. In a job that moves
+ * layers between steps, links are not comparable. */
 static void list_links(straggler_search *l)
 {
     const lhi_op_graph *g = l->d->recording->steps[0].graph;
@@ -156,7 +156,7 @@ static void sum_step(straggler_search *l, const lhi_recorded_step *step)
 
 /* Returns the sorted values' lower median, one entry equal to `own` excluded.
  */
-static double median_of_others(const double *sorted, uint32_t n, double own)
+static double get_median_of_others(const double *sorted, uint32_t n, double own)
 {
     if (n < 2)
         return 0;
@@ -166,36 +166,36 @@ static double median_of_others(const double *sorted, uint32_t n, double own)
 
 /* Returns the median pass time, in the current step, of the same stage's
  * workers in other replicas. */
-static double median_of_stage_peers(const straggler_search *l, uint32_t worker)
+static double get_median_of_peers(const straggler_search *l, uint32_t worker)
 {
     const lh_recording *r = l->d->recording;
     uint32_t stage = worker % r->n_stages;
-    return median_of_others(&l->workers[(size_t)stage * r->n_replicas],
-                            r->n_replicas, l->passes[worker]);
+    return get_median_of_others(&l->workers[(size_t)stage * r->n_replicas],
+                                r->n_replicas, l->passes[worker]);
 }
 
 /* Returns the median of the other stages' pass times in the current step. */
-static double median_of_other_stages(const straggler_search *l, uint32_t stage)
+static double get_median_of_stages(const straggler_search *l, uint32_t stage)
 {
-    return median_of_others(l->sorted_stages, l->d->recording->n_stages,
-                            l->stages[stage]);
+    return get_median_of_others(l->sorted_stages, l->d->recording->n_stages,
+                                l->stages[stage]);
 }
 
 /* Returns a link's mean transfer time in the current step in ns; 0 if it
  * transferred no message. */
-static double link_mean(const component *link)
+static double get_link_mean(const component *link)
 {
     return link->n_messages ? link->messages / link->n_messages : 0;
 }
 
 /* Returns the median of the links' mean transfer times, forward or backward; 0
  * if fewer than three have messages. */
-static double median_of_links(const straggler_search *l, bool back)
+static double get_median_of_links(const straggler_search *l, bool back)
 {
     uint32_t n = 0;
     for (uint32_t i = l->first_link; i < l->n; i++)
         if (l->all[i].back == back && l->all[i].n_messages)
-            l->values[n++] = link_mean(&l->all[i]);
+            l->values[n++] = get_link_mean(&l->all[i]);
     return n > 2 ? lhi_lower_median(l->values, n) : 0;
 }
 
@@ -231,10 +231,11 @@ static void normalise_work(straggler_search *l)
     }
 }
 
-/* Returns the ratio from which a candidate counts as slow in a step. */
-static double slow_threshold(const straggler_search *l, const component *a,
-                             const lhi_imbalance_step *uneven,
-                             uint32_t n_microbatches)
+/* Returns the ratio of a candidate's time to that of its peers from which it
+ * counts as slow in a step; higher for workers with uneven microbatches. */
+static double get_slow_threshold(const straggler_search *l, const component *a,
+                                 const lhi_imbalance_step *uneven,
+                                 uint32_t n_microbatches)
 {
     double from = slow_ratio[a->thing.kind];
     if (!uneven->is_uneven || a->thing.kind != LH_SLOW_WORKER)
@@ -244,20 +245,20 @@ static double slow_threshold(const straggler_search *l, const component *a,
                       uneven->spread / sqrt(n_microbatches);
 }
 
-/* Computes a candidate's time in the current step and that of its peers; 0:
- * there are none. */
+/* Computes a candidate's time in the current step (*own) and that of its peers
+ * (*others); 0: there are none. */
 static void compare_component(const straggler_search *l, const component *a,
                               const lhi_imbalance_step *uneven,
                               const double *links, double *own, double *others)
 {
     switch (a->thing.kind) {
     case LH_SLOW_LINK:
-        *own = link_mean(a);
+        *own = get_link_mean(a);
         *others = links[a->back];
         break;
     case LH_SLOW_STAGE:
         *own = l->stages[a->thing.stage];
-        *others = median_of_other_stages(l, a->thing.stage);
+        *others = get_median_of_stages(l, a->thing.stage);
         break;
     case LH_SLOW_MICROBATCHES:
         *others = uneven->is_uneven ? l->sorted_stages[0] : 0;
@@ -265,18 +266,20 @@ static void compare_component(const straggler_search *l, const component *a,
         break;
     case LH_SLOW_WORKER:
         *own = l->passes[a->worker];
-        *others = median_of_stage_peers(l, a->worker);
+        *others = get_median_of_peers(l, a->worker);
         break;
     }
 }
 
-/* Compares all candidates in the current step. */
+/* Compares all candidates for stragglers with their peers in step number
+ * `at`. */
 static void compare_step(straggler_search *l, uint32_t at)
 {
     const lh_recording *r = l->d->recording;
     const lhi_recorded_step *step = &r->steps[at];
     const lhi_imbalance_step *uneven = &l->uneven[at];
-    double links[2] = {median_of_links(l, false), median_of_links(l, true)};
+    double links[2] = {get_median_of_links(l, false),
+                       get_median_of_links(l, true)};
     sort_passes(l);
     if (uneven->is_uneven && r->n_stages > 1) {
         normalise_work(l);
@@ -285,7 +288,8 @@ static void compare_step(straggler_search *l, uint32_t at)
     for (uint32_t i = 0; i < l->n; i++) {
         component *a = &l->all[i];
         double own, others,
-            from = slow_threshold(l, a, uneven, step->graph->n_microbatches);
+            from =
+                get_slow_threshold(l, a, uneven, step->graph->n_microbatches);
         compare_component(l, a, uneven, links, &own, &others);
         if (others <= 0 || own <= from * others)
             continue;
@@ -308,8 +312,9 @@ typedef struct repair_scenario {
     bool stays_uneven;
 } repair_scenario;
 
-/* Makes microbatches even: each pass takes its stage's mean over the replicas
- * that are not slow; a slow worker keeps its own mean. */
+/* Sets replacement times in the scenario that make microbatches even: each
+ * pass takes its stage's mean over the replicas that are not slow; a slow
+ * worker keeps its own mean. */
 static void make_even(const straggler_search *l, const lhi_scenario *s)
 {
     const lh_recording *r = l->d->recording;
@@ -335,8 +340,8 @@ static void make_even(const straggler_search *l, const lhi_scenario *s)
         }
 }
 
-/* Repairs one straggler in the scenario: its operations take their peers'
- * times. */
+/* Sets replacement times in the scenario that repair one straggler: its
+ * operations take as long as its peers'. */
 static void repair_component(const straggler_search *l, const component *a,
                              const repair_scenario *u)
 {
@@ -465,8 +470,8 @@ static lh_status find_masked(straggler_search *l, lh_error *err)
     return LH_OK;
 }
 
-/* Orders by excess time over the peers, so that the most expensive come first.
- */
+/* Compares candidates by excess time over their peers, the largest first, for
+ * sorting. */
 static int compare_excess(const void *a, const void *b)
 {
     const component *x = a, *y = b;
@@ -476,7 +481,7 @@ static int compare_excess(const void *a, const void *b)
     return (p < q) - (p > q);
 }
 
-/* Orders candidates by cost, the most expensive first, for sorting. */
+/* Compares candidates by cost, the most expensive first, for sorting. */
 static int compare_costs(const void *a, const void *b)
 {
     const component *x = a, *y = b;

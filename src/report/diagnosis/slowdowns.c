@@ -33,7 +33,9 @@ typedef struct scenario_results {
 
 enum { BATCH_SIZE = 64 }; /* scenarios per batch, to limit table memory */
 
-/* Builds scenario `i` in the order of scenario_results. */
+/* Builds replay scenario number `i` in the order of scenario_results: recorded
+ * and typical times, then one stage, replica or kind each with recorded
+ * times. */
 static lh_status make_scenario(lhi_diagnosis_state *d,
                                const scenario_results *p, uint32_t i,
                                lhi_scenario *out, lh_error *err)
@@ -87,20 +89,21 @@ static lh_status replay_all(lhi_diagnosis_state *d, scenario_results *p,
 }
 
 /* Returns a / b; 1 if b is not positive. */
-static double ratio(double a, double b)
+static double compute_ratio(double a, double b)
 {
     return b > 0 ? a / b : 1;
 }
 
 /* Returns the slowdown of scenario `i` relative to the ideal step. */
-static double slowdown_of(const lhi_diagnosis_state *d,
-                          const scenario_results *p, uint32_t i)
+static double compute_slowdown(const lhi_diagnosis_state *d,
+                               const scenario_results *p, uint32_t i)
 {
     size_t at = (size_t)i * d->recording->n_steps;
-    return ratio(lhi_replay_mean(d->recording, p->ends + at), d->out.ideal_ns);
+    return compute_ratio(lhi_replay_mean(d->recording, p->ends + at),
+                         d->out.ideal_ns);
 }
 
-/* Marks the operation kinds that occur in the recording. */
+/* Sets has[k] for every operation kind k that occurs in the recording. */
 static void find_kinds(const lh_recording *r, bool *has)
 {
     for (uint32_t i = 0; i < r->n_graphs; i++)
@@ -110,14 +113,14 @@ static void find_kinds(const lh_recording *r, bool *has)
 
 /* Computes the slowdown's standard error. The ideal time hardly varies from
  * step to step. */
-static double standard_error(const lh_diagnosis *out)
+static double compute_standard_error(const lh_diagnosis *out)
 {
     double squares = 0;
     if (out->n_steps < 2)
         return 0;
     for (uint32_t i = 0; i < out->n_steps; i++) {
-        double off =
-            ratio((double)out->steps[i].t_ns, out->ideal_ns) - out->slowdown;
+        double off = compute_ratio((double)out->steps[i].t_ns, out->ideal_ns) -
+                     out->slowdown;
         squares += off * off;
     }
     return sqrt(squares / (out->n_steps - 1) / out->n_steps);
@@ -145,8 +148,8 @@ static lh_status fill_steps(lhi_diagnosis_state *d, const scenario_results *p,
     out->measured_ns = measured / r->n_steps;
     out->t_ns = lhi_replay_mean(r, p->ends);
     out->ideal_ns = lhi_replay_mean(r, p->ends + r->n_steps);
-    out->slowdown = ratio(out->t_ns, out->ideal_ns);
-    out->slowdown_error = standard_error(out);
+    out->slowdown = compute_ratio(out->t_ns, out->ideal_ns);
+    out->slowdown_error = compute_standard_error(out);
     return LH_OK;
 }
 
@@ -164,15 +167,16 @@ static lh_status fill_slowdowns(lhi_diagnosis_state *d,
     if (!stages || !replicas || !workers)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < r->n_stages; i++)
-        stages[i] = slowdown_of(d, p, p->stages + i);
+        stages[i] = compute_slowdown(d, p, p->stages + i);
     for (uint32_t i = 0; i < r->n_replicas; i++)
-        replicas[i] = slowdown_of(d, p, p->replicas + i);
+        replicas[i] = compute_slowdown(d, p, p->replicas + i);
     for (uint32_t i = 0; i < lhi_recording_n_workers(r); i++)
         workers[i] =
             fmin(stages[i / r->n_replicas], replicas[i % r->n_replicas]);
     find_kinds(r, has);
     for (uint32_t i = 0; i < LH_N_OPERATIONS; i++)
-        out->by_operation[i] = has[i] ? slowdown_of(d, p, p->kinds + i) : 0;
+        out->by_operation[i] =
+            has[i] ? compute_slowdown(d, p, p->kinds + i) : 0;
     out->by_stage = stages;
     out->by_replica = replicas;
     out->by_worker = workers;
@@ -187,7 +191,7 @@ typedef struct ranked {
     uint32_t worker; /* stage * n_replicas + replica */
 } ranked;
 
-/* Orders workers by slowdown, the slowest first, for lhi_sort(). */
+/* Compares workers by slowdown, the slowest first, for lhi_sort(). */
 static int compare_ranked(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
@@ -216,7 +220,7 @@ static lh_status rank_workers(lhi_diagnosis_state *d, lh_error *err)
 
 /* Returns the share of the excess over the ideal time that a fix would remove.
  */
-static double share_of(const lh_diagnosis *out, double without_ns)
+static double compute_share(const lh_diagnosis *out, double without_ns)
 {
     double lost = out->t_ns - out->ideal_ns;
     return fabs(lost) < 1 ? 0 : (out->t_ns - without_ns) / lost;
@@ -241,9 +245,9 @@ static lh_status find_shares(lhi_diagnosis_state *d, lh_error *err)
     lhi_scenario_set(r, &last, r->n_stages - 1, LH_NONE, LH_N_OPERATIONS,
                      false);
     LHI_TRY(lhi_replay_mean_step(d, &workers, &ns, err));
-    out->worker_share = share_of(out, ns);
+    out->worker_share = compute_share(out, ns);
     LHI_TRY(lhi_replay_mean_step(d, &last, &ns, err));
-    out->last_stage_share = share_of(out, ns);
+    out->last_stage_share = compute_share(out, ns);
     return LH_OK;
 }
 

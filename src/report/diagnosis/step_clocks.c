@@ -22,8 +22,9 @@ typedef struct end_differences {
     uint32_t n;
 } end_differences;
 
-/* Adds the differences between ends of matching operations on workers `a` and
- * `b`, for a sample of them; none if their counts differ. */
+/* Adds the differences between ends of matching operations (kind of_a on
+ * worker a, of_b on b) to *out, for a sample of them; none if their numbers
+ * differ. */
 static void compare_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
                          uint32_t b, lhi_op_type of_b, end_differences *out)
 {

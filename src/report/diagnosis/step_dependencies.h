@@ -26,7 +26,7 @@ typedef struct lhi_step_dependencies {
 lh_status lhi_step_dependencies_find(const lhi_step_ops *ops, lhi_arena *arena,
                                      lhi_step_dependencies *out, lh_error *err);
 
-/* Returns a pass's chunk; -1: unknown. */
+/* Returns the chunk (number in the model) of a recorded pass; -1: unknown. */
 int32_t lhi_step_pass_chunk(const lhi_step_ops *ops, const lhi_op_row *row);
 
 #endif

@@ -17,15 +17,18 @@ typedef struct lhi_dependency_search {
     uint32_t *message_in, *message_out; /* per pass: a row, or LH_NONE */
 } lhi_dependency_search;
 
-/* Makes row `row` wait for row `other`. */
+/* Makes operation `row` wait for operation `other` in the replay. */
 void lhi_dependency_add(lhi_dependency_search *w, uint32_t row, uint32_t other);
-/* Merges the groups of two rows, so that all their rows start together. */
+/* Merges the groups of operations a and b, so that all their operations start
+ * together in the replay. */
 void lhi_dependency_group(lhi_dependency_search *w, uint32_t a, uint32_t b);
 
-/* Adds the dependencies of passes and messages between stages. */
+/* Adds the step's dependencies between passes and messages of different
+ * stages. */
 lh_status lhi_dependencies_add_messages(lhi_dependency_search *w,
                                         lh_error *err);
-/* Adds the dependencies of collectives and of operations around the passes. */
+/* Adds the dependencies of the step's collectives and of operations before and
+ * after the passes. */
 lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w,
                                            lh_error *err);
 
