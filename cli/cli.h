@@ -147,12 +147,12 @@ extern const uint32_t cli_n_common_options;
 
 /* --- errors ------------------------------------------------------------- */
 
-/* Formats c->err and returns `code`. */
+/* Formats an error message into c->err and returns `code`. */
 lh_status cli_error(cli *c, lh_status code, const char *format, ...)
     CLI_PRINTF(3, 4);
-/* Formats a usage error: the program exits with 2. */
+/* Formats a usage error, with which the program exits with status 2. */
 lh_status cli_usage(cli *c, const char *format, ...) CLI_PRINTF(2, 3);
-/* Reports that memory is exhausted. */
+/* Fails with LH_ENOMEM: memory is exhausted. */
 lh_status cli_no_memory(cli *c);
 
 #define CLI_TRY(call)                                                          \
@@ -162,7 +162,7 @@ lh_status cli_no_memory(cli *c);
             return cli_try_status;                                             \
     } while (0)
 
-/* Rejects a range in --`option` that contains no value. */
+/* Fails with a usage error: the range in --`option` contains no value. */
 lh_status cli_reject_empty_range(cli *c, const char *option, const char *text);
 
 /* Finds the word in the NULL-terminated `words` that `typed` is most similar
@@ -183,9 +183,10 @@ lh_status cli_check_outputs(cli *c);
 /* Checks that no output file is the same file as an input or another output,
  * whatever the path. */
 lh_status cli_check_same_files(cli *c);
-/* Checks the same for a file that an input refers to. */
+/* Checks that no output file is the same file as `path`, to which an input
+ * refers. */
 lh_status cli_check_named_file(cli *c, const char *path);
-/* Returns the file written without -o; NULL: none. */
+/* Returns the file that the command writes without -o; NULL: none. */
 const char *cli_default_output(const cli *c);
 /* Finds an option by name or letter, among the command's and the common ones;
  * NULL: none. */
@@ -205,8 +206,8 @@ typedef struct cli_help_group {
     const char *command, *heading;
     const char *options; /* names, separated by a space */
 } cli_help_group;
-/* Returns the command's i-th group; NULL: no more. A command without groups has
- * all its options in its help. */
+/* Returns the command's i-th group of options in its short help; NULL: no
+ * more. A command without groups has all its options in its help. */
 const cli_help_group *cli_find_help_group(const char *command, uint32_t i);
 /* Prints the help of a command: on one screen, or with all options and the
  * whole description. */
@@ -221,12 +222,13 @@ bool cli_complete(FILE *out, const char *shell);
 /* Checks whether an option of the command accepts words of a kind; methods also
  * match where files are accepted. */
 bool cli_accepts_words(const cli_command *command, cli_words words);
-/* Returns the i-th method, engine, model or GPU; NULL after the last and for
- * other kinds. */
+/* Returns the i-th word of a kind that help and completion list: method,
+ * engine, model or GPU. NULL after the last and for other kinds. */
 const char *cli_word(cli_words words, uint32_t i);
 /* Buffer size for cli_word_about(). */
 #define CLI_ABOUT_TEXT 80
-/* Returns a description of the word, in `text` or static storage. */
+/* Returns a description of the i-th word of a kind, in `text` or static
+ * storage. */
 const char *cli_word_about(cli_words words, uint32_t i,
                            char text[CLI_ABOUT_TEXT]);
 /* Returns the title of the list of a kind of words in help; NULL: none. */
@@ -259,13 +261,13 @@ void cli_put_raw(cli *c, const char *text, size_t len);
 /* Prints a text allocated by the library, and frees it. */
 void cli_put_owned_text(cli *c, char *text, size_t len);
 
-/* Prints one JSON object; takes the reference, NULL means no memory. */
+/* Prints one JSON object; takes the reference. NULL means out of memory. */
 lh_status cli_put_json(cli *c, json_t *object);
 /* Writes a file atomically, with signals deferred. */
 lh_status cli_write(cli *c, const char *path, const char *text, size_t len);
 /* Writes a text allocated by the library to a file, and frees it. */
 lh_status cli_write_text(cli *c, const char *path, char *text, size_t len);
-/* Writes the buffered output; returns 0 or EXIT_FAILED. */
+/* Writes the buffered output to standard output; returns 0 or EXIT_FAILED. */
 int cli_write_stdout(cli *c, const char *text, size_t len);
 
 /* --- signals ------------------------------------------------------------ */

@@ -30,7 +30,8 @@ lh_status cli_check_preset(cli *c, const char *option, const char *name,
                      all);
 }
 
-/* Copies the i-th comma-separated part into `part`; false: none. */
+/* Copies the i-th comma-separated part of a list into `part`; false: there is
+ * none. */
 static bool find_part(const char *list, uint32_t i, char part[64])
 {
     for (; i > 0; i--) {
@@ -44,10 +45,10 @@ static bool find_part(const char *list, uint32_t i, char part[64])
     return true;
 }
 
-/* Returns site i's part of a list with one part for all sites, or one per site.
- */
-static lh_status site_part(cli *c, uint32_t sites, const char *option,
-                           const char *list, uint32_t i, char part[64])
+/* Copies site i's part of an option's list, which has one part for all sites
+ * or one per site, into `part`. */
+static lh_status get_site_part(cli *c, uint32_t sites, const char *option,
+                               const char *list, uint32_t i, char part[64])
 {
     uint32_t n = 1;
     for (const char *at = list; (at = strchr(at, ',')); at++)
@@ -61,16 +62,16 @@ static lh_status site_part(cli *c, uint32_t sites, const char *option,
     return LH_OK;
 }
 
-/* Reads the i-th number of a comma-separated option, from 1 to MOST; without
- * the option *out is unchanged. */
-static lh_status site_count(cli *c, uint32_t sites, const char *option,
-                            const char *list, uint32_t i, uint32_t *out)
+/* Reads site i's number (1 to MOST) from a comma-separated option; without the
+ * option *out is unchanged. */
+static lh_status read_site_count(cli *c, uint32_t sites, const char *option,
+                                 const char *list, uint32_t i, uint32_t *out)
 {
     char part[64];
     uint64_t count;
     if (!list)
         return LH_OK;
-    CLI_TRY(site_part(c, sites, option, list, i, part));
+    CLI_TRY(get_site_part(c, sites, option, list, i, part));
     if (!cli_parse_count(part, 1, MOST, &count))
         return cli_usage(c, "--%s: '%s' is not a whole number from 1 to %d",
                          option, part, MOST);
@@ -96,14 +97,15 @@ lh_status cli_build_cluster(cli *c, const cli_cluster_options *m,
 {
     for (uint32_t i = 0; i < m->sites; i++) {
         char part[64];
-        CLI_TRY(site_part(c, m->sites, "gpu", m->gpu, i, part));
+        CLI_TRY(get_site_part(c, m->sites, "gpu", m->gpu, i, part));
         const lh_gpu *gpu = lh_gpu_preset(part);
         CLI_TRY(
             cli_check_preset(c, "gpu", part, gpu != NULL, lh_gpu_presets()));
         sites[i].gpu = gpu->name;
-        CLI_TRY(site_count(c, m->sites, "nodes", m->nodes, i, &sites[i].nodes));
-        CLI_TRY(site_count(c, m->sites, "gpus-per-node", m->gpus_per_node, i,
-                           &sites[i].gpus_per_node));
+        CLI_TRY(read_site_count(c, m->sites, "nodes", m->nodes, i,
+                                &sites[i].nodes));
+        CLI_TRY(read_site_count(c, m->sites, "gpus-per-node", m->gpus_per_node,
+                                i, &sites[i].gpus_per_node));
     }
     out->n_sites = m->sites;
     out->sites = sites;

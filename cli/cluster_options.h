@@ -75,19 +75,23 @@ typedef struct cli_cluster_options {
         .help = "Overwrite an existing FILE of -o."                            \
     }
 
-/* Rejects a name that is not in `names`, with the most similar one. */
+/* Fails with a usage error if `name` is not a preset in `names`; the message
+ * has the most similar one. `option`: the option that gave it. */
 lh_status cli_check_preset(cli *c, const char *option, const char *name,
                            bool is_known, const char *const *names);
-/* Checks that link options come with at least two sites. */
+/* Fails with a usage error if options for links between sites are given with
+ * fewer than two sites. */
 lh_status cli_check_links(cli *c, const cli_cluster_options *machines);
-/* Fills in the sites (zeroed before) and their links from the options. */
+/* Fills in the sites (zeroed before) and the links between them from the
+ * options, for drafting a job. */
 lh_status cli_build_cluster(cli *c, const cli_cluster_options *machines,
                             lh_draft_site sites[LH_MAX_DATACENTERS],
                             lh_draft_options *out);
 
-/* Returns the folder of the job file, in which config.json is searched. */
+/* Returns the folder of the job file to write, in which config.json is
+ * searched. */
 const char *cli_output_folder(const cli *c, char *folder, size_t room);
-/* Rejects an existing -o file without --force. */
+/* Fails if the file of -o exists and --force (`force`) is not given. */
 lh_status cli_check_not_existing(cli *c, bool force);
 
 #endif

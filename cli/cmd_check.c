@@ -75,7 +75,8 @@ static int64_t certified_peak(const void *of, uint32_t device)
     return lh_verdict_peak_memory(of, device);
 }
 
-/* Prints violations, makespan, peaks and statements as JSON. */
+/* Prints violations, makespan, peak memory and certificate statements as
+ * JSON. */
 static lh_status print_json(cli *c, const work *w)
 {
     char *text = NULL;
@@ -86,7 +87,7 @@ static lh_status print_json(cli *c, const work *w)
     return LH_OK;
 }
 
-/* Prints the verdict, or all violations, for a reader. */
+/* Prints the verdict, or all violations, as text. */
 static void print_text(cli *c, const work *w)
 {
     char time[CLI_TIME_TEXT], hosted[CLI_HOST_MEMORY_TEXT];
@@ -154,7 +155,7 @@ static lh_status verify(cli *c, work *w)
     return LH_OK;
 }
 
-/* Runs 'longhaul check' and frees its work. */
+/* Runs 'longhaul check' and frees its results. */
 static lh_status run_check(cli *c)
 {
     work w = {0};

@@ -20,7 +20,7 @@ typedef struct settings {
 enum { MOST_PIPELINES = 16 };
 
 /* Returns the name of choice i of --by; NULL: no more. */
-static const char *by_name(uint32_t i)
+static const char *get_by_name(uint32_t i)
 {
     return lh_compare_criterion_name((lh_compare_criterion)i);
 }
@@ -59,7 +59,7 @@ static const cli_option options[] = {
      .at = offsetof(settings, by),
      .arg = "NUMBER",
      .preset = "predicted",
-     .choice_name = by_name,
+     .choice_name = get_by_name,
      .help = "Rank methods by the prediction for the file's delays or, with "
              "--jitter, by the mean iteration or the time within which 95 % of "
              "the iterations end."},
@@ -91,7 +91,8 @@ typedef struct work {
     cli_comparison x;
 } comparison_work;
 
-/* Frees the results, problems and lists of methods; keeps the struct. */
+/* Frees the results, problems and lists of methods of a comparison; keeps the
+ * struct. */
 static void work_fini(comparison_work *w)
 {
     lh_comparison_free(w->x.all);
@@ -105,7 +106,7 @@ static void work_fini(comparison_work *w)
 /* --- inputs ------------------------------------------------------------- */
 
 /* Extracts "wave" from "some/wave.yaml". */
-static void base_name(char *out, size_t room, const char *path)
+static void extract_base_name(char *out, size_t room, const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
@@ -114,7 +115,8 @@ static void base_name(char *out, size_t room, const char *path)
     snprintf(out, room, "%.*s", len, name);
 }
 
-/* Reads all operands; error: a job among several files. */
+/* Reads all operands as problems (pipelines, plans or a job); fails for a job
+ * among several files. */
 static lh_status read_problems(cli *c, comparison_work *w)
 {
     for (uint32_t i = 0; i < c->n_operands; i++) {
@@ -123,7 +125,7 @@ static lh_status read_problems(cli *c, comparison_work *w)
         if (w->problems[i].from_job && c->n_operands > 1)
             return cli_usage(c, "a job cannot be compared with other files; "
                                 "several files must be pipelines or plans");
-        base_name(w->names[i], sizeof w->names[i], c->operands[i]);
+        extract_base_name(w->names[i], sizeof w->names[i], c->operands[i]);
     }
     return LH_OK;
 }
@@ -155,7 +157,8 @@ static lh_status read_methods(cli *c, comparison_work *w)
     return cli_check_sub_blocks(c, w->method_list[0], s->sub_blocks);
 }
 
-/* Parses --jitter before any computation, and checks that --by has it. */
+/* Parses --jitter before any computation, and checks that the criterion --by
+ * is available with it. */
 static lh_status read_jitter(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
@@ -163,11 +166,11 @@ static lh_status read_jitter(cli *c, comparison_work *w)
     if (s->jitter.spec)
         CLI_TRY(cli_read_jitter(c, &s->jitter, &w->jitter));
     else if (s->by != LH_COMPARE_BY_PREDICTED)
-        return cli_usage(c, "--by %s requires --jitter", by_name(s->by));
+        return cli_usage(c, "--by %s requires --jitter", get_by_name(s->by));
     return LH_OK;
 }
 
-/* Shows the sweep's progress; never stops it (callback). */
+/* Shows the sweep's progress; never cancels it (callback). */
 static bool show_point(void *context, uint32_t point, uint32_t n_points)
 {
     cli_progress(context, "comparing: point %" PRIu32 " of %" PRIu32, point + 1,
@@ -190,7 +193,8 @@ static lh_status compare_problems(cli *c, comparison_work *w,
     return lh_compare(w->n, bases, how, &w->x.all, &c->err);
 }
 
-/* Builds the options of the comparison, with sweep and jitter, and runs it. */
+/* Fills in the options of the comparison, with sweep and jitter, and runs
+ * it. */
 static lh_status run_comparison(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
@@ -353,7 +357,7 @@ static lh_status compare(cli *c, comparison_work *w)
                           : cli_comparison_text(c, &w->x);
 }
 
-/* Runs 'longhaul compare' and frees its work. */
+/* Runs 'longhaul compare' and frees its results. */
 static lh_status run_compare(cli *c)
 {
     comparison_work w = {0};

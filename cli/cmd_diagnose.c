@@ -77,7 +77,7 @@ enum { SENTENCE = 400 }; /* bytes per sentence */
 
 /* Writes steps, stages, replicas and microbatches of the recording to `text`;
  * returns it. */
-static char *recording_text(const lh_diagnosis *d, char text[SENTENCE])
+static char *format_recording(const lh_diagnosis *d, char text[SENTENCE])
 {
     snprintf(text, SENTENCE,
              "%" PRIu32 " step%s (%" PRIu64 " to %" PRIu64 "), %" PRIu32
@@ -96,7 +96,7 @@ static void print_heading(cli *c, const lh_diagnosis *d)
 {
     char measured[CLI_TIME_TEXT], t[CLI_TIME_TEXT], ideal[CLI_TIME_TEXT];
     char recording[SENTENCE];
-    cli_wrap(c, "recording", "%s", recording_text(d, recording));
+    cli_wrap(c, "recording", "%s", format_recording(d, recording));
     cli_wrap(c, "measured",
              "%s per step; replayed %s: %.1f %% is spent between operations",
              cli_time_text((int64_t)d->measured_ns, measured),
@@ -114,9 +114,11 @@ static void print_heading(cli *c, const lh_diagnosis *d)
 
 /* --- causes ------------------------------------------------------------- */
 
-/* Formats the stage, replica or rank that a slow element belongs to. */
-static const char *owner_text(const lh_diagnosis *d, const lh_slow_component *t,
-                              char *text, size_t room)
+/* Formats the stage, replica or rank to which a slow component belongs into
+ * `text`, which it returns. */
+static const char *format_owner(const lh_diagnosis *d,
+                                const lh_slow_component *t, char *text,
+                                size_t room)
 {
     uint32_t replica = t->replica == LH_NONE ? 0 : d->replicas[t->replica];
     if (t->kind == LH_SLOW_MICROBATCHES)
@@ -138,8 +140,8 @@ static const char *owner_text(const lh_diagnosis *d, const lh_slow_component *t,
 
 /* Writes a sentence about a slow component to `text`: how much slower it is,
  * in which steps, and its cost per step; returns it. */
-static char *slow_text(const lh_diagnosis *d, const lh_slow_component *t,
-                       char text[SENTENCE])
+static char *format_slow(const lh_diagnosis *d, const lh_slow_component *t,
+                         char text[SENTENCE])
 {
     static const char *const others[] = {
         [LH_SLOW_WORKER] = "those of the stage's other replicas",
@@ -162,7 +164,7 @@ static char *slow_text(const lh_diagnosis *d, const lh_slow_component *t,
                  t->first_step, t->last_step, t->n_steps, d->n_steps);
     snprintf(text, SENTENCE,
              "%s take%s %.2f times as long as %s, %s; costs %s per step%s",
-             owner_text(d, t, who, sizeof who),
+             format_owner(d, t, who, sizeof who),
              t->kind == LH_SLOW_MICROBATCHES ? "s" : "", t->ratio,
              others[t->kind], since, cli_time_text(t->cost_ns, cost),
              t->hidden ? " once the other causes are fixed, and almost nothing "
@@ -180,7 +182,7 @@ static void print_slow(cli *c, const lh_diagnosis *d)
     char text[SENTENCE];
     for (uint32_t i = 0; i < d->n_slow_components && i < MOST_SHOWN; i++)
         cli_wrap(c, i ? "" : "slow", "%s",
-                 slow_text(d, &d->slow_components[i], text));
+                 format_slow(d, &d->slow_components[i], text));
     if (d->n_slow_components > MOST_SHOWN)
         cli_wrap(c, "", "and %" PRIu32 " more: see --json",
                  d->n_slow_components - MOST_SHOWN);
@@ -189,8 +191,8 @@ static void print_slow(cli *c, const lh_diagnosis *d)
 }
 
 /* Returns the index of the largest of n values not yet in `shown`. */
-static uint32_t next_largest(const double *values, uint32_t n,
-                             const uint32_t *shown, uint32_t n_shown)
+static uint32_t find_next_largest(const double *values, uint32_t n,
+                                  const uint32_t *shown, uint32_t n_shown)
 {
     uint32_t best = LH_NONE;
     for (uint32_t i = 0; i < n; i++) {
@@ -203,7 +205,8 @@ static uint32_t next_largest(const double *values, uint32_t n,
     return best;
 }
 
-/* Prints the worst entries by slowdown. */
+/* Prints the entries with the largest slowdowns of n values, with their names
+ * by name(of, i), after `label`. */
 static void print_worst(cli *c, const char *label, const double *values,
                         uint32_t n, const char *(*name)(const void *, uint32_t),
                         const void *of)
@@ -213,7 +216,7 @@ static void print_worst(cli *c, const char *label, const double *values,
     size_t len = 0;
     line[0] = '\0';
     for (; k < MOST_SHOWN && len + 60 < sizeof line; k++) {
-        shown[k] = next_largest(values, n, shown, k);
+        shown[k] = find_next_largest(values, n, shown, k);
         if (shown[k] == LH_NONE)
             break;
         len += (size_t)snprintf(line + len, sizeof line - len, "%s%s %.3f",
@@ -229,9 +232,9 @@ typedef struct numbering {
     char text[16];
 } numbering;
 
-/* Writes stage or replica i as 'N:' into the numbering's own buffer; returns
- * it. */
-static const char *number_name(const void *of, uint32_t i)
+/* Writes stage or replica i as 'N:' into the buffer of `of` and returns it
+ * (callback). */
+static const char *format_number_name(const void *of, uint32_t i)
 {
     numbering *n = (numbering *)of;
     snprintf(n->text, sizeof n->text, "%" PRIu32 ":",
@@ -240,7 +243,7 @@ static const char *number_name(const void *of, uint32_t i)
 }
 
 /* Returns the name of operation i (callback; `of` is unused). */
-static const char *operation_name(const void *of, uint32_t i)
+static const char *get_operation_name(const void *of, uint32_t i)
 {
     (void)of;
     return lh_operation_name((lh_operation)i);
@@ -255,11 +258,12 @@ static void print_parts(cli *c, const lh_diagnosis *d)
     cli_print(c, "\n"
                  "Slowdown with measured times for one part only and ideal "
                  "times elsewhere\n");
-    print_worst(c, "  stage", d->by_stage, d->n_stages, number_name, &stages);
-    print_worst(c, "  replica", d->by_replica, d->n_replicas, number_name,
-                &replicas);
+    print_worst(c, "  stage", d->by_stage, d->n_stages, format_number_name,
+                &stages);
+    print_worst(c, "  replica", d->by_replica, d->n_replicas,
+                format_number_name, &replicas);
     print_worst(c, "  operation", d->by_operation, LH_N_OPERATIONS,
-                operation_name, NULL);
+                get_operation_name, NULL);
     cli_wrap(c, "shares",
              "recovered by ideal times: %.1f %% of the lost time for the "
              "slowest %" PRIu32 " of %" PRIu32 " workers, %.1f %% for the last "
@@ -270,8 +274,8 @@ static void print_parts(cli *c, const lh_diagnosis *d)
 
 /* --- fixes -------------------------------------------------------------- */
 
-/* Prints at most MOST_SHOWN changes with predicted time and gain, or that none
- * gains 0.2 %. */
+/* Prints at most MOST_SHOWN recommendations with predicted time and gain, or
+ * that none gains 0.2 %. */
 static void print_fixes(cli *c, const lh_diagnosis *d)
 {
     static const char *const head[] = {"#per step", "#gain", ""};
@@ -308,7 +312,7 @@ static void print_remarks(cli *c, const lh_diagnosis *d)
         cli_wrap(c, i ? "" : "damage", "%s", d->defects[i].text);
 }
 
-/* Prints the whole diagnosis for a reader. */
+/* Prints the whole diagnosis as text. */
 static void print_text(cli *c, const lh_diagnosis *d)
 {
     print_heading(c, d);
@@ -332,7 +336,7 @@ static lh_status fill_page(cli *c, const lh_recording *recording,
     char(*texts)[SENTENCE] = calloc(most, sizeof *texts);
     lh_status status = sentences && texts ? LH_OK : cli_no_memory(c);
     for (uint32_t i = 0; status == LH_OK && i < d->n_slow_components; i++)
-        sentences[n++] = slow_text(d, &d->slow_components[i], texts[i]);
+        sentences[n++] = format_slow(d, &d->slow_components[i], texts[i]);
     if (status == LH_OK && n == 0)
         sentences[n++] = nothing_slow;
     for (uint32_t i = 0; status == LH_OK && i < d->n_defects; i++)
@@ -341,7 +345,7 @@ static lh_status fill_page(cli *c, const lh_recording *recording,
     page.sentences = sentences;
     if (status == LH_OK)
         status = lh_report_add_fact(report, "recording",
-                                    recording_text(d, line), &c->err);
+                                    format_recording(d, line), &c->err);
     if (status == LH_OK)
         status = lh_report_add_diagnosis(report, &page, &c->err);
     free(sentences);
@@ -379,7 +383,7 @@ static lh_status print_diagnosis(cli *c, const lh_diagnosis *d)
 }
 
 /* Runs 'longhaul diagnose': reads a recording, diagnoses it, and writes the
- * files asked for. */
+ * requested files. */
 static lh_status run_diagnose(cli *c)
 {
     const settings *s = c->settings;

@@ -59,15 +59,16 @@ static const lh_dp_op *find_operation(const cli_view *v,
 
 /* Returns the name of an instruction's collective: gathers belong to F,
  * scatters to backward passes. */
-static const char *collective_name(const lh_instruction *in)
+static const char *get_collective_name(const lh_instruction *in)
 {
     return in->pass.kind == LH_F ? "all-gather" : "reduce-scatter";
 }
 
-/* Formats the instruction: "AGF, all-gather of 84.4 % of chunk 0, bucket 0/2",
- * or the pass. */
-static const char *instruction_text(const cli_view *v, const lh_instruction *in,
-                                    char *buffer, size_t room)
+/* Formats an instruction into `buffer`: "AGF, all-gather of 84.4 % of chunk 0,
+ * bucket 0/2", or the pass. */
+static const char *format_instruction(const cli_view *v,
+                                      const lh_instruction *in, char *buffer,
+                                      size_t room)
 {
     const lh_dp_op *op = find_operation(v, in);
     char share[32] = "", bucket[32] = "";
@@ -86,13 +87,13 @@ static const char *instruction_text(const cli_view *v, const lh_instruction *in,
                  op->bucket, op->n_buckets);
     const char *kind = op ? lh_dp_kind_name(op->kind) : "";
     snprintf(buffer, room, "%s%s%s%s of chunk %" PRIu32 "%s", kind,
-             *kind ? ", " : "", collective_name(in), share, in->pass.chunk,
+             *kind ? ", " : "", get_collective_name(in), share, in->pass.chunk,
              bucket);
     return buffer;
 }
 
-/* Returns pass `at` in a rank's order; NULL: none. */
-static const lh_pass *pass_at(const lh_exec *exec, uint32_t rank, uint32_t at)
+/* Returns pass number `at` in a rank's order; NULL: none. */
+static const lh_pass *get_pass(const lh_exec *exec, uint32_t rank, uint32_t at)
 {
     uint32_t n;
     const lh_instruction *all = lh_exec_instructions(exec, rank, &n);
@@ -104,7 +105,7 @@ static const lh_pass *pass_at(const lh_exec *exec, uint32_t rank, uint32_t at)
 
 /* Returns the link that a data-parallel communication crosses; NULL: no
  * communication, or unknown. */
-static const char *data_link(const cli_view *v, const lh_instruction *in)
+static const char *find_data_link(const cli_view *v, const lh_instruction *in)
 {
     if (in->stream != LH_STREAM_DATA)
         return NULL;
@@ -120,16 +121,16 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
     char what[128], time[CLI_TIME_TEXT], text[LH_PASS_TEXT_SIZE];
     cli_print(c, "  %12s  %-13s %s", cli_time_text(in->predicted_ns, time),
               lh_stream_name(in->stream),
-              instruction_text(v, in, what, sizeof what));
+              format_instruction(v, in, what, sizeof what));
     if (in->peer != LH_NONE)
         cli_print(c, " %s rank %" PRIu32, in->slot == LH_NONE ? "to" : "from",
                   in->peer);
     if (in->link != LH_NONE)
         cli_print(c, " over %.60s", lh_exec_link_name(exec, in->link));
-    const char *crossed = data_link(v, in);
+    const char *crossed = find_data_link(v, in);
     if (crossed)
         cli_print(c, " over %.200s", crossed);
-    const lh_pass *before = pass_at(exec, s->rank, in->needed_by_pass);
+    const lh_pass *before = get_pass(exec, s->rank, in->needed_by_pass);
     if (before)
         cli_print(c, ", before %s", lh_pass_format(before, text));
     if (in->slot != LH_NONE)
@@ -142,8 +143,8 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
 }
 
 /* Checks whether a replica group runs a stage in a datacenter. */
-static bool is_at(const lh_site_group *group, uint32_t stage,
-                  uint32_t datacenter)
+static bool is_stage_at(const lh_site_group *group, uint32_t stage,
+                        uint32_t datacenter)
 {
     uint32_t i = 0, end = group->parts[0].stages;
     while (stage >= end && i + 1 < group->n_parts)
@@ -162,7 +163,7 @@ static uint32_t count_shard_ranks(const lh_plan *plan, uint32_t stage)
     for (uint32_t d = 0; d < plan->job->n_datacenters; d++) {
         uint32_t n = 0;
         for (uint32_t g = 0; g < l->sites->n_groups; g++)
-            if (is_at(&l->sites->groups[g], stage, d))
+            if (is_stage_at(&l->sites->groups[g], stage, d))
                 n += l->sites->groups[g].replicas;
         most = n > most ? n : most;
     }
@@ -171,7 +172,7 @@ static uint32_t count_shard_ranks(const lh_plan *plan, uint32_t stage)
 
 /* Returns the ZeRO level (2 or 3) whose communication a stage's passes issue
  * layer by layer, without separate operations; 0: none. */
-static uint32_t intra_pass_zero_level(const lh_plan *plan, uint32_t stage)
+static uint32_t get_zero_level(const lh_plan *plan, uint32_t stage)
 {
     return plan && !plan->best.elastic && plan->best.zero >= 2 &&
                    count_shard_ranks(plan, stage) > 1
@@ -212,11 +213,11 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
     if (counts[LH_STREAM_OFFLOAD])
         cli_print(c, "offload       %" PRIu32 " copies, out and back\n",
                   counts[LH_STREAM_OFFLOAD]);
-    if (intra_pass_zero_level(plan, s->rank))
+    if (get_zero_level(plan, s->rank))
         cli_print(c,
                   "in passes     %sa layer's gradients are scattered "
                   "after W\n",
-                  intra_pass_zero_level(plan, s->rank) > 2
+                  get_zero_level(plan, s->rank) > 2
                       ? "a layer's parameters are gathered before F and D, "
                       : "");
     cli_print(c, "\n  %12s  %-13s\n", "predicted", "stream");
@@ -249,14 +250,15 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
                   cli_seconds(in->predicted_ns));
     if (in->stream == LH_STREAM_DATA) {
         json_object_set_new(j, "chunk", json_integer(in->pass.chunk));
-        json_object_set_new(j, "collective", json_string(collective_name(in)));
+        json_object_set_new(j, "collective",
+                            json_string(get_collective_name(in)));
         if (find_operation(v, in))
             set_operation(j, find_operation(v, in));
     } else {
         json_object_set_new(j, "pass",
                             json_string(lh_pass_format(&in->pass, what)));
     }
-    const lh_pass *before = pass_at(exec, rank, in->needed_by_pass);
+    const lh_pass *before = get_pass(exec, rank, in->needed_by_pass);
     if (before)
         json_object_set_new(j, "before",
                             json_string(lh_pass_format(before, what)));
@@ -265,7 +267,7 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     if (in->link != LH_NONE)
         json_object_set_new(j, "link",
                             json_string(lh_exec_link_name(exec, in->link)));
-    const char *crossed = data_link(v, in);
+    const char *crossed = find_data_link(v, in);
     if (crossed)
         json_object_set_new(j, "link", json_string(crossed));
     if (in->slot != LH_NONE)
@@ -288,7 +290,7 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
  * level, as a list. */
 static json_t *intra_pass_json(const lh_plan *plan, uint32_t stage)
 {
-    uint32_t level = intra_pass_zero_level(plan, stage);
+    uint32_t level = get_zero_level(plan, stage);
     return level > 2   ? json_pack("[s, s]", "all-gather", "reduce-scatter")
            : level > 1 ? json_pack("[s]", "reduce-scatter")
                        : json_array();
@@ -371,7 +373,7 @@ static lh_status explain(cli *c, cli_problem *problem, cli_view *v,
     return explain_exec(c, v, problem->plan, &s->model, paths);
 }
 
-/* Runs 'longhaul explain' and frees its work. */
+/* Runs 'longhaul explain' and frees its results. */
 static lh_status run_explain(cli *c)
 {
     cli_problem problem = {0};

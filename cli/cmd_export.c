@@ -16,13 +16,13 @@ typedef struct settings {
 } settings;
 
 /* Returns the name of choice i of --to; NULL: no more. */
-static const char *target_name(uint32_t i)
+static const char *get_target_name(uint32_t i)
 {
     return lh_export_target_name((lh_export_target)i);
 }
 
 /* Returns the name of choice i of --form; NULL: no more. */
-static const char *form_name(uint32_t i)
+static const char *get_form_name(uint32_t i)
 {
     return lh_pytorch_form_name((lh_pytorch_form)i);
 }
@@ -33,7 +33,7 @@ static const cli_option options[] = {
      .at = offsetof(settings, to),
      .arg = "FORMAT",
      .preset = "pytorch",
-     .choice_name = target_name,
+     .choice_name = get_target_name,
      .help = "Target program."},
     {.name = "schedule",
      .letter = 's',
@@ -49,7 +49,7 @@ static const cli_option options[] = {
      .at = offsetof(settings, form),
      .arg = "FORM",
      .preset = "compute_only",
-     .choice_name = form_name,
+     .choice_name = get_form_name,
      .help = "pytorch: passes only, to which PyTorch adds communication, or "
              "passes with sends and receives in the predicted order."},
     {.name = "stages",
@@ -95,7 +95,7 @@ static const cli_example examples[] = {
 };
 
 /* Formats the schedule for PyTorch into *text (the caller frees it); *cost_ns:
- * time lost to unsupported features, with a note. */
+ * time lost to features that PyTorch lacks, with a note. */
 static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
                                 int64_t *cost_ns)
 {
@@ -113,15 +113,15 @@ static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
     return LH_OK;
 }
 
-/* Checks whether a target requires a plan: its own schedule, and settings that
- * a pipeline lacks. */
+/* Checks whether an export target requires a plan: it has its own schedule,
+ * and settings that a pipeline lacks. */
 static bool requires_plan(uint32_t to)
 {
     return to == LH_EXPORT_MEGATRON || to == LH_EXPORT_MEGATRON_BRIDGE ||
            to == LH_EXPORT_TORCHTITAN;
 }
 
-/* Checks whether a target's file contains the model. */
+/* Checks whether the file of an export target contains the model. */
 static bool is_given_model(uint32_t to)
 {
     return to == LH_EXPORT_MEGATRON || to == LH_EXPORT_MEGATRON_BRIDGE;
@@ -156,7 +156,7 @@ typedef struct work {
     int64_t cost_ns;
 } work;
 
-/* Reads the operand and formats its export into the work's text. */
+/* Reads the operand and formats its export into w->text. */
 static lh_status export_problem(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -180,7 +180,7 @@ static lh_status export_problem(cli *c, work *w)
                             &w->text, NULL, &c->err);
 }
 
-/* Prints the model settings that the target cannot be given. */
+/* Prints the model settings that the exported file cannot express. */
 static void print_inexact(cli *c, const lh_plan *plan)
 {
     const settings *s = c->settings;
@@ -191,7 +191,8 @@ static void print_inexact(cli *c, const lh_plan *plan)
         cli_note(c, "not the model's: %s (%s)", found[i].key, found[i].reason);
 }
 
-/* Adds the same list to a JSON result; steals `json`. */
+/* Adds the model settings that the exported file cannot express to a JSON
+ * result; steals `json`. */
 static json_t *add_inexact(cli *c, const lh_plan *plan, json_t *json)
 {
     const settings *s = c->settings;
@@ -209,7 +210,7 @@ static json_t *add_inexact(cli *c, const lh_plan *plan, json_t *json)
     return json;
 }
 
-/* Writes the stages file to `path`. */
+/* Writes the file of --stages, which assigns layers to stages, to `path`. */
 static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
 {
     char *text = NULL;
@@ -218,7 +219,8 @@ static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
     return cli_write_text(c, path, text, len);
 }
 
-/* Writes the export to -o, and prints it or, with --json, a summary. */
+/* Writes the export to the file of -o, and prints it or, with --json, a
+ * summary. */
 static lh_status write_export(cli *c, const work *w)
 {
     const settings *s = c->settings;
@@ -235,15 +237,16 @@ static lh_status write_export(cli *c, const work *w)
         return LH_OK;
     }
     return cli_put_json(
-        c, add_inexact(c, w->problem.plan,
-                       json_pack("{s:s, s:o, s:s}", "to", target_name(s->to),
-                                 "cost_s", cli_seconds(w->cost_ns),
-                                 path ? "file" : "text",
-                                 path ? cli_utf8_name(c, path) : text)));
+        c,
+        add_inexact(c, w->problem.plan,
+                    json_pack("{s:s, s:o, s:s}", "to", get_target_name(s->to),
+                              "cost_s", cli_seconds(w->cost_ns),
+                              path ? "file" : "text",
+                              path ? cli_utf8_name(c, path) : text)));
 }
 
-/* Rejects options without effect: only PyTorch's schedule has forms, and a plan
- * has its own schedule. */
+/* Rejects options without effect: only PyTorch's schedule has forms, and a
+ * plan has its own schedule. */
 static lh_status check_effects(cli *c)
 {
     const settings *s = c->settings;
@@ -256,7 +259,8 @@ static lh_status check_effects(cli *c)
                                                               : NULL;
     if (idle)
         return cli_usage(c, "--%s has no effect with --to %s%s; omit it", idle,
-                         target_name(s->to), s->bundle ? " and --bundle" : "");
+                         get_target_name(s->to),
+                         s->bundle ? " and --bundle" : "");
     return LH_OK;
 }
 
@@ -273,7 +277,7 @@ static lh_status check_bundle(cli *c)
     return LH_OK;
 }
 
-/* Prints what a bundle lacks of the model, and its folder. */
+/* Prints the model settings that the bundle cannot express, and its folder. */
 static lh_status print_bundle(cli *c, const lh_plan *plan)
 {
     const settings *s = c->settings;
@@ -281,7 +285,7 @@ static lh_status print_bundle(cli *c, const lh_plan *plan)
     if (c->common.json)
         return cli_put_json(
             c, add_inexact(c, plan,
-                           json_pack("{s:s, s:s}", "to", target_name(s->to),
+                           json_pack("{s:s, s:s}", "to", get_target_name(s->to),
                                      "bundle", cli_utf8_name(c, s->bundle))));
     cli_print(c, "written       %s\n", s->bundle);
     return LH_OK;
@@ -312,7 +316,7 @@ static lh_status make_bundle(cli *c)
     return status;
 }
 
-/* Runs 'longhaul export' and frees its work. */
+/* Runs 'longhaul export' and frees its results. */
 static lh_status run_export(cli *c)
 {
     CLI_TRY(check_effects(c));

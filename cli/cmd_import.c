@@ -35,7 +35,7 @@ static const cli_example examples[] = {
      "Import options of torchtitan 0.3."},
 };
 
-/* Prints the job with the ignored and noted keys as JSON. */
+/* Prints the imported job with the ignored and noted keys as JSON. */
 static lh_status print_json(cli *c, const lh_import *in)
 {
     json_t *ignored = json_array(), *noted = json_array();
@@ -65,7 +65,8 @@ static void print_written(cli *c, const lh_import *in)
               c->common.output, in->n_ignored, in->n_notes, c->common.output);
 }
 
-/* Writes the job to -o, and prints it, a summary, or JSON. */
+/* Writes the imported job to the file of -o, and prints it, a summary, or
+ * JSON. */
 static lh_status write_import(cli *c, const lh_import *in)
 {
     if (c->common.output)

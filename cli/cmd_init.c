@@ -112,7 +112,7 @@ static lh_status find_model(cli *c, const char *folder, char *path, size_t size,
     return LH_OK;
 }
 
-/* Formats a job for the model and machines of the options; *text is the
+/* Formats a draft job for the model and machines of the options; *text is the
  * caller's. */
 static lh_status make_draft(cli *c, const char *folder, char **text,
                             size_t *len)

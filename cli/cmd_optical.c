@@ -37,7 +37,7 @@ static const cli_example examples[] = {
      "Use one seed instead of the scenario's; print every iteration as JSON."},
 };
 
-/* Shows the number of completed runs; never stops (callback). */
+/* Shows the number of completed runs; never cancels (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total)
 {
     cli_progress(context, "run %" PRIu32 " of %" PRIu32, done, total);
@@ -54,7 +54,7 @@ static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
     return LH_OK;
 }
 
-/* Prints a table with a row per policy. */
+/* Prints a table of results with a row per policy. */
 static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
 {
     const lh_topology *t = lh_scenario_topology(s);
@@ -131,7 +131,7 @@ static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
     return LH_OK;
 }
 
-/* Runs 'longhaul optical' and frees its work. */
+/* Runs 'longhaul optical' and frees its results. */
 static lh_status run_optical(cli *c)
 {
     lh_scenario *s = NULL;

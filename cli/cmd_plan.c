@@ -335,8 +335,8 @@ typedef struct planning_result {
     lh_memory_needs needs; /* filled if nothing fits in memory */
 } planning_result;
 
-/* Imports the configuration given to another program as a job, and returns the
- * target of its plan. */
+/* Imports the configuration of another program (--from) as a job, and returns
+ * the framework to plan for. */
 static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
 {
     const settings *s = c->settings;
@@ -349,8 +349,8 @@ static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
     return status;
 }
 
-/* Plans the current configuration unchanged. A configuration that cannot run is
- * reported in `why`, not as an error. */
+/* Plans the job with its current configuration unchanged. If that cannot run,
+ * *today is NULL and the reason is in `why`; this is no error. */
 static lh_status plan_current(cli *c, const lh_job *job,
                               const lh_plan_options *how, lh_plan **today,
                               char why[512])
@@ -368,9 +368,9 @@ static lh_status plan_current(cli *c, const lh_job *job,
     return LH_OK;
 }
 
-/* Returns the job with all planner decisions open. torchtitan's receive posting
- * follows the schedule. */
-static lh_job open_job(const lh_job *today)
+/* Returns a copy of the job in which the planner decides everything.
+ * torchtitan's receive posting follows the schedule. */
+static lh_job make_open_job(const lh_job *today)
 {
     lh_job job = *today;
     if (job.framework.preset == LH_FRAMEWORK_TORCHTITAN)
@@ -383,7 +383,8 @@ static lh_job open_job(const lh_job *today)
     return job;
 }
 
-/* Parses "100,100,1000,100"; missing values are unchanged. */
+/* Parses the sample counts of --samples, "100,100,1000,100"; missing values
+ * are unchanged. */
 static bool parse_samples(const char *text, lh_plan_sampling *out)
 {
     uint32_t *const to[] = {&out->layouts, &out->partitions, &out->keep,
@@ -425,7 +426,7 @@ static lh_status check_sampling(cli *c)
 }
 
 /* Rejects limits without effect: the layout search is limited by work or time,
- * the optimal-schedule search by work only, sampling by neither. */
+ * the optimal-schedule search by work only, Monte Carlo sampling by neither. */
 static lh_status check_limits(cli *c)
 {
     const settings *s = c->settings;
@@ -442,8 +443,8 @@ static lh_status check_limits(cli *c)
     return LH_OK;
 }
 
-/* Rejects options that the published planner lacks: it searches for the fastest
- * plan only. */
+/* Rejects options that the published planner (--published) lacks: it searches
+ * for the fastest plan only. */
 static lh_status check_published(cli *c)
 {
     static const char *const others[] = {"jitter",      "pareto", "what-if",
@@ -508,7 +509,7 @@ static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
     return status;
 }
 
-/* Parses "5%" or a number of GiB, above 0. */
+/* Parses the value of --margin: "5%" or a number of GiB, above 0. */
 static bool parse_margin(const char *text, lh_plan_options *how)
 {
     char *end;
@@ -567,7 +568,7 @@ static lh_status make_plan(cli *c, planning_result *m)
     if (status == LH_OK && cli_is_given(c, "from"))
         status = plan_current(c, job, &how, &m->today, m->why);
     if (status == LH_OK) {
-        const lh_job open = open_job(job);
+        const lh_job open = make_open_job(job);
         if (!cli_is_given(c, "for"))
             how.target = plan_for;
         status = run_planner(c, cli_is_given(c, "from") ? &open : job, &how,
@@ -606,13 +607,14 @@ static lh_status write_plan(cli *c, const planning_result *m, uint32_t parts)
     return status;
 }
 
-/* Checks whether some change makes the job fit in memory. */
+/* Checks whether the planner found any change that makes the job fit in
+ * memory. */
 static bool has_needs(const lh_memory_needs *needs)
 {
     return needs->gpu_gib > 0 || needs->nodes;
 }
 
-/* Returns the layout as JSON; NULL: no memory. */
+/* Returns a layout that would fit in memory as JSON; NULL: out of memory. */
 static json_t *fitting_layout_json(const lh_fitting_layout *at)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "tensor",
@@ -624,8 +626,8 @@ static json_t *fitting_layout_json(const lh_fitting_layout *at)
                      lh_recompute_name(at->recompute));
 }
 
-/* Writes a failure for lack of memory as JSON, in addition to the error
- * message. */
+/* Writes the changes that would make the job fit in memory as JSON, in
+ * addition to the error message. */
 static lh_status write_needs(cli *c, const lh_memory_needs *needs)
 {
     json_t *all = json_object();

@@ -13,7 +13,8 @@ static const cli_example examples[] = {
      "Write a page that plans jobs in any browser, offline."},
 };
 
-/* Prints the playground's HTML page; error: built without it. */
+/* Prints the playground's HTML page; fails if the program was built without
+ * it. */
 static lh_status run_playground(cli *c)
 {
     const char *page = cli_playground_html;

@@ -82,7 +82,8 @@ static const cli_example examples[] = {
 static const char *const kinds[] = {"layer", "MoE layer", "embedding", "head",
                                     "chunk"};
 
-/* Prints the measured times and memory per kind of entry. */
+/* Prints the measured times and memory of each part (layer, embedding, head)
+ * as a table; `path`: the file written. */
 static void print_text(cli *c, const lh_profile *p, const char *path)
 {
     char f[CLI_TIME_TEXT], d[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
@@ -133,7 +134,7 @@ static lh_status write_output(cli *c, const lh_profile *p)
     return status;
 }
 
-/* Reads the operand as a job; other formats are rejected. */
+/* Reads the operand as a job; rejects other formats. */
 static lh_status read_job(cli *c, lh_job **out)
 {
     cli_input input;
@@ -174,7 +175,7 @@ static lh_status measure(cli *c, const lh_job *job, lh_profile **out)
                     : lh_profile_measure(job, &with, out, &c->err);
 }
 
-/* Runs 'longhaul profile' and frees its work. */
+/* Runs 'longhaul profile' and frees its results. */
 static lh_status run_profile(cli *c)
 {
     lh_job *job = NULL;

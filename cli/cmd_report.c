@@ -68,7 +68,7 @@ typedef struct source {
     lh_trace *trace; /* from a trace file */
 } source;
 
-/* Frees a source's trace, view and problem. */
+/* Frees the trace, view and problem of an input file. */
 static void source_fini(source *s)
 {
     lh_trace_free(s->trace);
@@ -76,8 +76,9 @@ static void source_fini(source *s)
     cli_problem_fini(&s->problem);
 }
 
-/* Returns the trace read from the file, or the one simulated for a plan. */
-static const lh_trace *trace_of(const source *s)
+/* Returns the input's trace: the one read from the file, or the one simulated
+ * for a plan. */
+static const lh_trace *get_trace(const source *s)
 {
     return s->trace ? s->trace : s->view.trace;
 }
@@ -92,7 +93,7 @@ static lh_status read_trace(cli *c, const cli_input *input, lh_trace **out)
     return lh_trace_read(input->path, out, &c->err);
 }
 
-/* Simulates the plan's own schedule into the source's view. */
+/* Simulates the plan's own schedule into the input's view. */
 static lh_status simulate_plan(cli *c, source *s)
 {
     const lh_plan *plan = s->problem.plan;
@@ -102,7 +103,7 @@ static lh_status simulate_plan(cli *c, source *s)
     return cli_view_simulate(c, &s->view, &(cli_model){0}, plan->name);
 }
 
-/* Reads a plan, which is simulated, or a trace; other formats are rejected. */
+/* Reads a plan, which is simulated, or a trace; rejects other formats. */
 static lh_status read_source(cli *c, const char *path, source *out)
 {
     cli_input input;
@@ -120,7 +121,7 @@ static lh_status read_source(cli *c, const char *path, source *out)
     return status;
 }
 
-/* Adds a plan's facts and alternatives, and the source's timeline, to the
+/* Adds a plan's facts and alternatives, and the input's timeline, to the
  * report. */
 static lh_status add_source(cli *c, const source *s, const char *label,
                             lh_report *report)
@@ -130,11 +131,11 @@ static lh_status add_source(cli *c, const source *s, const char *label,
         CLI_TRY(cli_plan_rows(c, s->problem.plan, report));
         CLI_TRY(cli_plan_reasons(c, s->problem.plan, report));
     }
-    return lh_report_add_trace(report, trace_of(s), label, s->view.shown,
+    return lh_report_add_trace(report, get_trace(s), label, s->view.shown,
                                &c->err);
 }
 
-/* Adds a source to the report, with its file name as a fact. */
+/* Adds an input to the report, with its file name as a fact called `name`. */
 static lh_status add_named(cli *c, const source *s, const char *name,
                            lh_report *report)
 {
@@ -142,7 +143,8 @@ static lh_status add_named(cli *c, const source *s, const char *name,
     return add_source(c, s, name, report);
 }
 
-/* Adds a file. The first one, if a plan, supports what-if queries. */
+/* Adds a file to the report. If it is the `first` and a plan, the page has
+ * what-if controls. */
 static lh_status add_file(cli *c, const char *path, bool first,
                           lh_report *report)
 {
@@ -174,7 +176,7 @@ static lh_status add_two_files(cli *c, lh_report *report)
         status = cli_compare_plans(c, plans, names, report);
     for (int i = 0; status == LH_OK && i < 2; i++)
         status = plans[0] && plans[1]
-                     ? lh_report_add_trace(report, trace_of(&s[i]), names[i],
+                     ? lh_report_add_trace(report, get_trace(&s[i]), names[i],
                                            s[i].view.shown, &c->err)
                      : add_named(c, &s[i], names[i], report);
     if (status == LH_OK && plans[0])
@@ -195,10 +197,10 @@ static lh_status add_pair(cli *c, lh_report *report, comparison *x)
     if (status == LH_OK)
         status = read_source(c, s->measured, &measured);
     if (status == LH_OK)
-        status = lh_trace_compare(trace_of(&predicted), trace_of(&measured),
+        status = lh_trace_compare(get_trace(&predicted), get_trace(&measured),
                                   &x->difference, &c->err);
     if (status == LH_OK)
-        snprintf(x->how, sizeof x->how, "%s", trace_of(&measured)->title);
+        snprintf(x->how, sizeof x->how, "%s", get_trace(&measured)->title);
     if (status == LH_OK && s->log)
         status = lh_run_log_read(s->log, &x->log, &c->err);
     if (status == LH_OK)
@@ -213,7 +215,8 @@ static lh_status add_pair(cli *c, lh_report *report, comparison *x)
     return status;
 }
 
-/* Checks that inputs are given and that dependent options come together. */
+/* Checks that inputs are given and that options that depend on each other come
+ * together. */
 static lh_status check_usage(cli *c)
 {
     const settings *s = c->settings;
@@ -250,7 +253,7 @@ static lh_status write_report(cli *c, lh_report *report, comparison *x)
     return LH_OK;
 }
 
-/* Runs 'longhaul report' and frees its work. */
+/* Runs 'longhaul report' and frees its results. */
 static lh_status run_report(cli *c)
 {
     const settings *s = c->settings;

@@ -91,7 +91,8 @@ static const cli_option options[] = {
      .preset = "makespan",
      .choices = objectives,
      .help = "optimal: objective to minimise: the end of the last pass or "
-             "communication anywhere (makespan), of the last pass on the first "
+             "communication anywhere (compute_makespan), of the last pass on "
+             "the first "
              "chunk's device, or the memory limit at which a makespan is still "
              "possible."},
     CLI_SEARCH_ROWS(settings),
@@ -143,7 +144,7 @@ typedef struct work {
     lh_solve_engine engines[LH_MAX_SOLVE_ENGINES];
 } work;
 
-/* Frees the work's members; keeps the struct. */
+/* Frees the members of the results; keeps the struct. */
 static void work_fini(work *w)
 {
     lh_timeline_free(w->timeline);
@@ -154,7 +155,7 @@ static void work_fini(work *w)
     free(w->dequeue);
 }
 
-/* Parses "auto", "initial" or a number per device. */
+/* Parses the value of --warmup: "auto", "initial" or a number per device. */
 static lh_status read_warmup(cli *c, const char *text, work *w,
                              lh_method_options *o)
 {
@@ -193,7 +194,8 @@ static lh_status read_warmup(cli *c, const char *text, work *w,
     return LH_OK;
 }
 
-/* Parses a list of group sizes; sets nothing if the option was not given. */
+/* Parses a comma-separated list of group sizes of option `name`; sets nothing
+ * if the option was not given. */
 static lh_status read_groups(cli *c, const char *name, const char *text,
                              uint32_t **groups, uint32_t *n)
 {
@@ -223,8 +225,9 @@ static lh_status read_groups(cli *c, const char *name, const char *text,
 }
 
 /* Simulates a schedule; *out is its makespan in ns. */
-static lh_status makespan(cli *c, const work *w, const lh_schedule *schedule,
-                          lh_sim_options sim, int64_t *out)
+static lh_status compute_makespan(cli *c, const work *w,
+                                  const lh_schedule *schedule,
+                                  lh_sim_options sim, int64_t *out)
 {
     lh_timeline *timeline = NULL;
     CLI_TRY(lh_simulate(w->pipeline, schedule, &sim, &timeline, &c->err));
@@ -233,18 +236,19 @@ static lh_status makespan(cli *c, const work *w, const lh_schedule *schedule,
     return LH_OK;
 }
 
-/* Merges split W passes into whole ones; stores the makespan before. */
+/* Merges split W passes into whole ones; stores the makespan before the
+ * merge. */
 static lh_status merge_weight_passes(cli *c, work *w, lh_sim_options sim)
 {
     lh_schedule *whole = NULL;
-    CLI_TRY(makespan(c, w, w->schedule, sim, &w->parts_ns));
+    CLI_TRY(compute_makespan(c, w, w->schedule, sim, &w->parts_ns));
     CLI_TRY(lh_schedule_merge_parts(w->pipeline, w->schedule, &whole, &c->err));
     lh_schedule_free(w->schedule);
     w->schedule = whole;
     return LH_OK;
 }
 
-/* Keeps the link orders only if they reduce the makespan. */
+/* Drops the schedule's link orders unless they reduce the makespan. */
 static lh_status choose_link_orders(cli *c, work *w, const lh_sim_options *sim)
 {
     lh_schedule *plain = NULL;
@@ -257,8 +261,7 @@ static lh_status choose_link_orders(cli *c, work *w, const lh_sim_options *sim)
     return LH_OK;
 }
 
-/* Runs the exact solver and moves schedule, bound and statistics into the
- * work. */
+/* Runs the exact solver and moves schedule, bound and statistics into `w`. */
 static lh_status solve(cli *c, work *w, const settings *s)
 {
     lh_solution found = {0};
@@ -285,8 +288,8 @@ static lh_status solve(cli *c, work *w, const settings *s)
     return LH_OK;
 }
 
-/* Finds the least memory limit for the makespan and moves its schedule and
- * bound into the work. */
+/* Finds the least memory limit for the requested makespan and moves its
+ * schedule and bound into `w`. */
 static lh_status minimise_memory(cli *c, work *w, const settings *s)
 {
     CLI_TRY(cli_least_memory(c, &s->search, &s->model, s->sub_blocks,
@@ -311,7 +314,7 @@ static lh_status build_schedule(cli *c, work *w, const settings *s)
     return status;
 }
 
-/* Rejects options without effect for the method. */
+/* Rejects options that have no effect with the scheduling method. */
 static lh_status check_effects(cli *c, const settings *s)
 {
     static const struct {
@@ -371,8 +374,8 @@ static lh_status check_tradeoff(cli *c, const settings *s)
     return LH_OK;
 }
 
-/* Runs a scheduling method, or the best of all; fills schedule, bound, name
- * and wall time. */
+/* Runs a scheduling method, or all of them with "auto"; sets schedule, bound,
+ * name and wall time. */
 static lh_status generate(cli *c, work *w, const settings *s,
                           const lh_method_options *o)
 {
@@ -448,7 +451,7 @@ static lh_status print_csv(cli *c, const work *w)
 
 /* Returns the relative difference between objective and lower bound; 0 without
  * a bound. */
-static double gap(const work *w)
+static double compute_gap(const work *w)
 {
     int64_t ns = w->objective_ns;
     return w->bound.ns > 0 ? (double)(ns - w->bound.ns) / (double)w->bound.ns
@@ -510,7 +513,7 @@ static void print_memory(cli *c, const work *w)
                   cli_memory_text(p->limit_bound, unit, b));
 }
 
-/* Prints method, makespan, bound, gap, bubble and memory. */
+/* Prints method, makespan, bound, gap, bubble and memory of the schedule. */
 static void print_text(cli *c, const work *w)
 {
     const settings *s = c->settings;
@@ -524,7 +527,7 @@ static void print_text(cli *c, const work *w)
     cli_print(c, "makespan      %s\n", cli_time_text(ns, a));
     cli_print(c, "lower bound   %s: %s\n", cli_time_text(w->bound.ns, a),
               w->bound.text);
-    cli_print(c, "gap           %.2f %%%s\n", 100 * gap(w),
+    cli_print(c, "gap           %.2f %%%s\n", 100 * compute_gap(w),
               w->objective_ns == w->bound.ns ? ", optimal" : "");
     cli_print(c, "bubble        %.2f %%\n",
               100 * lh_timeline_bubble_ratio(w->timeline));
@@ -566,7 +569,7 @@ static void print_costs(cli *c, const work *w)
                  cli_time_text(llabs(ns - w->parts_ns), a));
 }
 
-/* Runs 'longhaul schedule', writes its files and frees its work. */
+/* Runs 'longhaul schedule', writes its files and frees its results. */
 static lh_status run_schedule(cli *c)
 {
     work w = {0};

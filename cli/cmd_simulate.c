@@ -134,7 +134,7 @@ typedef struct work {
 
 /* Returns the iteration time; for a plan it includes the steps after the
  * pipeline. */
-static int64_t iteration_ns(const work *w)
+static int64_t get_iteration_ns(const work *w)
 {
     if (!w->problem.plan)
         return lh_timeline_makespan(w->view.timeline);
@@ -144,7 +144,7 @@ static int64_t iteration_ns(const work *w)
 }
 
 /* Returns the makespan's relative excess over the bound. */
-static double gap_of(const work *w)
+static double compute_gap(const work *w)
 {
     int64_t ns = lh_timeline_makespan(w->view.timeline), bound = w->bound.ns;
     return bound > 0 ? (double)(ns - bound) / (double)bound : 0;
@@ -152,7 +152,7 @@ static double gap_of(const work *w)
 
 /* Collects the result's parts for the JSON writer; the parts stay with the
  * work. */
-static lh_simulated simulation_result(const work *w, const settings *s)
+static lh_simulated make_simulated(const work *w, const settings *s)
 {
     const cli_view *v = &w->view;
     return (lh_simulated){.size = sizeof(lh_simulated),
@@ -169,7 +169,7 @@ static lh_simulated simulation_result(const work *w, const settings *s)
 /* Prints the simulation as JSON. */
 static lh_status print_json(cli *c, const work *w)
 {
-    const lh_simulated all = simulation_result(w, c->settings);
+    const lh_simulated all = make_simulated(w, c->settings);
     char *text = NULL;
     size_t len = 0;
     CLI_TRY(lh_simulated_format(&all, &text, &len, &c->err));
@@ -229,14 +229,15 @@ static void print_path(cli *c, const cli_view *v)
 
 /* Formats a delay tolerance; LH_NO_LIMIT is 'any delay', a negative value 'not
  * known'. */
-static const char *tolerance_text(int64_t ns, char *buffer)
+static const char *format_tolerance(int64_t ns, char *buffer)
 {
     return ns < 0              ? "not known"
            : ns == LH_NO_LIMIT ? "any delay"
                                : cli_time_text(ns, buffer);
 }
 
-/* Prints slackness and delay tolerance between neighbouring devices. */
+/* Prints slackness (difference in warm-up forwards) and delay tolerance
+ * between neighbouring devices. */
 static void print_slack(cli *c, const cli_view *v)
 {
     uint32_t count;
@@ -254,7 +255,8 @@ static void print_slack(cli *c, const cli_view *v)
         int64_t most = slack[i].tolerance_ns;
         snprintf(between, sizeof between, "%" PRIu32 " and %" PRIu32, i, i + 1);
         cli_print(c, "  %-11s %9" PRIu32 " %9" PRId64 " %12s %12s%s\n", between,
-                  slack[i].warmup, slack[i].slackness, tolerance_text(most, a),
+                  slack[i].warmup, slack[i].slackness,
+                  format_tolerance(most, a),
                   cli_time_text(slack[i].delay_ns, b),
                   most >= 0 && slack[i].delay_ns > most ? "  too much" : "");
     }
@@ -329,7 +331,7 @@ static void print_jitter(cli *c, const work *w)
 {
     const lh_jitter_result *r = &w->jitter;
     const int64_t after =
-        iteration_ns(w) - lh_timeline_makespan(w->view.timeline);
+        get_iteration_ns(w) - lh_timeline_makespan(w->view.timeline);
     char mean[CLI_TIME_TEXT], p50[CLI_TIME_TEXT], p95[CLI_TIME_TEXT],
         p99[CLI_TIME_TEXT], slow[CLI_STRAGGLER_TEXT];
     cli_wrap(c, "jitter",
@@ -346,8 +348,8 @@ static void print_jitter(cli *c, const work *w)
         cli_wrap(c, "", "%s", slow);
 }
 
-/* Prints schedule, makespan or first device's end, bound, bubble and peak
- * memory. */
+/* Prints schedule, makespan or first device's end, lower bound, bubble and
+ * peak memory. */
 static void print_head(cli *c, const work *w)
 {
     const cli_view *v = &w->view;
@@ -366,11 +368,11 @@ static void print_head(cli *c, const work *w)
               cli_time_text(lh_timeline_makespan(t), a));
     if (w->problem.plan)
         cli_print(c, "iteration     %s with optimizer and overhead\n",
-                  cli_time_text(iteration_ns(w), a));
+                  cli_time_text(get_iteration_ns(w), a));
     cli_print(c, "lower bound   %s: %s\n", cli_time_text(bound->ns, a),
               bound->text);
     if (s->model.objective == CLI_MAKESPAN && lh_timeline_fits(t, NULL))
-        cli_print(c, "gap           %.2f %%%s\n", 100 * gap_of(w),
+        cli_print(c, "gap           %.2f %%%s\n", 100 * compute_gap(w),
                   lh_timeline_makespan(t) == bound->ns ? ", optimal" : "");
     cli_print(c, "bubble        %.2f %%\n", 100 * lh_timeline_bubble_ratio(t));
     cli_print(c, "peak memory   %s on device %" PRIu32 "%s\n",
@@ -384,7 +386,7 @@ static void print_head(cli *c, const work *w)
         print_jitter(c, w);
 }
 
-/* Prints the whole analysis for a reader, with the timeline as a chart. */
+/* Prints the whole analysis as text, with the timeline as a chart. */
 static lh_status print_text(cli *c, const work *w)
 {
     const cli_view *v = &w->view;
@@ -410,7 +412,7 @@ static lh_status report_jitter(cli *c, const work *w, lh_report *report)
 {
     const settings *s = c->settings;
     const lh_sim_options sim = cli_sim_options(&s->model);
-    const int64_t usual_ns = iteration_ns(w);
+    const int64_t usual_ns = get_iteration_ns(w);
     const cli_jitter_report_input varied = {
         .pipeline = w->view.pipeline,
         .schedule = w->view.schedule,
@@ -478,7 +480,7 @@ static lh_status read_plan_jitter(cli *c, work *w, lh_jitter *out)
                           out, &c->err);
 }
 
-/* Simulates the schedule under random delays; fills the work's statistics. */
+/* Simulates the schedule under random delays; stores the statistics in `w`. */
 static lh_status sample_jitter(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -565,7 +567,7 @@ static lh_status simulate_events(cli *c, work *w)
         play.jitter = &jitter;
     }
     return cli_event_simulation_run(c, &play, v, &s->model,
-                                    iteration_ns(w) -
+                                    get_iteration_ns(w) -
                                         lh_timeline_makespan(v->timeline));
 }
 
@@ -606,12 +608,12 @@ static lh_status simulate(cli *c, work *w)
                  "the schedule exceeds the memory limit on device %" PRIu32
                  " and perhaps others",
                  device);
-    const lh_simulated all = simulation_result(w, s);
+    const lh_simulated all = make_simulated(w, s);
     CLI_TRY(lh_simulated_bound(&all, &w->bound, &c->err));
     return c->common.json ? print_json(c, w) : print_text(c, w);
 }
 
-/* Runs 'longhaul simulate' and frees its work. */
+/* Runs 'longhaul simulate' and frees its results. */
 static lh_status run_simulate(cli *c)
 {
     work w = {0};

@@ -16,7 +16,7 @@ bool cli_comparison_is_sweep(const cli_comparison *x)
 
 /* Returns the terminal columns of the longest contender's label, at least
  * those of the heading. */
-static int label_width(const cli_comparison *x)
+static int get_label_width(const cli_comparison *x)
 {
     int width = (int)strlen("method");
     for (uint32_t i = 0; i < x->all->n_contenders; i++)
@@ -25,8 +25,8 @@ static int label_width(const cli_comparison *x)
     return width;
 }
 
-/* Prints one contender: time, ratio to the best, bubble and peak memory, or
- * the reason why it has none. */
+/* Prints contender i (pipeline and method): time, ratio to the best, bubble
+ * and peak memory, or the reason why it has none. */
 static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
                       int64_t best_ns)
 {
@@ -47,7 +47,7 @@ static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
               o->fits ? "" : "  over the limit");
 }
 
-/* Prints one bound per pipeline: it holds for all its schedules. */
+/* Prints one lower bound per pipeline, which holds for all its schedules. */
 static void print_bounds(cli *c, const cli_comparison *x, int width)
 {
     const lh_comparison *all = x->all;
@@ -78,7 +78,7 @@ static lh_status print_table(cli *c, const cli_comparison *x)
     if (!ranking)
         return cli_no_memory(c);
     lh_comparison_rank(x->all, 0, 0, ranking);
-    int width = label_width(x);
+    int width = get_label_width(x);
     int64_t best_ns = lh_comparison_at(x->all, 0, 0, ranking[0])->ns;
     cli_print(c, "%-*s  %14s  %6s  %8s  %12s\n", width, "method", x->number,
               "ratio", "bubble", "peak memory");
@@ -92,7 +92,7 @@ static lh_status print_table(cli *c, const cli_comparison *x)
 /* --- sweeps ------------------------------------------------------------- */
 
 /* Returns the curves' x axis: latency, or transfer if latency is constant. */
-static cli_axis_kind x_axis(const cli_comparison *x)
+static cli_axis_kind get_x_axis(const cli_comparison *x)
 {
     return x->sweep.axes[CLI_LATENCY].delays.n_values ? CLI_LATENCY
                                                       : CLI_TRANSFER;
@@ -100,15 +100,14 @@ static cli_axis_kind x_axis(const cli_comparison *x)
 
 uint32_t cli_comparison_n_curves(const cli_comparison *x)
 {
-    return x_axis(x) == CLI_LATENCY ? x->all->n_transfers : 1;
+    return get_x_axis(x) == CLI_LATENCY ? x->all->n_transfers : 1;
 }
 
-/* Returns a contender's outcome at a point of sheet `which`. */
-static const lh_outcome *outcome_on_curve(const cli_comparison *x,
-                                          uint32_t which, uint32_t point,
-                                          uint32_t contender)
+/* Returns a contender's outcome at a point of curve sheet `which`. */
+static const lh_outcome *get_outcome(const cli_comparison *x, uint32_t which,
+                                     uint32_t point, uint32_t contender)
 {
-    return x_axis(x) == CLI_LATENCY
+    return get_x_axis(x) == CLI_LATENCY
                ? lh_comparison_at(x->all, point, which, contender)
                : lh_comparison_at(x->all, 0, point, contender);
 }
@@ -117,12 +116,12 @@ static const lh_outcome *outcome_on_curve(const cli_comparison *x,
 static void name_curves(const cli_comparison *x, uint32_t which,
                         cli_curves *out)
 {
-    const cli_axis *axis = &x->sweep.axes[x_axis(x)];
+    const cli_axis *axis = &x->sweep.axes[get_x_axis(x)];
     const cli_axis *other = &x->sweep.axes[CLI_TRANSFER];
     char value[CLI_TIME_TEXT];
-    snprintf(out->x, sizeof out->x, "%s (%s)", cli_axis_names[x_axis(x)],
+    snprintf(out->x, sizeof out->x, "%s (%s)", cli_axis_names[get_x_axis(x)],
              axis->delays.relative ? "forward times" : "ms");
-    if (x_axis(x) == CLI_LATENCY && other->delays.n_values)
+    if (get_x_axis(x) == CLI_LATENCY && other->delays.n_values)
         snprintf(out->title, sizeof out->title, "transfer %s%s",
                  cli_axis_text(other, which, value),
                  other->delays.relative ? " forward times" : "");
@@ -131,7 +130,7 @@ static void name_curves(const cli_comparison *x, uint32_t which,
 lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
                            cli_curves *out)
 {
-    const cli_axis *axis = &x->sweep.axes[x_axis(x)];
+    const cli_axis *axis = &x->sweep.axes[get_x_axis(x)];
     uint32_t points = axis->delays.n_values, series = x->all->n_contenders;
     *out = (cli_curves){0};
     out->xs = calloc(points, sizeof *out->xs);
@@ -147,7 +146,7 @@ lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
     for (uint32_t i = 0; i < series; i++) {
         bool any = false;
         for (uint32_t p = 0; p < points; p++) {
-            int64_t ns = outcome_on_curve(x, which, p, i)->ns;
+            int64_t ns = get_outcome(x, which, p, i)->ns;
             out->makespan_ns[(size_t)n * points + p] = ns;
             any = any || ns >= 0;
         }
@@ -178,14 +177,16 @@ void cli_curves_fini(cli_curves *curves)
 
 enum { COLUMN = 14 }; /* "9999.123 ms" and its separator */
 
-/* Computes the label columns. Values without a time unit are multiples of the
- * forward time, as *along states. */
-static int sheet_width(const cli_comparison *x, char *along, size_t room)
+/* Returns the width of the label column; `along` receives the axis label.
+ * Values without a time unit are multiples of the forward time, as the label
+ * states. */
+static int compute_sheet_width(const cli_comparison *x, char *along,
+                               size_t room)
 {
-    const int width = label_width(x);
+    const int width = get_label_width(x);
     const int len = snprintf(
-        along, room, "%s%s", cli_axis_names[x_axis(x)],
-        x->sweep.axes[x_axis(x)].delays.relative ? " (forward times)" : "");
+        along, room, "%s%s", cli_axis_names[get_x_axis(x)],
+        x->sweep.axes[get_x_axis(x)].delays.relative ? " (forward times)" : "");
     return len > width ? len : width;
 }
 
@@ -195,8 +196,8 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
                          uint32_t first, uint32_t count)
 {
     char text[CLI_TIME_TEXT], along[60];
-    const cli_axis *axis = &x->sweep.axes[x_axis(x)];
-    const int width = sheet_width(x, along, sizeof along);
+    const cli_axis *axis = &x->sweep.axes[get_x_axis(x)];
+    const int width = compute_sheet_width(x, along, sizeof along);
     cli_print(c, "\n%-*s", width, along);
     for (uint32_t p = first; p < first + count; p++)
         cli_print(c, "%*s", COLUMN, cli_axis_text(axis, p, text));
@@ -204,7 +205,7 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
     for (uint32_t i = 0; i < x->all->n_contenders; i++) {
         cli_print(c, "%-*s", width, x->all->contenders[i].label);
         for (uint32_t p = first; p < first + count; p++) {
-            const lh_outcome *o = outcome_on_curve(x, which, p, i);
+            const lh_outcome *o = get_outcome(x, which, p, i);
             if (o->ns < 0)
                 cli_print(c, "%*s", COLUMN, "-");
             else
@@ -224,7 +225,7 @@ static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
             cli_print(c, which ? "\n%s\n" : "%s\n", curves.title);
         uint32_t width = cli_width(), points = curves.sweep.n_points;
         char along[60];
-        uint32_t labels = (uint32_t)sheet_width(x, along, sizeof along);
+        uint32_t labels = (uint32_t)compute_sheet_width(x, along, sizeof along);
         uint32_t fit = width > labels + COLUMN ? (width - labels) / COLUMN : 1;
         for (uint32_t p = 0; p < points; p += fit)
             print_points(c, x, which, p, points - p < fit ? points - p : fit);

@@ -18,7 +18,7 @@ typedef struct cli_comparison {
                          * makespans */
 } cli_comparison;
 
-/* Checks whether the comparison is a sweep. */
+/* Checks whether the comparison is a sweep over link delays. */
 bool cli_comparison_is_sweep(const cli_comparison *x);
 
 /* Prints the comparison as text. */
@@ -33,12 +33,12 @@ typedef struct cli_curves {
     const char **series;
     int64_t *makespan_ns;
 } cli_curves;
-/* Counts the curve sheets. */
+/* Counts the sheets of curves that a sweep is printed as. */
 uint32_t cli_comparison_n_curves(const cli_comparison *x);
 /* Builds curve sheet `which`. */
 lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
                            cli_curves *out);
-/* Releases the curves. */
+/* Frees the curves of a sheet. */
 void cli_curves_fini(cli_curves *curves);
 
 #endif

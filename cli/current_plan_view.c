@@ -41,8 +41,9 @@ static const char *const dimension_names[N_DIMENSIONS] = {
     "schedule", "recompute", "zero",        "sharding",
     "sites",    "layers"};
 
-/* Returns a numeric dimension of a layout. */
-static uint32_t dimension_value(dimension d, const lh_choice *x)
+/* Returns the value of a numeric dimension, such as the tensor degree, of a
+ * layout. */
+static uint32_t get_dimension_value(dimension d, const lh_choice *x)
 {
     const lh_layout *l = &x->layout;
     switch (d) {
@@ -89,7 +90,8 @@ static void format_layers(const lh_plan *p, char *text)
     }
 }
 
-/* Formats the sites, or the outermost parallelism if the layout has none. */
+/* Formats the sites of the plan's layout into `text`, or the outermost
+ * parallelism if the layout has none. */
 static void format_sites(const lh_plan *p, char *text)
 {
     const lh_layout *l = &p->best.layout;
@@ -115,8 +117,8 @@ static void format_recompute(const lh_plan *p, char *text)
                                  len ? ", " : "", lh_module_name((lh_module)i));
 }
 
-/* Writes the value of a dimension of a plan's best choice to `text`; empty if
- * it does not apply. */
+/* Writes the value of a search dimension (degree, placement, schedule) of a
+ * plan's best choice to `text`; empty if it does not apply. */
 static void format_value(dimension d, const lh_plan *p, char *text)
 {
     const lh_choice *x = &p->best;
@@ -141,15 +143,15 @@ static void format_value(dimension d, const lh_plan *p, char *text)
         format_layers(p, text);
         break;
     default:
-        snprintf(text, VALUE_TEXT, "%" PRIu32, dimension_value(d, x));
+        snprintf(text, VALUE_TEXT, "%" PRIu32, get_dimension_value(d, x));
         break;
     }
 }
 
-/* Returns the best known iteration time with the current value in this
- * dimension; 0: unknown. */
-static int64_t best_with_current_ns(dimension d, const lh_plan *today,
-                                    const lh_plan *plan)
+/* Returns the best known iteration time, in ns, among plans with the current
+ * configuration's value in this dimension; 0: unknown. */
+static int64_t find_best_with_current(dimension d, const lh_plan *today,
+                                      const lh_plan *plan)
 {
     if (d > CHUNKS && d != ZERO)
         return 0;
@@ -158,7 +160,8 @@ static int64_t best_with_current_ns(dimension d, const lh_plan *today,
             &plan->dimension_alternatives[i];
         if (strcmp(r->dimension, dimension_names[d]) == 0 &&
             r->choice.status == LH_CHOICE_OK &&
-            dimension_value(d, &r->choice) == dimension_value(d, &today->best))
+            get_dimension_value(d, &r->choice) ==
+                get_dimension_value(d, &today->best))
             return r->choice.iteration_ns;
     }
     return 0;
@@ -173,8 +176,8 @@ typedef struct change {
     int64_t keeping_ns;
 } change;
 
-/* Lists the dimensions in which today's configuration and the plan differ;
- * returns their number. */
+/* Lists the search dimensions in which the current configuration and the plan
+ * differ; returns their number. */
 static uint32_t find_changes(const lh_plan *today, const lh_plan *plan,
                              change out[N_DIMENSIONS])
 {
@@ -189,19 +192,20 @@ static uint32_t find_changes(const lh_plan *today, const lh_plan *plan,
         if (strcmp(x->today, x->plan) == 0)
             continue;
         x->d = d;
-        x->keeping_ns = best_with_current_ns(d, today, plan);
+        x->keeping_ns = find_best_with_current(d, today, plan);
         n++;
     }
     return n;
 }
 
 /* Returns the change of the iteration time; below 0: faster. */
-static double percent(int64_t ns, int64_t than_ns)
+static double compute_percent(int64_t ns, int64_t than_ns)
 {
     return cli_percent_slower((double)ns, (double)than_ns);
 }
 
-/* Prints the changed dimensions with the loss if each alone were kept. */
+/* Prints the changed dimensions, each with the loss if it alone kept its
+ * current value. */
 static void print_changes(cli *c, const lh_plan *plan, const change *changes,
                           uint32_t n)
 {
@@ -213,7 +217,8 @@ static void print_changes(cli *c, const lh_plan *plan, const change *changes,
         char kept[40] = "", was[80];
         if (changes[i].keeping_ns > 0)
             snprintf(kept, sizeof kept, "%+.1f %%",
-                     percent(changes[i].keeping_ns, plan->best.iteration_ns));
+                     compute_percent(changes[i].keeping_ns,
+                                     plan->best.iteration_ns));
         const char *const cells[] = {
             kept, dimension_names[changes[i].d],
             cli_shorten(changes[i].today, TODAY_COLUMNS, was, sizeof was),
@@ -223,7 +228,8 @@ static void print_changes(cli *c, const lh_plan *plan, const change *changes,
     cli_table_print(c, "changes", &t);
 }
 
-/* Prints the breakdown of both iterations side by side. */
+/* Prints the breakdown of the iteration time of both configurations side by
+ * side. */
 static void print_parts(cli *c, const lh_plan *today, const lh_plan *plan)
 {
     static const char *const head[] = {"part", "#today", "#plan", "#less"};
@@ -267,7 +273,7 @@ void cli_current_plan_text(cli *c, const cli_current_plan *today,
              cli_layout_text(&was->best, layout, sizeof layout));
     cli_wrap(c, "plan", "%s: %+.1f %%%s",
              cli_plan_time(was, (double)plan->best.iteration_ns, b),
-             percent(plan->best.iteration_ns, was->best.iteration_ns),
+             compute_percent(plan->best.iteration_ns, was->best.iteration_ns),
              plan->best.iteration_ns > was->best.iteration_ns
                  ? "; the search found nothing faster than the current "
                    "configuration, raise --time"
@@ -281,7 +287,7 @@ void cli_current_plan_text(cli *c, const cli_current_plan *today,
     free(changes);
 }
 
-/* Returns the changed dimensions as a list; NULL: out of memory. */
+/* Returns the changed dimensions as a JSON list; NULL: out of memory. */
 static json_t *changes_json(const lh_plan *today, const lh_plan *plan)
 {
     change *changes = calloc(N_DIMENSIONS, sizeof *changes);

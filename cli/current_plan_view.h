@@ -14,10 +14,12 @@ typedef struct cli_current_plan {
     const char *why;     /* reason if `plan` is NULL */
 } cli_current_plan;
 
-/* Prints the lines before the plan's own. */
+/* Prints the comparison of the current configuration with the plan, before the
+ * plan's own lines. */
 void cli_current_plan_text(cli *c, const cli_current_plan *today,
                            const lh_plan *plan);
-/* Returns JSON; `text` is the plan's. NULL: no memory. */
+/* Returns the comparison of the current configuration with the plan as JSON;
+ * `text`: the plan's own JSON. NULL: out of memory. */
 json_t *cli_current_plan_json(const cli_current_plan *today,
                               const lh_plan *plan, const char *text);
 

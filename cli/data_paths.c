@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses one "LINK=delegated" in the list. */
+/* Parses one "LINK=delegated" in the list of --path and sets links[i] for the
+ * matching links. */
 static lh_status read_link(cli *c, const lh_pipeline *p, const char *text,
                            size_t len, bool *links)
 {

@@ -31,22 +31,23 @@ typedef struct cli_paths {
     lh_pipeline *pipeline; /* pipeline with these paths; NULL: not given */
 } cli_paths;
 
-/* Checks whether sends or receives block. Otherwise all paths are equivalent as
- * long as copies take no time. */
+/* Checks whether sends or receives block under the options. Otherwise all data
+ * paths are equivalent as long as copies take no time. */
 bool cli_paths_have_effect(const cli_model *model, const lh_pipeline *pipeline);
 /* Reports a usage error if --path (`text`; NULL: not given) would not change
- * the pipeline, with copies as long as --staging. */
+ * the simulation of the pipeline, with copies as long as --staging. */
 lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
                           const lh_pipeline *pipeline, const cli_model *model);
-/* Parses the option (NULL: none) for a pipeline and sets the messages' paths in
- * `model`. Release with cli_paths_fini(), also after a failure. */
+/* Parses --path (`text`; NULL: not given) for a pipeline and sets the
+ * messages' data paths in `model`. Release with cli_paths_fini(), also after a
+ * failure. */
 lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);
-/* Sets the paths from the existing out->delegation. */
+/* Sets the data paths in `model` from the existing out->delegation. */
 lh_status cli_paths_apply(cli *c, const lh_pipeline *pipeline, cli_model *model,
                           cli_paths *out);
-/* Releases the paths. */
+/* Frees the data paths. */
 void cli_paths_fini(cli_paths *paths);
 
 #endif

@@ -13,20 +13,20 @@ static const char *const kind_names[] = {"F", "I", "W", "B"};
 
 /* Returns by how many percent `measured` exceeds `predicted`; 0 if nothing was
  * predicted. */
-static double percent(int64_t predicted, int64_t measured)
+static double compute_percent(int64_t predicted, int64_t measured)
 {
     return predicted ? 100 * ((double)measured / (double)predicted - 1) : 0;
 }
 
-/* Returns the same percentage rounded to the printed digits, so that -0.00 is
- * not printed. */
-static double shown(int64_t predicted, int64_t measured)
+/* Returns by how many percent `measured` exceeds `predicted`, rounded to the
+ * printed digits, so that -0.00 is not printed. */
+static double compute_shown_percent(int64_t predicted, int64_t measured)
 {
-    return cli_round_for_text(percent(predicted, measured), 2);
+    return cli_round_for_text(compute_percent(predicted, measured), 2);
 }
 
-/* Prints number and mean times of one kind of operation; nothing if there is
- * none. */
+/* Prints number and mean times of one kind of operation in both traces;
+ * nothing if there is none. */
 static void print_kind(cli *c, const char *name, const lh_trace_share *k)
 {
     char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
@@ -34,11 +34,11 @@ static void print_kind(cli *c, const char *name, const lh_trace_share *k)
         cli_print(c, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%\n", name, k->n,
                   cli_time_text(k->predicted_ns / (int64_t)k->n, p),
                   cli_time_text(k->measured_ns / (int64_t)k->n, m),
-                  shown(k->predicted_ns, k->measured_ns));
+                  compute_shown_percent(k->predicted_ns, k->measured_ns));
 }
 
-/* Prints the median iteration and those that differ most from the prediction.
- */
+/* Prints the median iteration time and the iterations that differ most from
+ * the prediction. */
 static void print_iterations(cli *c, const lh_trace_difference *d,
                              const lh_run_log *log)
 {
@@ -54,12 +54,12 @@ static void print_iterations(cli *c, const lh_trace_difference *d,
               "iterations", log->n_iterations,
               cli_time_text(d->predicted_ns, p),
               cli_time_text(log->median_ns, m),
-              shown(d->predicted_ns, log->median_ns));
-    cli_print(c, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%, at worst\n",
-              "iteration", log->iterations[worst].step + 1,
-              cli_time_text(d->predicted_ns, p),
-              cli_time_text(log->iterations[worst].ns, m),
-              shown(d->predicted_ns, log->iterations[worst].ns));
+              compute_shown_percent(d->predicted_ns, log->median_ns));
+    cli_print(
+        c, "  %-10s %8" PRIu64 " %14s %14s %+8.2f %%, at worst\n", "iteration",
+        log->iterations[worst].step + 1, cli_time_text(d->predicted_ns, p),
+        cli_time_text(log->iterations[worst].ns, m),
+        compute_shown_percent(d->predicted_ns, log->iterations[worst].ns));
 }
 
 /* Returns the logged iterations with their errors as a list; NULL: out of
@@ -72,7 +72,7 @@ static json_t *iterations_json(const lh_trace_difference *d,
         const lh_logged_iteration *it = &log->iterations[i];
         json_t *one = json_pack("{s:I, s:o, s:f}", "step", (json_int_t)it->step,
                                 "seconds", cli_seconds(it->ns), "error",
-                                percent(d->predicted_ns, it->ns) / 100);
+                                compute_percent(d->predicted_ns, it->ns) / 100);
         if (!one || json_array_append_new(all, one)) {
             json_decref(all);
             return NULL;
@@ -92,7 +92,7 @@ void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
     cli_print(c, "  %-10s %8s %14s %14s %+8.2f %%\n", "makespan", "",
               cli_time_text(d->predicted_ns, p),
               cli_time_text(d->measured_ns, m),
-              shown(d->predicted_ns, d->measured_ns));
+              compute_shown_percent(d->predicted_ns, d->measured_ns));
     for (uint32_t i = 0; i <= LH_B; i++)
         print_kind(c, kind_names[i], &d->kinds[i]);
     print_kind(c, "messages", &d->messages);
@@ -120,7 +120,8 @@ void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
     cli_print(c, "\n");
 }
 
-/* Returns number and mean times of one kind of operation, in seconds. */
+/* Returns number and mean times of one kind of operation, in seconds, as
+ * JSON. */
 static json_t *kind_json(const lh_trace_share *k)
 {
     double n = k->n ? (double)k->n : 1;
@@ -144,7 +145,7 @@ json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
         "s:o}",
         "measured_as", how, "predicted_s", cli_seconds(d->predicted_ns),
         "measured_s", cli_seconds(d->measured_ns), "error",
-        percent(d->predicted_ns, d->measured_ns) / 100, "passes",
+        compute_percent(d->predicted_ns, d->measured_ns) / 100, "passes",
         (json_int_t)d->n_passes, "only_predicted",
         (json_int_t)d->n_only_predicted, "only_measured",
         (json_int_t)d->n_only_measured, "mean_start_error_s",
@@ -179,14 +180,14 @@ lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
     char p[CLI_TIME_TEXT], text[160];
     snprintf(text, sizeof text, "%s, measured %+.2f %%",
              cli_time_text(d->predicted_ns, p),
-             shown(d->predicted_ns, d->measured_ns));
+             compute_shown_percent(d->predicted_ns, d->measured_ns));
     CLI_TRY(lh_report_add_fact(report, "predicted", text, &c->err));
     if (how[0])
         CLI_TRY(lh_report_add_fact(report, "measured", how, &c->err));
     if (log) {
         snprintf(text, sizeof text, "%" PRIu32 ", median %s, %+.2f %%",
                  log->n_iterations, cli_time_text(log->median_ns, p),
-                 shown(d->predicted_ns, log->median_ns));
+                 compute_shown_percent(d->predicted_ns, log->median_ns));
         CLI_TRY(lh_report_add_fact(report, "iterations", text, &c->err));
     }
     if (d->divergence[0]) {

@@ -8,14 +8,17 @@
 #include <longhaul/experimental/report.h>
 #include <longhaul/experimental/trace_compare.h>
 
-/* Prints text. `how` is the measurement method, "" if unknown. `log`, the run's
- * iterations, may be NULL. */
+/* Prints the differences between prediction and measurement. `how` is the
+ * measurement method, "" if unknown. `log`, the run's iterations, may be
+ * NULL. */
 void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
                          const lh_run_log *log);
-/* Returns JSON. `d` may be NULL: nothing was compared. */
+/* Returns the differences between prediction and measurement as JSON. `d` may
+ * be NULL: nothing was compared. */
 json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
                             const char *how, const char *report);
-/* Adds the comparison to a report. */
+/* Adds the differences between prediction and measurement to a report as
+ * facts. */
 lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
                                const char *how, const lh_run_log *log,
                                lh_report *report);

@@ -39,12 +39,12 @@ lh_status cli_reject_empty_range(cli *c, const char *option, const char *text)
                      option, text);
 }
 
-static char to_lower(char letter)
+static char convert_to_lower(char letter)
 {
     return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
 }
 
-/* Checks whether the digits of `typed` are among those of `word`, in order: one
+/* Checks whether the digits of `typed` occur in `word` in the same order: one
  * may be missing, but h200 is no misspelt h100. */
 static bool has_digits_of(const char *word, const char *typed)
 {
@@ -60,7 +60,7 @@ static bool has_digits_of(const char *word, const char *typed)
 
 /* Computes the edit distance, with a swap of neighbours as one edit and without
  * regard to case. */
-static size_t edit_distance(const char *a, const char *b)
+static size_t compute_edit_distance(const char *a, const char *b)
 {
     enum { MAX = 40 };
     size_t n = strlen(a), m = strlen(b);
@@ -73,14 +73,15 @@ static size_t edit_distance(const char *a, const char *b)
         d[0][j] = j;
     for (size_t i = 1; i <= n; i++) {
         for (size_t j = 1; j <= m; j++) {
-            size_t best =
-                d[i - 1][j - 1] + (to_lower(a[i - 1]) != to_lower(b[j - 1]));
+            size_t best = d[i - 1][j - 1] + (convert_to_lower(a[i - 1]) !=
+                                             convert_to_lower(b[j - 1]));
             if (d[i - 1][j] + 1 < best)
                 best = d[i - 1][j] + 1;
             if (d[i][j - 1] + 1 < best)
                 best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && to_lower(a[i - 1]) == to_lower(b[j - 2]) &&
-                to_lower(a[i - 2]) == to_lower(b[j - 1]) &&
+            if (i > 1 && j > 1 &&
+                convert_to_lower(a[i - 1]) == convert_to_lower(b[j - 2]) &&
+                convert_to_lower(a[i - 2]) == convert_to_lower(b[j - 1]) &&
                 d[i - 2][j - 2] + 1 < best)
                 best = d[i - 2][j - 2] + 1;
             d[i][j] = best;
@@ -95,7 +96,7 @@ const char *cli_find_similar_word(const char *typed, const char *const *words)
     /* At most one wrong letter in three; at least one. */
     size_t least = strlen(typed) < 6 ? 1 : strlen(typed) / 3;
     for (; *words; words++) {
-        size_t far = edit_distance(typed, *words);
+        size_t far = compute_edit_distance(typed, *words);
         if (!has_digits_of(*words, typed))
             far = SIZE_MAX;
         /* A prefix counts as similar, too. */

@@ -69,21 +69,21 @@ typedef struct event_run {
 
 /* Returns the display name of a schedule: the library refers to the initial one
  * by a fixed name. */
-static const char *schedule_name(const event_run *p, const char *name)
+static const char *get_schedule_name(const event_run *p, const char *name)
 {
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? p->view->method : name;
 }
 
 /* Returns the name of a data path; for the direct path that of the model's
  * options. */
-static const char *path_name(const event_run *p, lh_data_path path)
+static const char *get_path_name(const event_run *p, lh_data_path path)
 {
     return path == LH_DATA_PATH_DIRECT ? cli_data_path_name(p->model)
                                        : lh_data_path_name(path);
 }
 
 /* Returns schedule and path at a step; without adaptation those of the view. */
-static lh_emulated_step step_at(const event_run *p, uint32_t step)
+static lh_emulated_step get_step(const event_run *p, uint32_t step)
 {
     uint64_t n;
     return p->played ? lh_emulation_steps(p->played, &n)[step]
@@ -94,11 +94,11 @@ static lh_emulated_step step_at(const event_run *p, uint32_t step)
  * migrations. */
 static json_t *step_json(const event_run *p, uint32_t step)
 {
-    lh_emulated_step was = step_at(p, step);
+    lh_emulated_step was = get_step(p, step);
     return json_pack("{s:I, s:o, s:s, s:s, s:o, s:o*, s:o*}", "step",
                      (json_int_t)step, "seconds", cli_seconds(p->ns[step]),
-                     "schedule", schedule_name(p, was.name), "path",
-                     path_name(p, was.path), "slow",
+                     "schedule", get_schedule_name(p, was.name), "path",
+                     get_path_name(p, was.path), "slow",
                      cli_slow_json(p->timeline, step), "exchange",
                      cli_migration_at_json(p->played, CLI_MIGRATION_HOSTS, step,
                                            p->after_ns),
@@ -111,9 +111,9 @@ static json_t *step_json(const event_run *p, uint32_t step)
 static json_t *switch_json(const event_run *p, const lh_emulated_switch *x)
 {
     return json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "step",
-                     (json_int_t)x->step, "from", schedule_name(p, x->from),
-                     "to", schedule_name(p, x->to), "path",
-                     path_name(p, x->path), "before_s",
+                     (json_int_t)x->step, "from", get_schedule_name(p, x->from),
+                     "to", get_schedule_name(p, x->to), "path",
+                     get_path_name(p, x->path), "before_s",
                      cli_seconds(x->before_ns + p->after_ns), "predicted_s",
                      cli_seconds(x->predicted_ns + p->after_ns), "bound_s",
                      cli_seconds(x->bound_ns + p->after_ns), "why", x->why);
@@ -126,7 +126,8 @@ static const lh_emulated_switch *get_switches(const event_run *p, uint32_t *n)
     return p->played ? lh_emulation_switches(p->played, n) : NULL;
 }
 
-/* Simulates the same run without --adapt: each iteration's time in `ns`. */
+/* Simulates the same run with a fixed schedule, without --adapt: ns[i] is the
+ * time of iteration i. */
 static lh_status simulate_fixed(cli *c, const event_run *p, int64_t *ns)
 {
     lh_sim_options sim = cli_sim_options(p->model);
@@ -238,7 +239,8 @@ static lh_status write_log(cli *c, const event_run *p)
     return status;
 }
 
-/* Returns the end of the span that starts at `from` and has its state. */
+/* Returns the end of the range of iterations that starts at `from` and has its
+ * state of the event timeline. */
 static uint32_t find_span_end(const event_run *p, uint32_t from)
 {
     uint32_t end = from, state = lh_event_timeline_state(p->timeline, from);
@@ -248,8 +250,9 @@ static uint32_t find_span_end(const event_run *p, uint32_t from)
     return end;
 }
 
-/* Prints the spans of iterations with the same slow parts: mean time, ratio to
- * the time without events, and total; at most MOST_ROWS. */
+/* Prints the ranges of iterations with the same slow links and devices: mean
+ * time, ratio to the time without events (quiet_ns), and total; at most
+ * MOST_ROWS. */
 static void print_spans(cli *c, const event_run *p, int64_t quiet_ns)
 {
     enum { MOST_ROWS = 14 };
@@ -287,8 +290,8 @@ static void print_spans(cli *c, const event_run *p, int64_t quiet_ns)
                   n - MOST_ROWS);
 }
 
-/* Adds the decisions and their reasons to the table, at most `most` rows;
- * returns their number. */
+/* Adds the switch decisions and their reasons to the table, at most `most`
+ * rows; returns their number. */
 static uint32_t fill_switches(const event_run *p, uint32_t most, cli_table *t)
 {
     static const char *const head[] = {"from step", "schedule", "path",
@@ -301,14 +304,14 @@ static uint32_t fill_switches(const event_run *p, uint32_t most, cli_table *t)
         const lh_emulated_switch *x = &all[i];
         snprintf(step, sizeof step, "%" PRIu64, x->step);
         const char *cells[] = {
-            step, schedule_name(p, x->to), path_name(p, x->path),
+            step, get_schedule_name(p, x->to), get_path_name(p, x->path),
             cli_time_text(x->predicted_ns + p->after_ns, one), x->why};
         cli_table_row(t, 5, cells);
     }
     return n;
 }
 
-/* Prints the switches, at most MOST_ROWS. */
+/* Prints the schedule switches, at most MOST_ROWS. */
 static void print_switches(cli *c, const event_run *p)
 {
     enum { MOST_ROWS = 24 };
@@ -324,8 +327,8 @@ static void print_switches(cli *c, const event_run *p)
         cli_print(c, "  ... and %" PRIu32 " more: see --json\n", n - MOST_ROWS);
 }
 
-/* Prints schedule, iterations, total times, spans, switches and migrations for
- * a reader. */
+/* Prints schedule, iterations, total times, ranges, switches and migrations as
+ * text. */
 static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
@@ -432,7 +435,7 @@ static lh_status draw_steps(cli *c, const event_run *p)
         memcpy(ns, p->ns, n * sizeof *ns);
         for (uint32_t i = 0; i < n_switches; i++)
             marks[i] =
-                (lh_report_mark){all[i].step, schedule_name(p, all[i].to)};
+                (lh_report_mark){all[i].step, get_schedule_name(p, all[i].to)};
         cli_migrations_add_marks(p->played, CLI_MIGRATION_HOSTS,
                                  marks + n_switches);
         cli_migrations_add_marks(p->played, CLI_MIGRATION_LAYERS,
@@ -452,7 +455,8 @@ static lh_status draw_steps(cli *c, const event_run *p)
     return status;
 }
 
-/* Simulates an iteration in a state under --path. */
+/* Simulates an iteration in a state of the event timeline with delegated
+ * messages; *ns is its time. */
 static lh_status simulate_state(cli *c, const event_run *p,
                                 const lh_delegation *delegation, uint32_t state,
                                 int64_t *ns)
@@ -474,8 +478,8 @@ static lh_status simulate_state(cli *c, const event_run *p,
     return status;
 }
 
-/* Extends the set of delegated links: links added by events are not delegated.
- */
+/* Fills in the flags of delegated links; links that events added are not
+ * delegated. The caller frees *links. */
 static lh_status set_delegated_links(cli *c, const event_run *p,
                                      lh_delegation *d, bool **links)
 {
@@ -494,8 +498,8 @@ static lh_status set_delegated_links(cli *c, const event_run *p,
     return LH_OK;
 }
 
-/* Simulates every network state once with delegated sends and fills the
- * iteration times. */
+/* Simulates every state of the event timeline once with delegated messages and
+ * fills in the iteration times. */
 static lh_status simulate_delegated(cli *c, event_run *p)
 {
     lh_delegation d;
@@ -513,7 +517,7 @@ static lh_status simulate_delegated(cli *c, event_run *p)
     return status;
 }
 
-/* Emulates the adaptive run, step by step, and fills the iteration times. */
+/* Emulates the adaptive run, step by step, and fills in the iteration times. */
 static lh_status simulate_adaptive(cli *c, event_run *p)
 {
     lh_sim_options sim = cli_sim_options(p->model);

@@ -34,20 +34,22 @@
                      "that it carries."                                        \
     }
 
-/* Reads the events from `path` for a pipeline that runs `speed` times faster.
- * `places` NULL: events refer to devices, not hosts. */
+/* Reads the events from `path` for a pipeline that runs `speed` times faster;
+ * `restart`: steps that a failure costs. `places` NULL: events refer to
+ * devices, not hosts. */
 lh_status cli_event_timeline_read(cli *c, const char *path,
                                   const lh_pipeline *pipeline, uint32_t speed,
                                   uint32_t restart,
                                   const lh_host_placement *places,
                                   lh_event_timeline **out);
 
-/* Returns the slow elements in a step, ["2-3", "device 1"]; NULL: no memory.
- * `timeline` NULL: none. */
+/* Returns the links and devices that are slow in a step as JSON, ["2-3",
+ * "device 1"]; NULL: out of memory. `timeline` NULL: none. */
 json_t *cli_slow_json(const lh_event_timeline *timeline, uint64_t step);
 /* Formats the same for people: "2-3, device 1"; "nothing". */
 #define CLI_SLOW_TEXT 48
-/* Formats the slow elements of a state. */
+/* Formats the links and devices that are slow in a state of the event timeline
+ * into `text`, which it returns. */
 char *cli_slow_text(const lh_event_timeline *timeline, uint32_t state,
                     char *text);
 
@@ -61,12 +63,13 @@ typedef struct cli_slow_spans {
         char text[CLI_SLOW_TEXT];
     } * names;
 } cli_slow_spans;
-/* Finds the spans. */
+/* Finds the ranges among n iterations from `first` on in which the same links
+ * and devices are slow, for the chart. */
 lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *timeline,
                               uint64_t first, uint64_t n, cli_slow_spans *out);
-/* Releases the spans. */
+/* Frees the ranges of slow iterations. */
 void cli_slow_spans_fini(cli_slow_spans *spans);
-/* Writes the chart. */
+/* Writes the chart of iteration times to `path`. */
 lh_status cli_write_event_timeline(cli *c,
                                    const lh_report_iterations *iterations,
                                    const char *path);
@@ -104,8 +107,8 @@ typedef enum cli_migration_kind {
     CLI_N_MIGRATION_KINDS
 } cli_migration_kind;
 
-/* Checks --replicas (0: not given). A plan (NULL: none) has its own replicas.
- */
+/* Checks --replicas (0: not given); a plan (NULL: none) has its own number of
+ * replicas. */
 lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan);
 /* Builds the placement of hosts from --replicas. */
 lh_status cli_placement_build(cli *c, const cli_event_simulation *play,
@@ -116,20 +119,23 @@ lh_status cli_placement_build(cli *c, const cli_event_simulation *play,
 lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
                            const lh_pipeline *pipeline, lh_layers **out,
                            int64_t *layer_ns);
-/* Return all migrations in a run (NULL: no memory), or those before a step
- * (NULL: none). `played` may be NULL. */
+/* Returns all migrations of a kind in an emulated run as a JSON list (NULL:
+ * out of memory). `played` may be NULL; after_ns is added to the iteration
+ * times. */
 json_t *cli_migrations_json(const lh_emulation *played, cli_migration_kind what,
                             int64_t after_ns);
-/* Returns the migrations before a step. */
+/* Returns the migrations of a kind before step `step` as JSON; NULL: none, or
+ * out of memory. */
 json_t *cli_migration_at_json(const lh_emulation *played,
                               cli_migration_kind what, uint64_t step,
                               int64_t after_ns);
-/* Present migrations: as table rows (at most `most`; returns their number), as
- * chart marks (may be NULL), or on the terminal. */
+/* Adds the migrations of a kind to a table, at most `most` rows; returns their
+ * number. `played` may be NULL. */
 uint32_t cli_migrations_fill_table(const lh_emulation *played,
                                    cli_migration_kind what, int64_t after_ns,
                                    uint32_t most, cli_table *t);
-/* Adds migrations as chart marks; returns their number. */
+/* Adds the migrations of a kind as chart marks (`marks` may be NULL); returns
+ * their number. */
 uint32_t cli_migrations_add_marks(const lh_emulation *played,
                                   cli_migration_kind what,
                                   lh_report_mark *marks);

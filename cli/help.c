@@ -8,7 +8,7 @@
 enum { HELP_COLUMN = 26 };
 
 /* Counts columns: continuation bytes of a character take none. */
-static uint32_t columns(const char *text, size_t len)
+static uint32_t count_columns(const char *text, size_t len)
 {
     uint32_t count = 0;
     for (size_t i = 0; i < len; i++)
@@ -18,19 +18,19 @@ static uint32_t columns(const char *text, size_t len)
 
 /* Prints words from column `at` on, wrapped before `width`, with later lines
  * indented. "\n\n" begins a paragraph; "\n " preserves the line. */
-static void wrap(FILE *out, const char *text, uint32_t at, uint32_t indent,
-                 uint32_t width)
+static void print_wrapped(FILE *out, const char *text, uint32_t at,
+                          uint32_t indent, uint32_t width)
 {
     while (*text) {
         size_t spaces = strspn(text, " ");
         size_t len = strcspn(text + spaces, " \n") + spaces;
-        uint32_t wide = columns(text, len);
+        uint32_t wide = count_columns(text, len);
         if (at + wide > width && at > indent) {
             fprintf(out, "\n%*s", (int)indent, "");
             at = indent;
             text += spaces;
             len -= spaces;
-            wide = columns(text, len);
+            wide = count_columns(text, len);
         }
         fwrite(text, 1, len, out);
         at += wide;
@@ -109,7 +109,7 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
     } else {
         fprintf(out, "%*s", HELP_COLUMN - len, "");
     }
-    wrap(out, right, HELP_COLUMN, HELP_COLUMN, width);
+    print_wrapped(out, right, HELP_COLUMN, HELP_COLUMN, width);
 }
 
 /* Prints a list of words with their explanations, under its title. */
@@ -119,8 +119,8 @@ static void print_words(FILE *out, cli_words words, uint32_t width)
     fprintf(out, "\n%s:\n", cli_words_title(words));
     for (uint32_t i = 0; cli_word(words, i); i++) {
         fprintf(out, "  %-*s", HELP_COLUMN - 2, cli_word(words, i));
-        wrap(out, cli_word_about(words, i, text), HELP_COLUMN, HELP_COLUMN,
-             width);
+        print_wrapped(out, cli_word_about(words, i, text), HELP_COLUMN,
+                      HELP_COLUMN, width);
     }
 }
 
@@ -149,7 +149,7 @@ static void print_options(FILE *out, const cli_command *k, bool all,
     }
 }
 
-/* Prints the options of every command; -o with the command's own text. */
+/* Prints the options that every command has; -o with the command's own text. */
 static void print_common_options(FILE *out, const cli_command *k, bool all,
                                  uint32_t width)
 {
@@ -171,7 +171,7 @@ void cli_help(FILE *out, const cli_command *k, bool all, uint32_t width)
             k->operands ? " " : "", k->operands ? k->operands : "", k->about);
     if (k->description && !has_more) {
         fputc('\n', out);
-        wrap(out, k->description, 0, 0, width);
+        print_wrapped(out, k->description, 0, 0, width);
     }
     print_options(out, k, all, width);
     print_common_options(out, k, all, width);
@@ -183,7 +183,7 @@ void cli_help(FILE *out, const cli_command *k, bool all, uint32_t width)
     for (uint32_t i = 0; i < k->n_examples && (!has_more || i < FEW_EXAMPLES);
          i++) {
         fprintf(out, "  %s\n      ", k->examples[i].line);
-        wrap(out, k->examples[i].does, 6, 6, width);
+        print_wrapped(out, k->examples[i].does, 6, 6, width);
     }
     if (has_more)
         fprintf(out,
@@ -197,14 +197,15 @@ void cli_help_all(FILE *out, uint32_t width)
     if (width > 80)
         width = 80;
     fputs("Usage: longhaul COMMAND [options] [arguments]\n\n", out);
-    wrap(out,
-         "Plans LLM training across datacenters: the parallel layout of a job, "
-         "the schedule of every GPU, and the iteration time.",
-         0, 0, width);
+    print_wrapped(
+        out,
+        "Plans LLM training across datacenters: the parallel layout of a job, "
+        "the schedule of every GPU, and the iteration time.",
+        0, 0, width);
     fputs("\nCommands:\n", out);
     for (uint32_t i = 0; cli_commands[i]; i++) {
         fprintf(out, "  %-12s", cli_commands[i]->name);
-        wrap(out, cli_commands[i]->about, 14, 14, width);
+        print_wrapped(out, cli_commands[i]->about, 14, 14, width);
     }
     fputs("\n"
           "See 'longhaul COMMAND --help' for a command, and 'man longhaul' for "

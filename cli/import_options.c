@@ -34,7 +34,7 @@ const char *cli_given_import_option(const cli *c)
     return NULL;
 }
 
-/* Reads --cluster as a job that defines the machines; error: with options that
+/* Reads --cluster as a job that defines the machines; fails if other options
  * define them too. */
 static lh_status read_cluster(cli *c, const char *path, lh_job **out)
 {
@@ -62,7 +62,7 @@ typedef struct named_model {
     lh_job *job;
 } named_model;
 
-/* Frees the owned model and the job it was read from. */
+/* Frees the named model and the job it was read from. */
 static void release_model(named_model *m)
 {
     lh_model_free(m->own);
@@ -104,8 +104,8 @@ static bool is_list(const char *operand)
            (strncmp(operand, "--", 2) == 0 || strpbrk(operand, " \t\n"));
 }
 
-/* Reads the text and its name for messages; release *own with free(), *read
- * with lh_text_free(). */
+/* Reads the operand's text and its name for messages; release *own with
+ * free(), *read with lh_text_free(). */
 static lh_status read_text(cli *c, const char *operand, cli_input *piped,
                            char **read, const char **text, size_t *len,
                            const char **name)
@@ -153,7 +153,7 @@ static lh_status import_text(cli *c, const char *text, size_t len,
     return LH_OK;
 }
 
-/* Rejects options that the source's own arguments define, and unknown
+/* Rejects options that the imported arguments define themselves, and unknown
  * schedules. */
 static lh_status check_source(cli *c, const cli_import_options *source)
 {

@@ -52,13 +52,15 @@ typedef struct cli_import_options {
          .words = CLI_WORDS_METHODS},                                          \
         CLI_CLUSTER_ROWS(settings)
 
-/* Returns the name of the i-th lh_import_source; NULL after the last. */
+/* Returns the name of the i-th format that can be imported (lh_import_source);
+ * NULL after the last. */
 const char *cli_import_source_name(uint32_t i);
-/* Returns a given option that applies only to imports, without dashes; NULL:
- * none. */
+/* Returns an option on the command line that applies only to imports, without
+ * dashes; NULL: none. */
 const char *cli_given_import_option(const cli *c);
-/* Imports the operand: a file, "-", or an argument list. Prints deviations in
- * the costing to standard error. Release with lh_import_free(). */
+/* Imports the operand (a file, "-", or an argument list) as a job. Prints
+ * deviations in the cost model to standard error. Release with
+ * lh_import_free(). */
 lh_status cli_import(cli *c, const char *operand,
                      const cli_import_options *source,
                      const cli_cluster_options *machines, const char *folder,

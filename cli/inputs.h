@@ -23,17 +23,18 @@ typedef struct cli_input {
     size_t len;
 } cli_input;
 
-/* Opens an input and detects its kind. */
+/* Opens an input file or standard input and detects its kind (job, plan,
+ * pipeline and others). */
 lh_status cli_input_open(cli *c, const char *path, cli_input *out);
-/* Releases an input. */
+/* Frees an input and its text. */
 void cli_input_close(cli_input *input);
 /* Reads an input as a pipeline. */
 lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out);
 /* Checks whether the file declares a kind other than `kind`. Files of
  * undeclared or unknown kind are left to the parser. */
 bool cli_input_is_other(const cli_input *input, const char *kind);
-/* Rejects the input; `wants` names the accepted kinds: "a pipeline or a plan".
- */
+/* Fails because the input has another kind; `wants` names the accepted kinds:
+ * "a pipeline or a plan". */
 lh_status cli_reject_input(cli *c, const cli_input *input, const char *wants);
 
 /* Checks whether a scheduling method with that name exists. */
@@ -45,8 +46,8 @@ lh_status cli_check_method(cli *c, const char *option, const char *name);
 #define CLI_SPLITTING_METHODS "greedy look-ahead auto optimal"
 /* Checks whether the space-separated `words` contain the word. */
 bool cli_has_word(const char *words, const char *word);
-/* Rejects a --sub-blocks without effect: for an existing schedule (`method`
- * NULL) or a method that does not split passes. */
+/* Rejects --sub-blocks where it has no effect: for an existing schedule
+ * (`method` NULL) or a method that does not split passes. */
 lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks);
 
 /* --- performance model -------------------------------------------------- */
@@ -158,14 +159,17 @@ extern const char *const cli_receives[], *const cli_objectives[];
                 "anywhere, or of the last pass on the first chunk's device."   \
     }
 
-/* Returns the simulation options of the settings. */
+/* Returns the simulator options that the command-line settings in `model`
+ * describe. */
 lh_sim_options cli_sim_options(const cli_model *model);
 /* Returns the receive mode under these options: "late". */
 const char *cli_receives_of(const cli_model *model,
                             const lh_pipeline *pipeline);
-/* Copies the receive mode to the options of a simulation or run. */
+/* Copies the receive mode of the options to those of a simulation or run;
+ * *own: it was given. */
 void cli_set_receives(const cli_model *model, lh_receives *receives, bool *own);
-/* Returns the objective's value for a timeline, in ns. */
+/* Returns the value of the objective (makespan or first device's end) for a
+ * timeline, in ns. */
 int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline);
 
 /* --- numbers ------------------------------------------------------------ */
@@ -187,7 +191,8 @@ char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 /* Formats a number with thousands separators into `buffer` (CLI_GROUPED_TEXT
  * bytes). */
 char *cli_grouped_text(double number, char *buffer);
-/* Returns the highest peak and (may be NULL) its device. */
+/* Returns the highest peak memory of a device and (`device` may be NULL) that
+ * device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
 /* Returns the time of the monotonic clock, in seconds. */
 double cli_monotonic_seconds(void);

@@ -13,7 +13,7 @@ static bool is_key(const char *text, size_t len, const char *key)
     return strlen(key) == len && strncmp(text, key, len) == 0;
 }
 
-/* Reports an invalid part of --jitter. */
+/* Fails with a usage error because of an invalid part of --jitter. */
 static lh_status reject_spec(cli *c, const char *text)
 {
     int len = (int)strcspn(text, ",");
@@ -23,7 +23,7 @@ static lh_status reject_spec(cli *c, const char *text)
                      len < 60 ? len : 60, text);
 }
 
-/* Parses "0.05x3": a probability and a factor. */
+/* Parses a probability and a factor, "0.05x3"; *rest: the text after them. */
 static bool read_event(const char *text, double *rate, double *factor,
                        const char **rest)
 {

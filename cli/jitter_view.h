@@ -35,13 +35,14 @@ typedef struct cli_jitter {
 
 /* Reports a usage error if --samples is given without --jitter. */
 lh_status cli_check_jitter(cli *c, const cli_jitter *given);
-/* Parses the option into *out, with --seed. Reports a usage error for unknown
- * elements. */
+/* Parses --jitter into *out, with --seed. Reports a usage error for unknown
+ * keys. */
 lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out);
 /* Formats the combined effect of a per-GPU straggler rate over n_gpus GPUs, in
  * at most CLI_STRAGGLER_TEXT bytes; "" without stragglers. */
 enum { CLI_STRAGGLER_TEXT = 160 };
-/* Formats the stragglers' effect into `text` and returns it. */
+/* Formats the effect of randomly slow GPUs on n_gpus GPUs into `text` and
+ * returns it. */
 char *cli_straggler_text(double rate, uint32_t n_gpus, char *text);
 
 /* Inputs for a report on varying iterations. */
@@ -53,7 +54,8 @@ typedef struct cli_jitter_report_input {
     int64_t after_ns;          /* constant part of each iteration */
     int64_t base_ns;           /* iteration time without jitter */
 } cli_jitter_report_input;
-/* Samples all iterations again and adds their histogram. */
+/* Samples the iteration times under --jitter again and adds their histogram to
+ * the report. */
 lh_status cli_jitter_report(cli *c, const cli_jitter_report_input *varied,
                             lh_report *report);
 

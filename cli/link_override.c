@@ -15,8 +15,8 @@ typedef struct link_override {
     int64_t latency_ns, transfer_ns; /* -1: unchanged */
 } link_override;
 
-/* Parses latency:TIME, transfer:TIME or gbps:NUMBER; gbps becomes the transfer
- * time of one message. */
+/* Parses one value of --inject: latency:TIME, transfer:TIME or gbps:NUMBER;
+ * gbps becomes the transfer time of one message. */
 static lh_status parse_value(cli *c, const char *pair, uint64_t message_bytes,
                              link_override *out)
 {
@@ -42,7 +42,8 @@ static lh_status parse_value(cli *c, const char *pair, uint64_t message_bytes,
                      pair);
 }
 
-/* Parses LINK=VALUE,... in place; times without a value are -1. */
+/* Parses one override of --inject, LINK=VALUE,..., in place; times without a
+ * value are -1. */
 static lh_status parse_override(cli *c, char *text, uint64_t message_bytes,
                                 link_override *out)
 {
@@ -62,8 +63,8 @@ static lh_status parse_override(cli *c, char *text, uint64_t message_bytes,
     return LH_OK;
 }
 
-/* Returns a copy of n elements, to be freed by the caller; NULL: out of
- * memory. */
+/* Returns a copy of n elements of `size` bytes, to be freed by the caller;
+ * NULL: out of memory. */
 static void *copy_array(const void *from, size_t n, size_t size)
 {
     void *copy = calloc(n + 1, size);

@@ -118,7 +118,7 @@ static void put_man_status(FILE *out)
           out);
 }
 
-/* Prints the commands in alphabetical order, by convention. */
+/* Prints the list of commands in alphabetical order, by convention. */
 static void put_man_commands(FILE *out)
 {
     const char *last = "";

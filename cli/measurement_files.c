@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* Returns the replica with the longest total time of passes. */
-static uint32_t slowest_replica(const lh_recording *recording)
+static uint32_t find_slowest_replica(const lh_recording *recording)
 {
     uint32_t slowest = 0;
     for (uint32_t i = 1; i < lh_recording_n_replicas(recording); i++)
@@ -31,7 +31,7 @@ static lh_status write_pipeline(cli *c, const lh_pipeline *p, const char *path)
 
 /* --- profile ------------------------------------------------------------ */
 
-/* Checks that the job fixes the layout that the pass durations depend on. */
+/* Fails unless the job fixes the layout that the pass durations depend on. */
 static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
 {
     const lh_layout *l = &job->layout;
@@ -62,7 +62,7 @@ static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
     return LH_OK;
 }
 
-/* Fills one profile entry per chunk with the layout's degrees and the
+/* Fills in one profile entry per chunk with the layout's degrees and the
  * pipeline's times. */
 static void fill_entries(const lh_job *job, const lh_pipeline *p,
                          lh_profile_entry *entries)
@@ -121,8 +121,8 @@ static lh_status format_profile(cli *c, const lh_job *job,
     return status;
 }
 
-/* Writes a profile of the measured times to the file of --profile-out; error:
- * the job does not fit the recording. */
+/* Writes a profile of the measured times to the file of --profile-out; fails
+ * if the job does not fit the recording. */
 static lh_status write_profile(cli *c, const cli_measurement_files *files,
                                const lh_diagnosis *d, int64_t passes_ns,
                                const lh_pipeline *p)
@@ -144,7 +144,7 @@ lh_status cli_write_measurements(cli *c, const cli_measurement_files *files,
                                  const lh_diagnosis *diagnosis)
 {
     lh_pipeline *p = NULL;
-    uint32_t replica = slowest_replica(recording);
+    uint32_t replica = find_slowest_replica(recording);
     if (!files->pipeline && !files->profile)
         return LH_OK;
     CLI_TRY(lh_recording_linked_pipeline(recording, replica, &p, &c->err));

@@ -88,20 +88,23 @@ lh_status cli_check_engines(cli *c, const cli_search *search);
 lh_status cli_search_options(cli *c, const cli_search *search,
                              const cli_model *model, uint32_t sub_blocks,
                              lh_solve_options *out, lh_schedule **start);
-/* Shows the search progress; `context` is the cli. */
+/* Shows the progress of the search on the terminal; `context` is the cli
+ * (callback). */
 bool cli_search_show(void *context, const lh_solve_progress *now);
 /* Begins a section in which the first Ctrl-C stops the search and a second one
  * the program. */
 void cli_search_begin(const cli *c);
-/* Ends the section. */
+/* Ends the section that cli_search_begin() began: Ctrl-C ends the program
+ * again. */
 void cli_search_end(void);
 /* Solves with a progress line on a terminal; the first Ctrl-C stops the search.
  */
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     uint32_t sub_blocks, const lh_pipeline *pipeline,
                     lh_solution *out);
-/* Writes search->certificate for a solution from cli_solve(). *kind (may be
- * NULL) is set to the proof's kind; static storage. */
+/* Repeats the proof for a solution from cli_solve() and writes it to the file
+ * search->certificate. *kind (may be NULL) is set to the proof's kind; static
+ * storage. */
 lh_status cli_write_certificate(cli *c, const cli_search *search,
                                 const cli_model *model, uint32_t sub_blocks,
                                 const lh_pipeline *pipeline,

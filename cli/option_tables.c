@@ -99,7 +99,7 @@ bool cli_accepts_words(const cli_command *k, cli_words words)
 }
 
 /* Returns the i-th name of a list that ends with NULL; NULL: no more. */
-static const char *name_of(const char *const *names, uint32_t i)
+static const char *get_name(const char *const *names, uint32_t i)
 {
     for (uint32_t k = 0; k < i && *names; k++)
         names++;
@@ -115,9 +115,9 @@ const char *cli_word(cli_words words, uint32_t i)
     case CLI_WORDS_ENGINES:
         return i < lh_n_solve_engines() ? lh_solve_engine_name(i) : NULL;
     case CLI_WORDS_MODELS:
-        return name_of(lh_model_presets(), i);
+        return get_name(lh_model_presets(), i);
     case CLI_WORDS_GPUS:
-        return name_of(lh_gpu_presets(), i);
+        return get_name(lh_gpu_presets(), i);
     case CLI_WORDS_NONE:
     case CLI_WORDS_FILES:
     case CLI_WORDS_FOLDERS:

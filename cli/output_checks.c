@@ -54,8 +54,8 @@ static char *resolve_path(const char *path, unsigned links)
     return place;
 }
 
-/* Fills a named file with its status; its resolved place is set only if it
- * does not exist, and must be freed. */
+/* Stores path and file status of a named file; its resolved path is set only
+ * if it does not exist, and must be freed. */
 static void name_file(named_file *file, const char *path, bool is_written)
 {
     file->typed = path;
@@ -104,7 +104,7 @@ static uint32_t list_option_files(const cli_option *options, uint32_t n,
 
 /* Returns the path of the message orders beside a schedule, S.links.csv for
  * S.csv; the caller frees it. */
-static char *link_order_path(const char *path)
+static char *make_link_order_path(const char *path)
 {
     size_t len = strlen(path);
     if (len > 4 && strcmp(path + len - 4, ".csv") == 0)
@@ -116,7 +116,8 @@ static char *link_order_path(const char *path)
     return links;
 }
 
-/* Lists all files from the command line and the command's default ones. */
+/* Lists all files that the command line names and those that the command uses
+ * by default; returns their number. */
 static uint32_t list_all_files(const cli *c, named_file *out)
 {
     const cli_command *k = c->command;
@@ -135,13 +136,13 @@ static uint32_t list_all_files(const cli *c, named_file *out)
             strcmp(out[i].typed + len - 4, ".csv") != 0)
             continue;
         snprintf(out[n].what, sizeof out[n].what, "its link orders");
-        if ((out[n].links = link_order_path(out[i].typed))) {
+        if ((out[n].links = make_link_order_path(out[i].typed))) {
             name_file(&out[n], out[n].links, false);
             n++;
         }
     }
     if (c->common.output && k->writes_links) {
-        char *links = link_order_path(c->common.output);
+        char *links = make_link_order_path(c->common.output);
         snprintf(out[n].what, sizeof out[n].what, "the link orders next to -o");
         if (links) {
             out[n].links = links;
@@ -155,7 +156,8 @@ static uint32_t list_all_files(const cli *c, named_file *out)
     return n;
 }
 
-/* Reports two options that name one file of which at least one is written. */
+/* Fails with a usage error: two options name one file, of which at least one
+ * is written. */
 static lh_status reject_same_file(cli *c, const named_file *a,
                                   const named_file *b)
 {

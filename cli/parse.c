@@ -15,7 +15,8 @@ static bool is_common(const cli_option *option)
            option < cli_common_options + cli_n_common_options;
 }
 
-/* Reports an unknown long option, with a similar name if there is one. */
+/* Fails because of an unknown long option; the message has a similar name if
+ * there is one. */
 static lh_status unknown_long(cli *c, const char *name, size_t len)
 {
     const char *words[64];
@@ -34,7 +35,7 @@ static lh_status unknown_long(cli *c, const char *name, size_t len)
     return cli_usage(c, "unknown option '--%s'", typed);
 }
 
-/* Parses a word of a list; *out is its index. */
+/* Parses a word that the option accepts; *out is its index. */
 static lh_status parse_choice(cli *c, const cli_option *o, const char *text,
                               uint32_t *out)
 {
@@ -90,8 +91,8 @@ static lh_status read_time(cli *c, const cli_option *o, const char *text,
                      o->name, text);
 }
 
-/* Stores a value; the table gives only the type and the offset in the settings.
- */
+/* Stores a value in the command's settings; the option table gives its type
+ * and offset. */
 static lh_status store(cli *c, const cli_option *o, const char *text)
 {
     char *at =
@@ -159,7 +160,8 @@ static lh_status store_presets(cli *c, const cli_option *options,
     return LH_OK;
 }
 
-/* Stores a value from the command line, unlike a preset. */
+/* Stores a value from the command line and marks the option as given, unlike a
+ * preset. */
 static lh_status store_typed(cli *c, const cli_option *o, const char *text)
 {
     assert(c->command->n_options <= 64); /* bits of c->given */
@@ -174,7 +176,8 @@ bool cli_is_given(const cli *c, const char *name)
     return o && !is_common(o) && (c->given >> (o - c->command->options) & 1);
 }
 
-/* Parses `--name`, `--name=value` or `--name value`. */
+/* Parses a long option, `--name`, `--name=value` or `--name value`, at
+ * argv[*i]. */
 static lh_status parse_long(cli *c, int argc, char **argv, int *i)
 {
     const char *name = argv[*i] + 2;
@@ -197,7 +200,8 @@ static lh_status parse_long(cli *c, int argc, char **argv, int *i)
     return store_typed(c, o, value);
 }
 
-/* Parses `-q`, `-o value`, `-ovalue`, `-qo value`. */
+/* Parses short options, `-q`, `-o value`, `-ovalue`, `-qo value`, at
+ * argv[*i]. */
 static lh_status parse_short(cli *c, int argc, char **argv, int *i)
 {
     for (const char *p = argv[*i] + 1; *p; p++) {
@@ -234,9 +238,9 @@ static lh_status count_operands(cli *c)
     return LH_OK;
 }
 
-/* Checks for a list of another program's arguments, which has several words:
- * long option names contain no space. Values after a letter may, e.g. "-omy
- * plan". */
+/* Checks whether an argument is a list of another program's arguments, which
+ * has several words: long option names contain no space. Values after a letter
+ * may, e.g. "-omy plan". */
 static bool is_list(const char *arg)
 {
     return arg[1] == '-' && strcspn(arg, " \t\n") < strcspn(arg, "=");

@@ -18,8 +18,8 @@ typedef struct dimension {
 
 enum { DIMENSIONS = 13, LAYOUT = 240 };
 
-/* Lists the dimensions of the search: whether the job sets each, and whether
- * it applies. */
+/* Lists the dimensions of the search (degrees, placement, schedule): whether
+ * the job sets each, and whether it applies. */
 static void list_dimensions(const lh_plan *p, dimension *all)
 {
     const lh_job *job = p->job;
@@ -43,7 +43,7 @@ static void list_dimensions(const lh_plan *p, dimension *all)
 }
 
 /* Returns the value of a numeric dimension; NULL: not numeric. */
-static const uint32_t *numeric_value(const lh_plan_dimension_alternative *r)
+static const uint32_t *get_numeric_value(const lh_plan_dimension_alternative *r)
 {
     const lh_layout *l = &r->choice.layout;
     const struct {
@@ -63,11 +63,12 @@ static const uint32_t *numeric_value(const lh_plan_dimension_alternative *r)
     return NULL;
 }
 
-/* Writes a dimension's alternative value to `name`, as in "tensor 8". */
+/* Writes the alternative value of a search dimension to `name`, as in "tensor
+ * 8". */
 static void name_alternative(const lh_plan_dimension_alternative *r, char *name,
                              size_t room)
 {
-    const uint32_t *degree = numeric_value(r);
+    const uint32_t *degree = get_numeric_value(r);
     if (degree)
         snprintf(name, room, "%s %" PRIu32, r->dimension, *degree);
     else
@@ -81,7 +82,7 @@ typedef struct group {
     int64_t least_ns; /* if known: lower bound */
 } group;
 
-/* Checks whether both rows describe the same plan. */
+/* Checks whether two alternatives describe the same plan. */
 static bool is_same_plan(const lh_choice *a, const lh_choice *b)
 {
     char x[LAYOUT], y[LAYOUT];

@@ -43,8 +43,8 @@ typedef struct lh_simulated {
  * own schedule, the bound proven by the plan's search. */
 LH_API lh_status lh_simulated_bound(const lh_simulated *simulated,
                                     lh_bound *out, lh_error *err);
-/* Formats the simulation result as JSON. LH_EINVAL: a required pointer is NULL.
- */
+/* Formats the simulation result as JSON: `longhaul simulate`. LH_EINVAL: a
+ * required pointer is NULL. */
 LH_API lh_status lh_simulated_format(const lh_simulated *simulated, char **text,
                                      size_t *len, lh_error *err);
 
@@ -67,30 +67,31 @@ typedef struct lh_scheduled {
     const lh_memory_point *memory; /* minimum-memory result, if requested */
 } lh_scheduled;
 
-/* Formats the schedule result as JSON. LH_EINVAL: a required pointer is NULL.
- */
+/* Formats a schedule with bound and statistics as JSON: `longhaul schedule`.
+ * LH_EINVAL: a required pointer is NULL. */
 LH_API lh_status lh_scheduled_format(const lh_scheduled *scheduled, char **text,
                                      size_t *len, lh_error *err);
 
-/* Removes link orders that gain nothing under `options` (may be NULL). *plain
- * receives the schedule without link orders, or NULL if they are useful.
- * *fifo_ns receives the makespan with first in, first out if it is longer, else
- * 0. Release *plain with lh_schedule_free(). Errors as in lh_simulate(). */
+/* Removes link orders (explicit message orders) that gain nothing under
+ * `options` (may be NULL). *plain receives the schedule without them, or NULL
+ * if they are useful. *fifo_ns receives the makespan with first in, first out
+ * if it is longer, else 0. Release *plain with lh_schedule_free(). Errors as
+ * in lh_simulate(). */
 LH_API lh_status lh_schedule_drop_useless_link_orders(
     const lh_pipeline *pipeline, const lh_schedule *schedule,
     const lh_sim_options *options, lh_schedule **plain, int64_t *fifo_ns,
     lh_error *err);
 
-/* Formats the verdict as JSON: `longhaul check`. `certificate` and `claims`:
- * NULL if no proof was checked. */
+/* Formats the verdict on a schedule as JSON: `longhaul check`. `certificate`
+ * and `claims`: NULL if no proof was checked. */
 LH_API lh_status lh_verdict_format(const lh_verdict *verdict,
                                    const lh_pipeline *pipeline,
                                    const lh_certificate *certificate,
                                    const lh_claims *claims, char **text,
                                    size_t *len, lh_error *err);
 
-/* Formats every contender at every point, with ranks, as JSON: `longhaul
- * compare`. */
+/* Formats the outcomes of all contenders at every point of the sweep, with
+ * ranks, as JSON: `longhaul compare`. */
 LH_API lh_status lh_comparison_format(const lh_comparison *comparison,
                                       char **text, size_t *len, lh_error *err);
 

@@ -57,7 +57,7 @@ LH_API lh_status lh_report_analysis_make(const lh_trace *trace,
                                          const lh_analysis *analysis,
                                          lh_report_analysis **out,
                                          lh_error *err);
-/* Frees the analysis; NULL is a no-op. */
+/* Frees a report's analysis; NULL is a no-op. */
 LH_API void lh_report_analysis_free(lh_report_analysis *analysis);
 
 /* A row of the comparison table. */
@@ -178,69 +178,70 @@ LH_API lh_status lh_report_make(const char *title, lh_report **out,
                                 lh_error *err);
 LH_API void lh_report_free(lh_report *report); /* frees; NULL is a no-op */
 
-/* Adds a heading line, such as "job" and "llama3-70b-two-sites.yaml". */
+/* Adds a line to the report's heading, such as "job" and
+ * "llama3-70b-two-sites.yaml". */
 LH_API lh_status lh_report_add_fact(lh_report *report, const char *name,
                                     const char *value, lh_error *err);
-/* Adds a key figure in large type: "Throughput", "289,423 tokens/s", and the
- * text below it. */
+/* Adds a key figure in large type to the report: "Throughput", "289,423
+ * tokens/s", and the text below it. */
 LH_API lh_status lh_report_add_card(lh_report *report, const char *name,
                                     const char *value, const char *more,
                                     lh_error *err);
-/* Adds a device's peak memory by kind; all devices need the same kinds.
- * `limit_bytes` 0: no limit. */
+/* Adds a device's peak memory by kind to the report; all devices need the same
+ * kinds. `limit_bytes` 0: no limit. */
 LH_API lh_status lh_report_add_memory(lh_report *report, const char *device,
                                       int64_t limit_bytes, uint32_t n_kinds,
                                       const lh_report_memory_kind *kinds,
                                       lh_error *err);
-/* Adds a timeline. Several timelines share one time axis, one above the other,
- * for example to compare a measured run with its prediction. `label` is its
- * name, such as "zb-h1" or "measured"; `analysis` may be NULL. LH_EINVAL: the
- * analysis refers to items that the trace lacks. */
+/* Adds a timeline to the report. Several timelines share one time axis, one
+ * above the other, for example to compare a measured run with its prediction.
+ * `label` is its name, such as "zb-h1" or "measured"; `analysis` may be NULL.
+ * LH_EINVAL: the analysis refers to items that the trace lacks. */
 LH_API lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
                                      const char *label,
                                      const lh_report_analysis *analysis,
                                      lh_error *err);
-/* Adds a row to the comparison table. */
+/* Adds a row to the report's table of methods. */
 LH_API lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
                                    lh_error *err);
-/* Adds a chart of the sweep. */
+/* Adds a chart of a sweep (makespans against a delay) to the report. */
 LH_API lh_status lh_report_add_sweep(lh_report *report,
                                      const lh_report_sweep *sweep,
                                      lh_error *err);
 
-/* Adds a histogram with mean, 95th and 99th percentile. LH_EINVAL: no values,
- * too many, or a negative one. */
+/* Adds a histogram of iteration times with mean, 95th and 99th percentile to
+ * the report. LH_EINVAL: no values, too many, or a negative one. */
 LH_API lh_status lh_report_add_distribution(
     lh_report *report, const lh_report_distribution *varied, lh_error *err);
 
-/* Adds a side-by-side table above the timelines. LH_EINVAL: too many rows, or a
- * text is not UTF-8. */
+/* Adds a side-by-side table of two plans above the timelines. LH_EINVAL: too
+ * many rows, or a text is not UTF-8. */
 LH_API lh_status lh_report_add_differences(
     lh_report *report, const lh_report_differences *differences, lh_error *err);
 
-/* Adds a breakdown as one bar. */
+/* Adds a breakdown of a total into n_parts parts to the report as one bar. */
 LH_API lh_status lh_report_add_breakdown(lh_report *report, const char *title,
                                          uint32_t n_parts,
                                          const lh_report_breakdown_part *parts,
                                          lh_error *err);
-/* Adds a table without rows; lh_report_add_cells() adds them. */
+/* Adds a table without rows to the report; lh_report_add_cells() adds them. */
 LH_API lh_status lh_report_add_table(lh_report *report,
                                      const lh_report_table *table,
                                      lh_error *err);
-/* Adds a row to the last table. LH_EINVAL: no table, or another number of
- * columns. */
+/* Adds a row to the report's last table. LH_EINVAL: no table, or another
+ * number of columns. */
 LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
                                      const char *const *cells, lh_error *err);
 
-/* Adds the chart above the timelines. LH_EINVAL: counts or times are out of
- * range. */
+/* Adds the chart of iteration times above the timelines. LH_EINVAL: counts or
+ * times are out of range. */
 LH_API lh_status lh_report_add_iterations(
     lh_report *report, const lh_report_iterations *iterations, lh_error *err);
 
-/* Adds a diagnosis: maps of slow stages and replicas, steps with measured and
- * typical times, and remedies. Its timelines replace traces. For large
- * recordings the page shows a subset of steps and replicas, with a note. A
- * second diagnosis replaces the first. Everything is copied.
+/* Adds a diagnosis to the report page: maps of slow stages and replicas, steps
+ * with measured and typical times, and remedies. Its timelines replace traces.
+ * For large recordings the page shows a subset of steps and replicas, with a
+ * note. A second diagnosis replaces the first. Everything is copied.
  *
  * LH_EINVAL: the recording or the diagnosis is NULL, or a sentence is not
  * UTF-8. */
@@ -263,10 +264,11 @@ typedef struct lh_report_what_if {
     double mfu;       /* 0..1, for the unchanged iteration */
 } lh_report_what_if;
 
-/* Sets the what-if input, copying it. In a build without WebAssembly tools the
- * page explains how to get them instead. LH_EINVAL: a plan value is negative or
- * too large. LH_EUNSUPPORTED: the page cannot simulate delegated messages or
- * host memory. */
+/* Sets the pipeline and schedule that the report page's what-if controls start
+ * from, copying them. In a build without WebAssembly tools the page explains
+ * how to get them instead. LH_EINVAL: a plan value is negative or too large.
+ * LH_EUNSUPPORTED: the page cannot simulate delegated messages or host
+ * memory. */
 LH_API lh_status lh_report_set_what_if(lh_report *report,
                                        const lh_report_what_if *what_if,
                                        lh_error *err);
@@ -286,15 +288,15 @@ typedef struct lh_svg_options {
                                          * NULL */
 } lh_svg_options;
 
-/* Renders the timeline as SVG. Items narrower than half a pixel are merged with
- * their neighbours. `options` may be NULL. Release *text with lh_text_free().
- */
+/* Renders a trace's timeline as SVG. Items narrower than half a pixel are
+ * merged with their neighbours. `options` may be NULL. Release *text with
+ * lh_text_free(). */
 LH_API lh_status lh_report_svg(const lh_trace *trace,
                                const lh_svg_options *options, char **text,
                                size_t *len, lh_error *err);
 
-/* Renders a run's iterations as SVG; `options` without an analysis. Release
- * *text with lh_text_free(). */
+/* Renders the iteration times of a run as SVG; `options` without an analysis.
+ * Release *text with lh_text_free(). */
 LH_API lh_status lh_report_iterations_svg(
     const lh_report_iterations *iterations, const lh_svg_options *options,
     char **text, size_t *len, lh_error *err);
@@ -307,12 +309,13 @@ typedef struct lh_terminal_options {
     bool ascii;     /* ASCII only */
 } lh_terminal_options;
 
-/* Renders the timeline as text, one row per device, within the width. `options`
- * may be NULL. Release *text with lh_text_free(). */
+/* Renders a trace's timeline as text, one row per device, within the width.
+ * `options` may be NULL. Release *text with lh_text_free(). */
 LH_API lh_status lh_report_terminal(const lh_trace *trace,
                                     const lh_terminal_options *options,
                                     char **text, size_t *len, lh_error *err);
-/* Renders a sweep's curves as text. Release *text with lh_text_free(). */
+/* Renders the curves of a sweep (makespans against a delay) as text. Release
+ * *text with lh_text_free(). */
 LH_API lh_status lh_report_terminal_plot(const lh_report_sweep *sweep,
                                          const lh_terminal_options *options,
                                          char **text, size_t *len,

@@ -110,9 +110,9 @@ LH_API lh_status lh_trace_parse(const char *text, size_t len, const char *name,
                                 lh_trace **out, lh_error *err);
 /* Reads and parses a trace file. LH_EIO: it cannot be read. */
 LH_API lh_status lh_trace_read(const char *path, lh_trace **out, lh_error *err);
-/* Formats the trace as Chrome trace JSON. Parsing it gives the same trace,
- * which formats to the same text. Release *text with lh_text_free(); `len` may
- * be NULL. */
+/* Formats a trace as Chrome trace JSON. Parsing it gives the same trace, which
+ * formats to the same text. Release *text with lh_text_free(); `len` may be
+ * NULL. */
 LH_API lh_status lh_trace_format(const lh_trace *trace, char **text,
                                  size_t *len, lh_error *err);
 

@@ -39,9 +39,11 @@ static void compare_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
             lhi_row_end(&ops->rows[y + i]) - lhi_row_end(&ops->rows[x + i]);
 }
 
-/* Returns the offset of b's clock to a's; 0 if there is no evidence. */
-static int64_t clock_ahead(const lhi_step_ops *ops, uint32_t a, uint32_t b,
-                           bool neighbours)
+/* Returns the offset of worker b's clock relative to a's in ns, from the ends
+ * of operations that they share; 0 if there are none. `neighbours`:
+ * consecutive stages of a replica, otherwise replicas of a stage. */
+static int64_t estimate_offset(const lhi_step_ops *ops, uint32_t a, uint32_t b,
+                               bool neighbours)
 {
     end_differences p = {.n = 0};
     if (neighbours) { /* a replica's consecutive stages */
@@ -65,7 +67,7 @@ static void shift_clock(lhi_step_ops *ops, uint32_t w, int64_t ahead_ns)
         ops->rows[i].start_ns -= ahead_ns;
 }
 
-/* Orders times, for sorting. */
+/* Compares times, for sorting. */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
@@ -106,7 +108,7 @@ lh_status lhi_step_correct_clocks(lhi_step_ops *ops, lhi_arena *arena,
         bool in_first = w < ops->n_stages;
         bool begins = w % ops->n_stages == 0;
         uint32_t other = in_first || !begins ? w - 1 : 0;
-        ahead[w] = clock_ahead(ops, other, w, !begins);
+        ahead[w] = estimate_offset(ops, other, w, !begins);
         if (llabs(ahead[w]) < LHI_CLOCK_TOLERANCE_NS)
             ahead[w] = 0;
         shift_clock(ops, w, ahead[w]);

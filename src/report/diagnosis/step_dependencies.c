@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Merges a worker's passes by start; each kind is in order. */
+/* Lists a worker's passes in order of start into `out`; each kind is in order
+ * already. Returns the end of the list. */
 static uint32_t *order_passes(const lhi_step_ops *ops, uint32_t worker,
                               uint32_t *out)
 {
@@ -24,7 +25,7 @@ static uint32_t *order_passes(const lhi_step_ops *ops, uint32_t worker,
 }
 
 /* Lists each worker's passes in order of start, and makes each pass depend on
- * the previous one. */
+ * the previous one in the replay. */
 static void find_passes(lhi_dependency_search *w)
 {
     uint32_t *at = w->passes;
@@ -78,8 +79,8 @@ static lh_status find_chunks(lhi_dependency_search *w, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the arrays for a step's dependencies, all empty; each row is a
- * group of its own. */
+/* Allocates the arrays for a step's dependencies, all empty; each operation is
+ * a group of its own. */
 static lh_status alloc_needs(lhi_dependency_search *w, lh_error *err)
 {
     uint32_t n = w->ops->n;

@@ -21,8 +21,8 @@ typedef struct lhi_step_dependencies {
     const char *reason; /* why the step is incomplete; NULL: complete */
 } lhi_step_dependencies;
 
-/* Finds the dependencies; allocated in the arena. out->reason is the reason if
- * the step is incomplete. */
+/* Finds the dependencies between a step's recorded operations; allocated in
+ * the arena. out->reason is the reason if the step is incomplete. */
 lh_status lhi_step_dependencies_find(const lhi_step_ops *ops, lhi_arena *arena,
                                      lhi_step_dependencies *out, lh_error *err);
 

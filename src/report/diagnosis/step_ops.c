@@ -9,14 +9,14 @@
 
 /* --- order ---------------------------------------------------------------- */
 
-/* Returns a row's sort key: replica, stage and operation kind. */
-static uint64_t key_of(const lhi_op_row *row)
+/* Returns an operation's sort key: replica, stage and operation kind. */
+static uint64_t make_key(const lhi_op_row *row)
 {
     return ((uint64_t)row->replica << 32) | ((uint64_t)row->stage << 8) |
            row->op;
 }
 
-/* Orders rows of one worker and kind by index, then by start. */
+/* Compares operations of one worker and kind by index, then by start. */
 static int compare_within(const lhi_op_row *x, const lhi_op_row *y)
 {
     if (x->index != y->index)
@@ -24,16 +24,18 @@ static int compare_within(const lhi_op_row *x, const lhi_op_row *y)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* Orders rows by replica, stage, kind, index and start, for lhi_sort(). */
+/* Compares operations by replica, stage, kind, index and start, for
+ * lhi_sort(). */
 static int compare_rows(const void *a, const void *b)
 {
-    uint64_t x = key_of(a), y = key_of(b);
+    uint64_t x = make_key(a), y = make_key(b);
     if (x != y)
         return x > y ? 1 : -1;
     return compare_within(a, b);
 }
 
-/* Sorts by worker and kind with a counting sort. */
+/* Sorts a step's operations by worker (stage of a replica) and kind with a
+ * counting sort. */
 static lh_status counting_sort(lhi_row_list *list, uint32_t n_stages,
                                uint32_t n_replicas, lh_error *err)
 {
@@ -66,13 +68,14 @@ static lh_status counting_sort(lhi_row_list *list, uint32_t n_stages,
     return LH_OK;
 }
 
-/* Sorts each worker's rows of a kind, which usually are in order already. */
+/* Sorts each worker's operations of one kind, which usually are in order
+ * already. */
 static void sort_within(lhi_row_list *list)
 {
     for (size_t from = 0, to; from < list->n; from = to) {
         bool sorted = true;
-        uint64_t key = key_of(&list->rows[from]);
-        for (to = from + 1; to < list->n && key_of(&list->rows[to]) == key;
+        uint64_t key = make_key(&list->rows[from]);
+        for (to = from + 1; to < list->n && make_key(&list->rows[to]) == key;
              to++)
             sorted = sorted &&
                      compare_within(&list->rows[to - 1], &list->rows[to]) <= 0;
@@ -82,8 +85,8 @@ static void sort_within(lhi_row_list *list)
     }
 }
 
-/* Sorts a step's rows by worker, kind and order; uses a counting sort unless
- * the stage and replica numbers are sparse. */
+/* Sorts a step's operations by worker, kind and order; uses a counting sort
+ * unless the stage and replica numbers are sparse. */
 static lh_status sort_rows(lhi_row_list *list, lh_error *err)
 {
     uint32_t n_stages = 0, n_replicas = 0;
@@ -103,23 +106,23 @@ static lh_status sort_rows(lhi_row_list *list, lh_error *err)
 
 /* --- duplicates ----------------------------------------------------------- */
 
-/* Checks whether two rows belong to the same replica and stage. */
+/* Checks whether two operations belong to the same replica and stage. */
 static bool same_worker(const lhi_op_row *a, const lhi_op_row *b)
 {
     return a->replica == b->replica && a->stage == b->stage;
 }
 
-/* Checks whether two rows record the same operation: equal worker, kind, order,
- * microbatch and chunk. */
+/* Checks whether two entries record the same operation: equal worker, kind,
+ * order, microbatch and chunk. */
 static bool is_duplicate(const lhi_op_row *a, const lhi_op_row *b)
 {
-    return key_of(a) == key_of(b) && compare_within(a, b) == 0 &&
+    return make_key(a) == make_key(b) && compare_within(a, b) == 0 &&
            a->microbatch == b->microbatch && a->stage_chunk == b->stage_chunk;
 }
 
-/* Returns a worker's least rank. Tensor-parallel peers run the same operations,
- * so one rank represents them. */
-static uint32_t rank_of(const lhi_op_row *rows, size_t n)
+/* Returns the least rank among n operations of a worker. Tensor-parallel peers
+ * run the same operations, so one rank represents them. */
+static uint32_t find_least_rank(const lhi_op_row *rows, size_t n)
 {
     uint32_t least = rows[0].rank;
     for (size_t i = 1; i < n && same_worker(&rows[0], &rows[i]); i++)
@@ -127,8 +130,8 @@ static uint32_t rank_of(const lhi_op_row *rows, size_t n)
     return least;
 }
 
-/* Drops duplicate rows and those of tensor-parallel peers, and counts them as
- * defects. */
+/* Drops duplicate operations and those of tensor-parallel peers, and counts
+ * them as defects. */
 static void drop_rows(lhi_row_list *list, lhi_defect_counts *remarks)
 {
     size_t kept = 0;
@@ -137,7 +140,7 @@ static void drop_rows(lhi_row_list *list, lhi_defect_counts *remarks)
         const lhi_op_row row = list->rows[i];
         bool begins = kept == 0 || !same_worker(&list->rows[kept - 1], &row);
         if (begins)
-            rank = rank_of(&list->rows[i], list->n - i);
+            rank = find_least_rank(&list->rows[i], list->n - i);
         if (row.rank != rank)
             lhi_defect_add(remarks, LHI_REMARK_PEERS, 1,
                            "rank %" PRIu32 " beside %" PRIu32
@@ -168,8 +171,8 @@ static uint32_t count_stages(const lhi_row_list *list)
     return n;
 }
 
-/* Checks whether the replica whose rows begin at `from` has passes on each
- * stage; *to is the end of its rows. */
+/* Checks whether the replica whose operations begin at index `from` has passes
+ * on each stage; *to is the end of its operations. */
 static bool is_complete(const lhi_row_list *list, size_t from,
                         uint32_t n_stages, size_t *to)
 {
@@ -184,8 +187,8 @@ static bool is_complete(const lhi_row_list *list, size_t from,
     return seen == n_stages && seen > 0;
 }
 
-/* Drops the rows of incomplete replicas; returns the number of complete ones.
- */
+/* Drops the operations of incomplete replicas; returns the number of complete
+ * ones. */
 static uint32_t keep_complete(lhi_row_list *list, uint32_t n_stages,
                               lhi_defect_counts *remarks)
 {

@@ -33,9 +33,9 @@ static inline int64_t lhi_row_end(const lhi_op_row *row)
     return row->start_ns + row->ns;
 }
 
-/* Sorts the rows of `list` in place and drops replicas that lack a stage.
- * out->n_replicas is 0 if no replica is complete. `out` refers to memory of the
- * arena and the list. */
+/* Sorts the operations in `list` in place and drops replicas that lack a
+ * stage. out->n_replicas is 0 if no replica is complete. `out` refers to
+ * memory of the arena and the list. */
 lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_defect_counts *remarks,
                             lhi_arena *arena, lhi_step_ops *out, lh_error *err);
 

@@ -3,7 +3,7 @@
 
 #include "base/sort.h"
 
-/* Orders doubles, for sorting. */
+/* Compares doubles, for sorting. */
 static int compare_numbers(const void *a, const void *b)
 {
     const double *x = a, *y = b;
@@ -46,8 +46,8 @@ lh_status lhi_typical_passes_compute(const lh_recording *recording,
 }
 
 /* Returns a worker's mean duration of a kind of operation in ns. */
-static double mean_of(const lhi_typical_passes *passes, uint32_t worker,
-                      lhi_op_type op)
+static double get_mean(const lhi_typical_passes *passes, uint32_t worker,
+                       lhi_op_type op)
 {
     return passes->means[(size_t)worker * LHI_N_OPS + op];
 }
@@ -60,7 +60,7 @@ int64_t lhi_typical_of_peers(const lhi_typical_passes *passes,
     for (uint32_t w = worker % S; w < lhi_recording_n_workers(recording);
          w += S)
         if (w != worker)
-            passes->scratch[n++] = mean_of(passes, w, op);
+            passes->scratch[n++] = get_mean(passes, w, op);
     return (int64_t)(lhi_lower_median(passes->scratch, n) + 0.5);
 }
 
@@ -70,7 +70,7 @@ int64_t lhi_typical_of_stage(const lhi_typical_passes *passes,
 {
     uint32_t n = 0, S = recording->n_stages;
     for (uint32_t w = stage; w < lhi_recording_n_workers(recording); w += S)
-        passes->scratch[n++] = mean_of(passes, w, op);
+        passes->scratch[n++] = get_mean(passes, w, op);
     return (int64_t)(lhi_lower_median(passes->scratch, n) + 0.5);
 }
 

@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-/* Adds the numbers for a contender that did not fail. */
+/* Adds makespan, memory and lower bound of a contender that did not fail to
+ * its JSON object. */
 static bool add_numbers(json_t *row, const lh_comparison *x,
                         const lh_compare_base *base, const lh_outcome *o)
 {
@@ -28,8 +29,8 @@ static bool add_numbers(json_t *row, const lh_comparison *x,
     return ok;
 }
 
-/* Builds the row of one contender at one point of the sweep; NULL on allocation
- * failure. */
+/* Builds the JSON object of one contender (pipeline and method) at one point
+ * of the sweep; NULL on allocation failure. */
 static json_t *row_json(const lh_comparison *x, uint32_t latency,
                         uint32_t transfer, uint32_t contender)
 {

@@ -15,7 +15,8 @@ static json_t *seconds_of(double ns)
     return json_real(ns / 1e9);
 }
 
-/* Builds an object of values, keyed by `numbers`. */
+/* Builds a JSON object with n values whose keys are `numbers` (NULL: 0 to n -
+ * 1). */
 static json_t *map_json(const double *values, const uint32_t *numbers,
                         uint32_t n)
 {

@@ -9,16 +9,17 @@
 
 #include <jansson.h>
 
-/* Builds a number in seconds from a time. */
+/* Builds a JSON number in seconds from a time in ns. */
 json_t *lhi_json_seconds(int64_t ns);
-/* Builds the jitter statistics. */
+/* Builds the jitter statistics (mean, percentiles) as a JSON object. */
 json_t *lhi_json_jitter(const lh_jitter_result *result);
-/* Builds a list of peak memory per device; NULL on allocation failure. */
+/* Builds a JSON list of peak memory per device; NULL on allocation failure. */
 json_t *lhi_json_peak_memory(const lh_timeline *timeline);
-/* Builds a list of host memory per device: the part of the peak above the
- * device's limit. */
+/* Builds a JSON list of host memory per device: the part of the peak above the
+ * device's own limit. */
 json_t *lhi_json_host_memory(const lh_pipeline *pipeline, const json_t *peaks);
-/* Builds the output of lh_diagnosis_format(); NULL on allocation failure. */
+/* Builds the diagnosis as a JSON object, the output of lh_diagnosis_format();
+ * NULL on allocation failure. */
 json_t *lhi_json_diagnosis(const lh_diagnosis *diagnosis);
 /* Appends a value to a list and returns the list. Takes both references. Either
  * may be NULL, and so is the result if out of memory. */

@@ -6,8 +6,10 @@
 
 #include <longhaul/experimental/json_output.h>
 
-/* Builds a list of integers from `wide`, or from `narrow` if `wide` is NULL. */
-static json_t *ints(const int64_t *wide, const uint32_t *narrow, uint32_t n)
+/* Builds a JSON list of n integers from `wide`, or from `narrow` if `wide` is
+ * NULL. */
+static json_t *build_integers(const int64_t *wide, const uint32_t *narrow,
+                              uint32_t n)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++)
@@ -16,7 +18,8 @@ static json_t *ints(const int64_t *wide, const uint32_t *narrow, uint32_t n)
     return list;
 }
 
-/* Builds one job's results in a run. */
+/* Builds the JSON object of one job's results in a run of the optical
+ * network. */
 static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
 {
     json_t *sites = json_array();
@@ -25,18 +28,19 @@ static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
             sites, json_integer(lhi_topology_node_id(t, job->sites[d])));
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
-        "iteration_ns", ints(job->iteration_ns, NULL, job->n_iterations),
-        "labels", ints(NULL, job->labels, job->n_iterations), "requests",
-        ints(NULL, job->requested, job->n_iterations), "refused",
-        ints(NULL, job->refused, job->n_iterations), "blocked",
+        "iteration_ns",
+        build_integers(job->iteration_ns, NULL, job->n_iterations), "labels",
+        build_integers(NULL, job->labels, job->n_iterations), "requests",
+        build_integers(NULL, job->requested, job->n_iterations), "refused",
+        build_integers(NULL, job->refused, job->n_iterations), "blocked",
         (json_int_t)job->blocked, "iteration_s", job->iteration_s,
         "bubble_ratio", job->bubble_ratio, "blocking_probability",
         job->blocking_probability, "slots_held", job->slots_held,
         "lower_bound_s", (double)job->bound_ns / 1e9, "placement", sites);
 }
 
-/* Builds a run: with one job, the job and its seed; with several, a list of
- * them. */
+/* Builds the JSON of a run of the optical network: with one job, the job and
+ * its seed; with several, a list of them. */
 static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
 {
     json_t *object;
@@ -53,8 +57,8 @@ static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
     return lhi_json_finish(object, ok);
 }
 
-/* Builds one policy's mean results with their standard deviations, and its runs
- * by seed. */
+/* Builds the JSON of one policy: its mean results with standard deviations,
+ * and its runs by seed. */
 static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
 {
     json_t *seeds = json_array();

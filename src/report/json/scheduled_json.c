@@ -8,7 +8,7 @@
 #include <longhaul/experimental/json_output.h>
 #include <longhaul/experimental/simulate.h>
 
-/* Builds each search engine's statistics. */
+/* Builds the JSON statistics of all search engines. */
 static json_t *engines_json(const lh_scheduled *s)
 {
     json_t *all = json_array();
@@ -24,7 +24,7 @@ static json_t *engines_json(const lh_scheduled *s)
     return all;
 }
 
-/* Builds the output for a pipeline that has no feasible schedule. */
+/* Builds the JSON output for a pipeline that has no feasible schedule. */
 static json_t *infeasible_json(const lh_scheduled *s)
 {
     return json_pack(
@@ -36,7 +36,8 @@ static json_t *infeasible_json(const lh_scheduled *s)
         engines_json(s));
 }
 
-/* Adds the result of a search for the least memory limit. */
+/* Adds the result of a search for the least memory limit to the JSON output;
+ * false: out of memory. */
 static bool add_memory(json_t *j, const lh_memory_point *p)
 {
     const bool proven = p->limit_bound == p->limit;
@@ -48,8 +49,9 @@ static bool add_memory(json_t *j, const lh_memory_point *p)
                         json_string(proven ? "optimal" : "feasible"));
 }
 
-/* Adds the optional members of the JSON output, in its order. */
-static bool add_rest(json_t *j, const lh_scheduled *s)
+/* Adds the optional members of a schedule's JSON output in their order; false:
+ * out of memory. */
+static bool add_optional_members(json_t *j, const lh_scheduled *s)
 {
     bool ok = j != NULL;
     if (lh_pipeline_has_host(s->pipeline))
@@ -74,8 +76,8 @@ static bool add_rest(json_t *j, const lh_scheduled *s)
     return ok && (!s->memory || add_memory(j, s->memory));
 }
 
-/* Builds the output for a schedule with its makespan, lower bound and memory.
- */
+/* Builds the JSON output for a schedule with its makespan, lower bound and
+ * memory. */
 static json_t *scheduled_json(const lh_scheduled *s)
 {
     const lh_timeline *t = s->timeline;
@@ -93,7 +95,7 @@ static json_t *scheduled_json(const lh_scheduled *s)
         "bubble_ratio", lh_timeline_bubble_ratio(t), "peak_memory",
         lhi_json_peak_memory(t), "memory_unit",
         lh_pipeline_memory_unit(s->pipeline), "seconds", s->seconds);
-    return lhi_json_finish(j, add_rest(j, s));
+    return lhi_json_finish(j, add_optional_members(j, s));
 }
 
 lh_status lh_scheduled_format(const lh_scheduled *scheduled, char **text,

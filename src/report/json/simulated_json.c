@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-/* Builds one segment of the critical path. */
+/* Builds one segment of the critical path as JSON. */
 static json_t *segment_json(const lh_timeline *timeline, const lh_segment *s)
 {
     char pass[LH_PASS_TEXT_SIZE];
@@ -47,7 +47,8 @@ static json_t *path_json(const lh_simulated *s)
     return list;
 }
 
-/* Builds the object of idle time by cause, in seconds over all devices. */
+/* Builds the JSON object of idle time by cause, in seconds, summed over all
+ * devices. */
 static json_t *bubble_json(const lh_simulated *s)
 {
     const int64_t *idle = lh_analysis_idle(s->analysis, LH_NONE);
@@ -78,8 +79,9 @@ static json_t *links_json(const lh_simulated *s)
     return list;
 }
 
-/* Builds a boundary's delay tolerance: a number; or null if any delay is
- * tolerated, with a separate key, or if it was not computed. */
+/* Builds the JSON of stage boundary i with its delay tolerance: a number; or
+ * null if any delay is tolerated, with a separate key, or if it was not
+ * computed. */
 static json_t *boundary_json(const lh_slack *slack, uint32_t i)
 {
     const int64_t most = slack->tolerance_ns;
@@ -107,7 +109,8 @@ static json_t *slack_json(const lh_simulated *s)
     return list;
 }
 
-/* Builds the list of data-parallel links per device; null if unnamed. */
+/* Builds the JSON list of data-parallel link names per device; null if
+ * unnamed. */
 static json_t *dp_links_json(const lh_pipeline *p)
 {
     json_t *list = json_array();
@@ -140,8 +143,8 @@ static lh_status copy_input(const lh_simulated *given, lh_simulated *s,
     return LH_OK;
 }
 
-/* Computes the lower bound; the planner's search may have found a higher one.
- */
+/* Computes the lower bound on the makespan; for a plan takes the higher one
+ * that its search may have proven. */
 static lh_status find_bound(const lh_simulated *s, lh_bound *out, lh_error *err)
 {
     LHI_TRY(lhi_compute_closed_form_bound(s->pipeline, out, err));
@@ -170,7 +173,7 @@ lh_status lh_simulated_bound(const lh_simulated *simulated, lh_bound *out,
 
 /* Returns the time after the pipeline in a plan's iteration, for optimizer and
  * overhead, in ns; 0 without a plan. */
-static int64_t after_ns(const lh_simulated *s)
+static int64_t get_after_ns(const lh_simulated *s)
 {
     return s->plan ? s->plan->best.optimizer_ns + s->plan->best.overhead_ns : 0;
 }
@@ -179,7 +182,7 @@ static int64_t after_ns(const lh_simulated *s)
  * in the plan itself. */
 static json_t *jitter_json(const lh_simulated *s)
 {
-    const int64_t after = after_ns(s);
+    const int64_t after = get_after_ns(s);
     const lh_jitter_result r = {.samples = s->jitter->samples,
                                 .mean_ns = s->jitter->mean_ns + (double)after,
                                 .min_ns = s->jitter->min_ns + after,
@@ -196,8 +199,10 @@ static json_t *jitter_json(const lh_simulated *s)
     return j;
 }
 
-/* Adds the optional members of the JSON output, in its order. */
-static bool add_rest(json_t *j, const lh_simulated *s, const lh_bound *bound)
+/* Adds the optional members of a simulation's JSON output in their order;
+ * false: out of memory. */
+static bool add_optional_members(json_t *j, const lh_simulated *s,
+                                 const lh_bound *bound)
 {
     const int64_t ns = lh_timeline_makespan(s->timeline);
     bool ok = j != NULL;
@@ -214,8 +219,8 @@ static bool add_rest(json_t *j, const lh_simulated *s, const lh_bound *bound)
                           lhi_json_host_memory(
                               s->pipeline, json_object_get(j, "peak_memory")));
     if (s->plan)
-        ok = ok &&
-             lhi_json_set(j, "iteration_s", lhi_json_seconds(ns + after_ns(s)));
+        ok = ok && lhi_json_set(j, "iteration_s",
+                                lhi_json_seconds(ns + get_after_ns(s)));
     if (has_dp_links(s->pipeline))
         ok = ok && lhi_json_set(j, "dp_links", dp_links_json(s->pipeline));
     if (s->jitter)
@@ -247,6 +252,7 @@ lh_status lh_simulated_format(const lh_simulated *simulated, char **text,
         lh_timeline_fits(t, NULL), "bubble_s", bubble_json(&s), "links",
         links_json(&s), "slack", slack_json(&s), "critical_path",
         path_json(&s));
-    return lhi_json_format_indented(lhi_json_finish(j, add_rest(j, &s, &bound)),
-                                    2, text, len, err);
+    return lhi_json_format_indented(
+        lhi_json_finish(j, add_optional_members(j, &s, &bound)), 2, text, len,
+        err);
 }

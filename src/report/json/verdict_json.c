@@ -5,7 +5,8 @@
 
 #include <longhaul/experimental/json_output.h>
 
-/* Builds the verdict on a certificate with its list of checked claims. */
+/* Builds the JSON of a certificate's verdict with its list of checked
+ * claims. */
 static json_t *claims_json(const lh_certificate *certificate,
                            const lh_claims *claims)
 {

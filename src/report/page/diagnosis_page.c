@@ -44,22 +44,22 @@ typedef struct ranked {
     uint32_t replica;
 } ranked;
 
-/* Orders replicas by slowdown, the slowest first, for lhi_sort(). */
+/* Compares replicas by slowdown, the slowest first, for lhi_sort(). */
 static int compare_slowdowns(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     return (x->slowdown < y->slowdown) - (x->slowdown > y->slowdown);
 }
 
-/* Orders unsigned integers, for sorting. */
+/* Compares unsigned integers, for sorting. */
 static int compare_indices(const void *a, const void *b)
 {
     const uint32_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* Chooses at most `most` replicas, by index: the slowest ones and a median one.
- */
+/* Chooses at most `most` of n replicas, by index: the slowest ones and a
+ * median one. Returns their number. */
 static uint32_t choose_replicas(const ranked *by, uint32_t n, uint32_t most,
                                 uint32_t *out)
 {
@@ -72,8 +72,8 @@ static uint32_t choose_replicas(const ranked *by, uint32_t n, uint32_t most,
     return taken;
 }
 
-/* Chooses the replicas that timelines and heat maps display, within their row
- * and cell limits. */
+/* Chooses the replicas that the page's timelines and heat maps display, within
+ * the limits on rows and cells. */
 static lh_status choose_all_replicas(page_state *p, lh_error *err)
 {
     const lh_diagnosis *d = &p->d->out;
@@ -92,7 +92,7 @@ static lh_status choose_all_replicas(page_state *p, lh_error *err)
 }
 
 /* Counts the drawn replicas' passes in the step with the most. */
-static uint64_t passes_of_step(const page_state *p)
+static uint64_t count_passes(const page_state *p)
 {
     uint64_t most = 1;
     for (uint32_t i = 0; i < p->recording->n_graphs; i++) {
@@ -106,8 +106,8 @@ static uint64_t passes_of_step(const page_state *p)
     return most;
 }
 
-/* Counts recommendations with a replay scenario. */
-static uint32_t n_scenarios(const page_state *p)
+/* Counts the recommendations that have a replay scenario, and so a timeline. */
+static uint32_t count_scenarios(const page_state *p)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->d->out.n_remedies; i++)
@@ -115,12 +115,12 @@ static uint32_t n_scenarios(const page_state *p)
     return n;
 }
 
-/* Chooses all steps, or the most typical one, the slowest, and evenly spaced
- * others. */
+/* Chooses the steps that the page displays: all, or the most typical one, the
+ * slowest, and evenly spaced others. */
 static lh_status choose_steps(page_state *p, lh_error *err)
 {
     const lh_diagnosis *d = &p->d->out;
-    uint64_t fit = MAX_PASSES / passes_of_step(p), rest = 1 + n_scenarios(p);
+    uint64_t fit = MAX_PASSES / count_passes(p), rest = 1 + count_scenarios(p);
     uint32_t typical = 0, slowest = 0, n = d->n_steps;
     bool *shown = LHI_NEW(p->arena, bool, n);
     p->steps = LHI_NEW(p->arena, uint32_t, n);
@@ -156,8 +156,8 @@ static lh_status choose_steps(page_state *p, lh_error *err)
 
 /* --- timelines ------------------------------------------------------------ */
 
-/* Adds a timeline as JSON, without an analysis, and updates the longest
- * makespan. */
+/* Adds a timeline to the page as JSON, without an analysis, and updates the
+ * longest makespan. */
 static lh_status add_trace(page_state *p, const lh_trace *trace,
                            const char *label, lh_error *err)
 {
@@ -186,9 +186,9 @@ static lh_status add_replay(page_state *p, uint32_t step,
     return status;
 }
 
-/* Returns the first displayed step with the same graph as step `i`; both have
- * the same idealised timeline. */
-static uint32_t first_with_same_graph(const page_state *p, uint32_t i)
+/* Returns the first displayed step with the same operation graph as displayed
+ * step `i`; both have the same idealised timeline. */
+static uint32_t find_first_with_graph(const page_state *p, uint32_t i)
 {
     uint32_t k = 0;
     while (p->recording->steps[p->steps[k]].graph !=
@@ -203,7 +203,7 @@ static lh_status add_ideals(page_state *p, lh_error *err)
 {
     lhi_text_puts(p->out, ",\n\"ideals\":{");
     for (uint32_t i = 0; i < p->n_steps; i++) {
-        if (first_with_same_graph(p, i) != i)
+        if (find_first_with_graph(p, i) != i)
             continue;
         lhi_text_printf(p->out, "%s\"%" PRIu32 "\":", i ? ",\n" : "", i);
         LHI_TRY(add_replay(p, p->steps[i], &p->usual, "usual times", err));
@@ -235,15 +235,16 @@ static lh_status add_remedies(page_state *p, lh_error *err)
 
 /* --- heat maps ------------------------------------------------------------ */
 
-/* Adds a number to a JSON list, after a comma unless it is the first. */
+/* Appends a ratio to a JSON list, after a comma unless it is the `first`
+ * element. */
 static void add_ratio(lhi_text *out, bool first, double ratio)
 {
     lhi_text_puts(out, first ? "" : ",");
     lhi_json_add(out, json_real(ratio));
 }
 
-/* Adds the ratio of each worker's pass time in a step to its typical time, by
- * stage, for the replicas in heat maps. */
+/* Adds the heat map of a step: the ratio of each worker's pass time to its
+ * typical time, by stage, for the replicas in heat maps. */
 static lh_status add_step_map(page_state *p, uint32_t step, lh_error *err)
 {
     const lhi_recorded_step *s = &p->recording->steps[step];
@@ -271,7 +272,8 @@ static lh_status add_step_map(page_state *p, uint32_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the workers' slowdowns, by stage, for the replicas in heat maps. */
+/* Adds the heat map of all steps: the workers' slowdowns by stage, for the
+ * replicas in heat maps. */
 static void add_map(page_state *p)
 {
     const lh_diagnosis *d = &p->d->out;
@@ -281,7 +283,8 @@ static void add_map(page_state *p)
                       d->by_worker[i * d->n_replicas + p->heat[k]]);
 }
 
-/* Adds a JSON member with the numbers of some replicas, given by index. */
+/* Adds a JSON member `key` with the numbers of the n replicas with these
+ * indices. */
 static void add_numbers(page_state *p, const char *key,
                         const uint32_t *replicas, uint32_t n)
 {
@@ -302,7 +305,7 @@ static lh_status add_steps(page_state *p, lh_error *err)
     for (uint32_t i = 0; i < p->n_steps; i++) {
         lhi_text_printf(
             p->out, "%s{\"index\":%" PRIu32 ",\"ideal\":%" PRIu32 ",\"map\":[",
-            i ? ",\n" : "", p->steps[i], first_with_same_graph(p, i));
+            i ? ",\n" : "", p->steps[i], find_first_with_graph(p, i));
         LHI_TRY(add_step_map(p, p->steps[i], err));
         lhi_text_puts(p->out, "],\"own\":");
         LHI_TRY(add_replay(p, p->steps[i], &p->own, "measured times", err));

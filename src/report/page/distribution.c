@@ -13,9 +13,9 @@
 
 enum { MOST_TIMES = 1000000, MOST_BARS = 120 };
 
-/* Returns a bar width of 1, 2 or 5 times a power of ten nanoseconds: bars begin
- * at round numbers, and there are at most MOST_BARS. */
-static int64_t bar_width(int64_t least_ns, int64_t most_ns)
+/* Returns a histogram's bar width, 1, 2 or 5 times a power of ten nanoseconds,
+ * so that bars begin at round numbers and there are at most MOST_BARS. */
+static int64_t compute_bar_width(int64_t least_ns, int64_t most_ns)
 {
     static const int64_t factors[] = {1, 2, 5};
     int64_t power = 1;
@@ -32,7 +32,7 @@ static int64_t bar_width(int64_t least_ns, int64_t most_ns)
  * ns, and the counts. */
 static void add_bars(lhi_text *out, const int64_t *sorted, uint32_t n)
 {
-    const int64_t width = bar_width(sorted[0], sorted[n - 1]);
+    const int64_t width = compute_bar_width(sorted[0], sorted[n - 1]);
     const int64_t first = sorted[0] / width, last = sorted[n - 1] / width;
     lhi_text_printf(out,
                     ",\"from\":%" PRId64 ",\"width\":%" PRId64 ",\"counts\":[",

@@ -79,7 +79,8 @@ typedef struct translator {
 
 /* Converts an analysis segment into a report segment that refers to runs,
  * messages and collectives by index. */
-static lh_report_segment translate(const translator *x, const lh_segment *s)
+static lh_report_segment translate_segment(const translator *x,
+                                           const lh_segment *s)
 {
     const lh_trace *t = x->t;
     lh_report_segment out = {LH_STEP_WAIT, 0, s->start_ns, s->end_ns};
@@ -115,7 +116,8 @@ static lh_report_segment translate(const translator *x, const lh_segment *s)
     return out;
 }
 
-/* Converts the critical path; false on allocation failure. */
+/* Converts the critical path of an analysis to report segments; false on
+ * allocation failure. */
 static bool fill_path(const translator *x, const lh_analysis *from,
                       owned_analysis *to)
 {
@@ -123,7 +125,7 @@ static bool fill_path(const translator *x, const lh_analysis *from,
     const lh_segment *path = lh_analysis_critical_path(from, &n);
     lh_report_segment *segments = LHI_NEW(to->mem, lh_report_segment, n);
     for (uint32_t i = 0; segments && i < n; i++)
-        segments[i] = translate(x, &path[i]);
+        segments[i] = translate_segment(x, &path[i]);
     to->analysis.n_segments = n;
     to->analysis.critical_path = segments;
     return segments != NULL;

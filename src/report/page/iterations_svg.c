@@ -39,7 +39,8 @@ typedef struct drawing {
     bool in_page;
 } drawing;
 
-/* Adds a series' colour; pages also define it for dark mode. */
+/* Adds the stroke colour of series number `series` to the SVG; pages also
+ * define it for dark mode. */
 static void add_stroke(drawing *d, uint32_t series)
 {
     lhi_text_printf(&d->out, "stroke=\"%s\"", colors[series]);
@@ -49,7 +50,7 @@ static void add_stroke(drawing *d, uint32_t series)
 }
 
 /* Returns the x coordinate at which iteration `at` begins, in 1/100 px. */
-static int64_t x_at(const drawing *d, uint64_t at)
+static int64_t get_x(const drawing *d, uint64_t at)
 {
     double share = ((double)at - (double)d->c->first) / d->c->n_iterations;
     share = fmin(fmax(share, 0), 1);
@@ -57,14 +58,14 @@ static int64_t x_at(const drawing *d, uint64_t at)
 }
 
 /* Returns the y coordinate of a rate in 1/100 px, limited to the plot's top. */
-static int64_t y_at(const drawing *d, double rate)
+static int64_t get_y(const drawing *d, double rate)
 {
     return (MARGIN_TOP + PLOT_HEIGHT) * 100 -
            llround(fmin(rate / d->most, 1) * PLOT_HEIGHT * 100);
 }
 
 /* Returns the time of iteration `i` of a series in ns. */
-static int64_t time_at(const drawing *d, uint32_t series, uint32_t i)
+static int64_t get_time(const drawing *d, uint32_t series, uint32_t i)
 {
     return d->c->ns[(size_t)series * d->c->n_iterations + i];
 }
@@ -80,8 +81,8 @@ static void find_scale(drawing *d)
     int64_t least = INT64_MAX;
     for (uint32_t s = 0; s < d->c->n_series; s++)
         for (uint32_t i = 0; i < d->c->n_iterations; i++)
-            if (time_at(d, s, i) > 0 && time_at(d, s, i) < least)
-                least = time_at(d, s, i);
+            if (get_time(d, s, i) > 0 && get_time(d, s, i) < least)
+                least = get_time(d, s, i);
     size_t u = 0;
     while (u < 2 && units[u].ns / (double)least < 2)
         u++;
@@ -98,7 +99,7 @@ static void add_attribute(drawing *d, const char *name, int64_t hundredths)
     lhi_text_puts(&d->out, "\"");
 }
 
-/* Adds a text element; coordinates in 1/100 px, `anchor` is the SVG
+/* Adds an SVG text element; coordinates in 1/100 px, `anchor` is the SVG
  * text-anchor. */
 static void add_text(drawing *d, int64_t x, int64_t y, const char *anchor,
                      const char *text)
@@ -113,7 +114,7 @@ static void add_text(drawing *d, int64_t x, int64_t y, const char *anchor,
 
 /* Returns a tick distance of 1, 2 or 5 times a power of ten, with few ticks up
  * to `most`. */
-static double tick_of(double most)
+static double choose_tick(double most)
 {
     double tick = 1;
     for (int i = 0; most / tick > MAX_TICKS; i++)
@@ -125,9 +126,9 @@ static double tick_of(double most)
 static void add_axes(drawing *d)
 {
     char text[64];
-    double tick = tick_of(d->most);
+    double tick = choose_tick(d->most);
     for (double v = 0; v <= d->most; v += tick) {
-        int64_t y = y_at(d, v);
+        int64_t y = get_y(d, v);
         lhi_text_puts(&d->out, "<path " LINE " opacity=\".25\" d=\"M");
         lhi_svg_add_hundredths(&d->out, MARGIN_LEFT * 100);
         lhi_text_puts(&d->out, " ");
@@ -141,10 +142,10 @@ static void add_axes(drawing *d)
                     MARGIN_TOP + PLOT_HEIGHT / 2);
     add_text(d, 0, 0, "middle", text);
     lhi_text_puts(&d->out, "</g>\n");
-    tick = tick_of(d->c->n_iterations);
+    tick = choose_tick(d->c->n_iterations);
     for (double v = 0; v <= d->c->n_iterations; v += tick) {
         snprintf(text, sizeof text, "%.0f", (double)d->c->first + v);
-        add_text(d, x_at(d, d->c->first + (uint64_t)v),
+        add_text(d, get_x(d, d->c->first + (uint64_t)v),
                  (MARGIN_TOP + PLOT_HEIGHT + 16) * 100, "middle", text);
     }
     add_text(d, (MARGIN_LEFT + d->plot / 2) * 100,
@@ -167,7 +168,7 @@ static void add_spans(drawing *d)
     int64_t free = 0;
     for (uint32_t i = 0; i < d->c->n_spans; i++) {
         const lh_report_span *s = &d->c->spans[i];
-        int64_t x = x_at(d, s->from), right = x_at(d, s->to);
+        int64_t x = get_x(d, s->from), right = get_x(d, s->to);
         lhi_text_puts(&d->out, "<rect fill=\"#8a5a00\" opacity=\".16\"");
         add_attribute(d, "x", x);
         add_attribute(d, "width", right - x);
@@ -187,7 +188,7 @@ static void add_marks(drawing *d)
     int64_t free = 0;
     for (uint32_t i = 0; i < d->c->n_marks; i++) {
         const lh_report_mark *m = &d->c->marks[i];
-        int64_t x = x_at(d, m->step);
+        int64_t x = get_x(d, m->step);
         lhi_text_puts(&d->out, "<path " LINE " stroke-dasharray=\"4 3\" d=\"M");
         lhi_svg_add_hundredths(&d->out, x);
         lhi_text_printf(&d->out, " %dv%d\"><title>", MARGIN_TOP - 4,
@@ -199,7 +200,7 @@ static void add_marks(drawing *d)
     }
 }
 
-/* Adds a point to an SVG path: a line from the previous point if `*is_on`, else
+/* Adds a point to an SVG path: a line from the previous point if *is_on, else
  * a new start; coordinates in 1/100 px. */
 static void add_point(drawing *d, bool *is_on, int64_t x, int64_t y)
 {
@@ -210,8 +211,8 @@ static void add_point(drawing *d, bool *is_on, int64_t x, int64_t y)
     *is_on = true;
 }
 
-/* Draws a series. Too many iterations are merged into groups: the slowest, then
- * the fastest of each. */
+/* Draws series number `s` of iteration rates. Too many iterations are merged
+ * into groups: the slowest, then the fastest of each. */
 static void add_line(drawing *d, uint32_t s)
 {
     const lh_report_iterations *c = d->c;
@@ -225,7 +226,7 @@ static void add_line(drawing *d, uint32_t s)
         int64_t least = INT64_MAX, most = 0;
         end = c->n_iterations - i < each ? c->n_iterations : i + each;
         for (uint32_t k = i; k < end; k++) {
-            const int64_t ns = time_at(d, s, k);
+            const int64_t ns = get_time(d, s, k);
             least = ns > 0 && ns < least ? ns : least;
             most = ns > most ? ns : most;
         }
@@ -233,15 +234,15 @@ static void add_line(drawing *d, uint32_t s)
             is_on = false;
             continue;
         }
-        const int64_t low = y_at(d, d->unit_ns / (double)most);
-        const int64_t high = y_at(d, d->unit_ns / (double)least);
-        add_point(d, &is_on, x_at(d, c->first + i), low);
-        add_point(d, &is_on, x_at(d, c->first + end), high);
+        const int64_t low = get_y(d, d->unit_ns / (double)most);
+        const int64_t high = get_y(d, d->unit_ns / (double)least);
+        add_point(d, &is_on, get_x(d, c->first + i), low);
+        add_point(d, &is_on, get_x(d, c->first + end), high);
     }
     lhi_text_puts(&d->out, "\"/>\n");
 }
 
-/* Adds the legend: a line sample and a name per series. */
+/* Adds the chart's legend: a line sample and a name per series. */
 static void add_names(drawing *d)
 {
     int64_t x = MARGIN_LEFT * 100;

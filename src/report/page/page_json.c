@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Writes ratios as integers in units of 1e-9, in any locale. */
+/* Appends a row of the comparison table as JSON. Writes ratios as integers in
+ * units of 1e-9, to be independent of the locale. */
 void lhi_page_add_row(lhi_text *out, const lh_report_row *row)
 {
     lhi_text_puts(out, "{\"method\":");

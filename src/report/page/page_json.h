@@ -9,8 +9,9 @@
 
 #include <longhaul/experimental/report.h>
 
-/* Adds a trace in the page's format: integer columns, with times counted in the
- * largest tick that divides them all. docs/report.md describes the columns. */
+/* Adds a trace in the report page's format: integer columns, with times
+ * counted in the largest tick that divides them all. docs/report.md describes
+ * the columns. */
 lh_status lhi_page_add_trace(lhi_text *out, const lh_trace *trace,
                              const char *label,
                              const lh_report_analysis *analysis, lh_error *err);
@@ -22,10 +23,10 @@ lh_status lhi_report_copy_analysis(const lh_trace *trace,
 /* Adds a row. Its texts have to be UTF-8 and its ratio finite. */
 void lhi_page_add_row(lhi_text *out, const lh_report_row *row);
 
-/* Returns a pass's letter: F, D, W, B. */
+/* Returns the letter of a pass's kind: F, D, W or B. */
 char lhi_pass_letter(const lh_pass *pass);
 
-/* Adds JSON in which invisible characters are displayed by code: an escape
+/* Appends JSON in which invisible characters are displayed by code: an escape
  * \u202e becomes the six characters of that text. Surrogate pairs occur only
  * for invisible characters. */
 void lhi_page_add_visible_json(lhi_text *out, const char *json, size_t len);

@@ -32,6 +32,7 @@ lh_status lh_report_make(const char *title, lh_report **out, lh_error *err)
     return LH_OK;
 }
 
+/* Frees a report; ignores NULL. */
 void lh_report_free(lh_report *report)
 {
     if (!report)
@@ -191,8 +192,8 @@ lh_status lh_report_add_iterations(lh_report *report,
 
 /* --- page ---------------------------------------------------------------- */
 
-/* Adds a JSON member whose list consists of `items`, each of which ends with a
- * comma and a newline. */
+/* Adds a JSON member `key` whose list consists of `items`, each of which ends
+ * with a comma and a newline. */
 static void add_list(lhi_text *out, const char *key, const lhi_text *items)
 {
     lhi_text_printf(out, ",\n\"%s\":[\n", key);
@@ -229,7 +230,8 @@ static void add_data(lhi_text *page, const lh_report *report)
     lhi_text_fini(&json);
 }
 
-/* Adds report.html with its @...@ placeholders filled in. */
+/* Appends the page template report.html with its @...@ placeholders filled
+ * in. */
 static void add_page(lhi_text *out, const lh_report *report)
 {
     const char *page = lhi_report_page_html;

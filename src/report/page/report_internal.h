@@ -51,34 +51,39 @@ struct lh_report {
 /* Appends `item` to a list, completely or not at all; frees `item`. */
 lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err);
 
-/* Copies and validates a sweep. LH_EINVAL: xs do not increase, or a text is not
- * UTF-8. */
+/* Copies and validates a sweep (makespans against a delay). LH_EINVAL: xs do
+ * not increase, or a text is not UTF-8. */
 lh_status lhi_report_copy_sweep(const lh_report_sweep *given,
                                 lh_report_sweep *mine, lh_error *err);
 
-/* Copies the options and fills in the width. LH_EINVAL: it is out of range. */
+/* Copies the terminal options and fills in the default width. LH_EINVAL: it is
+ * out of range. */
 lh_status lhi_report_copy_terminal_options(const lh_terminal_options *given,
                                            lh_terminal_options *mine,
                                            lh_error *err);
 
-/* Copies the options and fills in the width. LH_EINVAL: it is out of range. */
+/* Copies the SVG options and fills in the default width. LH_EINVAL: it is out
+ * of range. */
 lh_status lhi_report_copy_svg_options(const lh_svg_options *given,
                                       lh_svg_options *mine, lh_error *err);
-/* Copies and validates a run. LH_EINVAL: counts or times are out of range. */
+/* Copies and validates the iteration times of a run. LH_EINVAL: counts or
+ * times are out of range. */
 lh_status lhi_report_copy_iterations(const lh_report_iterations *given,
                                      lh_report_iterations *mine, lh_error *err);
-/* Draws a validated run, `width` units wide: pixels, or scaled to the page's
- * width. */
+/* Draws the validated iteration times of a run as SVG, `width` units wide:
+ * pixels or, with in_page, scaled to the page's width. */
 lh_status lhi_report_draw_iterations(const lh_report_iterations *iterations,
                                      uint32_t width, bool in_page,
                                      lhi_text *out, lh_error *err);
-/* Adds 1/100 px as a decimal, "12.5", in any locale. */
+/* Appends a length in 1/100 px as a decimal number of px, "12.5", in any
+ * locale. */
 void lhi_svg_add_hundredths(lhi_text *out, int64_t hundredths);
 
-/* Returns the makespan that corresponds to slowdown 1. */
+/* Returns the makespan of the sweep that corresponds to slowdown 1. */
 int64_t lhi_report_sweep_baseline(const lh_report_sweep *sweep);
 
-/* Adds a formatted text as text content of HTML or XML. */
+/* Appends a text as text content of HTML or XML: escapes special and
+ * unprintable characters. */
 void lhi_report_add_markup(lhi_text *out, const char *text);
 
 #endif

@@ -63,7 +63,7 @@ typedef struct picture {
 /* --- numbers and boxes ---------------------------------------------------- */
 
 /* Returns the x coordinate of a time in 1/100 px. */
-static int64_t x_of(const picture *p, int64_t ns)
+static int64_t get_x(const picture *p, int64_t ns)
 {
     double span = p->t->makespan_ns > 0 ? (double)p->t->makespan_ns : 1;
     double share = (double)ns / span;
@@ -100,7 +100,8 @@ typedef struct row_boxes {
     int64_t open_x, open_right;
 } row_boxes;
 
-/* Adds the row's growable box to its path, if there is one. */
+/* Writes the rectangle that is being extended to the row's path, if there is
+ * one. */
 static void close_box(row_boxes *r)
 {
     if (r->open_fill >= 0)
@@ -109,7 +110,8 @@ static void close_box(row_boxes *r)
     r->open_fill = -1;
 }
 
-/* Draws a column in its most frequent kind if it is at least half full. */
+/* Draws the current half-pixel column in its most frequent kind if it is at
+ * least half full, extending the previous rectangle where possible. */
 static void close_column(row_boxes *r)
 {
     double sum = 0;
@@ -132,12 +134,12 @@ static void close_column(row_boxes *r)
     r->column = -1;
 }
 
-/* Adds a time slice to a row: as a box, or to its half-pixel column's sums if
- * it is narrower than half a pixel. */
+/* Adds a time slice to a row: as a box, or to the sums of its half-pixel
+ * column if it is narrower than half a pixel. */
 static void add_slice(picture *p, row_boxes *r, int kind, int shade,
                       int64_t start_ns, int64_t end_ns)
 {
-    int64_t x = x_of(p, start_ns), right = x_of(p, end_ns);
+    int64_t x = get_x(p, start_ns), right = get_x(p, end_ns);
     if (right - x >= 50) {
         close_column(r);
         close_box(r);
@@ -171,7 +173,7 @@ static bool has_light_label(int kind)
 
 /* Returns the shade for a chunk's passes, below N_SHADES; 0 for a device's
  * first chunk. */
-static int shade_of(const picture *p, uint32_t chunk)
+static int get_shade(const picture *p, uint32_t chunk)
 {
     const uint32_t most = p->rows.most_chunks,
                    turn = p->rows.chunk_positions[chunk];
@@ -180,8 +182,8 @@ static int shade_of(const picture *p, uint32_t chunk)
     return (int)((uint64_t)turn * (N_SHADES - 1) / (most - 1));
 }
 
-/* Adds a kind's colour, shaded away from its label's colour as on the page: by
- * 45 % for the last shade. */
+/* Adds a kind's fill colour, shaded away from its label's colour as on the
+ * page: by 45 % for the last shade. */
 static void add_fill(lhi_text *out, int kind, int shade)
 {
     const int to = has_light_label(kind) ? 0 : 255;
@@ -215,25 +217,26 @@ static void end_row(picture *p, row_boxes *r)
 /* --- shares, if slices are too numerous ----------------------------------- */
 
 /* Allocates each kind's share of each pixel-wide column: [column][kind]. */
-static double *begin_shares(picture *p)
+static double *make_shares(picture *p)
 {
     double *used = calloc((size_t)p->plot * N_KINDS, sizeof *used);
     p->out.failed |= !used;
     return used;
 }
 
-/* Adds a time interval to a kind's share of each pixel-wide column. */
+/* Adds a time interval to the share of a kind in each pixel-wide column. */
 static void add_share(const picture *p, double *used, int kind,
                       int64_t start_ns, int64_t end_ns)
 {
-    double from = (double)x_of(p, start_ns) / 100 - LEFT;
-    double to = (double)x_of(p, end_ns) / 100 - LEFT;
+    double from = (double)get_x(p, start_ns) / 100 - LEFT;
+    double to = (double)get_x(p, end_ns) / 100 - LEFT;
     for (double at = from; at < to && at < p->plot; at = floor(at) + 1)
         used[(size_t)at * N_KINDS + (size_t)kind] +=
             fmin(to, floor(at) + 1) - at;
 }
 
-/* Draws the area that kinds 0 to k fill, unless the share of k is 0. */
+/* Draws the area that kinds 0 to k fill (stacked), unless the share of k is 0;
+ * position and height in px. */
 static void add_area(picture *p, int k, int32_t y, int32_t height,
                      const double *used)
 {
@@ -259,7 +262,8 @@ static void add_area(picture *p, int k, int32_t y, int32_t height,
     lhi_text_puts(&p->out, "z\"/>\n");
 }
 
-/* Draws the kinds stacked, and frees the shares from begin_shares(). */
+/* Draws the kinds' shares as stacked areas, and frees the shares from
+ * make_shares(). */
 static void end_shares(picture *p, double *used, int32_t y, int32_t height)
 {
     for (size_t c = 0; c < (size_t)p->plot; c++)
@@ -271,7 +275,7 @@ static void end_shares(picture *p, double *used, int32_t y, int32_t height)
 }
 
 /* Checks whether a row has too many slices to draw them individually. */
-static bool too_many(const picture *p, uint32_t n)
+static bool has_too_many(const picture *p, uint32_t n)
 {
     return n > (uint32_t)p->plot / 2;
 }
@@ -319,8 +323,9 @@ static void lay_out_links(picture *p)
     }
 }
 
-/* Checks whether the i-th device in order is the first of its site. */
-static bool is_first(const picture *p, uint32_t i)
+/* Checks whether the i-th device in display order is the first of its
+ * datacenter. */
+static bool is_first_of_site(const picture *p, uint32_t i)
 {
     const uint32_t *devices = p->rows.devices;
     return i == 0 ||
@@ -352,7 +357,7 @@ static bool lay_out(picture *p)
     p->height = TOP;
     for (uint32_t i = 0; i < t->n_devices; i++) {
         const uint32_t d = p->rows.devices[i];
-        if (lhi_timeline_has_site_rows(t) && is_first(p, i))
+        if (lhi_timeline_has_site_rows(t) && is_first_of_site(p, i))
             p->height += HEAD;
         p->device_y[d] = p->height;
         p->height += p->row_height + gap;
@@ -368,7 +373,7 @@ static bool lay_out(picture *p)
 
 /* --- parts of the picture ------------------------------------------------- */
 
-/* Adds a text element; coordinates in px, `attributes` are further SVG
+/* Adds an SVG text element; coordinates in px, `attributes` are further SVG
  * attributes. */
 static void add_text(picture *p, int32_t x, int32_t y, const char *attributes,
                      const char *text)
@@ -381,7 +386,7 @@ static void add_text(picture *p, int32_t x, int32_t y, const char *attributes,
 
 /* Checks whether the trace contains a kind of pass; kind 4: data-parallel
  * communication. */
-static bool kind_used(const lh_trace *t, int kind)
+static bool is_kind_used(const lh_trace *t, int kind)
 {
     if (kind == 4)
         return t->n_collectives > 0;
@@ -406,7 +411,7 @@ static void add_title(picture *p)
                     (int)(p->width - RIGHT), t->source, makespan);
     int32_t x = 14;
     for (int k = 0; k < N_KINDS; k++) {
-        if (!kind_used(t, k))
+        if (!is_kind_used(t, k))
             continue;
         lhi_text_printf(&p->out,
                         "<rect x=\"%d\" y=\"39\" width=\"12\" height=\"12\" "
@@ -438,7 +443,7 @@ static void add_axis(picture *p)
     }
     for (int64_t ns = 0; ns <= span; ns += step) {
         char text[LHI_FORMAT_DURATION_SIZE];
-        int64_t x = x_of(p, ns);
+        int64_t x = get_x(p, ns);
         lhi_text_puts(&p->out, "<path stroke=\"#dfe3e9\" d=\"M");
         lhi_svg_add_hundredths(&p->out, x);
         lhi_text_printf(&p->out, " %dV%d\"/>\n", TOP - 8,
@@ -459,12 +464,12 @@ static void add_track(picture *p, int32_t y, int32_t height)
                     LEFT, (int)y, (int)p->plot, (int)height);
 }
 
-/* Adds the pass as a label, or only its microbatch if that is too wide; neither
- * if no microbatch fits. */
+/* Adds a label to a pass: the pass, or only its microbatch if that is too
+ * wide; none if no microbatch fits. */
 static void add_label(picture *p, const lh_trace_run *r, int32_t y)
 {
     char text[LH_PASS_TEXT_SIZE];
-    int64_t x = x_of(p, r->start_ns), right = x_of(p, r->end_ns);
+    int64_t x = get_x(p, r->start_ns), right = get_x(p, r->end_ns);
     int64_t room = (right - x) * 10 / 58; /* in 1/100 digit */
     if (r->pass.n_parts > 1 || p->n_labels >= MAX_LABELS)
         return;
@@ -493,7 +498,7 @@ static void add_device(picture *p, uint32_t d)
     const lh_trace_run *runs = lhi_trace_device_runs(p->t, d, &n);
     char label[LHI_ROW_LABEL];
     int32_t y = p->device_y[d];
-    double *used = too_many(p, n) ? begin_shares(p) : NULL;
+    double *used = has_too_many(p, n) ? make_shares(p) : NULL;
     add_track(p, y, p->row_height);
     begin_row(&row, y, p->row_height);
     for (uint32_t i = 0; i < n && !p->out.failed; i++) {
@@ -501,7 +506,7 @@ static void add_device(picture *p, uint32_t d)
         if (used)
             add_share(p, used, r->pass.kind, r->start_ns, r->end_ns);
         else
-            add_slice(p, &row, r->pass.kind, shade_of(p, r->pass.chunk),
+            add_slice(p, &row, r->pass.kind, get_shade(p, r->pass.chunk),
                       r->start_ns, r->end_ns);
     }
     end_row(p, &row);
@@ -517,14 +522,14 @@ static void add_device(picture *p, uint32_t d)
     add_text(p, 14, y + p->row_height / 2 + 4, "", lhi_device_label(d, label));
 }
 
-/* Adds the rows of all devices with site headings and data-parallel
- * communication. */
+/* Adds the rows of all devices with headings for datacenters, and of
+ * data-parallel communication. */
 static void add_devices(picture *p)
 {
     const lh_trace *t = p->t;
     for (uint32_t i = 0; i < t->n_devices; i++) {
         const uint32_t d = p->rows.devices[i];
-        if (lhi_timeline_has_site_rows(t) && is_first(p, i))
+        if (lhi_timeline_has_site_rows(t) && is_first_of_site(p, i))
             add_text(p, 14, p->device_y[d] - 7,
                      " font-weight=\"600\" fill=\"#1b2430\"",
                      lhi_site_label(t, t->devices[d].site));
@@ -549,9 +554,9 @@ static void add_flight(picture *p, const lh_trace_message *m,
 {
     lhi_text_printf(&p->out, "<path fill=\"none\" stroke=\"%s\" d=\"M",
                     kind_colors[m->producer.kind]);
-    lhi_svg_add_hundredths(&p->out, x_of(p, m->sent_ns));
+    lhi_svg_add_hundredths(&p->out, get_x(p, m->sent_ns));
     lhi_text_printf(&p->out, " %dL", (int)(row->y + row->send + 1));
-    lhi_svg_add_hundredths(&p->out, x_of(p, m->arrive_ns));
+    lhi_svg_add_hundredths(&p->out, get_x(p, m->arrive_ns));
     lhi_text_printf(&p->out, " %d\"/>\n",
                     (int)(row->y + row->send + row->fly - 1));
 }
@@ -564,7 +569,7 @@ static void add_link(picture *p, uint32_t link)
     const link_row *row = &p->links[link];
     uint32_t id = link == t->n_links ? LH_NONE : link;
     row_boxes send;
-    double *used = too_many(p, row->n_messages) ? begin_shares(p) : NULL;
+    double *used = has_too_many(p, row->n_messages) ? make_shares(p) : NULL;
     add_track(p, row->y, row->send + row->fly);
     add_text(p, 14, row->y + (row->send + row->fly) / 2 + 4, "",
              lhi_link_label(t, id));
@@ -607,8 +612,9 @@ static void add_links(picture *p)
                  lhi_quiet_label(rows->n_quiet, label));
 }
 
-/* Returns the top and height of a step's row; false if it has none. */
-static bool place_of(const picture *p, const lh_report_segment *s, int32_t *y,
+/* Returns the top and height in px of the row in which a critical-path segment
+ * lies; false if it has none. */
+static bool find_row(const picture *p, const lh_report_segment *s, int32_t *y,
                      int32_t *height)
 {
     const lh_trace *t = p->t;
@@ -631,8 +637,8 @@ static bool place_of(const picture *p, const lh_report_segment *s, int32_t *y,
     return *height > 0;
 }
 
-/* Adds the critical path as one line; segments too short to distinguish are
- * skipped. */
+/* Adds the critical path as one line; skips segments too short to
+ * distinguish. */
 static void add_critical_path(picture *p)
 {
     const lh_report_analysis *a = p->analysis;
@@ -646,8 +652,8 @@ static void add_critical_path(picture *p)
                   "stroke-linejoin=\"round\" d=\"");
     for (uint32_t i = 0; i < a->n_segments && !p->out.failed; i++) {
         const lh_report_segment *s = &a->critical_path[i];
-        int64_t x = x_of(p, s->start_ns), right = x_of(p, s->end_ns);
-        if (!place_of(p, s, &y, &height) || right < last + 25)
+        int64_t x = get_x(p, s->start_ns), right = get_x(p, s->end_ns);
+        if (!find_row(p, s, &y, &height) || right < last + 25)
             continue; /* too close to distinguish */
         bool flies = s->step == LH_STEP_LATENCY;
         lhi_text_puts(&p->out, pen ? "L" : "M");

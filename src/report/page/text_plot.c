@@ -23,7 +23,7 @@ typedef struct plot {
 
 /* Returns a point's makespan relative to the baseline; -1 if the series has no
  * value there. */
-static double slowdown(const plot *p, uint32_t series, uint32_t point)
+static double get_slowdown(const plot *p, uint32_t series, uint32_t point)
 {
     size_t i = (size_t)series * p->sweep->n_points + point;
     int64_t ns = p->sweep->makespan_ns[i];
@@ -37,7 +37,7 @@ static void find_range(plot *p)
     p->high = 1;
     for (uint32_t s = 0; s < p->sweep->n_series; s++)
         for (uint32_t i = 0; i < p->sweep->n_points; i++) {
-            double v = slowdown(p, s, i);
+            double v = get_slowdown(p, s, i);
             if (v >= 0 && v < p->low)
                 p->low = v;
             if (v > p->high)
@@ -48,7 +48,7 @@ static void find_range(plot *p)
 }
 
 /* Returns the text column of an x value. */
-static uint32_t column_of(const plot *p, double x)
+static uint32_t get_column(const plot *p, double x)
 {
     const double *xs = p->sweep->xs;
     double span = xs[p->sweep->n_points - 1] - xs[0];
@@ -67,20 +67,21 @@ static void put_mark(plot *p, uint32_t column, double value, char mark)
         *cell = mark;
 }
 
-/* Draws a series: its mark at each point, and dots on the lines between them.
- */
+/* Draws series number `s` of the text plot: its mark at each point, and dots
+ * on the lines between them. */
 static void draw_series(plot *p, uint32_t s)
 {
     const double *xs = p->sweep->xs;
     char mark = marks[s % (sizeof marks - 1)];
     for (uint32_t i = 0; i < p->sweep->n_points; i++) {
-        double v = slowdown(p, s, i), next;
+        double v = get_slowdown(p, s, i), next;
         if (v < 0)
             continue;
-        put_mark(p, column_of(p, xs[i]), v, mark);
-        if (i + 1 == p->sweep->n_points || (next = slowdown(p, s, i + 1)) < 0)
+        put_mark(p, get_column(p, xs[i]), v, mark);
+        if (i + 1 == p->sweep->n_points ||
+            (next = get_slowdown(p, s, i + 1)) < 0)
             continue;
-        uint32_t from = column_of(p, xs[i]), to = column_of(p, xs[i + 1]);
+        uint32_t from = get_column(p, xs[i]), to = get_column(p, xs[i + 1]);
         for (uint32_t c = from + 1; c < to; c++)
             put_mark(p, c, v + (next - v) * (c - from) / (to - from), '.');
     }

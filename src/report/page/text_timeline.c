@@ -53,7 +53,7 @@ typedef struct screen {
 /* --- one row ------------------------------------------------------------- */
 
 /* Returns the fractional column of a time. */
-static double column_of(const screen *s, int64_t ns)
+static double get_column(const screen *s, int64_t ns)
 {
     double span = s->t->makespan_ns > 0 ? (double)s->t->makespan_ns : 1;
     return (double)ns / span * s->columns;
@@ -67,12 +67,12 @@ static uint32_t clamp_column(const screen *s, double column)
     return column >= s->columns ? s->columns - 1 : (uint32_t)column;
 }
 
-/* Adds to sums[column * each] the share of each column inside a time interval.
- */
+/* Adds to sums[column * each] the share of each column that lies inside a time
+ * interval. */
 static void add_time(const screen *s, double *sums, size_t each,
                      int64_t start_ns, int64_t end_ns)
 {
-    double from = column_of(s, start_ns), to = column_of(s, end_ns);
+    double from = get_column(s, start_ns), to = get_column(s, end_ns);
     uint32_t first = clamp_column(s, from), last = clamp_column(s, to);
     for (uint32_t c = first; c <= last; c++) {
         double a = from > c ? from : c, b = to < c + 1 ? to : c + 1;
@@ -81,16 +81,16 @@ static void add_time(const screen *s, double *sums, size_t each,
     }
 }
 
-/* Adds the time of a pass of that kind to the current row. */
+/* Adds the time of a pass of kind `kind` to the sums of the current row. */
 static void add_use(screen *s, lh_pass_kind kind, int64_t start_ns,
                     int64_t end_ns)
 {
     add_time(s, s->used + kind, N_KINDS, start_ns, end_ns);
 }
 
-/* Returns the kind that a column displays, or FLIGHT; IDLE if it is mostly
- * empty. */
-static int shown_kind(const screen *s, uint32_t column)
+/* Returns the pass kind that a column displays, the one with the largest
+ * share; FLIGHT for messages in flight; IDLE if it is mostly empty. */
+static int get_shown_kind(const screen *s, uint32_t column)
 {
     const double *used = s->used + (size_t)column * N_KINDS;
     double sum = 0;
@@ -103,27 +103,28 @@ static int shown_kind(const screen *s, uint32_t column)
     return sum >= 0.5 ? most : s->flight[column] >= 0.5 ? FLIGHT : IDLE;
 }
 
-/* Writes the microbatch at the beginning of a pass that is wide enough. */
+/* Writes the microbatch at the beginning of a pass that is wide enough, into
+ * the current row's labels. */
 static void add_label(screen *s, const lh_trace_run *r)
 {
     char digits[16];
     uint32_t n = (uint32_t)snprintf(digits, sizeof digits, "%" PRIu32,
                                     r->pass.microbatch);
-    double from = column_of(s, r->start_ns), to = column_of(s, r->end_ns);
+    double from = get_column(s, r->start_ns), to = get_column(s, r->end_ns);
     uint32_t first = clamp_column(s, from + 0.5);
     uint32_t end = clamp_column(s, to + 0.5);
     if (end < first + n + 1 || r->pass.n_parts > 1)
         return;
     for (uint32_t i = 0; i < n; i++)
-        if (shown_kind(s, first + i) == r->pass.kind)
+        if (get_shown_kind(s, first + i) == r->pass.kind)
             s->labels[first + i] = digits[i];
 }
 
-/* Adds one character of a row; changes the terminal's colour if the kind
+/* Appends one character of a row; changes the terminal's colour if the kind
  * differs from *now. */
 static void add_cell(screen *s, uint32_t column, int *now)
 {
-    int kind = shown_kind(s, column);
+    int kind = get_shown_kind(s, column);
     char label = s->labels[column];
     if (s->color && kind != *now) {
         if (kind < 0)
@@ -188,7 +189,8 @@ static void add_device(screen *s, uint32_t device)
     end_row(s, lhi_device_label(device, label), busy_ns);
 }
 
-/* Adds a link's row with the pass kinds whose messages it transfers. */
+/* Adds a link's row, in which each column has the kind of pass whose messages
+ * the link transfers. */
 static void add_link(screen *s, uint32_t link)
 {
     double busy_ns = 0;
@@ -275,7 +277,7 @@ static void add_legend(screen *s)
     lhi_text_puts(&s->out, "\n");
 }
 
-/* Adds all devices' rows, with a line for each site's name. */
+/* Adds the rows of all devices, with a line for each datacenter's name. */
 static void add_devices(screen *s)
 {
     const lh_trace *t = s->t;
@@ -291,8 +293,8 @@ static void add_devices(screen *s)
     }
 }
 
-/* Adds the links in use; quiet links and those beyond the limit are only
- * counted. */
+/* Adds the rows of the links in use; quiet links and those beyond the limit
+ * are only counted. */
 static void add_links(screen *s)
 {
     char label[LHI_ROW_LABEL];
@@ -309,7 +311,7 @@ static void add_links(screen *s)
                         lhi_quiet_label(s->rows.n_quiet, label));
 }
 
-/* Adds the axis, the rows and the legend. */
+/* Adds the axis, all rows and the legend of the text timeline. */
 static void add_all(screen *s)
 {
     add_axis(s);
@@ -320,7 +322,7 @@ static void add_all(screen *s)
 
 /* Returns the label column's width: all device names, and at least the
  * beginning of link names. */
-static uint32_t label_width(const screen *s)
+static uint32_t get_label_width(const screen *s)
 {
     char label[LHI_ROW_LABEL];
     size_t most = strlen(lhi_device_label(s->t->n_devices - 1, label));
@@ -362,7 +364,7 @@ lh_status lh_report_terminal(const lh_trace *trace,
         .t = trace, .color = o.color, .ascii = o.ascii, .width = o.width};
     lhi_arena *mem = lhi_arena_make(0);
     if (mem && lhi_timeline_rows_make(trace, mem, &s.rows)) {
-        s.left = label_width(&s);
+        s.left = get_label_width(&s);
         s.columns = o.width - s.left - RIGHT;
         s.used = LHI_NEW(mem, double, (size_t)s.columns *N_KINDS);
         s.flight = LHI_NEW(mem, double, s.columns);

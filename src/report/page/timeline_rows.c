@@ -11,8 +11,8 @@ typedef struct device_keys {
     uint32_t site_low;
 } device_keys;
 
-/* Orders devices by the lowest chunk of their site, site, their own lowest
- * chunk and number, for qsort(). */
+/* Compares devices by the lowest chunk of their datacenter, the datacenter,
+ * their own lowest chunk and number, for qsort(). */
 static int compare_devices(const void *x, const void *y)
 {
     const device_keys *a = x, *b = y;
@@ -53,8 +53,8 @@ static uint32_t count_chunks(const lh_trace *t)
     return n;
 }
 
-/* Orders devices and sites by the path of a microbatch; with `replicas`,
- * devices of a site by number. False on allocation failure. */
+/* Orders devices and datacenters by the path of a microbatch; with `replicas`,
+ * devices of a datacenter by number. False on allocation failure. */
 static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
                           lhi_timeline_rows *out)
 {
@@ -92,7 +92,8 @@ static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
     return true;
 }
 
-/* Computes each chunk's position among its device's chunks. */
+/* Computes each chunk's position among its device's chunks; false on
+ * allocation failure. */
 static bool number_chunks(const lh_trace *t, const uint32_t *owners,
                           uint32_t n_chunks, lhi_arena *mem,
                           lhi_timeline_rows *out)
@@ -113,8 +114,8 @@ static bool number_chunks(const lh_trace *t, const uint32_t *owners,
     return true;
 }
 
-/* Orders links: those between sites, then other busy ones, then quiet ones;
- * each by number, for qsort(). */
+/* Compares links: those between datacenters, then other busy ones, then quiet
+ * ones; each by number, for qsort(). */
 static int compare_links(const void *x, const void *y)
 {
     const lhi_link_row *a = x, *b = y;
@@ -180,7 +181,7 @@ bool lhi_timeline_rows_make(const lh_trace *trace, lhi_arena *mem,
 }
 
 /* Returns the first run of `device` or of a later one. */
-static uint32_t first_run(const lh_trace *t, uint64_t device)
+static uint32_t find_first_run(const lh_trace *t, uint64_t device)
 {
     uint32_t lo = 0, hi = t->n_runs;
     while (lo < hi) {
@@ -196,8 +197,8 @@ static uint32_t first_run(const lh_trace *t, uint64_t device)
 const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace,
                                           uint32_t device, uint32_t *n)
 {
-    const uint32_t first = first_run(trace, device);
-    *n = first_run(trace, (uint64_t)device + 1) - first;
+    const uint32_t first = find_first_run(trace, device);
+    *n = find_first_run(trace, (uint64_t)device + 1) - first;
     return *n ? trace->runs + first : NULL;
 }
 

@@ -30,29 +30,31 @@ typedef struct lhi_timeline_rows {
     const uint32_t *chunk_positions;
 } lhi_timeline_rows;
 
-/* Computes the rows. Sites, and the devices within each, are in the order in
- * which a microbatch visits them, so that its path is a diagonal. Replicas,
- * which share chunks, are in numerical order. A link is quiet if messages use
- * it for less than 5 % of the makespan. Valid as long as `mem`; false on
- * allocation failure. */
+/* Computes the rows of a timeline. Datacenters, and the devices within each,
+ * are in the order in which a microbatch visits them, so that its path is a
+ * diagonal. Replicas, which share chunks, are in numerical order. A link is
+ * quiet if messages use it for less than 5 % of the makespan. Valid as long as
+ * `mem`; false on allocation failure. */
 bool lhi_timeline_rows_make(const lh_trace *trace, lhi_arena *mem,
                             lhi_timeline_rows *out);
 
-/* Returns a device's runs in order; *n: their number. */
+/* Returns the passes of a device with their times, in order; *n: their
+ * number. */
 const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace,
                                           uint32_t device, uint32_t *n);
 
 /* Buffer size for row labels. */
 #define LHI_ROW_LABEL 40
-/* Formats a device's label, "device 3". */
+/* Formats a device's label, "device 3", into `text`, which it returns. */
 char *lhi_device_label(uint32_t device, char *text);
-/* Formats a label for quiet links, "1 quiet link". */
+/* Formats the label for n quiet links, "1 quiet link", into `text`, which it
+ * returns. */
 char *lhi_quiet_label(uint32_t n, char *text);
 /* Returns a link's name, borrowed from the trace. */
 const char *lhi_link_label(const lh_trace *trace, uint32_t link);
-/* Returns a site's name, borrowed from the trace. */
+/* Returns a datacenter's name, borrowed from the trace. */
 const char *lhi_site_label(const lh_trace *trace, uint32_t site);
-/* Checks whether sites have their own rows. */
+/* Checks whether datacenters have their own rows in the timeline. */
 bool lhi_timeline_has_site_rows(const lh_trace *trace);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct columns {
 
 /* Returns the largest unit of time, in ns, that divides all times of a trace
  * and its analysis. */
-static int64_t tick_of(const lh_trace *t, const lh_report_analysis *a)
+static int64_t find_tick(const lh_trace *t, const lh_report_analysis *a)
 {
     int64_t g = t->makespan_ns;
     for (uint32_t i = 0; i < t->n_runs && g != 1; i++) {
@@ -62,7 +62,7 @@ static void add_column(columns *c, const char *key, uint32_t n)
     lhi_text_puts(c->out, "]");
 }
 
-/* Adds a JSON member with a list of names. */
+/* Adds a JSON member with a list of n names. */
 static void add_names(lhi_text *out, const char *key, const char *const *names,
                       uint32_t n)
 {
@@ -112,16 +112,17 @@ static void add_devices(columns *c)
     lhi_text_puts(c->out, "]");
 }
 
-/* Returns a run's distance from the end of its device's previous run. */
-static int64_t gap(const lh_trace *t, uint32_t i)
+/* Returns the time in ns between the end of the previous run on the device and
+ * run i. */
+static int64_t get_gap(const lh_trace *t, uint32_t i)
 {
     const lh_trace_run *r = &t->runs[i];
     bool first = i == 0 || r[-1].device != r->device;
     return r->start_ns - (first ? 0 : r[-1].end_ns);
 }
 
-/* Adds the runs' columns; times in ticks, starts as gaps after the previous
- * run. */
+/* Adds the columns of the passes; times in ticks, starts as gaps after the
+ * device's previous pass. */
 static void add_runs(columns *c)
 {
     const lh_trace *t = c->t;
@@ -141,7 +142,7 @@ static void add_runs(columns *c)
     COLUMN(c, "mb", t->n_runs, r[i].pass.microbatch);
     COLUMN(c, "part", t->n_runs, r[i].pass.part);
     COLUMN(c, "parts", t->n_runs, r[i].pass.n_parts);
-    COLUMN(c, "gap", t->n_runs, gap(t, i) / c->tick_ns);
+    COLUMN(c, "gap", t->n_runs, get_gap(t, i) / c->tick_ns);
     COLUMN(c, "time", t->n_runs, (r[i].end_ns - r[i].start_ns) / c->tick_ns);
     COLUMN(c, "held", t->n_runs, (r[i].issued_ns - r[i].end_ns) / c->tick_ns);
     COLUMN(c, "mem", t->n_runs, r[i].memory);
@@ -151,8 +152,8 @@ static void add_runs(columns *c)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the messages' columns; times in ticks, each relative to the previous
- * phase of the message. */
+/* Adds the columns of the messages; times in ticks, each relative to the
+ * previous phase of the message. */
 static void add_messages(columns *c)
 {
     const lh_trace *t = c->t;
@@ -173,8 +174,8 @@ static void add_messages(columns *c)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the data-parallel collectives' columns; times in ticks, each relative to
- * the previous phase. */
+/* Adds the columns of the data-parallel collectives; times in ticks, each
+ * relative to the previous phase. */
 static void add_collectives(columns *c)
 {
     const lh_trace *t = c->t;
@@ -210,8 +211,8 @@ static void add_path(columns *c, const lh_report_analysis *a)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the devices' idle time by cause, in nanoseconds: shares of idle time
- * need not be multiples of the tick. */
+/* Adds the devices' idle time by cause, in ns rather than ticks: shares of
+ * idle time need not be multiples of the tick. */
 static void add_causes(columns *c, const lh_report_analysis *a)
 {
     lhi_text *out = c->out;
@@ -233,7 +234,8 @@ static void add_numbers(lhi_text *out, const char *key, const uint32_t *numbers,
     lhi_text_puts(out, "],");
 }
 
-/* Adds the lists of rows: sites, devices and links, in display order. */
+/* Adds the lists of timeline rows in display order: datacenters, devices and
+ * links. */
 static void add_rows(columns *c, const lhi_timeline_rows *rows)
 {
     const lh_trace *t = c->t;
@@ -309,7 +311,7 @@ lh_status lhi_page_add_trace(lhi_text *out, const lh_trace *trace,
                  .runs_by_pass =
                      lhi_run_index_build(trace->runs, trace->n_runs),
                  .values = malloc(most * sizeof *c.values),
-                 .tick_ns = tick_of(trace, analysis)};
+                 .tick_ns = find_tick(trace, analysis)};
     lhi_arena *mem = lhi_arena_make(0);
     lhi_timeline_rows rows;
     if (c.runs_by_pass && c.values && mem &&

@@ -9,7 +9,7 @@ bool lhi_json_is_escaped(uint32_t c)
 }
 
 /* Returns the letter of a character's short escape, or 0. */
-static char escape_letter(uint32_t c)
+static char get_escape_letter(uint32_t c)
 {
     static const char of[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     const char *at = c && c < 128 ? strchr(of, (int)c) : NULL;
@@ -28,7 +28,7 @@ void lhi_json_add_string(lhi_text *text, const char *string)
             text->failed = true;
             return;
         }
-        char letter = escape_letter(c);
+        char letter = get_escape_letter(c);
         if (letter || c < 0x20 || lhi_json_is_escaped(c)) {
             lhi_text_add(text, run, (size_t)(p - run));
             run = p + len;

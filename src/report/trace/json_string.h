@@ -6,11 +6,11 @@
 
 #include "base/escape.h"
 
-/* Checks whether a character is written as \uXXXX in strings; see json_text.h.
- */
+/* Checks whether longhaul writes a character as \uXXXX in JSON strings; see
+ * json_text.h. */
 bool lhi_json_is_escaped(uint32_t character);
-/* Adds a string. Invalid UTF-8 counts as a failed allocation; check with
- * lhi_is_utf8() first. */
+/* Appends a JSON string. Invalid UTF-8 counts as a failed allocation; check
+ * with lhi_is_utf8() first. */
 void lhi_json_add_string(lhi_text *text, const char *string);
 
 #endif

@@ -35,7 +35,8 @@ typedef struct checker {
 static lh_status fail_part(const checker *c, part p, uint32_t i,
                            const char *format, ...) LHI_PRINTF(4, 5);
 
-/* Fails with a message about element `i` of a part, with its line if known. */
+/* Fails with a message about element `i` of a part of the trace (passes,
+ * messages), with its line if known. */
 static lh_status fail_part(const checker *c, part p, uint32_t i,
                            const char *format, ...)
 {
@@ -67,14 +68,14 @@ static lh_status fail_trace(const checker *c, const char *why)
 /* --- runs by pass ------------------------------------------------------- */
 
 /* Packs a valid pass into an integer that is unique for it, for sorting. */
-static uint64_t pass_key(const lh_pass *pass)
+static uint64_t make_pass_key(const lh_pass *pass)
 {
     return (uint64_t)pass->chunk << 46 | (uint64_t)pass->microbatch << 26 |
            (uint64_t)pass->kind << 24 | (uint64_t)(pass->n_parts - 1) << 12 |
            pass->part;
 }
 
-/* Orders index entries by pass key, then by run number, for sorting. */
+/* Compares index entries by pass key, then by run number, for sorting. */
 static int compare_keys(const void *a, const void *b)
 {
     const lhi_run_index_entry *x = a, *y = b;
@@ -89,7 +90,7 @@ lhi_run_index_entry *lhi_run_index_build(const lh_trace_run *runs, uint32_t n)
     if (!index)
         return NULL;
     for (uint32_t i = 0; i < n; i++)
-        index[i] = (lhi_run_index_entry){pass_key(&runs[i].pass), i};
+        index[i] = (lhi_run_index_entry){make_pass_key(&runs[i].pass), i};
     qsort(index, n, sizeof *index, compare_keys);
     return index;
 }
@@ -97,7 +98,7 @@ lhi_run_index_entry *lhi_run_index_build(const lh_trace_run *runs, uint32_t n)
 uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n,
                             const lh_pass *pass)
 {
-    uint64_t key = pass_key(pass);
+    uint64_t key = make_pass_key(pass);
     uint32_t low = 0, high = n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -112,7 +113,7 @@ uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n,
 /* --- checks -------------------------------------------------------------- */
 
 /* Checks whether a pass has valid numbers; only W may be split into parts. */
-static bool pass_ok(const lh_pass *p)
+static bool is_pass_valid(const lh_pass *p)
 {
     bool whole = p->n_parts == 1 && p->part == 0;
     bool cut = p->kind == LH_W && p->n_parts > 1 &&
@@ -122,7 +123,7 @@ static bool pass_ok(const lh_pass *p)
 }
 
 /* Checks that times are non-decreasing and within 0 to LHI_TRACE_MOST_NS. */
-static bool times_ok(const int64_t *times, size_t n)
+static bool are_times_valid(const int64_t *times, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (times[i] < (i ? times[i - 1] : 0) || times[i] > LHI_TRACE_MOST_NS)
@@ -135,7 +136,7 @@ static bool times_ok(const int64_t *times, size_t n)
 static lh_status check_run(const checker *c, uint32_t i)
 {
     const lh_trace_run *r = &c->t->runs[i];
-    if (!pass_ok(&r->pass))
+    if (!is_pass_valid(&r->pass))
         return fail_part(c, RUN, i, "is not a valid pass");
     if (r->device >= c->t->n_devices)
         return fail_part(c, RUN, i,
@@ -148,7 +149,7 @@ static lh_status check_run(const checker *c, uint32_t i)
                          ", but the trace has %" PRIu32,
                          r->waits_for, c->t->n_messages);
     const int64_t times[] = {r->start_ns, r->end_ns, r->issued_ns};
-    if (!times_ok(times, 3))
+    if (!are_times_valid(times, 3))
         return fail_part(
             c, RUN, i,
             "start, end and issued must be non-decreasing, from 0 to 2^53 ns");
@@ -159,7 +160,7 @@ static lh_status check_run(const checker *c, uint32_t i)
 static lh_status check_message(const checker *c, uint32_t i)
 {
     const lh_trace_message *m = &c->t->messages[i];
-    if (!pass_ok(&m->producer) || !pass_ok(&m->consumer))
+    if (!is_pass_valid(&m->producer) || !is_pass_valid(&m->consumer))
         return fail_part(c, MESSAGE, i, "connects passes that are not valid");
     if (m->from >= c->t->n_devices || m->to >= c->t->n_devices)
         return fail_part(c, MESSAGE, i,
@@ -173,7 +174,7 @@ static lh_status check_message(const checker *c, uint32_t i)
                          m->link, c->t->n_links);
     const int64_t times[] = {m->produced_ns, m->ready_ns, m->depart_ns,
                              m->sent_ns, m->arrive_ns};
-    if (!times_ok(times, 5))
+    if (!are_times_valid(times, 5))
         return fail_part(c, MESSAGE, i,
                          "produced, ready, depart, sent and arrive must be "
                          "non-decreasing, from 0 to 2^53 ns");
@@ -191,7 +192,7 @@ static lh_status check_collective(const checker *c, uint32_t i)
                          x->chunk, x->device, c->t->n_devices);
     const int64_t times[] = {x->ready_ns, x->depart_ns, x->sent_ns,
                              x->arrive_ns};
-    if (!times_ok(times, 4))
+    if (!are_times_valid(times, 4))
         return fail_part(c, COLLECTIVE, i,
                          "ready, depart, sent and arrive must be "
                          "non-decreasing, from 0 to 2^53 ns");
@@ -223,7 +224,7 @@ static lh_status check_copy(const checker *c, uint32_t i)
                          " is out of range; the trace has %" PRIu32 " devices",
                          x->chunk, x->microbatch, x->device, c->t->n_devices);
     const int64_t times[] = {x->ready_ns, x->depart_ns, x->end_ns};
-    if (!times_ok(times, 3))
+    if (!are_times_valid(times, 3))
         return fail_part(c, COPY, i,
                          "ready, depart and end must be non-decreasing, from 0 "
                          "to 2^53 ns");
@@ -231,7 +232,7 @@ static lh_status check_copy(const checker *c, uint32_t i)
 }
 
 /* Checks that all names in a trace are UTF-8. */
-static bool texts_ok(const lh_trace *t)
+static bool are_texts_valid(const lh_trace *t)
 {
     bool ok = lhi_is_utf8(t->title) && lhi_is_utf8(t->source) &&
               lhi_is_utf8(t->memory_unit);
@@ -259,7 +260,7 @@ static lh_status check_parts(const checker *c)
     if (strcmp(t->source, "simulated") != 0 &&
         strcmp(t->source, "measured") != 0)
         return fail_trace(c, "the source must be 'simulated' or 'measured'");
-    if (!texts_ok(t))
+    if (!are_texts_valid(t))
         return fail_trace(c, "a name is not UTF-8 text");
     for (uint32_t i = 0; i < t->n_devices; i++)
         if (t->devices[i].site >= t->n_sites)
@@ -301,8 +302,8 @@ static lh_status check_passes(const checker *c,
     }
     for (uint32_t i = 0; i < t->n_runs; i++) {
         uint32_t m = t->runs[i].waits_for;
-        if (m != LH_NONE &&
-            pass_key(&t->messages[m].consumer) != pass_key(&t->runs[i].pass))
+        if (m != LH_NONE && make_pass_key(&t->messages[m].consumer) !=
+                                make_pass_key(&t->runs[i].pass))
             return fail_part(
                 c, RUN, i,
                 "waits for message %" PRIu32 ", which is for another pass", m);
@@ -319,7 +320,7 @@ typedef struct sort_item {
     uint32_t index; /* in the input order */
 } sort_item;
 
-/* Orders elements by group, both times and input position, for qsort(). */
+/* Compares elements by group, both times and input position, for qsort(). */
 static int compare_items(const void *a, const void *b)
 {
     const sort_item *x = a, *y = b;
@@ -403,7 +404,7 @@ static void order_copies(const lh_trace *from, sort_item *items,
 
 /* --- assembly ------------------------------------------------------------ */
 
-/* Copies a list of names into `mem`; NULL on allocation failure. */
+/* Copies a list of n names into `mem`; NULL on allocation failure. */
 static const char *const *copy_names(lhi_arena *mem, const char *const *names,
                                      uint32_t n)
 {
@@ -516,6 +517,7 @@ lh_status lh_trace_copy(const lh_trace *from, lh_trace **out, lh_error *err)
     return lhi_trace_build(from, NULL, out, err);
 }
 
+/* Frees a trace; ignores NULL. */
 void lh_trace_free(lh_trace *trace)
 {
     if (trace)

@@ -22,8 +22,8 @@ typedef struct lhi_trace_source_lines {
     const uint32_t *run_lines, *message_lines, *collective_lines, *copy_lines;
 } lhi_trace_source_lines;
 
-/* Same as lh_trace_copy(), but errors name the file and line; `origin` may be
- * NULL. */
+/* Checks and copies a trace as lh_trace_copy() does, but errors name the file
+ * and line; `origin` may be NULL. */
 lh_status lhi_trace_build(const lh_trace *from,
                           const lhi_trace_source_lines *origin, lh_trace **out,
                           lh_error *err);
@@ -34,10 +34,12 @@ typedef struct lhi_run_index_entry {
     uint32_t run;
 } lhi_run_index_entry;
 
-/* Builds an index of `n` runs; release with free(). NULL on allocation failure.
- * Runs with the same pass are adjacent. */
+/* Builds an index of `n` runs (passes with times) for lhi_run_index_find();
+ * release with free(). NULL on allocation failure. Runs with the same pass are
+ * adjacent. */
 lhi_run_index_entry *lhi_run_index_build(const lh_trace_run *runs, uint32_t n);
-/* Returns a pass's run, or LH_NONE. */
+/* Returns the number of a pass's run by binary search in the index, or
+ * LH_NONE. */
 uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n,
                             const lh_pass *pass);
 

@@ -92,7 +92,8 @@ const lhi_schema lhi_trace_message_table = {
 
 static const char *const collectives[] = {"all-gather", "reduce-scatter", NULL};
 
-/* Requires the key `bucket` in a collective that has the key `buckets`. */
+/* Fails if a collective has the key `buckets` but no key `bucket` (schema
+ * callback). */
 static lh_status check_bucket(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {

@@ -7,7 +7,7 @@
 
 #include <longhaul/experimental/simulate.h>
 
-/* Adds with saturation: the sums are only drawn. */
+/* Adds two amounts of memory; saturates, because the sums are only drawn. */
 static int64_t capped_sum(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)
@@ -17,8 +17,8 @@ static int64_t capped_sum(int64_t a, int64_t b)
     return a + b;
 }
 
-/* Fills in the devices' site, static memory in the pipeline's unit, memory
- * limit and data-parallel link. */
+/* Fills in each device's datacenter, static memory in the pipeline's unit,
+ * memory limit and data-parallel link. */
 static void fill_devices(const lh_pipeline *pipeline, lh_trace_device *devices,
                          uint32_t n)
 {
@@ -36,8 +36,9 @@ static void fill_devices(const lh_pipeline *pipeline, lh_trace_device *devices,
     }
 }
 
-/* Fills in the runs. Memory that a pass allocates counts from its start; memory
- * that it frees counts from its end (CrossPipe §4.1). */
+/* Fills in the trace's passes with times and memory. Memory that a pass
+ * allocates counts from its start; memory that it frees counts from its end
+ * (CrossPipe §4.1). */
 static void fill_runs(const lh_pipeline *pipeline, const lh_timeline *timeline,
                       const lh_trace_device *devices, lh_trace_run *runs)
 {

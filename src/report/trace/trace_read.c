@@ -28,9 +28,9 @@ typedef struct reader {
     list runs, messages, collectives, copies;
 } reader;
 
-/* Returns space for a new element that was read from `line`; NULL on allocation
- * failure. */
-static void *append(list *l, uint32_t line)
+/* Returns space for a new element of a list, read from line `line`; NULL on
+ * allocation failure. */
+static void *append_element(list *l, uint32_t line)
 {
     if (l->count == l->room) {
         uint32_t room = l->room ? l->room * 2 : 64;
@@ -59,8 +59,8 @@ static bool differs(double us, int64_t ns)
     return fabs(us * 1000 - (double)ns) > 0.5 + fabs((double)ns) * 4e-16;
 }
 
-/* Fails with LH_EINPUT if the event's value at `key` in microseconds differs
- * from the exact time in ns. */
+/* Fails with LH_EINPUT if the event's value `us` at `key`, in microseconds,
+ * differs from the exact time in ns. */
 static lh_status check_us(const reader *r, const lhi_node *event,
                           const char *key, double us, int64_t ns)
 {
@@ -70,7 +70,8 @@ static lh_status check_us(const reader *r, const lhi_node *event,
                         "differs from the %" PRId64 " ns given in args", ns);
 }
 
-/* Checks that the viewers' times agree with the exact numbers. */
+/* Fails unless a slice's microseconds, which viewers use, agree with its exact
+ * times in ns. */
 static lh_status check_slice(const reader *r, const lhi_node *event,
                              const lhi_trace_slice *slice, int64_t start_ns,
                              int64_t end_ns)
@@ -79,7 +80,8 @@ static lh_status check_slice(const reader *r, const lhi_node *event,
     return check_us(r, event, "dur", slice->length_us, end_ns - start_ns);
 }
 
-/* Reads a slice and its args. */
+/* Reads a slice (complete event) of a Chrome trace, and its args by schema
+ * `table` into `args`. */
 static lh_status read_slice(const reader *r, const lhi_node *event,
                             const lhi_schema *table, lhi_trace_slice *slice,
                             void *args)
@@ -108,7 +110,7 @@ static lh_status read_identity(const reader *r, const lhi_node *event,
     return LH_OK;
 }
 
-/* Reads a slice of category "pass" as a run. */
+/* Reads a slice of category "pass" and appends it to the passes. */
 static lh_status read_run(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -116,49 +118,49 @@ static lh_status read_run(reader *r, const lhi_node *event)
     LHI_TRY(read_slice(r, event, &lhi_trace_run_table, &slice, &run));
     LHI_TRY(read_identity(r, event, &run));
     LHI_TRY(check_slice(r, event, &slice, run.start_ns, run.end_ns));
-    lh_trace_run *to = append(&r->runs, event->line);
+    lh_trace_run *to = append_element(&r->runs, event->line);
     if (!to)
         return lhi_fail_nomem(r->err);
     *to = run;
     return LH_OK;
 }
 
-/* Reads a slice of category "message". */
+/* Reads a slice of category "message" and appends it to the messages. */
 static lh_status read_message(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
     lh_trace_message m = {0};
     LHI_TRY(read_slice(r, event, &lhi_trace_message_table, &slice, &m));
     LHI_TRY(check_slice(r, event, &slice, m.depart_ns, m.sent_ns));
-    lh_trace_message *to = append(&r->messages, event->line);
+    lh_trace_message *to = append_element(&r->messages, event->line);
     if (!to)
         return lhi_fail_nomem(r->err);
     *to = m;
     return LH_OK;
 }
 
-/* Reads a slice of category "collective". */
+/* Reads a slice of category "collective" and appends it to the collectives. */
 static lh_status read_collective(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
     lh_trace_collective c = {0};
     LHI_TRY(read_slice(r, event, &lhi_trace_collective_table, &slice, &c));
     LHI_TRY(check_slice(r, event, &slice, c.depart_ns, c.sent_ns));
-    lh_trace_collective *to = append(&r->collectives, event->line);
+    lh_trace_collective *to = append_element(&r->collectives, event->line);
     if (!to)
         return lhi_fail_nomem(r->err);
     *to = c;
     return LH_OK;
 }
 
-/* Reads a slice of category "copy". */
+/* Reads a slice of category "copy" and appends it to the offload copies. */
 static lh_status read_copy(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
     lh_trace_offload c = {0};
     LHI_TRY(read_slice(r, event, &lhi_trace_copy_table, &slice, &c));
     LHI_TRY(check_slice(r, event, &slice, c.depart_ns, c.end_ns));
-    lh_trace_offload *to = append(&r->copies, event->line);
+    lh_trace_offload *to = append_element(&r->copies, event->line);
     if (!to)
         return lhi_fail_nomem(r->err);
     *to = c;

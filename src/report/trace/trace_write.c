@@ -33,32 +33,32 @@ typedef struct writer {
 } writer;
 
 /* Returns the process number of a device: that of its site. */
-static uint32_t device_pid(const writer *w, uint32_t device)
+static uint32_t get_device_pid(const writer *w, uint32_t device)
 {
     return w->t->devices[device].site + 1;
 }
 
 /* Returns the process number of the links. */
-static uint32_t links_pid(const writer *w)
+static uint32_t get_links_pid(const writer *w)
 {
     return w->t->n_sites + 1;
 }
 
 /* Returns the thread number of a link's first lane; LH_NONE: messages without a
  * link. */
-static uint32_t link_tid(const writer *w, uint32_t link)
+static uint32_t get_link_tid(const writer *w, uint32_t link)
 {
     return 2 * w->t->n_devices + 1 + (link == LH_NONE ? w->t->n_links : link);
 }
 
 /* Returns the thread number of a device's copy stream. */
-static uint32_t stream_tid(const writer *w, uint32_t device)
+static uint32_t get_stream_tid(const writer *w, uint32_t device)
 {
     return 2 * w->t->n_devices + w->t->n_links + 2 + device;
 }
 
 /* Returns a link's name, borrowed from the trace; "no link" for LH_NONE. */
-static const char *link_name(const writer *w, uint32_t link)
+static const char *get_link_name(const writer *w, uint32_t link)
 {
     return link == LH_NONE ? "no link" : w->t->link_names[link];
 }
@@ -80,15 +80,16 @@ static void add_us(lhi_text *out, int64_t ns)
     lhi_text_printf(out, ".%0*d", digits, rest);
 }
 
-/* Begins an event of phase `ph`, after a comma unless it is the first. */
+/* Begins a trace event of phase `ph` ("X", "i", "C" and others), after a comma
+ * unless it is the first. */
 static void begin_event(writer *w, const char *ph)
 {
     lhi_text_printf(&w->out, "%s{\"ph\":\"%s\",", w->first ? "" : ",\n", ph);
     w->first = false;
 }
 
-/* Begins a slice up to its args, which the caller adds. Pass names need no
- * escapes. */
+/* Begins a slice (complete event) up to its args, which the caller adds. Pass
+ * names need no escapes. */
 static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
                         const char *name, const char *cat, uint32_t pid,
                         uint32_t tid)
@@ -104,7 +105,7 @@ static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
                     name, cat, pid, tid);
 }
 
-/* Begins an event of phase `ph` at one time. */
+/* Begins a trace event of phase `ph` at one time. */
 static void begin_instant(writer *w, const char *ph, int64_t ns)
 {
     begin_event(w, ph);
@@ -151,7 +152,7 @@ typedef struct lane_item {
     int64_t start_ns, end_ns;
 } lane_item;
 
-/* Orders slices by group, start, end and index, for sorting. */
+/* Compares slices by group, start, end and index, for sorting. */
 static int compare_lane_items(const void *a, const void *b)
 {
     const lane_item *x = a, *y = b;
@@ -164,8 +165,9 @@ static int compare_lane_items(const void *a, const void *b)
     return (x->item > y->item) - (x->item < y->item);
 }
 
-/* Assigns each item a lane within its group: the lane that has been free for
- * the longest, else a new one. */
+/* Assigns each item a lane (thread without overlaps) within its group: the
+ * lane that has been free for the longest, else a new one. False on allocation
+ * failure. */
 static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
 {
     lhi_heap busy = {0};
@@ -196,16 +198,16 @@ static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
 /* Lane kinds. */
 typedef enum lane_kind { OF_MESSAGES, OF_COLLECTIVES, OF_COPIES } lane_kind;
 
-/* Returns the thread number of a group's first lane. */
-static uint32_t first_lane(const writer *w, uint32_t group, lane_kind kind)
+/* Returns the thread number of the first lane of a group (link or device). */
+static uint32_t get_first_lane(const writer *w, uint32_t group, lane_kind kind)
 {
-    return kind == OF_MESSAGES      ? link_tid(w, group)
+    return kind == OF_MESSAGES      ? get_link_tid(w, group)
            : kind == OF_COLLECTIVES ? w->t->n_devices + 1 + group
-                                    : stream_tid(w, group);
+                                    : get_stream_tid(w, group);
 }
 
-/* Converts lanes to thread numbers and names the threads of further lanes.
- * `items` are sorted by group. */
+/* Converts lanes to thread numbers and adds names for the threads of further
+ * lanes. `items` are sorted by group. */
 static void name_lanes(writer *w, const lane_item *items, uint32_t n,
                        uint32_t *lanes, lane_kind kind)
 {
@@ -214,9 +216,9 @@ static void name_lanes(writer *w, const lane_item *items, uint32_t n,
         for (end = i; end < n && items[end].group == group; end++)
             if (lanes[items[end].item] >= n_lanes)
                 n_lanes = lanes[items[end].item] + 1;
-        uint32_t base = first_lane(w, group, kind);
+        uint32_t base = get_first_lane(w, group, kind);
         uint32_t pid =
-            kind == OF_MESSAGES ? links_pid(w) : device_pid(w, group);
+            kind == OF_MESSAGES ? get_links_pid(w) : get_device_pid(w, group);
         uint32_t more = w->next_tid;
         for (uint32_t k = i; k < end; k++) {
             uint32_t lane = lanes[items[k].item];
@@ -246,7 +248,7 @@ static bool lay_out(writer *w)
     w->copy_tids = LHI_NEW(w->mem, uint32_t, t->n_copies);
     if (!items || !w->message_tids || !w->collective_tids || !w->copy_tids)
         return false;
-    w->next_tid = stream_tid(w, t->n_copies ? t->n_devices : 0);
+    w->next_tid = get_stream_tid(w, t->n_copies ? t->n_devices : 0);
     for (uint32_t i = 0; i < t->n_messages; i++)
         items[i] = (lane_item){t->messages[i].link, i, t->messages[i].depart_ns,
                                t->messages[i].sent_ns};
@@ -271,7 +273,7 @@ static bool lay_out(writer *w)
 
 /* --- header -------------------------------------------------------------- */
 
-/* Adds the header: a line per key and per list item. */
+/* Adds the trace's heading keys: a line per key and per list item. */
 static void add_heading(writer *w)
 {
     const char *key, *sep = "{";
@@ -309,12 +311,13 @@ static void add_dp_thread(writer *w, uint32_t device)
                     link ? ": " : "", link ? link : "");
     w->out.failed |= name.failed;
     if (!name.failed)
-        add_thread(w, device_pid(w, device), w->t->n_devices + device + 1,
+        add_thread(w, get_device_pid(w, device), w->t->n_devices + device + 1,
                    name.data);
     lhi_text_fini(&name);
 }
 
-/* Adds the processes and the first lane of every thread. */
+/* Adds the names of the processes and of the first lane (thread) of every link
+ * and device. */
 static void add_tracks(writer *w)
 {
     const lh_trace *t = w->t;
@@ -327,7 +330,7 @@ static void add_tracks(writer *w)
     }
     for (uint32_t d = 0; d < t->n_devices; d++) {
         snprintf(text, sizeof text, "device %" PRIu32, d);
-        add_thread(w, device_pid(w, d), d + 1, text);
+        add_thread(w, get_device_pid(w, d), d + 1, text);
     }
     bool *has = LHI_NEW(w->mem, bool, t->n_devices);
     for (uint32_t i = 0; has && i < t->n_collectives; i++)
@@ -343,19 +346,20 @@ static void add_tracks(writer *w)
     for (uint32_t d = 0; has && d < t->n_devices; d++) {
         snprintf(text, sizeof text, "device %" PRIu32 " offload", d);
         if (has[d])
-            add_thread(w, device_pid(w, d), stream_tid(w, d), text);
+            add_thread(w, get_device_pid(w, d), get_stream_tid(w, d), text);
     }
     w->out.failed |= !has;
     for (uint32_t i = 0; i < t->n_messages; i++)
         unlinked |= t->messages[i].link == LH_NONE;
     if (t->n_links || unlinked) {
-        add_name(w, "process_name", links_pid(w), 0, "links");
-        add_sort_index(w, "process_sort_index", links_pid(w), 0, links_pid(w));
+        add_name(w, "process_name", get_links_pid(w), 0, "links");
+        add_sort_index(w, "process_sort_index", get_links_pid(w), 0,
+                       get_links_pid(w));
     }
     for (uint32_t i = 0; i < t->n_links; i++)
-        add_thread(w, links_pid(w), link_tid(w, i), t->link_names[i]);
+        add_thread(w, get_links_pid(w), get_link_tid(w, i), t->link_names[i]);
     if (unlinked)
-        add_thread(w, links_pid(w), link_tid(w, LH_NONE), "no link");
+        add_thread(w, get_links_pid(w), get_link_tid(w, LH_NONE), "no link");
 }
 
 /* --- events -------------------------------------------------------------- */
@@ -374,7 +378,7 @@ static void add_runs(writer *w)
     for (uint32_t i = 0; i < w->t->n_runs && !w->out.failed; i++) {
         const lh_trace_run *r = &w->t->runs[i];
         begin_slice(w, r->start_ns, r->end_ns, lh_pass_format(&r->pass, name),
-                    "pass", device_pid(w, r->device), r->device + 1);
+                    "pass", get_device_pid(w, r->device), r->device + 1);
         end_slice(w, &lhi_trace_run_table, r);
     }
 }
@@ -394,7 +398,7 @@ static void add_collectives(writer *w)
             snprintf(name + len, sizeof name - (size_t)len,
                      " %" PRIu32 "/%" PRIu32, c->bucket, c->n_buckets);
         begin_slice(w, c->depart_ns, c->sent_ns, name, "collective",
-                    device_pid(w, c->device), w->collective_tids[i]);
+                    get_device_pid(w, c->device), w->collective_tids[i]);
         end_slice(w, &lhi_trace_collective_table, c);
     }
 }
@@ -408,7 +412,7 @@ static void add_copies(writer *w)
         snprintf(name, sizeof name, "%s of %" PRIu32 "F%" PRIu32,
                  c->is_reload ? "back" : "out", c->chunk, c->microbatch);
         begin_slice(w, c->depart_ns, c->end_ns, name, "copy",
-                    device_pid(w, c->device), w->copy_tids[i]);
+                    get_device_pid(w, c->device), w->copy_tids[i]);
         end_slice(w, &lhi_trace_copy_table, c);
     }
 }
@@ -420,8 +424,8 @@ static void add_messages(writer *w)
     for (uint32_t i = 0; i < w->t->n_messages && !w->out.failed; i++) {
         const lh_trace_message *m = &w->t->messages[i];
         begin_slice(w, m->depart_ns, m->sent_ns,
-                    lh_pass_format(&m->producer, name), "message", links_pid(w),
-                    w->message_tids[i]);
+                    lh_pass_format(&m->producer, name), "message",
+                    get_links_pid(w), w->message_tids[i]);
         end_slice(w, &lhi_trace_message_table, m);
     }
 }
@@ -451,11 +455,12 @@ static void add_flows(writer *w)
         const lh_trace_run *to = &t->runs[lhi_run_index_find(
             w->runs_by_pass, t->n_runs, &m->consumer)];
         int64_t leave = from->end_ns - (from->end_ns > from->start_ns);
-        add_flow(w, "s", leave, i, device_pid(w, m->from), m->from + 1);
+        add_flow(w, "s", leave, i, get_device_pid(w, m->from), m->from + 1);
         if (m->sent_ns > m->depart_ns && m->depart_ns > leave &&
             m->depart_ns < to->start_ns)
-            add_flow(w, "t", m->depart_ns, i, links_pid(w), w->message_tids[i]);
-        add_flow(w, "f", to->start_ns, i, device_pid(w, m->to), m->to + 1);
+            add_flow(w, "t", m->depart_ns, i, get_links_pid(w),
+                     w->message_tids[i]);
+        add_flow(w, "f", to->start_ns, i, get_device_pid(w, m->to), m->to + 1);
     }
 }
 
@@ -469,7 +474,7 @@ static void add_memory_at(writer *w, const char *unit, uint32_t device,
     lhi_text_printf(&w->out,
                     "\"name\":\"memory, device %" PRIu32 "\",\"pid\":%" PRIu32
                     ",\"args\":{%s:%" PRId64 "}}",
-                    device, device_pid(w, device), unit, value);
+                    device, get_device_pid(w, device), unit, value);
 }
 
 /* Adds a device's memory at each change; nothing if it is always 0. */
@@ -504,7 +509,7 @@ typedef struct change {
     int8_t waiting, sending, flying;
 } change;
 
-/* Orders counter changes by link, then by time, for sorting. */
+/* Compares changes of a link's counters by link, then by time, for sorting. */
 static int compare_changes(const void *a, const void *b)
 {
     const change *x = a, *y = b;
@@ -522,7 +527,7 @@ static void add_link_at(writer *w, const char *name, int64_t ns,
                     "\"name\":%s,\"pid\":%" PRIu32
                     ",\"args\":{\"waiting\":%" PRId64 ",\"sending\":%" PRId64
                     ",\"in flight\":%" PRId64 "}}",
-                    name, links_pid(w), counts[0], counts[1], counts[2]);
+                    name, get_links_pid(w), counts[0], counts[1], counts[2]);
 }
 
 /* Adds counters for each link: messages queued, in transfer and in flight. */
@@ -549,7 +554,7 @@ static void add_link_use(writer *w)
         const change *c = &changes[i];
         if (i == 0 || c->link != changes[i - 1].link) {
             lhi_text_fini(&name);
-            lhi_json_add_string(&name, link_name(w, c->link));
+            lhi_json_add_string(&name, get_link_name(w, c->link));
             w->out.failed |= name.failed;
         }
         now[0] += c->waiting;

@@ -28,7 +28,7 @@ typedef struct answer {
     lh_report_analysis *shown;
 } answer;
 
-/* Frees the contents of an answer. */
+/* Frees the contents of a what-if answer. */
 static void answer_fini(answer *a)
 {
     lh_report_analysis_free(a->shown);
@@ -39,7 +39,8 @@ static void answer_fini(answer *a)
     lhi_whatif_pipeline_fini(&a->now);
 }
 
-/* Makes the schedule as `longhaul simulate` does. */
+/* Makes the schedule of the changed pipeline as `longhaul simulate` does:
+ * given, or by a method. */
 static lh_status find_schedule(const lhi_whatif_base *q, answer *a,
                                lh_error *err)
 {
@@ -63,7 +64,8 @@ static lh_status find_schedule(const lhi_whatif_base *q, answer *a,
     return LH_OK;
 }
 
-/* Applies the changes, makes the schedule, simulates and analyses it. */
+/* Applies the changes in `line`, makes the schedule, simulates it and analyses
+ * the result. */
 static lh_status evaluate(const lhi_whatif_base *q, const char *line, answer *a,
                           lh_error *err)
 {
@@ -102,7 +104,8 @@ static void add_slack(const lh_analysis *analysis, lhi_text *out)
     lhi_text_puts(out, "]");
 }
 
-/* Adds the pipeline-file fields that replace those in the original file. */
+/* Adds the fields of the changed pipeline that replace those in the original
+ * pipeline file. */
 static void add_file(const lh_pipeline *p, lhi_text *out)
 {
     lhi_text_printf(out,
@@ -147,7 +150,8 @@ static lh_status add_schedule(const answer *a, lhi_text *out, lh_error *err)
     return status;
 }
 
-/* Adds the command-line options that reproduce the same result. */
+/* Adds the command-line options with which `longhaul simulate` reproduces the
+ * result. */
 static void add_options(const answer *a, lhi_text *out)
 {
     const lh_sim_options *sim = &a->now.sim_options;
@@ -229,7 +233,7 @@ lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
 /* --- controls --------------------------------------------------------------
  */
 
-/* Returns a resource's first link that counts as a link between sites. */
+/* Returns a resource's first link that counts as a link between datacenters. */
 static const lh_link *first_site_link(const lh_pipeline *p, uint32_t resource)
 {
     for (uint32_t i = 0; i < p->n_links; i++)
@@ -239,7 +243,8 @@ static const lh_link *first_site_link(const lh_pipeline *p, uint32_t resource)
     return NULL;
 }
 
-/* Adds the links between sites with their latency and transfer time in ns. */
+/* Adds the links between datacenters with their latency and transfer time in
+ * ns. */
 static void add_site_links(const lh_pipeline *p, lhi_text *out)
 {
     const char *between = "";

@@ -41,7 +41,7 @@ typedef struct change_state {
     int item_len;
 } change_state;
 
-/* Fails with LH_EINPUT and the current item in the message. */
+/* Fails with LH_EINPUT and the current item ("key=value") in the message. */
 static lh_status fail_item(const change_state *c, lh_error *err,
                            const char *why)
 {
@@ -76,7 +76,7 @@ static bool read_decimal(const char **text, double *out)
     return true;
 }
 
-/* Parses a factor, as in "x0.5". */
+/* Parses a factor, as in "x0.5"; false if the text is anything else. */
 static bool read_factor(const char *text, double *out)
 {
     if (*text++ != 'x' || !read_decimal(&text, out) || *text)
@@ -84,7 +84,8 @@ static bool read_factor(const char *text, double *out)
     return *out >= 1e-6 && *out <= 1e6;
 }
 
-/* Parses a time, as in "20ms"; 0 needs no unit. */
+/* Parses a time, as in "20ms"; 0 needs no unit. False if the text is anything
+ * else. */
 static bool read_time(const char *text, int64_t *out_ns)
 {
     static const struct {
@@ -125,8 +126,8 @@ static int64_t multiply(int64_t value, double factor)
 
 /* --- changes -------------------------------------------------------------- */
 
-/* Changes latency or bandwidth of the link named `of`, or of all links between
- * sites if `of` is "". */
+/* Changes latency or bandwidth (`key`) of the link named `of`, or of all links
+ * between datacenters if `of` is "". */
 static lh_status change_links(change_state *c, change_key key, const char *of,
                               const char *value, lh_error *err)
 {
@@ -228,7 +229,7 @@ static lh_status change_schedule(change_state *c, const char *value,
     return LH_OK;
 }
 
-/* Changes the mode in which receives are posted. */
+/* Changes when receives are posted: early or late. */
 static lh_status change_receives(change_state *c, const char *value,
                                  lh_error *err)
 {
@@ -241,7 +242,8 @@ static lh_status change_receives(change_state *c, const char *value,
     return fail_item(c, err, "is not one of early, late, late-fd");
 }
 
-/* Applies one change; `of` names a link or device, "" for all. */
+/* Applies one change `key` to `value`; `of` names a link or device, "" for
+ * all. */
 static lh_status apply_change(change_state *c, change_key key, const char *of,
                               const char *value, lh_error *err)
 {
@@ -279,8 +281,8 @@ static int hex_digit(char c)
     return at ? (int)(at - digits) % 16 : -1;
 }
 
-/* Decodes a URL-encoded item, "%20" to " "; false if it is too long or
- * malformed. */
+/* Decodes a URL-encoded item, "%20" to " ", into `to`; false if it is too long
+ * or malformed. */
 static bool decode(const char *from, size_t len, char *to)
 {
     size_t n = 0;
@@ -301,7 +303,7 @@ static bool decode(const char *from, size_t len, char *to)
     return strlen(to) == n;
 }
 
-/* Decodes, parses and applies one item of the line, "key=value" or
+/* Decodes, parses and applies one item of the line of changes, "key=value" or
  * "key.name=value". */
 static lh_status read_item(change_state *c, lh_error *err)
 {
@@ -325,7 +327,7 @@ static lh_status read_item(change_state *c, lh_error *err)
                      "microbatches, limit, receives, coupled, schedule");
 }
 
-/* Applies all items of a line, which are separated by "&". */
+/* Applies all items of a line of changes, which are separated by "&". */
 static lh_status read_line(change_state *c, const char *line, lh_error *err)
 {
     for (const char *p = line; *p;) {
@@ -339,8 +341,8 @@ static lh_status read_line(change_state *c, const char *line, lh_error *err)
     return LH_OK;
 }
 
-/* Describes the new pipeline like the present one, with copies of the chunks
- * and links that changes may modify. */
+/* Fills in the description of the changed pipeline from the present one, with
+ * copies of the chunks and links that changes may modify. */
 static lh_status describe(change_state *c, lhi_arena *mem, lh_error *err)
 {
     lh_pipeline_desc *d = &c->desc;

@@ -51,7 +51,7 @@ typedef struct lhi_whatif_pipeline {
 lh_status lhi_whatif_apply_changes(const lh_pipeline *pipeline,
                                    const lh_sim_options *sim, const char *line,
                                    lhi_whatif_pipeline *out, lh_error *err);
-/* Frees the pipeline. */
+/* Frees the changed pipeline. */
 void lhi_whatif_pipeline_fini(lhi_whatif_pipeline *changed);
 
 /* --- answer.c ------------------------------------------------------------- */
@@ -64,16 +64,18 @@ typedef struct lhi_whatif_base {
     lh_sim_options sim;
 } lhi_whatif_base;
 
-/* Adds {"trace", "row", "slack", "file"}: the iteration under the changes, and
- * the pipeline-file fields that differ from the original's. LH_EINPUT,
- * LH_EUNSUPPORTED, LH_EINFEASIBLE, LH_EDEADLOCK: there is no such iteration. */
+/* Answers a what-if question: adds {"trace", "row", "slack", "file"}, the
+ * iteration under the changes in `line`, and the pipeline-file fields that
+ * differ from the original's. LH_EINPUT, LH_EUNSUPPORTED, LH_EINFEASIBLE,
+ * LH_EDEADLOCK: there is no such iteration. */
 lh_status lhi_whatif(const lhi_whatif_base *question, const char *line,
                      lhi_text *out, lh_error *err);
-/* Adds one method's row under the changes, apart from a schedule change. If the
- * method fails, the row holds the reason. */
+/* Adds one method's table row under the changes in `line`, apart from a
+ * schedule change. If the method fails, the row has the reason. */
 lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
                              const char *method, lhi_text *out, lh_error *err);
-/* Adds a pipeline's changeable parts: links between sites, and devices. */
+/* Adds the pipeline's values that what-if controls can change: devices,
+ * microbatches, limits, receives, links between datacenters and methods. */
 lh_status lhi_whatif_add_controls(const lhi_whatif_base *question,
                                   lhi_text *out, lh_error *err);
 
