@@ -283,8 +283,9 @@ typedef enum cli_interrupt {
     CLI_INTERRUPT_AGAIN, /* SIGINT, SIGTERM and SIGHUP, twice; a third one ends
                           * the program */
 } cli_interrupt;
-/* Begins counting. SIGTERMs and SIGHUPs within 0.2 s after the previous signal
- * count once: a job manager and its launcher may both send one. */
+/* Starts to count interrupts (Ctrl-C and others); `how`: how many end the
+ * program. SIGTERMs and SIGHUPs within 0.2 s after the previous signal count
+ * once: a job manager and its launcher may both send one. */
 void cli_interrupts_begin(const cli *c, cli_interrupt how);
 /* Returns the number of interrupts so far. */
 uint32_t cli_interrupts(void);

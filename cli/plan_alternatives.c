@@ -111,8 +111,9 @@ static void merge_row(group *g, const lh_plan_dimension_alternative *r)
     g->known |= r->bound_ns >= 0;
 }
 
-/* Returns a feasible choice's gap to the plan: in time, or in cost. */
-static double relative_gap(const lh_plan *p, const lh_choice *x)
+/* Returns by how many percent a feasible choice is slower than the plan or, if
+ * cost is the objective, more expensive. */
+static double compute_relative_gap(const lh_plan *p, const lh_choice *x)
 {
     if (p->objective == LH_PLAN_CHEAPEST && x->cost && p->best.cost)
         return cli_percent_slower(x->cost->usd, p->best.cost->usd);
@@ -120,8 +121,8 @@ static double relative_gap(const lh_plan *p, const lh_choice *x)
                               (double)p->best.iteration_ns);
 }
 
-/* Adds a group's row to the table: values, gap of the best found, lower bound,
- * kind of evidence, and layout. */
+/* Adds the row of a group of alternatives to the table: values, gap of the
+ * best found plan, lower bound, kind of evidence, and layout. */
 static void add_group(cli_table *t, const lh_plan *p, const group *g,
                       const lh_choice *x)
 {
@@ -133,7 +134,7 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
             : g->least_ns;
     const bool closed = !g->bounded && g->known && least_ns >= x->iteration_ns;
     if (!g->bounded)
-        snprintf(found, sizeof found, "%+.1f %%", relative_gap(p, x));
+        snprintf(found, sizeof found, "%+.1f %%", compute_relative_gap(p, x));
     if (g->bounded || (g->known && !closed))
         snprintf(
             least, sizeof least, "%+.1f %%",
@@ -153,7 +154,8 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
     cli_table_row(t, 5, cells);
 }
 
-/* Prints the dimensions without an alternative, and the reasons. */
+/* Prints the search dimensions that have no alternative value, and the
+ * reasons. */
 static void print_missing(cli *c, const lh_plan *p)
 {
     dimension all[DIMENSIONS];

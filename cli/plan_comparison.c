@@ -28,7 +28,8 @@ typedef enum preference {
     MORE,
 } preference;
 
-/* Appends an empty row to the comparison; its texts are the pair's buffers. */
+/* Appends an empty row to the comparison of two plans; its texts are buffers
+ * of `p`. */
 static lh_report_difference *add_row(pair *p, const char *group,
                                      const char *name)
 {
@@ -42,8 +43,9 @@ static lh_report_difference *add_row(pair *p, const char *group,
     return row;
 }
 
-/* Adds "+2.1 %" relative to the first plan, and whether that is better; nothing
- * if the first is 0 or both are equal. */
+/* Adds the change of the last row, as in "+2.1 %" relative to the first plan,
+ * and whether that is better (`wanted`: better direction); nothing if the
+ * first value is 0 or both are equal. */
 static void add_change(pair *p, const double values[2], preference wanted)
 {
     lh_report_difference *row = &p->rows[p->n - 1];
@@ -73,7 +75,8 @@ static void add_count(pair *p, const char *group, const char *name,
     snprintf(p->texts[p->n - 1][1], TEXT, "%" PRIu64, second);
 }
 
-/* Adds a row with `digits` decimals and a unit; values below 0 are absent. */
+/* Appends a row of two numbers with `digits` decimals and a unit; values below
+ * 0 are absent. */
 static void add_real(pair *p, const char *group, const char *name,
                      const double values[2], int digits, const char *unit,
                      preference wanted)
@@ -89,7 +92,7 @@ static void add_real(pair *p, const char *group, const char *name,
         add_change(p, values, wanted);
 }
 
-/* Adds a row with both times in the first plan's unit. */
+/* Appends a row of two times in ns, both printed in the first plan's unit. */
 static void add_time(pair *p, const char *group, const char *name,
                      const double ns[2], preference wanted)
 {
@@ -114,8 +117,8 @@ static void add_bytes(pair *p, const char *group, const char *name,
 
 /* --- groups ------------------------------------------------------------- */
 
-/* Adds the model, cluster and source of times: plans of different jobs may
- * differ for these reasons alone. */
+/* Appends the rows of model, cluster and source of times: plans of different
+ * jobs may differ for these reasons alone. */
 static void add_job(pair *p)
 {
     static const char *const group = "job";
@@ -267,7 +270,8 @@ static void add_memory(pair *p)
                   NEITHER);
 }
 
-/* Computes the data sent between datacenters per iteration, in GB. */
+/* Computes the data sent between datacenters per iteration, in GB: pipeline
+ * messages, data-parallel and expert communication. */
 static void count_sent(const lh_plan *plan, double *messages, double *data,
                        double *experts)
 {

@@ -8,7 +8,7 @@
 
 enum { AMOUNT = 40 };
 
-/* Formats four digits, or all digits before the point. */
+/* Formats a number with four digits, or with all digits before the point. */
 static const char *format_amount(double x, char *text)
 {
     snprintf(text, AMOUNT, x >= 1000 ? "%.0f" : "%.4g", x);

@@ -8,12 +8,14 @@
 #include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/report.h>
 
-/* Prints a line for the plan's heading; nothing if the job has no prices. */
+/* Prints the cost of an iteration for the plan's heading; nothing if the job
+ * has no prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);
-/* Prints a line if the objective is time and much cheaper plans exist. */
+/* Prints a line with the cheapest plan if the objective is time and that plan
+ * costs much less. */
 void cli_print_cheaper_plans(cli *c, const lh_plan *plan);
-/* Prints the Pareto front over time, memory and cost; nothing unless requested.
- */
+/* Prints the Pareto front (plans that none improves in all objectives) over
+ * time, memory and cost; nothing unless requested. */
 void cli_print_pareto_front(cli *c, const lh_plan *plan);
 /* Adds the Pareto front to a report. */
 lh_status cli_report_pareto_front(cli *c, const lh_plan *plan,

@@ -52,7 +52,7 @@ void cli_plan_breakdown(cli *c, const lh_plan *p)
 }
 
 /* Returns the sum of all parts of a device's memory, in bytes. */
-static int64_t total_memory(const lh_plan_memory *m)
+static int64_t sum_memory(const lh_plan_memory *m)
 {
     return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +
            m->activations_bytes + m->buffers_bytes + m->temporary_bytes;
@@ -61,7 +61,7 @@ static int64_t total_memory(const lh_plan_memory *m)
 const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
-        if (total_memory(&p->rank_memory[i]) == p->best.peak_memory_bytes &&
+        if (sum_memory(&p->rank_memory[i]) == p->best.peak_memory_bytes &&
             lh_pipeline_memory_limit(p->pipeline, i) ==
                 p->best.memory_limit_bytes)
             return &p->rank_memory[i];
@@ -70,8 +70,9 @@ const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p)
 
 enum { MEMORY_PARTS = 6 };
 
-/* Formats " (80 GiB less 6 % reserve)" for the GPU whose limit binds. */
-static const char *reserve_text(const lh_plan *p, char *text, size_t size)
+/* Formats " (80 GiB less 6 % reserve)" for the GPU whose memory limit is the
+ * tightest. */
+static const char *format_reserve(const lh_plan *p, char *text, size_t size)
 {
     const lh_gpu *gpu = NULL;
     for (uint32_t i = 0; i < p->job->n_datacenters && !gpu; i++)
@@ -122,14 +123,14 @@ void cli_plan_memory(cli *c, const lh_plan *p)
     cli_wrap(c, "memory", "%s of %s%s on the fullest device",
              cli_memory_text(p->best.peak_memory_bytes, "bytes", used),
              cli_memory_text(p->best.memory_limit_bytes, "bytes", limit),
-             reserve_text(p, reserve, sizeof reserve));
+             format_reserve(p, reserve, sizeof reserve));
     format_memory_parts(p, text, sizeof text);
     if (*text)
         cli_wrap(c, "", "%s", text);
 }
 
-/* Adds one row per reason of a list separated by semicolons; only the first
- * has the name. */
+/* Adds one table row per reason in a list separated by semicolons; only the
+ * first row has the name. */
 static void add_reasons(cli_table *t, const char *name, const char *why)
 {
     while (*why) {
@@ -155,7 +156,8 @@ static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
     return same;
 }
 
-/* Prints the traffic of a link per iteration. */
+/* Prints the traffic of a link per iteration and the settings advised for
+ * it. */
 static void print_link(cli *c, const lh_link_advice *a)
 {
     cli_print(c, "  %s>%s: ", a->from, a->to);
@@ -185,8 +187,8 @@ static void print_link(cli *c, const lh_link_advice *a)
     cli_table_print(c, "", &t);
 }
 
-/* Checks whether a link is planned with its default setting, i.e. lossless end
- * points. */
+/* Checks whether the job plans a link with the default network setting, i.e.
+ * lossless end points. */
 static bool has_default_setting(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_network; i++)
@@ -239,8 +241,9 @@ void cli_plan_network(cli *c, const lh_plan *p)
         print_network_times(c, p);
 }
 
-/* Formats "PP-out up to 6.31, then DP-out". */
-static void curve_text(const lh_plan_curve *curve, char *text, size_t room)
+/* Formats which arrangement is the fastest over a curve: "PP-out up to 6.31,
+ * then DP-out". */
+static void format_curve(const lh_plan_curve *curve, char *text, size_t room)
 {
     const int64_t *ns = curve->iteration_ns;
     uint32_t n = curve->n_points, last = n ? n - 1 : 0;
@@ -261,8 +264,8 @@ static void curve_text(const lh_plan_curve *curve, char *text, size_t room)
                  curve->xs[last]);
 }
 
-/* Prints the iteration time of every arrangement at the points of one
- * quantity, as a table. */
+/* Prints, as a table, the iteration time of every arrangement (PP-out, DP-out)
+ * over the values of one link quantity. */
 static void print_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve)
 {
     char text[200], numbers[CLI_MOST_COLUMNS][40];
@@ -271,7 +274,7 @@ static void print_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve)
                            ? curve->n_points
                            : CLI_MOST_COLUMNS - 1;
     cli_table t = {0};
-    curve_text(curve, text, sizeof text);
+    format_curve(curve, text, sizeof text);
     cli_print(c, "\nFaster over %s: %s\n", lh_curve_over_name(curve->over),
               text);
     cells[0] = lh_curve_over_name(curve->over);
@@ -344,7 +347,7 @@ static lh_status add_option(cli *c, const lh_advice_question *q,
     return lh_report_add_cells(report, 6, cells, &c->err);
 }
 
-/* Adds a table with a link's network advice to the report. */
+/* Adds a table with the network settings advised for a link to the report. */
 static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
 {
     static const char *const head[] = {"Question", "setting",  "",
@@ -368,12 +371,12 @@ static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
     return LH_OK;
 }
 
-/* Adds the curves over one quantity to the report. */
+/* Adds the curves of iteration times over one link quantity to the report. */
 static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
                            lh_report *report)
 {
     char title[260], text[200];
-    curve_text(curve, text, sizeof text);
+    format_curve(curve, text, sizeof text);
     snprintf(title, sizeof title, "Pipelines or replicas over datacenters: %s",
              text);
     lh_report_sweep sweep = {.size = sizeof sweep,
@@ -388,7 +391,7 @@ static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
     return lh_report_add_sweep(report, &sweep, &c->err);
 }
 
-/* Adds the peak memory of a device per pipeline rank. */
+/* Adds the peak memory by kind of each pipeline rank's device to the report. */
 static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {

@@ -11,7 +11,8 @@
 /* Splits an iteration into its parts; the optimizer and later steps come last.
  */
 enum { CLI_BREAKDOWN_PARTS = 10 };
-/* Fills in the breakdown's parts. */
+/* Fills in the parts of the iteration's breakdown (compute, communication,
+ * stalls) for a report. */
 void cli_breakdown_parts(const lh_plan_breakdown *account,
                          lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS]);
 
@@ -23,16 +24,18 @@ void cli_plan_memory(cli *c, const lh_plan *p);
 /* Returns the memory of the device with the least free memory, whose peak and
  * limit the plan reports; NULL: not in the plan. */
 const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p);
-/* Prints the best alternative per dimension. */
+/* Prints the best alternative plan for each search dimension (degrees,
+ * placement, schedule). */
 void cli_plan_alternatives(cli *c, const lh_plan *p);
-/* Adds the alternatives to a report. */
+/* Adds the best alternative plan for each search dimension to a report. */
 lh_status cli_report_alternatives(cli *c, const lh_plan *p, lh_report *report);
-/* Prints the advised link settings. */
+/* Prints the advised network settings of all links. */
 void cli_plan_network(cli *c, const lh_plan *p);
-/* Prints the iteration time over link values. */
+/* Prints the iteration times of all arrangements (PP-out, DP-out) over link
+ * values. */
 void cli_plan_curves(cli *c, const lh_plan *p);
 
-/* Adds the same to a report. */
+/* Adds breakdown, network advice, curves and memory to a report. */
 lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report);
 
 #endif

@@ -60,7 +60,7 @@ lh_status cli_show_parse(cli *c, const char *text, uint32_t *out)
 /* --- result ------------------------------------------------------------- */
 
 /* Formats "of the 16-bit peak, 989.4 TFLOP/s a GPU". */
-static const char *peak_text(const lh_plan *p, char *text, size_t room)
+static const char *format_peak(const lh_plan *p, char *text, size_t room)
 {
     const lh_job *job = p->job;
     const char *kind = job->training.precision == LH_PRECISION_FP32
@@ -114,7 +114,7 @@ static void print_jitter(cli *c, const lh_plan *p)
              how->n_layouts == 1 ? "" : "s", untried);
 }
 
-/* Prints the program that runs the plan, and the best plan without that
+/* Prints the program that the plan is for, and the best plan without that
  * restriction. */
 static void print_target(cli *c, const lh_plan *p)
 {
@@ -170,7 +170,7 @@ static void print_margin(cli *c, const lh_plan *p)
 }
 
 /* Prints iteration time, throughput, memory, jitter, cost and the reason for
- * the choice. */
+ * the choice of the plan. */
 static void print_result(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
@@ -185,7 +185,7 @@ static void print_result(cli *c, const lh_plan *p)
     if (*cli_unmeasured_text(p, unmeasured, sizeof unmeasured))
         cli_wrap(c, "profile", "%s", unmeasured);
     cli_wrap(c, "throughput", "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,
-             100 * b->mfu, peak_text(p, peak, sizeof peak));
+             100 * b->mfu, format_peak(p, peak, sizeof peak));
     if (b->jitter)
         print_jitter(c, p);
     print_margin(c, p);
@@ -201,7 +201,7 @@ static void print_result(cli *c, const lh_plan *p)
 
 /* Checks whether a part is printed only on request: the link settings are long
  * and rarely needed. */
-static bool is_on_request(uint32_t part)
+static bool is_printed_on_request(uint32_t part)
 {
     return parts[part].print == cli_plan_network;
 }
@@ -211,7 +211,8 @@ static bool is_on_request(uint32_t part)
 /* Prints a piece with at most `most` rows, if it consists of rows. */
 typedef void print_piece(cli *c, const lh_plan *plan, uint32_t most);
 
-/* Returns the output of a piece as text; NULL: no memory. */
+/* Returns the output of print(c, p, most) as text, which the caller frees;
+ * NULL: out of memory. */
 static char *capture_output(cli *c, print_piece *print, const lh_plan *p,
                             uint32_t most)
 {
@@ -252,7 +253,8 @@ static void print_first(cli *c, const char *text, uint32_t most)
                   n - shown);
 }
 
-/* Prints the part common to all plans. */
+/* Prints the lines that every plan has: result, model, layout, datacenters,
+ * breakdown and memory. */
 static void print_plan(cli *c, const lh_plan *p, uint32_t most)
 {
     char name[400];
@@ -267,8 +269,8 @@ static void print_plan(cli *c, const lh_plan *p, uint32_t most)
     cli_plan_memory(c, p);
 }
 
-/* Prints the other layouts. A row may span several lines, so it is never cut.
- */
+/* Prints the other evaluated layouts. A table row may span several lines, so
+ * none is cut. */
 static void print_others(cli *c, const lh_plan *p, uint32_t most)
 {
     if (most > 0)
@@ -285,8 +287,8 @@ static void print_gain(cli *c, const lh_plan *p, uint32_t most)
     cli_plan_network_gain(c, p);
 }
 
-/* Prints a piece within `most` lines: as many complete rows as fit. Returns the
- * number of lines. */
+/* Prints a part of the plan's screen within `most` lines: as many complete
+ * table rows, at most `rows`, as fit. Returns the number of lines. */
 static uint32_t print_piece_within(cli *c, const lh_plan *p, print_piece *print,
                                    uint32_t rows, uint32_t most)
 {
@@ -305,7 +307,7 @@ static uint32_t print_piece_within(cli *c, const lh_plan *p, print_piece *print,
     return room;
 }
 
-/* Prints the requested parts in full, below the screen. */
+/* Prints the parts requested by --show in full, below the screen. */
 static void print_requested(cli *c, const lh_plan *p,
                             const cli_plan_output *shown)
 {
@@ -332,7 +334,8 @@ static void print_files(cli *c, const cli_plan_output *shown)
 /* The last line of a screen without requested parts. */
 #define MORE "--show " CLI_SHOW_NAMES ", or all"
 
-/* Returns the number of lines below the pieces: files, and more parts. */
+/* Returns the number of lines for files and the note about further parts,
+ * which follow the screen's parts. */
 static uint32_t count_last_lines(const cli_plan_output *shown)
 {
     return cli_count_lines(MORE) +
@@ -353,7 +356,7 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
     print_piece_within(c, p, print_gain, 0, room);
     print_requested(c, p, shown);
     for (uint32_t i = 0; i < CLI_COUNT_OF(parts); i++)
-        if ((all && !is_on_request(i)) || shown->parts >> i & 1)
+        if ((all && !is_printed_on_request(i)) || shown->parts >> i & 1)
             parts[i].print(c, p);
     print_files(c, shown);
     if (!shown->parts)

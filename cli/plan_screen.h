@@ -34,22 +34,24 @@ typedef struct cli_plan_output {
     bool sensitivity, curves; /* requested */
 } cli_plan_output;
 
-/* Parses "network,search" or "all"; NULL: nothing. Reports a usage error for
- * unknown parts. */
+/* Parses --show, "network,search" or "all", into bits; NULL: nothing. Reports
+ * a usage error for unknown parts. */
 lh_status cli_show_parse(cli *c, const char *text, uint32_t *parts);
 
-/* Prints the screen. */
+/* Prints a plan on one screen of the terminal, and the parts requested by
+ * --show below. */
 void cli_plan_screen(cli *c, const lh_plan *plan, const cli_plan_output *shown);
 
-/* Prints the lines after the iteration: the model as read from the job, and the
- * cluster usage. */
+/* Prints the model as read from the job, and the use of the cluster. */
 void cli_plan_model(cli *c, const lh_plan *plan);
-/* Formats "70.6 B" parameters; "bf16, products in FP8"; "384 of 512: 256
- * h100-sxm, 128 a100-80g". Each returns `text`, truncated to `room` bytes. */
+/* Formats a number of parameters, "70.6 B", into `text`, which it returns,
+ * truncated to `room` bytes. */
 const char *cli_params_text(uint64_t n, char *text, size_t room);
-/* Formats the precision. */
+/* Formats the precision, "bf16, products in FP8", into `text`, which it
+ * returns, truncated to `room` bytes. */
 const char *cli_precision_text(const lh_job *job, char *text, size_t room);
-/* Formats the GPUs in use. */
+/* Formats the GPUs in use, "384 of 512: 256 h100-sxm, 128 a100-80g", into
+ * `text`, which it returns, truncated to `room` bytes. */
 const char *cli_plan_gpus_text(const lh_plan *plan, char *text, size_t room);
 /* Prints the layout, each abbreviation with its meaning, and the schedule. */
 void cli_plan_layout(cli *c, const lh_plan *plan);
@@ -61,14 +63,15 @@ void cli_plan_other_layouts(cli *c, const lh_plan *plan, uint32_t most);
 /* Prints the link settings that gain more than 1 %. */
 void cli_plan_network_gain(cli *c, const lh_plan *plan);
 
-/* Adds the same to a report, with the search statistics. */
+/* Adds key figures, model, layout, datacenters and the search statistics to a
+ * report. */
 lh_status cli_plan_summary(cli *c, const lh_plan *plan, lh_report *report);
 
 /* --- parts -------------------------------------------------------------- */
 
 /* Prints the evaluated layouts. */
 void cli_plan_layouts(cli *c, const lh_plan *plan);
-/* Prints the evaluated schedules. */
+/* Prints the evaluated schedules of the plan's layout. */
 void cli_plan_schedules(cli *c, const lh_plan *plan);
 /* Prints the search statistics. */
 void cli_plan_search(cli *c, const lh_plan *plan);

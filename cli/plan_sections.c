@@ -10,7 +10,8 @@
 
 enum { LAYOUT = 240, METHOD = 64 };
 
-/* Adds a row for a choice, and a note with its reason for losing. */
+/* Adds a table row for a choice (layout and schedule), and a note with the
+ * reason why it is not the plan. */
 static void add_choice(cli_table *t, const lh_plan *p, const lh_choice *x,
                        bool with_layout, const char *why)
 {
@@ -35,8 +36,8 @@ static void add_choice(cli_table *t, const lh_plan *p, const lh_choice *x,
         cli_table_note(t, why);
 }
 
-/* Adds the heading of the list of plans; `drawn`: with the columns of jitter.
- */
+/* Adds the heading of the table of plans; `drawn`: with the columns of
+ * jitter. */
 static void add_heading(cli_table *t, bool drawn)
 {
     static const char *const plain[] = {"#iteration", "schedule", "layout"};

@@ -26,7 +26,7 @@ static void add_words(words *w, const char *between, const char *format, ...)
     CLI_PRINTF(3, 4);
 
 /* Appends formatted text, after `between` unless it is the first; truncates at
- * the buffer's end. */
+ * the end of the buffer. */
 static void add_words(words *w, const char *between, const char *format, ...)
 {
     va_list args;
@@ -90,7 +90,8 @@ static words describe_model(const lh_plan *p)
     return w;
 }
 
-/* Counts the GPUs used per datacenter; false: not in the plan. */
+/* Counts the GPUs that the plan uses in each datacenter; false: the plan does
+ * not have them. */
 static bool count_gpus(const lh_plan *p, uint32_t *used)
 {
     const lh_layout *l = &p->best.layout;
@@ -106,7 +107,7 @@ static bool count_gpus(const lh_plan *p, uint32_t *used)
     return l->sites || p->job->n_datacenters == 1;
 }
 
-/* Adds "256 h100-sxm, 128 a100-80g": the GPUs in use, each type once. */
+/* Appends the GPUs in use, each type once: "256 h100-sxm, 128 a100-80g". */
 static void add_kinds(words *w, const lh_plan *p, const uint32_t *used)
 {
     const lh_datacenter *all = p->job->datacenters;
@@ -251,7 +252,8 @@ void cli_plan_layout(cli *c, const lh_plan *p)
 
 /* --- placement ---------------------------------------------------------- */
 
-/* Adds the model layers on these devices: "40 layers, 0-19 and 60-79". */
+/* Appends the model layers on n_devices devices from first_device on: "40
+ * layers, 0-19 and 60-79". */
 static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
                        uint32_t n_devices)
 {
@@ -279,7 +281,8 @@ static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
     }
 }
 
-/* Adds "stages 0-3 of 8 replicas: 40 layers (0-19, 60-79)". */
+/* Appends stages, replicas and layers: "stages 0-3 of 8 replicas: 40 layers
+ * (0-19, 60-79)". */
 static void add_part(words *w, const lh_plan *p, uint32_t first,
                      uint32_t stages, uint32_t replicas)
 {
@@ -353,7 +356,7 @@ void cli_plan_sites(cli *c, const lh_plan *p)
 /* --- other layouts ------------------------------------------------------ */
 
 /* Returns the objective's value; below 0: unknown. */
-static double objective_value(const lh_plan *p, const lh_choice *x)
+static double get_objective_value(const lh_plan *p, const lh_choice *x)
 {
     if (x->status != LH_CHOICE_OK)
         return -1;
@@ -368,7 +371,8 @@ static double objective_value(const lh_plan *p, const lh_choice *x)
     return (double)x->iteration_ns;
 }
 
-/* Adds a row for an alternative: objective, schedule, placement and layout. */
+/* Adds a table row for an alternative plan: objective, schedule, placement and
+ * layout. */
 static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
                       const char *more)
 {
@@ -376,7 +380,7 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
     if (p->objective == LH_PLAN_CHEAPEST)
         snprintf(value, sizeof value, "USD %.4g", x->cost->usd);
     else
-        cli_plan_time(p, objective_value(p, x), value);
+        cli_plan_time(p, get_objective_value(p, x), value);
     snprintf(what, sizeof what, "%s %s  %s", x->layout.schedule,
              lh_placement_name(x->placement),
              cli_layout_text(x, layout, sizeof layout));
@@ -388,7 +392,7 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
 }
 
 /* Returns the heading of the objective's column, aligned right. */
-static const char *objective_name(const lh_plan *p)
+static const char *get_objective_heading(const lh_plan *p)
 {
     if (p->objective == LH_PLAN_CHEAPEST)
         return "#cost";
@@ -398,8 +402,8 @@ static const char *objective_name(const lh_plan *p)
     return "#iteration";
 }
 
-/* Counts the feasible layouts without samples under jitter, which is the plan's
- * objective. */
+/* Counts the feasible layouts that were not sampled under jitter, where that
+ * is the plan's objective. */
 static uint32_t count_unsampled(const lh_plan *p)
 {
     uint32_t n = 0;
@@ -409,7 +413,7 @@ static uint32_t count_unsampled(const lh_plan *p)
     return n;
 }
 
-/* Explains why the table has no other layout. */
+/* Explains why the table of other layouts is empty. */
 static void explain_no_other(cli *c, const lh_plan *p)
 {
     const uint32_t n = count_unsampled(p);
@@ -425,17 +429,17 @@ static void explain_no_other(cli *c, const lh_plan *p)
  * them, are ties and are omitted. */
 void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 {
-    const double best = objective_value(p, &p->best);
+    const double best = get_objective_value(p, &p->best);
     const char *head[] = {p->objective == LH_PLAN_CHEAPEST ? "#dearer"
                                                            : "#slower",
-                          objective_name(p), "schedule, layout"};
+                          get_objective_heading(p), "schedule, layout"};
     char last[40] = "+0.0 %";
     uint32_t shown = 0, ties = 0;
     cli_table t = {0};
     cli_table_row(&t, 3, head);
     for (uint32_t i = 0; i < p->n_alternatives && shown < most; i++) {
         const lh_choice *x = &p->alternatives[i];
-        const double value = objective_value(p, x);
+        const double value = get_objective_value(p, x);
         char more[40];
         if (value < 0 || best <= 0 || !x->layout.schedule)
             continue;
@@ -462,7 +466,7 @@ void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 
 /* Returns the relative gain of the advised network settings; 0 if a time is
  * unknown. */
-static double relative_gain(const lh_link_advice *a)
+static double compute_relative_gain(const lh_link_advice *a)
 {
     const int64_t now = a->planned.iteration_ns, then = a->advised.iteration_ns;
     return now > 0 && then > 0 ? (double)now / (double)then - 1 : 0;
@@ -474,7 +478,8 @@ static void describe_gain(const lh_link_advice *a, words *w)
     char from[4 * NAME + 4], to[4 * NAME + 4];
     add_words(w, "", "%s>%s: %+.1f %% faster with",
               cli_shorten(a->from, NAME, from, sizeof from),
-              cli_shorten(a->to, NAME, to, sizeof to), 100 * relative_gain(a));
+              cli_shorten(a->to, NAME, to, sizeof to),
+              100 * compute_relative_gain(a));
     bool any = false;
     for (uint32_t k = 0; k < a->n_questions; k++) {
         const lh_advice_question *q = &a->questions[k];
@@ -493,8 +498,8 @@ static void describe_gain(const lh_link_advice *a, words *w)
     }
 }
 
-/* Prints the link whose ends, and not the link itself, limit a GPU's rate most.
- */
+/* Prints the link whose end points, rather than the link itself, limit a GPU's
+ * rate most. */
 static void print_ends_limit(cli *c, const lh_plan *p)
 {
     lh_ends_limit limit;
@@ -518,7 +523,7 @@ void cli_plan_network_gain(cli *c, const lh_plan *p)
     uint32_t shown = 0, more = 0;
     char time[CLI_TIME_TEXT];
     for (uint32_t i = 0; i < p->n_network; i++) {
-        if (relative_gain(&p->network[i]) <= matters)
+        if (compute_relative_gain(&p->network[i]) <= matters)
             continue;
         if (shown == LINKS) {
             more++;
@@ -571,7 +576,8 @@ static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
     return cli_table_report(c, "Layer placement", &t, report);
 }
 
-/* Adds the iteration time that most samples meet if links vary. */
+/* Adds a key figure to the report: the iteration time that most samples under
+ * jitter stay within. */
 static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_jitter_result *r = p->best.jitter;
@@ -587,7 +593,7 @@ static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
                               more.text, &c->err);
 }
 
-/* Adds the histogram of all sampled iterations. */
+/* Adds the histogram of all sampled iteration times to the report. */
 static lh_status add_jitter_histogram(cli *c, const lh_plan *p,
                                       lh_report *report)
 {

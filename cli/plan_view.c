@@ -9,7 +9,7 @@
 
 /* Returns the abbreviation of the outermost parallel dimension across
  * datacenters. */
-static const char *outermost_text(lh_outermost outermost)
+static const char *get_outermost_text(lh_outermost outermost)
 {
     return outermost == LH_OUTERMOST_MIXED  ? "mixed"
            : outermost == LH_OUTERMOST_DATA ? "DP-out"
@@ -37,7 +37,7 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
         " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32
         " %s%s%s%s%s%s%s%s",
         l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
-        outermost_text(l->outermost), l->rank_order ? " ranks by " : "",
+        get_outermost_text(l->outermost), l->rank_order ? " ranks by " : "",
         l->rank_order ? lh_outermost_name(l->rank_order) : "", zero,
         l->sharding > LH_SHARDING_FULL ? " sharding " : "",
         l->sharding > LH_SHARDING_FULL ? lh_sharding_name(l->sharding) : "",
@@ -137,7 +137,8 @@ const char *cli_unmeasured_text(const lh_plan *p, char *text, size_t room)
 
 /* --- report ------------------------------------------------------------- */
 
-/* Adds a row for one choice to the report, with its layout if `with_layout`. */
+/* Adds a row for one choice (schedule, placement) to the report's table, with
+ * its layout if `with_layout`. */
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
                             lh_report *report)
 {

@@ -10,9 +10,9 @@
 enum { LAYOUT_TEXT = 240 };
 
 /* Formats the sites, or "" if equal to those of `than`. */
-static const char *sites_if_different(const lh_plan *plan,
-                                      const lh_choice *choice,
-                                      const lh_choice *than, char *text)
+static const char *format_sites_if_different(const lh_plan *plan,
+                                             const lh_choice *choice,
+                                             const lh_choice *than, char *text)
 {
     char there[CLI_SITES_TEXT] = "";
     *text = '\0';
@@ -29,7 +29,7 @@ void cli_note_sites(cli_table *table, const lh_plan *plan,
                     const lh_choice *choice, const lh_choice *than)
 {
     char sites[CLI_SITES_TEXT];
-    const char *text = sites_if_different(plan, choice, than, sites);
+    const char *text = format_sites_if_different(plan, choice, than, sites);
     if (*text)
         cli_table_note(table, text);
 }
@@ -51,12 +51,13 @@ static bool same_layers(const lh_plan *plan, const lh_choice *x,
     return true;
 }
 
-/* Formats a layout and its placement, with its sites if they differ. */
-static const char *layout_of(const lh_plan *plan, const lh_choice *x,
-                             const lh_choice *than, char *text, size_t room)
+/* Formats a layout and its placement, with its datacenters if they differ from
+ * those of `than`. */
+static const char *format_layout(const lh_plan *plan, const lh_choice *x,
+                                 const lh_choice *than, char *text, size_t room)
 {
     char layout[LAYOUT_TEXT], own[LAYOUT_TEXT], sites[CLI_SITES_TEXT];
-    const char *other = sites_if_different(plan, x, than, sites);
+    const char *other = format_sites_if_different(plan, x, than, sites);
     cli_layout_text(x, layout, sizeof layout);
     cli_layout_text(than, own, sizeof own);
     const char *name = layout;
@@ -74,8 +75,8 @@ enum { CHOICE_TEXT = LAYOUT_TEXT + CLI_SITES_TEXT + 100 };
 
 /* --- what-if ------------------------------------------------------------ */
 
-/* Adds a row with one answer: this plan under the change, and the best plan
- * found. */
+/* Adds a table row with one answer to --what-if: this plan under the change,
+ * and the best plan found. */
 static void add_answer(cli_table *t, const lh_plan *p,
                        const lh_plan_whatif_answer *a)
 {
@@ -98,13 +99,13 @@ static void add_answer(cli_table *t, const lh_plan *p,
         snprintf(gain, sizeof gain, "this plan");
     else
         snprintf(gain, sizeof gain, "%s (keeping this plan costs %.1f %%)",
-                 layout_of(p, &a->best, &p->best, text, sizeof text),
+                 format_layout(p, &a->best, &p->best, text, sizeof text),
                  100 * (kept / best - 1));
     const char *cells[] = {a->text, takes, more, least, gain};
     cli_table_row(t, 5, cells);
 }
 
-/* Fills a table with all answers. */
+/* Fills a table with the answers to all --what-if questions. */
 static void fill_answers(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "#this plan", "#change",
@@ -127,7 +128,8 @@ void cli_print_whatif(cli *c, const lh_plan *plan)
 
 /* --- sensitivity -------------------------------------------------------- */
 
-/* Formats a factor: "43.1 ms", or "x2.16" if the links differ. */
+/* Formats a factor on a link's value: the resulting value, "43.1 ms", or
+ * "x2.16" if the job's links differ. */
 static const char *format_factor(const lh_plan_range *r, double job,
                                  double factor, char *text, size_t room)
 {
@@ -141,7 +143,7 @@ static const char *format_factor(const lh_plan_range *r, double job,
 }
 
 /* Returns the job's value for a range's links; 0: several values. */
-static double link_value(const lh_job *job, const lh_plan_range *r)
+static double get_link_value(const lh_job *job, const lh_plan_range *r)
 {
     uint32_t n = job->n_datacenters;
     double least = INFINITY, most = 0;
@@ -183,8 +185,8 @@ static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
     }
 }
 
-/* Formats one end of a range; in parentheses if the plan stays the best up to
- * there. */
+/* Formats one end of the range in which the plan stays the best; in
+ * parentheses if no other plan becomes better there. */
 static const char *format_end(const lh_plan_range *r, double job,
                               const range_end *e, char *text, size_t room)
 {
@@ -194,7 +196,8 @@ static const char *format_end(const lh_plan_range *r, double job,
     return text;
 }
 
-/* Adds a note about the plan that becomes best beyond a break-even factor. */
+/* Adds a table note about the plan that becomes the best beyond a break-even
+ * factor. */
 static void add_break_even(cli_table *t, const lh_plan *p,
                            const lh_plan_range *r, const lh_plan_break_even *f,
                            double job)
@@ -204,18 +207,18 @@ static void add_break_even(cli_table *t, const lh_plan *p,
     snprintf(note, sizeof note, "%s %s: %s", up ? "from" : "up to",
              format_factor(r, job, up ? f->factor_above : f->factor_below, at,
                            sizeof at),
-             layout_of(p, up ? &f->above : &f->below, &p->best, layout,
-                       sizeof layout));
+             format_layout(p, up ? &f->above : &f->below, &p->best, layout,
+                           sizeof layout));
     cli_table_note(t, note);
 }
 
-/* Adds a row for one quantity of links, with notes for its break-even factors.
- */
+/* Adds a table row for one quantity of links (latency, bandwidth), with notes
+ * for its break-even factors. */
 static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
 {
     const lh_plan_sensitivity *s = p->sensitivity;
     const lh_datacenter *sites = p->job->datacenters;
-    const double job = link_value(p->job, r);
+    const double job = get_link_value(p->job, r);
     range_end low, high;
     char name[160], a[48], b[48];
     find_ends(s, r, &low, &high);
@@ -234,7 +237,7 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
         add_break_even(t, p, r, &r->break_evens[i], job);
 }
 
-/* Fills a table with all ranges. */
+/* Fills a table with the ranges of all link quantities. */
 static void fill_ranges(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "quantity", "#stays from",

@@ -20,12 +20,12 @@ typedef struct cli_questions {
     char *texts;
 } cli_questions;
 
-/* Parses `latency=10,20,40,west-east.bandwidth=x2` into one question per
- * combination of values; ';' separates several such lists. Release with
- * cli_questions_fini(), also after a failure. */
+/* Parses the text of --what-if, `latency=10,20,40,west-east.bandwidth=x2`,
+ * into one question per combination of values; ';' separates several such
+ * lists. Release with cli_questions_fini(), also after a failure. */
 lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
                               cli_questions *out);
-/* Releases the questions. */
+/* Frees the what-if questions. */
 void cli_questions_fini(cli_questions *questions);
 
 /* Adds a note with the datacenters of a choice, if they differ from those of
@@ -33,11 +33,12 @@ void cli_questions_fini(cli_questions *questions);
 void cli_note_sites(cli_table *table, const lh_plan *plan,
                     const lh_choice *choice, const lh_choice *than);
 
-/* Prints the plan's what-if results. */
+/* Prints the answers to the --what-if questions of a plan. */
 void cli_print_whatif(cli *c, const lh_plan *plan);
-/* Prints the break-even values of the layout. */
+/* Prints the break-even values of links, at which another layout becomes the
+ * best. */
 void cli_print_sensitivity(cli *c, const lh_plan *plan);
-/* Adds both to a report. */
+/* Adds what-if answers and break-even values to a report. */
 lh_status cli_report_links(cli *c, const lh_plan *plan, lh_report *report);
 
 #endif

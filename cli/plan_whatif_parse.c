@@ -56,8 +56,8 @@ static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
     return false;
 }
 
-/* Finds a datacenter of the job by the first `len` bytes of its name
- * (callback). */
+/* Finds a datacenter of the job by the first `len` bytes of its name; *out is
+ * its number (callback). */
 static bool find_datacenter(const void *context, const char *name, size_t len,
                             uint32_t *out)
 {
@@ -140,7 +140,7 @@ static lh_status add_value(parser *p, item *to, double number, bool relative)
     return LH_OK;
 }
 
-/* Reports an invalid value of an item. */
+/* Fails with a usage error: an item of --what-if has an invalid value. */
 static lh_status bad_value(parser *p, const item *of, const char *text)
 {
     return cli_usage(p->c,
@@ -149,7 +149,8 @@ static lh_status bad_value(parser *p, const item *of, const char *text)
                      of->name, (int)strcspn(text, ","), text);
 }
 
-/* Parses `40`, `x2`, `/2` or `first:last:step`. */
+/* Parses a value of --what-if, `40`, `x2`, `/2` or `first:last:step`, and
+ * appends it to the item. */
 static lh_status parse_value(parser *p, const char **text, item *to)
 {
     const char *whole = *text;
@@ -221,8 +222,8 @@ static lh_status parse_lists(parser *p, const char *text)
 
 /* --- questions ---------------------------------------------------------- */
 
-/* Writes the link changes of one value, in one or both directions; returns
- * their number. */
+/* Writes the link changes of one value, in one or both directions, to `out`;
+ * returns their number. */
 static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
 {
     out[0] =
@@ -243,7 +244,8 @@ static uint64_t count_cases(const parser *p, uint32_t list)
     return n;
 }
 
-/* Fills in case q of a list: the last item's values vary fastest. */
+/* Fills in question number q of a list, a combination of its values; the last
+ * item's values vary fastest. */
 static void fill_question(const parser *p, uint32_t list, uint64_t q,
                           lh_link_change *changes, char *text,
                           lh_plan_whatif_question *out)
@@ -264,8 +266,8 @@ static void fill_question(const parser *p, uint32_t list, uint64_t q,
     }
 }
 
-/* Builds one question per combination of values of every list; arrays are the
- * caller's. */
+/* Builds one question per combination of values of every list; the caller
+ * frees the arrays. */
 static lh_status build_questions(const parser *p, cli_questions *out)
 {
     uint64_t n = 0;

@@ -21,7 +21,7 @@ typedef struct conversion {
 } conversion;
 
 /* Counts the columns of escaped text in this locale. */
-static size_t columns_of(const char *shown)
+static size_t count_columns(const char *shown)
 {
     size_t columns = 0, left = strlen(shown);
     mbstate_t state = {0};
@@ -105,7 +105,7 @@ size_t cli_columns(const char *text)
 {
     char small[256];
     char *shown = escape_text(text, strlen(text), small, sizeof small);
-    const size_t columns = shown ? columns_of(shown) : strlen(text);
+    const size_t columns = shown ? count_columns(shown) : strlen(text);
     if (shown != small)
         free(shown);
     return columns;
@@ -140,7 +140,7 @@ static void print_untrusted(FILE *out, const conversion *x, const char *text)
         fputs("(out of memory)", out);
         return;
     }
-    const size_t columns = columns_of(shown);
+    const size_t columns = count_columns(shown);
     const int fill = columns < (size_t)x->width ? x->width - (int)columns : 0;
     const bool left = strchr(x->flags, '-') != NULL;
     fprintf(out, "%*s%s%*s", left ? 0 : fill, "", shown, left ? fill : 0, "");
@@ -184,7 +184,7 @@ static const char *read_conversion(const char *at, va_list *args,
     return at + n + 1;
 }
 
-/* Prints numbers and characters, which are trusted. */
+/* Prints an argument that is a number or character, and so needs no escapes. */
 static void print_trusted(FILE *out, const conversion *x, va_list *args)
 {
     char format[32];
@@ -237,7 +237,8 @@ void cli_print(cli *c, const char *format, ...)
     va_end(args);
 }
 
-/* Writes in one piece, since other processes may write to the same terminal. */
+/* Prints a line on standard error in one write, since other processes may
+ * write to the same terminal. */
 static void print_stderr_line(const char *format, va_list *args)
 {
     char *text = NULL;

@@ -40,7 +40,8 @@ static bool show_progress(void *context, uint32_t done, uint32_t total,
 }
 
 /* Formats "best 16.1 s, bound 10.2 s, 45.0 % of 4145931 layouts closed". */
-static void describe(const lh_plan_progress *now, char *text, size_t size)
+static void describe_progress(const lh_plan_progress *now, char *text,
+                              size_t size)
 {
     char best[CLI_TIME_TEXT], bound[CLI_TIME_TEXT];
     uint64_t all = now->n_closed + now->n_open;
@@ -55,7 +56,8 @@ static void describe(const lh_plan_progress *now, char *text, size_t size)
              all ? 100 * (double)now->n_closed / (double)all : 0.0, all);
 }
 
-/* Shows progress live on a terminal; otherwise prints a line now and then. */
+/* Shows the progress of the plan search live on a terminal; otherwise prints a
+ * line now and then (callback). */
 static bool show_search(void *context, const lh_plan_progress *now)
 {
     plan_progress *p = context;
@@ -63,12 +65,12 @@ static bool show_search(void *context, const lh_plan_progress *now)
     double used = (double)clock() / CLOCKS_PER_SEC;
     if (cli_monotonic_seconds() - p->shown_at >= TERMINAL_INTERVAL_S) {
         p->shown_at = cli_monotonic_seconds();
-        describe(now, text, sizeof text);
+        describe_progress(now, text, sizeof text);
         cli_progress(p->c, "planning: %s", text);
     }
     if (used - p->said_at >= LOG_INTERVAL_S) {
         p->said_at = used;
-        describe(now, text, sizeof text);
+        describe_progress(now, text, sizeof text);
         if (!isatty(STDERR_FILENO))
             cli_note(p->c, "planning: %s", text);
     }
@@ -212,7 +214,7 @@ void cli_problem_fini(cli_problem *problem)
 
 /* Returns the problem's pipeline, before options such as --host-memory change
  * it. */
-static const lh_pipeline *base_pipeline(const cli_problem *problem)
+static const lh_pipeline *get_base_pipeline(const cli_problem *problem)
 {
     return problem->plan ? problem->plan->pipeline : problem->pipeline;
 }
@@ -220,12 +222,13 @@ static const lh_pipeline *base_pipeline(const cli_problem *problem)
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
 {
     return problem->with_host_memory ? problem->with_host_memory
-                                     : base_pipeline(problem);
+                                     : get_base_pipeline(problem);
 }
 
 /* --- host memory -------------------------------------------------------- */
 
-/* Parses a number in the pipeline's unit; for bytes also KiB, MiB, GiB, TiB. */
+/* Parses an amount of memory in the pipeline's unit; if that is bytes, also
+ * with KiB, MiB, GiB or TiB. */
 static bool parse_memory(const char *text, bool bytes, int64_t *out)
 {
     static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
@@ -247,7 +250,7 @@ static bool parse_memory(const char *text, bool bytes, int64_t *out)
 lh_status cli_problem_add_host_memory(cli *c, const char *text,
                                       cli_problem *problem)
 {
-    const lh_pipeline *own = base_pipeline(problem);
+    const lh_pipeline *own = get_base_pipeline(problem);
     const char *unit = lh_pipeline_memory_unit(own);
     const bool bytes = strcmp(unit, "bytes") == 0;
     int64_t more = LH_NO_LIMIT;
@@ -266,6 +269,8 @@ lh_status cli_problem_add_host_memory(cli *c, const char *text,
                                  &c->err);
 }
 
+/* Returns a device's peak memory in the timeline `of` (callback of
+ * cli_host_memory_text()). */
 int64_t cli_timeline_peak(const void *of, uint32_t device)
 {
     return lh_timeline_peak_memory(of, device);

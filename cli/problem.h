@@ -16,13 +16,14 @@ typedef struct cli_problem {
     lh_pipeline *with_host_memory; /* either one with host memory; NULL: none */
 } cli_problem;
 
-/* Reads the input. `jobs`: jobs are accepted, too, and planned. Release with
- * cli_problem_fini(), also after a failure. */
+/* Reads an input as a problem: a plan or a pipeline. `jobs`: jobs are
+ * accepted, too, and planned. Release with cli_problem_fini(), also after a
+ * failure. */
 lh_status cli_problem_read(cli *c, const char *path, bool jobs,
                            cli_problem *out);
-/* Releases a problem. */
+/* Frees a problem. */
 void cli_problem_fini(cli_problem *problem);
-/* Returns the pipeline, with host memory if set. */
+/* Returns the problem's pipeline, with the memory of --host-memory if given. */
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
 /* Raises the memory limits of cli_problem_pipeline() by the text of
  * --host-memory; NULL: no change. */
@@ -33,26 +34,28 @@ lh_status cli_problem_add_host_memory(cli *c, const char *text,
  * all devices". `peak` returns a device's peak in `of`. */
 typedef int64_t cli_peak_fn(const void *of, uint32_t device);
 #define CLI_HOST_MEMORY_TEXT 200
-/* Formats the offloaded memory into `buffer` (CLI_HOST_MEMORY_TEXT bytes). */
+/* Formats the peak of memory offloaded to the host into `buffer`
+ * (CLI_HOST_MEMORY_TEXT bytes). peak(of, device): a device's peak memory. */
 char *cli_host_memory_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
                            const void *of, char *buffer);
 /* Returns a device's peak in an lh_timeline. */
 cli_peak_fn cli_timeline_peak;
-/* Returns the plan's schedule; NULL: none. */
+/* Returns the schedule of the problem's plan; NULL: none. */
 const lh_schedule *cli_problem_schedule(const cli_problem *problem);
 
 /* Reads the schedule of a CSV, with the link orders beside it, or of a plan;
  * `fifo`: without link orders. */
 lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
                             lh_schedule **out);
-/* The same for a use of its passes alone; prints the number of other cells. */
+/* Reads a schedule as cli_read_schedule() does, for its passes alone; prints a
+ * note with the number of communication cells, which are not used. */
 lh_status cli_read_passes(cli *c, const char *path, bool fifo,
                           lh_schedule **out);
 
 /* Reads a job and plans it under `options`, with progress on the terminal. */
 lh_status cli_read_and_plan_job(cli *c, const cli_input *input,
                                 const lh_plan_options *options, lh_plan **out);
-/* Read the job, and plan it. */
+/* Reads an input as a job. */
 lh_status cli_input_job(cli *c, const cli_input *input, lh_job **out);
 /* Plans a job, with progress on the terminal. */
 lh_status cli_plan_job(cli *c, const lh_job *job,

@@ -16,7 +16,7 @@ extern char **environ;
 enum { MOST_ARGUMENTS = 16, MOST_BYTES = 16 << 20 };
 
 /* Returns the interpreter: --python, LONGHAUL_PYTHON, or python3. */
-static const char *python_of(const torch_profile *how)
+static const char *get_python(const torch_profile *how)
 {
     const char *named = getenv("LONGHAUL_PYTHON");
     if (how->python)
@@ -52,8 +52,8 @@ static lh_status create_job_file(cli *c, const lh_job *job, FILE **out)
 
 /* Starts the interpreter with standard input from `in` and output to the pipe
  * `out`. */
-static lh_status start(cli *c, char *const *arguments, int in, const int out[2],
-                       pid_t *pid)
+static lh_status start_python(cli *c, char *const *arguments, int in,
+                              const int out[2], pid_t *pid)
 {
     posix_spawn_file_actions_t files;
     int failed = posix_spawn_file_actions_init(&files);
@@ -76,7 +76,8 @@ static lh_status start(cli *c, char *const *arguments, int in, const int out[2],
     return LH_OK;
 }
 
-/* Reads all output, NUL-terminated; *text is owned by the caller. */
+/* Reads all output of the process from descriptor `from`, NUL-terminated;
+ * *text is owned by the caller. */
 static lh_status read_all(cli *c, int from, char **text, size_t *len)
 {
     size_t room = 1 << 16;
@@ -103,7 +104,7 @@ static lh_status read_all(cli *c, int from, char **text, size_t *len)
     return LH_OK;
 }
 
-/* Parses the output: a profile, an error, or neither. */
+/* Parses the measuring script's output: a profile, an error, or neither. */
 static lh_status parse_printed(cli *c, const char *python, int status,
                                const char *text, size_t len, lh_profile **out)
 {
@@ -124,8 +125,8 @@ static lh_status parse_printed(cli *c, const char *python, int status,
     return made;
 }
 
-/* Runs the measuring script and parses the profile that it prints; error: it
- * failed. */
+/* Runs the measuring script and parses the profile that it prints; fails if
+ * the script failed. */
 static lh_status run_python(cli *c, char *const *arguments, int in,
                             lh_profile **out)
 {
@@ -135,7 +136,7 @@ static lh_status run_python(cli *c, char *const *arguments, int in,
     size_t len = 0;
     if (pipe(ends) != 0)
         return cli_error(c, LH_EIO, "cannot make a pipe: %s", strerror(errno));
-    lh_status made = start(c, arguments, in, ends, &pid);
+    lh_status made = start_python(c, arguments, in, ends, &pid);
     close(ends[1]);
     if (made == LH_OK)
         made = read_all(c, ends[0], &text, &len);
@@ -159,7 +160,7 @@ lh_status cli_profile_torch(cli *c, const lh_job *job, const torch_profile *how,
                  {"--micro-batch", how->micro_batch}};
     char repeats[16];
     const char *arguments[MOST_ARGUMENTS] = {
-        python_of(how), "-m", "longhaul.torch", "--repeats", repeats};
+        get_python(how), "-m", "longhaul.torch", "--repeats", repeats};
     uint32_t n = 5;
     FILE *file = NULL;
     snprintf(repeats, sizeof repeats, "%u", how->repeats);

@@ -12,11 +12,11 @@ typedef struct text {
     size_t room, len;
 } text;
 
-static void append(text *t, const char *format, ...) CLI_PRINTF(2, 3);
+static void append_text(text *t, const char *format, ...) CLI_PRINTF(2, 3);
 
 /* Appends formatted text to a buffer; a text that does not fit ends with
  * '...'. */
-static void append(text *t, const char *format, ...)
+static void append_text(text *t, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -29,16 +29,17 @@ static void append(text *t, const char *format, ...)
     memcpy(t->buffer + t->room - 4, "...", 4); /* too long */
 }
 
-/* Adds "west>mid>east (4, 2, 2 stages)". */
+/* Appends a replica group's way through the datacenters: "west>mid>east (4, 2,
+ * 2 stages)". */
 static void add_pipeline(text *t, const lh_job *job, const lh_site_group *group)
 {
     for (uint32_t i = 0; i < group->n_parts; i++)
-        append(t, "%s%s", i ? ">" : "",
-               job->datacenters[group->parts[i].datacenter].name);
+        append_text(t, "%s%s", i ? ">" : "",
+                    job->datacenters[group->parts[i].datacenter].name);
     for (uint32_t i = 0; group->n_parts > 1 && i < group->n_parts; i++)
-        append(t, "%s%" PRIu32, i ? ", " : " (", group->parts[i].stages);
+        append_text(t, "%s%" PRIu32, i ? ", " : " (", group->parts[i].stages);
     if (group->n_parts > 1)
-        append(t, " stages)");
+        append_text(t, " stages)");
 }
 
 char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
@@ -50,22 +51,22 @@ char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
     for (uint32_t g = 0; g < sites->n_groups; g++)
         crosses = crosses || sites->groups[g].n_parts > 1;
     if (sites->n_groups == 1) {
-        append(&t, "pipeline ");
+        append_text(&t, "pipeline ");
         add_pipeline(&t, job, &sites->groups[0]);
         return buffer;
     }
     if (crosses)
-        append(&t, "%" PRIu32 " groups: ", sites->n_groups);
+        append_text(&t, "%" PRIu32 " groups: ", sites->n_groups);
     else
-        append(&t, "replicas ");
+        append_text(&t, "replicas ");
     for (uint32_t g = 0; g < sites->n_groups; g++) {
         const lh_site_group *group = &sites->groups[g];
-        append(&t, "%s", !g ? "" : crosses ? "; " : ", ");
+        append_text(&t, "%s", !g ? "" : crosses ? "; " : ", ");
         if (crosses)
-            append(&t, "%" PRIu32 " x ", group->replicas);
+            append_text(&t, "%" PRIu32 " x ", group->replicas);
         add_pipeline(&t, job, group);
         if (!crosses)
-            append(&t, " %" PRIu32, group->replicas);
+            append_text(&t, " %" PRIu32, group->replicas);
     }
     return buffer;
 }

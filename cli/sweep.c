@@ -11,8 +11,8 @@ const char *const cli_axis_names[] = {"latency", "transfer", NULL};
 
 /* --- parsing ------------------------------------------------------------ */
 
-/* Reports an invalid value of --sweep. */
-static lh_status bad_value(cli *c, const char *text)
+/* Fails with a usage error: --sweep has an invalid value. */
+static lh_status fail_value(cli *c, const char *text)
 {
     return cli_usage(c,
                      "--sweep: '%.40s' is not a value such as 0.5 or 5ms, nor "
@@ -20,7 +20,8 @@ static lh_status bad_value(cli *c, const char *text)
                      text);
 }
 
-/* Appends a value to an axis; error: more than CLI_MOST_VALUES. */
+/* Appends a value to an axis of the sweep; fails if there are more than
+ * CLI_MOST_VALUES. */
 static lh_status add_value(cli *c, cli_axis *axis, double value)
 {
     if (axis->delays.n_values >= CLI_MOST_VALUES)
@@ -30,7 +31,8 @@ static lh_status add_value(cli *c, cli_axis *axis, double value)
     return LH_OK;
 }
 
-/* Checks that an axis has values either with a unit or without, except 0. */
+/* Checks that an axis of the sweep has values either with a unit or without,
+ * except 0. */
 static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
 {
     if (n.value == 0)
@@ -49,7 +51,7 @@ static lh_status add_values(cli *c, const char **text, cli_axis *axis)
     const char *whole = *text;
     cli_range range;
     if (!cli_parse_range(text, &range))
-        return bad_value(c, whole);
+        return fail_value(c, whole);
     for (uint32_t i = 0; i < range.n_numbers; i++)
         CLI_TRY(check_unit(c, axis, range.number[i]));
     double n = cli_range_count(&range);
@@ -60,7 +62,8 @@ static lh_status add_values(cli *c, const char **text, cli_axis *axis)
     return LH_OK;
 }
 
-/* Parses `name=`; leaves the text unchanged if there is none. */
+/* Parses the name of an axis, `latency=` or `transfer=`, and advances *text;
+ * false if there is none. */
 static bool parse_name(const char **text, cli_axis_kind *out)
 {
     for (uint32_t i = 0; i < CLI_N_AXES; i++) {

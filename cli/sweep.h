@@ -29,13 +29,15 @@ typedef struct cli_sweep {
     cli_axis axes[CLI_N_AXES];
 } cli_sweep;
 
-/* Parses the option. Release with cli_sweep_fini(), also after a failure. */
+/* Parses the values of --sweep. Release with cli_sweep_fini(), also after a
+ * failure. */
 lh_status cli_sweep_parse(cli *c, const char *text, cli_sweep *out);
-/* Releases a sweep. */
+/* Frees a sweep's values. */
 void cli_sweep_fini(cli_sweep *sweep);
 extern const char *const cli_axis_names[]; /* "latency", "transfer" */
 
-/* Formats "0.25" (relative to the forward time) or "5 ms". */
+/* Formats value i of an axis into `buffer`: "0.25" (relative to the forward
+ * time) or "5 ms". */
 char *cli_axis_text(const cli_axis *axis, uint32_t i, char *buffer);
 
 #endif

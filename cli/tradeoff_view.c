@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Builds the options of the trade-off from those of the search; *start is the
- * caller's. */
+/* Builds the options of the memory-time trade-off from those of the search;
+ * the caller frees *start. */
 static lh_status make_options(cli *c, const cli_search *search,
                               const cli_model *model, uint32_t sub_blocks,
                               const cli_tradeoff *how, lh_tradeoff_options *out,
@@ -41,9 +41,9 @@ lh_status cli_least_memory(cli *c, const cli_search *search,
 
 /* --- curve -------------------------------------------------------------- */
 
-/* Returns the relative difference between a point's makespan and its bound; 0
- * without a bound. */
-static double gap_of(const lh_memory_point *point)
+/* Returns the relative difference between a point's makespan and its lower
+ * bound; 0 without a bound. */
+static double compute_gap(const lh_memory_point *point)
 {
     return point->bound_ns > 0
                ? (double)(point->makespan_ns - point->bound_ns) /
@@ -63,7 +63,7 @@ static lh_status print_json(cli *c, const lh_pipeline *pipeline,
                             (json_int_t)p->limit, "memory_limit_bound",
                             (json_int_t)p->limit_bound, "makespan_s",
                             cli_seconds(p->makespan_ns), "lower_bound_s",
-                            cli_seconds(p->bound_ns), "gap", gap_of(p),
+                            cli_seconds(p->bound_ns), "gap", compute_gap(p),
                             "status", lh_solve_status_name(p->status)));
     }
     return cli_put_json(
@@ -85,8 +85,8 @@ typedef struct curve_data {
 
 static const char *const series[] = {"optimal"};
 
-/* Builds the report's curve of makespan over memory limit; arrays are the
- * caller's. */
+/* Builds the report's curve of makespan over memory limit; the caller frees
+ * its arrays. */
 static lh_status build_curve_data(cli *c, const lh_pipeline *pipeline,
                                   const lh_memory_curve *curve, curve_data *out)
 {
@@ -126,7 +126,8 @@ static lh_status write_report(cli *c, const curve_data *s, const char *path)
     return status;
 }
 
-/* Prints a row per point: limit, makespan, bound and gap. */
+/* Prints a table row per point of the curve: limit, makespan, lower bound and
+ * gap. */
 static void print_table(cli *c, const lh_pipeline *pipeline,
                         const lh_memory_curve *curve)
 {
@@ -139,7 +140,7 @@ static void print_table(cli *c, const lh_pipeline *pipeline,
         cli_print(c, "%16s  %12s  %12s  %6.2f %%%s%s\n",
                   cli_memory_text(p->limit, unit, a),
                   cli_time_text(p->makespan_ns, b),
-                  cli_time_text(p->bound_ns, d), 100 * gap_of(p),
+                  cli_time_text(p->bound_ns, d), 100 * compute_gap(p),
                   p->status == LH_SOLVE_OPTIMAL ? "  optimal" : "",
                   p->limit_bound < p->limit ? ", less memory may suffice" : "");
     }

@@ -50,7 +50,7 @@ lh_status cli_least_memory(cli *c, const cli_search *search,
                            const cli_model *model, uint32_t sub_blocks,
                            const cli_tradeoff *how, const lh_pipeline *pipeline,
                            lh_memory_point *out);
-/* Computes the Pareto curve and prints it. */
+/* Computes the Pareto curve of makespan against memory limit and prints it. */
 lh_status cli_print_pareto_curve(cli *c, const cli_search *search,
                                  const cli_model *model, uint32_t sub_blocks,
                                  const cli_tradeoff *how,

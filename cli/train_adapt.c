@@ -12,8 +12,8 @@ const char *train_schedule_name(const cli_view *began, const char *to)
     return strcmp(to, "original") == 0 ? began->method : to;
 }
 
-/* Returns a detected change as JSON: target, times before and after, and its
- * cost. */
+/* Returns a monitor event (detected change) as JSON: target, times before and
+ * after, and its cost. */
 static json_t *event_json(const lh_adapt_event *n)
 {
     const lh_monitor_event *e = &n->event;
@@ -129,7 +129,8 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
 
 /* --- prediction --------------------------------------------------------- */
 
-/* Computes the makespan with the migrations up to the last iteration. */
+/* Simulates a schedule in a state of the event timeline with the migrations up
+ * to the last iteration; *out is the makespan. */
 static lh_status find_makespan(cli *c, const train_changes *changes,
                                const lh_train_result *r, uint32_t state,
                                const lh_schedule *schedule, int64_t *out)

@@ -45,7 +45,8 @@ static uint32_t count_switches(const lh_train_result *r, uint64_t step)
     return i;
 }
 
-/* Computes the makespan of iteration `step` as if it were in `state`. */
+/* Computes the makespan of iteration `step` as if it were in `state` of the
+ * event timeline; keeps results per schedule and state. */
 static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
                                int64_t *out)
 {
@@ -68,8 +69,8 @@ static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
     return LH_OK;
 }
 
-/* Orders times ascending (qsort). */
-static int by_time(const void *a, const void *b)
+/* Compares times, for qsort(). */
+static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
@@ -77,14 +78,14 @@ static int by_time(const void *a, const void *b)
 
 int64_t train_median(int64_t *ns, uint32_t n)
 {
-    qsort(ns, n, sizeof *ns, by_time);
+    qsort(ns, n, sizeof *ns, compare_times);
     return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
 }
 
 /* Returns the median over the iterations that the result's median covers;
  * `some`: buffer for all. */
-static int64_t median_at_end(const int64_t *ns, const lh_train_result *r,
-                             int64_t *some)
+static int64_t get_final_median(const int64_t *ns, const lh_train_result *r,
+                                int64_t *some)
 {
     uint32_t last = count_switches(r, train_last_step(r)), n = 0;
     for (uint32_t i = 0; i < r->n_iterations; i++)
@@ -93,8 +94,9 @@ static int64_t median_at_end(const int64_t *ns, const lh_train_result *r,
     return train_median(some, n);
 }
 
-/* Predicts all iterations. The result's prediction already includes the time
- * after the pipeline. `alone`: with one processor per rank; `some`: buffer. */
+/* Predicts the times of all iterations in ns[i]. The result's prediction
+ * already includes the time after the pipeline. `alone`: with one processor
+ * per rank; `some`: buffer. */
 static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,
                              int64_t *alone, int64_t *some)
 {
@@ -111,8 +113,8 @@ static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,
         alone[i] += r->unshared_ns - quiet;
         ns[i] = alone[i] > least ? alone[i] : least;
     }
-    r->unshared_ns = median_at_end(alone, r, some);
-    r->predicted_ns = median_at_end(ns, r, some);
+    r->unshared_ns = get_final_median(alone, r, some);
+    r->predicted_ns = get_final_median(ns, r, some);
     if (r->predicted_ns > 0)
         r->error = (double)r->median_ns / (double)r->predicted_ns - 1;
     return LH_OK;

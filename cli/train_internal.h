@@ -43,7 +43,7 @@ typedef struct train_settings {
     uint32_t format, checkpoint_every, keep, validate_every;
 } train_settings;
 
-/* Runs the command. */
+/* Runs 'longhaul train'. */
 lh_status train_run(cli *c);
 
 /* --rails: its parts, and the text that contains them, released with free(). */
@@ -105,48 +105,53 @@ typedef struct train_changes {
         *pending_decisions; /* to be written to the log, or NULL */
 } train_changes;
 
-/* Reads the changes for the view's pipeline and checks them on the executed
- * one. Zero-initialise; train_changes_fini() is valid at any time. */
+/* Reads the schedule changes of --schedule-at for the view's pipeline and
+ * makes their schedules. Zero-initialise *out; train_changes_fini() is valid
+ * at any time. */
 lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out);
-/* Checks the changes on the executed pipeline. */
+/* Checks that every schedule change can run on the executed pipeline without
+ * deadlock. */
 lh_status train_changes_check(cli *c, const cli_view *v,
                               const lh_exec_options *exec,
                               const train_changes *changes);
-/* Returns the --sub-blocks of the run's first schedule: all, unless its method
- * does not split passes and a later schedule's does. */
+/* Returns --sub-blocks for the run's first schedule: 1 if its method does not
+ * split passes and a later schedule's does, otherwise the given number. */
 uint32_t train_first_sub_blocks(const train_settings *s);
-/* Returns the changes effective from `step`; NULL: none. */
+/* Returns the schedule change or migration effective from `step`; NULL:
+ * none. */
 const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step);
 /* Returns the schedule of the last iteration; NULL: the initial one. */
 const train_change *train_changes_find_last(const train_changes *changes,
                                             const lh_train_result *r);
-/* Releases the changes. */
+/* Frees the schedule changes, migrations and events. */
 void train_changes_fini(train_changes *changes);
 
 /* --- --layers-at, --places-at ------------------------------------------- */
 
-/* Reads the migrations for the view's pipeline, for which `changes` was read.
- */
+/* Reads the options that migrate layers or ranks (--layers-at, --places-at)
+ * for the view's pipeline, for which `changes` was read. */
 lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
                                 train_changes *changes);
-/* Releases the migrations. */
+/* Frees the migrations. */
 void train_migrations_fini(train_changes *changes);
-/* Sets the migrations effective from `step` in *out, with their durations;
- * returns whether there are any. A rejected migration is not proposed again. */
+/* Sets the migrations due by `step` in *out, with their durations; returns
+ * whether there are any. A rejected migration is not proposed again. */
 bool train_migrations_get(train_changes *changes, uint64_t step,
                           lh_reschedule *out);
 /* Marks the last proposed migration as applied. */
 void train_migrations_mark_applied(train_changes *changes);
-/* Returns JSON null for NULL; NULL: no memory. */
+/* Returns a migration as JSON; JSON null for NULL. NULL: out of memory. */
 json_t *train_migration_json(const lh_migration *moved);
-/* Prints a migration. */
+/* Prints the migration before iteration `step`: layers or ranks, bytes and
+ * duration. */
 void train_migration_print(cli *c, uint64_t step, const lh_migration *moved);
-/* Adds a table of the migrations and their durations, if any. */
+/* Adds a table of all migrations and their durations to the report, if there
+ * are any. */
 lh_status train_migrations_report(cli *c, const lh_train_result *r,
                                   lh_report *report);
 /* Builds the pipeline at a step, in a state of the event timeline, with the
- * migrations so far: *out, to be released; NULL: equal to `quiet`, the run's.
- */
+ * migrations so far: *out, released by the caller; NULL: equal to the run's
+ * pipeline `quiet`. */
 lh_status train_pipeline_at(cli *c, const train_changes *changes,
                             const lh_pipeline *quiet, const lh_train_result *r,
                             uint64_t step, uint32_t state, lh_pipeline **out);
@@ -155,90 +160,97 @@ lh_status train_pipeline_at(cli *c, const train_changes *changes,
  * iteration `step`; the last one was active. */
 uint32_t train_changes_count_applied(const train_changes *changes,
                                      const lh_train_result *r, uint64_t step);
-/* Returns the same for the last iteration. A run may end within the first
- * iteration of a new schedule, which it then does not report. */
+/* Returns the number of schedules in `changes` that the run had switched to by
+ * its last iteration. A run may end within the first iteration of a new
+ * schedule, which it then does not report. */
 uint32_t train_changes_count_final(const train_changes *changes,
                                    const lh_train_result *r);
 uint64_t train_last_step(const lh_train_result *r); /* none: UINT64_MAX */
 
-/* Reads the file of --events for the executed pipeline, then stored in *own. */
+/* Reads the file of --events for the executed pipeline, which is then stored
+ * in *own. */
 lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
                             lh_pipeline **own);
 /* Simulates each iteration under its events into *out (free with free()) and
- * sets the result's predictions to their medians. NULL if there are no events.
- */
+ * sets the result's predictions to the medians. *out is NULL if there are no
+ * events. */
 lh_status train_events_predict(cli *c, const cli_view *v,
                                const train_changes *changes, lh_train_result *r,
                                int64_t **out);
 
 /* --- --memory --- */
 
-/* Returns the predicted and actual memory per rank as an array, empty if
- * nothing is trained. NULL: no memory. */
+/* Returns predicted and actual memory per rank as a JSON array, empty if
+ * nothing is trained. NULL: out of memory. */
 json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r);
-/* Prints the memory per rank. */
+/* Prints predicted and actual memory per rank. */
 void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r);
 
 /* --- --path --- */
 
-/* Set the data paths in `model`: first before a schedule is built for the
- * view's pipeline, which is replaced by the one with message copies; then for
- * the executed pipeline, where `model` has the default paths. */
+/* Sets the data paths in the options before a schedule is built for the view's
+ * pipeline, which is replaced by the one with message copies. */
 lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out);
-/* Sets the data paths of the executed pipeline. */
+/* Sets the data paths in `model` for the executed pipeline `v`, where the
+ * options have the default ones. */
 lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
                            train_changes *changes);
-/* Sets the final paths of an adaptive run; links are the result's. */
+/* Sets the data paths of the last iteration of an adaptive run; the result
+ * owns the links. */
 lh_status train_paths_end(cli *c, const cli_view *v, const lh_train_result *r,
                           train_changes *changes);
-/* Returns the path's display name: direct if sends share a queue with the
- * passes. */
+/* Returns the display name of a data path: "direct" if sends share a queue
+ * with the passes. */
 const char *train_path_name(cli *c, lh_data_path path);
-/* Copies the paths to the options of a run. */
+/* Copies the data paths to the options for building the execution plan. */
 void train_paths_set(cli *c, const train_changes *changes,
                      lh_exec_options *exec);
-/* Builds the pipeline with message copies: *out, to be released, or NULL if
- * there are none. */
+/* Builds the pipeline with copies of delegated messages to and from host
+ * memory: *out, released by the caller; NULL: there are none. */
 lh_status train_paths_add_copies(cli *c, const train_changes *changes,
                                  const lh_pipeline *pipeline,
                                  lh_pipeline **out);
-/* Simulates an iteration with its data paths. */
+/* Simulates an iteration of a schedule with the run's data paths; *out is its
+ * makespan. */
 lh_status train_makespan(cli *c, const train_changes *changes,
                          const lh_pipeline *pipeline,
                          const lh_schedule *schedule, int64_t *out);
-/* Simulates the view's schedule with its data paths. */
+/* Simulates the view's schedule with the run's data paths. */
 lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
 
 /* --- --adapt --- */
 
-/* Returns the display name of a schedule that a run has switched to. */
+/* Returns the display name of a schedule `to` that a run has switched to;
+ * `began`: the initial one. */
 const char *train_schedule_name(const cli_view *began, const char *to);
 /* Returns the display name of the last iteration's schedule. */
 const char *train_last_schedule_name(const cli_view *began,
                                      const lh_train_result *r);
-/* Adds a notice to one of two arrays. */
+/* Appends a notice as JSON to the array of detected changes (`noticed`) or of
+ * `decisions`; false: out of memory. */
 bool train_notice_add(cli *c, const cli_view *began, const lh_adapt_event *n,
                       json_t *noticed, json_t *decisions);
-/* Stores a notice for the log; train_notices_log() adds the stored ones to a
- * line. */
+/* Stores a notice (detected change or decision) for the log;
+ * train_notices_log() adds the stored ones to a line. */
 void train_changes_notice(cli *c, train_changes *changes,
                           const lh_adapt_event *n);
-/* Adds the stored notices to a log line. */
+/* Adds the stored notices to a log line and removes them from the store. */
 void train_notices_log(train_changes *changes, json_t *line);
-/* Output all notices of a run: as JSON keys, as lines, or into a report. */
+/* Adds all notices of a run (detected changes and decisions) to the JSON
+ * object `to`. */
 lh_status train_notices_json(cli *c, const cli_view *began,
                              const lh_train_result *r, json_t *to);
-/* Prints all notices. */
+/* Prints all notices of a run (detected changes and decisions). */
 void train_notices_print(cli *c, const lh_train_result *r);
-/* Adds all notices to a report. */
+/* Adds all notices of a run (detected changes and decisions) to a report. */
 lh_status train_notices_report(cli *c, const lh_train_result *r,
                                lh_report *report);
-/* With events: restricts the result's prediction and times to the final
- * iterations with the same schedule and events. */
+/* With events: restricts the result's prediction and measured times to the
+ * final iterations with the same schedule and events. */
 lh_status train_adapt_predict(cli *c, const cli_view *v,
                               const train_changes *changes, lh_train_result *r);
 
-/* Returns the median; sorts `ns` in place; n > 0. */
+/* Returns the median of n > 0 times; sorts `ns` in place. */
 int64_t train_median(int64_t *ns, uint32_t n);
 
 /* Properties of one iteration for --log and --json. */
@@ -251,11 +263,12 @@ typedef struct train_iteration_context {
 
 /* Returns the tokens per second of an iteration. */
 double train_tokens_per_s(const lh_iteration *it);
-/* Returns an iteration as JSON. */
+/* Returns an iteration as JSON: time, loss, schedule and further data in
+ * `at`. */
 json_t *train_iteration_json(const lh_iteration *it,
                              const train_iteration_context *at);
-/* Returns JSON. `from`: the previous schedule; `path`: data path,
- * cli_data_path_name(); takes ownership of `moved`. */
+/* Returns a schedule switch as JSON. `from`: the previous schedule; `path`:
+ * data path, cli_data_path_name(); takes ownership of the migration `moved`. */
 json_t *train_switch_json(const lh_switch *what, const char *from,
                           const char *path, json_t *moved);
 
@@ -268,18 +281,19 @@ typedef struct train_log {
     void (*old_pipe)(int); /* previous SIGPIPE handler */
 } train_log;
 
-/* Opens the log. */
+/* Opens the log of a run for appending and stores it in *out. */
 lh_status train_log_open(cli *c, const char *path, train_log *out);
-/* Appends an iteration. After a failed write, reports the error once and stops
- * writing. */
+/* Appends an iteration to the log. After a failed write, reports the error
+ * once and stops writing. */
 void train_log_add(train_log *log, const lh_iteration *it,
                    train_changes *changes);
-/* Closes the log. Returns false after a failed write, which was reported. */
+/* Closes the run's log. Returns false after a failed write, which was
+ * reported. */
 bool train_log_close(train_log *log);
 
-/* Writes and prints the requested output; does nothing if another process does.
- * `plan`: NULL for a pipeline. `last`: the final schedule and events,
- * simulated. `predicted_ns`: per iteration, NULL without events. */
+/* Writes and prints the requested results of a run; does nothing in processes
+ * of other ranks. `plan`: NULL for a pipeline. `last`: the final schedule and
+ * events, simulated. `predicted_ns`: per iteration, NULL without events. */
 lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
                               const lh_plan *plan, const train_changes *changes,
                               const int64_t *predicted_ns,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* Returns the plan's memory for the rank's device, if known. */
-static int64_t planned_bytes(const lh_plan *plan, uint32_t rank)
+static int64_t get_planned_bytes(const lh_plan *plan, uint32_t rank)
 {
     if (!plan || plan->n_ranks == 0)
         return -1;
@@ -33,7 +33,7 @@ json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r)
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++) {
         const lh_train_memory *m = &all[i];
-        int64_t planned = planned_bytes(plan, i);
+        int64_t planned = get_planned_bytes(plan, i);
         json_array_append_new(
             list, json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "rank",
                             (json_int_t)i, "predicted_bytes",
@@ -83,9 +83,9 @@ static void format_kinds(char cell[CELL],
                                    (double)bytes[i] / (1 << 20));
 }
 
-/* Checks whether ranks split the model by tensor parallelism, or else by expert
- * parallelism. */
-static bool is_shared(const lh_plan *plan, bool tensors)
+/* Checks whether ranks split the model by tensor parallelism (`tensors`), or
+ * else by expert parallelism. */
+static bool is_split(const lh_plan *plan, bool tensors)
 {
     const lh_layout *l = plan ? &plan->best.layout : NULL;
     return l && (tensors ? l->tensor : l->expert) > 1;
@@ -104,7 +104,7 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
         snprintf(cells[0], CELL, "%" PRIu32, i);
         format_mib(cells[1], m->predicted_bytes);
         format_mib(cells[2], m->measured_bytes);
-        format_mib(cells[3], planned_bytes(plan, i));
+        format_mib(cells[3], get_planned_bytes(plan, i));
         format_mib(cells[4], m->limit_bytes);
         format_kinds(cells[5], m->measured);
         add_row(&t, cells);
@@ -115,11 +115,11 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
              "modelled for the plan's GPU, without scratch and the sums and "
              "arrays that replicas exchange%s%s. Excluded: the program, the "
              "data, OpenBLAS's buffers, messages in flight",
-             is_shared(plan, true)
+             is_split(plan, true)
                  ? ", nor the rows that ranks of a tensor group gather and "
                    "keep for W (activations here)"
                  : "",
-             is_shared(plan, false)
+             is_split(plan, false)
                  ? ", nor the capacity for all rows that a rank's experts may "
                    "receive (activations here; even routing on the GPU)"
                  : "");

@@ -12,8 +12,8 @@
 
 /* --- parsing ------------------------------------------------------------ */
 
-/* Reports an option that is not STEP=N,N,...; `least` 1: numbers must be
- * positive. */
+/* Fails with a usage error: the option is not STEP=N,N,...; `least` 1: numbers
+ * must be positive. */
 static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                               const char *text)
 {
@@ -24,7 +24,7 @@ static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                      least ? " of at least 1 (each chunk needs a layer)" : "");
 }
 
-/* Parses one migration "STEP=N,N,..."; error: a number below `least`, or a
+/* Parses one migration "STEP=N,N,..."; fails for a number below `least`, or a
  * step beyond the run. */
 static lh_status read_move(cli *c, const char *option, uint32_t least,
                            const char *text, train_migration *out)
@@ -56,15 +56,15 @@ static lh_status read_move(cli *c, const char *option, uint32_t least,
     return LH_OK;
 }
 
-/* Orders migrations by step (qsort). */
-static int by_step(const void *a, const void *b)
+/* Compares migrations by step, for qsort(). */
+static int compare_steps(const void *a, const void *b)
 {
     const train_migration *x = a, *y = b;
     return (x->step > y->step) - (x->step < y->step);
 }
 
-/* Reads the migrations of an option, separated by semicolons, and orders them
- * by step; error: two for one step. Without the option there are none. */
+/* Reads the migrations of an option, separated by semicolons, and sorts them
+ * by step; fails for two at one step. Without the option there are none. */
 static lh_status read_list(cli *c, const char *option, const char *text,
                            uint32_t least, train_migrations *out)
 {
@@ -85,7 +85,7 @@ static lh_status read_list(cli *c, const char *option, const char *text,
     }
     free(copy);
     CLI_TRY(status);
-    qsort(out->all, out->n, sizeof *out->all, by_step);
+    qsort(out->all, out->n, sizeof *out->all, compare_steps);
     for (uint32_t i = 1; i < out->n; i++)
         if (out->all[i].step == out->all[i - 1].step)
             return cli_usage(c, "--%s: iteration %" PRIu64 " is given twice",
@@ -93,7 +93,7 @@ static lh_status read_list(cli *c, const char *option, const char *text,
     return LH_OK;
 }
 
-/* Checks that each change of layers has a number for each of n chunks and
+/* Checks that each migration of layers has a number for each of n chunks and
  * keeps their sum. */
 static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
 {
@@ -116,7 +116,7 @@ static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
     return LH_OK;
 }
 
-/* Checks that each change of hosts is a permutation of n ranks. */
+/* Checks that each migration of ranks is a permutation of n ranks. */
 static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
 {
     for (uint32_t i = 0; i < changes->hosts.n; i++) {
@@ -239,8 +239,9 @@ void train_migrations_fini(train_changes *changes)
 
 /* --- during the run ----------------------------------------------------- */
 
-/* Returns the last entry effective at `step`; NULL: already passed on. */
-static const uint32_t *next_numbers(train_migrations *moves, uint64_t step)
+/* Returns the layers or ranks of the last migration due by `step`; NULL: none
+ * that was not proposed before. */
+static const uint32_t *get_next_numbers(train_migrations *moves, uint64_t step)
 {
     uint32_t n = 0;
     while (n < moves->n && moves->all[n].step <= step)
@@ -251,19 +252,20 @@ static const uint32_t *next_numbers(train_migrations *moves, uint64_t step)
     return moves->all[n - 1].numbers;
 }
 
-/* Returns the current numbers; NULL: the initial ones. */
-static const uint32_t *applied_numbers(const train_migrations *moves)
+/* Returns the layers or ranks of the last applied migration; NULL: the initial
+ * ones. */
+static const uint32_t *get_applied_numbers(const train_migrations *moves)
 {
     return moves->n_applied ? moves->all[moves->n_applied - 1].numbers : NULL;
 }
 
-/* Finds the transfer method and its duration over the links at that step.
- * Unknown durations count as zero. */
+/* Finds how a migration's data are transferred and how long that takes over
+ * the links at that step. Unknown durations count as zero. */
 static void find_transfer(train_changes *changes, uint64_t step,
                           lh_reschedule *to)
 {
     int64_t layers = 0, hosts = 0;
-    const uint32_t *from = applied_numbers(&changes->layers);
+    const uint32_t *from = get_applied_numbers(&changes->layers);
     if (changes->host_ns == 0)
         return;
     if (to->layers && changes->layer_rules)
@@ -274,8 +276,8 @@ static void find_transfer(train_changes *changes, uint64_t step,
         lh_event_timeline_migration(
             changes->event_timeline,
             lh_event_timeline_state(changes->event_timeline, step),
-            applied_numbers(&changes->hosts), to->hosts, changes->transfer_vias,
-            &hosts, NULL) == LH_OK)
+            get_applied_numbers(&changes->hosts), to->hosts,
+            changes->transfer_vias, &hosts, NULL) == LH_OK)
         to->relay_ranks = changes->transfer_vias;
     to->move_ns = layers + hosts;
 }
@@ -283,8 +285,8 @@ static void find_transfer(train_changes *changes, uint64_t step,
 bool train_migrations_get(train_changes *changes, uint64_t step,
                           lh_reschedule *out)
 {
-    out->layers = next_numbers(&changes->layers, step);
-    out->hosts = next_numbers(&changes->hosts, step);
+    out->layers = get_next_numbers(&changes->layers, step);
+    out->hosts = get_next_numbers(&changes->hosts, step);
     bool layers = out->layers != NULL, hosts = out->hosts != NULL;
     find_transfer(changes, step, out);
     snprintf(changes->why, sizeof changes->why, "%s%s%s",
@@ -304,7 +306,7 @@ void train_migrations_mark_applied(train_changes *changes)
 
 /* --- results ------------------------------------------------------------ */
 
-/* Converts numbers to JSON; LH_NONE becomes null. */
+/* Converts n layers or ranks to a JSON list; LH_NONE becomes null. */
 static json_t *numbers_json(const uint32_t *numbers, uint32_t n)
 {
     json_t *list = n ? json_array() : json_null();
@@ -341,9 +343,9 @@ json_t *train_migration_json(const lh_migration *m)
         m->predicted_ns > 0 ? cli_seconds(m->predicted_ns) : json_null());
 }
 
-/* Formats "2,1,-"; LH_NONE becomes a dash. */
-static const char *numbers_text(const uint32_t *numbers, uint32_t n, char *text,
-                                size_t room)
+/* Formats n layers or ranks, "2,1,-"; LH_NONE becomes a dash. */
+static const char *format_numbers(const uint32_t *numbers, uint32_t n,
+                                  char *text, size_t room)
 {
     size_t at = 0;
     text[0] = 0;
@@ -362,8 +364,8 @@ static const char *numbers_text(const uint32_t *numbers, uint32_t n, char *text,
 void train_migration_print(cli *c, uint64_t step, const lh_migration *m)
 {
     char layers[400], hosts[400], time[CLI_TIME_TEXT];
-    numbers_text(m->layers, m->n_chunks, layers, sizeof layers);
-    numbers_text(m->hosts, m->n_places, hosts, sizeof hosts);
+    format_numbers(m->layers, m->n_chunks, layers, sizeof layers);
+    format_numbers(m->hosts, m->n_places, hosts, sizeof hosts);
     cli_wrap(c, "moved",
              "before iteration %" PRIu64 ", in %s, %" PRIu64
              " bytes: %s%s%s%s%s",
@@ -404,13 +406,13 @@ lh_status train_migrations_report(cli *c, const lh_train_result *r,
         const char *cells[] = {
             step,
             m->n_chunks
-                ? numbers_text(m->layers, m->n_chunks, layers, sizeof layers)
+                ? format_numbers(m->layers, m->n_chunks, layers, sizeof layers)
                 : "initial",
             m->n_places
-                ? numbers_text(m->hosts, m->n_places, hosts, sizeof hosts)
+                ? format_numbers(m->hosts, m->n_places, hosts, sizeof hosts)
                 : "initial",
             has_transfers(m)
-                ? numbers_text(m->relay_ranks, m->n_places, vias, sizeof vias)
+                ? format_numbers(m->relay_ranks, m->n_places, vias, sizeof vias)
                 : "none",
             bytes,
             m->predicted_ns > 0 ? cli_time_text(m->predicted_ns, said) : "-",

@@ -67,8 +67,9 @@ json_t *train_switch_json(const lh_switch *what, const char *from,
 
 /* Returns the name of the schedule in iteration `step`; `before`: without the
  * switch proposed for it. */
-static const char *schedule_name(const cli_view *v, const lh_train_result *r,
-                                 uint64_t step, bool before)
+static const char *get_schedule_name(const cli_view *v,
+                                     const lh_train_result *r, uint64_t step,
+                                     bool before)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -82,13 +83,13 @@ static const char *schedule_name(const cli_view *v, const lh_train_result *r,
 const char *train_last_schedule_name(const cli_view *began,
                                      const lh_train_result *r)
 {
-    return schedule_name(began, r, train_last_step(r), false);
+    return get_schedule_name(began, r, train_last_step(r), false);
 }
 
 /* Returns the data path in iteration `step`: the initial one, unless a schedule
  * switch changed it. */
-static const char *data_path_name(cli *c, const lh_train_result *r,
-                                  uint64_t step)
+static const char *get_data_path_name(cli *c, const lh_train_result *r,
+                                      uint64_t step)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -109,10 +110,10 @@ static json_t *switches_json(cli *c, const cli_view *v,
     for (uint32_t i = 0; list && i < n; i++) {
         lh_switch shown = rows[i];
         shown.to = train_schedule_name(v, shown.to);
-        json_t *one =
-            train_switch_json(&shown, schedule_name(v, r, rows[i].step, true),
-                              train_path_name(c, rows[i].path),
-                              train_migration_json(lh_train_migration(r, i)));
+        json_t *one = train_switch_json(
+            &shown, get_schedule_name(v, r, rows[i].step, true),
+            train_path_name(c, rows[i].path),
+            train_migration_json(lh_train_migration(r, i)));
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
             return NULL;
@@ -121,8 +122,8 @@ static json_t *switches_json(cli *c, const cli_view *v,
     return list;
 }
 
-/* Prints the switches. Returns whether any was applied, so that times cover
- * only a part of the run. */
+/* Prints the schedule switches. Returns whether any was applied, so that the
+ * times cover only a part of the run. */
 static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 {
     static const char *const path_words[] = {
@@ -141,7 +142,7 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
                      train_schedule_name(v, rows[i].to), rows[i].step,
                      rows[i].refused);
         else if (!lh_train_migration(r, i) ||
-                 strcmp(schedule_name(v, r, rows[i].step, true),
+                 strcmp(get_schedule_name(v, r, rows[i].step, true),
                         train_schedule_name(v, rows[i].to)) != 0)
             cli_wrap(c, "switched",
                      "to %s%s from iteration %" PRIu64 " on; simulated time of "
@@ -166,8 +167,8 @@ static json_t *iterations_json(cli *c, const cli_view *v,
     for (uint32_t i = 0; list && i < r->n_iterations; i++) {
         const lh_iteration *it = &r->iterations[i];
         const train_iteration_context at = {
-            .schedule = schedule_name(v, r, it->step, false),
-            .path = data_path_name(c, r, it->step),
+            .schedule = get_schedule_name(v, r, it->step, false),
+            .path = get_data_path_name(c, r, it->step),
             .event_timeline = changes->event_timeline,
             .predicted_ns = predicted_ns ? predicted_ns[i] : 0};
         json_t *one = train_iteration_json(it, &at);
@@ -180,7 +181,7 @@ static json_t *iterations_json(cli *c, const cli_view *v,
 }
 
 /* Returns the total time of all iterations, in ns. */
-static int64_t total_ns(const lh_train_result *r)
+static int64_t sum_times(const lh_train_result *r)
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < r->n_iterations; i++)
@@ -233,7 +234,8 @@ static void print_exchanges(cli *c, const lh_train_result *r)
              text);
 }
 
-/* Prints the cost of activations that leave their ranks. */
+/* Prints the cost of offloading activations: predicted and measured time of
+ * the copies, and storage. */
 static void print_copies(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
@@ -256,8 +258,8 @@ static void print_copies(cli *c, const lh_train_result *r)
                  cli_time_text(r->copy_wait_ns, w), (double)stored / (1 << 20));
 }
 
-/* Returns predicted and measured host copies in seconds; measured ones are
- * null after an abort. */
+/* Returns predicted and measured time of offload copies in seconds as JSON;
+ * measured ones are null after an abort. */
 static json_t *copies_json(const lh_train_result *r)
 {
     const bool known = !was_aborted(r);
@@ -302,7 +304,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
         "error", r->error, "interrupted", (int)r->interrupted, "iterations",
         iterations_json(c, v, changes, predicted_ns, r), "switches",
-        switches_json(c, v, r), "total_s", cli_seconds(total_ns(r)));
+        switches_json(c, v, r), "total_s", cli_seconds(sum_times(r)));
     if (j && s->device == LH_TRAIN_CPU) {
         json_object_set_new(j, "mfu", json_real(r->utilisation));
         json_object_set_new(j, "unshared_s", cli_seconds(r->unshared_ns));
@@ -454,15 +456,15 @@ static void print_events(cli *c, const lh_event_timeline *timeline,
     }
     if (!predicted_ns) {
         cli_wrap(c, "events", "in %" PRIu32 " iterations; total %s measured", n,
-                 cli_time_text(total_ns(r), b));
+                 cli_time_text(sum_times(r), b));
         return;
     }
     cli_wrap(c, "events",
              "in %" PRIu32 " iterations; total %s predicted, %s measured", n,
-             cli_time_text(sum, a), cli_time_text(total_ns(r), b));
+             cli_time_text(sum, a), cli_time_text(sum_times(r), b));
 }
 
-/* Prints the run's result for a reader. */
+/* Prints the run's result as text. */
 static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
                        const train_changes *changes,
                        const int64_t *predicted_ns, const lh_train_result *r)
@@ -511,37 +513,38 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         train_memory_print(c, plan, r);
 }
 
-/* Adds facts on the last iteration, which is the displayed one. */
+/* Adds facts about the last iteration (schedule, data path, slow links), which
+ * is the displayed one, to the report. */
 static lh_status add_last_facts(cli *c, const cli_view *began,
                                 const lh_event_timeline *timeline,
                                 const lh_train_result *r, lh_report *report)
 {
     char text[CLI_SLOW_TEXT];
     uint64_t step = train_last_step(r);
-    CLI_TRY(lh_report_add_fact(report, "schedule",
-                               schedule_name(began, r, step, false), &c->err));
+    CLI_TRY(lh_report_add_fact(
+        report, "schedule", get_schedule_name(began, r, step, false), &c->err));
     CLI_TRY(lh_report_add_fact(report, "path of messages",
-                               data_path_name(c, r, step), &c->err));
+                               get_data_path_name(c, r, step), &c->err));
     if (!timeline)
         return LH_OK;
     cli_slow_text(timeline, lh_event_timeline_state(timeline, step), text);
     return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
 }
 
-/* Returns the network state at a step; 0 without events. */
-static uint32_t state_at(const lh_event_timeline *timeline, uint64_t step)
+/* Returns the state of the event timeline at a step; 0 without events. */
+static uint32_t get_state(const lh_event_timeline *timeline, uint64_t step)
 {
     return timeline ? lh_event_timeline_state(timeline, step) : 0;
 }
 
-/* Buffer size for schedule_text(), with the end mark. */
+/* Buffer size for format_schedule(), with the end mark. */
 #define FOLLOWED_TEXT 160
 
 /* Writes the schedule at a step to `text`, with its data path if the run
  * switches paths, as in "slack, delegated"; returns it. */
-static const char *schedule_text(cli *c, const cli_view *began,
-                                 const lh_train_result *r, uint64_t step,
-                                 char text[FOLLOWED_TEXT])
+static const char *format_schedule(cli *c, const cli_view *began,
+                                   const lh_train_result *r, uint64_t step,
+                                   char text[FOLLOWED_TEXT])
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -551,13 +554,13 @@ static const char *schedule_text(cli *c, const cli_view *began,
     if (n > 0)
         switches = switches || rows[0].path != LH_DATA_PATH_DIRECT;
     snprintf(text, FOLLOWED_TEXT, "%.120s%s%s",
-             schedule_name(began, r, step, false), switches ? ", " : "",
-             switches ? data_path_name(c, r, step) : "");
+             get_schedule_name(began, r, step, false), switches ? ", " : "",
+             switches ? get_data_path_name(c, r, step) : "");
     return text;
 }
 
-/* Returns the end of the span from `first` with the same events and schedule;
- * *mean_ns is its mean iteration time. */
+/* Returns the end of the range of iterations from `first` on with the same
+ * events and schedule; *mean_ns is its mean iteration time. */
 static uint32_t find_span_end(cli *c, const cli_view *began,
                               const lh_event_timeline *timeline,
                               const lh_train_result *r, uint32_t first,
@@ -565,18 +568,19 @@ static uint32_t find_span_end(cli *c, const cli_view *began,
 {
     const lh_iteration *all = r->iterations;
     char name[FOLLOWED_TEXT], other[FOLLOWED_TEXT];
-    schedule_text(c, began, r, all[first].step, name);
-    uint32_t state = state_at(timeline, all[first].step), end = first;
+    format_schedule(c, began, r, all[first].step, name);
+    uint32_t state = get_state(timeline, all[first].step), end = first;
     int64_t sum = 0;
-    while (end < r->n_iterations &&
-           state_at(timeline, all[end].step) == state &&
-           strcmp(schedule_text(c, began, r, all[end].step, other), name) == 0)
+    while (
+        end < r->n_iterations && get_state(timeline, all[end].step) == state &&
+        strcmp(format_schedule(c, began, r, all[end].step, other), name) == 0)
         sum += all[end++].ns;
     *mean_ns = sum / (end - first);
     return end;
 }
 
-/* Adds the spans of iterations that events or schedules distinguish. */
+/* Adds a row to the report for each range of iterations with the same events
+ * and schedule. */
 static lh_status add_iterations(cli *c, const cli_view *began,
                                 const lh_event_timeline *timeline,
                                 const int64_t *predicted_ns,
@@ -602,7 +606,7 @@ static lh_status add_iterations(cli *c, const cli_view *began,
         end = find_span_end(c, began, timeline, r, i, &mean_ns);
         snprintf(steps, sizeof steps, "%" PRIu64 " to %" PRIu64, all[i].step,
                  all[end - 1].step);
-        const char *name = schedule_text(c, began, r, all[i].step, what);
+        const char *name = format_schedule(c, began, r, all[i].step, what);
         const char *plain[] = {steps, name, cli_time_text(mean_ns, is)};
         if (!timeline) {
             cli_table_row(&t, 3, plain);
@@ -626,7 +630,7 @@ static lh_status add_iterations(cli *c, const cli_view *began,
 }
 
 /* Returns the report's label of a migration. */
-static const char *migration_label(const lh_migration *m)
+static const char *get_migration_label(const lh_migration *m)
 {
     if (m->n_chunks && m->n_places)
         return "layers and ranks move";
@@ -665,7 +669,7 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
         const lh_migration *moved = lh_train_migration(r, i);
         if (!rows[i].refused)
             marks[drawn.n_marks++] = (lh_report_mark){
-                rows[i].step, moved ? migration_label(moved)
+                rows[i].step, moved ? get_migration_label(moved)
                                     : train_schedule_name(began, rows[i].to)};
     }
     drawn.spans = spans.all;

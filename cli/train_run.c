@@ -22,7 +22,7 @@ typedef struct watch {
 } run_context;
 
 /* Returns how the run must stop after the interrupts so far (callback). */
-static int is_stop_requested(void *of)
+static int get_stop_request(void *of)
 {
     run_context *w = of;
     /* A process-group signal reaches every process; ranks started by this
@@ -48,14 +48,15 @@ static void show_iteration(void *of, const lh_iteration *it)
     train_log_add(&w->log, it, w->changes);
 }
 
-/* Returns the change due at a step; NULL: none (callback). */
+/* Returns the schedule change or migration due at a step; NULL: none
+ * (callback). */
 static const lh_reschedule *next_schedule(void *of, uint64_t step)
 {
     run_context *w = of;
     return train_changes_get(w->changes, step);
 }
 
-/* Keeps a completed migration as JSON until its log entry is written
+/* Stores a completed migration as JSON until its log entry is written
  * (callback). */
 static void print_migration(void *of, const lh_migration *what)
 {
@@ -64,7 +65,7 @@ static void print_migration(void *of, const lh_migration *what)
     w->changes->pending_migrations = train_migration_json(what);
 }
 
-/* Keeps a completed or refused switch, with its migrations, as JSON until its
+/* Stores a completed or refused switch, with its migrations, as JSON until its
  * log entry is written (callback). */
 static void show_switch(void *of, const lh_switch *what)
 {
@@ -89,7 +90,7 @@ static void show_switch(void *of, const lh_switch *what)
     changes->path = train_path_name(w->c, what->path);
 }
 
-/* Shows a detected change or a decision (callback). */
+/* Prints a detected change or a decision (callback). */
 static void show_notice(void *of, const lh_adapt_event *what)
 {
     run_context *w = of;
@@ -193,7 +194,7 @@ static lh_status train_pipeline(cli *c, const cli_view *v,
     return status;
 }
 
-/* Splits --rails at its commas; the text is the rails' own. */
+/* Divides the text of --rails at its commas; `rails` owns the text. */
 static lh_status parse_rails(cli *c, train_rails *rails)
 {
     const train_settings *s = c->settings;
@@ -217,8 +218,8 @@ static lh_status parse_rails(cli *c, train_rails *rails)
     return LH_OK;
 }
 
-/* Builds the execution and runtime options, installs the callbacks and runs
- * the iterations. */
+/* Builds the options of execution plan and run, installs the callbacks and
+ * runs the iterations. */
 static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                        train_changes *changes, lh_train_result **out)
 {
@@ -253,7 +254,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
         .profiles = s->profile_out != NULL,
         .realtime = s->realtime,
         .progress = show_iteration,
-        .stop = is_stop_requested,
+        .stop = get_stop_request,
         .failed = show_failure,
         .context = &w,
         .reschedule = changes->n || changes->layers.n || changes->hosts.n
@@ -364,8 +365,8 @@ static uint64_t find_message_bytes(cli *c, const lh_plan *plan)
     return plan ? lh_train_message_bytes(plan) : LH_TRAIN_MESSAGE_BYTES;
 }
 
-/* Modifies the pipeline for execution: other delays, higher speed. Each copy
- * replaces the previous one in *own. */
+/* Changes the pipeline for execution: other delays (--inject), higher speed
+ * (--speed). Each copy replaces the previous one in *own. */
 static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
                                  train_changes *changes, lh_pipeline **own)
 {
@@ -484,8 +485,8 @@ static lh_status check_options(cli *c)
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;
 }
 
-/* Runs the problem. Schedules are built for the pipeline with the data paths in
- * `first`. */
+/* Reads the problem and runs it. Schedules are built for the pipeline with the
+ * data paths in `first`; *own: the executed pipeline. */
 static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
                              cli_paths *first, train_changes *changes,
                              lh_pipeline **own)

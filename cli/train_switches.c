@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses one "STEP=NAME" in place: the name points into the text. */
+/* Parses one schedule change "STEP=NAME" in place: the name points into the
+ * text. */
 static lh_status read_change(cli *c, const cli_view *v, char *text,
                              train_change *out)
 {
@@ -62,8 +63,8 @@ uint32_t train_first_sub_blocks(const train_settings *s)
     return s->sub_blocks;
 }
 
-/* Orders changes by step (qsort). */
-static int by_step(const void *a, const void *b)
+/* Compares schedule changes by step, for qsort(). */
+static int compare_steps(const void *a, const void *b)
 {
     const train_change *x = a, *y = b;
     return (x->step > y->step) - (x->step < y->step);
@@ -91,7 +92,7 @@ lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out)
         status = read_change(c, v, one, &out->all[out->n++]);
     }
     CLI_TRY(status);
-    qsort(out->all, out->n, sizeof *out->all, by_step);
+    qsort(out->all, out->n, sizeof *out->all, compare_steps);
     for (uint32_t i = 1; i < out->n; i++)
         if (out->all[i].step == out->all[i - 1].step)
             return cli_usage(c,
@@ -145,6 +146,7 @@ const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step)
     return given;
 }
 
+/* Returns the step number of the last iteration. */
 uint64_t train_last_step(const lh_train_result *r)
 {
     return r->n_iterations ? r->iterations[r->n_iterations - 1].step

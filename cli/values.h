@@ -12,7 +12,8 @@ bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
 /* Parses "8,8,7": n numbers, each at least `least`; returns their sum. */
 bool cli_parse_numbers(const char *text, uint32_t least, uint32_t n,
                        uint32_t *numbers, uint64_t *sum);
-/* Parses a finite, non-negative decimal number; *rest points behind it. */
+/* Parses a finite, non-negative decimal number; *rest points to the text after
+ * it. */
 bool cli_parse_real(const char *text, double *out, const char **rest);
 
 /* Number up to 2^53, with or without a time unit: ns, us, ms, s. */
@@ -20,7 +21,8 @@ typedef struct cli_number {
     double value; /* ns if it has a unit */
     bool timed;   /* has a unit */
 } cli_number;
-/* Parses a number; *rest points behind it. */
+/* Parses a number with an optional time unit; *rest points to the text after
+ * it. */
 bool cli_parse_number(const char *text, cli_number *out, const char **rest);
 /* Parses the whole text as a time with its unit, or 0. */
 bool cli_parse_time(const char *text, int64_t *out_ns);
@@ -30,7 +32,8 @@ typedef struct cli_range {
     uint32_t n_numbers;   /* 1 or 3 */
     cli_number number[3]; /* as typed */
 } cli_range;
-/* Parses up to a comma or the end and advances *text to it; false: invalid. */
+/* Parses a value or a range "first:last:step" up to a comma or the end and
+ * advances *text to it; false: invalid. */
 bool cli_parse_range(const char **text, cli_range *out);
 /* Counts the range's values; 0: the range is empty or endless. */
 double cli_range_count(const cli_range *range);

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Makes the view's schedule by a named method, or the best of all; fills the
+/* Builds the view's schedule by a named method, or the best of all; sets the
  * view's method. */
 static lh_status make_schedule(cli *c, cli_view *view, const char *name,
                                const cli_model *model, uint32_t sub_blocks)

@@ -33,14 +33,15 @@ lh_status cli_view_find_schedule(cli *c, cli_view *view,
 /* Simulates view->schedule and computes the analysis. */
 lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
                             const char *title);
-/* Releases the view. */
+/* Frees a view: schedule, timeline and analysis. */
 void cli_view_fini(cli_view *view);
 
-/* Adds the view to a report, and its numbers as a table row. */
+/* Adds the view's timeline to a report, and its numbers as a table row. */
 lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
                           const char *label);
-/* Adds what-if queries on the view, the first in the report, to the page.
- * `plan`: plan whose cards follow the changes; NULL: none. */
+/* Adds what-if controls to the report page for the view, which must be the
+ * first in the report. `plan`: plan whose key figures follow the changes;
+ * NULL: none. */
 lh_status cli_view_add_whatif(cli *c, const cli_view *view,
                               const cli_model *model, const lh_plan *plan,
                               lh_report *report);
@@ -48,14 +49,15 @@ lh_status cli_view_add_whatif(cli *c, const cli_view *view,
 lh_status cli_write_html(cli *c, const lh_report *report, const char *path);
 /* Writes the view's chart as SVG. */
 lh_status cli_write_svg(cli *c, const cli_view *view, const char *path);
-/* Writes the trace as JSON. */
+/* Writes a trace as Chrome trace JSON to `path`. */
 lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
 /* Formats "TP 4 PP 4x2 DP 16 mb 1 PP-out": PIPELINExCHUNKS, the microbatch, the
  * outermost parallelism. */
 char *cli_layout_text(const lh_choice *choice, char *buffer, size_t room);
 enum { CLI_SITES_TEXT = 600 };
-/* Formats "pipeline west>mid>east (4, 2, 2 stages)", "replicas west 3, east 1",
- * "2 groups: 1 x a>c (2, 2 stages); 1 x b>d (2, 2 stages)". */
+/* Formats how a plan uses the datacenters: "pipeline west>mid>east (4, 2, 2
+ * stages)", "replicas west 3, east 1", "2 groups: 1 x a>c (2, 2 stages); 1 x
+ * b>d (2, 2 stages)". */
 char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
                      size_t room);
 /* Adds a plan's heading, and all compared layouts, to a report. */
@@ -75,8 +77,8 @@ enum { CLI_UNMEASURED_TEXT = 800 };
 const char *cli_unmeasured_text(const lh_plan *plan, char *text, size_t room);
 /* Rounds a number to the decimals shown and avoids -0.0. */
 double cli_round_for_text(double value, int decimals);
-/* Returns the excess over `than` in percent, rounded to the tenth that texts
- * show. */
+/* Returns by how many percent `value` exceeds `than`, rounded to the tenth
+ * that texts show. */
 double cli_percent_slower(double value, double than);
 
 /* Returns the properties of standard output: width, colours, characters. */

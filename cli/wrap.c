@@ -23,7 +23,7 @@ static size_t columns_to(const char *text, size_t len)
 }
 
 /* Returns the index of the next UTF-8 character. */
-static size_t next_character(const char *text, size_t at)
+static size_t find_next_character(const char *text, size_t at)
 {
     at++;
     while (((unsigned char)text[at] & 0xc0) == 0x80)
@@ -32,12 +32,12 @@ static size_t next_character(const char *text, size_t at)
 }
 
 /* Returns the bytes that fit into `columns`. */
-static size_t fitting_bytes(const char *text, size_t columns)
+static size_t count_fitting_bytes(const char *text, size_t columns)
 {
     size_t at = 0;
     /* Most characters take one column: start there, then correct exactly. */
     while (text[at]) {
-        const size_t next = next_character(text, at);
+        const size_t next = find_next_character(text, at);
         if (columns_to(text, next) > columns)
             break;
         at = next;
@@ -45,8 +45,8 @@ static size_t fitting_bytes(const char *text, size_t columns)
     return at;
 }
 
-/* Checks for a permitted break. A number stays with its unit, and a short name
- * with its number: "0.3 s", "TP 8". */
+/* Checks whether a line may break before index `at`. A number stays with its
+ * unit, and a short name with its number: "0.3 s", "TP 8". */
 static bool may_break(const char *text, size_t at)
 {
     size_t word = 0;
@@ -61,9 +61,9 @@ static bool may_break(const char *text, size_t at)
 }
 
 /* Returns the length of the next line in bytes. */
-static size_t next_line_bytes(const char *text, size_t columns)
+static size_t find_line_end(const char *text, size_t columns)
 {
-    const size_t len = fitting_bytes(text, columns);
+    const size_t len = count_fitting_bytes(text, columns);
     if (!text[len])
         return len;
     for (size_t at = len; at > 0; at--)
@@ -73,22 +73,22 @@ static size_t next_line_bytes(const char *text, size_t columns)
         if (text[at] == ' ')
             return at;
     /* a word longer than the line */
-    return len > 0 ? len : next_character(text, 0);
+    return len > 0 ? len : find_next_character(text, 0);
 }
 
 /* Returns the columns of a line from column `at` on; at least 10. */
-static size_t line_room(size_t width, size_t at)
+static size_t get_line_room(size_t width, size_t at)
 {
     return width > at + 10 ? width - at : 10;
 }
 
-/* Prints lines: the first from column `at`, the cursor's position, later ones
- * from `below`. */
+/* Prints wrapped lines: the first from column `at`, the cursor's position,
+ * later ones from column `below`. */
 static void print_lines(cli *c, size_t at, size_t below, const char *text)
 {
     const size_t width = cli_width();
     for (;;) {
-        const size_t len = next_line_bytes(text, line_room(width, at));
+        const size_t len = find_line_end(text, get_line_room(width, at));
         const char *rest = text + len + strspn(text + len, " ");
         cli_print(c, "%.*s\n", (int)len, text);
         if (!*rest)
@@ -128,7 +128,7 @@ uint32_t cli_count_lines(const char *text)
     const size_t width = cli_width();
     uint32_t n = 0;
     do {
-        text += next_line_bytes(text, line_room(width, CLI_LABEL));
+        text += find_line_end(text, get_line_room(width, CLI_LABEL));
         text += strspn(text, " ");
         n++;
     } while (*text);
@@ -140,7 +140,7 @@ const char *cli_shorten(const char *text, size_t columns, char *buffer,
 {
     if (cli_columns(text) <= columns)
         return text;
-    const size_t len = fitting_bytes(text, columns > 3 ? columns - 3 : 0);
+    const size_t len = count_fitting_bytes(text, columns > 3 ? columns - 3 : 0);
     snprintf(buffer, room, "%.*s...", (int)(len + 4 > room ? room - 4 : len),
              text);
     return buffer;
@@ -194,28 +194,29 @@ void cli_table_note(cli_table *t, const char *text)
 }
 
 /* Checks whether a heading requests right alignment: a leading '#'. */
-static bool is_right(const char *heading)
+static bool is_right_aligned(const char *heading)
 {
     return heading[0] == '#';
 }
 
-/* Widens the column widths to the longest cell, in terminal columns. */
-static void measure(const cli_table *t, size_t *widths)
+/* Raises the column widths to those of the longest cells, in terminal
+ * columns. */
+static void measure_columns(const cli_table *t, size_t *widths)
 {
     for (uint32_t row = 0; row < t->n_rows; row++) {
         char *const *cells = t->cells + (size_t)row * t->n_columns;
         const bool counts = cells[0] && (row > 0 || !t->hide_heading);
         for (uint32_t i = 0; counts && i < t->n_columns; i++) {
-            const size_t columns =
-                cli_columns(cells[i] + (row == 0 && is_right(cells[i])));
+            const size_t columns = cli_columns(
+                cells[i] + (row == 0 && is_right_aligned(cells[i])));
             if (columns > widths[i])
                 widths[i] = columns;
         }
     }
 }
 
-/* Prints the last cell after column `at`: in the rest of the line, or below if
- * that is too narrow. */
+/* Prints a row's last cell after column `at`: in the rest of the line, or
+ * below if that is too narrow. */
 static void print_last(cli *c, size_t at, size_t below, const char *text)
 {
     enum { LEAST = 40 }; /* columns */
@@ -231,7 +232,7 @@ static void print_last(cli *c, size_t at, size_t below, const char *text)
     print_lines(c, at == width ? below : at + 2, below, text);
 }
 
-/* Prints a note below its row, wrapped and indented. */
+/* Prints a table note below its row, wrapped and indented to column `at`. */
 static void print_note(cli *c, size_t at, const char *text)
 {
     enum { NOTE = 4 };
@@ -239,7 +240,7 @@ static void print_note(cli *c, size_t at, const char *text)
     print_lines(c, at + NOTE, at + NOTE, text);
 }
 
-/* Prints one row; the last column is wrapped under its beginning. */
+/* Prints one table row; the last column is wrapped under its beginning. */
 static void print_row(cli *c, const char *label, const cli_table *t,
                       const size_t *widths, uint32_t row)
 {
@@ -256,8 +257,8 @@ static void print_row(cli *c, const char *label, const cli_table *t,
     while (n > 1 && !*cells[n - 1])
         n--; /* no trailing blanks */
     for (uint32_t i = 0; i < n; i++) {
-        const bool right = is_right(t->cells[i]);
-        const char *cell = cells[i] + (heading && is_right(cells[i]));
+        const bool right = is_right_aligned(t->cells[i]);
+        const char *cell = cells[i] + (heading && is_right_aligned(cells[i]));
         if (i > 0 && i == t->n_columns - 1 && !right) {
             print_last(c, at, begin + 4, cell);
             return;
@@ -285,7 +286,7 @@ void cli_table_print(cli *c, const char *label, cli_table *t)
     if (t->failed)
         cli_print(c, "(out of memory)\n");
     else
-        measure(t, widths);
+        measure_columns(t, widths);
     for (uint32_t i = t->hide_heading; i < t->n_rows && !t->failed; i++)
         print_row(c, i > t->hide_heading ? "" : label, t, widths, i);
     release_table(t);

@@ -33,17 +33,16 @@ typedef struct cli_table {
     bool failed;       /* out of memory */
 } cli_table;
 
-/* Adds a row. The first is the heading; a leading '#' (not printed)
- * right-aligns its column. */
+/* Adds a row to a table. The first one is the heading; a leading '#' (not
+ * printed) right-aligns its column. */
 void cli_table_row(cli_table *t, uint32_t n_columns, const char *const *cells);
-/* Adds one or more lines of text below the last row. */
+/* Adds a note, one or more lines of text, below the last table row. */
 void cli_table_note(cli_table *t, const char *text);
 /* Prints the table after a label, or indented if that is "", and releases it. A
  * last cell that does not fit continues below. */
 void cli_table_print(cli *c, const char *label, cli_table *t);
-/* Adds the table to a report and releases it. A note becomes a row with its
- * text in the last column. A table without rows below its heading is not added.
- */
+/* Adds the table to a report and frees it. A note becomes a row with its text
+ * in the last column. A table without rows below its heading is not added. */
 lh_status cli_table_report(cli *c, const char *title, cli_table *t,
                            lh_report *report);
 
