@@ -318,7 +318,7 @@ static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
     return LH_OK;
 }
 
-/* Writes the HTML report to `path`. */
+/* Writes the HTML report of the comparison to `path`. */
 static lh_status write_html(cli *c, const cli_comparison *x, const char *path)
 {
     lh_report *report = NULL;

@@ -353,7 +353,7 @@ static lh_status fill_page(cli *c, const lh_recording *recording,
     return status;
 }
 
-/* Writes the HTML report to `path`. */
+/* Writes the HTML report of the diagnosis to `path`. */
 static lh_status write_page(cli *c, const lh_recording *recording,
                             const lh_diagnosis *d, const char *path)
 {

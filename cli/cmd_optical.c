@@ -98,7 +98,7 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
     cli_print(c, "\n");
 }
 
-/* Writes the HTML report to `path`. */
+/* Writes the HTML report of the optical switch's policies to `path`. */
 static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
                             const char *path)
 {

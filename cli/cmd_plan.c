@@ -287,7 +287,7 @@ static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
     return status;
 }
 
-/* Writes the HTML report to `path`. */
+/* Writes the HTML report of the plan to `path`. */
 static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 {
     lh_report *report = NULL;

@@ -438,7 +438,7 @@ static lh_status make_schedule(cli *c, work *w)
     return LH_OK;
 }
 
-/* Prints the schedule as CSV rows. */
+/* Prints the schedule in CSV format, one row per device. */
 static lh_status print_csv(cli *c, const work *w)
 {
     char *text = NULL;

@@ -150,8 +150,8 @@ static double compute_gap(const work *w)
     return bound > 0 ? (double)(ns - bound) / (double)bound : 0;
 }
 
-/* Collects the result's parts for the JSON writer; the parts stay with the
- * work. */
+/* Collects the simulation's results for the JSON writer; `w` keeps
+ * ownership. */
 static lh_simulated make_simulated(const work *w, const settings *s)
 {
     const cli_view *v = &w->view;
@@ -442,7 +442,7 @@ static lh_status fill_report(cli *c, const work *w, lh_report *report)
                : cli_view_add_whatif(c, v, &s->model, NULL, report);
 }
 
-/* Writes the HTML report to `path`. */
+/* Writes the HTML report of the simulation to `path`. */
 static lh_status write_html(cli *c, const work *w, const char *path)
 {
     lh_report *report = NULL;

@@ -35,7 +35,7 @@ typedef struct cli_curves {
 } cli_curves;
 /* Counts the sheets of curves that a sweep is printed as. */
 uint32_t cli_comparison_n_curves(const cli_comparison *x);
-/* Builds curve sheet `which`. */
+/* Builds sheet number `which` of a sweep's curves. */
 lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
                            cli_curves *out);
 /* Frees the curves of a sheet. */

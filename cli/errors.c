@@ -39,6 +39,7 @@ lh_status cli_reject_empty_range(cli *c, const char *option, const char *text)
                      option, text);
 }
 
+/* Returns an ASCII letter in lower case; other characters unchanged. */
 static char convert_to_lower(char letter)
 {
     return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;

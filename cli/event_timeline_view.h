@@ -141,7 +141,7 @@ uint32_t cli_migrations_add_marks(const lh_emulation *played,
                                   lh_report_mark *marks);
 /* Returns the title of a kind of migration. */
 const char *cli_migration_title(cli_migration_kind what);
-/* Prints migrations on the terminal. */
+/* Prints the migrations of a kind in an emulated run on the terminal. */
 void cli_migrations_print(cli *c, const lh_emulation *played,
                           cli_migration_kind what, int64_t after_ns);
 

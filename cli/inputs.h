@@ -162,7 +162,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
 /* Returns the simulator options that the command-line settings in `model`
  * describe. */
 lh_sim_options cli_sim_options(const cli_model *model);
-/* Returns the receive mode under these options: "late". */
+/* Returns the name of the receive mode under these options, such as "late". */
 const char *cli_receives_of(const cli_model *model,
                             const lh_pipeline *pipeline);
 /* Copies the receive mode of the options to those of a simulation or run;

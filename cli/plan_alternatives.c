@@ -96,7 +96,8 @@ static bool is_same_plan(const lh_choice *a, const lh_choice *b)
                   cli_layout_text(b, y, sizeof y)) == 0;
 }
 
-/* Adds an alternative value to a group of values with the same best choice. */
+/* Adds an alternative value of a dimension to a group of values with the same
+ * best plan. */
 static void merge_row(group *g, const lh_plan_dimension_alternative *r)
 {
     char name[60];

@@ -57,7 +57,7 @@ static void add_change(pair *p, const double values[2], preference wanted)
     row->better = wanted == NEITHER ? 0 : (wanted == MORE) == (by > 0) ? 1 : -1;
 }
 
-/* Appends a row of texts; NULL is empty. */
+/* Appends a row of texts to the comparison of two plans; NULL is empty. */
 static void add_words(pair *p, const char *group, const char *name,
                       const char *first, const char *second)
 {
@@ -66,7 +66,7 @@ static void add_words(pair *p, const char *group, const char *name,
     snprintf(p->texts[p->n - 1][1], CLI_SITES_TEXT, "%s", second ? second : "");
 }
 
-/* Appends a row of two counts. */
+/* Appends a row of two counts to the comparison of two plans. */
 static void add_count(pair *p, const char *group, const char *name,
                       uint64_t first, uint64_t second)
 {

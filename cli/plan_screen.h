@@ -55,7 +55,7 @@ const char *cli_precision_text(const lh_job *job, char *text, size_t room);
 const char *cli_plan_gpus_text(const lh_plan *plan, char *text, size_t room);
 /* Prints the layout, each abbreviation with its meaning, and the schedule. */
 void cli_plan_layout(cli *c, const lh_plan *plan);
-/* Prints the placement over the datacenters. */
+/* Prints which stages and replicas run in which datacenter. */
 void cli_plan_sites(cli *c, const lh_plan *plan);
 /* Prints the `most` best layouts that differ from the plan and from each other.
  */
@@ -73,7 +73,8 @@ lh_status cli_plan_summary(cli *c, const lh_plan *plan, lh_report *report);
 void cli_plan_layouts(cli *c, const lh_plan *plan);
 /* Prints the evaluated schedules of the plan's layout. */
 void cli_plan_schedules(cli *c, const lh_plan *plan);
-/* Prints the search statistics. */
+/* Prints the statistics of the plan's search: layouts evaluated and
+ * excluded. */
 void cli_plan_search(cli *c, const lh_plan *plan);
 
 #endif

@@ -54,8 +54,8 @@ static bool has_other_chunks(const lh_choice *x, const lh_choice *best)
            x->recompute != best->recompute;
 }
 
-/* Lists the methods that do not fit, once each, in one line; the plan file has
- * the excess. */
+/* Lists the methods whose schedules do not fit into memory, once each, in one
+ * line; the plan file has the excess. */
 static void print_too_large(cli *c, const lh_plan *p)
 {
     char names[1000] = "";
@@ -133,7 +133,8 @@ void cli_plan_layouts(cli *c, const lh_plan *p)
     cli_table_print(c, "", &t);
 }
 
-/* Formats "109382 by work, 48195 by layers". */
+/* Formats the numbers of layouts that lower bounds excluded, "109382 by work,
+ * 48195 by layers". */
 static void print_pruned(cli *c, const lh_plan *p)
 {
     char text[600];

@@ -9,7 +9,7 @@
 
 enum { LAYOUT_TEXT = 240 };
 
-/* Formats the sites, or "" if equal to those of `than`. */
+/* Formats the datacenters of a choice, or "" if equal to those of `than`. */
 static const char *format_sites_if_different(const lh_plan *plan,
                                              const lh_choice *choice,
                                              const lh_choice *than, char *text)

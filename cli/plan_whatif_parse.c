@@ -127,7 +127,8 @@ static lh_status parse_name(parser *p, const char **text, item *out)
 
 /* --- values ------------------------------------------------------------- */
 
-/* Appends a value to an item; `relative`: a factor on the job's value. */
+/* Appends a value to an item of --what-if; `relative`: a factor on the job's
+ * value. */
 static lh_status add_value(parser *p, item *to, double number, bool relative)
 {
     if (to->n_values == MOST_VALUES)
@@ -176,7 +177,8 @@ static lh_status parse_value(parser *p, const char **text, item *to)
     return LH_OK;
 }
 
-/* Parses one list: quantities with their values, separated by commas. */
+/* Parses one list of --what-if: quantities with their values, separated by
+ * commas. */
 static lh_status parse_list(parser *p, const char *text)
 {
     p->begin[p->n_lists++] = p->n;

@@ -282,7 +282,7 @@ static json_t *exchanges_json(const lh_train_result *r)
     return all;
 }
 
-/* Prints the run as JSON. */
+/* Prints the result of the run as JSON. */
 static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                             const train_changes *changes,
                             const int64_t *predicted_ns,

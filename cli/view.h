@@ -30,7 +30,8 @@ lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
 lh_status cli_view_find_schedule(cli *c, cli_view *view,
                                  const cli_problem *problem, const char *given,
                                  const cli_model *model, uint32_t sub_blocks);
-/* Simulates view->schedule and computes the analysis. */
+/* Simulates the view's schedule and analyses the result into the view;
+ * `title`: the trace's title. */
 lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
                             const char *title);
 /* Frees a view: schedule, timeline and analysis. */
@@ -45,7 +46,7 @@ lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
 lh_status cli_view_add_whatif(cli *c, const cli_view *view,
                               const cli_model *model, const lh_plan *plan,
                               lh_report *report);
-/* Writes the report to `path`. */
+/* Writes the report as an HTML file to `path`. */
 lh_status cli_write_html(cli *c, const lh_report *report, const char *path);
 /* Writes the view's chart as SVG. */
 lh_status cli_write_svg(cli *c, const cli_view *view, const char *path);

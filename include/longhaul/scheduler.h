@@ -29,7 +29,7 @@ LH_API const char *lh_scheduler_about(uint32_t i); /* one line */
 /* Name of the search for an optimal schedule (LH_OPTIMAL), which is not a
  * method. lh_scheduler_is_search() checks for it. */
 #define LH_OPTIMAL "optimal"
-/* Returns true if `name` is LH_OPTIMAL. */
+/* Returns true if `name` is "optimal", the exact search. */
 LH_API bool lh_scheduler_is_search(const char *name);
 /* Checks that a scheduler with that name exists. LH_EINVAL: unknown name; `err`
  * lists the known ones. */

@@ -52,8 +52,8 @@ typedef struct lh_delegation {
 } lh_delegation;
 
 /* Builds the pipeline and simulator options for delegated messages. Delegated
- * links are two copies longer. If copies take time, devices without a link
- * between them get one, appended to the links.
+ * links are longer by the two copies to and from host memory. If copies take
+ * time, devices without a link between them get one, appended to the links.
  *
  * `sim` describes direct messages (may be NULL). out_sim->delegated borrows
  * delegation->links. Release *out with lh_pipeline_free(). LH_EINVAL: links

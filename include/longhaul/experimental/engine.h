@@ -122,7 +122,7 @@ LH_API lh_status lh_exec_make(const lh_pipeline *pipeline,
                               lh_error *err);
 LH_API void lh_exec_free(lh_exec *exec); /* frees; NULL is a no-op */
 
-/* Returns the number of ranks. */
+/* Returns the number of ranks of the execution plan. */
 LH_API uint32_t lh_exec_n_ranks(const lh_exec *exec);
 /* Returns the makespan that the simulator predicts for the plan, in ns. */
 LH_API int64_t lh_exec_predicted_ns(const lh_exec *exec);
@@ -131,7 +131,7 @@ LH_API uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank);
 /* Returns the predicted maximum number of the rank's sent messages that have
  * not arrived yet. */
 LH_API uint32_t lh_exec_sends_in_flight(const lh_exec *exec, uint32_t rank);
-/* Returns the link's name; borrowed. */
+/* Returns the name of link number `link`; borrowed from the plan. */
 LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
 /* Returns the instructions of a rank in issue order; borrowed. */
 LH_API const lh_instruction *lh_exec_instructions(const lh_exec *exec,

@@ -34,7 +34,7 @@ lh_status lhi_compare_evaluate_method(const lh_compare_options *how,
                                       lhi_arena *mem, lh_outcome *out,
                                       lh_error *err);
 
-/* Returns the mean over devices of one microbatch's forward time. */
+/* Returns the forward time of one microbatch in ns, averaged over devices. */
 int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline);
 /* Returns sweep value `i` as a delay in ns; relative values are multiples of
  * `forward_ns`, a microbatch's forward time. -1 if there is no such value.

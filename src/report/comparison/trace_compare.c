@@ -53,8 +53,8 @@ static void record_divergence(lh_trace_difference *d, const lh_trace_run *p,
     d->divergence_waits = p->waits_for != LH_NONE;
 }
 
-/* Adds the differences in start and duration between a predicted run and the
- * measured run of the same pass. */
+/* Adds to `d` the differences in start and duration between a predicted pass
+ * and the same measured pass. */
 static void add_run_difference(lh_trace_difference *d, const lh_trace_run *p,
                                const lh_trace_run *m)
 {

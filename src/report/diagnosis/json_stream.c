@@ -78,7 +78,7 @@ static bool ends_value(value_scan *s, char c, bool first, bool *with)
     return false;
 }
 
-/* Reads one value as raw text. */
+/* Reads one JSON value as raw text. */
 static lh_status read_value(lhi_json_stream *items, lhi_text *out,
                             lh_error *err)
 {
@@ -115,7 +115,7 @@ static lh_status read_value(lhi_json_stream *items, lhi_text *out,
 
 /* --- object --------------------------------------------------------------- */
 
-/* Consumes `c`, or sets items->reason if it is missing. */
+/* Consumes the character `wanted`, or sets items->reason if another follows. */
 static lh_status expect_char(lhi_json_stream *items, char wanted, lh_error *err)
 {
     char c;

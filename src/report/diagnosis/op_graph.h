@@ -41,9 +41,9 @@ static inline uint32_t lhi_op_graph_sender(const lhi_op_graph *graph,
     return graph->worker[i == first ? first + 1 : first];
 }
 
-/* Checks whether two graphs are equal. */
+/* Checks whether two graphs of a step's operations are equal. */
 bool lhi_op_graph_equals(const lhi_op_graph *a, const lhi_op_graph *b);
-/* Frees a graph; accepts NULL. */
+/* Frees a graph of a step's operations; accepts NULL. */
 void lhi_op_graph_free(lhi_op_graph *graph);
 
 #endif

@@ -170,7 +170,7 @@ static bool parse_integer(const table *t, const cell *cells, column k,
     return describe_invalid(k, cells[k], wanted, why);
 }
 
-/* Converts a line's cells into an operation row and its step number; on failure
+/* Converts a line's cells into an operation and its step number; on failure
  * writes the reason to `why` and returns false. */
 static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
                      int64_t *step, char *why)

@@ -297,8 +297,8 @@ static size_t find_order(const lhi_rank_op *message, const pass_position *list,
     return found ? found->at : 0;
 }
 
-/* Returns the operation row of a rank's operation, with its start relative to
- * the step's start `start_ns`. */
+/* Returns a rank's operation in the form of the recording, with its start
+ * relative to the step's start `start_ns`. */
 static lhi_op_row make_row(const lhi_profiled_rank *r, const lhi_rank_op *op,
                            size_t order, int64_t start_ns)
 {
@@ -316,7 +316,7 @@ static lhi_op_row make_row(const lhi_profiled_rank *r, const lhi_rank_op *op,
         .op = op->op};
 }
 
-/* Adds one step's operations of a rank as rows. */
+/* Adds one step's operations of a rank to the recording. */
 static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
                           size_t n, int64_t start_ns, lhi_rows *rows,
                           lh_error *err)
@@ -338,7 +338,7 @@ static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
     return status;
 }
 
-/* Adds all operations of a rank as rows, step by step. */
+/* Adds all operations of a rank to the recording, step by step. */
 static lh_status add_rank(const lhi_profiled_rank *r, const step_start *starts,
                           size_t n_starts, lhi_rows *rows, lh_error *err)
 {

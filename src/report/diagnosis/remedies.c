@@ -112,9 +112,9 @@ static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps,
 
 /* --- layers --------------------------------------------------------------- */
 
-/* Writes the slow stages' numbers into `names`; returns whether there is one.
- */
-static bool has_slow_stage(const lh_diagnosis *out, char *names, size_t room)
+/* Writes the numbers of the slow stages into `names`; returns whether there is
+ * one. */
+static bool list_slow_stages(const lh_diagnosis *out, char *names, size_t room)
 {
     size_t len = 0;
     names[0] = '\0';
@@ -126,18 +126,18 @@ static bool has_slow_stage(const lh_diagnosis *out, char *names, size_t room)
     return len > 0;
 }
 
-/* Predicts the effect of balanced stages: passes take the mean over all stages.
- * A pass that is slower than others of its stage stays slower by the same
- * factor. */
-static lh_status list_slow_stages(lhi_diagnosis_state *d, remedy_entry *helps,
-                                  lh_error *err)
+/* Adds a recommendation to balance the stages: predicts the step time if
+ * passes take the mean over all stages. A pass that is slower than others of
+ * its stage stays slower by the same factor. */
+static lh_status add_balanced_stages(lhi_diagnosis_state *d,
+                                     remedy_entry *helps, lh_error *err)
 {
     const lh_recording *r = d->recording;
     lhi_remedy_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
     lhi_scenario *s = source.scenario;
     char names[64], what[160];
     double ns;
-    if (!has_slow_stage(&d->out, names, sizeof names))
+    if (!list_slow_stages(&d->out, names, sizeof names))
         return LH_OK;
     if (!s)
         return lhi_fail_nomem(err);
@@ -228,8 +228,8 @@ typedef struct found_schedule {
     lhi_remedy_source source;
 } found_schedule;
 
-/* Searches the fastest schedule for a reshaped replica. out->method is NULL if
- * there is none. */
+/* Searches the fastest schedule for the slowest replica with the changes
+ * `how`. out->method is NULL if there is none. */
 static lh_status find_schedule(lhi_diagnosis_state *d, const current_state *now,
                                const lhi_replica_changes *how,
                                found_schedule *out, lh_error *err)
@@ -395,7 +395,7 @@ lh_status lhi_diagnosis_find_remedies(lhi_diagnosis_state *d, lh_error *err)
         return lhi_fail_nomem(err);
     lh_status status = add_repairs(d, found, err);
     if (status == LH_OK)
-        status = list_slow_stages(d, found, err);
+        status = add_balanced_stages(d, found, err);
     if (status == LH_OK)
         status = add_schedules(d, found, err);
     store_remedies(d, found, helps);

@@ -491,8 +491,8 @@ static int compare_costs(const void *a, const void *b)
 
 /* --- selection ------------------------------------------------------------ */
 
-/* Computes the cost of the slowest candidates and stores those worth reporting.
- */
+/* Computes the cost of the slowest candidates (mean step time less that with
+ * the candidate repaired) and stores the ones above the limit for reporting. */
 static lh_status select_costly(straggler_search *l, lh_error *err)
 {
     lh_diagnosis *out = &l->d->out;

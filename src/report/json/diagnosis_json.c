@@ -104,7 +104,7 @@ static json_t *remedies_json(const lh_diagnosis *d)
 
 /* Builds a JSON string from a text that may contain any bytes, such as file
  * names, with unprintable ones escaped. */
-static json_t *shown_json(const char *text)
+static json_t *make_escaped_string(const char *text)
 {
     char shown[1024];
     lh_text_escape(text, strlen(text), shown, sizeof shown);
@@ -119,7 +119,7 @@ static json_t *defects_json(const lh_diagnosis *d)
         list = lhi_json_append(
             list, json_pack("{s:s, s:I, s:o}", "kind", d->defects[i].kind, "n",
                             (json_int_t)d->defects[i].n, "text",
-                            shown_json(d->defects[i].text)));
+                            make_escaped_string(d->defects[i].text)));
     return list;
 }
 

@@ -48,7 +48,8 @@ struct lh_report {
     uint32_t n_columns; /* in the last table; 0: none yet */
 };
 
-/* Appends `item` to a list, completely or not at all; frees `item`. */
+/* Appends `item` to a JSON list of the report, completely or not at all; frees
+ * `item`. */
 lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err);
 
 /* Copies and validates a sweep (makespans against a delay). LH_EINVAL: xs do

@@ -88,7 +88,7 @@ static void add_text(lhi_text *out, const char *key, const char *value)
         add_column((c), (key), (n));                                           \
     } while (0)
 
-/* Adds the devices' columns: site, static memory, memory limit and
+/* Adds the devices' columns: datacenter, static memory, memory limit and
  * data-parallel link. */
 static void add_devices(columns *c)
 {

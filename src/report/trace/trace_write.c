@@ -32,7 +32,8 @@ typedef struct writer {
     lhi_run_index_entry *runs_by_pass;
 } writer;
 
-/* Returns the process number of a device: that of its site. */
+/* Returns the process number of a device in the trace: that of its
+ * datacenter. */
 static uint32_t get_device_pid(const writer *w, uint32_t device)
 {
     return w->t->devices[device].site + 1;

@@ -33,7 +33,7 @@ enum {
 static const double DIRECTION_TOLERANCE = 0.02;
 
 /* Formats a time with unit into `text`, TIME_TEXT bytes; returns `text`. */
-static const char *time_text(int64_t ns, char *text)
+static const char *format_time_text(int64_t ns, char *text)
 {
     double ms = (double)ns * 1e-6;
     if (ms >= 10000)
@@ -71,7 +71,7 @@ static void append_event(lh_adapt *a, const lh_monitor_event *e,
                          bool both_directions)
 {
     char now[TIME_TEXT];
-    time_text((int64_t)e->current_ns, now);
+    format_time_text((int64_t)e->current_ns, now);
     if (e->target != LH_MONITOR_LINK) {
         append_reason(a, "device %" PRIu32 " takes %s%s", e->index, now,
                       e->target == LH_MONITOR_DATA ? " for data-parallel "
@@ -190,12 +190,12 @@ static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
     char one[TIME_TEXT], other[TIME_TEXT];
     const lhi_adapt_candidate_result *f = &a->candidate;
     append_slowdowns(a, now);
-    append_reason(a, "%s an iteration", time_text(f->current_ns, one));
+    append_reason(a, "%s an iteration", format_time_text(f->current_ns, one));
     if (!objection) {
         append_reason(a, ", and no candidate is faster");
         return;
     }
-    append_reason(a, ", %s with %s", time_text(f->predicted_ns, other),
+    append_reason(a, ", %s with %s", format_time_text(f->predicted_ns, other),
                   candidate_text(f->name));
     append_path(a, f);
     append_reason(a, "; %s", objection);
@@ -215,9 +215,9 @@ static void propose(lh_adapt *a, const lh_adapt_input *now)
     d->delegated = f->path == LH_DATA_PATH_MIXED ? f->links : NULL;
     d->predicted_ns = f->predicted_ns;
     append_slowdowns(a, now);
-    append_reason(a, "%s an iteration, %s with %s",
-                  time_text(f->current_ns, one),
-                  time_text(f->predicted_ns, other), candidate_text(f->name));
+    append_reason(
+        a, "%s an iteration, %s with %s", format_time_text(f->current_ns, one),
+        format_time_text(f->predicted_ns, other), candidate_text(f->name));
     append_path(a, f);
 }
 

@@ -105,7 +105,7 @@ lh_status lhi_emulation_add_version(lhi_emulation_run *play, const char *name,
 lh_status lhi_emulation_add_assignment(lhi_emulation_run *play,
                                        const uint32_t *hosts,
                                        const uint32_t *numbers, lh_error *err);
-/* Frees all assignments and their pipelines. */
+/* Frees all assignments (hosts and layers per chunk) and their pipelines. */
 void lhi_emulation_free_assignments(lhi_emulation_run *play);
 /* Builds the pipeline of assignment `i` for state `state` (a set of active
  * events), and its jitter samples, unless they exist. */

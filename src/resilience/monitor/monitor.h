@@ -22,7 +22,8 @@ const lh_monitor_event *lhi_monitor_events(const lh_monitor *monitor,
  * time. */
 lh_link_estimate lhi_monitor_link(const lh_monitor *monitor, uint32_t link);
 
-/* Returns the current estimate for a chunk's passes of one kind. */
+/* Returns the current estimate of the duration of a chunk's passes of kind
+ * `kind`. */
 lh_pass_estimate lhi_monitor_pass(const lh_monitor *monitor, uint32_t chunk,
                                   lh_pass_kind kind);
 

@@ -31,7 +31,7 @@ typedef struct host_links {
 } host_links;
 
 /* Returns the later of two times. */
-static int64_t later(int64_t a, int64_t b)
+static int64_t get_later(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -46,15 +46,16 @@ static int64_t route_arrival(const lh_host_placement *s,
     uint32_t device = m->place % s->n_devices;
     if (via == LH_NONE) {
         int64_t ns = compute_hop_time(s, slow, device, m->from, m->to);
-        m->start_ns = later(w.out[m->from], w.in[m->to]);
+        m->start_ns = get_later(w.out[m->from], w.in[m->to]);
         return ns < 0 ? -1 : m->start_ns + ns;
     }
     int64_t first = compute_hop_time(s, slow, device, m->from, via);
     int64_t second = compute_hop_time(s, slow, device, via, m->to);
     if (first < 0 || second < 0)
         return -1;
-    m->start_ns = later(w.out[m->from], w.in[via]);
-    return later(later(m->start_ns + first, w.out[via]), w.in[m->to]) + second;
+    m->start_ns = get_later(w.out[m->from], w.in[via]);
+    return get_later(get_later(m->start_ns + first, w.out[via]), w.in[m->to]) +
+           second;
 }
 
 /* Chooses relay and times of transfer `m` for the earliest arrival. `via`: the
@@ -108,7 +109,7 @@ int64_t lhi_host_placement_plan_transfers(
             w.out[m->from] = m->end_ns;
         }
         w.in[m->to] = m->end_ns;
-        all = later(all, m->end_ns);
+        all = get_later(all, m->end_ns);
         ++*n_moves;
     }
     return all;

@@ -531,11 +531,11 @@ void lhi_cpu_linear_wgrad(const lhi_cpu *cpu, const float *dy, const float *x,
                           float *dw, float *d_bias, uint32_t in, uint32_t out,
                           bool adds);
 
-/* Computes the model's norm over the local rows: see lhi_kernels. */
+/* Computes the model's norm over the local rows; formula in lhi_kernels. */
 void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
                   float *out, float *inv);
-/* Computes the norm's input and weight gradients over the local rows: see
- * lhi_kernels. */
+/* Computes the norm's input and weight gradients over the local rows; formulas
+ * in lhi_kernels. */
 void lhi_cpu_norm_backward(const lhi_cpu *cpu, const float *d_out,
                            const float *weight, const float *inv,
                            const float *add, float *x, float *d_weight);
@@ -629,7 +629,7 @@ void lhi_cpu_apply_dropout(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
                            uint32_t head, uint32_t row, uint32_t column,
                            float *x, size_t stride, uint32_t rows,
                            uint32_t width);
-/* Applies dropout to x [r][h]. */
+/* Applies dropout to this rank's rows x [r][h]. */
 void lhi_cpu_apply_dropout_rows(const lhi_cpu *cpu, lhi_drop at, float *x);
 /* Returns the gradient before dropout of [r][h], given the gradient d after it.
  * The result is in a scratch buffer, valid until the next call; without dropout
@@ -648,7 +648,8 @@ void lhi_cpu_norm_heads(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 /* Computes the gradients before the per-head norms, in place in qkv. */
 void lhi_cpu_norm_heads_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                                  lhi_cpu_saved_activations *kept);
-/* Computes the latents from norm1. */
+/* Computes the query and key-value latents (low-rank projections) from
+ * norm1. */
 void lhi_cpu_compute_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                              lhi_cpu_saved_activations *kept);
 /* Computes qkv from the latents and applies rotary positions. */

@@ -53,7 +53,8 @@ static lhi_cpu_microbatch_state *make_slot(lhi_cpu *cpu,
     return ok ? slot : NULL;
 }
 
-/* Takes a microbatch state from the free list, or allocates one. */
+/* Takes the saved activations of a microbatch (*out) from the free list, or
+ * allocates them. */
 static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                            uint32_t microbatch, lhi_cpu_microbatch_state **out,
                            lh_error *err)

@@ -115,8 +115,9 @@ static uint32_t non_rotary_dim(const lhi_cpu *cpu)
     return cpu->head_dim - cpu->rope_dim;
 }
 
-/* Returns the output width of kv_up. */
-static uint32_t kv_up_width(const lhi_cpu *cpu)
+/* Returns the output width of the latent attention's up-projection for keys
+ * and values. */
+static uint32_t get_kv_up_width(const lhi_cpu *cpu)
 {
     return cpu->heads * (non_rotary_dim(cpu) + cpu->value_dim);
 }
@@ -162,7 +163,7 @@ static void place_keys(const lhi_cpu *cpu, float *qkv)
     uint32_t d = cpu->head_dim, plain = non_rotary_dim(cpu), v = cpu->value_dim;
     for (size_t row = 0; row < cpu->t; row++)
         for (uint32_t head = 0; head < cpu->heads; head++) {
-            const float *from = cpu->scratch + row * kv_up_width(cpu) +
+            const float *from = cpu->scratch + row * get_kv_up_width(cpu) +
                                 (size_t)head * (plain + v);
             float *keys = qkv + row * cpu->qkv + cpu->q;
             float *to = keys + (size_t)head * d;
@@ -184,7 +185,7 @@ void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
                    cpu->q, false);
     place_queries(cpu, kept->qkv);
     lhi_cpu_linear(cpu, kept->kv_normed, w->kv_up, NULL, cpu->scratch,
-                   cpu->kv_rank, kv_up_width(cpu), false);
+                   cpu->kv_rank, get_kv_up_width(cpu), false);
     for (size_t row = 0; row < cpu->t; row++)
         pairs_to_halves(kept->kv_latent + row * wide + cpu->kv_rank,
                         cpu->second_scratch + row * cpu->rope_dim,
@@ -222,7 +223,7 @@ static void compute_key_value_gradients(const lhi_cpu *cpu, const float *qkv,
         float *shared = cpu->second_scratch + row * cpu->rope_dim;
         for (uint32_t head = 0; head < cpu->heads; head++) {
             const float *from = keys + (size_t)head * d;
-            float *to = cpu->scratch + row * kv_up_width(cpu) +
+            float *to = cpu->scratch + row * get_kv_up_width(cpu) +
                         (size_t)head * (plain + v);
             memcpy(to, from, plain * sizeof *to);
             memcpy(to + plain, keys + cpu->kv + (size_t)head * v,
@@ -245,10 +246,10 @@ void lhi_cpu_latents_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     size_t t = cpu->t, latent = cpu->kv_rank + cpu->rope_dim;
     float *wide = cpu->scratch, *beside = cpu->second_scratch;
     compute_key_value_gradients(cpu, kept->qkv, kept->kv_latent);
-    copy(wide, kv_up_width(cpu), kept->qkv + cpu->q, cpu->qkv, t,
-         kv_up_width(cpu));
+    copy(wide, get_kv_up_width(cpu), kept->qkv + cpu->q, cpu->qkv, t,
+         get_kv_up_width(cpu));
     lhi_cpu_linear_dgrad(cpu, wide, w->kv_up, beside, cpu->kv_rank,
-                         kv_up_width(cpu));
+                         get_kv_up_width(cpu));
     copy(kept->kv_latent, latent, wide, cpu->kv_rank, t, cpu->kv_rank);
     cpu->k->norm_backward(beside, w->k_norm, kept->inv_k, NULL, wide,
                           kept->d_inner + cpu->q_rank, t, cpu->kv_rank);
@@ -276,10 +277,10 @@ void lhi_cpu_latents_wgrad(const lhi_cpu *cpu,
     lhi_cpu_linear_wgrad(
         cpu, cpu->scratch, cpu->q_rank ? kept->q_normed : kept->norm1, d->q_up,
         NULL, cpu->q_rank ? cpu->q_rank : cpu->h, cpu->q, adds);
-    copy(kept->qkv + cpu->q, cpu->qkv, cpu->scratch, kv_up_width(cpu), cpu->t,
-         kv_up_width(cpu));
+    copy(kept->qkv + cpu->q, cpu->qkv, cpu->scratch, get_kv_up_width(cpu),
+         cpu->t, get_kv_up_width(cpu));
     lhi_cpu_linear_wgrad(cpu, cpu->scratch, kept->kv_normed, d->kv_up, NULL,
-                         cpu->kv_rank, kv_up_width(cpu), adds);
+                         cpu->kv_rank, get_kv_up_width(cpu), adds);
     if (cpu->q_rank)
         lhi_cpu_linear_wgrad(cpu, kept->q_latent, kept->norm1, d->q_down, NULL,
                              cpu->h, cpu->q_rank, adds);

@@ -37,8 +37,8 @@ lh_status lhi_cpu_request_part_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
 /* Sets the buffer with a part's parameters between steps (per-layer
  * sharding). */
 void lhi_cpu_set_part_values(lhi_cpu_chunk *chunk, uint32_t part, float *room);
-/* Requests a buffer for one microbatch's gradients of a part, with per-layer
- * sharding. */
+/* Requests a buffer for one microbatch's gradients of `part`, a unit of
+ * per-layer sharding. */
 lh_status lhi_cpu_request_part_gradients(const lhi_cpu *cpu,
                                          lhi_cpu_chunk *chunk, uint32_t part,
                                          lh_error *err);

@@ -51,7 +51,7 @@ static inline bool lhi_slice_is_first(const lhi_slice *slice, uint32_t rank)
 /* Counts the values in rank `rank`'s slice that no lower rank also has; the
  * others are shared by several ranks. */
 size_t lhi_slice_count_own_values(const lhi_slice *slice, uint32_t rank);
-/* Counts the slice's values. */
+/* Counts the values (floats) in a slice. */
 size_t lhi_slice_count_values(const lhi_slice *slice);
 /* Counts the contiguous runs of values that a slice occupies in the full
  * tensor. */

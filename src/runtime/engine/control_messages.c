@@ -62,7 +62,7 @@ static void put_real(unsigned char **at, double value)
     put64(at, lhi_double_to_bits(value));
 }
 
-/* Decodes 32 bits and advances `at`. */
+/* Decodes 32 bits, little-endian, and advances `at`. */
 static uint32_t get32(const unsigned char **at)
 {
     uint32_t value = (uint32_t)lhi_load_little_endian(*at, 4);
@@ -70,7 +70,7 @@ static uint32_t get32(const unsigned char **at)
     return value;
 }
 
-/* Decodes 64 bits and advances `at`. */
+/* Decodes 64 bits, little-endian, and advances `at`. */
 static uint64_t get64(const unsigned char **at)
 {
     uint64_t value = lhi_load_little_endian(*at, 8);

@@ -99,7 +99,7 @@ static lh_status record_messages(lowering *l, lh_error *err)
     return LH_OK;
 }
 
-/* qsort() comparator: ascending times. */
+/* Compares times for qsort(): ascending. */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;

@@ -263,7 +263,7 @@ typedef struct recorded_step {
     uint64_t iteration;
 } recorded_step;
 
-/* qsort() comparator: recorded steps by duration. */
+/* Compares recorded steps for qsort() by duration. */
 static int compare_durations(const void *a, const void *b)
 {
     const recorded_step *x = a, *y = b;

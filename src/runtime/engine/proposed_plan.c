@@ -187,7 +187,7 @@ static lh_status make_entry(lhi_proposals *all, const char *text,
     return LH_OK;
 }
 
-/* Returns the entry that was made from the same texts; NULL: none. */
+/* Returns the list entry that was made from equal texts; NULL: none. */
 static entry *find_entry(const lhi_proposals *all, const char *text,
                          const lhi_proposal_texts *texts)
 {

@@ -135,7 +135,8 @@ static lh_status fill_sender(lhi_rendezvous *late, sender *s, uint32_t peer,
     return LH_OK;
 }
 
-/* Makes a sender for each rank that receives messages from this one. */
+/* Creates the state of a sender thread for each rank that receives messages
+ * from this one. */
 static lh_status make_senders(lhi_rendezvous *late, lh_error *err)
 {
     lhi_rank *rank = late->rank;

@@ -70,7 +70,7 @@ const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
                                            uint32_t *n);
 /* Converts a switch to the public struct, which borrows its texts. */
 lh_switch lhi_switch_to_public(const lhi_switch *row);
-/* Converts a migration to the public struct, which borrows its texts;
+/* Converts a migration `row` to the public struct, which borrows its texts;
  * `assignment`: parsed from the row's text. */
 lh_migration lhi_moved_to_public(const lhi_switch *row,
                                  const lhi_rank_assignment *assignment);

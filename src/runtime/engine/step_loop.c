@@ -309,7 +309,7 @@ static lh_status lead_migration(lhi_run_worker *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Reports a completed migration to the caller. */
+/* Passes a completed migration to the caller's callback. */
 static lh_status report_migration(const lhi_run_worker *w,
                                   const lhi_switch *row, lh_error *err)
 {
@@ -588,7 +588,8 @@ static void report_unheard_stop(lhi_run_worker *w)
     print_remark(w, text);
 }
 
-/* Reports the transport's remarks, such as a failed rail. */
+/* Passes the transport's remarks, such as a failed rail, to the caller's
+ * callback. */
 static void report_transport_remarks(const lhi_run_worker *w)
 {
     char text[400];

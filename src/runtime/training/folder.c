@@ -171,7 +171,7 @@ static bool parse_step(const char *name, uint64_t *step)
     return errno == 0 && *end == '\0' && strcmp(again, name) == 0;
 }
 
-/* qsort() comparator: ascending steps. */
+/* Compares step numbers for qsort(): ascending. */
 static int compare_steps(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;

@@ -100,7 +100,7 @@ static lh_status read_tensor(const lhi_safetensors *f, const char *key,
     return LH_OK;
 }
 
-/* qsort() and bsearch() comparator: tensor names. */
+/* Compares tensor names for qsort() and bsearch(). */
 static int compare_names(const void *a, const void *b)
 {
     const lhi_st_tensor *x = a, *y = b;

@@ -22,7 +22,7 @@ size_t lhi_train_count_checksums(const lhi_train *train)
 }
 
 /* Converts an integral double, such as a checksum, to a JSON integer. */
-static json_t *json_of_double(double x)
+static json_t *make_json_integer(double x)
 {
     return json_integer((json_int_t)x);
 }
@@ -32,7 +32,7 @@ static json_t *format_list(const double *sums, uint32_t n)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++)
-        if (json_array_append_new(list, json_of_double(sums[i])) != 0) {
+        if (json_array_append_new(list, make_json_integer(sums[i])) != 0) {
             json_decref(list);
             return NULL;
         }
@@ -51,7 +51,7 @@ static json_t *format_sums(const lhi_train *train, const double *sums)
         const double *at = sums + lhi_checksum_index(i, replicas, n);
         if (!lhi_checkpoint_get_tensor(model, i, &t))
             continue;
-        json_t *item = json_pack("[o]", json_of_double(at[0]));
+        json_t *item = json_pack("[o]", make_json_integer(at[0]));
         for (uint32_t k = 0; item && k < n; k++)
             if (json_array_append_new(
                     item, format_list(at + 1 + k * replicas, replicas)) != 0) {
@@ -160,7 +160,7 @@ static json_t *format_auxiliary(const double *sides)
     for (int i = 0; all && i < LHI_N_AUXILIARY_FILES; i++)
         if (sides[i] >= 0 &&
             json_object_set_new(all, lhi_auxiliary_files[i],
-                                json_of_double(sides[i])) != 0) {
+                                make_json_integer(sides[i])) != 0) {
             json_decref(all);
             return NULL;
         }
@@ -182,7 +182,7 @@ lh_status lhi_checkpoint_state_format(const lhi_train *train,
     double check = root ? compute_check(root) : -1;
     char *made = NULL;
     if (check >= 0 &&
-        json_object_set_new(root, "check", json_of_double(check)) == 0)
+        json_object_set_new(root, "check", make_json_integer(check)) == 0)
         made = json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS);
     json_decref(root);
     if (!made)

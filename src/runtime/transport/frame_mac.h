@@ -35,7 +35,7 @@ typedef enum lhi_frame_mac_part {
 void lhi_frame_mac_begin(lhi_frame_mac *seal, lhi_frame_mac_part part);
 /* Adds `n` bytes to the MAC that was started last. */
 void lhi_frame_mac_add(lhi_frame_mac *seal, const void *bytes, size_t n);
-/* Ends the MAC and returns it. */
+/* Ends the MAC (authentication code) and stores it in `out`. */
 void lhi_frame_mac_end(lhi_frame_mac *seal,
                        unsigned char out[LHI_FRAME_MAC_BYTES]);
 /* Ends the MAC and checks that it equals the received one, `is`. */

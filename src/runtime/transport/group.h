@@ -37,7 +37,7 @@ lh_status lhi_group_make(lhi_net *net, const lhi_group_options *options,
 /* Frees a group; NULL is allowed. */
 void lhi_group_free(lhi_group *group);
 
-/* Returns the number of members. */
+/* Returns the number of ranks in the group. */
 uint32_t lhi_group_n_ranks(const lhi_group *group);
 /* Returns the caller's index in the group. */
 uint32_t lhi_group_index(const lhi_group *group);

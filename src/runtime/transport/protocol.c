@@ -46,8 +46,8 @@ void lhi_proto_fini(lhi_proto *p)
     pthread_mutex_destroy(&p->lock);
 }
 
-/* Appends an operation to a queue. */
-static void append(lhi_queue *q, lhi_net_op *op)
+/* Appends a send or receive to a queue. */
+static void append_op(lhi_queue *q, lhi_net_op *op)
 {
     op->next = NULL;
     if (q->first)
@@ -145,7 +145,7 @@ static lh_status send_large(lhi_proto *p, lhi_net_op *op, lh_error *err)
      * have taken it. */
     grant *g = take_grant(peer, op->tag);
     if (!g) {
-        append(&peer->offers, op);
+        append_op(&peer->offers, op);
         return LH_OK;
     }
     lh_status status = send_data(p, op, g->id, g->size, err);
@@ -237,7 +237,7 @@ static lh_status receive_large(lhi_proto *p, lhi_net_op *op, bool offered,
                    .size = op->size,
                    .id = op->id};
     lhi_queue *granted = &p->peers[op->peer].granted;
-    append(granted, op);
+    append_op(granted, op);
     lh_status status = p->carrier->expect(p, op, err);
     if (status == LH_OK)
         status = p->carrier->frame(p, op->peer, &f, NULL, NULL, err);
@@ -406,7 +406,7 @@ static lh_status handle_grant_frame(lhi_proto *p, uint32_t from,
     if (op) {
         lh_status status = send_data(p, op, f->id, f->size, err);
         if (status != LH_OK) /* its owner will cancel it */
-            append(&peer->offers, op);
+            append_op(&peer->offers, op);
         return status;
     }
     if (peer->n_grants == MAX_GRANTS)

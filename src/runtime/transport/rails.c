@@ -217,7 +217,7 @@ static bool is_sending_over(const lhi_rails *s, const lhi_rail_peer *p)
 }
 
 /* Returns the earlier of two times. */
-static int64_t earlier_ns(int64_t a_ns, int64_t b_ns)
+static int64_t get_earlier(int64_t a_ns, int64_t b_ns)
 {
     return a_ns < b_ns ? a_ns : b_ns;
 }
@@ -250,9 +250,9 @@ static int64_t run_rail_timers(lhi_rails *s, uint32_t peer, uint32_t k,
         if (now_ns - r->last_output_ns >= r->timeout_ns / 3)
             lhi_rail_send_ack(s, peer, k);
         /* If the rail cannot be written, only its input is checked. */
-        return earlier_ns(r->last_input_ns + r->timeout_ns + ms_ns,
-                          r->writing ? INT64_MAX
-                                     : r->last_output_ns + r->timeout_ns / 3);
+        return get_earlier(r->last_input_ns + r->timeout_ns + ms_ns,
+                           r->writing ? INT64_MAX
+                                      : r->last_output_ns + r->timeout_ns / 3);
     default:
         if (r->until_ns <= now_ns)
             lhi_rail_close(s, peer, k, ETIMEDOUT);
@@ -284,7 +284,7 @@ static int64_t run_timers(lhi_rails *s, int64_t due_ns)
         if (i == s->rank)
             continue;
         for (uint32_t k = 0; k < s->n_rails; k++)
-            next_ns = earlier_ns(next_ns, run_rail_timers(s, i, k, now_ns));
+            next_ns = get_earlier(next_ns, run_rail_timers(s, i, k, now_ns));
         check_peer_timeout(s, i, now_ns);
         lhi_rail_send_segments(s, i);
     }
@@ -338,7 +338,8 @@ static nfds_t fill_polls(lhi_rails *s)
     return n;
 }
 
-/* Handles poll() events on a rail. */
+/* Handles poll() events on rail `k` to a peer: continues connecting, reads or
+ * writes. */
 static void handle_rail_events(lhi_rails *s, uint32_t peer, uint32_t k,
                                short events)
 {

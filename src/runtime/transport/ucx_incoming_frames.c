@@ -83,7 +83,7 @@ lh_status lhi_ucx_receive_frames(lhi_ucx *u, lh_error *err)
     }
 }
 
-/* Handles one received frame by its kind. */
+/* Passes one received frame to the protocol by its kind. */
 static lh_status handle_frame(lhi_ucx *u, const lhi_ucx_incoming_frame *c,
                               lh_error *err)
 {

@@ -79,7 +79,8 @@ static void add_machine(builder *b, uint32_t device, const char *link)
                                                         .room = INT64_MAX};
 }
 
-/* Adds a device with rows for its chunks' passes. */
+/* Appends a machine for a device, with a row (operations of one kind) for each
+ * kind of pass of its chunks. */
 static void add_device(builder *b, uint32_t device)
 {
     uint32_t last = b->n_chunks - 1;

@@ -431,8 +431,9 @@ static lh_status find_copies(simulation *r, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the node of the pass at which a data-parallel operation starts or
- * must be done; LH_NONE: not in the schedule. */
+/* Returns the node (position in the schedule) of the pass at which a
+ * data-parallel operation starts or must be done; LH_NONE: not in the
+ * schedule. */
 static uint32_t find_node(const lhi_verifier *judge, const lh_dp_pass *at)
 {
     lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F};

@@ -43,8 +43,8 @@ static span trim(span s)
     return s;
 }
 
-/* Cuts the part before the first `separator` off `rest`; at the end of the text
- * there may be none. */
+/* Removes the part before the first `separator` from `rest` and returns it; at
+ * the end of the text there may be no separator. */
 static span cut_part(span *rest, char separator)
 {
     const char *p = memchr(rest->at, separator, (size_t)(rest->end - rest->at));
@@ -63,8 +63,8 @@ static bool skip_text(span *s, const char *text)
     return true;
 }
 
-/* Reports an invalid cell with file, line, cell number and its first 40 bytes.
- */
+/* Fails because of an invalid cell; the message has file, line, cell number
+ * and the cell's first 40 bytes. */
 static lh_status fail_cell(const reader *r, span cell, lh_error *err,
                            const char *why)
 {

@@ -310,7 +310,7 @@ static bool append(lhi_inserter *a, uint32_t stream)
 }
 
 /* Removes all operations from the schedule. */
-static void clear(lhi_inserter *a)
+static void remove_all_ops(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
     memset(a->n, 0, s->n_machines * sizeof *a->n);
@@ -323,7 +323,7 @@ static void clear(lhi_inserter *a)
 static bool rebuild_schedule(lhi_inserter *a, const int64_t *start, uint32_t m)
 {
     const uint32_t n = list_operations(a, start, m);
-    clear(a);
+    remove_all_ops(a);
     for (uint32_t i = 0; i < n; i++)
         if (!append(a, a->visits[i].stream))
             return false;

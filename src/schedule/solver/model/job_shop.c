@@ -56,7 +56,7 @@ static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
     return s->n_streams++;
 }
 
-/* Groups the chunks by device. */
+/* Sorts the chunks by device. */
 static void sort_chunks(builder *m)
 {
     const lh_pipeline *p = m->p;
