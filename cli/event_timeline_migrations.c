@@ -83,8 +83,8 @@ static uint32_t count_moved(const lh_emulation *played, cli_migration_kind what)
     return n;
 }
 
-/* Returns migration i in the common form of both kinds; arrays stay with the
- * emulation. */
+/* Returns migration i of a kind (host exchange or layer migration) in a form
+ * common to both; arrays stay with the emulation. */
 static migration find_migration(const lh_emulation *played,
                                 cli_migration_kind what, uint32_t i)
 {

@@ -119,7 +119,8 @@ static json_t *switch_json(const event_run *p, const lh_emulated_switch *x)
                      cli_seconds(x->bound_ns + p->after_ns), "why", x->why);
 }
 
-/* Returns the switches and their number; NULL without adaptation. */
+/* Returns the schedule switches of the emulation and their number *n; NULL
+ * without adaptation. */
 static const lh_emulated_switch *get_switches(const event_run *p, uint32_t *n)
 {
     *n = 0;
@@ -139,8 +140,8 @@ static lh_status simulate_fixed(cli *c, const event_run *p, int64_t *ns)
     return LH_OK;
 }
 
-/* Sums the iteration times without --adapt; negative: not available (no
- * adaptation, or jitter). */
+/* Sums the iteration times that the run would have without --adapt, in ns;
+ * negative: not available (no adaptation, or jitter). */
 static lh_status total_fixed(cli *c, const event_run *p, int64_t *total_ns)
 {
     uint32_t n = p->play->steps;

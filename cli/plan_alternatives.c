@@ -42,7 +42,8 @@ static void list_dimensions(const lh_plan *p, dimension *all)
     memcpy(all, list, sizeof list);
 }
 
-/* Returns the value of a numeric dimension; NULL: not numeric. */
+/* Returns an alternative's number in the dimension that it varies, such as the
+ * pipeline degree; NULL: the dimension is not a number. */
 static const uint32_t *get_numeric_value(const lh_plan_dimension_alternative *r)
 {
     const lh_layout *l = &r->choice.layout;

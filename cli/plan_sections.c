@@ -47,7 +47,8 @@ static void add_heading(cli_table *t, bool drawn)
     cli_table_row(t, drawn ? 5 : 3, drawn ? varied : plain);
 }
 
-/* Checks whether a method was evaluated with other chunks than the plan's. */
+/* Checks whether a method was evaluated with another number of chunks per
+ * device or another recomputation than the plan's. */
 static bool has_other_chunks(const lh_choice *x, const lh_choice *best)
 {
     return x->layout.chunks_per_device != best->layout.chunks_per_device ||

@@ -35,7 +35,7 @@ typedef struct makespans {
     int64_t *ns; /* [switches so far * n_states + state]; -1: not computed */
 } makespans;
 
-/* Counts the switches up to and including a step. */
+/* Counts the schedule switches up to and including a step. */
 static uint32_t count_switches(const lh_train_result *r, uint64_t step)
 {
     uint32_t n, i = 0;
@@ -82,8 +82,9 @@ int64_t train_median(int64_t *ns, uint32_t n)
     return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
 }
 
-/* Returns the median over the iterations that the result's median covers;
- * `some`: buffer for all. */
+/* Returns the median of the times `ns` of the iterations under the last
+ * schedule, as the result's own median does; `some`: scratch for as many times
+ * as iterations. */
 static int64_t get_final_median(const int64_t *ns, const lh_train_result *r,
                                 int64_t *some)
 {

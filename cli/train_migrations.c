@@ -423,7 +423,7 @@ lh_status train_migrations_report(cli *c, const lh_train_result *r,
     return cli_table_report(c, "Migrations", &t, report);
 }
 
-/* Returns the last migration before an iteration, or at it. */
+/* Returns the last migration at or before an iteration. */
 static const lh_migration *find_last_migration(const lh_train_result *r,
                                                uint64_t step)
 {

@@ -100,7 +100,8 @@ static const char *get_data_path_name(cli *c, const lh_train_result *r,
     return path;
 }
 
-/* Returns the switches of schedule and path as a list; NULL: out of memory. */
+/* Returns the run's switches of schedule and data path as a JSON list; NULL:
+ * out of memory. */
 static json_t *switches_json(cli *c, const cli_view *v,
                              const lh_train_result *r)
 {
@@ -156,8 +157,8 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 
 /* --- run ---------------------------------------------------------------- */
 
-/* Returns the iterations with schedule, path and predicted time as a list;
- * NULL: out of memory. */
+/* Returns the run's iterations with schedule, data path and predicted time as
+ * a JSON list; NULL: out of memory. */
 static json_t *iterations_json(cli *c, const cli_view *v,
                                const train_changes *changes,
                                const int64_t *predicted_ns,

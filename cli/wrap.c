@@ -60,7 +60,7 @@ static bool may_break(const char *text, size_t at)
     return !(isdigit(after) && word > 0 && word <= 4);
 }
 
-/* Returns the length of the next line in bytes. */
+/* Returns the length in bytes of the next line, wrapped to `columns`. */
 static size_t find_line_end(const char *text, size_t columns)
 {
     const size_t len = count_fitting_bytes(text, columns);
@@ -76,7 +76,8 @@ static size_t find_line_end(const char *text, size_t columns)
     return len > 0 ? len : find_next_character(text, 0);
 }
 
-/* Returns the columns of a line from column `at` on; at least 10. */
+/* Returns the columns that remain in a line from column `at` on; at least
+ * 10. */
 static size_t get_line_room(size_t width, size_t at)
 {
     return width > at + 10 ? width - at : 10;

@@ -200,7 +200,8 @@ typedef struct current_state {
     int64_t most_held;
 } current_state;
 
-/* Simulates the slowest replica's recorded pass order with its mean times. */
+/* Simulates the slowest replica's recorded pass order with its mean pass
+ * times. */
 static lh_status simulate_now(lhi_diagnosis_state *d, current_state *now,
                               lh_error *err)
 {

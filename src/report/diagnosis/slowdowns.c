@@ -53,8 +53,8 @@ static lh_status make_scenario(lhi_diagnosis_state *d,
     return LH_OK;
 }
 
-/* Builds and replays scenarios `from` to `from + n - 1` on all steps; n is at
- * most BATCH_SIZE. */
+/* Builds scenarios `from` to `from + n - 1` (which operations keep their
+ * recorded times) and replays them on all steps; n is at most BATCH_SIZE. */
 static lh_status replay_batch(lhi_diagnosis_state *d, scenario_results *p,
                               uint32_t from, uint32_t n, lh_error *err)
 {

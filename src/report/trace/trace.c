@@ -57,7 +57,7 @@ static lh_status fail_part(const checker *c, part p, uint32_t i,
                     lines[p][i], text);
 }
 
-/* Fails with a message about the whole trace. */
+/* Fails with a message about the trace as a whole, not about one element. */
 static lh_status fail_trace(const checker *c, const char *why)
 {
     if (!c->origin)

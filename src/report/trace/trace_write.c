@@ -478,7 +478,8 @@ static void add_memory_at(writer *w, const char *unit, uint32_t device,
                     device, get_device_pid(w, device), unit, value);
 }
 
-/* Adds a device's memory at each change; nothing if it is always 0. */
+/* Adds a counter event at each change of a device's memory; nothing if it is
+ * always 0. */
 static void add_memory(writer *w, const char *unit, uint32_t device,
                        const lh_trace_run *runs, uint32_t n)
 {
@@ -519,7 +520,8 @@ static int compare_changes(const void *a, const void *b)
     return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* Adds a link's counter; `name` is JSON. */
+/* Adds a counter event at time `ns`: a link's messages queued, in transfer and
+ * in flight (counts). `name`: JSON string. */
 static void add_link_at(writer *w, const char *name, int64_t ns,
                         const int64_t counts[3])
 {
@@ -531,7 +533,8 @@ static void add_link_at(writer *w, const char *name, int64_t ns,
                     name, get_links_pid(w), counts[0], counts[1], counts[2]);
 }
 
-/* Adds counters for each link: messages queued, in transfer and in flight. */
+/* Adds counter events for each link: messages queued, in transfer and in
+ * flight. */
 static void add_link_use(writer *w)
 {
     const lh_trace *t = w->t;

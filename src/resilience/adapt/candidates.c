@@ -144,7 +144,7 @@ static lh_status add_paths(search *s, const lh_adapt_input *now, lh_error *err)
     return LH_OK;
 }
 
-/* Frees the pipelines and evaluators of all paths. */
+/* Frees the pipelines and evaluators of all data paths. */
 static void free_paths(search *s)
 {
     for (uint32_t i = 0; i < s->n_ways; i++)
@@ -229,7 +229,8 @@ static lh_status check_memory(const search *s, uint32_t w,
     return LH_OK;
 }
 
-/* Copies and evaluates an existing schedule on path `w`. */
+/* Copies the schedule `of` and evaluates it on data path `w`, if it fits into
+ * memory. */
 static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
                           const char *name, lh_error *err)
 {
@@ -242,7 +243,8 @@ static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
     return judge_schedule(s, w, copy, name, err);
 }
 
-/* Evaluates a constructive method's schedule on path `w`. */
+/* Evaluates the schedule of a constructive method (built by rules, without
+ * search) on data path `w`. */
 static lh_status try_method(search *s, uint32_t w, const char *name,
                             lh_error *err)
 {
@@ -259,7 +261,8 @@ static lh_status try_method(search *s, uint32_t w, const char *name,
     return filter_status(status, &why, err);
 }
 
-/* Evaluates a search method on the best path, if the budget suffices. */
+/* Evaluates a search method on the data path with the fastest schedule so far,
+ * if the budget suffices. */
 static lh_status try_searched(search *s, const char *name, lh_error *err)
 {
     uint64_t units = SEARCHED_UNITS * s->passes;
@@ -269,7 +272,8 @@ static lh_status try_searched(search *s, const char *name, lh_error *err)
     return try_method(s, s->best, name, err);
 }
 
-/* Runs the solver on the best path with the remaining budget. */
+/* Runs the exact solver with the remaining budget on the data path with the
+ * fastest schedule so far. */
 static lh_status try_optimal(search *s, const char *name, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
@@ -295,8 +299,8 @@ static lh_status try_optimal(search *s, const char *name, lh_error *err)
     return schedule ? judge_schedule(s, s->best, schedule, name, err) : LH_OK;
 }
 
-/* Evaluates candidate `i`: constructive methods on all paths, searches on the
- * best path only. */
+/* Evaluates candidate `i`: constructive methods on all data paths, searches on
+ * the path with the fastest schedule so far. */
 static lh_status try_candidate(search *s, uint32_t i, lh_error *err)
 {
     const char *name = candidates[i].name;
@@ -332,8 +336,9 @@ static lh_status try_all(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Computes a schedule's iteration time on a path without slowdowns; *ns is 0 if
- * it does not apply or deadlocks. */
+/* Computes a schedule's iteration time in ns on a data path, with the pipeline
+ * without slowdowns; *ns is 0 if the schedule does not fit the pipeline or
+ * deadlocks. */
 static lh_status evaluate_without_slowdowns(const lh_adapt *a,
                                             lh_data_path path,
                                             const bool *links,

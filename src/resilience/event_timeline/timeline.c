@@ -364,7 +364,8 @@ static lh_status find_name(lh_event_timeline *c, const char *name,
     return LH_OK;
 }
 
-/* Stores the display names for an event's links, device or rail. */
+/* Stores the names of the links, device or rail that an event affects, for
+ * display. */
 static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x,
                              lh_error *err)
 {
@@ -385,7 +386,7 @@ static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x,
     return LH_OK;
 }
 
-/* Stores the display names of all effects. */
+/* Stores the names of what every event affects, for display. */
 static lh_status build_names(lh_event_timeline *c, lh_error *err)
 {
     size_t most = 0;

@@ -263,8 +263,8 @@ typedef struct owned {
     lhi_arena *mem;
 } owned;
 
-/* Builds the result with its explanation. `all`: the search was exhaustive.
- * *out owns the search's arena. */
+/* Builds the result of the host exchange with its explanation. `all`: the
+ * search was exhaustive. *out owns the search's arena. */
 static lh_status make_result(search *s, bool all, lh_host_exchange **out,
                              lh_error *err)
 {

@@ -244,7 +244,8 @@ typedef struct owned {
     lhi_arena *mem;
 } owned;
 
-/* Builds the result with its explanation; *out owns the search's arena. */
+/* Builds the result of the layer migration with its explanation; *out owns the
+ * search's arena. */
 static lh_status make_result(search *s, lh_layer_migration **out, lh_error *err)
 {
     int64_t busiest;

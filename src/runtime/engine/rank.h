@@ -176,8 +176,8 @@ void lhi_pool_fini(lhi_pool *pool);
 lhi_buffer *lhi_pool_take(lhi_pool *pool);
 /* Returns a buffer to the pool. */
 void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer);
-/* Returns a buffer whose send is in flight; it becomes free when the send
- * completes. */
+/* Gives a buffer back to the pool while its send is in flight; it becomes free
+ * when the send completes. */
 void lhi_pool_give_after_send(lhi_pool *pool, lhi_buffer *buffer);
 /* Waits until all sends from the pool's buffers are complete and returns the
  * buffers to the pool. */

@@ -18,8 +18,9 @@
 
 typedef struct lhi_rescheduler lhi_rescheduler;
 
-/* Makes the rescheduler and starts its thread. `rank`: options of the rank's
- * programs, with the initial plan as `exec`. */
+/* Makes the rescheduler, which switches schedules during a run, and starts its
+ * thread. `rank`: options of the rank's programs, with the initial plan as
+ * `exec`. */
 lh_status lhi_rescheduler_make(const lhi_job *job, const lhi_rank_options *rank,
                                lhi_rescheduler **out, lh_error *err);
 /* Ends the thread; after a failure, call it once all ranks are notified. */

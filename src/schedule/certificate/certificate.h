@@ -39,8 +39,8 @@ lh_status lhi_pipeline_hash(const lh_pipeline *pipeline, char *out,
 extern const lhi_schema lhi_certificate_table; /* fields of lh_certificate */
 extern const char *const lhi_proof_kinds[], *const lhi_bound_kinds[];
 
-/* Returns "path", "device", "drain", "round-trips", "memory" or "link"; static
- * storage. */
+/* Returns the name of a closed-form lower bound: "path", "device", "drain",
+ * "round-trips", "memory" or "link"; static storage. */
 const char *lhi_closed_form_name(lh_bound_kind kind);
 
 /* Parses the JSON form; `name` appears in error messages. LH_EINPUT: the text

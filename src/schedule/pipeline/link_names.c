@@ -109,7 +109,8 @@ static bool scan_ends(const char *name, uint32_t n_devices, uint32_t *a,
     return at && *at == '\0' && *a != *b;
 }
 
-/* Checks whether consecutive chunks run on the two devices, in either order. */
+/* Checks whether consecutive chunks run on the devices `from` and `to`, in
+ * either order. */
 static bool has_messages(const lh_pipeline *p, uint32_t from, uint32_t to)
 {
     uint32_t n = lh_pipeline_n_chunks(p);

@@ -330,7 +330,8 @@ static lh_status attribute_device(const timeline_index *f, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Fills idle time per device and cause, plus the totals. */
+/* Stores each device's idle time by cause, plus the totals over all devices,
+ * in a->idle. */
 static lh_status attribute_idle(lh_analysis *a, const timeline_index *f,
                                 lhi_arena *scratch, lh_error *err)
 {

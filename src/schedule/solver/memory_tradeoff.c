@@ -27,7 +27,8 @@ typedef struct tradeoff_state {
     int64_t least; /* smallest limit worth testing */
 } tradeoff_state;
 
-/* Forwards progress to the caller and records a stop. */
+/* Forwards progress to the caller's callback, and records whether it requests
+ * a stop. */
 static bool forward_progress(void *context, const lh_solve_progress *now)
 {
     tradeoff_state *t = context;

@@ -159,7 +159,8 @@ static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
 /* --- driver
  * --------------------------------------------------------------------- */
 
-/* Builds the job shop and its orders; r->shop stays NULL if unsupported. */
+/* Builds the job shop, machine orders and improvers of the solver; r->shop
+ * stays NULL if the pipeline is unsupported. */
 static lh_status make_shop(lhi_solver *r, lh_error *err)
 {
     lh_error why = {0};

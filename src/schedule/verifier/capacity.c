@@ -19,7 +19,8 @@ static int compare_events(const void *a, const void *b)
     return (x->op > y->op) - (x->op < y->op);
 }
 
-/* Lists the machine's operations in ascending order of `time`. */
+/* Lists the machine's operations as events, in ascending order of their
+ * `time`. */
 static void sort_operations(lhi_verify_event *events,
                             const lhi_verify_machine *m, const int64_t *time)
 {

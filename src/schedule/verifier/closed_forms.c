@@ -103,7 +103,7 @@ static void add_term(closed_form *f, const char *name, int64_t times,
     f->terms[f->n_terms++] = (lh_bound_term){name, times, ns};
 }
 
-/* Returns the sum of all terms in ns. */
+/* Returns the sum of all terms of a closed-form bound, in ns. */
 static int64_t compute_sum(const closed_form *f)
 {
     int64_t sum = 0;

@@ -229,7 +229,8 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
     }
 }
 
-/* Adds chunk c to its device's sums and smallest head, tail and
+/* Adds chunk c's pass times to the sums of its device, and updates the
+ * device's smallest head (time before its passes), tail (time after) and
  * reduce-scatter. */
 static void add_to_sum(const lh_pipeline *p, const path_times *w, uint32_t c,
                        device_sum *s)

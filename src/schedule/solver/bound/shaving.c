@@ -89,8 +89,9 @@ static bool shave_machine(shaver *a, uint32_t m)
     return true;
 }
 
-/* Shaves all machines that have a lattice until nothing changes or the budget
- * ends; false: the deadline is refuted. */
+/* Shaves (narrows windows by refuting their ends) all machines that have a
+ * lattice, until nothing changes or the budget ends; false: the deadline is
+ * refuted. */
 static bool shave(shaver *a)
 {
     const lhi_shop *s = a->w->shop;

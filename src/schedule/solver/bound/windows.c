@@ -73,8 +73,8 @@ static void fix_counts(lhi_windows *w)
     }
 }
 
-/* Sorts the operations topologically; operations behind a cycle have no order.
- * The queue temporarily holds the number of pending inputs. */
+/* Sorts the operations topologically; operations on or behind a cycle are left
+ * out. The queue temporarily holds the number of pending inputs. */
 static void sort_operations(lhi_windows *w)
 {
     const lhi_shop *s = w->shop;

@@ -142,8 +142,8 @@ static lh_status dispatch_from(lhi_justifier *j, const lhi_machine_orders *from,
     return LH_OK;
 }
 
-/* Copies the orders to `best` if their makespan is valid and shorter; returns
- * whether it did. */
+/* Copies the machine orders `words` to `best` if their makespan `time` is
+ * valid and shorter than *best_time; returns whether it did. */
 static bool keep_better(lhi_machine_orders *best, int64_t *best_time,
                         const lhi_machine_orders *words, int64_t time)
 {
