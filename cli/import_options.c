@@ -104,8 +104,9 @@ static bool is_list(const char *operand)
            (strncmp(operand, "--", 2) == 0 || strpbrk(operand, " \t\n"));
 }
 
-/* Reads the operand's text and its name for messages; release *own with
- * free(), *read with lh_text_free(). */
+/* Reads the configuration text (*text): the operand itself if it is an
+ * argument list, else standard input (`piped`) or a file. *name is for
+ * messages. Release *read with lh_text_free(). */
 static lh_status read_text(cli *c, const char *operand, cli_input *piped,
                            char **read, const char **text, size_t *len,
                            const char **name)

@@ -170,7 +170,7 @@ typedef struct inproc_endpoint {
 } range_end;
 
 /* Finds the range of factors around 1 in which the plan stays the best;
- * `flips` is false at an end of the searched range. */
+ * low->flips and high->flips are false at an end of the searched range. */
 static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
                       range_end *low, range_end *high)
 {

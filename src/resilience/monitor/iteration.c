@@ -72,8 +72,8 @@ static double min_reported_change(const lh_monitor *m, const lhi_monitored *w,
 
 /* --- grouping samples ----------------------------------------------------- */
 
-/* Sorts the first `n` samples by their `group` (below n_things) with a stable
- * counting sort. */
+/* Sorts the first `n` of m->samples by their member `group` (below n_things)
+ * with a stable counting sort. */
 static void group_samples(lh_monitor *m, size_t n, size_t n_things)
 {
     size_t sum = 0;

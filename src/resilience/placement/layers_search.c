@@ -75,7 +75,7 @@ static double compute_imbalance(const search *s, const uint32_t *numbers)
 }
 
 /* Evaluates the layer counts s->trial. Stores them as the best ones if they
- * minimise the time with migration, and as `next` (setting *is_next) if they
+ * minimise the time with migration, and in s->next (setting *is_next) if they
  * minimise it without migration. */
 static lh_status evaluate_partition(search *s, bool *is_next, lh_error *err)
 {

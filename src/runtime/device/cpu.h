@@ -426,7 +426,8 @@ size_t lhi_cpu_scratch_width(const lhi_cpu *cpu);
 /* Returns the floats per row in the second scratch buffer, which is used
  * together with the first; 0: not needed. */
 size_t lhi_cpu_second_scratch_width(const lhi_cpu *cpu);
-/* Returns the bytes allocated by make_scratch() and make_angles() in cpu.c. */
+/* Returns the bytes allocated by make_scratch() and build_rotary_tables() in
+ * cpu.c. */
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
 /* Counts the parameters of a layer's local experts. */
 double lhi_cpu_count_expert_values(const lhi_cpu *cpu);

@@ -14,7 +14,7 @@ typedef struct stream_builder {
     uint32_t n_gathers, next_gather;
 } stream_builder;
 
-/* Returns the index of an F, D or B pass in `pass_of`. */
+/* Returns the index of an F, D or B pass in l->pass_of. */
 static size_t get_pass_index(const stream_builder *l, const lh_pass *pass)
 {
     return lhi_pass_index(l->p, pass->chunk, pass->microbatch,
@@ -29,8 +29,8 @@ static bool is_gathered(const stream_builder *l, uint32_t i)
     return pass->is_first && l->p->chunks[pass->pass.chunk].all_gather_ns > 0;
 }
 
-/* Indexes the rank's passes in `pass_of`, and lists those that wait for their
- * chunk's all-gather. `n_points`: entries of `pass_of`. */
+/* Indexes the rank's passes in l->pass_of (n_points entries), and lists those
+ * that wait for their chunk's all-gather. */
 static void find_passes(stream_builder *l, size_t n_points)
 {
     for (size_t i = 0; i < n_points; i++)

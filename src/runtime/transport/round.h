@@ -14,7 +14,8 @@ typedef struct lhi_round {
     lhi_net_op *sends, *receives; /* n_ranks each, zeroed; caller's */
 } lhi_round;
 
-/* Checks that the caller is the group's member `mine`; else LH_EINVAL. */
+/* Checks that the caller's rank is member g->mine of the group; else
+ * LH_EINVAL. */
 lh_status lhi_round_check(const lhi_net *net, const lhi_net_group *group,
                           lh_error *err);
 /* Starts the receive of `size` bytes from member `i`, at most once per round

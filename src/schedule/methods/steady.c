@@ -138,9 +138,8 @@ static void put_order(const steady *s, uint32_t device, lhi_order *out)
         }
 }
 
-/* Builds and simulates the orders for one tolerance (see `tolerances`). Keeps
- * them if they are faster than the best so far, or if none has fitted in
- * memory yet. */
+/* Builds and simulates the orders for one `tolerance`. Keeps them if they are
+ * faster than the best so far, or if none has fitted in memory yet. */
 static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
 {
     int64_t ns = INT64_MAX;

@@ -103,7 +103,7 @@ static uint32_t find_run(const timeline_index *f, const lh_pass *pass)
                                : f->backward_run)[get_pass_index(f, pass)];
 }
 
-/* Fills in `awaited`, the collective for which each pass waits last, from the
+/* Fills in f->awaited, the collective for which each pass waits last, from the
  * data-parallel operations. */
 static lh_status find_awaited(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
@@ -154,8 +154,8 @@ static lh_status find_collectives(timeline_index *f, lhi_arena *mem,
     return find_awaited(f, mem, err);
 }
 
-/* Fills in `copied` (last offload copy that each pass waits for) and
- * `before_on_copy` (previous copy on the stream). */
+/* Fills in f->copied (last offload copy that each pass waits for) and
+ * f->before_on_copy (previous copy on the stream). */
 static lh_status find_copies(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     const lh_timeline *t = f->t;

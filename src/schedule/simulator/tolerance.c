@@ -73,7 +73,7 @@ static int64_t intersect(int64_t low, double low_at, double low_slope,
     return lhi_min_int64(ns, high - 1);
 }
 
-/* Returns the largest delay `extra` whose last ns costs at most 2 ns of
+/* Returns the largest delay in ns whose last ns costs at most 2 ns of
  * makespan. `least`: no delay is tolerated; LH_NO_LIMIT: any is. */
 static int64_t find_extra(search *s, int64_t least)
 {

@@ -244,8 +244,9 @@ static uint32_t count_releases(const lhi_verify_row *release,
                                : all);
 }
 
-/* Appends a precedence from row `from` to row `to` with delay `lag`, whose
- * counts `need` are still empty; NULL: out of memory. */
+/* Appends a precedence between two rows (operations of one chunk and kind):
+ * `to` follows `from` after delay `lag`. Its tables `need` and `first` are
+ * still empty. NULL: out of memory. */
 static lhi_verify_precedence *add_precedence(builder *b, uint32_t from,
                                              uint32_t to, int64_t lag)
 {

@@ -99,7 +99,8 @@ uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
 int64_t lhi_verify_compute_share(int64_t total, const lh_pass *pass);
 
 /* Checks that every pass runs exactly once, on its device, after its
- * prerequisites there (passes.c). Fills in `sorted`. */
+ * prerequisites there. Fills in judge->sorted (passes by chunk and
+ * microbatch). */
 lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err);
 /* Determines the verifier's link resources and the link of each route
  * (links.c). */

@@ -193,7 +193,7 @@ static void free_states(lhi_verify_states *s)
     s->next = NULL;
 }
 
-/* Enumerates a machine's states; `states` stays NULL if there are too many. */
+/* Enumerates a machine's states; m->states stays NULL if there are too many. */
 static lh_status make_states(lhi_verify_model *c, lhi_verify_machine *m,
                              lh_error *err)
 {

@@ -20,7 +20,7 @@ typedef struct order_shape {
 } traversal;
 
 /* Reads a decimal number that ends with the character `stop`; returns 0 and
- * sets `bad` if there is none or it overflows. */
+ * sets w->bad if there is none or it overflows. */
 static int64_t read_number(traversal *w, char stop)
 {
     uint64_t value = 0;
@@ -50,7 +50,7 @@ static void traverse_number(traversal *w, int64_t *value)
         *value = read_number(w, ' ');
 }
 
-/* Writes or reads an unsigned number; sets `bad` if a number read exceeds 32
+/* Writes or reads an unsigned number; sets w->bad if a number read exceeds 32
  * bits. */
 static void traverse_index(traversal *w, uint32_t *value)
 {

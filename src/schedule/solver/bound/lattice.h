@@ -35,8 +35,8 @@ bool lhi_lattice_compute_latest(const lhi_lattice *lattice,
                                 lhi_windows *windows, int64_t *last,
                                 lhi_budget *budget);
 /* Computes how many operations of each stream precede an operation at least
- * (`least`) and at most (`most`), over all orders within the windows;
- * undefined if out of time. */
+ * (windows->least) and at most (windows->most), over all orders within the
+ * windows; undefined if out of time. */
 void lhi_lattice_compute_counts(const lhi_lattice *lattice,
                                 lhi_windows *windows, lhi_budget *budget);
 

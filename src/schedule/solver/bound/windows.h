@@ -105,10 +105,10 @@ bool lhi_windows_propagate(lhi_windows *windows, uint32_t machine,
                            lhi_budget *budget);
 
 /* Computes, from the current windows, how many operations of each stream at
- * least (`least`) and at most (`most`) precede each operation; undefined if out
- * of time. */
+ * least (w->least) and at most (w->most) precede each operation; undefined if
+ * out of time. */
 void lhi_windows_compute_all_counts(lhi_windows *windows, lhi_budget *budget);
-/* Computes `least` and `most` as lhi_windows_compute_all_counts() does, for
+/* Computes w->least and w->most as lhi_windows_compute_all_counts() does, for
  * machine m only. */
 void lhi_windows_compute_counts(lhi_windows *windows, uint32_t machine,
                                 lhi_budget *budget);
