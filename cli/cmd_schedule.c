@@ -91,8 +91,7 @@ static const cli_option options[] = {
      .preset = "makespan",
      .choices = objectives,
      .help = "optimal: objective to minimise: the end of the last pass or "
-             "communication anywhere (compute_makespan), of the last pass on "
-             "the first "
+             "communication anywhere (makespan), of the last pass on the first "
              "chunk's device, or the memory limit at which a makespan is still "
              "possible."},
     CLI_SEARCH_ROWS(settings),

@@ -198,7 +198,8 @@ static uint32_t find_changes(const lh_plan *today, const lh_plan *plan,
     return n;
 }
 
-/* Returns the change of the iteration time; below 0: faster. */
+/* Returns by how many percent the iteration time `ns` exceeds than_ns; below
+ * 0: faster. */
 static double compute_percent(int64_t ns, int64_t than_ns)
 {
     return cli_percent_slower((double)ns, (double)than_ns);

@@ -59,7 +59,8 @@ lh_status cli_show_parse(cli *c, const char *text, uint32_t *out)
 
 /* --- result ------------------------------------------------------------- */
 
-/* Formats "of the 16-bit peak, 989.4 TFLOP/s a GPU". */
+/* Formats the peak rate that a utilisation refers to: "of the 16-bit peak,
+ * 989.4 TFLOP/s per GPU", without the rate if GPUs differ. */
 static const char *format_peak(const lh_plan *p, char *text, size_t room)
 {
     const lh_job *job = p->job;

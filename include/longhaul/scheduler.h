@@ -22,10 +22,11 @@ struct lh_solve_progress;
 /* Returns the number of scheduler names, including "optimal" and "auto". Names
  * are ordered as in help texts and tables. */
 LH_API uint32_t lh_n_schedulers(void);
-LH_API const char *
-lh_scheduler_name(uint32_t i); /* Returns the one-line description of scheduler
-                                  number `i`; static storage. */
-LH_API const char *lh_scheduler_about(uint32_t i); /* one line */
+/* Returns the i-th scheduler name: the methods, then "optimal", then "auto";
+ * static storage. */
+LH_API const char *lh_scheduler_name(uint32_t i);
+/* Returns the one-line description of scheduler number `i`; static storage. */
+LH_API const char *lh_scheduler_about(uint32_t i);
 /* Name of the search for an optimal schedule (LH_OPTIMAL), which is not a
  * method. lh_scheduler_is_search() checks for it. */
 #define LH_OPTIMAL "optimal"

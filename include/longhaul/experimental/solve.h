@@ -72,12 +72,12 @@ typedef struct lh_solve_options {
 
 /* Returns the number of search engines. */
 LH_API uint32_t lh_n_solve_engines(void);
-/* Returns the name of search engine number `i`; NULL: no such engine. Static
- * storage. */
-LH_API const char *lh_solve_engine_name(
-    uint32_t i); /* Returns the one-line description of search engine number
-                  * `i`; NULL: no such engine. Static storage. */
-LH_API const char *lh_solve_engine_about(uint32_t i); /* one line */
+/* Returns the name of search engine number `i`, such as "beams"; NULL: no such
+ * engine. Static storage. */
+LH_API const char *lh_solve_engine_name(uint32_t i);
+/* Returns the one-line description of search engine number `i`; NULL: no such
+ * engine. Static storage. */
+LH_API const char *lh_solve_engine_about(uint32_t i);
 enum { LH_MAX_SOLVE_ENGINES = 32 };
 
 /* Statistics of one engine. */

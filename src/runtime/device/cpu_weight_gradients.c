@@ -136,8 +136,9 @@ bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk,
            pass->part;
 }
 
-/* Reduces the partial-sum gradients over the tensor-parallel ranks once an
- * item and all items reduced together with it have all microbatches. */
+/* Reduces the partial-sum gradients over the tensor-parallel ranks once a
+ * weight-gradient item (group of weights) and all items reduced together with
+ * it have all microbatches. */
 static void finish_item(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                         const lhi_cpu_item *item)
 {
@@ -202,8 +203,8 @@ static lh_status request_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
     return LH_OK;
 }
 
-/* Marks an item's gradient as due for a microbatch, and runs it for all
- * microbatches that can be added in order. */
+/* Marks a weight-gradient item (group of weights) as due for a microbatch, and
+ * computes it for all microbatches that can be added in order. */
 static lh_status request_item(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                               lhi_cpu_item *item, uint32_t microbatch,
                               lh_error *err)

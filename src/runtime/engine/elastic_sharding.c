@@ -47,8 +47,8 @@ static uint64_t make_tag(const lhi_elastic_sharding *s, uint64_t step,
     return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_PART_TAGS);
 }
 
-/* Checks whether collective `k` of the rank's data stream carries the entire
- * chunk once per iteration, not a bucket of it. */
+/* Checks whether collective `k` of the rank's data-parallel collectives
+ * carries the entire chunk once per iteration, not a bucket of it. */
 static bool is_whole_chunk(const lhi_elastic_sharding *s, uint32_t k)
 {
     uint32_t op = s->program->data[k].op;
@@ -58,7 +58,7 @@ static bool is_whole_chunk(const lhi_elastic_sharding *s, uint32_t k)
 }
 
 /* Returns the range of parameters or gradients that collective `k` of the
- * rank's data stream carries. */
+ * rank's data-parallel collectives carries. */
 static lhi_train_part find_part(const lhi_elastic_sharding *s, uint32_t k)
 {
     const lhi_exec_data *d = &s->program->data[k];
@@ -77,9 +77,9 @@ static lhi_train_part find_part(const lhi_elastic_sharding *s, uint32_t k)
     return part;
 }
 
-/* Runs collective `k` of the rank's data stream: an all-gather into its
- * parameter buffer, or a reduce-scatter of its gradient buffer. The latter
- * then sums over datacenters if it carries the whole chunk. */
+/* Runs collective `k` of the rank's data-parallel collectives: an all-gather
+ * into its parameter buffer, or a reduce-scatter of its gradient buffer. The
+ * latter then sums over datacenters if it carries the whole chunk. */
 static lh_status run_collective(lhi_elastic_sharding *s, uint32_t k,
                                 uint64_t step, int64_t *ready_ns, lh_error *err)
 {
@@ -155,8 +155,8 @@ lh_status lhi_sleep_emulated(lhi_net *net, const lhi_net_stop *stop,
 
 /* --- thread --- */
 
-/* Runs the next launched collective of the data stream. Called with the lock
- * held; releases it meanwhile. */
+/* Runs the next launched data-parallel collective. Called with the lock held;
+ * releases it meanwhile. */
 static lh_status run_next(lhi_elastic_sharding *s)
 {
     uint32_t k = s->n_done;
@@ -299,8 +299,8 @@ lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n)
 
 /* --- between steps --- */
 
-/* Returns the tag of the next collective outside the steps' data streams; its
- * step number is above all steps. */
+/* Returns the tag of the next collective outside the steps' data-parallel
+ * collectives; its step number is above all steps. */
 static uint64_t make_next_tag(lhi_elastic_sharding *s)
 {
     return make_tag(s, (1u << 23) + s->turn, s->n_turn++);

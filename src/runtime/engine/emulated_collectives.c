@@ -28,8 +28,8 @@ static int64_t transfer_time(const lhi_rank *rank, const lhi_exec_data *data)
     return data->is_scatter ? k->reduce_scatter_ns : k->all_gather_ns;
 }
 
-/* Computes the times of the next collective in the rank's data stream, ready
- * at ready_ns: it starts when the previous one has been sent. Delays the pass
+/* Computes the times of the rank's next data-parallel collective, ready at
+ * ready_ns: it starts when the previous one has been sent. Delays the pass
  * that needs it. */
 static void emulate_next_collective(lhi_rank *rank, int64_t ready_ns)
 {

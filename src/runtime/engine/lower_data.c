@@ -96,8 +96,8 @@ static void add_launched(stream_builder *l, uint32_t i)
         add_gather(l, i, pass->start_ns);
 }
 
-/* Builds the rank's data stream, its collectives in launch order, and the
- * number of them that each pass waits for. */
+/* Builds the rank's stream of data-parallel collectives in launch order, and
+ * the number of them that each pass waits for. */
 static void build_stream(stream_builder *l)
 {
     lhi_exec_rank *rank = l->rank;

@@ -104,7 +104,8 @@ static int compare_messages(const void *a, const void *b)
 }
 
 /* Returns the number of queues with which each queue has finished a copy
- * before its next message comes. `items`: the lane's n messages in order. */
+ * before its next message comes. `items`: the n delegated messages of a lane
+ * (to or from one rank) in order. */
 static uint32_t count_queues(const item *items, uint32_t n)
 {
     uint32_t most = 1;

@@ -215,7 +215,8 @@ lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err);
  * arrival notice. A thread per rank exchanges the notices independently of the
  * passes. Training steps only; in others all calls below return at once. */
 lh_status lhi_blocking_sends_make(lhi_rank *rank, lh_error *err);
-/* Ends the notice thread. Call it before the endpoint is closed. */
+/* Ends the notice thread, which reports arrivals to senders. Call it before
+ * the endpoint is closed. */
 void lhi_blocking_sends_stop(lhi_blocking_sends *coupled);
 /* Frees the blocking-sends state; NULL is allowed. */
 void lhi_blocking_sends_free(lhi_blocking_sends *coupled);

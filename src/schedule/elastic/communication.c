@@ -110,12 +110,12 @@ static block previous_backward(const launcher *l, uint32_t group,
 /* Returns the first pass of block `b` on a stage, before which its gather must
  * be done; `groups`: microbatches per group. */
 static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups,
-                                  block b, uint32_t stage, bool launch_backward)
+                                  block b, uint32_t stage, bool backward)
 {
     uint32_t m = 0;
     for (uint32_t j = 0; j < b.group; j++)
         m += groups[j];
-    return (lh_dp_pass){b.chunk * l->g->stages + stage, m, launch_backward};
+    return (lh_dp_pass){b.chunk * l->g->stages + stage, m, backward};
 }
 
 /* Adds the gather bucket for block `next` that pass `n` of `count` in the

@@ -66,8 +66,8 @@ typedef struct run {
     int64_t makespan_ns;
 } simulation;
 
-/* Pushes a device that may start its next pass on the push_device, unless it is
- * there. */
+/* Pushes a device that may start its next pass on the stack of devices to
+ * advance, unless it is there. */
 static void push_device(simulation *r, uint32_t device)
 {
     if (!r->stacked[device]) {

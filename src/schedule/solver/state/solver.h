@@ -70,11 +70,12 @@ struct lhi_solver {
 
 /* --- incumbent and bound: incumbent.c */
 
-bool lhi_solver_is_done(
-    const lhi_solver
-        *r); /* Checks whether the gap is closed: the lower bound equals the
-              * incumbent or decides the target, or no schedule exists. */
-bool lhi_solver_is_closed(const lhi_solver *r); /* nothing remains to be done */
+/* Checks whether the solver has to stop: the budget is used up, or the gap is
+ * closed. */
+bool lhi_solver_is_done(const lhi_solver *r);
+/* Checks whether the gap is closed: the lower bound equals the incumbent or
+ * decides the target, or no schedule exists. */
+bool lhi_solver_is_closed(const lhi_solver *r);
 /* Reports progress (bound, incumbent, `phase`) to the caller's callback, which
  * may stop the solver. */
 void lhi_solver_report(lhi_solver *r, const char *phase);
