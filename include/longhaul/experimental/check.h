@@ -16,8 +16,8 @@ extern "C" {
 #endif
 
 /* Checks a schedule as lh_check() does, for a transport that buffers up to
- * `buffers` messages of each pair of devices, so that a send waits only if
- * they are in use; 0: lh_check(). */
+ * `buffers` messages per pair of devices: a send waits only if all are in use.
+ * 0: as lh_check(). */
 LH_API lh_status lh_check_buffered(const lh_pipeline *pipeline,
                                    const lh_schedule *schedule,
                                    uint32_t buffers, lh_verdict **out,

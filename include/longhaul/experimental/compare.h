@@ -128,12 +128,12 @@ LH_API lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
                             lh_comparison **out, lh_error *err);
 
 /* Compares methods on all placements that the plan's layout permits. Each
- * placement has the chunks per device that it needs, unless the job fixes them;
- * everything else is as in the plan. Jitter: see lh_plan_jitter().
+ * placement has the chunks per device that it needs, unless the job fixes
+ * them; everything else is as in the plan. Jitter: see lh_plan_jitter().
  *
- * For the plan's own placement, its own pipeline is used, and its own schedule
- * for its method, so that the plan appears with its own time. An elastic plan
- * is a base by itself, "plan". The plan must outlive the result. */
+ * The plan's own placement uses its own pipeline and, for its method, its own
+ * schedule, so that the plan appears with its own time. An elastic plan is a
+ * base by itself, "plan". The plan must outlive the result. */
 LH_API lh_status lh_compare_plan(const lh_plan *plan,
                                  const lh_compare_options *options,
                                  lh_comparison **out, lh_error *err);

@@ -36,9 +36,9 @@ static int compare_messages(const void *a, const void *b)
                        : compare_passes(&(*x)->consumer, &(*y)->consumer);
 }
 
-/* Records the predicted run `p` as first divergence if its start differs by
- * more than 0.1 % of the predicted iteration (later_ns) and it is the earliest
- * such run. */
+/* Records the predicted run `p` as first divergence if it is the earliest one
+ * that deviates by more than 0.1 % of the predicted iteration. later_ns: its
+ * measured start less the predicted one. */
 static void record_divergence(lh_trace_difference *d, const lh_trace_run *p,
                               int64_t later_ns)
 {

@@ -13,8 +13,8 @@
 
 enum { MOST_TIMES = 1000000, MOST_BARS = 120 };
 
-/* Returns a histogram's bar width, 1, 2 or 5 times a power of ten nanoseconds,
- * so that bars begin at round numbers and there are at most MOST_BARS. */
+/* Returns a histogram's bar width: 1, 2 or 5 times a power of ten nanoseconds.
+ * Bars begin at round numbers, and there are at most MOST_BARS. */
 static int64_t compute_bar_width(int64_t least_ns, int64_t most_ns)
 {
     static const int64_t factors[] = {1, 2, 5};

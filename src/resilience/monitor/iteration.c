@@ -325,9 +325,9 @@ static void compare_with_nominal(lh_monitor *m, lhi_monitored *things,
     }
 }
 
-/* Averages the readings of series `from` to `to` - 1 into their initial means,
- * scaled to their device's normal level, because a new schedule's series may
- * first occur while the device is slow. */
+/* Averages the readings of series `from` to `to` - 1 into their initial means.
+ * Scales them to their device's normal level, because a new schedule's series
+ * may first occur while the device is slow. */
 static void learn_initial(lh_monitor *m, const lhi_monitored *things,
                           uint32_t from, uint32_t to)
 {

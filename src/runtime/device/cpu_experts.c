@@ -266,9 +266,8 @@ static const float *gather_gated_gradient(lhi_cpu *cpu,
     return kept->d_down;
 }
 
-/* Computes the gradient of the shared gate's logits with tensor parallelism,
- * where each rank has only some columns of every row, and sums it over the
- * ranks. */
+/* Computes the gradient of the shared gate's logits with tensor parallelism.
+ * Each rank has only some columns of every row, so it sums over the ranks. */
 static void gate_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     size_t f = cpu->shared_f;

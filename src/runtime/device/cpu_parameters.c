@@ -70,8 +70,8 @@ typedef struct tensor_builder {
     bool failed;
 } tensor_builder;
 
-/* Stores the addresses of a tensor's values and gradients in the weight tables
- * `w` and `d`, or in the chunk, at the fields of its role. */
+/* Stores the addresses of a tensor's values and gradients at the fields of its
+ * role: in the weight tables `w` and `d`, or in the chunk. */
 static void store_tensor_addresses(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
                                    lhi_cpu_weights *d, lhi_role role,
                                    const lhi_tensor *t)

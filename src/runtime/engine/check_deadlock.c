@@ -285,9 +285,9 @@ static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r,
                     r, here, maker, ended ? "its end" : there);
 }
 
-/* Marks a message that has arrived as available to its pass once all earlier
- * ones in its copy queue are, runs the pass's rank, and continues with the
- * later messages. */
+/* Marks an arrived message as available to its pass once all earlier ones in
+ * its copy queue are. Then runs the pass's rank and continues with the later
+ * messages. */
 static void mark_available(deadlock_walk *p, uint32_t message)
 {
     while (message != LH_NONE && p->moved[message] &&

@@ -147,8 +147,8 @@ lh_status lhi_exec_add_lanes(lh_exec *exec, uint32_t rank,
                              const int64_t *made_ns, const int64_t *arrive_ns,
                              lh_error *err);
 
-/* Checks that every instruction can eventually run, if a message moves only
- * after its receive is posted and links with explicit orders wait for the next
+/* Checks that every instruction can eventually run. A message moves only after
+ * its receive is posted, and links with explicit orders wait for the next
  * message in their order. LH_EDEADLOCK: the plan deadlocks. */
 lh_status lhi_exec_check_deadlock(const lh_exec *exec, lh_error *err);
 

@@ -23,8 +23,8 @@ typedef struct rank_memory {
     double activations; /* including scratch and messages */
 } rank_memory;
 
-/* Returns the parameters of the embedding if it is tied to the head but has a
- * copy on another rank, and `stage` has one of the two; otherwise 0. */
+/* Returns the parameters of a tied embedding whose copy is on another rank
+ * than the head, if `stage` has one of the two; otherwise 0. */
 static double count_tied_embedding(const lhi_cpu_options *o,
                                    const lh_exec *exec, uint32_t stage)
 {

@@ -52,8 +52,8 @@ size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n);
 
 /* Emulates a link for a group whose members share a clock. Each later
  * collective ends no sooner than `latency_ns` plus `ns_per_byte` times the
- * larger of the bytes sent and received, counted from the arrival of the last
- * required message. Zeros (the default): no emulation. */
+ * larger of the bytes sent and received. This time counts from the arrival of
+ * the last required message. Zeros (the default): no emulation. */
 void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
                         double ns_per_byte);
 /* Lets the emulated transfer of the next collective of `g` overlap with that

@@ -56,8 +56,8 @@ typedef struct lhi_rails_options {
 lh_status lhi_rails_open(const lhi_rails_options *options, lhi_rails **out,
                          int *fds, lh_error *err);
 
-/* Sends the bytes written to the streams, whose ends must be closed, for at
- * most 3 s (0.5 s in a failed run), and frees everything. NULL is allowed. */
+/* Sends the bytes written to the streams, whose ends must be closed, and frees
+ * everything. Takes at most 3 s, in a failed run 0.5 s. NULL is allowed. */
 void lhi_rails_close(lhi_rails *rails);
 
 /* Returns the next notice for the user about lost or restored rails, as a

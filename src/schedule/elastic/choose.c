@@ -65,9 +65,9 @@ static lh_status find_options(chooser *c, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the memory per device that queue size `o` requires with `stored`
- * activation bytes per chunk pass, in bytes times replicas x chunks (D M in
- * the paper), so that the value is an exact integer. */
+/* Returns the memory per device in bytes that queue size `o` requires with
+ * `stored` activation bytes per chunk pass. It is multiplied by replicas x
+ * chunks (D M in the paper), so that the value is an exact integer. */
 static lhi_int128 compute_memory(const chooser *c, const option *o,
                                  int64_t stored)
 {

@@ -20,8 +20,8 @@ int64_t lhi_elastic_iteration_ns(const lh_elastic_case *given,
                                  int64_t recompute_ns);
 
 /* Lists the data-parallel communication of the plan's passes, for a pipeline
- * whose chunk (c - 1) P + i - 1 is chunk c on stage i. Operations of each
- * stage's first chunk at the start and end of the iteration are excluded: see
+ * whose chunk (c - 1) P + i - 1 is chunk c on stage i. Excludes operations of
+ * each stage's first chunk at the start and end of the iteration: see
  * lh_chunk. Release *ops with lhi_elastic_ops_free(). */
 lh_status lhi_elastic_operations(const lh_elastic_case *given,
                                  const lh_elastic_plan *plan, lh_dp_op **ops,

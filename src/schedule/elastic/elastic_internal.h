@@ -145,8 +145,8 @@ void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums,
 lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given,
                                                int64_t share);
 
-/* Returns the memory of optimizer, gradients and parameters, M_o + M_g + M_p
- * in the paper, as an exact numerator over D M (replicas times chunks). */
+/* Returns the memory of optimizer, gradients and parameters (M_o + M_g + M_p
+ * in the paper) as an exact numerator over D M (replicas x chunks). */
 lhi_int128 lhi_elastic_compute_states(const lh_elastic_case *given,
                                       const lh_elastic_plan *plan);
 

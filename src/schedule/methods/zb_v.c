@@ -64,8 +64,8 @@ static int64_t get_input_time(const v_plan *v, int kind, uint32_t leg,
     return *get_end(v, kind, leg, leg == 0 ? d - 1 : d + 1, m);
 }
 
-/* Advances a device's time to `end`, the end of a pass of one time unit, and
- * adds the wait before it to the device's idle time. */
+/* Advances a device's time to `end`, where a pass of one time unit ends, and
+ * adds the wait before the pass to the device's idle time. */
 static void advance_time(v_plan *v, uint32_t d, int64_t end)
 {
     v_device *dev = &v->devices[d];

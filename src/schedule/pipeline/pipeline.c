@@ -150,8 +150,7 @@ static lh_status check_links(const lh_pipeline_desc *d,
 }
 
 /* Checks that the sum of all work and messages, an upper bound on any
- * schedule's makespan, is below 2^53 ns, the limit of exact doubles in
- * traces. */
+ * makespan, is below 2^53 ns, the limit of exact doubles in traces. */
 static lh_status check_horizon(const lh_pipeline *p,
                                const lhi_pipeline_origin *origin, lh_error *err)
 {

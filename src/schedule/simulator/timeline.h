@@ -83,10 +83,10 @@ lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
 lh_status lhi_analysis_compute_link_use(const lh_timeline *timeline,
                                         lhi_arena *mem, lhi_arena *scratch,
                                         lh_link_use **out, lh_error *err);
-/* Computes, for every boundary between devices, the slackness (difference of
- * the devices' warm-up forwards) and the delay tolerance (delay that costs at
- * most 2 ns per ns), in `mem`. Only for chunk c on device c; otherwise *out
- * and *n_out are unchanged. */
+/* Computes slackness and delay tolerance of every boundary between devices, in
+ * `mem`. Slackness: difference of the devices' warm-up forwards. Delay
+ * tolerance: delay that costs at most 2 ns per ns. Only for chunk c on device
+ * c; otherwise *out and *n_out are unchanged. */
 lh_status lhi_analysis_find_slack(const lh_pipeline *pipeline,
                                   const lh_timeline *timeline,
                                   const lh_schedule *schedule, lhi_arena *mem,

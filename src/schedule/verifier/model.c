@@ -149,8 +149,9 @@ static void add_collectives(builder *b, uint32_t device)
 }
 
 /* Appends a row for chunk c's messages over the resource, forward or (`back`)
- * backward. If they have the link to themselves (`only`) and are produced no
- * faster than it carries them, they never wait and are modelled as a delay. */
+ * backward. Messages that have the link to themselves (`only`) and are
+ * produced no faster than it carries them never wait: they are modelled as a
+ * delay. */
 static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
                          bool only)
 {
@@ -386,10 +387,9 @@ static int64_t compute_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* Sets heads and tails (times that must pass before and after) for
- * data-parallel communication before a chunk's first F and after its last W or
- * B. Gathers are issued from the start, so all have finished, one after
- * another, before any scatter. */
+/* Sets heads and tails for data-parallel communication: times before a chunk's
+ * first F and after its last W or B. Gathers are issued from the start, so all
+ * have finished, one after another, before any scatter. */
 static void set_heads_and_tails(builder *b)
 {
     lhi_verify_model *c = b->c;

@@ -30,8 +30,8 @@ static void raise_link(lh_train_group_link *to, double latency_ns,
         to->ns_per_byte = ns_per_byte;
 }
 
-/* Raises the link `to` to a ring over `path` in which each of `ranks` ranks
- * sends (n - 1) / n of the data at once, as the engine does. */
+/* Raises the link `to` to a ring over `path`, as the engine runs it: each of
+ * `ranks` ranks sends (n - 1) / n of the data at once. */
 static void add_ring_path(const lh_plan *plan, uint32_t ranks,
                           const lh_cost_path *path, lh_train_group_link *to)
 {

@@ -229,8 +229,8 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
     }
 }
 
-/* Adds chunk c's pass times to the sums of its device, and updates the
- * device's smallest head (time before its passes), tail (time after) and
+/* Adds chunk c's pass times to its device's sums. Updates the device's
+ * smallest head (time before its passes), tail (time after them) and
  * reduce-scatter. */
 static void add_to_sum(const lh_pipeline *p, const path_times *w, uint32_t c,
                        device_sum *s)

@@ -165,7 +165,7 @@ static bool may_step(const builder *b, const uint16_t *counts, uint32_t slot,
 }
 
 /* Returns a lower bound on a machine's memory after `counts` in a relaxed job
- * shop, in which W parts differ by at most one unit and each frees the smaller
+ * shop. There, W parts differ by at most one unit, and each frees the smaller
  * share. Per microbatch with completed D, total mod q parts free one unit
  * more; they are assumed to come first. */
 static int64_t compute_min_memory(const builder *b, const uint16_t *counts)

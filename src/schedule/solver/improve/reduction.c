@@ -251,9 +251,9 @@ static void compute_shifts(const lhi_shop *s, const extension *k, int64_t *out)
         out[i] = n ? all[i == 0 ? n / 8 : i == 1 ? n / 2 : n - 1 - n / 8] : 0;
 }
 
-/* Runs task `i`: extends the schedule with fewer microbatches to all of them by
- * repeating a period, for each first microbatch of the task's range and three
- * time shifts per repetition (low, median, high). */
+/* Runs task `i`: extends the schedule with fewer microbatches to all of them
+ * by repeating a period. Tries each first microbatch of the task's range and
+ * three time shifts per repetition (low, median, high). */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
     const extension_batch *a = context;
