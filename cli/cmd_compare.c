@@ -93,7 +93,7 @@ typedef struct work {
 
 /* Frees the results, problems and lists of methods of a comparison; keeps the
  * struct. */
-static void work_fini(comparison_work *w)
+static void free_work(comparison_work *w)
 {
     lh_comparison_free(w->x.all);
     for (uint32_t i = 0; i < w->n; i++)
@@ -362,7 +362,7 @@ static lh_status run_compare(cli *c)
 {
     comparison_work w = {0};
     lh_status status = compare(c, &w);
-    work_fini(&w);
+    free_work(&w);
     return status;
 }
 

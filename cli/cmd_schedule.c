@@ -144,7 +144,7 @@ typedef struct work {
 } work;
 
 /* Frees the members of the results; keeps the struct. */
-static void work_fini(work *w)
+static void free_work(work *w)
 {
     lh_timeline_free(w->timeline);
     lh_schedule_free(w->schedule);
@@ -575,7 +575,7 @@ static lh_status run_schedule(cli *c)
     lh_status status = make_schedule(c, &w);
     cli_progress_end();
     if (status == LH_OK && !w.schedule && !w.infeasible) {
-        work_fini(&w); /* --pareto has printed its curve */
+        free_work(&w); /* --pareto has printed its curve */
         return LH_OK;
     }
     if (status == LH_OK && c->common.output && w.schedule) {
@@ -593,7 +593,7 @@ static lh_status run_schedule(cli *c)
         else
             status = print_csv(c, &w);
     }
-    work_fini(&w);
+    free_work(&w);
     return status;
 }
 

@@ -64,8 +64,8 @@ static void print_iterations(cli *c, const lh_trace_difference *d,
 
 /* Returns the logged iterations with their errors as a list; NULL: out of
  * memory. */
-static json_t *iterations_json(const lh_trace_difference *d,
-                               const lh_run_log *log)
+static json_t *make_iterations_json(const lh_trace_difference *d,
+                                    const lh_run_log *log)
 {
     json_t *all = json_array();
     for (uint32_t i = 0; all && i < log->n_iterations; i++) {
@@ -161,7 +161,8 @@ json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
                       cli_seconds(d->divergence_delay_ns)));
     if (more && log &&
         (json_object_set_new(more, "median_s", cli_seconds(log->median_ns)) ||
-         json_object_set_new(more, "iterations", iterations_json(d, log)))) {
+         json_object_set_new(more, "iterations",
+                             make_iterations_json(d, log)))) {
         json_decref(more);
         more = NULL;
     }

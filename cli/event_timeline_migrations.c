@@ -100,7 +100,7 @@ static migration find_migration(const lh_emulation *played,
 }
 
 /* Returns the new hosts or layers per chunk as a list; NULL: out of memory. */
-static json_t *numbers_json(const migration *x)
+static json_t *make_numbers_json(const migration *x)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < x->n; i++)
@@ -119,7 +119,7 @@ static json_t *moved_json(const lh_emulation *played, cli_migration_kind what,
     return json_pack("{s:I, s:o, s:I, s:o, s:o, s:o, s:s}", "step",
                      (json_int_t)x.step,
                      what == CLI_MIGRATION_HOSTS ? "hosts" : "layers",
-                     numbers_json(&x), "moves", (json_int_t)x.n_moves,
+                     make_numbers_json(&x), "moves", (json_int_t)x.n_moves,
                      "before_s", cli_seconds(x.before_ns + after_ns),
                      "predicted_s", cli_seconds(x.predicted_ns + after_ns),
                      "move_s", cli_seconds(x.move_ns), "why", x.why);

@@ -142,7 +142,7 @@ static lh_status simulate_fixed(cli *c, const event_run *p, int64_t *ns)
 
 /* Sums the iteration times that the run would have without --adapt, in ns;
  * negative: not available (no adaptation, or jitter). */
-static lh_status total_fixed(cli *c, const event_run *p, int64_t *total_ns)
+static lh_status sum_fixed_times(cli *c, const event_run *p, int64_t *total_ns)
 {
     uint32_t n = p->play->steps;
     *total_ns = -1;
@@ -164,7 +164,7 @@ static lh_status print_json(cli *c, const event_run *p)
 {
     uint32_t n_switches;
     int64_t kept_ns;
-    CLI_TRY(total_fixed(c, p, &kept_ns));
+    CLI_TRY(sum_fixed_times(c, p, &kept_ns));
     const lh_emulated_switch *all = get_switches(p, &n_switches);
     json_t *list = json_array(), *switches = json_array();
     json_t *moved[CLI_N_MIGRATION_KINDS] = {NULL};
@@ -346,7 +346,7 @@ static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
     cli_print(c, "no events     %s, %s per iteration\n",
               cli_time_text(quiet_ns * p->play->steps, a),
               cli_time_text(quiet_ns, b));
-    CLI_TRY(total_fixed(c, p, &kept_ns));
+    CLI_TRY(sum_fixed_times(c, p, &kept_ns));
     if (kept_ns >= 0)
         cli_print(c, "no switch     %s with %s throughout\n",
                   cli_time_text(kept_ns, a), p->view->method);

@@ -70,7 +70,7 @@ static lh_status show_help(cli *c, const char *name)
 
 /* Fails because of an unknown command; the message has a similar name if there
  * is one. */
-static lh_status unknown_command(cli *c, const char *name)
+static lh_status fail_unknown_command(cli *c, const char *name)
 {
     const char *names[32];
     uint32_t count = 0;
@@ -122,7 +122,7 @@ static lh_status dispatch(cli *c, int argc, char **argv)
             c, "'%.60s' is before the command; put options after it", name);
     c->command = find_command(name);
     if (!c->command)
-        return unknown_command(c, name);
+        return fail_unknown_command(c, name);
     c->settings = calloc(1, c->command->settings_size + 1);
     if (!c->settings)
         return cli_no_memory(c);

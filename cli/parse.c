@@ -17,7 +17,7 @@ static bool is_common(const cli_option *option)
 
 /* Fails because of an unknown long option; the message has a similar name if
  * there is one. */
-static lh_status unknown_long(cli *c, const char *name, size_t len)
+static lh_status fail_unknown_long(cli *c, const char *name, size_t len)
 {
     const char *words[64];
     uint32_t count = 0;
@@ -185,7 +185,7 @@ static lh_status parse_long(cli *c, int argc, char **argv, int *i)
     const char *value = name[len] ? name + len + 1 : NULL;
     const cli_option *o = cli_find_long(c->command, name, len);
     if (!o)
-        return unknown_long(c, name, len);
+        return fail_unknown_long(c, name, len);
     if (o->type == CLI_FLAG) {
         if (value)
             return cli_usage(c, "--%s takes no argument", o->name);

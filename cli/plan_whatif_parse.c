@@ -142,7 +142,7 @@ static lh_status add_value(parser *p, item *to, double number, bool relative)
 }
 
 /* Fails with a usage error: an item of --what-if has an invalid value. */
-static lh_status bad_value(parser *p, const item *of, const char *text)
+static lh_status fail_bad_value(parser *p, const item *of, const char *text)
 {
     return cli_usage(p->c,
                      "--what-if: %s: '%.*s' is not a value such as 40, x2 or "
@@ -159,14 +159,14 @@ static lh_status parse_value(parser *p, const char **text, item *to)
     cli_range range;
     *text += times || by;
     if (!cli_parse_range(text, &range))
-        return bad_value(p, to, whole);
+        return fail_bad_value(p, to, whole);
     const cli_number first = range.number[0];
     bool is_list = range.n_numbers > 1;
     for (uint32_t i = 0; i < range.n_numbers; i++)
         if (range.number[i].timed)
-            return bad_value(p, to, whole);
+            return fail_bad_value(p, to, whole);
     if ((is_list && (times || by)) || (by && !(first.value > 0)))
-        return bad_value(p, to, whole);
+        return fail_bad_value(p, to, whole);
     if (times || by)
         return add_value(p, to, by ? 1 / first.value : first.value, true);
     double n = cli_range_count(&range);

@@ -307,7 +307,7 @@ void train_migrations_mark_applied(train_changes *changes)
 /* --- results ------------------------------------------------------------ */
 
 /* Converts n layers or ranks to a JSON list; LH_NONE becomes null. */
-static json_t *numbers_json(const uint32_t *numbers, uint32_t n)
+static json_t *make_numbers_json(const uint32_t *numbers, uint32_t n)
 {
     json_t *list = n ? json_array() : json_null();
     for (uint32_t i = 0; list && i < n; i++)
@@ -335,9 +335,9 @@ json_t *train_migration_json(const lh_migration *m)
         return json_null();
     return json_pack(
         "{s:o, s:o, s:o, s:I, s:o, s:o}", "layers",
-        numbers_json(m->layers, m->n_chunks), "places",
-        numbers_json(m->hosts, m->n_places), "vias",
-        numbers_json(m->relay_ranks, has_transfers(m) ? m->n_places : 0),
+        make_numbers_json(m->layers, m->n_chunks), "places",
+        make_numbers_json(m->hosts, m->n_places), "vias",
+        make_numbers_json(m->relay_ranks, has_transfers(m) ? m->n_places : 0),
         "bytes", (json_int_t)m->bytes, "seconds", cli_seconds(m->ns),
         "predicted_s",
         m->predicted_ns > 0 ? cli_seconds(m->predicted_ns) : json_null());

@@ -159,10 +159,10 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 
 /* Returns the run's iterations with schedule, data path and predicted time as
  * a JSON list; NULL: out of memory. */
-static json_t *iterations_json(cli *c, const cli_view *v,
-                               const train_changes *changes,
-                               const int64_t *predicted_ns,
-                               const lh_train_result *r)
+static json_t *make_iterations_json(cli *c, const cli_view *v,
+                                    const train_changes *changes,
+                                    const int64_t *predicted_ns,
+                                    const lh_train_result *r)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < r->n_iterations; i++) {
@@ -304,7 +304,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         (json_int_t)s->model.coupled, "predicted_s",
         cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
         "error", r->error, "interrupted", (int)r->interrupted, "iterations",
-        iterations_json(c, v, changes, predicted_ns, r), "switches",
+        make_iterations_json(c, v, changes, predicted_ns, r), "switches",
         switches_json(c, v, r), "total_s", cli_seconds(sum_times(r)));
     if (j && s->device == LH_TRAIN_CPU) {
         json_object_set_new(j, "mfu", json_real(r->utilisation));

@@ -83,7 +83,7 @@ typedef struct run_number {
 
 /* Packs chunk, microbatch and direction of a pass into a sort key; D, W and B
  * share one key. */
-static uint64_t pass_key(const lh_pass *p)
+static uint64_t make_pass_key(const lh_pass *p)
 {
     return ((uint64_t)p->chunk << 40) | ((uint64_t)p->microbatch << 1) |
            (p->kind != LH_F);
@@ -100,7 +100,7 @@ static int compare_passes(const void *a, const void *b)
 static uint32_t find_run(const run_number *runs, uint32_t n,
                          const lh_pass *pass)
 {
-    run_number key = {.pass = pass_key(pass)};
+    run_number key = {.pass = make_pass_key(pass)};
     const run_number *found =
         bsearch(&key, runs, n, sizeof *runs, compare_passes);
     return found ? found->run : 0;
@@ -116,7 +116,7 @@ static lh_status add_messages(const conversion *c, lh_error *err)
     lh_status status = runs ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t i = 0; runs && i < t->n_runs; i++)
         if (t->runs[i].pass.kind != LH_W)
-            runs[n++] = (run_number){pass_key(&t->runs[i].pass), i};
+            runs[n++] = (run_number){make_pass_key(&t->runs[i].pass), i};
     if (runs)
         qsort(runs, n, sizeof *runs, compare_passes);
     for (uint32_t i = 0; status == LH_OK && i < t->n_messages; i++) {

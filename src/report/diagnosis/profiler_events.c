@@ -265,7 +265,7 @@ static lh_status parse_distributed(lhi_profiled_rank *into, const json_t *info,
 
 /* Checks whether the current top-level key equals `key`; the stream keeps keys
  * with their quotes. */
-static bool key_is(const lhi_json_stream *items, const char *key)
+static bool is_key(const lhi_json_stream *items, const char *key)
 {
     return items->key.len == strlen(key) + 2 &&
            memcmp(items->key.data + 1, key, strlen(key)) == 0;
@@ -276,14 +276,14 @@ static bool key_is(const lhi_json_stream *items, const char *key)
 static lh_status parse_key(reading *r, const lhi_json_stream *items,
                            const json_t *value, lh_error *err)
 {
-    if (key_is(items, "longhaul"))
+    if (is_key(items, "longhaul"))
         return lhi_fail(err, LH_EINPUT,
                         "%s: has the key 'longhaul', but not as its first key, "
                         "as traces of longhaul have it",
                         r->name);
-    if (key_is(items, "distributedInfo"))
+    if (is_key(items, "distributedInfo"))
         return parse_distributed(r->into, value, err);
-    if (key_is(items, "baseTimeNanoseconds") && json_is_integer(value) &&
+    if (is_key(items, "baseTimeNanoseconds") && json_is_integer(value) &&
         json_integer_value(value) >= 0 && json_integer_value(value) <= MOST_NS)
         r->base_ns = json_integer_value(value);
     return LH_OK;
@@ -294,8 +294,8 @@ static lh_status parse_key(reading *r, const lhi_json_stream *items,
 /* Checks whether the current top-level key is one that parse_key() uses. */
 static bool is_relevant_key(const lhi_json_stream *items)
 {
-    return key_is(items, "longhaul") || key_is(items, "distributedInfo") ||
-           key_is(items, "baseTimeNanoseconds");
+    return is_key(items, "longhaul") || is_key(items, "distributedInfo") ||
+           is_key(items, "baseTimeNanoseconds");
 }
 
 /* Parses the stream's current event or top-level key; counts malformed JSON as

@@ -47,7 +47,7 @@ static int compare_starts(const void *a, const void *b)
 }
 
 /* Frees the arrays of sorted ranges, but not the ranges. */
-static void sorted_fini(sorted_ranges *s)
+static void free_sorted_ranges(sorted_ranges *s)
 {
     free(s->work);
     free(s->talk);
@@ -55,7 +55,7 @@ static void sorted_fini(sorted_ranges *s)
 }
 
 /* Separates the ranges of operations from those of communication libraries, and
- * sorts both by start. Release with sorted_fini(). */
+ * sorts both by start. Release with free_sorted_ranges(). */
 static lh_status sort_ranges(lhi_file_events *e, sorted_ranges *s,
                              lh_error *err)
 {
@@ -412,6 +412,6 @@ lh_status lhi_profiler_add_operations(lhi_file_events *events,
         status = assign_steps(events, into, first, err);
     if (status == LH_OK)
         status = add_reductions(into, &s, first, err);
-    sorted_fini(&s);
+    free_sorted_ranges(&s);
     return status;
 }

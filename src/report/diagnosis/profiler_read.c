@@ -11,7 +11,7 @@
 /* --- one file ------------------------------------------------------------- */
 
 /* Frees the contents of a profiled rank, not the struct itself. */
-static void profiled_fini(lhi_profiled_rank *r)
+static void free_profiled_rank(lhi_profiled_rank *r)
 {
     for (uint32_t i = 0; i < r->n_groups; i++)
         free(r->groups[i].ranks);
@@ -77,7 +77,7 @@ static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (p->ranks[i].rank == r->rank && r->rank != LH_NONE) {
             lh_status status = append_rank(&p->ranks[i], r, err);
-            profiled_fini(r);
+            free_profiled_rank(r);
             return status;
         }
     size_t room = p->room;
@@ -87,7 +87,7 @@ static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
     if (status == LH_OK)
         p->ranks[p->n_ranks++] = *r;
     else
-        profiled_fini(r);
+        free_profiled_rank(r);
     return status;
 }
 
@@ -112,14 +112,14 @@ lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
     lhi_file_events_fini(&events);
     if (status == LH_OK)
         return add_rank_file(p, &r, err);
-    profiled_fini(&r);
+    free_profiled_rank(&r);
     return status;
 }
 
 void lhi_profiler_fini(lhi_profiler *p)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
-        profiled_fini(&p->ranks[i]);
+        free_profiled_rank(&p->ranks[i]);
     free(p->ranks);
     free(p->name_used);
 }

@@ -83,7 +83,7 @@ static lh_status find_form(const lh_recording *recording, bool *joint,
 }
 
 /* Rounds a non-negative time to whole nanoseconds. */
-static int64_t whole_ns(double ns)
+static int64_t round_to_ns(double ns)
 {
     return (int64_t)(ns + 0.5);
 }
@@ -169,7 +169,7 @@ static lh_status make_links(const lh_recording *recording, uint32_t replica,
             links[desc->n_links++] = (lh_link){
                 .from = sums[i].from,
                 .to = sums[i].to,
-                .latency_ns = whole_ns(sums[i].ns / (double)sums[i].n)};
+                .latency_ns = round_to_ns(sums[i].ns / (double)sums[i].n)};
     desc->links = links;
     return LH_OK;
 }
@@ -186,12 +186,12 @@ static lh_status make_pipeline(const lhi_chunk_times *times, bool joint,
     if (!chunks)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < desc->n_chunks; c++) {
-        int64_t b = whole_ns(times[c].b / by);
+        int64_t b = round_to_ns(times[c].b / by);
         chunks[c] =
             (lh_chunk){.device = times[c].stage,
-                       .f_ns = whole_ns(times[c].f / by),
-                       .d_ns = joint ? b / 2 : whole_ns(times[c].d / by),
-                       .w_ns = joint ? b - b / 2 : whole_ns(times[c].w / by),
+                       .f_ns = round_to_ns(times[c].f / by),
+                       .d_ns = joint ? b / 2 : round_to_ns(times[c].d / by),
+                       .w_ns = joint ? b - b / 2 : round_to_ns(times[c].w / by),
                        .mem_f = 1,
                        .mem_w = -1};
     }

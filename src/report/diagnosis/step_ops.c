@@ -36,8 +36,8 @@ static int compare_rows(const void *a, const void *b)
 
 /* Sorts a step's operations by worker (stage of a replica) and kind with a
  * counting sort. */
-static lh_status counting_sort(lhi_row_list *list, uint32_t n_stages,
-                               uint32_t n_replicas, lh_error *err)
+static lh_status sort_by_counting(lhi_row_list *list, uint32_t n_stages,
+                                  uint32_t n_replicas, lh_error *err)
 {
     size_t cells = (size_t)n_stages * n_replicas * LHI_N_OPS;
     size_t *at = calloc(cells + 1, sizeof *at);
@@ -99,7 +99,7 @@ static lh_status sort_rows(lhi_row_list *list, lh_error *err)
     if ((uint64_t)n_stages * n_replicas > list->n + 64)
         lhi_sort(list->rows, list->n, sizeof *list->rows, compare_rows);
     else
-        LHI_TRY(counting_sort(list, n_stages, n_replicas, err));
+        LHI_TRY(sort_by_counting(list, n_stages, n_replicas, err));
     sort_within(list);
     return LH_OK;
 }

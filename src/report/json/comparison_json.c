@@ -31,8 +31,8 @@ static bool add_numbers(json_t *row, const lh_comparison *x,
 
 /* Builds the JSON object of one contender (pipeline and method) at one point
  * of the sweep; NULL on allocation failure. */
-static json_t *row_json(const lh_comparison *x, uint32_t latency,
-                        uint32_t transfer, uint32_t contender)
+static json_t *make_row_json(const lh_comparison *x, uint32_t latency,
+                             uint32_t transfer, uint32_t contender)
 {
     const lh_outcome *o = lh_comparison_at(x, latency, transfer, contender);
     const lh_contender *who = &x->contenders[contender];
@@ -64,7 +64,8 @@ lh_status lh_comparison_format(const lh_comparison *x, char **text, size_t *len,
         for (uint32_t l = 0; l < x->n_latencies; l++) {
             lh_comparison_rank(x, l, t, ranking);
             for (uint32_t i = 0; rows && i < x->n_contenders; i++)
-                rows = lhi_json_append(rows, row_json(x, l, t, ranking[i]));
+                rows =
+                    lhi_json_append(rows, make_row_json(x, l, t, ranking[i]));
         }
     free(ranking);
     return lhi_json_format_indented(json_pack("{s:o}", "rows", rows), 2, text,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Converts nanoseconds to a JSON number in seconds. */
-static json_t *seconds_of(double ns)
+static json_t *make_seconds_json(double ns)
 {
     return json_real(ns / 1e9);
 }
@@ -32,7 +32,7 @@ static json_t *map_json(const double *values, const uint32_t *numbers,
 
 /* Builds the object of slowdowns by operation kind, for the kinds that occur.
  */
-static json_t *operations_json(const lh_diagnosis *d)
+static json_t *make_operations_json(const lh_diagnosis *d)
 {
     json_t *map = json_object();
     for (uint32_t i = 0; map && i < LH_N_OPERATIONS; i++)
@@ -44,7 +44,7 @@ static json_t *operations_json(const lh_diagnosis *d)
 }
 
 /* Builds the list of steps with measured, replayed and ideal times. */
-static json_t *steps_json(const lh_diagnosis *d)
+static json_t *make_steps_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < d->n_steps; i++)
@@ -58,7 +58,7 @@ static json_t *steps_json(const lh_diagnosis *d)
 }
 
 /* Builds the list of stragglers with their cost and affected steps. */
-static json_t *slow_json(const lh_diagnosis *d)
+static json_t *make_slow_json(const lh_diagnosis *d)
 {
     static const char *const names[] = {[LH_SLOW_WORKER] = "worker",
                                         [LH_SLOW_STAGE] = "stage",
@@ -89,7 +89,7 @@ static json_t *slow_json(const lh_diagnosis *d)
 
 /* Builds the list of recommendations with their assumptions and predicted gain.
  */
-static json_t *remedies_json(const lh_diagnosis *d)
+static json_t *make_remedies_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < d->n_remedies; i++)
@@ -143,21 +143,22 @@ json_t *lhi_json_diagnosis(const lh_diagnosis *d)
         "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:f, s:f}", "n_steps",
         (json_int_t)d->n_steps, "stages", (json_int_t)d->n_stages, "replicas",
         (json_int_t)d->n_replicas, "microbatches",
-        (json_int_t)d->n_microbatches, "measured_s", seconds_of(d->measured_ns),
-        "t_s", seconds_of(d->t_ns), "ideal_s", seconds_of(d->ideal_ns),
-        "slowdown", d->slowdown, "slowdown_error", d->slowdown_error);
+        (json_int_t)d->n_microbatches, "measured_s",
+        make_seconds_json(d->measured_ns), "t_s", make_seconds_json(d->t_ns),
+        "ideal_s", make_seconds_json(d->ideal_ns), "slowdown", d->slowdown,
+        "slowdown_error", d->slowdown_error);
     bool ok =
         j &&
         lhi_json_set(j, "by_stage", map_json(d->by_stage, NULL, d->n_stages)) &&
         lhi_json_set(j, "by_replica",
                      map_json(d->by_replica, d->replicas, d->n_replicas)) &&
-        lhi_json_set(j, "by_operation", operations_json(d)) &&
+        lhi_json_set(j, "by_operation", make_operations_json(d)) &&
         lhi_json_set(j, "worker_share", json_real(d->worker_share)) &&
         lhi_json_set(j, "last_stage_share", json_real(d->last_stage_share)) &&
         lhi_json_set(j, "slowest_workers", workers_json(d)) &&
-        lhi_json_set(j, "slow", slow_json(d)) &&
-        lhi_json_set(j, "helps", remedies_json(d)) &&
-        lhi_json_set(j, "steps", steps_json(d)) &&
+        lhi_json_set(j, "slow", make_slow_json(d)) &&
+        lhi_json_set(j, "helps", make_remedies_json(d)) &&
+        lhi_json_set(j, "steps", make_steps_json(d)) &&
         lhi_json_set(j, "remarks", defects_json(d));
     return lhi_json_finish(j, ok);
 }

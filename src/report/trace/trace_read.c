@@ -240,7 +240,7 @@ static void list_fini(list *l)
 }
 
 /* Builds a trace from a parsed document, and frees the document. */
-static lh_status from_doc(lhi_doc *doc, lh_trace **out, lh_error *err)
+static lh_status build_from_doc(lhi_doc *doc, lh_trace **out, lh_error *err)
 {
     reader r = {.doc = doc,
                 .err = err,
@@ -262,12 +262,12 @@ lh_status lh_trace_parse(const char *text, size_t len, const char *name,
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_TRACE, &doc, err));
-    return from_doc(doc, out, err);
+    return build_from_doc(doc, out, err);
 }
 
 lh_status lh_trace_read(const char *path, lh_trace **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_load(path, LHI_INPUT_TRACE, &doc, err));
-    return from_doc(doc, out, err);
+    return build_from_doc(doc, out, err);
 }

@@ -110,7 +110,7 @@ static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
 
 /* Returns a candidate's name as printed in a reason; the initial schedule is
  * called "the original order". */
-static const char *candidate_text(const char *name)
+static const char *format_candidate_name(const char *name)
 {
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? "the original order"
                                                     : name;
@@ -196,7 +196,7 @@ static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
         return;
     }
     append_reason(a, ", %s with %s", format_time_text(f->predicted_ns, other),
-                  candidate_text(f->name));
+                  format_candidate_name(f->name));
     append_path(a, f);
     append_reason(a, "; %s", objection);
 }
@@ -215,9 +215,10 @@ static void propose(lh_adapt *a, const lh_adapt_input *now)
     d->delegated = f->path == LH_DATA_PATH_MIXED ? f->links : NULL;
     d->predicted_ns = f->predicted_ns;
     append_slowdowns(a, now);
-    append_reason(
-        a, "%s an iteration, %s with %s", format_time_text(f->current_ns, one),
-        format_time_text(f->predicted_ns, other), candidate_text(f->name));
+    append_reason(a, "%s an iteration, %s with %s",
+                  format_time_text(f->current_ns, one),
+                  format_time_text(f->predicted_ns, other),
+                  format_candidate_name(f->name));
     append_path(a, f);
 }
 

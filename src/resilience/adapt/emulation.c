@@ -19,7 +19,7 @@
 
 /* Returns the time of one copy between device and host memory for a delegated
  * message of a link, in ns. */
-static int64_t staging_time(const lhi_emulation_run *p, uint32_t link)
+static int64_t compute_staging_time(const lhi_emulation_run *p, uint32_t link)
 {
     const lh_delegation *d = p->adapt_options.delegation;
     return d->link_staging_ns ? d->link_staging_ns[link] : d->staging_ns;
@@ -40,7 +40,7 @@ static void record_messages(const lhi_emulation_run *p,
             continue;
         bool staged = v->path == LH_DATA_PATH_DELEGATED ||
                       (v->links && v->links[all[i].link]);
-        int64_t copy = staged ? staging_time(p, all[i].link) : 0;
+        int64_t copy = staged ? compute_staging_time(p, all[i].link) : 0;
         m->messages[m->observation.n_messages++] =
             (lh_observed_message){.link = all[i].link,
                                   .produced_ns = all[i].produced_ns + copy,

@@ -12,7 +12,7 @@
 
 /* Multiplies a time by `factor`; saturates at a value beyond the limit for
  * pipeline times, so that a later check rejects it. */
-static int64_t times(int64_t ns, double factor)
+static int64_t multiply_time(int64_t ns, double factor)
 {
     double product = round((double)ns * factor);
     return product < 0x1p62 ? (int64_t)product : INT64_MAX / 2;
@@ -32,9 +32,9 @@ static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
         lh_chunk *k = &chunks[i];
         if (k->device != e->device)
             continue;
-        k->f_ns = times(k->f_ns, e->slowdown);
-        k->d_ns = times(k->d_ns, e->slowdown);
-        k->w_ns = times(k->w_ns, e->slowdown);
+        k->f_ns = multiply_time(k->f_ns, e->slowdown);
+        k->d_ns = multiply_time(k->d_ns, e->slowdown);
+        k->w_ns = multiply_time(k->w_ns, e->slowdown);
     }
 }
 
@@ -56,11 +56,11 @@ static void slow_links(const lh_event_timeline *c, const uint64_t *set,
         for (uint32_t i = 0; is_slowdown(set, k, x) && i < x->n_links; i++) {
             lh_link *link = &links[x->links[i]];
             link->latency_ns =
-                times(link->latency_ns,
-                      x->event->slowdown * x->event->latency_factor);
+                multiply_time(link->latency_ns,
+                              x->event->slowdown * x->event->latency_factor);
             link->transfer_ns =
-                times(link->transfer_ns,
-                      x->event->slowdown * x->event->transfer_factor);
+                multiply_time(link->transfer_ns,
+                              x->event->slowdown * x->event->transfer_factor);
         }
     }
     for (uint32_t k = 0; k < c->n_effects; k++) {

@@ -199,7 +199,8 @@ static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least,
 
 /* Checks whether each of the newest `w` readings agrees with their average
  * `mean` within its noise. */
-static bool share_level(const lhi_drift_detector *g, uint32_t w, double mean)
+static bool have_common_level(const lhi_drift_detector *g, uint32_t w,
+                              double mean)
 {
     double scale = g->level > 0 ? fmax(mean / g->level, 1) : 1;
     for (uint32_t i = 0; i < w; i++) {
@@ -219,7 +220,7 @@ static uint32_t find_change(const lhi_drift_detector *g, double least,
                             double *mean)
 {
     for (uint32_t w = g->n_last; w > 1; w--)
-        if (has_deviated(g, w, least, mean) && share_level(g, w, *mean))
+        if (has_deviated(g, w, least, mean) && have_common_level(g, w, *mean))
             return w;
     bool wild = g->n_last == LHI_DRIFT_WINDOW &&
                 has_deviated(g, LHI_DRIFT_WINDOW, least, mean);

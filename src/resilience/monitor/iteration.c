@@ -63,8 +63,8 @@ static lhi_drift_change add_reading(const lh_monitor *m, lhi_monitored *w,
 
 /* Returns the smallest change of the quantity that is reported, in ns per
  * occurrence. `times`: occurrences per iteration. */
-static double min_reported_change(const lh_monitor *m, const lhi_monitored *w,
-                                  double times)
+static double compute_min_reported_change(const lh_monitor *m,
+                                          const lhi_monitored *w, double times)
 {
     return fmax(min_share * m->iteration_ns / times,
                 min_change * w->detector.level);
@@ -199,7 +199,8 @@ static void update_transfers(lh_monitor *m, const lh_observation *seen)
 
 /* Returns the clock offset in a link's direction, in ns; 0 if both ends share a
  * clock. */
-static double clock_offset(const lh_monitor *m, const lhi_monitored_link *link)
+static double get_clock_offset(const lh_monitor *m,
+                               const lhi_monitored_link *link)
 {
     if (link->pair == LH_NONE)
         return 0;
@@ -215,8 +216,8 @@ static void update_links(lh_monitor *m, const lh_observation *seen)
         const lh_observed_message *message = &seen->messages[i];
         lhi_monitored_link *link = &m->links[message->link];
         double took = (double)(message->arrived_ns - message->entered_ns);
-        m->samples[i] =
-            (lhi_sample){message->link, fmax(took - clock_offset(m, link), 0)};
+        m->samples[i] = (lhi_sample){message->link,
+                                     fmax(took - get_clock_offset(m, link), 0)};
         if (message->bytes > 0)
             link->bytes = (double)message->bytes;
     }
@@ -226,7 +227,8 @@ static void update_links(lh_monitor *m, const lh_observation *seen)
         lhi_monitored *w = &m->links[l].monitored;
         lhi_drift_reading reading = next_reading(m, seen->n_messages, &i);
         lhi_drift_change move = add_reading(
-            m, w, reading, min_reported_change(m, w, (double)reading.n), &ago);
+            m, w, reading, compute_min_reported_change(m, w, (double)reading.n),
+            &ago);
         report_change(m, w, LH_MONITOR_LINK, l, move, ago);
         if (move != LHI_DRIFT_UNCHANGED)
             w->changed_step = m->step;
@@ -355,7 +357,8 @@ static lhi_drift_change update_device(lh_monitor *m, lhi_monitored *w,
     double scale = w->initial_ns / busy->initial;
     lhi_drift_reading reading = {busy->current * scale,
                                  busy->variance * scale * scale, busy->n};
-    return add_reading(m, w, reading, min_reported_change(m, w, 1), ago);
+    return add_reading(m, w, reading, compute_min_reported_change(m, w, 1),
+                       ago);
 }
 
 /* Feeds series `from` to `to` - 1 of each device into the device's drift

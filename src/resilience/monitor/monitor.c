@@ -49,8 +49,8 @@ static lhi_clock_pair get_clock_pair(const lh_link *link,
 }
 
 /* Lists each pair of different clocks at the two ends of a link once. */
-static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
-                             lh_error *err)
+static lh_status list_clock_pairs(lh_monitor *m, const uint32_t *clocks,
+                                  lh_error *err)
 {
     const lh_pipeline *p = m->pipeline;
     uint32_t n = 0;
@@ -169,7 +169,7 @@ static lh_status set_up(lh_monitor *m, const lh_pipeline *pipeline,
     LHI_TRY(lhi_schedule_copy(schedule, &m->schedule, err));
     LHI_TRY(allocate(m, err));
     store_nominal(m);
-    LHI_TRY(pair_clocks(m, o->clocks, err));
+    LHI_TRY(list_clock_pairs(m, o->clocks, err));
     return simulate_normal(m, err);
 }
 

@@ -70,15 +70,15 @@ lh_clock_estimate lhi_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
 /* --- pipeline ------------------------------------------------------------- */
 
 /* Rounds a time to whole nanoseconds; negative times become 0. */
-static int64_t whole_ns(double ns)
+static int64_t round_to_ns(double ns)
 {
     return ns > 0 ? llround(ns) : 0;
 }
 
 /* Returns the ratio of a quantity's normal level to its current level if it is
  * `quiet` or all_quiet is set; otherwise 1. */
-static double normal_factor(const lhi_monitored *thing,
-                            const lhi_monitored *quiet, bool all_quiet)
+static double compute_normal_factor(const lhi_monitored *thing,
+                                    const lhi_monitored *quiet, bool all_quiet)
 {
     return all_quiet || thing == quiet ? lhi_monitored_normal_ratio(thing) : 1;
 }
@@ -92,20 +92,20 @@ static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
     const lhi_series *b = lhi_monitor_series(m, c, LH_B);
     const lhi_series *d = lhi_monitor_series(m, c, LH_D);
     double both = (double)from->d_ns + (double)from->w_ns;
-    out->f_ns = whole_ns(work * lhi_monitor_pass(m, c, LH_F).ns);
+    out->f_ns = round_to_ns(work * lhi_monitor_pass(m, c, LH_F).ns);
     if (b->n > 0 && (d->n == 0 || d->last_step < b->last_step) && both > 0) {
         /* Joint backward: split in the file's ratio. */
-        int64_t sum = whole_ns(work * b->mean);
-        out->d_ns = whole_ns((double)sum * (double)from->d_ns / both);
+        int64_t sum = round_to_ns(work * b->mean);
+        out->d_ns = round_to_ns((double)sum * (double)from->d_ns / both);
         out->w_ns = sum - out->d_ns;
     } else {
-        out->d_ns = whole_ns(work * lhi_monitor_pass(m, c, LH_D).ns);
-        out->w_ns = whole_ns(work * lhi_monitor_pass(m, c, LH_W).ns);
+        out->d_ns = round_to_ns(work * lhi_monitor_pass(m, c, LH_D).ns);
+        out->w_ns = round_to_ns(work * lhi_monitor_pass(m, c, LH_W).ns);
     }
     double far = data * m->data[from->device].slowdown;
-    out->all_gather_ns = whole_ns((double)from->all_gather_ns * far);
-    out->reduce_scatter_ns = whole_ns((double)from->reduce_scatter_ns * far);
-    out->dp_latency_ns = whole_ns((double)from->dp_latency_ns * far);
+    out->all_gather_ns = round_to_ns((double)from->all_gather_ns * far);
+    out->reduce_scatter_ns = round_to_ns((double)from->reduce_scatter_ns * far);
+    out->dp_latency_ns = round_to_ns((double)from->dp_latency_ns * far);
 }
 
 lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_monitored *quiet,
@@ -120,25 +120,26 @@ lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_monitored *quiet,
     for (uint32_t c = 0; status == LH_OK && c < desc.n_chunks; c++) {
         uint32_t d = desc.chunks[c].device;
         chunks[c] = desc.chunks[c];
-        estimate_chunk(m, c, normal_factor(&m->work[d], quiet, all_quiet),
-                       normal_factor(&m->data[d], quiet, all_quiet),
-                       &chunks[c]);
+        estimate_chunk(
+            m, c, compute_normal_factor(&m->work[d], quiet, all_quiet),
+            compute_normal_factor(&m->data[d], quiet, all_quiet), &chunks[c]);
     }
     for (uint32_t l = 0; status == LH_OK && l < desc.n_links; l++) {
         double latency, transfer;
-        double delay = lhi_monitor_link(m, l).delay_ns *
-                       normal_factor(&m->links[l].monitored, quiet, all_quiet);
+        double delay =
+            lhi_monitor_link(m, l).delay_ns *
+            compute_normal_factor(&m->links[l].monitored, quiet, all_quiet);
         split_delay(m, l, delay, &latency, &transfer);
         links[l] = desc.links[l];
-        links[l].latency_ns = whole_ns(latency);
-        links[l].transfer_ns = whole_ns(transfer);
+        links[l].latency_ns = round_to_ns(latency);
+        links[l].transfer_ns = round_to_ns(transfer);
     }
     for (uint32_t i = 0; status == LH_OK && i < desc.n_dp_ops; i++) {
         uint32_t d = desc.chunks[desc.dp_ops[i].chunk].device;
         ops[i] = desc.dp_ops[i];
         ops[i].transfer_ns =
-            whole_ns((double)ops[i].transfer_ns * m->data[d].slowdown *
-                     normal_factor(&m->data[d], quiet, all_quiet));
+            round_to_ns((double)ops[i].transfer_ns * m->data[d].slowdown *
+                        compute_normal_factor(&m->data[d], quiet, all_quiet));
     }
     desc.chunks = chunks;
     desc.links = links;

@@ -84,7 +84,8 @@ void lh_layers_free(lh_layers *l)
 
 /* Returns the ratio of a pass's time with `now` layers to its time `ns` with
  * `first` layers, if each layer takes `layer` ns. */
-static double time_ratio(int64_t ns, double layer, uint32_t first, uint32_t now)
+static double compute_time_ratio(int64_t ns, double layer, uint32_t first,
+                                 uint32_t now)
 {
     if (ns <= 0)
         return 1;
@@ -96,9 +97,9 @@ lhi_layer_ratios lhi_layers_ratios(const lh_layers *l, uint32_t c, uint32_t now)
 {
     const lh_chunk *k = &l->pipeline->chunks[c];
     uint32_t n = l->numbers[c];
-    return (lhi_layer_ratios){.f = time_ratio(k->f_ns, l->f, n, now),
-                              .d = time_ratio(k->d_ns, l->d, n, now),
-                              .w = time_ratio(k->w_ns, l->w, n, now),
+    return (lhi_layer_ratios){.f = compute_time_ratio(k->f_ns, l->f, n, now),
+                              .d = compute_time_ratio(k->d_ns, l->d, n, now),
+                              .w = compute_time_ratio(k->w_ns, l->w, n, now),
                               .all = (double)now / (double)n};
 }
 

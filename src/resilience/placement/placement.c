@@ -267,7 +267,7 @@ static int64_t add_times(int64_t a, int64_t b)
 
 /* Multiplies a time by a factor, rounded; saturates at a value beyond a
  * pipeline's limits. */
-static int64_t times(int64_t ns, double factor)
+static int64_t multiply_time(int64_t ns, double factor)
 {
     double product = round((double)ns * factor);
     return product < 0x1p61 ? (int64_t)product : INT64_MAX / 4;
@@ -400,14 +400,15 @@ static lh_status slow_data(const lh_host_placement *s, uint32_t c,
             "transfer times of the messages are 0 or differ; set equal ones",
             c);
     if (ring.transfer_ns > 0) {
-        k->all_gather_ns = add_times(
-            k->all_gather_ns, times(ring.transfer_ns, s->gather_messages[c]));
+        k->all_gather_ns =
+            add_times(k->all_gather_ns,
+                      multiply_time(ring.transfer_ns, s->gather_messages[c]));
         k->reduce_scatter_ns =
             add_times(k->reduce_scatter_ns,
-                      times(ring.transfer_ns, s->scatter_messages[c]));
+                      multiply_time(ring.transfer_ns, s->scatter_messages[c]));
     }
-    k->dp_latency_ns =
-        add_times(k->dp_latency_ns, times(ring.latency_ns, s->n_replicas - 1));
+    k->dp_latency_ns = add_times(
+        k->dp_latency_ns, multiply_time(ring.latency_ns, s->n_replicas - 1));
     return LH_OK;
 }
 
@@ -420,9 +421,9 @@ static lh_status slow_chunks(const lh_host_placement *s,
     for (uint32_t c = 0; c < s->pipeline->n_chunks; c++) {
         lh_chunk *k = &chunks[c];
         double slower = view->pass_factors[k->device];
-        k->f_ns = times(k->f_ns, slower);
-        k->d_ns = times(k->d_ns, slower);
-        k->w_ns = times(k->w_ns, slower);
+        k->f_ns = multiply_time(k->f_ns, slower);
+        k->d_ns = multiply_time(k->d_ns, slower);
+        k->w_ns = multiply_time(k->w_ns, slower);
         LHI_TRY(slow_data(s, c, view->rings[k->device], k, err));
     }
     return LH_OK;

@@ -39,9 +39,10 @@ static int64_t get_later(int64_t a, int64_t b)
 /* Returns the time at which the state of move `m` arrives over relay host
  * `via` (LH_NONE: directly) and sets m->start_ns; -1: unknown. `w`: when each
  * host's links are free. */
-static int64_t route_arrival(const lh_host_placement *s,
-                             const lhi_host_slowdown_tables *slow, host_links w,
-                             uint32_t via, lh_host_move *m)
+static int64_t compute_route_arrival(const lh_host_placement *s,
+                                     const lhi_host_slowdown_tables *slow,
+                                     host_links w, uint32_t via,
+                                     lh_host_move *m)
 {
     uint32_t device = m->place % s->n_devices;
     if (via == LH_NONE) {
@@ -74,7 +75,7 @@ static bool find_route(const lh_host_placement *s,
                  : one.relay != LH_NONE &&
                        !lhi_host_placement_can_host(s, one.relay, m->place)))
             continue;
-        one.end_ns = route_arrival(s, slow, w, one.relay, &one);
+        one.end_ns = compute_route_arrival(s, slow, w, one.relay, &one);
         if (one.end_ns >= 0 && (best.end_ns < 0 || one.end_ns < best.end_ns))
             best = one;
     }

@@ -380,9 +380,9 @@ void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
 
 /* Computes one expert's weight gradient dw from output gradients dy and inputs
  * x; `adds`: adds to it. Without rows the gradient is 0. */
-static void expert_weights(const lhi_cpu *cpu, const float *dy, const float *x,
-                           float *dw, uint32_t rows, uint32_t in, uint32_t out,
-                           bool adds)
+static void compute_expert_wgrad(const lhi_cpu *cpu, const float *dy,
+                                 const float *x, float *dw, uint32_t rows,
+                                 uint32_t in, uint32_t out, bool adds)
 {
     if (rows)
         lhi_cpu_weight_product(cpu, dy, x, dw, rows, in, out, adds);
@@ -401,9 +401,10 @@ void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu,
         lhi_cpu_resent_rows(cpu, kept, get_routed_rows(cpu, kept->norm2));
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
-        expert_weights(cpu, kept->gate_up + l.first * up, x + l.first * cpu->h,
-                       get_gate_up(cpu, d_w, l.expert), l.n, cpu->h, up,
-                       adds || i >= cpu->n_local_experts);
+        compute_expert_wgrad(cpu, kept->gate_up + l.first * up,
+                             x + l.first * cpu->h,
+                             get_gate_up(cpu, d_w, l.expert), l.n, cpu->h, up,
+                             adds || i >= cpu->n_local_experts);
     }
     if (d_w->shared)
         lhi_cpu_weight_product(cpu, kept->shared_gate_up, kept->norm2,
@@ -438,10 +439,10 @@ void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu,
         get_weighted_gradients(cpu, kept, lhi_cpu_routed_rows(cpu, d));
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
-        expert_weights(cpu, d_made + l.first * cpu->h,
-                       kept->act + l.first * cpu->expert_f,
-                       get_down(cpu, d_w, l.expert), l.n, cpu->expert_f, cpu->h,
-                       adds || i >= cpu->n_local_experts);
+        compute_expert_wgrad(cpu, d_made + l.first * cpu->h,
+                             kept->act + l.first * cpu->expert_f,
+                             get_down(cpu, d_w, l.expert), l.n, cpu->expert_f,
+                             cpu->h, adds || i >= cpu->n_local_experts);
     }
     if (!d_w->shared)
         return;

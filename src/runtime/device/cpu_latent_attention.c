@@ -110,7 +110,7 @@ static void apply_rotary(const lhi_cpu *cpu, float *x, size_t stride,
 }
 
 /* Returns the width of a head's query or key without its rotary part. */
-static uint32_t non_rotary_dim(const lhi_cpu *cpu)
+static uint32_t get_non_rotary_dim(const lhi_cpu *cpu)
 {
     return cpu->head_dim - cpu->rope_dim;
 }
@@ -119,7 +119,7 @@ static uint32_t non_rotary_dim(const lhi_cpu *cpu)
  * and values. */
 static uint32_t get_kv_up_width(const lhi_cpu *cpu)
 {
-    return cpu->heads * (non_rotary_dim(cpu) + cpu->value_dim);
+    return cpu->heads * (get_non_rotary_dim(cpu) + cpu->value_dim);
 }
 
 void lhi_cpu_compute_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -144,7 +144,7 @@ void lhi_cpu_compute_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
  * positions, and applies these. */
 static void place_queries(const lhi_cpu *cpu, float *qkv)
 {
-    uint32_t d = cpu->head_dim, plain = non_rotary_dim(cpu);
+    uint32_t d = cpu->head_dim, plain = get_non_rotary_dim(cpu);
     for (size_t row = 0; row < cpu->t; row++)
         for (uint32_t head = 0; head < cpu->heads; head++) {
             const float *from = cpu->scratch + row * cpu->q + (size_t)head * d;
@@ -160,7 +160,8 @@ static void place_queries(const lhi_cpu *cpu, float *qkv)
  * Each key receives the row's rotary key from the second scratch buffer. */
 static void place_keys(const lhi_cpu *cpu, float *qkv)
 {
-    uint32_t d = cpu->head_dim, plain = non_rotary_dim(cpu), v = cpu->value_dim;
+    uint32_t d = cpu->head_dim, plain = get_non_rotary_dim(cpu),
+             v = cpu->value_dim;
     for (size_t row = 0; row < cpu->t; row++)
         for (uint32_t head = 0; head < cpu->heads; head++) {
             const float *from = cpu->scratch + row * get_kv_up_width(cpu) +
@@ -198,7 +199,7 @@ void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
  * rotated queries' gradient. */
 static void compute_query_gradients(const lhi_cpu *cpu, float *qkv)
 {
-    uint32_t d = cpu->head_dim, plain = non_rotary_dim(cpu);
+    uint32_t d = cpu->head_dim, plain = get_non_rotary_dim(cpu);
     for (uint32_t head = 0; head < cpu->heads; head++)
         apply_rotary(cpu, qkv + (size_t)head * d + plain, cpu->qkv, -1);
     for (size_t row = 0; row < cpu->t; row++)
@@ -216,7 +217,8 @@ static void compute_query_gradients(const lhi_cpu *cpu, float *qkv)
 static void compute_key_value_gradients(const lhi_cpu *cpu, const float *qkv,
                                         float *kv_latent)
 {
-    uint32_t d = cpu->head_dim, plain = non_rotary_dim(cpu), v = cpu->value_dim;
+    uint32_t d = cpu->head_dim, plain = get_non_rotary_dim(cpu),
+             v = cpu->value_dim;
     size_t latent = cpu->kv_rank + cpu->rope_dim;
     for (size_t row = 0; row < cpu->t; row++) {
         const float *keys = qkv + row * cpu->qkv + cpu->q;

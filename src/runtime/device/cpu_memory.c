@@ -300,7 +300,7 @@ double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
 
 /* Returns the bytes allocated by lhi_cpu_make_copies() in cpu_node_dispatch.c.
  */
-static double kept_copies_bytes(const lhi_cpu *cpu)
+static double count_kept_copies_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->node_topology.sources *
                  (double)lhi_cpu_choice_table_size(cpu);
@@ -311,12 +311,12 @@ static double kept_copies_bytes(const lhi_cpu *cpu)
 }
 
 /* Returns the bytes allocated by lhi_cpu_make_routes() in cpu_router.c. */
-static double route_bytes(const lhi_cpu *cpu)
+static double count_route_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->dispatched_rows * cpu->topk;
     double gates = cpu->gates_shared ? 2 * lhi_cpu_float_bytes(cpu->t) : 0;
     return lhi_cpu_float_bytes((double)cpu->router_rows * cpu->experts) +
-           gates + lhi_cpu_float_bytes(all) + kept_copies_bytes(cpu) +
+           gates + lhi_cpu_float_bytes(all) + count_kept_copies_bytes(cpu) +
            (3 * all + cpu->experts + 1.0 +
             (cpu->n_source_ranks > 1
                  ? cpu->n_source_ranks * (double)cpu->n_local_experts + 1
@@ -325,7 +325,7 @@ static double route_bytes(const lhi_cpu *cpu)
 }
 
 /* Returns the bytes allocated by lhi_cpu_make_modules() in cpu_mtp.c. */
-static double module_bytes(const lhi_cpu *cpu)
+static double count_module_bytes(const lhi_cpu *cpu)
 {
     double t = cpu->t, r = cpu->r, h = cpu->h;
     double shared =
@@ -355,7 +355,7 @@ double lhi_cpu_microbatch_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
         for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
             if (!((chunk->recompute[k] | chunk->offload[k]) >> i & 1))
                 bytes += lhi_cpu_part_bytes(cpu, (lh_layer_part)i, moe);
-        bytes += (moe ? route_bytes(cpu) : 0) +
+        bytes += (moe ? count_route_bytes(cpu) : 0) +
                  (lhi_cpu_mlp_gathers_rows(cpu, moe) ? 2 : 1) * shared;
     }
     if (cpu->inner)
@@ -367,7 +367,7 @@ double lhi_cpu_microbatch_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
                  lhi_cpu_float_bytes(t * h) + lhi_cpu_float_bytes(vectors * r) +
                  lhi_cpu_float_bytes(t * cpu->v) +
                  lhi_cpu_float_bytes(vectors * h) +
-                 chunk->n_modules * module_bytes(cpu);
+                 chunk->n_modules * count_module_bytes(cpu);
     return bytes;
 }
 
@@ -454,7 +454,7 @@ size_t lhi_cpu_count_partial_gradients(const lhi_cpu *cpu,
 
 /* Returns the bytes allocated by lhi_cpu_make_tensor_parallel() in
  * cpu_tensor_parallel.c. */
-static double tensor_parallel_bytes(const lhi_cpu *cpu)
+static double count_tensor_parallel_bytes(const lhi_cpu *cpu)
 {
     double n = cpu->n_tensor_ranks, t = cpu->t, h = cpu->h;
     if (cpu->n_tensor_ranks == 1)
@@ -486,7 +486,7 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 
 /* Returns the bytes allocated by lhi_cpu_make_node_dispatch() in
  * cpu_node_dispatch.c. */
-static double node_dispatch_bytes(const lhi_cpu *cpu)
+static double count_node_dispatch_bytes(const lhi_cpu *cpu)
 {
     const lhi_cpu_node_topology *s = &cpu->node_topology;
     double n = cpu->n_expert_ranks, width = (double)cpu->h + cpu->topk;
@@ -505,7 +505,7 @@ static double node_dispatch_bytes(const lhi_cpu *cpu)
 
 /* Returns the bytes allocated by lhi_cpu_make_expert_parallel() in
  * cpu_expert_parallel.c. */
-static double expert_rank_bytes(const lhi_cpu *cpu)
+static double count_expert_rank_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->max_choices * cpu->max_rows;
     if (!cpu->experts || cpu->n_source_ranks == 1)
@@ -514,7 +514,7 @@ static double expert_rank_bytes(const lhi_cpu *cpu)
            (double)LHI_CPU_EXCHANGE_SIZES * lhi_cpu_max_partners(cpu) *
                sizeof(size_t) +
            lhi_cpu_float_bytes(all * (cpu->h + 1.0)) +
-           lhi_cpu_float_bytes(all) + node_dispatch_bytes(cpu);
+           lhi_cpu_float_bytes(all) + count_node_dispatch_bytes(cpu);
 }
 
 size_t lhi_cpu_scratch_width(const lhi_cpu *cpu)
@@ -546,7 +546,7 @@ size_t lhi_cpu_second_scratch_width(const lhi_cpu *cpu)
 
 /* Returns the bytes allocated by lhi_cpu_make_context_parallel() in
  * cpu_context_parallel.c. */
-static double context_bytes(const lhi_cpu *cpu)
+static double count_context_bytes(const lhi_cpu *cpu)
 {
     double t = cpu->t, block = cpu->block;
     if (cpu->n_context_ranks == 1)
@@ -559,7 +559,7 @@ static double context_bytes(const lhi_cpu *cpu)
 
 /* Returns the number of ranks whose expert choices lhi_cpu_make_choices() in
  * cpu_router.c stores. */
-static uint32_t max_choice_ranks(const lhi_cpu *cpu)
+static uint32_t count_choice_ranks(const lhi_cpu *cpu)
 {
     return cpu->n_tensor_ranks > cpu->n_context_ranks ? cpu->n_tensor_ranks
                                                       : cpu->n_context_ranks;
@@ -568,10 +568,11 @@ static uint32_t max_choice_ranks(const lhi_cpu *cpu)
 size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu)
 {
     size_t all = (size_t)cpu->n_context_ranks * cpu->t * cpu->topk;
-    if ((!cpu->capacity && !cpu->shards_experts) || max_choice_ranks(cpu) == 1)
+    if ((!cpu->capacity && !cpu->shards_experts) ||
+        count_choice_ranks(cpu) == 1)
         return 0;
     return (cpu->capacity ? all * sizeof(int32_t) : 0) +
-           max_choice_ranks(cpu) * sizeof(size_t);
+           count_choice_ranks(cpu) * sizeof(size_t);
 }
 
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
@@ -590,9 +591,9 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
     double beside = (double)lhi_cpu_second_scratch_width(cpu);
     if (beside > 0)
         dropped += lhi_cpu_float_bytes(t * beside);
-    return sizeof *cpu + tensor_parallel_bytes(cpu) + expert_rank_bytes(cpu) +
-           dropped + routed + context_bytes(cpu) +
-           (double)lhi_cpu_choice_bytes(cpu) +
+    return sizeof *cpu + count_tensor_parallel_bytes(cpu) +
+           count_expert_rank_bytes(cpu) + dropped + routed +
+           count_context_bytes(cpu) + (double)lhi_cpu_choice_bytes(cpu) +
            lhi_cpu_float_bytes(t * (double)lhi_cpu_scratch_width(cpu)) +
            2 * lhi_cpu_float_bytes(block * s) +
            2 * lhi_cpu_float_bytes(s * (cpu->rope_dim / 2)) +

@@ -85,7 +85,7 @@ static uint32_t pop_best(float *ratings, uint32_t n)
 
 /* Rates an expert group by its best expert or, with `two`, by the sum of its
  * two best (group-limited routing). */
-static float rate_group(const float *ratings, uint32_t n, bool two)
+static float compute_group_rating(const float *ratings, uint32_t n, bool two)
 {
     float best = -INFINITY, second = -INFINITY;
     for (uint32_t i = 0; i < n; i++)
@@ -103,7 +103,8 @@ static void mask_groups(const lhi_cpu *cpu, float *ratings, float *groups)
 {
     uint32_t n = cpu->expert_groups, size = cpu->experts / n;
     for (uint32_t g = 0; g < n; g++)
-        groups[g] = rate_group(ratings + g * size, size, cpu->sigmoid);
+        groups[g] =
+            compute_group_rating(ratings + g * size, size, cpu->sigmoid);
     for (uint32_t i = 0; i < cpu->topk_groups; i++)
         pop_best(groups, n);
     for (uint32_t e = 0; e < cpu->experts; e++)

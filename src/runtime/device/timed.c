@@ -20,7 +20,7 @@ typedef struct timed {
 
 /* Returns the duration of a pass in ns. The parts of a split W add up exactly
  * to the whole. */
-static int64_t pass_duration(const lh_chunk *chunk, const lh_pass *pass)
+static int64_t compute_pass_duration(const lh_chunk *chunk, const lh_pass *pass)
 {
     int64_t each = chunk->w_ns / pass->n_parts;
     int64_t rest = chunk->w_ns % pass->n_parts;
@@ -87,7 +87,7 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
         span->start_ns = now;
     }
     span->end_ns =
-        span->start_ns + pass_duration(&t->chunks[pass->chunk], pass);
+        span->start_ns + compute_pass_duration(&t->chunks[pass->chunk], pass);
     if (span->end_ns > now)
         lhi_sleep_until(span->end_ns);
     return LH_OK;

@@ -20,7 +20,8 @@ lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err)
 }
 
 /* Returns the modelled transfer time of a data-parallel collective in ns. */
-static int64_t transfer_time(const lhi_rank *rank, const lhi_exec_data *data)
+static int64_t compute_transfer_time(const lhi_rank *rank,
+                                     const lhi_exec_data *data)
 {
     const lh_chunk *k = lhi_timed_find_chunk(rank->o.device, data->chunk);
     if (data->op != LH_NONE)
@@ -42,7 +43,8 @@ static void emulate_next_collective(lhi_rank *rank, int64_t ready_ns)
                                  .op = data->op,
                                  .ready_ns = ready_ns,
                                  .depart_ns = depart,
-                                 .sent_ns = depart + transfer_time(rank, data)};
+                                 .sent_ns = depart +
+                                            compute_transfer_time(rank, data)};
     rank->data_free_ns = x->sent_ns;
     x->arrive_ns =
         x->sent_ns +

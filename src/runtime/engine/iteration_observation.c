@@ -154,7 +154,7 @@ static lh_status count_all(lhi_iteration_observation *s, const lh_exec *x,
 /* --- messages --- */
 
 /* Returns the later of two times, or the longer of two durations. */
-static int64_t max_time(int64_t a, int64_t b)
+static int64_t get_later_time(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -179,8 +179,9 @@ static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
     /* Handed over after its producer finished: it waited for its receive. */
     else if (row->handed_over_ns > from->free_ns)
         to->posted_ns = row->handed_over_ns;
-    to->entered_ns = max_time(row->transfer_start_ns,
-                              max_time(row->handed_over_ns, from->free_ns));
+    to->entered_ns =
+        get_later_time(row->transfer_start_ns,
+                       get_later_time(row->handed_over_ns, from->free_ns));
 }
 
 /* Writes all link messages of one replica of the pipeline to `to`, in rank and
@@ -247,7 +248,7 @@ static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
             for (uint32_t q = 0; q < s->n_copies; q++) {
                 const lhi_pass_observation *row =
                     &parts[(size_t)q * s->n_stages + r].rows[i];
-                to->ns = max_time(to->ns, row->ended_ns - row->ready_ns);
+                to->ns = get_later_time(to->ns, row->ended_ns - row->ready_ns);
             }
         }
     s->n_passes = (size_t)(to - s->passes);
@@ -267,7 +268,7 @@ static void merge_collectives(lhi_iteration_observation *s,
                 continue;
             s->collectives[s->n_collectives++] = (lh_observed_collective){
                 x->chunk, x->is_reduce_scatter,
-                max_time(x->arrive_ns - x->depart_ns, 0)};
+                get_later_time(x->arrive_ns - x->depart_ns, 0)};
         }
 }
 

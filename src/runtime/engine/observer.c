@@ -89,7 +89,7 @@ static int64_t find_gather_time(const lhi_rank_program *s, uint32_t chunk)
 }
 
 /* Returns the longer of two durations. */
-static int64_t max_time(int64_t a, int64_t b)
+static int64_t get_later_time(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -130,14 +130,14 @@ void lhi_observer_add_step(lhi_observer *o, uint64_t iteration,
         int64_t from = i ? s->records[i - 1].issued_ns : 0;
         bool waits = pass->input != LH_NONE && !pass->local_input;
         if (waits) {
-            from = max_time(from, r->arrived_ns);
+            from = get_later_time(from, r->arrived_ns);
             chunk[pass->pass.kind == LH_F ? F_MESSAGES : B_MESSAGES] +=
                 (double)(r->arrived_ns - r->entered_ns);
         }
         if (pass->is_first)
-            from = max_time(from, find_gather_time(s, pass->pass.chunk));
+            from = get_later_time(from, find_gather_time(s, pass->pass.chunk));
         if ((i == 0 && !waits) || staged)
-            from = max_time(from, r->start_ns);
+            from = get_later_time(from, r->start_ns);
         int64_t takes = r->end_ns - from - (waited_ns ? waited_ns[i] : 0);
         if (takes > 0)
             chunk[pass->pass.kind] += (double)takes;

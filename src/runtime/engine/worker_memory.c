@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Sums memory over all kinds except storage. */
-static int64_t total_bytes(const int64_t bytes[LH_N_MEMORY_KINDS])
+static int64_t sum_bytes(const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
@@ -31,7 +31,7 @@ void lhi_run_worker_record_memory(lhi_run_worker *w,
         target->device->ops->add_memory(target->device, now);
         lhi_training_add_memory(target->training, now);
     }
-    if (total_bytes(now) > total_bytes(w->peak_bytes))
+    if (sum_bytes(now) > sum_bytes(w->peak_bytes))
         memcpy(w->peak_bytes, now, sizeof now);
 }
 
@@ -43,7 +43,7 @@ lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn,
     double *sums = calloc(w->n, sizeof *sums);
     if (!sums)
         return lhi_fail_nomem(err);
-    sums[w->me] = (double)total_bytes(w->peak_bytes);
+    sums[w->me] = (double)sum_bytes(w->peak_bytes);
     lh_status status = lhi_all_reduce_sum(w->net, turn, sums, w->n, NULL, err);
     for (uint32_t r = 0; status == LH_OK && r < w->n; r++)
         if (w->over_limit_rank == LH_NONE &&

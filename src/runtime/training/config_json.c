@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* Returns JSON text for a truth value. */
-static const char *json_bool(bool value)
+static const char *get_json_bool(bool value)
 {
     return value ? "true" : "false";
 }
@@ -47,7 +47,8 @@ static void add_llama(lhi_text *text, const lh_model *m,
         lhi_family_get(m) == LHI_FAMILY_MIXTRAL ? m->expert_ffn : m->ffn,
         get_sequence(o));
     if (lhi_family_get(m) == LHI_FAMILY_LLAMA)
-        lhi_text_printf(text, "  \"mlp_bias\": %s,\n", json_bool(m->mlp_bias));
+        lhi_text_printf(text, "  \"mlp_bias\": %s,\n",
+                        get_json_bool(m->mlp_bias));
     lhi_text_printf(
         text,
         "  \"num_attention_heads\": %u,\n  \"num_hidden_layers\": %u,\n"
@@ -77,8 +78,9 @@ static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
                     lhi_first_moe_layer(m), m->expert_ffn,
                     m->expert_groups ? m->expert_groups : 1, m->experts,
                     m->shared_expert_ffn / m->expert_ffn,
-                    json_bool(!m->unnormalised_scores), m->experts_per_token,
-                    m->mtp_layers, scale, whole ? ".0" : "",
+                    get_json_bool(!m->unnormalised_scores),
+                    m->experts_per_token, m->mtp_layers, scale,
+                    whole ? ".0" : "",
                     m->groups_per_token ? m->groups_per_token : 1);
 }
 
@@ -168,13 +170,13 @@ static void add_qwen_moe(lhi_text *text, const lh_model *m,
                     "  \"num_experts\": %u,\n"
                     "  \"num_experts_per_tok\": %u,\n"
                     "  \"router_aux_loss_coef\": %.17g,\n",
-                    m->expert_ffn, json_bool(!m->unnormalised_scores),
+                    m->expert_ffn, get_json_bool(!m->unnormalised_scores),
                     m->experts, m->experts_per_token, o->balance);
     if (m->shared_expert_ffn)
         lhi_text_printf(text,
                         "  \"qkv_bias\": %s,\n"
                         "  \"shared_expert_intermediate_size\": %u,\n",
-                        json_bool(m->qkv_bias), m->shared_expert_ffn);
+                        get_json_bool(m->qkv_bias), m->shared_expert_ffn);
 }
 
 /* Appends the config.json keys for attention and experts of GLM-4-MoE. */
@@ -184,7 +186,7 @@ static void add_glm4_moe(lhi_text *text, const lh_model *m)
                     "  \"attention_bias\": %s,\n"
                     "  \"partial_rotary_factor\": 1.0,\n"
                     "  \"use_qk_norm\": %s,\n",
-                    json_bool(m->qkv_bias), json_bool(m->qk_norm));
+                    get_json_bool(m->qkv_bias), get_json_bool(m->qk_norm));
     add_sigmoid_experts(text, m);
 }
 
@@ -240,7 +242,7 @@ static void add_all(lhi_text *text, const lh_model *m,
     if (family == LHI_FAMILY_LLAMA || family == LHI_FAMILY_QWEN3 ||
         family == LHI_FAMILY_QWEN3_MOE)
         lhi_text_printf(text, "  \"attention_bias\": %s,\n",
-                        json_bool(m->qkv_bias));
+                        get_json_bool(m->qkv_bias));
     if (family == LHI_FAMILY_DEEPSEEK)
         add_deepseek(text, m);
     if (family == LHI_FAMILY_MIXTRAL)
@@ -263,7 +265,7 @@ static void add_all(lhi_text *text, const lh_model *m,
                     "  \"tie_word_embeddings\": %s,\n"
                     "  \"torch_dtype\": \"float32\",\n"
                     "  \"vocab_size\": %u\n}\n",
-                    json_bool(m->tied_embeddings), m->vocab);
+                    get_json_bool(m->tied_embeddings), m->vocab);
 }
 
 lh_status lhi_write_config(const lh_model *model,

@@ -266,7 +266,7 @@ lh_status lhi_st_find(const lhi_safetensors *file, const char *name,
 }
 
 /* Returns the float with the given IEEE 754 bits. */
-static float from_bits(uint32_t bits)
+static float convert_bits(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -274,14 +274,14 @@ static float from_bits(uint32_t bits)
 }
 
 /* Converts an IEEE 754 half-precision number to float. */
-static float from_half(uint32_t half)
+static float convert_half(uint32_t half)
 {
     uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31;
     uint32_t fraction = half & 0x3ff;
     if (exponent == 31)
-        return from_bits(sign | 0x7f800000u | fraction << 13);
+        return convert_bits(sign | 0x7f800000u | fraction << 13);
     if (exponent > 0)
-        return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+        return convert_bits(sign | (exponent + 112) << 23 | fraction << 13);
     float small = (float)fraction * 0x1p-24f;
     return sign ? -small : small;
 }
@@ -299,8 +299,8 @@ lh_status lhi_st_read(const lhi_safetensors *file, const lhi_st_tensor *tensor,
                         tensor->at + (first + done) * 2, err));
         for (size_t i = 0; i < count; i++) {
             uint32_t v = bytes[2 * i] | (uint32_t)bytes[2 * i + 1] << 8;
-            out[done + i] =
-                tensor->dtype == LHI_BF16 ? from_bits(v << 16) : from_half(v);
+            out[done + i] = tensor->dtype == LHI_BF16 ? convert_bits(v << 16)
+                                                      : convert_half(v);
         }
     }
     return LH_OK;

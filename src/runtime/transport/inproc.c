@@ -345,7 +345,7 @@ static void end_receives(inproc_endpoint *e)
 }
 
 /* Frees the endpoints of all ranks and their emulated links. */
-static void fabric_free(fabric *f)
+static void free_fabric(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
         pthread_mutex_destroy(&f->ends[i].lock);
@@ -375,7 +375,7 @@ static void inproc_close(lhi_net *net)
         pthread_mutex_unlock(&f->ends[i].lock);
     }
     if (__atomic_sub_fetch(&f->n_open, 1, __ATOMIC_ACQ_REL) == 0)
-        fabric_free(f);
+        free_fabric(f);
 }
 
 static const lhi_net_ops inproc_ops = {

@@ -189,7 +189,8 @@ static void prepare_frame(const lhi_rails *s, uint32_t peer, uint32_t rail,
 
 /* Returns an I/O vector of a buffer's remaining bytes, after the first `done`.
  */
-static struct iovec part(unsigned char *bytes, size_t size, size_t done)
+static struct iovec get_remaining_part(unsigned char *bytes, size_t size,
+                                       size_t done)
 {
     if (done > size)
         done = size;
@@ -205,11 +206,11 @@ static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
     while (r->out_sent < r->out_size) {
         size_t done = r->out_sent, gone = head_bytes + size;
         struct iovec parts[3] = {
-            part(r->out_head, head_bytes, done),
-            part(r->out ? r->out->bytes : r->out_tail, size,
-                 done > head_bytes ? done - head_bytes : 0),
-            part(r->out_tail, r->out_size - gone,
-                 done > gone ? done - gone : 0)};
+            get_remaining_part(r->out_head, head_bytes, done),
+            get_remaining_part(r->out ? r->out->bytes : r->out_tail, size,
+                               done > head_bytes ? done - head_bytes : 0),
+            get_remaining_part(r->out_tail, r->out_size - gone,
+                               done > gone ? done - gone : 0)};
         struct msghdr m = {.msg_iov = parts, .msg_iovlen = 3};
         ssize_t n = sendmsg(r->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)

@@ -414,7 +414,7 @@ static void ucx_abort(lhi_net *net, const char *reason)
 }
 
 /* Checks whether all peers have sent their orderly shutdown. */
-static bool all_left(const lhi_ucx *u)
+static bool have_all_left(const lhi_ucx *u)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
         if (i != u->proto.net.rank && !u->proto.peers[i].has_shut_down)
@@ -436,7 +436,7 @@ static void shut_down(lhi_ucx *u)
     send_failure(u);
     int64_t until_ns = lhi_now_ns() + (failed ? 300 : 2000) * ms_ns;
     while (lhi_now_ns() < until_ns &&
-           (failed ? u->requests != NULL : !all_left(u))) {
+           (failed ? u->requests != NULL : !have_all_left(u))) {
         pthread_mutex_unlock(&u->proto.lock);
         wake_thread(u);
         lhi_sleep_for(2 * ms_ns);

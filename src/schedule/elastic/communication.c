@@ -99,8 +99,8 @@ static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
 
 /* Returns the block (one group of microbatches on one chunk) that precedes in
  * backward order. */
-static block previous_backward(const launcher *l, uint32_t group,
-                               uint32_t chunk)
+static block get_previous_backward(const launcher *l, uint32_t group,
+                                   uint32_t chunk)
 {
     if (chunk + 1 < l->g->chunks)
         return (block){group, chunk + 1, true};
@@ -174,7 +174,7 @@ static void launch_backward(launcher *l, uint32_t stage, uint32_t group,
 {
     uint32_t count = l->p->dequeue[group];
     uint32_t buckets = l->p->scatter_buckets;
-    block before = previous_backward(l, group, chunk);
+    block before = get_previous_backward(l, group, chunk);
     bool last = before.exists && before.group + 1 == l->p->n_dequeue;
     uint32_t c = before.chunk * l->g->stages + stage;
     buckets = last ? 1 : buckets < count ? buckets : count;

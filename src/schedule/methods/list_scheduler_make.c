@@ -97,8 +97,8 @@ static bool fill_sequences(lhi_list_scheduler *b)
 
 /* Checks whether only the first stream of a microbatch's path on the device
  * takes memory (`back`: path backward in time). */
-static bool only_first_allocates(const lhi_list_scheduler *b,
-                                 const lhi_stream_device *d, uint32_t back)
+static bool does_only_first_allocate(const lhi_list_scheduler *b,
+                                     const lhi_stream_device *d, uint32_t back)
 {
     for (uint32_t i = 1; i < d->n_streams; i++) {
         uint32_t at = d->sequence[back ? d->n_streams - 1 - i : i];
@@ -141,7 +141,8 @@ static void fill_memory(lhi_list_scheduler *b)
         for (uint32_t k = 0; k < d->n_chunks; k++)
             fixed += p->chunks[d->sequence[k] / b->kinds].mem_static;
         for (uint32_t back = 0; back < 2; back++) {
-            d->only_first_allocates[back] = only_first_allocates(b, d, back);
+            d->only_first_allocates[back] =
+                does_only_first_allocate(b, d, back);
             d->microbatch_peak[back] = compute_peak(b, d, back);
         }
         b->balanced = b->balanced && sum == 0;

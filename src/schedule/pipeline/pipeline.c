@@ -80,13 +80,13 @@ static lh_status check_counts(const lh_pipeline_desc *d,
 }
 
 /* Checks whether a duration is negative or above LHI_MAX_TIME_NS. */
-static bool bad_time(int64_t ns)
+static bool is_bad_time(int64_t ns)
 {
     return ns < 0 || ns > LHI_MAX_TIME_NS;
 }
 
 /* Checks whether a memory change is beyond MAX_MEMORY in either direction. */
-static bool bad_memory(int64_t memory)
+static bool is_bad_memory(int64_t memory)
 {
     return memory < -MAX_MEMORY || memory > MAX_MEMORY;
 }
@@ -103,13 +103,14 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
                            " does not exist; there are %" PRIu32
                            ", counted from 0",
                            k->device, d->n_devices);
-        if (bad_time(k->f_ns) || bad_time(k->d_ns) || bad_time(k->w_ns) ||
-            bad_time(k->all_gather_ns) || bad_time(k->reduce_scatter_ns) ||
-            bad_time(k->dp_latency_ns) || bad_time(k->offload_ns))
+        if (is_bad_time(k->f_ns) || is_bad_time(k->d_ns) ||
+            is_bad_time(k->w_ns) || is_bad_time(k->all_gather_ns) ||
+            is_bad_time(k->reduce_scatter_ns) ||
+            is_bad_time(k->dp_latency_ns) || is_bad_time(k->offload_ns))
             return fail_at(origin, AT_CHUNK, c, err,
                            "a time is negative or above 2^52 ns (52 days)");
-        if (bad_memory(k->mem_f) || bad_memory(k->mem_d) ||
-            bad_memory(k->mem_w) || bad_memory(k->mem_static))
+        if (is_bad_memory(k->mem_f) || is_bad_memory(k->mem_d) ||
+            is_bad_memory(k->mem_w) || is_bad_memory(k->mem_static))
             return fail_at(origin, AT_CHUNK, c, err,
                            "a memory amount exceeds 2^60");
         if (k->offload_ns > 0 && !d->joint)
@@ -138,7 +139,7 @@ static lh_status check_links(const lh_pipeline_desc *d,
                            "within a device need no "
                            "link",
                            l->from);
-        if (bad_time(l->latency_ns) || bad_time(l->transfer_ns))
+        if (is_bad_time(l->latency_ns) || is_bad_time(l->transfer_ns))
             return fail_at(origin, AT_LINK, i, err,
                            "a time is negative or above 2^52 ns (52 days)");
         if (l->name && !lhi_is_link_name(l->name, strlen(l->name)))

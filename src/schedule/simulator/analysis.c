@@ -227,8 +227,8 @@ static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
 /* Returns the time at which the device's next forward, run `next`, had its
  * input, if running it would have exceeded the memory limit; otherwise
  * INT64_MAX. `memory`: present use. */
-static int64_t memory_blocked_since(const timeline_index *f, uint32_t d,
-                                    uint32_t next, int64_t memory)
+static int64_t find_memory_block_start(const timeline_index *f, uint32_t d,
+                                       uint32_t next, int64_t memory)
 {
     if (next == LH_NONE)
         return INT64_MAX;
@@ -318,7 +318,7 @@ static lh_status attribute_device(const timeline_index *f, lhi_arena *mem,
     int64_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
         const lh_timeline_run *run = get_run(t, d, i);
-        int64_t blocked = memory_blocked_since(f, d, next_f[i], memory);
+        int64_t blocked = find_memory_block_start(f, d, next_f[i], memory);
         attribute_gap(f, run, at, blocked, idle);
         idle[LH_CAUSE_HEAD_OF_LINE] += run->issued_ns - run->end_ns;
         at = run->issued_ns;

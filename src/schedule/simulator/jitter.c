@@ -181,7 +181,8 @@ static int compare(const void *a, const void *b)
 }
 
 /* Returns the smallest value that `percent` % of all values do not exceed. */
-static int64_t percentile(const int64_t *sorted, uint32_t n, uint32_t percent)
+static int64_t compute_percentile(const int64_t *sorted, uint32_t n,
+                                  uint32_t percent)
 {
     uint64_t rank = ((uint64_t)n * percent + 99) / 100;
     return sorted[rank ? rank - 1 : 0];
@@ -197,9 +198,9 @@ static void summarise(int64_t *ns, uint32_t n, lh_jitter_result *out)
     *out = (lh_jitter_result){.samples = n,
                               .mean_ns = mean,
                               .min_ns = ns[0],
-                              .p50_ns = percentile(ns, n, 50),
-                              .p95_ns = percentile(ns, n, 95),
-                              .p99_ns = percentile(ns, n, 99),
+                              .p50_ns = compute_percentile(ns, n, 50),
+                              .p95_ns = compute_percentile(ns, n, 95),
+                              .p99_ns = compute_percentile(ns, n, 99),
                               .max_ns = ns[n - 1]};
 }
 

@@ -186,7 +186,7 @@ static lh_status make_shop(lhi_solver *r, lh_error *err)
 
 /* Checks that the static memory fits on every device; otherwise marks the
  * problem infeasible and records the reason. */
-static bool static_memory_fits(lhi_solver *r)
+static bool does_static_memory_fit(lhi_solver *r)
 {
     for (uint32_t d = 0; d < r->p->n_devices; d++) {
         int64_t held = 0;
@@ -260,7 +260,7 @@ static lh_status run_solver(lhi_solver *r, lh_error *err)
 {
     lh_bound bound = {0};
     r->best_ns = -1;
-    if (!static_memory_fits(r))
+    if (!does_static_memory_fit(r))
         return LH_OK;
     LHI_TRY(lhi_compute_closed_form_bound(r->p, &bound, err));
     if (r->o.objective == LH_SOLVE_OBJECTIVE_MAKESPAN) {

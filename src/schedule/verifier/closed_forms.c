@@ -114,7 +114,7 @@ static int64_t compute_sum(const closed_form *f)
 
 /* Fills in the closed form 'path': the longest path of a microbatch, through
  * one D. */
-static void form_path(closed_form *f)
+static void fill_path_form(closed_form *f)
 {
     uint32_t best = 0;
     int64_t most = -1;
@@ -181,7 +181,7 @@ static sums sum_device(const closed_form *f, uint32_t device)
 }
 
 /* Fills in the closed form 'device': all work of a device. */
-static void form_device(closed_form *f, uint32_t device)
+static void fill_device_form(closed_form *f, uint32_t device)
 {
     sums s = sum_device(f, device);
     if (s.n_chunks == 0)
@@ -193,7 +193,7 @@ static void form_device(closed_form *f, uint32_t device)
 
 /* Fills in the closed form 'drain': all F and D of a device, then the path
  * after its last D. */
-static void form_drain(closed_form *f, uint32_t device)
+static void fill_drain_form(closed_form *f, uint32_t device)
 {
     sums s = sum_device(f, device);
     bool whole;
@@ -210,7 +210,7 @@ static void form_drain(closed_form *f, uint32_t device)
 
 /* Fills in the closed form 'round-trips': computes the bound for each of the
  * device's chunks and keeps the largest. */
-static void form_round_trips(closed_form *f, uint32_t device)
+static void fill_round_trips_form(closed_form *f, uint32_t device)
 {
     int64_t most = -1;
     for (uint32_t c = 0; c < f->n_chunks; c++) {
@@ -238,7 +238,7 @@ static void form_round_trips(closed_form *f, uint32_t device)
 
 /* Fills in the closed form 'memory': full cycles of a device whose memory
  * limits the resident activations. */
-static void form_memory(closed_form *f, uint32_t device)
+static void fill_memory_form(closed_form *f, uint32_t device)
 {
     sums s = sum_device(f, device);
     bool whole;
@@ -256,7 +256,7 @@ static void form_memory(closed_form *f, uint32_t device)
 
 /* Fills in the closed form 'link': all transfers of a link, between the
  * earliest arrival and the shortest remaining path. */
-static void form_link(closed_form *f, const char *link)
+static void fill_link_form(closed_form *f, const char *link)
 {
     int64_t first = LHI_NEVER, after = LHI_NEVER, busy = 0;
     for (uint32_t i = 0; i < 2 * f->n_chunks; i++) {
@@ -323,14 +323,14 @@ lh_status lhi_verify_compute_closed_form(const lh_pipeline *p,
     lh_status status = make_closed_form(&f, mem, err);
     bool has_device = device < lh_pipeline_n_devices(p);
     if (status == LH_OK && form == LH_BOUND_PATH)
-        form_path(&f);
+        fill_path_form(&f);
     else if (status == LH_OK && form == LH_BOUND_LINK)
-        form_link(&f, link);
+        fill_link_form(&f, link);
     else if (status == LH_OK && has_device)
-        (form == LH_BOUND_DEVICE         ? form_device
-         : form == LH_BOUND_DEVICE_DRAIN ? form_drain
-         : form == LH_BOUND_ROUND_TRIPS  ? form_round_trips
-                                         : form_memory)(&f, device);
+        (form == LH_BOUND_DEVICE         ? fill_device_form
+         : form == LH_BOUND_DEVICE_DRAIN ? fill_drain_form
+         : form == LH_BOUND_ROUND_TRIPS  ? fill_round_trips_form
+                                         : fill_memory_form)(&f, device);
     lhi_arena_free(mem);
     *n = f.n_terms;
     *sum = compute_sum(&f);

@@ -36,7 +36,7 @@ static lh_status check_share(const lhi_read_context *r, const lhi_node *map,
 }
 
 /* Converts a share (0 to 1) to a number of parameters out of NOMINAL_PARAMS. */
-static int64_t share_to_params(double share)
+static int64_t convert_share_to_params(double share)
 {
     return llround(share * (double)NOMINAL_PARAMS);
 }
@@ -50,9 +50,9 @@ static lh_status check_shares(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(check_share(r, map, "gradients", e->gradients, err));
     LHI_TRY(check_share(r, map, "parameters", e->parameters, err));
     double gradients =
-        (double)share_to_params(e->gradients) / (double)NOMINAL_PARAMS;
+        (double)convert_share_to_params(e->gradients) / (double)NOMINAL_PARAMS;
     double parameters =
-        (double)share_to_params(e->parameters) / (double)NOMINAL_PARAMS;
+        (double)convert_share_to_params(e->parameters) / (double)NOMINAL_PARAMS;
     if (parameters <= gradients)
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, "parameters"), err,
@@ -60,8 +60,8 @@ static lh_status check_shares(const lhi_read_context *r, const lhi_node *map,
                         "a share of %.12g is %.12g above 'gradients', %.12g; "
                         "ZeRO-3 shards both",
                         parameters,
-                        (double)(share_to_params(e->parameters) -
-                                 share_to_params(e->gradients)) /
+                        (double)(convert_share_to_params(e->parameters) -
+                                 convert_share_to_params(e->gradients)) /
                             (double)NOMINAL_PARAMS,
                         gradients);
 }
@@ -178,8 +178,9 @@ static lh_status expand_elastic(const lhi_read_context *r, const lhi_node *map,
                               .n_dequeue = e->groups.n_dequeue,
                               .enqueue = e->groups.enqueue,
                               .dequeue = e->groups.dequeue,
-                              .params_g = share_to_params(e->gradients),
-                              .params_p = share_to_params(e->parameters),
+                              .params_g = convert_share_to_params(e->gradients),
+                              .params_p =
+                                  convert_share_to_params(e->parameters),
                               .scatter_buckets = e->scatter,
                               .forward_buckets = e->forward,
                               .backward_buckets = e->backward};

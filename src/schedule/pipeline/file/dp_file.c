@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Returns the largest valid chunk index (schema callback). */
-static int64_t last_chunk(const lhi_read_context *r)
+static int64_t get_last_chunk(const lhi_read_context *r)
 {
     const lhi_pipeline_text *text = r->context;
     return (int64_t)text->desc.n_chunks - 1;
@@ -19,7 +19,7 @@ static int64_t last_chunk(const lhi_read_context *r)
 
 static const lhi_schema_field chunk_rows[] = {
     {"chunk", LHI_INTEGER(lhi_dp_chunk, chunk), .most = LH_MAX_CHUNKS - 1,
-     .find_most = last_chunk},
+     .find_most = get_last_chunk},
     {"all_gather", LHI_TIME(lhi_dp_chunk, all_gather_ns),
      .when = LHI_DEFAULTED},
     {"reduce_scatter", LHI_TIME(lhi_dp_chunk, reduce_scatter_ns),
@@ -232,7 +232,7 @@ static lh_status check_operation(const lhi_read_context *r, const lhi_node *map,
 
 static const lhi_schema_field operation_rows[] = {
     {"chunk", LHI_INTEGER(lh_dp_op, chunk), .most = LH_MAX_CHUNKS - 1,
-     .find_most = last_chunk},
+     .find_most = get_last_chunk},
     {"all_gather", LHI_TIME(lh_dp_op, transfer_ns),
      LHI_OMIT_IF(lh_dp_op, is_reduce_scatter, true)},
     {"reduce_scatter", LHI_TIME(lh_dp_op, transfer_ns),

@@ -26,7 +26,7 @@ static const lhi_schema link_table = {LHI_ROWS("link", lh_link, link_rows)};
 /* --- sites and limits ---------------------------------------------------- */
 
 /* Returns the largest valid device index (schema callback). */
-static int64_t last_device(const lhi_read_context *r)
+static int64_t get_last_device(const lhi_read_context *r)
 {
     const lhi_pipeline_text *text = r->context;
     return (int64_t)text->desc.n_devices - 1;
@@ -36,7 +36,7 @@ static const lhi_schema_field site_rows[] = {
     {"name", LHI_STRING(lhi_site_text, name), .least = 1},
     {"devices", LHI_LIST(lhi_site_text, devices, n_devices),
      .item_type = LHI_FIELD_INTEGER, .most = LH_MAX_DEVICES - 1,
-     .find_most = last_device},
+     .find_most = get_last_device},
 };
 static const lhi_schema site_table = {
     LHI_ROWS("site", lhi_site_text, site_rows)};
@@ -232,7 +232,7 @@ lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
 
 /* Builds a pipeline from a pipeline/1 document and frees the document in any
  * case. */
-static lh_status from_doc(lhi_doc *doc, lh_pipeline **out, lh_error *err)
+static lh_status build_from_doc(lhi_doc *doc, lh_pipeline **out, lh_error *err)
 {
     lh_status status = lhi_doc_check_format(doc, "pipeline", 1, err);
     if (status == LH_OK)
@@ -246,14 +246,14 @@ lh_status lh_pipeline_parse(const char *text, size_t len, const char *name,
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_PIPELINE, &doc, err));
-    return from_doc(doc, out, err);
+    return build_from_doc(doc, out, err);
 }
 
 lh_status lh_pipeline_read(const char *path, lh_pipeline **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_load(path, LHI_INPUT_PIPELINE, &doc, err));
-    return from_doc(doc, out, err);
+    return build_from_doc(doc, out, err);
 }
 
 /* --- writing ------------------------------------------------------------- */

@@ -42,7 +42,7 @@ static bool is_timed_out(lhi_budget *budget, uint32_t state)
 }
 
 /* Returns a hash of n counts. */
-static uint64_t hash(const uint16_t *counts, uint32_t n)
+static uint64_t compute_hash(const uint16_t *counts, uint32_t n)
 {
     uint64_t h = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -71,7 +71,7 @@ static bool grow_table(builder *b)
             return false;
         }
         const uint16_t *c = b->l->counts + (size_t)i * b->l->n_streams;
-        uint32_t at = (uint32_t)hash(c, b->l->n_streams) & (n - 1);
+        uint32_t at = (uint32_t)compute_hash(c, b->l->n_streams) & (n - 1);
         while (table[at] != NONE)
             at = (at + 1) & (n - 1);
         table[at] = i;
@@ -125,7 +125,7 @@ static uint32_t find_or_add_state(builder *b, const uint16_t *counts,
     uint32_t n = l->n_streams;
     if (2 * (l->n_states - b->first) >= b->n_table && !grow_table(b))
         return NONE;
-    uint32_t at = (uint32_t)hash(counts, n) & (b->n_table - 1);
+    uint32_t at = (uint32_t)compute_hash(counts, n) & (b->n_table - 1);
     while (is_current(b, at)) {
         if (is_same(l->counts + (size_t)b->table[at] * n, counts, n))
             return b->table[at];
