@@ -27,7 +27,8 @@ typedef enum lh_advice_topic {
     LH_N_ADVICE_TOPICS
 } lh_advice_topic;
 
-/* Returns the topic's name; static storage. */
+/* Returns the name of a link-advice topic (balancing, queue pairs, congestion,
+ * recovery, error correction); static storage. */
 LH_API const char *lh_advice_topic_name(lh_advice_topic topic);
 
 /* One setting of a link with its predicted effect. Rates are goodput per
@@ -42,8 +43,8 @@ typedef struct lh_advice_option {
     bool advised;
 } lh_advice_option;
 
-/* Writes the option's value for a topic into `text` (at most `room` bytes):
- * "spray, 4 queue pairs", "go-back-n". */
+/* Writes the value of an advised or alternative link setting for a topic into
+ * `text` (at most `room` bytes): "spray, 4 queue pairs", "go-back-n". */
 LH_API void lh_advice_option_text(const lh_advice_option *option,
                                   lh_advice_topic topic, char *text,
                                   size_t room);

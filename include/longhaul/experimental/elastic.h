@@ -189,22 +189,24 @@ typedef struct lh_elastic_search_result {
     uint32_t n_runs;             /* event simulations run */
 } lh_elastic_search_result;
 
-/* Searches chunks, queue, sharding and recomputation together by event
- * simulation. The result is never slower than lh_elastic_choose() for any
- * setting that leaves sharding and queue open. Stages with fewer resident
- * passes recompute less.
+/* Searches chunk count, queue length, sharding and recomputation of an elastic
+ * plan together by event simulation, within `budget` bytes per device. The
+ * result is never slower than lh_elastic_choose() for any setting that leaves
+ * sharding and queue open. Stages with fewer resident passes recompute less.
  *
  * Above 128 microbatches, only queues that change the number of groups are
- * evaluated, plus the queue chosen by lh_elastic_choose(). Errors as there;
- * also LH_EINFEASIBLE if the search was stopped before a solution was found. */
+ * evaluated, plus the queue chosen by lh_elastic_choose(). Errors as in
+ * lh_elastic_choose(); also LH_EINFEASIBLE if the search was stopped before a
+ * solution was found. */
 LH_API lh_status lh_elastic_search_events(uint32_t n_settings,
                                           const lh_elastic_setting *settings,
                                           int64_t budget,
                                           lh_elastic_search_result **out,
                                           lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees an event search result; NULL is allowed. */
 LH_API void lh_elastic_search_result_free(lh_elastic_search_result *best);
-/* Computes a plan's event time with equal recomputation on every stage. */
+/* Computes a plan's makespan by event simulation, with equal recomputation on
+ * every stage, in ns. */
 LH_API lh_status lh_elastic_event_time(const lh_elastic_case *given,
                                        const lh_elastic_plan *plan,
                                        int64_t recompute_ns, int64_t *out_ns,

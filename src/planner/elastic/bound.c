@@ -74,13 +74,15 @@ static uint32_t count_layers(const bound_state *b, uint32_t chunk)
     return n;
 }
 
-/* Returns the recomputation time per byte saved. */
+/* Returns an operation's recomputation time per activation byte that it saves.
+ */
 static double recompute_cost_per_byte(const lh_cost_op *op)
 {
     return op->bytes > 0 ? (double)op->ns / (double)op->bytes : INFINITY;
 }
 
-/* Sorts operations by recomputation time per byte. */
+/* Sorts the operations that can be recomputed by recomputation time per saved
+ * byte, lowest first. */
 static void sort_kinds(lhi_elastic_kinds *k)
 {
     for (uint32_t i = 1; i < k->n; i++)
@@ -97,7 +99,8 @@ static void sort_kinds(lhi_elastic_kinds *k)
 /* --- memory ------------------------------------------------------------------
  */
 
-/* Checks whether the job allows this sharding level. */
+/* Checks whether the search options allow this sharding level (ZeRO 1, 2, 3);
+ * mixed sharding shares allow every level. */
 static bool may_shard(const bound_state *b, lh_elastic_sharding sharding)
 {
     uint32_t all = b->freedom->shardings;
@@ -113,8 +116,9 @@ typedef struct region {
     double ns; /* lower bound; INFINITY: nothing fits */
 } region;
 
-/* Lists the regions that the job allows: all shares, or some of the three
- * corners. Returns their number. */
+/* Lists the allowed regions: ranges of the sharded shares of gradients and
+ * parameters. The options allow any share, or only ZeRO 1, 2 or 3, which are
+ * single points. Returns the number of regions in `out`. */
 static uint32_t list_regions(const bound_state *b, region *out)
 {
     uint32_t n = 0;
@@ -131,7 +135,8 @@ static uint32_t list_regions(const bound_state *b, region *out)
     return n;
 }
 
-/* Returns the allowed region with the least communication. */
+/* Returns a region that begins at the least sharded shares of gradients and
+ * parameters that the options allow: it has the least communication. */
 static region find_least_traffic_region(const bound_state *b)
 {
     region all[3], least;
@@ -144,9 +149,10 @@ static region find_least_traffic_region(const bound_state *b)
     return least;
 }
 
-/* Computes the largest memory saving by sharding on device `d`. The saving is
- * linear in the shares, so its maximum is at a corner of the region, after
- * cutting off the part with more parameters than gradients. */
+/* Computes the largest number of bytes that sharding saves on device `d` within
+ * region `r`. The saving is linear in the shares, so its maximum is at a corner
+ * of the region, after removing the part with more parameters than gradients
+ * sharded. */
 static double compute_max_saving(const bound_state *b, uint32_t d,
                                  const region *r)
 {
@@ -170,10 +176,10 @@ static double compute_max_saving(const bound_state *b, uint32_t d,
 /* --- first groups ------------------------------------------------------------
  */
 
-/* Returns the next longer first group after `e`; 0: none. next_group(b, 0) is
- * the shortest. Groups have at least P microbatches, so fewer than 2 P
- * microbatches form one group. With a single chunk the order does not depend on
- * the groups. */
+/* Returns the next allowed length above `e` (in microbatches) of the first
+ * group of microbatches; 0: none. next_group(b, 0) is the shortest. Groups have
+ * at least P microbatches, so fewer than 2 P microbatches form one group. With
+ * one chunk per device the order does not depend on the groups. */
 static uint32_t next_group(const bound_state *b, uint32_t e)
 {
     const lhi_elastic_options *f = b->freedom;
@@ -192,8 +198,8 @@ static uint32_t next_group(const bound_state *b, uint32_t e)
     return e <= most ? e : 0;
 }
 
-/* Computes a lower bound on the forwards that stage `d` runs before its first
- * backward, beyond the first group on all chunks but the last
+/* Computes a lower bound on the forwards of stage `d` before its first
+ * backward, not counting the first group's forwards on all chunks but the last
  * (pass_order.c). */
 static uint32_t count_extra_forwards(const bound_state *b, uint32_t d)
 {
@@ -203,15 +209,17 @@ static uint32_t count_extra_forwards(const bound_state *b, uint32_t d)
 /* --- recomputation -----------------------------------------------------------
  */
 
-/* Returns the position (FIRST, INNER, LAST) of chunk `c` on its stage. */
+/* Returns the position of chunk `c` among the chunks of its stage: FIRST, INNER
+ * or LAST. */
 static int find_chunk_position(const bound_state *b, uint32_t c)
 {
     return c < b->P ? FIRST : c + b->P < b->P * b->M ? INNER : LAST;
 }
 
-/* Counts the forwards of a chunk that its stage has run before its first
- * backward. Forwards beyond a short first group belong to the first chunk: the
- * second group begins there and is long enough. */
+/* Counts the forwards in flight of a chunk when its stage `d` starts its first
+ * backward; `group`: length of the first group, `place`: position of the chunk
+ * (FIRST, INNER, LAST). Forwards beyond a short first group belong to the first
+ * chunk, where the second group begins. */
 static double count_passes_in_flight(const bound_state *b, uint32_t d,
                                      uint32_t group, int place)
 {
@@ -224,8 +232,8 @@ static double count_passes_in_flight(const bound_state *b, uint32_t d,
     return place == INNER ? e : fmin(e, more);
 }
 
-/* Computes the memory use of every device. */
-static lh_status find_stages(bound_state *b, lh_error *err)
+/* Computes the memory use of every device before sharding, into b->stages. */
+static lh_status compute_stage_memory(bound_state *b, lh_error *err)
 {
     const lh_pipeline *p = b->built.pipeline;
     b->stages = LHI_NEW(b->mem, stage_memory, b->P);
@@ -241,9 +249,10 @@ static lh_status find_stages(bound_state *b, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the chunk position whose next operation is cheapest to recompute per
- * byte saved; positions with more passes in flight save more. N_POSITIONS: none
- * is left. */
+/* Returns the chunk position (FIRST, INNER, LAST) whose next operation costs
+ * the least recomputation per saved byte; `passes`: passes in flight, `next`:
+ * operations already chosen, both per position. N_POSITIONS: no operation is
+ * left. */
 static int find_cheapest_position(const bound_state *b, const double *passes,
                                   const uint32_t *next)
 {
@@ -262,9 +271,10 @@ static int find_cheapest_position(const bound_state *b, const double *passes,
     return best;
 }
 
-/* Computes the least recomputation time of device `d` per microbatch, in ns, by
- * choosing the cheapest operations in any chunks until the device fits.
- * INFINITY: recomputing everything is not enough. */
+/* Computes the least recomputation time of device `d` per microbatch, in ns:
+ * chooses the operations with the least time per byte until the device fits
+ * into memory. `saved`: bytes saved by sharding. INFINITY: recomputing
+ * everything is not enough. */
 static double compute_least_recomputation(const bound_state *b, uint32_t d,
                                           uint32_t group, double saved)
 {
@@ -304,8 +314,8 @@ static double compute_least_recomputation(const bound_state *b, uint32_t d,
 /* --- time --------------------------------------------------------------------
  */
 
-/* Checks whether every sharding that the options permit shards at least as much
- * as `least` (ZeRO 2 or 3). */
+/* Checks whether every sharding level that the options permit shards at least
+ * as much as `least` (ZeRO 2 or 3). */
 static bool must_shard(const bound_state *b, lh_elastic_sharding least)
 {
     uint32_t all = b->freedom->shardings, three = 1u << LH_ELASTIC_ZERO3;
@@ -313,10 +323,10 @@ static bool must_shard(const bound_state *b, lh_elastic_sharding least)
     return all != 0 && (all & ~(two | three)) == 0;
 }
 
-/* Computes the least time of device `d`'s data-parallel link, which carries one
- * transfer at a time. Sharded parts are sent layer by layer, and parameters
- * once more for every backward except the last chunk's, which follows its
- * forward directly. */
+/* Computes the least busy time of device `d`'s data-parallel link, in ns; the
+ * link carries one transfer at a time. Sharded state is sent layer by layer,
+ * and parameters once more for every backward except the last chunk's, which
+ * follows its forward directly. */
 static int64_t compute_link_time(const bound_state *b, uint32_t d)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -333,8 +343,10 @@ static int64_t compute_link_time(const bound_state *b, uint32_t d)
     return sum;
 }
 
-/* Sets the communication before a stage's first pass and after its last. */
-static void set_ends(const bound_state *b, uint32_t c, lh_chunk *k)
+/* Sets the data-parallel times of chunk `k` (number c): gather before its first
+ * pass and reduction after its last, at the least sharding that the options
+ * permit. */
+static void set_end_communication(const bound_state *b, uint32_t c, lh_chunk *k)
 {
     int64_t latency = k->dp_latency_ns;
     if (!must_shard(b, LH_ELASTIC_ZERO2))
@@ -349,7 +361,8 @@ static void set_ends(const bound_state *b, uint32_t c, lh_chunk *k)
             lhi_max_int64(k->all_gather_ns, b->sharded[c].gather_ns);
 }
 
-/* Computes the bound without recomputation and memory limits. */
+/* Computes the lower bound on the makespan without recomputation and memory
+ * limits, in ns. */
 static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out,
                                              lh_error *err)
 {
@@ -363,7 +376,7 @@ static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out,
     for (uint32_t c = 0; c < desc.n_chunks; c++) {
         lh_chunk *k = &chunks[c];
         *k = desc.chunks[c];
-        set_ends(b, c, k);
+        set_end_communication(b, c, k);
         k->mem_static = k->mem_f = k->mem_d = k->mem_w = 0;
     }
     desc.chunks = chunks;
@@ -381,8 +394,9 @@ static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out,
 /* --- shares and time combined ------------------------------------------------
  */
 
-/* Computes the least duration of a communication when at least `share` of it is
- * sent layer by layer. */
+/* Computes the least duration of a communication in ns when at least `share` of
+ * it is sent layer by layer. `at_once_ns`, `sharded_ns`: duration if none or
+ * all of it is. */
 static double estimate_partial_ns(int64_t at_once_ns, int64_t sharded_ns,
                                   double share)
 {
@@ -390,8 +404,9 @@ static double estimate_partial_ns(int64_t at_once_ns, int64_t sharded_ns,
     return once + (fmax((double)sharded_ns, once) - once) * share;
 }
 
-/* Computes a chunk's gather time. The link latency counts only if something is
- * sharded; at both iteration ends it counts in any case. */
+/* Computes the time to gather a chunk's parameters in region `r`, in ns. The
+ * link latency counts only if something is sharded; with `end` (first or last
+ * in the iteration) it always counts. */
 static double compute_gather_ns(const bound_state *b, uint32_t c,
                                 const region *r, bool end)
 {
@@ -402,7 +417,8 @@ static double compute_gather_ns(const bound_state *b, uint32_t c,
     return estimate_partial_ns(ns, b->sharded[c].gather_ns, r->p[0]);
 }
 
-/* Computes a chunk's scatter time; the counterpart of compute_gather_ns(). */
+/* Computes the time to reduce-scatter a chunk's gradients, in ns; parameters as
+ * in compute_gather_ns(). */
 static double compute_scatter_ns(const bound_state *b, uint32_t c,
                                  const region *r, bool end)
 {
@@ -413,7 +429,8 @@ static double compute_scatter_ns(const bound_state *b, uint32_t c,
     return estimate_partial_ns(ns, b->sharded[c].scatter_ns, r->g[0]);
 }
 
-/* Returns the least duration of one message on a route. */
+/* Returns the least duration of one message on a route: transfer plus latency,
+ * in ns. */
 static double compute_hop_ns(const lhi_route *route)
 {
     return (double)(route->transfer_ns + route->latency_ns);
@@ -435,12 +452,12 @@ static double compute_path_ns(const bound_state *b)
     return ns;
 }
 
-/* Computes each device's idle time before its first backward, in ns, when the
- * first group has `group` microbatches. Its forwards run in one order, each
- * after the same forward on the previous chunk. The first forward of a chunk
- * waits for its gather, which begins with the first forward of the stage's
- * previous chunk. A stage that runs more forwards first is idle for at least as
- * long. */
+/* Computes each device's idle time before its first backward, in ns, into
+ * `waits`, for a first group of `group` microbatches. A device runs its
+ * forwards in one order, each after the same forward on the previous chunk. The
+ * first forward of a chunk waits for its gather, which begins with the first
+ * forward of the stage's previous chunk. Devices that run more forwards first
+ * are idle for at least as long. */
 static void compute_idle_times(const bound_state *b, uint32_t group,
                                double *waits)
 {
@@ -475,8 +492,9 @@ static void compute_idle_times(const bound_state *b, uint32_t group,
         waits[d] = free_at[d] - work[d];
 }
 
-/* Returns each device's idle time in ns with the first group `group`, number
- * `at` in the table; NULL: beyond the table. */
+/* Returns each device's idle time in ns for a first group of `group`
+ * microbatches, entry `at` of the table; computes the entry at its first use.
+ * NULL: `at` is beyond the table. */
 static const double *get_idle_times(const bound_state *b, uint32_t at,
                                     uint32_t group)
 {
@@ -488,7 +506,7 @@ static const double *get_idle_times(const bound_state *b, uint32_t at,
     return waits;
 }
 
-/* Allocates the table for the shortest first groups. */
+/* Allocates the table of idle times per first-group length and device. */
 static lh_status allocate_idle_times(bound_state *b, lh_error *err)
 {
     uint64_t forwards = 0;
@@ -510,8 +528,8 @@ static lh_status allocate_idle_times(bound_state *b, lh_error *err)
     return LH_OK;
 }
 
-/* Computes the part of a device's span that does not depend on the first group.
- */
+/* Computes the part of device `d`'s work, idle and tail times that does not
+ * depend on the length of the first group, for region `r`. */
 static void compute_span(const bound_state *b, uint32_t d, const region *r,
                          device_span *s)
 {
@@ -554,8 +572,8 @@ static void compute_spans(const bound_state *b, const region *r)
     }
 }
 
-/* Computes the recomputation for a first group of this length. Returns false if
- * it does not fit. */
+/* Computes each device's least recomputation for a first group of `group`
+ * microbatches. Returns false if a device does not fit into memory. */
 static bool compute_recomputation(const bound_state *b, uint32_t group)
 {
     for (uint32_t d = 0; d < b->P; d++) {
@@ -567,10 +585,10 @@ static bool compute_recomputation(const bound_state *b, uint32_t group)
     return true;
 }
 
-/* Computes the iteration time from the device spans. `waits`: idle times of the
- * first group; NULL: any group. */
-static double compute_time(const bound_state *b, const region *r,
-                           const double *waits)
+/* Computes a lower bound on the makespan from the device spans, in ns. `waits`:
+ * idle time per device for one first-group length; NULL: any length. */
+static double compute_makespan_bound(const bound_state *b, const region *r,
+                                     const double *waits)
 {
     double most = 0, n = b->config->microbatches;
     double path = b->path + compute_gather_ns(b, 0, r, true) +
@@ -585,9 +603,9 @@ static double compute_time(const bound_state *b, const region *r,
     return fmax(most, path);
 }
 
-/* Computes a lower bound over all plans with shares in `r`. Recomputation grows
- * with the first group, so once a group causes no waiting, longer ones cannot
- * be faster. */
+/* Computes a lower bound on the makespan over all plans with sharding shares in
+ * region `r`, in ns. Recomputation grows with the first group, so once a group
+ * length causes no waiting, longer groups cannot be faster. */
 static double compute_region_bound(const bound_state *b, const region *r)
 {
     double least = INFINITY;
@@ -598,19 +616,19 @@ static double compute_region_bound(const bound_state *b, const region *r)
     for (uint32_t e = next_group(b, 0); e; e = next_group(b, e), at++) {
         if (!compute_recomputation(b, e))
             break;
-        double any = compute_time(b, r, NULL);
+        double any = compute_makespan_bound(b, r, NULL);
         if (any >= least)
             break;
         const double *waits = get_idle_times(b, at, e);
         if (!waits)
             return any;
-        least = fmin(least, compute_time(b, r, waits));
+        least = fmin(least, compute_makespan_bound(b, r, waits));
     }
     return least;
 }
 
-/* Splits region `at` of `n` in two along its longer side; returns the new
- * region count. */
+/* Splits region `at` (range of sharding shares) in the middle of its longer
+ * side and bounds both halves; the second becomes list[n]. Returns n + 1. */
 static uint32_t split_region(const bound_state *b, region *list, uint32_t n,
                              uint32_t at)
 {
@@ -626,9 +644,9 @@ static uint32_t split_region(const bound_state *b, region *list, uint32_t n,
     return n + 1;
 }
 
-/* Bounds all sharding shares by subdivision. Less sharding needs more memory
- * and so more recomputation; more sharding takes longer to send. Small regions
- * let both effects count at once. */
+/* Computes a lower bound over all sharding shares by splitting regions; stops
+ * when the bound reaches enough_ns. Less sharding needs more recomputation,
+ * more sharding takes longer to send; small regions count both effects. */
 static lh_status bound_shares(const bound_state *b, double enough_ns,
                               double *out_ns, lh_error *err)
 {
@@ -655,7 +673,8 @@ static lh_status bound_shares(const bound_state *b, double enough_ns,
 /* --- complete bound ----------------------------------------------------------
  */
 
-/* Computes the gather and reduce times of each chunk's sharded state. */
+/* Computes the gather and reduce times of each chunk's sharded state, into
+ * b->sharded. */
 static lh_status find_sharded(bound_state *b, lh_error *err)
 {
     b->sharded = LHI_NEW(b->mem, lhi_chunk_sharded, (size_t)b->P * b->M);
@@ -664,8 +683,9 @@ static lh_status find_sharded(bound_state *b, lh_error *err)
     return lhi_layout_compute_sharded_times(b->job, b->config, b->sharded, err);
 }
 
-/* Computes the lower bound on the makespan of elastic plans (INT64_MAX: nothing
- * fits) and the time after it, in ns. Ends early above freedom->below_ns. */
+/* Computes the lower bound on the makespan of elastic plans (INT64_MAX: no plan
+ * fits into memory) and the optimizer and overhead time after it, in ns. Stops
+ * early once the bound exceeds freedom->below_ns. */
 static lh_status compute_bound(bound_state *b, lhi_elastic_lower_bound *out,
                                lh_error *err)
 {
@@ -676,7 +696,7 @@ static lh_status compute_bound(bound_state *b, lhi_elastic_lower_bound *out,
         LHI_TRY(lhi_elastic_kinds_find(b->job, b->config, &b->kinds, err));
     LHI_TRY(find_sharded(b, err));
     sort_kinds(&b->kinds);
-    LHI_TRY(find_stages(b, err));
+    LHI_TRY(compute_stage_memory(b, err));
     LHI_TRY(allocate_idle_times(b, err));
     b->path = compute_path_ns(b);
     out->after_ns = b->built.optimizer_ns + b->built.overhead_ns;

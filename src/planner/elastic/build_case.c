@@ -9,7 +9,9 @@
 
 #include <stdlib.h>
 
-/* Fills the chunks with pass times, memory and recomputation. */
+/* Fills the chunks with pass times, memory and recomputation; `again`:
+ * recomputed time and stored bytes per stage, `states`: bytes of model state
+ * per device. */
 static void fill_chunks(const lh_elastic_case *g, const lh_elastic_plan *plan,
                         const lhi_elastic_recompute *again, int64_t states,
                         lh_chunk *chunks)
@@ -46,7 +48,8 @@ static uint32_t fill_links(const lh_elastic_case *g, lh_link *links)
     return n;
 }
 
-/* Builds the pipeline with its links, chunks and data-parallel operations. */
+/* Builds the pipeline with its links, chunks and data-parallel operations
+ * `ops`. `again`: recomputation per stage. */
 static lh_status make_pipeline(const lh_elastic_case *g,
                                const lh_elastic_plan *plan,
                                const lhi_elastic_recompute *again,

@@ -36,15 +36,15 @@ lhi_elastic_options lhi_elastic_options_from_job(const lh_job *job)
     return f;
 }
 
-/* Releases a result's pipeline and schedule. */
-static void fini(lhi_elastic_result *r)
+/* Releases a search result's pipeline and schedule. */
+static void free_result(lhi_elastic_result *r)
 {
     lh_pipeline_free(r->built.pipeline);
     lh_schedule_free(r->schedule);
 }
 
-/* Fills a choice from a result. `method` names the schedule if it is not an
- * elastic plan. */
+/* Fills a choice (one plan candidate) from a search result. `method` names the
+ * schedule if it is not an elastic plan. */
 static lh_status fill_choice(const lhi_elastic_result *found,
                              const char *method, lh_choice *choice,
                              lh_error *err)
@@ -86,7 +86,8 @@ lh_status lhi_elastic_choice_of(const lhi_elastic_result *found,
     return fill_choice(found, NULL, choice, err);
 }
 
-/* Starts a row for a layout that does not fit. */
+/* Returns a table row for the layout `like` under schedule `method`, marked as
+ * not fitting into memory. */
 static lh_choice start_row(const lhi_config *like, const char *method)
 {
     lh_choice row = {.status = LH_CHOICE_MEMORY,
@@ -100,8 +101,8 @@ static lh_choice start_row(const lhi_config *like, const char *method)
     return row;
 }
 
-/* Sets the row's description: `what` and the memory it needs beyond the device.
- */
+/* Sets the row's description: `what` and, with offloading, the host memory per
+ * GPU and the copy time. */
 static lh_status describe_row(const lhi_elastic_result *r, const char *what,
                               lhi_arena *mem, lh_choice *row, lh_error *err)
 {
@@ -117,13 +118,15 @@ static lh_status describe_row(const lhi_elastic_result *r, const char *what,
     return row->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Checks whether the caller asked to stop with the results so far. */
+/* Checks whether the caller's callback stops the search; tells it whether any
+ * row exists. */
 static bool is_stopped(const lhi_elastic_choices *out)
 {
     return out->stopped && out->stopped(out->context, out->n_rows > 0);
 }
 
-/* Adds one row: the layout restricted to `freedom`; `what` names the row. */
+/* Searches the best elastic plan of layout `like` restricted to `freedom` and
+ * adds it as a row to *out; `what` describes the row. */
 static lh_status add_row(const lh_job *job, const lhi_config *like,
                          const lhi_elastic_options *freedom, const char *what,
                          lhi_arena *mem, lhi_elastic_choices *out,
@@ -158,8 +161,8 @@ static lh_status add_row(const lh_job *job, const lhi_config *like,
     return status;
 }
 
-/* Adds the ablation rows (one per feature that the job leaves open) and other
- * orders. */
+/* Adds the ablation rows, each without one feature that the job leaves open,
+ * and rows with depth-first and breadth-first order. */
 static lh_status add_rows(const lh_job *job, lhi_arena *mem,
                           lhi_elastic_choices *out, lh_error *err)
 {
@@ -216,7 +219,7 @@ typedef struct zero_bubble {
     lh_placement placement;
 } zero_bubble;
 
-/* Builds the layout and runs a schedule method on it. */
+/* Builds the layout `config` and runs schedule method `method` on it. */
 static lh_status run_method(const lh_job *job, const lhi_config *config,
                             const char *method, lhi_elastic_result *out,
                             lh_error *err)
@@ -233,7 +236,8 @@ static lh_status run_method(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
-/* Adds a zero-bubble schedule with the fastest recomputation that fits. */
+/* Adds a row with a zero-bubble schedule on the layout `like`, with the fastest
+ * recomputation that fits into memory. */
 static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
                                  const zero_bubble *z, lhi_arena *mem,
                                  lhi_elastic_choices *out, lh_error *err)
@@ -262,12 +266,12 @@ static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
             best = one;
             one = before;
         }
-        fini(&one);
+        free_result(&one);
         if (last != LH_OK && !lhi_method_is_inapplicable(last))
             status = last;
     }
     if (status != LH_OK) {
-        fini(&best);
+        free_result(&best);
         if (err)
             *err = why;
         return status;
@@ -287,8 +291,8 @@ static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
     return row->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Adds zero-bubble schedules if the job leaves the schedule and its chunks
- * open. */
+/* Adds rows with zero-bubble schedules if the job fixes neither the schedule
+ * nor the chunks. */
 static lh_status add_zero_bubbles(const lh_job *job, lhi_arena *mem,
                                   lhi_elastic_choices *out, lh_error *err)
 {
@@ -308,9 +312,9 @@ static lh_status add_zero_bubbles(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Formats the sharding shares. */
-static const char *sharding_text(const lh_plan_elastic *e, char *text,
-                                 size_t room)
+/* Formats the percentages of ZeRO-1, ZeRO-2 and ZeRO-3 into `text`. */
+static const char *format_sharding(const lh_plan_elastic *e, char *text,
+                                   size_t room)
 {
     snprintf(text, room, "ZeRO-1 %.0f %%, ZeRO-2 %.0f %%, ZeRO-3 %.0f %%",
              100 * (1 - e->gradients), 100 * (e->gradients - e->parameters),
@@ -318,8 +322,8 @@ static const char *sharding_text(const lh_plan_elastic *e, char *text,
     return text;
 }
 
-/* Puts the plan of the published planner (PipeMesh) first; the fastest follows
- * it. */
+/* Adds the plan of the published planner (PipeMesh) as the first row; the
+ * fastest plan follows it. */
 static lh_status add_published_row(const lh_job *job, lhi_arena *mem,
                                    lhi_elastic_choices *out, lh_error *err)
 {
@@ -338,7 +342,7 @@ static lh_status add_published_row(const lh_job *job, lhi_arena *mem,
     }
     status = fill_choice(&found, NULL, &row, err);
     if (status != LH_OK) {
-        fini(&found);
+        free_result(&found);
         return status;
     }
     out->rows[0].why = "result of longhaul's own search";
@@ -350,10 +354,10 @@ static lh_status add_published_row(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Formats the group sizes: "8 to 64 microbatches". Only the last group may be
- * shorter. */
-static const char *groups_text(const lh_plan_elastic *e, char *text,
-                               size_t room)
+/* Formats the range of microbatch group sizes: "8 to 64 microbatches". Ignores
+ * the last group, which may be shorter. */
+static const char *format_groups(const lh_plan_elastic *e, char *text,
+                                 size_t room)
 {
     unsigned least = e->enqueue[e->n_enqueue - 1], most = e->enqueue[0];
     if (least == most)
@@ -363,7 +367,8 @@ static const char *groups_text(const lh_plan_elastic *e, char *text,
     return text;
 }
 
-/* Describes the first row, and for the others how much slower they are. */
+/* Sets the descriptions: the plan of the first row, and for all other rows how
+ * much slower they are than it. */
 static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
                                lh_error *err)
 {
@@ -374,8 +379,8 @@ static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
         (size_t)snprintf(text, sizeof text, "%s%u group%s of %s, %s",
                          out->published ? "plan of PipeMesh's planner: " : "",
                          (unsigned)e->n_enqueue, e->n_enqueue == 1 ? "" : "s",
-                         groups_text(e, sizes, sizeof sizes),
-                         sharding_text(e, shares, sizeof shares));
+                         format_groups(e, sizes, sizeof sizes),
+                         format_sharding(e, shares, sizeof shares));
     for (uint32_t i = 0; i < e->n_recomputed && used + 40 < sizeof text; i++)
         used += (size_t)snprintf(
             text + used, sizeof text - used, "%s%s %.0f %%",
@@ -420,7 +425,7 @@ static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Sorts the fastest result to the front. */
+/* Moves the fastest row to the front. */
 static void sort_fastest_first(lhi_elastic_choices *out)
 {
     uint32_t best = 0;
@@ -440,7 +445,7 @@ static void sort_fastest_first(lhi_elastic_choices *out)
 void lhi_elastic_choices_fini(lhi_elastic_choices *choices)
 {
     for (uint32_t i = 0; i < LHI_ELASTIC_ROWS; i++)
-        fini(&choices->results[i]);
+        free_result(&choices->results[i]);
 }
 
 lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,

@@ -22,20 +22,21 @@ typedef struct lhi_elastic_choices {
     void *context;
 } lhi_elastic_choices;
 
-/* Returns the features that the job leaves open. */
+/* Returns the search options of elastic plans (sharding, recomputation, chunks)
+ * that the job does not fix. */
 lhi_elastic_options lhi_elastic_options_from_job(const lh_job *job);
 
-/* Converts a result to a choice: times and memory. Rates (tokens, mfu) are left
- * 0. */
+/* Converts a search result to a choice (one plan candidate): times and memory.
+ * Rates (tokens, mfu) are left 0. */
 lh_status lhi_elastic_choice_of(const lhi_elastic_result *found,
                                 lh_choice *choice, lh_error *err);
 
-/* Builds the rows for an elastic plan: its ablations and the zero-bubble
- * schedules on its degrees. Takes ownership of `found`, on failure too. Rates
- * are left 0. `out` must be zero except for `stopped` and `published`; with
- * `published`, LH_EINFEASIBLE means that the published planner finds no plan.
- * Texts are in `mem`; release with lhi_elastic_choices_fini(), on failure too.
- */
+/* Builds the table rows for an elastic plan: its ablations (the plan without
+ * one feature each) and the zero-bubble schedules on its degrees. Takes
+ * ownership of `found`, on failure too. Rates are left 0. `out` must be zero
+ * except for `stopped` and `published`; with `published`, LH_EINFEASIBLE means
+ * that the published planner finds no plan. Texts are in `mem`; release with
+ * lhi_elastic_choices_fini(), on failure too. */
 lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
                                    lhi_arena *mem, lhi_elastic_choices *out,
                                    lh_error *err);

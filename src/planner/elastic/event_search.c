@@ -35,7 +35,8 @@ typedef struct event_search {
     int64_t least_missing; /* bytes missing in the closest plan */
 } event_search;
 
-/* Builds and simulates one plan. */
+/* Builds and simulates one plan; *out_ns is its makespan. `again`:
+ * recomputation per stage. */
 static lh_status simulate_plan(const lh_elastic_case *g,
                                const lh_elastic_plan *plan,
                                const lhi_elastic_recompute *again,
@@ -76,8 +77,9 @@ lh_status lh_elastic_event_time(const lh_elastic_case *given,
     return status;
 }
 
-/* Chooses the subset of operations for stage `i` that fits its memory with the
- * least recomputation. Returns false if even the smallest does not fit. */
+/* Chooses the set of operations that stage `i` recomputes: least recomputation
+ * time that fits its memory. Returns false if even recomputing everything does
+ * not fit. */
 static bool choose_operations(event_search *s, const lh_elastic_case *g,
                               const lh_elastic_plan *plan, uint32_t i)
 {
@@ -108,10 +110,13 @@ static bool choose_operations(event_search *s, const lh_elastic_case *g,
     return true;
 }
 
-/* Computes a lower bound on the run time: the first gather, the last scatter,
- * all passes of one stage, and one microbatch's path forward and back. */
-static int64_t bound(const lh_elastic_case *g, const lh_elastic_plan *plan,
-                     const lhi_elastic_recompute *again)
+/* Computes a lower bound on the makespan, in ns: the first gather, the
+ * last scatter, all passes of one stage, and one microbatch's path forward and
+ * back.
+ */
+static int64_t bound_makespan(const lh_elastic_case *g,
+                              const lh_elastic_plan *plan,
+                              const lhi_elastic_recompute *again)
 {
     int64_t least = again[0].ns;
     for (uint32_t i = 1; i < g->stages; i++)
@@ -123,7 +128,7 @@ static int64_t bound(const lh_elastic_case *g, const lh_elastic_plan *plan,
            2 * (int64_t)(g->stages - 1) * g->pp_ns;
 }
 
-/* Stores the plan as the new best. */
+/* Stores the plan and its time as the new best of the search. */
 static lh_status store_best(event_search *s, const lh_elastic_case *g,
                             const lh_elastic_plan *plan, int64_t time_ns,
                             lh_error *err)
@@ -168,7 +173,9 @@ static lh_status store_best(event_search *s, const lh_elastic_case *g,
     return LH_OK;
 }
 
-/* Evaluates one plan unless its lower bound rules it out. */
+/* Simulates one plan if it fits into memory and may be faster than the best so
+ * far, by its lower bound and by the model's equation 1. Stores it if it is
+ * faster. */
 static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
                                const lh_elastic_plan *plan, lh_error *err)
 {
@@ -176,7 +183,7 @@ static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
     for (uint32_t i = 0; i < g->stages; i++)
         if (!choose_operations(s, g, plan, i))
             return LH_OK;
-    if (s->out->plan && bound(g, plan, s->again) >= best->time_ns)
+    if (s->out->plan && bound_makespan(g, plan, s->again) >= best->time_ns)
         return LH_OK;
     /* Equation 1 is seldom far above the simulated time; candidates that it
      * puts far behind the best are not simulated. */
@@ -192,9 +199,10 @@ static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
     return store_best(s, g, plan, time_ns, err);
 }
 
-/* Builds the table of subsets of operations to recompute; finds, up to each
- * entry, the one with the least recompute time. */
-static lh_status sort_sums(event_search *s, lh_error *err)
+/* Builds the table of operation subsets to recompute, by bytes stored;
+ * s->cheapest[i] is the subset with the least recompute time among the first i
+ * + 1. */
+static lh_status build_subset_table(event_search *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;
     LHI_TRY(lhi_elastic_check_case(g, err));
@@ -216,7 +224,8 @@ static lh_status sort_sums(event_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Evaluates all sharding levels with queue length `q`. */
+/* Evaluates the plans with queue length `q` (microbatches per group) at all
+ * allowed sharding levels. */
 static lh_status evaluate_queue(event_search *s, uint32_t q, lh_error *err)
 {
     lh_elastic_case g = s->setting->given;
@@ -233,28 +242,29 @@ static lh_status evaluate_queue(event_search *s, uint32_t q, lh_error *err)
     return LH_OK;
 }
 
-/* Selects queue lengths to simulate: with many microbatches only the shortest
- * queue for each group count. */
+/* Checks whether queue length `q` is simulated. With more than 128
+ * microbatches, only the shortest queue of each group count is. */
 static bool is_candidate_queue(const lh_elastic_case *g, uint32_t q)
 {
     return g->microbatches <= 128 || q == g->stages ||
            lhi_elastic_count_groups(g, q - 1) != lhi_elastic_count_groups(g, q);
 }
 
-/* Checks whether the caller stops the search; passes on whether it has a plan.
- */
+/* Checks whether the caller's callback stops the search; tells it whether a
+ * plan has been found. */
 static bool is_stopped(const event_search *s)
 {
     const lh_elastic_setting *set = s->setting;
     return set->stopped && set->stopped(set->context, s->out->plan != NULL);
 }
 
-/* Searches all queue lengths of one setting. */
+/* Searches all allowed queue lengths of one setting (chunk count and its
+ * times), longest first, after the published planner's choice. */
 static lh_status search_setting(event_search *s, lh_error *err)
 {
     if (is_stopped(s))
         return LH_OK;
-    LHI_TRY(sort_sums(s, err));
+    LHI_TRY(build_subset_table(s, err));
     const lh_elastic_case *g = &s->setting->given;
     uint32_t first = s->setting->min_queue;
     uint32_t last =
@@ -285,7 +295,7 @@ static lh_status search_setting(event_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Fails with the reason why no plan fits. */
+/* Fails with the reason why no plan fits into memory. */
 static lh_status fail_infeasible(const event_search *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;

@@ -28,7 +28,7 @@ static bool is_requested(const lh_job *job)
            strcmp(job->layout.schedule, LHI_ELASTIC) == 0;
 }
 
-/* Returns the most chunks per device that are evaluated. */
+/* Returns the largest number of chunks per device that the search evaluates. */
 static uint32_t compute_max_chunks(const lh_job *job, const lhi_config *like)
 {
     uint64_t layers = job->model->layers / like->layout.pipeline;
@@ -58,15 +58,16 @@ bool lhi_elastic_is_required(const lh_job *job)
     return is_requested(job) && job->training.zero >= 2;
 }
 
-/* Checks whether the search may continue after this status. */
+/* Checks whether a search step's status lets the search continue with other
+ * candidates: success, or a plan that does not apply. */
 static bool may_continue(lh_status status)
 {
     return status == LH_OK || lhi_method_is_inapplicable(status);
 }
 
-/* Evaluates every sharding level, with and without recomputation. The event
- * search assumes equal stages, so its fastest plan need not be the fastest on
- * the layout's own stages. */
+/* Searches the fastest elastic plan of one configuration at every sharding
+ * level, with and without recomputation. The event search assumes equal stages,
+ * so its fastest plan need not be the fastest on the layout's own stages. */
 static lh_status evaluate_shardings(const lh_job *job, const lhi_config *config,
                                     const lhi_elastic_options *freedom,
                                     lhi_arena *mem, lhi_elastic_result *out,
@@ -112,15 +113,15 @@ typedef struct enumeration {
     int64_t least_ns;        /* or the least lower bound so far, iteration */
 } layout_trial;
 
-/* Returns the required chunk count; 0: open. */
+/* Returns the chunks per device that the job requires; 0: any number. */
 static uint32_t count_required_chunks(const layout_trial *t)
 {
     return t->freedom->chunks ? t->freedom->chunks
                               : t->job->layout.chunks_per_device;
 }
 
-/* Returns the ZeRO-1 configuration on these chunks, from which elastic plans
- * start. */
+/* Returns the ZeRO-1 configuration with M chunks per device and `layers` per
+ * chunk, from which elastic plans start; *plain is its job. */
 static lhi_config make_zero1_config(const layout_trial *t, uint32_t M,
                                     const uint32_t *layers, lh_job *plain)
 {
@@ -138,8 +139,9 @@ static lhi_config make_zero1_config(const layout_trial *t, uint32_t M,
     return config;
 }
 
-/* Checks by lower bounds whether the shape may be faster than the best so far
- * and than the caller's limit. */
+/* Fails with LH_EINFEASIBLE if lower bounds prove that no plan of this shape
+ * (chunk count and layers) is faster than the best so far and the caller's
+ * limit. */
 static lh_status check_bounds(const layout_trial *t, const lh_job *plain,
                               const lhi_config *config, lh_error *err)
 {
@@ -165,9 +167,10 @@ static lh_status check_bounds(const layout_trial *t, const lh_job *plain,
     return LH_OK;
 }
 
-/* Searches one shape and keeps the faster plan. */
-static lh_status search_chunk_count(void *context, uint32_t M,
-                                    const uint32_t *layers, lh_error *err)
+/* Searches one shape (M chunks per device, `layers` per chunk) and stores its
+ * plan if it is the fastest so far. */
+static lh_status search_shape(void *context, uint32_t M, const uint32_t *layers,
+                              lh_error *err)
 {
     const layout_trial *t = context;
     lh_job plain;
@@ -201,7 +204,8 @@ static lh_status count_published_chunks(const layout_trial *t, uint32_t *out,
     return LH_OK;
 }
 
-/* Evaluates the published planner's choice. */
+/* Evaluates the plan that the published planner (PipeMesh) chooses for this
+ * layout. */
 static lh_status evaluate_published(const layout_trial *t, lh_error *err)
 {
     uint32_t M;
@@ -215,8 +219,9 @@ static lh_status evaluate_published(const layout_trial *t, lh_error *err)
 /* --- search ------------------------------------------------------------------
  */
 
-/* Hill climbing from the fastest plan over longer and shorter queues: the event
- * search assumes equal stages, so its best queue need not be the best here. */
+/* Improves the fastest plan by hill climbing over longer and shorter queues.
+ * The event search assumes equal stages, so its best queue length need not be
+ * the best on this layout. */
 static lh_status improve_queue(const layout_trial *given, lh_error *err)
 {
     static const int steps[] = {-8, -4, -2, -1, 1, 2, 4, 8};
@@ -235,8 +240,8 @@ static lh_status improve_queue(const layout_trial *given, lh_error *err)
             if (next < like.layout.pipeline || next > like.microbatches)
                 continue;
             f.queue = (uint32_t)next;
-            lh_status status = search_chunk_count(
-                &t, like.layout.chunks_per_device, like.layers, err);
+            lh_status status = search_shape(&t, like.layout.chunks_per_device,
+                                            like.layers, err);
             if (!may_continue(status))
                 return status;
         }
@@ -245,10 +250,11 @@ static lh_status improve_queue(const layout_trial *given, lh_error *err)
     return LH_OK;
 }
 
-/* Returns a partition with a smaller first (or last) chunk. The gather before
- * the first chunk's passes and the scatter after its last are exposed, so fewer
- * layers there may be faster. Moves `less` layers to other chunks of the stage,
- * one each: to the last ones, or with `early` to the next ones. */
+/* Returns a layer partition with `less` layers fewer in the first chunk of each
+ * stage. The gather before that chunk's first pass and the scatter after its
+ * last pass are exposed, so fewer layers there may be faster. The layers move
+ * to other chunks of the stage, one each: to the last ones, or with `early` to
+ * the next ones. */
 static uint32_t *shrink_end_chunk(const lhi_config *like, uint32_t layers,
                                   uint32_t M, uint32_t less, bool early,
                                   lhi_arena *mem)
@@ -263,7 +269,8 @@ static uint32_t *shrink_end_chunk(const lhi_config *like, uint32_t layers,
     return list;
 }
 
-/* Visits the uneven shapes with M chunks per device. */
+/* Calls `visit` for the shapes with M chunks per device whose first chunk on
+ * each stage is smaller. Requires layers that divide evenly. */
 static lh_status visit_uneven_shapes(layout_trial *t, uint32_t M,
                                      shape_visitor *visit, lh_error *err)
 {
@@ -285,10 +292,9 @@ static lh_status visit_uneven_shapes(layout_trial *t, uint32_t M,
     return LH_OK;
 }
 
-/* Visits every chunk count with layers as even as possible. With an uneven
- * remainder, the longest chunk determines nearly everything. Few chunks are the
- * exception: there the first or the last is short and its gather or scatter is
- * exposed. */
+/* Calls `visit` for every chunk count with layers as even as possible. Above
+ * MAX_UNEVEN_CHUNKS chunks per device, only for counts that divide the layers
+ * evenly: otherwise the longest chunk determines the time. */
 static lh_status visit_even_shapes(layout_trial *t, shape_visitor *visit,
                                    lh_error *err)
 {
@@ -304,24 +310,24 @@ static lh_status visit_even_shapes(layout_trial *t, shape_visitor *visit,
     return LH_OK;
 }
 
-/* Checks whether uneven shapes may be tried. */
+/* Checks whether M chunks per device may have uneven numbers of layers. */
 static bool allows_uneven_shapes(const layout_trial *t, uint32_t M)
 {
     uint32_t want = count_required_chunks(t);
     return t->freedom->uneven && !t->freedom->layers && (!want || M == want);
 }
 
-/* Searches the uneven shapes. */
+/* Searches the shapes with uneven numbers of layers per chunk. */
 static lh_status search_uneven_shapes(layout_trial *t, lh_error *err)
 {
     for (uint32_t M = 1; M <= compute_max_chunks(t->job, t->like); M++)
         if (allows_uneven_shapes(t, M))
-            LHI_TRY(visit_uneven_shapes(t, M, search_chunk_count, err));
+            LHI_TRY(visit_uneven_shapes(t, M, search_shape, err));
     return LH_OK;
 }
 
-/* Tries the best queue so far on other chunk counts, and smaller first chunks
- * with that queue and with any. */
+/* Searches again with the best queue length so far: on other chunk counts and
+ * on uneven shapes; then searches uneven shapes with any queue length. */
 static lh_status retry_best_queue(layout_trial *t, lh_error *err)
 {
     lhi_elastic_options same = *t->freedom;
@@ -330,10 +336,10 @@ static lh_status retry_best_queue(layout_trial *t, lh_error *err)
     same.queue = t->out->details->enqueue[0];
     with.freedom = &same;
     if (free_queue)
-        LHI_TRY(visit_even_shapes(&with, search_chunk_count, err));
+        LHI_TRY(visit_even_shapes(&with, search_shape, err));
     for (uint32_t M = 1; M <= compute_max_chunks(t->job, t->like); M++)
         if (free_queue && allows_uneven_shapes(t, M))
-            LHI_TRY(visit_uneven_shapes(&with, M, search_chunk_count, err));
+            LHI_TRY(visit_uneven_shapes(&with, M, search_shape, err));
     return search_uneven_shapes(t, err);
 }
 
@@ -347,7 +353,7 @@ lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
     *out = (lhi_elastic_result){0};
     lh_status status = freedom->published
                            ? evaluate_published(&t, &why)
-                           : visit_even_shapes(&t, search_chunk_count, &why);
+                           : visit_even_shapes(&t, search_shape, &why);
     bool searched = status == LH_OK && !freedom->published;
     if (searched && !out->schedule && freedom->below_ns)
         status =
@@ -378,7 +384,8 @@ lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
 /* --- bounds ------------------------------------------------------------------
  */
 
-/* Lowers the layout's bound to that of this shape. */
+/* Lowers the layout's bound to the lower bound of this shape (M chunks per
+ * device, `layers` per chunk) if that is lower. */
 static lh_status update_layout_bound(void *context, uint32_t M,
                                      const uint32_t *layers, lh_error *err)
 {

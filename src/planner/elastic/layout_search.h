@@ -61,9 +61,10 @@ bool lhi_elastic_is_applicable(const lh_job *job, const lhi_config *config);
  * other schedules are faster. */
 bool lhi_elastic_is_required(const lh_job *job);
 
-/* Finds the fastest elastic plan with the degrees, micro-batch and outermost
- * parallelism of `like`. LH_EINFEASIBLE, LH_EUNSUPPORTED: none exists; `err`
- * has the reason. Release out->built.pipeline and out->schedule. */
+/* Finds the fastest elastic plan with the degrees, microbatch size and
+ * outermost parallelism of `like`. LH_EINFEASIBLE, LH_EUNSUPPORTED: none
+ * exists; `err` has the reason. Release out->built.pipeline and out->schedule.
+ */
 lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
                                     const lhi_elastic_options *freedom,
                                     lhi_arena *mem, lhi_elastic_result *out,

@@ -17,8 +17,8 @@
 /* --- inputs ----------------------------------------------------------------
  */
 
-/* Returns the matrix product that an operation belongs to; 0: none shared with
- * others. */
+/* Returns a number for the fused matrix product (query, key and value; up and
+ * gate) that an operation belongs to; 0: a product of its own. */
 static int find_matrix_product(const char *name)
 {
     static const char *const parts[][4] = {
@@ -32,9 +32,9 @@ static int find_matrix_product(const char *name)
     return 0;
 }
 
-/* Adds an operation to the operations that can be recomputed. Projections of
- * one fused matrix product (query, key and value; up and gate) become one
- * entry. */
+/* Adds an operation to the list of operations that can be recomputed.
+ * Projections of one fused matrix product (query, key and value; up and gate)
+ * become one entry. */
 static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
 {
     int product = find_matrix_product(op->name);
@@ -77,7 +77,7 @@ double lhi_elastic_expert_replicas(const lh_layout *layout)
 }
 
 /* Returns the share of a chunk's weights and gradients that a device keeps when
- * everything is sharded. */
+ * everything is sharded over its replicas. */
 static double compute_kept_share(const lh_layout *l, const lh_cost *cost)
 {
     double replicas = (double)l->data * l->context;
@@ -145,14 +145,15 @@ double lhi_elastic_share(int64_t part, int64_t all)
     return round((double)part / (double)all * 1e12) / 1e12;
 }
 
-/* Computes the bytes that sharding `share` of `bytes` saves on a device that
- * keeps the fraction `kept`. */
-static int64_t saved(int64_t bytes, double share, double kept)
+/* Computes the bytes saved by sharding the fraction `share` of
+ * `bytes`; a device keeps the fraction `kept` of the sharded part. */
+static int64_t compute_saved_bytes(int64_t bytes, double share, double kept)
 {
     return (int64_t)floor((double)bytes * share * (1 - kept));
 }
 
-/* Computes the communication buffers of device `d`. */
+/* Computes the bytes of device `d`'s buffers for gathered parameters and
+ * reduced gradients. */
 static int64_t compute_buffer_bytes(const lhi_config *config,
                                     const lhi_elastic_state *state, uint32_t d,
                                     const lh_plan_elastic *plan)
@@ -171,7 +172,8 @@ static int64_t compute_buffer_bytes(const lhi_config *config,
 /* --- recomputation ---------------------------------------------------------
  */
 
-/* Returns the plan's row for an operation; NULL: not recomputed. */
+/* Returns the plan's list of layers that recompute the operation `name`; NULL:
+ * not recomputed. */
 static const lh_plan_recomputed *find_row(const lh_plan_elastic *plan,
                                           const char *name)
 {
@@ -181,8 +183,9 @@ static const lh_plan_recomputed *find_row(const lh_plan_elastic *plan,
     return NULL;
 }
 
-/* Finds the plan's row for an operation kind. Operations of one matrix product
- * are recomputed together. */
+/* Finds the plan's list of layers that recompute operation `kind`; NULL: not
+ * recomputed. Adds the names found to *n_known. LH_EINPUT: operations of one
+ * fused matrix product have different lists. */
 static lh_status find_row_of_kind(const lhi_elastic_context *g,
                                   const lh_plan_elastic *plan, uint32_t kind,
                                   uint32_t *n_known,
@@ -212,7 +215,8 @@ static lh_status find_row_of_kind(const lhi_elastic_context *g,
     return LH_OK;
 }
 
-/* Fills rows[kind]. */
+/* Sets rows[kind] to the plan's list of layers that recompute each operation.
+ * LH_EINPUT: the plan names an unknown operation. */
 static lh_status find_rows(const lhi_elastic_context *g,
                            const lh_plan_elastic *plan,
                            const lh_plan_recomputed **rows, lh_error *err)
@@ -233,8 +237,11 @@ static lh_status find_rows(const lhi_elastic_context *g,
 /* --- pipeline --------------------------------------------------------------
  */
 
-/* Adds offloading to a chunk: a pass lasts at least as long as its copy. */
-static void offload(const lhi_elastic_context *g, uint32_t c, lh_chunk *chunk)
+/* Adds offloading of activations to chunk `c`: passes last at least as long as
+ * the copy to or from host memory. Device memory keeps two copy buffers instead
+ * of the offloaded bytes. */
+static void add_offloading(const lhi_elastic_context *g, uint32_t c,
+                           lh_chunk *chunk)
 {
     uint32_t P = g->plain->n_devices, n_chunks = g->plain->n_chunks;
     int64_t ns = lhi_elastic_offload_copy_ns(
@@ -262,8 +269,8 @@ static int64_t compute_dropped_bytes(const lhi_elastic_context *g,
     return lhi_min_int64(dropped, g->plain->chunks[c].mem_f);
 }
 
-/* Computes the memory on device `d` for one layer, resident in full during its
- * recomputation. */
+/* Returns the activation bytes of one layer on device `d`, which is resident in
+ * full while it is recomputed; 0 without recomputation. */
 static int64_t compute_full_layer_bytes(const lhi_elastic_context *g,
                                         const lh_plan_recomputed *const *rows,
                                         uint32_t d)
@@ -288,14 +295,15 @@ static void fill_chunk(const lhi_elastic_context *g,
         chunk->d_ns += (rows[k] ? rows[k]->layers[c] : 0) * g->kinds->ops[k].ns;
     if (c < g->plain->n_devices)
         chunk->mem_static += compute_full_layer_bytes(g, rows, c);
-    offload(g, c, chunk);
+    add_offloading(g, c, chunk);
     chunk->mem_f -= dropped;
     chunk->mem_d = -chunk->mem_f;
     chunk->mem_w = 0;
     chunk->mem_static -=
-        saved(g->state->gradients[c], plan->gradients,
-              g->state->kept_shares[c]) +
-        saved(g->state->weights[c], plan->parameters, g->state->kept_shares[c]);
+        compute_saved_bytes(g->state->gradients[c], plan->gradients,
+                            g->state->kept_shares[c]) +
+        compute_saved_bytes(g->state->weights[c], plan->parameters,
+                            g->state->kept_shares[c]);
 }
 
 lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
@@ -332,7 +340,8 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
     return status;
 }
 
-/* Returns the layout under a choice's elastic plan and sets its job. */
+/* Returns the layout with ZeRO-1 from which the elastic plan of `config`
+ * starts; *plain becomes its job. */
 static lhi_config make_zero1_config(const lh_job *job, const lhi_config *config,
                                     lh_job *plain)
 {
@@ -344,7 +353,8 @@ static lhi_config make_zero1_config(const lh_job *job, const lhi_config *config,
     return own;
 }
 
-/* Builds the pipeline again from the plan's groups, shares and operations. */
+/* Replaces the ZeRO-1 pipeline in *built by the one with the plan's groups,
+ * sharded shares and recomputed operations. */
 static lh_status rebuild(const lh_job *plain, const lhi_config *own,
                          const lh_plan_elastic *plan, lhi_arena *mem,
                          lhi_built_layout *built, lh_error *err)
@@ -392,7 +402,7 @@ lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
 /* --- memory breakdown ------------------------------------------------------
  */
 
-/* Takes at most all of a part to cover the missing bytes. */
+/* Reduces *missing and *part by the smaller of the two. */
 static void take_missing(int64_t *missing, int64_t *part)
 {
     int64_t taken = *missing < *part ? *missing : *part;
@@ -400,9 +410,9 @@ static void take_missing(int64_t *missing, int64_t *part)
     *part -= taken;
 }
 
-/* Makes the parts add up: the unattributed remainder is transient memory. If a
- * profile measured less state than sharding removes, the other parts shrink
- * too. */
+/* Makes the memory parts add up to the total: unattributed bytes count as
+ * transient memory. If a profile measured less state than sharding removes, the
+ * other parts shrink too. */
 static void balance_parts(const lh_pipeline *p, lh_plan_memory *part)
 {
     int64_t left = 0, missing;
@@ -419,7 +429,8 @@ static void balance_parts(const lh_pipeline *p, lh_plan_memory *part)
     take_missing(&missing, &part->buffers_bytes);
 }
 
-/* Distributes each device's static memory over its parts. */
+/* Subtracts the sharded gradients and parameters from each device's memory
+ * parts, adds the communication buffers, and makes the parts add up. */
 static void distribute_memory(const lhi_config *config,
                               const lhi_elastic_state *state,
                               const lh_plan_elastic *plan,
@@ -429,10 +440,10 @@ static void distribute_memory(const lhi_config *config,
     uint32_t P = pipeline->n_devices;
     for (uint32_t c = 0; c < pipeline->n_chunks; c++) {
         lh_plan_memory *part = &parts[c % P];
-        part->gradients_bytes -=
-            saved(state->gradients[c], plan->gradients, state->kept_shares[c]);
-        part->parameters_bytes -=
-            saved(state->weights[c], plan->parameters, state->kept_shares[c]);
+        part->gradients_bytes -= compute_saved_bytes(
+            state->gradients[c], plan->gradients, state->kept_shares[c]);
+        part->parameters_bytes -= compute_saved_bytes(
+            state->weights[c], plan->parameters, state->kept_shares[c]);
     }
     for (uint32_t d = 0; d < P; d++) {
         parts[d].gradients_bytes = lhi_max_int64(parts[d].gradients_bytes, 0);

@@ -33,10 +33,11 @@ typedef struct lhi_elastic_state {
     int64_t *experts;            /* expert parameters among params */
 } lhi_elastic_state;
 
-/* Counts the ranks that hold the same experts and so share their states. */
+/* Counts the ranks that hold the same experts and so can shard their state. */
 double lhi_elastic_expert_replicas(const lh_layout *layout);
 
-/* Computes the state for a job with ZeRO-1; arrays are in `mem`. */
+/* Computes the model state of each chunk and device (weights, gradients,
+ * optimizer) for a job with ZeRO-1; arrays are in `mem`. */
 lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
                                  lhi_arena *mem, lhi_elastic_state *out,
                                  lh_error *err);
@@ -76,30 +77,31 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *ground,
                                           lhi_arena *mem, lh_pipeline **out,
                                           lh_error *err);
 
-/* Builds the pipeline for a choice of a job: `config` comes from
- * lhi_config_from_choice() with its plan. Otherwise like lhi_layout_build(). */
+/* Builds the pipeline of an elastic plan from a plan file: `config` comes from
+ * lhi_config_from_choice() for that plan. Result as from lhi_layout_build(). */
 lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
                               lhi_built_layout *out, lh_error *err);
 
-/* Like lhi_layout_memory(), for an elastic plan: `pipeline` is its own and
- * `plan` has its shares. The transient memory of a pass includes one layer
- * under recomputation. */
+/* Computes each device's memory parts under an elastic plan, like
+ * lhi_layout_memory(); `pipeline` is the elastic plan's. The transient memory
+ * of a pass includes one layer under recomputation. */
 lh_status lhi_elastic_memory(const lh_job *job, const lhi_config *config,
                              const lh_plan_elastic *plan,
                              const lh_pipeline *pipeline, lh_plan_memory *parts,
                              lh_error *err);
 
-/* Builds the pipeline for the event time: joint backwards, links with latency
- * C_PP without occupancy, memory in bytes with the states on each stage's first
- * chunk. `recompute_ns` and `stored` are per chunk pass. Release *out with
+/* Builds the pipeline that the event simulation of a plan runs: joint
+ * backwards, links with latency C_PP that messages do not occupy, and memory in
+ * bytes with the model state on each stage's first chunk. `recompute_ns` and
+ * `stored` (activation bytes kept) are per chunk pass. Release *out with
  * lh_pipeline_free(). */
 lh_status lhi_elastic_pipeline(const lh_elastic_case *given,
                                const lh_elastic_plan *plan,
                                int64_t recompute_ns, int64_t stored,
                                lh_pipeline **out, lh_error *err);
 
-/* Builds the plan's schedule, for the pipeline from lhi_elastic_pipeline().
- * Release *out with lh_schedule_free(). */
+/* Builds the pass order of an elastic plan, for the pipeline from
+ * lhi_elastic_pipeline(). Release *out with lh_schedule_free(). */
 lh_status lhi_elastic_schedule(const lh_elastic_case *given,
                                const lh_elastic_plan *plan, lh_schedule **out,
                                lh_error *err);

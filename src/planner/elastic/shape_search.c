@@ -31,7 +31,8 @@ typedef struct shape_search {
     lhi_built_layout built;
     uint32_t P, M, n_chunks;
     uint32_t layers;          /* in an even chunk, rounded up */
-    uint32_t offloaded_parts; /* offloaded parts of every activation */
+    uint32_t offloaded_parts; /* offloaded parts of every
+                                 activation */
     double host_bytes_per_s;
     lhi_elastic_kinds kinds;
     lhi_elastic_state state;
@@ -40,7 +41,7 @@ typedef struct shape_search {
     lh_elastic_op *ops; /* [kind * layers + layer] */
 } shape_search;
 
-/* Returns the host link rate of the slowest site. */
+/* Returns the host link rate of the slowest datacenter, in bytes/s. */
 static double find_host_rate(const lh_job *job)
 {
     double least = 0;
@@ -52,7 +53,8 @@ static double find_host_rate(const lh_job *job)
     return least;
 }
 
-/* Returns the inputs for building the pipelines of elastic plans. */
+/* Returns the inputs for lhi_elastic_build_plan_pipeline(), borrowed from the
+ * search state. */
 static lhi_elastic_context make_context(const shape_search *s)
 {
     return (lhi_elastic_context){.job = s->job,
@@ -65,7 +67,8 @@ static lhi_elastic_context make_context(const shape_search *s)
                                  .host_bytes_per_s = s->host_bytes_per_s};
 }
 
-/* Returns the part of `bytes` of activations that is offloaded to host memory.
+/* Returns the part of `bytes` of activations that is offloaded
+ * to host memory.
  */
 static int64_t compute_offloaded_bytes(const shape_search *s, int64_t bytes)
 {
@@ -74,20 +77,21 @@ static int64_t compute_offloaded_bytes(const shape_search *s, int64_t bytes)
 }
 
 /* Returns the copy time of `bytes` of activations to the host, in ns. */
-static int64_t copying_ns(const shape_search *s, int64_t bytes)
+static int64_t compute_copy_ns(const shape_search *s, int64_t bytes)
 {
     lhi_elastic_context ground = make_context(s);
     return lhi_elastic_offload_copy_ns(&ground, bytes);
 }
 
-/* Returns the copy time of the offloaded part of `bytes` of activations, in ns.
+/* Returns the copy time of the offloaded part of `bytes` of
+ * activations, in ns.
  */
 static int64_t estimate_transfer_ns(const shape_search *s, int64_t bytes)
 {
-    return copying_ns(s, compute_offloaded_bytes(s, bytes));
+    return compute_copy_ns(s, compute_offloaded_bytes(s, bytes));
 }
 
-/* Lists the operations that can be recomputed. */
+/* Lists the operations that can be recomputed into s->kinds. */
 static lh_status find_kinds(shape_search *s, lh_error *err)
 {
     s->kinds.n = 0;
@@ -96,7 +100,7 @@ static lh_status find_kinds(shape_search *s, lh_error *err)
     return lhi_elastic_kinds_find(s->job, s->config, &s->kinds, err);
 }
 
-/* Sums a value over each device's chunks; returns the largest sum divided by
+/* Sums `value` over each device's chunks; returns the largest sum divided by
  * the chunks per device, rounded up. */
 static int64_t max_per_chunk(const shape_search *s,
                              int64_t (*value)(const lh_chunk *))
@@ -112,34 +116,34 @@ static int64_t max_per_chunk(const shape_search *s,
 }
 
 /* Returns a chunk's forward time, in ns. */
-static int64_t forward_of(const lh_chunk *c)
+static int64_t get_forward_ns(const lh_chunk *c)
 {
     return c->f_ns;
 }
 
 /* Returns a chunk's backward time (dgrad and wgrad), in ns. */
-static int64_t backward_of(const lh_chunk *c)
+static int64_t get_backward_ns(const lh_chunk *c)
 {
     return c->d_ns + c->w_ns;
 }
 
-/* Returns the time of a chunk's longer data-parallel collective, with its
- * latency, in ns. */
-static int64_t collective_of(const lh_chunk *c)
+/* Returns the time of the longer of a chunk's gather and reduce-scatter, with
+ * its latency, in ns. */
+static int64_t get_collective_ns(const lh_chunk *c)
 {
     return lhi_max_int64(c->all_gather_ns, c->reduce_scatter_ns) +
            c->dp_latency_ns;
 }
 
 /* Returns the activation bytes of one forward pass of a chunk. */
-static int64_t activation_of(const lh_chunk *c)
+static int64_t get_activation_bytes(const lh_chunk *c)
 {
     return c->mem_f;
 }
 
 /* Returns the largest time of a message between stages: latency plus transfer,
  * in ns. */
-static int64_t slowest_hop(const lh_pipeline *p)
+static int64_t find_slowest_hop_ns(const lh_pipeline *p)
 {
     int64_t most = 0;
     for (uint32_t i = 0; i < lh_pipeline_n_links(p); i++) {
@@ -149,11 +153,12 @@ static int64_t slowest_hop(const lh_pipeline *p)
     return most;
 }
 
-/* Lists the operations of a chunk with the most layers, and the memory that
- * none of them stores. */
+/* Lists the operations that can be recomputed in a chunk with the most layers,
+ * and computes its activation bytes that belong to no operation. */
 static lh_status list_ops(shape_search *s, lh_error *err)
 {
-    int64_t stored = max_per_chunk(s, activation_of), listed = 0, again = 0;
+    int64_t stored = max_per_chunk(s, get_activation_bytes), listed = 0,
+            again = 0;
     s->ops = LHI_NEW(s->mem, lh_elastic_op, (size_t)s->kinds.n * s->layers);
     if (!s->ops)
         return lhi_fail_nomem(err);
@@ -178,7 +183,8 @@ static lh_status list_ops(shape_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the equal-stage case from the slowest and fullest stages. */
+/* Fills the event search's input with equal stages: times of the slowest stage,
+ * memory of the fullest one. */
 static lh_status fill_case(shape_search *s, lh_error *err)
 {
     const lh_pipeline *p = s->built.pipeline;
@@ -191,10 +197,10 @@ static lh_status fill_case(shape_search *s, lh_error *err)
                            .expert_replicas = experts,
                            .chunks = s->M,
                            .microbatches = s->config->microbatches,
-                           .f_ns = max_per_chunk(s, forward_of),
-                           .b_ns = max_per_chunk(s, backward_of),
-                           .dp_ns = max_per_chunk(s, collective_of),
-                           .pp_ns = slowest_hop(p),
+                           .f_ns = max_per_chunk(s, get_forward_ns),
+                           .b_ns = max_per_chunk(s, get_backward_ns),
+                           .dp_ns = max_per_chunk(s, get_collective_ns),
+                           .pp_ns = find_slowest_hop_ns(p),
                            .weight_bytes = 2,
                            .gradient_bytes =
                                lhi_gradient_bytes(s->job->framework.gradients),
@@ -224,7 +230,8 @@ static lh_status fill_case(shape_search *s, lh_error *err)
 /* --- the layout's own pipeline ---------------------------------------------
  */
 
-/* Counts the layers in a chunk of stage `d` that recompute kind k. */
+/* Counts the layers in a chunk of stage `d` with n_layers layers that recompute
+ * operation `k`, scaled from the largest chunk. */
 static uint32_t count_recomputed_layers(const shape_search *s,
                                         const lh_elastic_search_result *best,
                                         uint32_t d, uint32_t k,
@@ -237,8 +244,9 @@ static uint32_t count_recomputed_layers(const shape_search *s,
     return (n * n_layers + s->layers - 1) / s->layers;
 }
 
-/* Returns the offloaded bytes on the device that offloads most. */
-static int64_t offloaded(const shape_search *s)
+/* Returns the bytes that all microbatches of an iteration offload, on the
+ * device that offloads most. */
+static int64_t find_max_offloaded_bytes(const shape_search *s)
 {
     int64_t most = 0;
     for (uint32_t d = 0; d < s->P; d++) {
@@ -251,8 +259,8 @@ static int64_t offloaded(const shape_search *s)
     return most;
 }
 
-/* Converts groups, shares and buckets to the plan's form; borrows the groups.
- */
+/* Converts the groups, sharded shares and buckets of a search plan to the form
+ * in plan files; borrows the groups. */
 static lh_plan_elastic make_shares(const shape_search *s,
                                    const lh_elastic_plan *plan)
 {
@@ -271,8 +279,8 @@ static lh_plan_elastic make_shares(const shape_search *s,
 /* --- plan details ------------------------------------------------------------
  */
 
-/* Lists in how many layers of each chunk kind k is recomputed, and the total in
- * *sum. */
+/* Lists in how many layers of each chunk operation `k` is recomputed, in *out;
+ * *sum: layers over all chunks. */
 static lh_status list_layers(const shape_search *s,
                              const lh_elastic_search_result *best, uint32_t k,
                              lhi_arena *mem, const uint32_t **out,
@@ -292,7 +300,8 @@ static lh_status list_layers(const shape_search *s,
     return LH_OK;
 }
 
-/* Fills the plan's details from the search result. */
+/* Fills the elastic part of a plan file (groups, shares, recomputed operations)
+ * from the search result. */
 static lh_status describe(const shape_search *s,
                           const lh_elastic_search_result *best, lhi_arena *mem,
                           const lh_plan_elastic **out, lh_error *err)
@@ -338,8 +347,9 @@ static lh_status make_pipeline(const shape_search *s,
     return lhi_elastic_build_plan_pipeline(&ground, plan, s->mem, out, err);
 }
 
-/* Builds and simulates the found plan; *missing: bytes by which it exceeds the
- * memory. */
+/* Builds and simulates the plan found by the event search on the layout's own
+ * pipeline. Stores it in *out if it fits and is the fastest. *missing: bytes by
+ * which it exceeds a device's memory. */
 static lh_status build_result(const shape_search *s,
                               const lh_elastic_search_result *best,
                               lhi_elastic_result *out, int64_t *missing,
@@ -367,8 +377,8 @@ static lh_status build_result(const shape_search *s,
         out->built.pipeline = p;
         out->schedule = schedule;
         out->makespan_ns = lh_timeline_makespan(t);
-        out->offloaded_bytes = offloaded(s);
-        out->copying_ns = copying_ns(s, out->offloaded_bytes);
+        out->offloaded_bytes = find_max_offloaded_bytes(s);
+        out->copying_ns = compute_copy_ns(s, out->offloaded_bytes);
     } else {
         lh_pipeline_free(p);
         lh_schedule_free(schedule);
@@ -383,8 +393,8 @@ typedef struct stop_context {
     const lhi_elastic_result *out;
 } stop_context;
 
-/* Checks whether the caller stops the search; passes on whether it has a
- * schedule. */
+/* Checks whether the caller's callback stops the search; tells it whether a
+ * schedule has been found. `works`: this search has one. */
 static bool is_stopped(void *context, bool works)
 {
     const stop_context *a = context;
@@ -398,8 +408,9 @@ static uint64_t estimate_simulation_work(const shape_search *s, uint32_t n)
     return n * (50 + (uint64_t)s->n_chunks * s->config->microbatches / 2);
 }
 
-/* Computes the choice of PipeMesh's planner in the form of a search result: all
- * stages recompute the same operations. */
+/* Computes the plan that PipeMesh's planner chooses within `budget` bytes, in
+ * the form of an event search result: all stages recompute the same operations.
+ */
 static lh_status choose_published(const shape_search *s, int64_t budget,
                                   lh_elastic_choice **choice,
                                   lh_elastic_search_result *out, lh_error *err)
@@ -425,8 +436,9 @@ static lh_status choose_published(const shape_search *s, int64_t budget,
     return LH_OK;
 }
 
-/* Finds the best plan for one budget, by the event search or the published
- * planner, then builds and simulates it. *missing is as in build_result(). */
+/* Finds the best plan within one memory budget, by the event search or the
+ * published planner, then builds and simulates it. `budget`: bytes per device;
+ * *missing: bytes by which the built plan exceeds a device's memory. */
 static lh_status evaluate_budget(shape_search *s, int64_t budget,
                                  lhi_arena *mem, lhi_elastic_result *out,
                                  int64_t *missing, lh_error *err)
@@ -460,7 +472,8 @@ static lh_status evaluate_budget(shape_search *s, int64_t budget,
     return status;
 }
 
-/* Searches with shrinking memory budgets. */
+/* Searches with the device's memory as budget, and with smaller budgets as long
+ * as the built plan does not fit. */
 static lh_status search_budgets(shape_search *s, lhi_arena *mem,
                                 lhi_elastic_result *out, lh_error *err)
 {
@@ -481,10 +494,10 @@ static lh_status search_budgets(shape_search *s, lhi_arena *mem,
     return lhi_fail(err, LH_EINFEASIBLE, "no elastic plan fits");
 }
 
-/* Searches all shares of activations to offload. A smaller share is not always
- * faster: it may need more sharding. */
-static lh_status search_chunks(shape_search *s, lhi_arena *mem,
-                               lhi_elastic_result *out, lh_error *err)
+/* Searches with every share of activations to offload. A smaller share is not
+ * always faster: it may need more sharding. */
+static lh_status search_offload_shares(shape_search *s, lhi_arena *mem,
+                                       lhi_elastic_result *out, lh_error *err)
 {
     bool works = false;
     if (!s->freedom->offload)
@@ -508,7 +521,8 @@ lh_status lhi_elastic_can_hide_receives(const lh_job *job,
     shape_search s = {
         .job = job, .config = config, .P = P, .M = M, .n_chunks = P * M};
     LHI_TRY(lhi_layout_build(job, config, &s.built, err));
-    *out = slowest_hop(s.built.pipeline) <= max_per_chunk(&s, forward_of);
+    *out = find_slowest_hop_ns(s.built.pipeline) <=
+           max_per_chunk(&s, get_forward_ns);
     lh_pipeline_free(s.built.pipeline);
     return LH_OK;
 }
@@ -540,7 +554,7 @@ lh_status lhi_elastic_search_shape(const lh_job *job, const lhi_config *config,
     if (status == LH_OK)
         status = find_kinds(&s, err);
     if (status == LH_OK)
-        status = search_chunks(&s, mem, out, err);
+        status = search_offload_shares(&s, mem, out, err);
     lh_pipeline_free(s.built.pipeline);
     lhi_arena_free(s.mem);
     return status;

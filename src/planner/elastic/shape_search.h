@@ -5,9 +5,10 @@
 
 #include "planner/elastic/layout_search.h"
 
-/* Finds the fastest elastic plan for the chunks of `config`; writes it to *out
- * if it is faster than the plan there, or if there is none. `job` uses ZeRO-1.
- * LH_EINFEASIBLE, LH_EUNSUPPORTED: none exists; `err` has the reason. */
+/* Finds the fastest elastic plan for the chunks and layers of `config`; writes
+ * it to *out if it is faster than the plan in *out, or if *out has none. `job`
+ * uses ZeRO-1. LH_EINFEASIBLE, LH_EUNSUPPORTED: no plan exists; `err` has the
+ * reason. */
 lh_status lhi_elastic_search_shape(const lh_job *job, const lhi_config *config,
                                    const lhi_elastic_options *freedom,
                                    lhi_arena *mem, lhi_elastic_result *out,

@@ -56,20 +56,22 @@ void lh_advice_option_text(const lh_advice_option *option,
 
 /* Returns the bandwidth of a link setting for messages or, without messages,
  * for collectives, in bytes/s. */
-static double rate_of(const lh_advice_option *o)
+static double get_rate(const lh_advice_option *o)
 {
     return o->message_bytes_per_s > 0 ? o->message_bytes_per_s
                                       : o->data_bytes_per_s;
 }
 
-/* "ecmp: 12.5 Gb/s a flow, 84.2 ms a message, iteration 14.1 s (+3.10 %)" */
+/* Formats one option of a link setting with its rate and times, relative to the
+ * advised option: "ecmp: 12.5 Gb/s a flow, 84.2 ms a message, iteration 14.1 s
+ * (+3.10 %)". */
 static int describe(lh_advice_topic topic, const lh_advice_option *o,
                     const lh_advice_option *advised, char *text, size_t room)
 {
     char name[80];
     lh_advice_option_text(o, topic, name, sizeof name);
     int n = snprintf(text, room, "%s: %.4g Gb/s a flow", name,
-                     rate_of(o) * 8 / 1e9);
+                     get_rate(o) * 8 / 1e9);
     if (o->message_ns >= 0)
         n += snprintf(text + n, room - (size_t)n, ", %.4g ms a message",
                       (double)o->message_ns / 1e6);
@@ -86,7 +88,8 @@ static int describe(lh_advice_topic topic, const lh_advice_option *o,
     return n;
 }
 
-/* "nothing to gain: ecmp 47.04 Gb/s a flow, spray 26.84" */
+/* Formats a question whose answer changes nothing, with the rate of each
+ * option: "nothing to gain: ecmp 47.04 Gb/s a flow, spray 26.84". */
 static int describe_shortly(const lh_advice_question *q,
                             const lh_advice_option *advised, char *text,
                             size_t room)
@@ -100,14 +103,14 @@ static int describe_shortly(const lh_advice_question *q,
     else
         n = snprintf(text, room, "nothing to gain");
     n += snprintf(text + n, room - (size_t)n, ": %s %.4g Gb/s a flow", name,
-                  rate_of(advised) * 8 / 1e9);
+                  get_rate(advised) * 8 / 1e9);
     for (uint32_t i = 0; i < q->n_options; i++) {
         const lh_advice_option *o = &q->options[i];
         if (o == advised)
             continue;
         lh_advice_option_text(o, q->topic, name, sizeof name);
         n += snprintf(text + n, room - (size_t)n, ", %s %.4g", name,
-                      rate_of(o) * 8 / 1e9);
+                      get_rate(o) * 8 / 1e9);
         if (o->iteration_ns > 0)
             most = fmax(
                 most, fabs((double)(o->iteration_ns - advised->iteration_ns)));
@@ -119,7 +122,7 @@ static int describe_shortly(const lh_advice_question *q,
     return n;
 }
 
-/* Formats all options of a question. */
+/* Formats all options of a question on link settings into `text`. */
 static int describe_all(const lh_advice_question *q,
                         const lh_advice_option *advised, char *text,
                         size_t room)

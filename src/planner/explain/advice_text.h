@@ -6,8 +6,9 @@
 
 #include <longhaul/experimental/advice.h>
 
-/* Fills q->why from the question's other members; the text is in `mem`.
- * `shared`: other jobs use the link too. */
+/* Sets q->why, the reason for the advised link setting, from the question's
+ * other members; the text is in `mem`. `shared`: other jobs use the link too.
+ */
 lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared,
                                    lhi_arena *mem, lh_error *err);
 

@@ -30,7 +30,8 @@ typedef struct alternative_search {
     uint64_t passes; /* passes simulated so far */
 } alternative_search;
 
-/* Checks whether two choices differ in a dimension. */
+/* Checks whether two choices differ in layout dimension `d` (tensor degree,
+ * placement, ...). */
 static bool differs(lhi_dimension d, const lh_choice *a, const lh_choice *b)
 {
     if (d == LHI_DIMENSION_SCHEDULE)
@@ -40,8 +41,9 @@ static bool differs(lhi_dimension d, const lh_choice *a, const lh_choice *b)
     return lhi_dimension_value(d, &x) != lhi_dimension_value(d, &y);
 }
 
-/* Copies a choice with another value than the plan's in a dimension without
- * effect on it. Returns false if there is none that the target accepts. */
+/* Copies choice `c` into *out with another value than the plan's in dimension
+ * `d`, if that dimension has no effect on `c`. Returns false if the job or the
+ * target program allows none. */
 static bool copy_with_other_value(const alternative_search *r, lhi_dimension d,
                                   const lh_choice *c, lh_choice *out)
 {
@@ -68,8 +70,8 @@ static bool copy_with_other_value(const alternative_search *r, lhi_dimension d,
     return false;
 }
 
-/* Checks whether a job that fixes another value than the plan's may have this
- * choice as its plan. */
+/* Checks whether choice `c` could be the plan of a job that forbids the plan's
+ * value of dimension `d`. */
 static bool is_alternative(const alternative_search *r, lhi_dimension d,
                            const lh_choice *c)
 {
@@ -86,8 +88,9 @@ bool lhi_dimension_is_known(const char *name)
     return false;
 }
 
-/* Returns the known value: a time, a lower bound on the time, or a cost. */
-static int64_t value_of(const alternative_search *r, const lh_choice *c)
+/* Returns a choice's objective value (time in ns, or cost), or its lower bound
+ * if it was not simulated; INT64_MAX: unknown. */
+static int64_t get_objective(const alternative_search *r, const lh_choice *c)
 {
     if (c->status == LH_CHOICE_OK)
         return lhi_objective_value(r->options, c);
@@ -96,15 +99,17 @@ static int64_t value_of(const alternative_search *r, const lh_choice *c)
     return bounded ? c->lower_bound_ns : INT64_MAX;
 }
 
-/* Checks whether `a` has a known value below that of `b`, which may be NULL. */
+/* Checks whether choice `a` has a lower objective value (or bound) than `b`,
+ * which may be NULL. */
 static bool is_better(const alternative_search *r, const lh_choice *a,
                       const lh_choice *b)
 {
-    return value_of(r, a) < INT64_MAX &&
-           (!b || value_of(r, a) < value_of(r, b));
+    return get_objective(r, a) < INT64_MAX &&
+           (!b || get_objective(r, a) < get_objective(r, b));
 }
 
-/* Finds the least known value; `simulated`: only among those with a time. */
+/* Returns the alternative for dimension `d` with the least objective value or
+ * bound; `simulated`: ignores choices that only have a bound. */
 static lh_choice *find_least(const alternative_search *r, lhi_dimension d,
                              bool simulated)
 {
@@ -123,10 +128,10 @@ static lh_choice *find_least(const alternative_search *r, lhi_dimension d,
     return (lh_choice *)best;
 }
 
-/* Returns the best local-search result, or NULL, whose value of dimension `d`
- * differs from the plan's, of those that are not among its alternatives:
- * elastic plans and, if `d` is the schedule, the best results of single
- * methods. */
+/* Returns the best local-search result whose value of dimension `d` differs
+ * from the plan's, or NULL. Considers only results missing in the plan's
+ * alternatives: elastic plans and, if `d` is the schedule, the best results of
+ * single methods. */
 static const lh_choice *find_local_search_best(const alternative_search *r,
                                                lhi_dimension d)
 {
@@ -143,8 +148,9 @@ static const lh_choice *find_local_search_best(const alternative_search *r,
     return best;
 }
 
-/* Finds the best on the Pareto front: searches for other objectives count too,
- * so that two tables of one plan never contradict each other. */
+/* Returns the best choice on the Pareto front that is an alternative in
+ * dimension `d`, or NULL. So the table of alternatives never contradicts the
+ * Pareto table. */
 static const lh_choice *find_pareto_best(const alternative_search *r,
                                          lhi_dimension d)
 {
@@ -159,7 +165,8 @@ static const lh_choice *find_pareto_best(const alternative_search *r,
 }
 
 /* Computes the difference to the plan, in percent, if the choice took `ns`. */
-/* Printed with one decimal, and never as -0.0. */
+/* Returns by how much time `ns` of choice `c` exceeds the plan's, in percent,
+ * rounded to one decimal; never -0.0. */
 static double percent_at(const alternative_search *r, const lh_choice *c,
                          int64_t ns)
 {
@@ -175,9 +182,9 @@ static double percent(const alternative_search *r, const lh_choice *c)
     return percent_at(r, c, c->iteration_ns);
 }
 
-/* Checks whether the result comes from a quick evaluation only, without a local
- * search that ended in a local optimum. Values without a local search are
- * final. */
+/* Checks whether the result for the choice's value of dimension `d` comes from
+ * a quick evaluation, without a local search that ended in a local optimum.
+ * Values that no local search covers are final. */
 static bool is_quick_result(const alternative_search *r, lhi_dimension d,
                             const lh_choice *c)
 {
@@ -198,7 +205,7 @@ static bool is_quick_result(const alternative_search *r, lhi_dimension d,
     return false;
 }
 
-/* Formats the text of an alternative. */
+/* Formats the text that explains an alternative, into c->why. */
 static lh_status format_reason(const alternative_search *r,
                                const lh_plan_dimension_alternative *it,
                                lh_choice *c, lh_error *err)
@@ -227,13 +234,14 @@ static lh_status format_reason(const alternative_search *r,
 
 /* Returns the number of F, D and W passes of one iteration, to estimate
  * simulation work. */
-static uint64_t passes_of(const lh_choice *c)
+static uint64_t count_passes(const lh_choice *c)
 {
     return (uint64_t)c->layout.pipeline * c->layout.chunks_per_device *
            c->microbatches * 3;
 }
 
-/* Simulates an alternative that only has a bound. */
+/* Simulates an alternative that only has a lower bound, and stores its time in
+ * *slot. */
 static lh_status simulate(alternative_search *r, lh_choice *slot, lh_error *err)
 {
     lhi_layout_search s = {
@@ -241,7 +249,7 @@ static lh_status simulate(alternative_search *r, lh_choice *slot, lh_error *err)
     lhi_candidate c = {.config = lhi_config_from_choice(slot),
                        .bound_ns = slot->lower_bound_ns};
     int64_t bound_ns = slot->lower_bound_ns;
-    r->passes += passes_of(slot);
+    r->passes += count_passes(slot);
     LHI_TRY(lhi_candidate_evaluate(&s, &c, err));
     *slot = c.choice;
     lhi_plan_count_simulated(r->plan, bound_ns);
@@ -252,8 +260,8 @@ static lh_status simulate(alternative_search *r, lh_choice *slot, lh_error *err)
                : LH_OK;
 }
 
-/* Finds the best alternative. A bound below every known time does not show
- * which is best, so such layouts are simulated. */
+/* Finds the best alternative for dimension `d`, in *least. Layouts whose lower
+ * bound is below every simulated time are simulated first. */
 static lh_status find_best(alternative_search *r, lhi_dimension d,
                            lh_choice **least, lh_error *err)
 {
@@ -261,25 +269,27 @@ static lh_status find_best(alternative_search *r, lhi_dimension d,
         *least = find_least(r, d, false);
         if (!*least || (*least)->status != LH_CHOICE_BOUNDED ||
             i == MAX_SIMULATED_PER_DIMENSION ||
-            r->passes + passes_of(*least) > MOST_PASSES)
+            r->passes + count_passes(*least) > MOST_PASSES)
             return LH_OK;
         LHI_TRY(simulate(r, *least, err));
     }
 }
 
-/* Computes a lower bound on all layouts with another value, explored or not. */
+/* Computes a lower bound on all layouts with another value of dimension `d`
+ * than the plan's, explored or not; -1: unknown. `least`: best known one. */
 static int64_t compute_other_bound(const alternative_search *r, lhi_dimension d,
                                    const lh_choice *least)
 {
     lhi_config own = lhi_config_from_choice(&r->plan->best);
     if (r->options->objective == LH_PLAN_CHEAPEST)
         return -1; /* no bounds on costs here */
-    return lhi_min_int64(value_of(r, least), lhi_unexplored_bound_other_values(
-                                                 r->unexplored, d, &own));
+    return lhi_min_int64(
+        get_objective(r, least),
+        lhi_unexplored_bound_other_values(r->unexplored, d, &own));
 }
 
-/* Adds the plan itself with another ZeRO stage, where the stage has no effect.
- * Sharding without effect is no dimension of the plan. */
+/* Adds the plan itself with another ZeRO stage as an equal alternative, if the
+ * stage has no effect. Sharding without effect is not listed. */
 static lh_status add_equal(alternative_search *r, lhi_dimension d,
                            lh_plan_dimension_alternative *runners,
                            lh_error *err)
@@ -305,7 +315,7 @@ static lh_status add_equal(alternative_search *r, lhi_dimension d,
     return LH_OK;
 }
 
-/* Adds the best alternative for one dimension. */
+/* Adds the best alternative for layout dimension `d` to `runners`. */
 static lh_status add_alternative(alternative_search *r, lhi_dimension d,
                                  lh_plan_dimension_alternative *runners,
                                  lh_error *err)

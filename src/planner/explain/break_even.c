@@ -54,7 +54,8 @@ typedef struct sensitivity_search {
     uint32_t n_flips;
 } sensitivity_search;
 
-/* Progress callback that stops all searches with the caller's. */
+/* Progress callback for the inner searches: stops them once the caller's
+ * progress callback has returned true. */
 static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
 {
     sensitivity_search *f = context;
@@ -66,8 +67,8 @@ static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
 
 /* --- one plan ------------------------------------------------------------- */
 
-/* Plans by a quick search. A choice's arena is kept with the plan if the choice
- * is. */
+/* Plans the job by a quick search; *best is its plan without pipeline and
+ * schedule. */
 static lh_status plan_quickly(sensitivity_search *f, const lh_job *job,
                               lhi_arena *mem, lh_choice *best, lh_error *err)
 {
@@ -81,9 +82,9 @@ static lh_status plan_quickly(sensitivity_search *f, const lh_job *job,
     return status;
 }
 
-/* Plans like an answer to --what-if, but without optimal schedules for the
- * best: all these searches together have about as much work as the plan's
- * search. */
+/* Plans the job by a full search as for --what-if, but without optimal
+ * schedules. All these searches together have about as much work as the plan's
+ * own search. */
 static lh_status plan_fully(sensitivity_search *f, const lh_job *job,
                             lhi_arena *mem, lh_choice *best, lh_error *err)
 {
@@ -108,7 +109,7 @@ static lh_status plan_fully(sensitivity_search *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Builds the job with the quantity scaled by `factor`. */
+/* Builds the job with the examined link quantity scaled by `factor`. */
 static lh_status change_job(sensitivity_search *f, double factor,
                             lhi_arena *mem, lh_job **out, lh_error *err)
 {
@@ -122,8 +123,9 @@ static lh_status change_job(sensitivity_search *f, double factor,
                 : lhi_fail_nomem(err);
 }
 
-/* Plans with one factor and compares with the plan's own layout. The result of
- * a full search must be better by more than the margin. */
+/* Plans the job with the link quantity scaled by p->factor; p->same: the plan's
+ * own layout is still the best. A full search's result must beat it by more
+ * than the margin. */
 static lh_status plan_at(sensitivity_search *f, lhi_arena *mem, point *p,
                          lh_error *err)
 {
@@ -144,8 +146,9 @@ static lh_status plan_at(sensitivity_search *f, lhi_arena *mem, point *p,
     return LH_OK;
 }
 
-/* Plans with one factor and keeps only the choice and its placement, enough to
- * compare layouts. */
+/* Plans the job with the link quantity scaled by `factor`; keeps only the
+ * choice and its placement, enough to compare layouts. `full`: full search
+ * instead of a quick one. */
 static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
                                 point *out, lh_error *err)
 {
@@ -166,7 +169,8 @@ static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
 /* --- break-even values -----------------------------------------------------
  */
 
-/* Adds the break-even value between two points. */
+/* Adds the break-even value between two points: `same`, with the plan's layout,
+ * and `other`, with another layout. */
 static lh_status add_break_even(sensitivity_search *f, const point *same,
                                 const point *other, lh_error *err)
 {
@@ -183,7 +187,8 @@ static lh_status add_break_even(sensitivity_search *f, const point *same,
     return LH_OK;
 }
 
-/* Bisects between a factor with the plan's layout and one with another. */
+/* Bisects between a factor `same`, where the plan's layout is best, and a
+ * factor `other`, where another layout is. */
 static lh_status bisect(sensitivity_search *f, point *same, point *other,
                         lh_error *err)
 {
@@ -199,8 +204,9 @@ static lh_status bisect(sensitivity_search *f, point *same, point *other,
     return LH_OK;
 }
 
-/* Checks with full searches that the layout is the best up to this point. If
- * not, *same and *other become the points that they found. */
+/* Verifies with full searches that the plan's layout is the best up to *same.
+ * If not, *same and *other become the points of the full searches that bracket
+ * the change. *found: a break-even value exists. */
 static lh_status confirm(sensitivity_search *f, point *same, point *other,
                          bool *found, lh_error *err)
 {
@@ -220,7 +226,8 @@ static lh_status confirm(sensitivity_search *f, point *same, point *other,
     return LH_OK;
 }
 
-/* Finds the first break-even value between the job's value and `end`. */
+/* Finds the first break-even factor of the link quantity between 1 and `end`.
+ */
 static lh_status find_break_even(sensitivity_search *f, double end,
                                  lh_error *err)
 {
@@ -244,7 +251,8 @@ static lh_status find_break_even(sensitivity_search *f, double end,
     return found && !f->stopped ? add_break_even(f, &same, &next, err) : LH_OK;
 }
 
-/* Finds one range's break-even values, down and up. */
+/* Finds the break-even values of one range (one quantity of one or all links),
+ * below and above the job's value. */
 static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range,
                                   lh_error *err)
 {
@@ -275,7 +283,7 @@ static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
         (lh_plan_range){.from = from, .to = to, .quantity = LH_LINK_BANDWIDTH};
 }
 
-/* Examines all links and quantities. */
+/* Finds the break-even values of latency and bandwidth for all links. */
 static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s,
                           lh_error *err)
 {

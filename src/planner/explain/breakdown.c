@@ -24,8 +24,8 @@ typedef struct breakdown {
     int64_t now_ns; /* makespan with the causes removed so far */
 } breakdown;
 
-/* Replaces a->free_of by the pipeline of *changed, a description of a->free_of
- * with one cause removed. */
+/* Replaces a->reduced, the pipeline without the removed causes of delay, by the
+ * pipeline described in *changed. */
 static lh_status replace(breakdown *a, const lh_pipeline_desc *changed,
                          lh_error *err)
 {
@@ -36,7 +36,7 @@ static lh_status replace(breakdown *a, const lh_pipeline_desc *changed,
     return LH_OK;
 }
 
-/* Removes the memory limits. */
+/* Removes the memory limits from the reduced pipeline. */
 static lh_status remove_memory_limits(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -45,7 +45,7 @@ static lh_status remove_memory_limits(breakdown *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
-/* Removes the data-parallel communication. */
+/* Removes the data-parallel communication from the reduced pipeline. */
 static lh_status remove_data_traffic(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -68,7 +68,8 @@ static lh_status remove_data_traffic(breakdown *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
-/* Removes the latency and transfer time of all messages. */
+/* Removes the latency and transfer time of all messages from the reduced
+ * pipeline. */
 static lh_status remove_messages(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -84,7 +85,7 @@ static lh_status remove_messages(breakdown *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
-/* Removes the offloading time. */
+/* Removes the offloading time from the reduced pipeline. */
 static lh_status remove_offload(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -100,8 +101,8 @@ static lh_status remove_offload(breakdown *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
-/* Simulates the current schedule after the last cause was removed from the
- * pipeline; *ns is the time saved. */
+/* Simulates the current schedule on the reduced pipeline, after one more cause
+ * of delay was removed. *ns: time saved against the previous simulation. */
 static lh_status measure_saving(breakdown *a, int64_t *ns, lh_error *err)
 {
     lh_evaluator *evaluator;
@@ -115,9 +116,9 @@ static lh_status measure_saving(breakdown *a, int64_t *ns, lh_error *err)
     return LH_OK;
 }
 
-/* Measures the time lost to memory limits: the best method's schedule without
- * limits replaces the plan's. Skips elastic plans, because their memory
- * determines the whole plan. */
+/* Measures the time lost to memory limits, in ns: runs the best method's
+ * schedule without limits instead of the plan's. Skips elastic plans, because
+ * their memory determines the whole plan. */
 static lh_status measure_memory_saving(breakdown *a, int64_t *ns, lh_error *err)
 {
     lhi_layout_search s = {
@@ -138,8 +139,8 @@ static lh_status measure_memory_saving(breakdown *a, int64_t *ns, lh_error *err)
     return LH_OK;
 }
 
-/* Measures the passes of the busiest device, and the average over all devices.
- */
+/* Fills the average compute time over all devices and the imbalance in *out;
+ * *most_ns: compute time of the busiest device. */
 static void measure_work(const lh_pipeline *p, lh_plan_breakdown *out,
                          int64_t *most_ns)
 {
@@ -159,8 +160,8 @@ static void measure_work(const lh_pipeline *p, lh_plan_breakdown *out,
     out->imbalance_ns = *most_ns - out->compute_ns;
 }
 
-/* Moves `ns` per microbatch, scaled to the iteration, from the passes to *to.
- */
+/* Moves a time from compute time in *out to the breakdown part *to. `ns`: per
+ * microbatch over all devices, scaled to an iteration of an average device. */
 static void move_to_part(const lhi_config *config, int64_t ns,
                          lh_plan_breakdown *out, int64_t *to)
 {
@@ -171,8 +172,9 @@ static void move_to_part(const lhi_config *config, int64_t ns,
     *to += moved;
 }
 
-/* Measures the parts within passes: tensor, context and expert communication,
- * and the waiting for ZeRO 2 and 3 gathers and reductions. */
+/* Moves the times within passes out of the compute time: tensor, context and
+ * expert communication, and the waiting for ZeRO 2 and 3 gathers and
+ * reductions. */
 static lh_status measure_communication(const breakdown *a,
                                        lh_plan_breakdown *out, lh_error *err)
 {

@@ -14,7 +14,8 @@
 
 #include "planner/search/unexplored.h"
 
-/* Fills plan->account. */
+/* Fills the plan's time breakdown: the share of the iteration time that each
+ * cause of delay accounts for. */
 lh_status lhi_plan_explain_time(const lh_job *job,
                                 const lh_plan_options *options, lhi_arena *mem,
                                 lh_plan *plan, lh_error *err);
@@ -28,7 +29,8 @@ lh_status lhi_plan_find_alternatives(const lh_job *job,
                                      lhi_arena *mem,
                                      const lhi_unexplored *unexplored,
                                      lh_plan *plan, lh_error *err);
-/* Checks whether a dimension with this name can have an alternative. */
+/* Checks whether plans have alternatives for a layout dimension of this name.
+ */
 bool lhi_dimension_is_known(const char *name);
 
 #endif

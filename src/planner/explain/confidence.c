@@ -41,7 +41,8 @@ static void format_share(double share, char *text, size_t room)
     snprintf(text, room, percent < 10 ? "%.1f" : "%.0f", percent);
 }
 
-/* Returns the confidence for a difference of this size. */
+/* Returns a text that rates the confidence in a predicted difference `differs`
+ * (a fraction), by the published range and its latencies. */
 static const char *rate_confidence(const published_simulation *p,
                                    double differs, double latency_ms)
 {

@@ -53,8 +53,9 @@ static lh_status make_sites(curve_builder *p, lh_error *err)
 
 enum { PARTS = 12 }; /* work per point: the plan's divided by PARTS */
 
-/* Plans one point of a curve with this placement, with even layers and the
- * plan's tensor, context and expert degrees. *ns is -1 if nothing fits. */
+/* Plans one point of a curve on placement `sites`, with even layers and the
+ * plan's tensor, context and expert degrees. *ns: iteration time, -1 if nothing
+ * fits. */
 static lh_status plan_point(const curve_builder *p, lh_job *job,
                             const lh_sites *sites, int64_t *ns, lh_error *err)
 {
@@ -94,8 +95,8 @@ static lh_status plan_point(const curve_builder *p, lh_job *job,
     return status;
 }
 
-/* Checks whether the plan itself belongs to a series: all datacenters, with one
- * pipeline or with whole replicas. */
+/* Checks whether the plan itself belongs to a curve series: 0, one pipeline
+ * through all datacenters; 1, whole replicas in each datacenter. */
 static bool belongs_to_series(const curve_builder *p, uint32_t series)
 {
     const lh_sites *own = p->plan->best.layout.sites;
@@ -107,9 +108,8 @@ static bool belongs_to_series(const curve_builder *p, uint32_t series)
     return own->n_groups == n && lhi_sites_outermost(own) == LH_OUTERMOST_DATA;
 }
 
-/* Includes the plan's own layers and schedule. They may be faster than a search
- * with even chunks, so at its own point the curve is never slower than the
- * plan. */
+/* Lowers the iteration time *ns of a point to that of the plan's own layers and
+ * schedule on `job`, which may be faster than a search with even chunks. */
 static lh_status include_plan(const curve_builder *p, const lh_job *job,
                               int64_t *ns, lh_error *err)
 {
@@ -131,7 +131,7 @@ static lh_status include_plan(const curve_builder *p, const lh_job *job,
     return status;
 }
 
-/* Builds the job for one point of a curve. */
+/* Builds the job for one point of a curve: the curve's parameter set to `x`. */
 static lh_status make_job(const curve_builder *p, const lh_plan_curve *curve,
                           double x, lh_job *job, lh_error *err)
 {
@@ -179,7 +179,8 @@ static uint32_t find_crossings(const lh_plan_curve *c, double *crossings)
     return found;
 }
 
-/* Reports progress. Checks whether the caller has ever asked to stop. */
+/* Reports progress to the caller. Returns true from the first time that the
+ * caller asks to stop. */
 static bool is_stopped(curve_builder *p, uint32_t done, uint32_t total)
 {
     if (p->options->progress && !p->stopped)
@@ -188,8 +189,8 @@ static bool is_stopped(curve_builder *p, uint32_t done, uint32_t total)
     return p->stopped;
 }
 
-/* Plans all series at xs[point] of `out`. *reached: all were searched; an
- * unreached point is not the same as one where nothing fits. */
+/* Plans both series of a curve at xs[point] of `out`, into ns[]. *reached: both
+ * were searched; false if the caller stopped before. */
 static lh_status plan_all_series(curve_builder *p, const lh_plan_curve *out,
                                  uint32_t point, int64_t *ns, bool *reached,
                                  lh_error *err)
@@ -210,7 +211,8 @@ static lh_status plan_all_series(curve_builder *p, const lh_plan_curve *out,
     return LH_OK;
 }
 
-/* Computes one curve. */
+/* Computes one curve: iteration times of both series over the parameter `over`
+ * at the values xs[0..n-1], and their crossings. */
 static lh_status build_curve(curve_builder *p, lh_curve_over over,
                              const double *xs, uint32_t n, lh_plan_curve *out,
                              lh_error *err)
@@ -241,8 +243,8 @@ static lh_status build_curve(curve_builder *p, lh_curve_over over,
     return LH_OK;
 }
 
-/* Lists a quarter to four times the expert count, multiples of the expert
- * degree. */
+/* Lists the expert counts of a curve: a quarter to four times the job's,
+ * multiples of the expert degree. Returns their number. */
 static uint32_t list_experts(const curve_builder *p, double *xs)
 {
     const lh_model *m = p->job->model;

@@ -12,8 +12,9 @@
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
-/* Sets another makespan in the choice. */
-static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
+/* Sets the makespan and the time after it in the choice, and rescales its
+ * rates. */
+static void set_makespan(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
 {
     double before = (double)c->iteration_ns;
     c->makespan_ns = makespan_ns;
@@ -25,7 +26,8 @@ static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
     c->mfu *= before / (double)c->iteration_ns;
 }
 
-/* Runs a plan's schedule on another pipeline. */
+/* Simulates the plan's schedule on pipeline `p`; *kept is the plan's choice
+ * with the new times. */
 static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
                               int64_t after_ns, lh_choice *kept, lh_error *err)
 {
@@ -33,7 +35,7 @@ static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
     lh_bound bound;
     LHI_TRY(lhi_compute_closed_form_bound(p, &bound, err));
     LHI_TRY(lh_simulate(p, plan->schedule, NULL, &t, err));
-    retime(kept, lh_timeline_makespan(t), after_ns);
+    set_makespan(kept, lh_timeline_makespan(t), after_ns);
     kept->bubble_ratio = lh_timeline_bubble_ratio(t);
     kept->lower_bound_ns = bound.ns + after_ns;
     lh_timeline_free(t);
@@ -66,7 +68,7 @@ void lhi_found_plans_fini(lhi_found_plans *known)
     *known = (lhi_found_plans){0};
 }
 
-/* Grows the list by at least one entry. */
+/* Grows the pool's array by at least one entry. */
 static lh_status grow(lhi_found_plans *known, lh_error *err)
 {
     uint32_t room = known->room ? 2 * known->room : 8;
@@ -81,7 +83,7 @@ static lh_status grow(lhi_found_plans *known, lh_error *err)
     return LH_OK;
 }
 
-/* Compares one device's pass order. */
+/* Checks whether two schedules have the same pass order on `device`. */
 static bool is_same_order(const lh_schedule *a, const lh_schedule *b,
                           uint32_t device)
 {
@@ -96,8 +98,8 @@ static bool is_same_order(const lh_schedule *a, const lh_schedule *b,
     return n == m;
 }
 
-/* Checks whether two plans are identical, so equal with any links. Elastic
- * plans are never compared. */
+/* Checks whether two plans are identical, so equally fast with any links.
+ * Elastic plans count as different. */
 static bool is_same(const lh_plan *a, const lh_plan *b)
 {
     const lh_schedule *x = a->schedule, *y = b->schedule;
@@ -113,7 +115,7 @@ static bool is_same(const lh_plan *a, const lh_plan *b)
     return true;
 }
 
-/* Checks whether an identical plan is in the list. */
+/* Checks whether an identical plan is in the pool. */
 static bool is_known(const lhi_found_plans *known, const lh_plan *plan)
 {
     for (uint32_t i = 0; i < known->n; i++)

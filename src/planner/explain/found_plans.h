@@ -14,22 +14,22 @@ typedef struct lhi_found_plans {
     lh_plan *all; /* job, best, pipeline, schedule each; no duplicates */
 } lhi_found_plans;
 
-/* Frees the pool's plans; valid on a zeroed pool. */
+/* Frees the plans of the pool; valid on a zeroed pool. */
 void lhi_found_plans_fini(lhi_found_plans *known);
 
-/* Adds a plan. Takes ownership of pipeline and schedule, on failure too; the
- * job and the choice's data must outlive the list. */
+/* Adds a plan to the pool. Takes ownership of its pipeline and schedule, on
+ * failure too; the job and the choice's data must outlive the pool. */
 lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
                               lh_error *err);
 
-/* Evaluates the plan's layout and schedule, with unchanged order, for a job
- * with other links. */
+/* Evaluates the plan's layout and schedule, with unchanged pass order, for
+ * `job`, which has other links; *kept is the choice with the new times. */
 lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job,
                                    lhi_arena *mem, lh_choice *kept,
                                    lh_error *err);
 
 /* Replaces *best if a plan of the pool is better with the links of `job`.
- * Evaluates all unless options->progress() stops it. */
+ * Evaluates all plans of the pool unless options->progress() stops it. */
 lh_status lhi_found_plans_improve(const lhi_found_plans *known,
                                   const lh_plan_options *options,
                                   const lh_job *job, lhi_arena *mem,

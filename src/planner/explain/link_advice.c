@@ -14,20 +14,21 @@ enum { MAX_PATHS = 65536 }; /* upper limit for a job */
 
 static const double path_gbps = 400; /* per wave or port, if not given */
 
-/* Returns the path count: one per wave or port. */
+/* Returns the number of parallel paths of a link: one per wavelength or port of
+ * 400 Gb/s. */
 static uint32_t count_paths(const lh_wan *wan)
 {
     return (uint32_t)fmin(MAX_PATHS, ceil(wan->gbps / path_gbps));
 }
 
-/* Returns the name of the datacenter; for a zone, that of the datacenter it is
- * part of. */
-static const char *site_name(const lh_datacenter *dc)
+/* Returns the name of the datacenter; for a zone, that of the datacenter that
+ * contains it. */
+static const char *get_site_name(const lh_datacenter *dc)
 {
     return dc->zone_of ? dc->zone_of : dc->name;
 }
 
-/* Fills the advice for one link. */
+/* Fills the settings advice for one link between datacenters. */
 static lh_status advise_link(lhi_link_advisor *a, lh_link_advice *out,
                              lh_error *err)
 {
@@ -39,8 +40,8 @@ static lh_status advise_link(lhi_link_advisor *a, lh_link_advice *out,
     a->queue_bytes = s.queue_bytes;
     lhi_link_advisor_fill_loads(a);
     *out = (lh_link_advice){
-        .from = site_name(&job->datacenters[t->from]),
-        .to = site_name(&job->datacenters[t->to]),
+        .from = get_site_name(&job->datacenters[t->from]),
+        .to = get_site_name(&job->datacenters[t->to]),
         .message_bytes = t->message_bytes,
         .messages = t->messages,
         .message_flows = t->message_flows,
@@ -60,8 +61,8 @@ static lh_status advise_link(lhi_link_advisor *a, lh_link_advice *out,
     return lhi_link_advisor_answer_questions(a, out, err);
 }
 
-/* Lists one entry per pair of datacenters, with the traffic of all their zones.
- * Traffic between zones of one datacenter has no settings. */
+/* Lists the traffic per pair of datacenters, summed over their zones. Traffic
+ * between zones of one datacenter has no settings and is omitted. */
 static lh_status list_links(const lhi_link_advisor *a, lhi_traffic **out,
                             uint32_t *n_out, lh_error *err)
 {

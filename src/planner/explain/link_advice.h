@@ -10,7 +10,8 @@
 /* Names in the order of lh_advice_topic; ends with NULL. */
 extern const char *const lhi_advice_topics[];
 
-/* Fills plan->network for plan->best and its schedule; lists are in `mem`. */
+/* Fills plan->network, the advised link settings, for plan->best and its
+ * schedule; lists are in `mem`. */
 lh_status lhi_plan_advise_links(const lh_job *job, lhi_arena *mem,
                                 lh_plan *plan, lh_error *err);
 

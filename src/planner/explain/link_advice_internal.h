@@ -19,19 +19,21 @@ typedef struct lhi_link_advisor {
     double queue_bytes; /* from the job, with any congestion control */
 } lhi_link_advisor;
 
-/* Fills the link's load from messages and from data parallelism. */
+/* Fills the link's loads: flows and bytes of pipeline messages and of data
+ * parallelism. */
 void lhi_link_advisor_fill_loads(lhi_link_advisor *a);
 
-/* Fills an option: rates, sending time and, if shown, the simulated iteration.
- */
+/* Fills an option's rates and sending time and, if the report shows it, its
+ * simulated iteration time. */
 lh_status lhi_link_advisor_fill_option(const lhi_link_advisor *a,
                                        lh_advice_option *o, lh_error *err);
 
-/* Answers all questions on a link. */
+/* Answers all questions on a link's settings, one per topic, into *out. */
 lh_status lhi_link_advisor_answer_questions(const lhi_link_advisor *a,
                                             lh_link_advice *out, lh_error *err);
 
-/* Simulates all links together, as advised or as they are. */
+/* Simulates the plan with the settings of all links changed together: as
+ * advised, or as currently in use. *ns: iteration time. */
 lh_status lhi_link_advisor_simulate_links(const lhi_link_advisor *a,
                                           const lhi_traffic *traffic,
                                           const lh_link_advice *links,

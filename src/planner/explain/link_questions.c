@@ -54,7 +54,8 @@ void lhi_link_advisor_fill_loads(lhi_link_advisor *a)
     a->data.message_bytes = (double)t->data_step_bytes;
 }
 
-/* Fills an option's rates in closed form. */
+/* Computes an option's bandwidth and message time under its link setting, in
+ * closed form. */
 static lh_status fill_rates(const lhi_link_advisor *a, lh_advice_option *o,
                             lh_error *err)
 {
@@ -72,7 +73,8 @@ static lh_status fill_rates(const lhi_link_advisor *a, lh_advice_option *o,
     return LH_OK;
 }
 
-/* Computes a GPU's sending time per iteration. */
+/* Computes a GPU's time for sending its messages and collectives over the link
+ * per iteration, in seconds, from the rates of option `o`. */
 static double compute_sending_s(const lhi_link_advisor *a,
                                 const lh_advice_option *o)
 {
@@ -87,7 +89,8 @@ static double compute_sending_s(const lhi_link_advisor *a,
     return s;
 }
 
-/* Computes a GPU's sending time with a setting. */
+/* Computes a GPU's sending time per iteration under link setting `setting`,
+ * into *s, in seconds. */
 static lh_status compute_sending_s_with(const lhi_link_advisor *a,
                                         const lh_link_setting *setting,
                                         double *s, lh_error *err)
@@ -101,9 +104,10 @@ static lh_status compute_sending_s_with(const lhi_link_advisor *a,
 /* --- best settings ---------------------------------------------------------
  */
 
-/* Returns a setting with other load balancing. */
-static lh_link_setting with_balancing(const lh_link_setting *from, bool spray,
-                                      uint32_t pairs, uint32_t paths)
+/* Returns link setting `from` with this load balancing: `spray` over paths or
+ * ECMP, and `pairs` queue pairs. */
+static lh_link_setting set_balancing(const lh_link_setting *from, bool spray,
+                                     uint32_t pairs, uint32_t paths)
 {
     lh_link_setting s = *from;
     s.balancing = spray ? LH_BALANCING_SPRAY : LH_BALANCING_ECMP;
@@ -112,19 +116,20 @@ static lh_link_setting with_balancing(const lh_link_setting *from, bool spray,
     return s;
 }
 
-/* Finds the fewest queue pairs that are close to the best number. */
+/* Finds the fewest queue pairs whose sending time is within 1 % of the best.
+ * *out: `from` with them; *with: its sending time in seconds. */
 static lh_status find_pairs(const lhi_link_advisor *a, bool spray,
                             uint32_t paths, const lh_link_setting *from,
                             lh_link_setting *out, double *with, lh_error *err)
 {
     double best = INFINITY, now;
     for (uint32_t q = 1; q <= MAX_QUEUE_PAIRS; q *= 2) {
-        lh_link_setting try = with_balancing(from, spray, q, paths);
+        lh_link_setting try = set_balancing(from, spray, q, paths);
         LHI_TRY(compute_sending_s_with(a, &try, &now, err));
         best = fmin(best, now);
     }
     for (uint32_t q = 1; q <= MAX_QUEUE_PAIRS; q *= 2) {
-        *out = with_balancing(from, spray, q, paths);
+        *out = set_balancing(from, spray, q, paths);
         LHI_TRY(compute_sending_s_with(a, out, with, err));
         if (*with <= best * CLOSE_RATIO)
             break;
@@ -132,8 +137,8 @@ static lh_status find_pairs(const lhi_link_advisor *a, bool spray,
     return LH_OK;
 }
 
-/* Chooses ECMP or spraying, each with its best queue pairs; ECMP if both are
- * close. */
+/* Chooses ECMP or spraying for *s, each with its best queue pairs; ECMP if its
+ * sending time is within 1 % of spraying's. */
 static lh_status choose_balancing(const lhi_link_advisor *a, uint32_t paths,
                                   lh_link_setting *s, lh_error *err)
 {
@@ -145,7 +150,7 @@ static lh_status choose_balancing(const lhi_link_advisor *a, uint32_t paths,
     return LH_OK;
 }
 
-/* Switches congestion control. */
+/* Switches congestion control of setting `s` on or off and sets its queue. */
 static void set_congestion_control(const lhi_link_advisor *a, bool on,
                                    lh_link_setting *s)
 {
@@ -153,8 +158,8 @@ static void set_congestion_control(const lhi_link_advisor *a, bool on,
     s->queue_bytes = on ? a->queue_bytes : 0;
 }
 
-/* Congestion control only costs time on an otherwise unused link. The needs of
- * other traffic on the link are up to the job. */
+/* Chooses congestion control for *s by sending time. On a link shared with
+ * other traffic the value in *s stays. */
 static lh_status choose_congestion(const lhi_link_advisor *a,
                                    lh_link_setting *s, lh_error *err)
 {
@@ -171,7 +176,8 @@ static lh_status choose_congestion(const lhi_link_advisor *a,
     return LH_OK;
 }
 
-/* Finds the fewest parity packets that are close to the best number. */
+/* Finds the error correction code with the fewest parity packets whose sending
+ * time is within 1 % of the best. *with: that time in seconds. */
 static lh_status choose_code(const lhi_link_advisor *a, lh_link_setting *s,
                              double *with, lh_error *err)
 {
@@ -189,7 +195,7 @@ static lh_status choose_code(const lhi_link_advisor *a, lh_link_setting *s,
     return LH_OK;
 }
 
-/* Chooses loss recovery and error correction. */
+/* Chooses loss recovery and error correction for *s by sending time. */
 static lh_status choose_recovery(const lhi_link_advisor *a, lh_link_setting *s,
                                  lh_error *err)
 {
@@ -216,8 +222,8 @@ static lh_status choose_recovery(const lhi_link_advisor *a, lh_link_setting *s,
 /* --- simulation of the plan ------------------------------------------------
  */
 
-/* Simulates the plan with these links. *ns is -1 if the settings are too slow
- * for a pipeline's time range. */
+/* Simulates the plan with the links `wans`; *ns is the iteration time, -1 if
+ * the links are too slow for a pipeline's time range. */
 static lh_status simulate(const lhi_link_advisor *a, const lh_wan *wans,
                           int64_t *ns, lh_error *err)
 {
@@ -295,8 +301,8 @@ lh_status lhi_link_advisor_fill_option(const lhi_link_advisor *a,
     return simulate_option(a, o, err);
 }
 
-/* Compares two settings: returns the ratio of iteration times, or of a GPU's
- * sending times if the iteration is not simulated. */
+/* Returns the iteration time of option `o` divided by that of `than`; sending
+ * times instead if the iteration is not simulated. */
 static double compare_options(const lhi_link_advisor *a,
                               const lh_advice_option *o,
                               const lh_advice_option *than)
@@ -309,7 +315,8 @@ static double compare_options(const lhi_link_advisor *a,
 /* --- simplest settings -----------------------------------------------------
  */
 
-/* Takes the other setting if it costs next to nothing against the best. */
+/* Replaces *s by the simpler setting `other` if it is slower than `best` by at
+ * most 0.05 %. */
 static lh_status prefer_if_equal(const lhi_link_advisor *a,
                                  const lh_link_setting *other,
                                  const lh_advice_option *best,
@@ -322,8 +329,8 @@ static lh_status prefer_if_equal(const lhi_link_advisor *a,
     return LH_OK;
 }
 
-/* Simplifies settings for traffic that is hidden behind computation: no error
- * correction, no spraying, no extra queue pairs; congestion control is allowed.
+/* Simplifies setting *s wherever that costs at most 0.05 % of the time: no
+ * error correction, go-back-n, congestion control on, ECMP, fewer queue pairs.
  */
 static lh_status simplify(const lhi_link_advisor *a, uint32_t paths,
                           lh_link_setting *s, lh_error *err)
@@ -339,7 +346,7 @@ static lh_status simplify(const lhi_link_advisor *a, uint32_t paths,
     other = *s;
     set_congestion_control(a, true, &other);
     LHI_TRY(prefer_if_equal(a, &other, &best, s, err));
-    other = with_balancing(s, false, s->queue_pairs, paths);
+    other = set_balancing(s, false, s->queue_pairs, paths);
     LHI_TRY(prefer_if_equal(a, &other, &best, s, err));
     for (uint32_t q = s->queue_pairs / 2; q > 0; q /= 2) {
         uint32_t before = s->queue_pairs;
@@ -355,8 +362,8 @@ static lh_status simplify(const lhi_link_advisor *a, uint32_t paths,
 /* --- questions -------------------------------------------------------------
  */
 
-/* Compares the settings at the endpoints; queues and paths belong to the
- * network. */
+/* Checks whether two link settings are equal at the endpoints; ignores queues
+ * and paths, which belong to the network. */
 static bool have_same_endpoints(const lh_link_setting *x,
                                 const lh_link_setting *y)
 {
@@ -382,7 +389,8 @@ static lh_advice_option *add_option(options *o, const lh_link_setting *s)
     return &o->all[o->n++];
 }
 
-/* Lists the error correction codes. */
+/* Adds the options of error correction to `o`: none and the best code, each
+ * with the loss recovery of `s` and with go-back-n. */
 static lh_status list_codes(const lhi_link_advisor *a, const lh_link_setting *s,
                             options *o, lh_error *err)
 {
@@ -398,7 +406,8 @@ static lh_status list_codes(const lhi_link_advisor *a, const lh_link_setting *s,
     return LH_OK;
 }
 
-/* Lists the answers to a question, with all other settings as advised. */
+/* Lists the options for one topic (such as balancing), with all other settings
+ * as advised in `s`. */
 static lh_status list_options(const lhi_link_advisor *a, lh_advice_topic topic,
                               const lh_link_setting *s, uint32_t paths,
                               options *o, lh_error *err)
@@ -408,9 +417,9 @@ static lh_status list_options(const lhi_link_advisor *a, lh_advice_topic topic,
     switch (topic) {
     case LH_ADVICE_BALANCING:
         for (int spray = 0; spray < 2; spray++) {
-            other = with_balancing(s, spray, 1, paths);
+            other = set_balancing(s, spray, 1, paths);
             add_option(o, &other);
-            other = with_balancing(s, spray, s->queue_pairs, paths);
+            other = set_balancing(s, spray, s->queue_pairs, paths);
             add_option(o, &other);
             LHI_TRY(find_pairs(a, spray, paths, s, &other, &unused, err));
             add_option(o, &other);
@@ -442,8 +451,8 @@ static lh_status list_options(const lhi_link_advisor *a, lh_advice_topic topic,
     return LH_OK;
 }
 
-/* Returns the current setting: the job's own, or the simplest if the job has
- * none. */
+/* Returns the link setting in use: the job's own, with the simplest value
+ * wherever the job has none. */
 static lh_link_setting make_current_setting(const lhi_link_advisor *a,
                                             const lh_link_setting *job,
                                             uint32_t paths)
@@ -451,7 +460,7 @@ static lh_link_setting make_current_setting(const lhi_link_advisor *a,
     lh_link_setting s = *job;
     uint32_t pairs = s.queue_pairs ? s.queue_pairs : 1;
     if (s.balancing == LH_BALANCING_ANY)
-        s = with_balancing(&s, false, pairs, paths);
+        s = set_balancing(&s, false, pairs, paths);
     s.queue_pairs = pairs;
     if (s.congestion == LH_CONGESTION_ANY)
         set_congestion_control(a, false, &s);
@@ -460,10 +469,10 @@ static lh_link_setting make_current_setting(const lhi_link_advisor *a,
     return s;
 }
 
-/* Returns `s` with the answer of setting `of` to one question. */
-static lh_link_setting with_answer(const lh_link_setting *s,
-                                   lh_advice_topic topic,
-                                   const lh_link_setting *of)
+/* Returns setting `s` with the value of one topic taken from setting `of`. */
+static lh_link_setting replace_answer(const lh_link_setting *s,
+                                      lh_advice_topic topic,
+                                      const lh_link_setting *of)
 {
     lh_link_setting with = *s;
     switch (topic) {
@@ -490,9 +499,9 @@ static lh_link_setting with_answer(const lh_link_setting *s,
     return with;
 }
 
-/* Checks whether an answer may be taken over. Queue-pair counts for one
- * balancing method do not apply to the other, and these times do not model the
- * needs of other traffic on a shared link. */
+/* Checks whether setting `to` may take the value of a topic from `from`.
+ * Queue-pair counts apply to one balancing method only; on a shared link,
+ * congestion control depends on other traffic. */
 static bool is_applicable(const lhi_link_advisor *a, lh_advice_topic topic,
                           const lh_link_setting *to,
                           const lh_link_setting *from)
@@ -502,13 +511,14 @@ static bool is_applicable(const lhi_link_advisor *a, lh_advice_topic topic,
     return topic != LH_ADVICE_CONGESTION || a->messages.oversubscription <= 1;
 }
 
-/* Compares another answer with `s`: *times is the ratio of iteration times. */
+/* Compares setting `s` with and without the value of one topic taken from
+ * `other`. *times: iteration time with it, divided by that without. */
 static lh_status compare(const lhi_link_advisor *a, const lh_link_setting *s,
                          lh_advice_topic topic, const lh_link_setting *other,
                          double *times, lh_error *err)
 {
     lh_advice_option as_is = {.setting = *s};
-    lh_advice_option changed = {.setting = with_answer(s, topic, other)};
+    lh_advice_option changed = {.setting = replace_answer(s, topic, other)};
     *times = 1;
     if (have_same_endpoints(&as_is.setting, &changed.setting))
         return LH_OK;
@@ -518,8 +528,8 @@ static lh_status compare(const lhi_link_advisor *a, const lh_link_setting *s,
     return LH_OK;
 }
 
-/* Starts from the current setting and takes over those answers of the fastest
- * setting that gain enough, the largest gain first. */
+/* Improves the current setting *s: takes those values of the fastest setting
+ * that save at least 1 % of the iteration, the largest saving first. */
 static lh_status apply_gains(const lhi_link_advisor *a,
                              const lh_link_setting *fastest, lh_link_setting *s,
                              lh_error *err)
@@ -538,12 +548,13 @@ static lh_status apply_gains(const lhi_link_advisor *a,
         }
         if (best < 0)
             return LH_OK;
-        *s = with_answer(s, (lh_advice_topic)best, fastest);
+        *s = replace_answer(s, (lh_advice_topic)best, fastest);
     }
     return LH_OK;
 }
 
-/* Reverts the answers that no longer gain after later changes. */
+/* Reverts those values of *s to the current setting `now` that save less than 1
+ * % of the iteration after later changes. */
 static lh_status revert_useless(const lhi_link_advisor *a,
                                 const lh_link_setting *now, lh_link_setting *s,
                                 lh_error *err)
@@ -552,13 +563,13 @@ static lh_status revert_useless(const lhi_link_advisor *a,
     for (int i = 0; i < LH_N_ADVICE_TOPICS; i++) {
         LHI_TRY(compare(a, s, (lh_advice_topic)i, now, &times, err));
         if (times < MIN_GAIN_RATIO)
-            *s = with_answer(s, (lh_advice_topic)i, now);
+            *s = replace_answer(s, (lh_advice_topic)i, now);
     }
     return LH_OK;
 }
 
-/* Returns the largest difference between any answer and the advised one, in
- * either direction. */
+/* Returns the largest relative time difference between the advised option and
+ * any other, in either direction (0.1: 10 %). */
 static double compute_max_difference(const lhi_link_advisor *a,
                                      const options *all,
                                      const lh_advice_option *advised)
@@ -576,15 +587,16 @@ typedef struct settings {
     lh_link_setting now, fastest, advised;
 } settings;
 
-/* Answers one question. */
+/* Answers one question on a link: fills *q with the options for a topic, the
+ * advised one and its gain. */
 static lh_status answer_question(const lhi_link_advisor *a,
                                  lh_advice_topic topic, const settings *s,
                                  uint32_t paths, lh_advice_question *q,
                                  lh_error *err)
 {
     options o = {.all = LHI_NEW(a->mem, lh_advice_option, MAX_OPTIONS)};
-    lh_link_setting now = with_answer(&s->advised, topic, &s->now);
-    lh_link_setting fastest = with_answer(&s->advised, topic, &s->fastest);
+    lh_link_setting now = replace_answer(&s->advised, topic, &s->now);
+    lh_link_setting fastest = replace_answer(&s->advised, topic, &s->fastest);
     lh_advice_option *advised, *others[2];
     if (!o.all)
         return lhi_fail_nomem(err);
@@ -614,7 +626,8 @@ static lh_status answer_question(const lhi_link_advisor *a,
 /* --- one link, all links -----------------------------------------------------
  */
 
-/* Finds the fastest setting, then the simplest one that is as fast. */
+/* Finds the link setting with the least sending time, then simplifies it while
+ * the iteration stays as fast. */
 static lh_status find_fastest(const lhi_link_advisor *a, uint32_t paths,
                               lh_link_setting *s, lh_error *err)
 {

@@ -7,14 +7,14 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Fills plan->rank_memory from plan->best, plan->pipeline and plan->schedule.
- */
+/* Fills plan->rank_memory, the memory breakdown per pipeline rank, from
+ * plan->best, plan->pipeline and plan->schedule. */
 lh_status lhi_plan_explain_memory(const lh_job *job, lhi_arena *mem,
                                   lh_plan *plan, lh_error *err);
 
-/* Computes a device's static memory and its peak under the schedule's pass
- * order. Returns false if the schedule has passes of unknown chunks, or if the
- * memory overflows. */
+/* Computes a device's static memory (*throughout) and its peak (*most) under
+ * the schedule's pass order, in bytes. Returns false if the schedule has passes
+ * of unknown chunks, or if the memory overflows. */
 bool lhi_rank_compute_peak_memory(const lh_pipeline *pipeline,
                                   const lh_schedule *schedule, uint32_t device,
                                   int64_t *throughout, int64_t *most);

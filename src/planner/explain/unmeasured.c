@@ -15,7 +15,8 @@
 #include <longhaul/experimental/cost.h>
 #include <string.h>
 
-/* Checks whether a degree is open or equal; sets it if open. */
+/* Sets a degree that is 0 (not fixed) to `value`. Returns false if it is fixed
+ * to another value. */
 static bool set_or_compare(uint32_t *open, uint32_t value)
 {
     if (*open && *open != value)
@@ -24,8 +25,9 @@ static bool set_or_compare(uint32_t *open, uint32_t value)
     return true;
 }
 
-/* Gives the layout the entry's degrees and, for a chunk entry, `chunks` per
- * device. Returns false if the job fixes other degrees. */
+/* Sets the layout's degrees to those of a profile entry; for an entry with
+ * whole chunks, also `chunks` per device. Returns false if the job fixes other
+ * degrees. */
 static bool set_degrees(const lh_profile_entry *e, uint32_t chunks,
                         lh_layout *l)
 {
@@ -51,7 +53,7 @@ static bool same_degrees(const lh_layout *x, const lh_layout *y)
            x->chunks_per_device == y->chunks_per_device;
 }
 
-/* Adds a layout unless it is in the list. */
+/* Adds a layout to `list` unless its degrees are in it. */
 static void add_layout(const lh_layout *l, lh_layout *list, uint32_t *n)
 {
     for (uint32_t i = 0; i < *n; i++)
@@ -60,8 +62,8 @@ static void add_layout(const lh_layout *l, lh_layout *list, uint32_t *n)
     list[(*n)++] = *l;
 }
 
-/* Counts the layouts that an entry may belong to; for a chunk entry, one per
- * possible chunk count. */
+/* Counts the layouts that a profile entry may belong to; for an entry with
+ * whole chunks, one per possible chunk count. */
 static uint32_t count_layouts(const lh_profile_entry *e)
 {
     if (e->kind == LH_PROFILE_LAYER || e->kind == LH_PROFILE_MOE_LAYER)
@@ -69,8 +71,8 @@ static uint32_t count_layouts(const lh_profile_entry *e)
     return e->kind == LH_PROFILE_CHUNK && e->chunk == 0 ? e->n_chunks : 0;
 }
 
-/* Lists the job's layouts that its profile measured; counts the entries that
- * match the job. */
+/* Lists the job's layouts that its profile measured; *n_entries: profile
+ * entries that match the job. */
 static lh_status list_layouts(const lh_job *job, lhi_arena *mem,
                               uint32_t *n_entries, lh_layout **out, uint32_t *n,
                               lh_error *err)
@@ -98,15 +100,17 @@ static lh_status list_layouts(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Checks whether a cost source is a profile, alone or mixed with the model. */
+/* Checks whether a cost source name means profile times, alone or mixed with
+ * the model. */
 static bool is_measured(const char *source)
 {
     return strcmp(source, lh_cost_source_name(LH_COST_PROFILE)) == 0 ||
            strcmp(source, lh_cost_source_name(LH_COST_MIXED)) == 0;
 }
 
-/* Searches the best plan of a layout, with a share 1 / parts of the work. Its
- * result replaces *best if it is measured and better. */
+/* Searches the best plan with this layout's degrees, with 1 / parts of the
+ * search work of a --what-if question. The result replaces *best if it is
+ * measured and better. */
 static lh_status evaluate_layout(const lh_plan_options *options,
                                  const lh_plan *plan, const lh_layout *layout,
                                  uint32_t parts, lhi_arena *mem,

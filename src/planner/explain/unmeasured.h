@@ -7,8 +7,8 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Fills plan->unmeasured if the job's profile measured passes, but none for the
- * plan's layout. */
+/* Fills plan->unmeasured, the best plan with a measured layout, if the job's
+ * profile has pass times but none for the plan's layout. */
 lh_status lhi_plan_compare_measured(const lh_plan_options *options,
                                     lhi_arena *mem, lh_plan *plan,
                                     lh_error *err);

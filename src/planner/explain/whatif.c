@@ -55,8 +55,8 @@ lh_status lhi_plan_search_again(const lh_job *job,
     return status;
 }
 
-/* Returns options whose part of the work is at least any plan's minimum at that
- * effort. */
+/* Returns options whose search work, divided by `parts`, is at least the
+ * minimum of a plan search. */
 static lh_plan_options with_minimum_work(const lh_plan_options *options,
                                          uint32_t parts)
 {
@@ -75,8 +75,8 @@ lh_status lhi_plan_search_short(const lh_job *job,
     return search_with_share(job, &own, WORK_DIVISOR * parts, mem, out, err);
 }
 
-/* Searches with a part of the plan's work, but at least any plan's minimum at
- * that effort. */
+/* Searches the best plan of a changed job with a tenth of the plan's work, but
+ * at least the minimum for the effort level. */
 static lh_status search_changed_job(const lh_job *job,
                                     const lh_plan_options *options,
                                     lhi_arena *mem, lhi_found_plans *known,
@@ -87,7 +87,8 @@ static lh_status search_changed_job(const lh_job *job,
                                  err);
 }
 
-/* Takes the solver's schedule of the plan's pipeline if it is faster. */
+/* Replaces the plan's schedule by the solver's for the same pipeline if that is
+ * faster. */
 static lh_status solve_again(const lh_plan_options *options, lh_plan *there,
                              lh_error *err)
 {
@@ -119,8 +120,8 @@ static lh_status solve_again(const lh_plan_options *options, lh_plan *there,
     return status;
 }
 
-/* Schedules a layout and partition of the plan anew on the changed job; a
- * result that is better than *best replaces it and becomes a known plan. */
+/* Schedules the layout and partition of `like` anew on the changed job; a
+ * result that is better than *best replaces it and joins the pool `known`. */
 static lh_status reschedule(const lh_job *job, const lh_plan_options *options,
                             const lh_choice *like, lhi_arena *mem,
                             lhi_found_plans *known, lh_choice *best,
@@ -162,8 +163,9 @@ static lh_status reschedule(const lh_job *job, const lh_plan_options *options,
     return status;
 }
 
-/* Schedules the plan's layout and its closest alternatives anew: the question's
- * own search has less work than the plan's, and may miss their partitions. */
+/* Schedules the plan's layout and its best alternatives anew on the changed
+ * job: the question's own search has less work than the plan's, and may miss
+ * their partitions. */
 static lh_status reschedule_known(const lh_job *job,
                                   const lh_plan_options *options,
                                   const lh_plan *plan, lhi_arena *mem,
@@ -177,7 +179,8 @@ static lh_status reschedule_known(const lh_job *job,
     return LH_OK;
 }
 
-/* Computes the answer from this question's own search. */
+/* Answers one --what-if question by its own search: the plan kept, and the best
+ * plan for the changed job. */
 static lh_status answer(const lh_plan_whatif_question *question,
                         const lh_plan_options *options, lhi_arena *mem,
                         const lh_plan *plan, lhi_found_plans *known,
@@ -198,7 +201,7 @@ static lh_status answer(const lh_plan_whatif_question *question,
     return LH_OK;
 }
 
-/* Prefixes an error with the question. */
+/* Prefixes an error with the text of the --what-if question. */
 static void prefix_error(const lh_plan_whatif_question *question, lh_error *err)
 {
     lhi_fail_add_context(err, "what if %s",

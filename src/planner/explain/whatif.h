@@ -5,26 +5,29 @@
 
 #include "planner/explain/found_plans.h"
 
-/* Rejects options->questions that do not apply to the job. */
+/* Rejects --what-if questions (options->questions) that do not apply to the
+ * job. */
 lh_status lhi_plan_check_questions(const lh_job *job,
                                    const lh_plan_options *options,
                                    lh_error *err);
 
-/* Finds a job's best plan with 1/`parts` of the plan's work. The result joins
- * `known` (NULL: it does not). */
+/* Finds a job's best plan with 1/`parts` of the plan's search work. Adds the
+ * result to the pool `known` unless it is NULL. */
 lh_status lhi_plan_search_again(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
                                 lhi_arena *mem, lhi_found_plans *known,
                                 lh_choice *best, lh_error *err);
 
-/* The same with 1/`parts` of a question's work, and with the complete result.
- * The caller frees out->pipeline and out->schedule, on failure too. */
+/* Finds a job's best plan with 1/`parts` of the search work of a --what-if
+ * question, with pipeline and schedule. The caller frees out->pipeline and
+ * out->schedule, on failure too. */
 lh_status lhi_plan_search_short(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
                                 lhi_arena *mem, lh_plan *out, lh_error *err);
 
-/* Finds the best plan without job->target, and stores it if it is better than
- * the plan. */
+/* Finds the best plan without the restrictions of the target program
+ * (job->target), and stores it in plan->unrestricted if it is better than the
+ * plan. */
 lh_status lhi_plan_without_target(const lh_plan_options *options,
                                   lhi_arena *mem, lh_plan *plan, lh_error *err);
 

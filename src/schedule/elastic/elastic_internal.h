@@ -102,7 +102,8 @@ typedef struct lhi_elastic_recompute {
     int64_t ns, stored;
 } lhi_elastic_recompute;
 
-/* lhi_elastic_pipeline() with one recompute entry per stage. */
+/* Builds the pipeline of an elastic plan as lhi_elastic_pipeline() does, but
+ * with one recomputation entry in `again` per stage. */
 lh_status lhi_elastic_build_pipeline(const lh_elastic_case *given,
                                      const lh_elastic_plan *plan,
                                      const lhi_elastic_recompute *again,
