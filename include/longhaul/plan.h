@@ -164,7 +164,8 @@ LH_API int64_t lh_plan_iteration_ns(const lh_plan *plan);
  * than 5 % faster. -1: unknown. */
 LH_API double lh_plan_gap(const lh_plan *plan);
 
-/* Returns the number of GPUs that the plan uses; the job's others are idle. */
+/* Returns the number of GPUs that the plan uses; all other GPUs of the job are
+ * idle. */
 LH_API uint32_t lh_plan_gpus(const lh_plan *plan);
 
 /* Returns the best layout's pipeline, with memory in bytes; borrowed. */

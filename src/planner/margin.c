@@ -13,15 +13,16 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the margin of a GPU's memory in bytes, from its GiB and its
- * percentage. */
+/* Returns the memory margin of a GPU in bytes: `gib` GiB plus `percent` of its
+ * memory. */
 static int64_t compute_margin(const lh_plan_margin *margin, const lh_gpu *gpu)
 {
     return (int64_t)ceil(margin->gib * 0x1p30 +
                          margin->percent / 100 * (double)gpu->memory_bytes);
 }
 
-/* Adds the margin to the reserve of every GPU. Returns the largest margin. */
+/* Adds the memory margin to the reserve of every GPU in `sites`. Returns the
+ * largest margin in bytes. */
 static int64_t reserve_margin(const lh_plan_margin *margin, uint32_t n,
                               lh_datacenter *sites)
 {
@@ -37,8 +38,8 @@ static int64_t reserve_margin(const lh_plan_margin *margin, uint32_t n,
     return most;
 }
 
-/* Replaces *best by a choice of the plan that leaves the margin free and is
- * better. */
+/* Replaces *best by `choice` if it leaves `margin` bytes free and has a better
+ * objective value. */
 static void consider(const lh_plan_options *options, const lh_choice *choice,
                      int64_t margin, const lh_choice **best)
 {
@@ -49,8 +50,9 @@ static void consider(const lh_plan_options *options, const lh_choice *choice,
         *best = choice;
 }
 
-/* Searches the job with the larger reserve; *found is NULL if nothing fits. Its
- * memory limit is set to the job's own. */
+/* Searches the best plan for `job`, whose memory reserve includes the margin;
+ * *found is NULL if nothing fits. Raises the memory limit of *found by `margin`
+ * bytes, back to that without margin. */
 static lh_status search(const lh_plan_options *options, const lh_job *job,
                         int64_t margin, lhi_arena *mem, lh_choice **found,
                         lh_error *err)

@@ -7,8 +7,9 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Fills plan->margin if options->margin_percent or margin_gib is set. Results
- * are in `mem`. */
+/* Finds the best plan that leaves the memory margin of the options free, and
+ * stores it in plan->margin. Does nothing if the options have no margin.
+ * Results are in `mem`. */
 lh_status lhi_plan_find_margin(const lh_plan_options *options, lhi_arena *mem,
                                lh_plan *plan, lh_error *err);
 

@@ -52,7 +52,8 @@ double lhi_choice_gap(const lh_choice *choice)
     return (double)(choice->makespan_ns - bound) / (double)bound;
 }
 
-/* FNV-1a: enough to detect changed inputs. */
+/* Computes the hash of a job's text (FNV-1a), enough to detect a changed input.
+ */
 void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT])
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -61,7 +62,8 @@ void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT])
     snprintf(out, LHI_HASH_TEXT, "fnv1a64:%016" PRIx64, hash);
 }
 
-/* Copies the cost-model constants, which the job's text does not contain. */
+/* Copies the job's cost-model constants to the plan's job; the job's text does
+ * not contain them. */
 static lh_status keep_constants(const lh_job *job, lhi_plan *plan,
                                 lh_error *err)
 {
@@ -75,8 +77,8 @@ static lh_status keep_constants(const lh_job *job, lhi_plan *plan,
     return LH_OK;
 }
 
-/* Copies the job through its canonical text, whose hash identifies the input.
- */
+/* Copies the job into the plan by writing and parsing its canonical text; the
+ * text's hash identifies the input. */
 static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
                           lhi_plan *plan, lh_error *err)
 {
@@ -107,7 +109,8 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     return LH_OK;
 }
 
-/* Chooses the plan under jitter, within the search's time limit. */
+/* Chooses the plan that is best under jitter (random delays), within the
+ * search's time limit. */
 static lh_status choose_robust(const lh_plan_options *options, lhi_plan *plan,
                                lh_error *err)
 {
@@ -120,7 +123,7 @@ static lh_status choose_robust(const lh_plan_options *options, lhi_plan *plan,
                                   err);
 }
 
-/* Lists the job's values outside the search space. */
+/* Lists the values that the job fixes outside the search space in the plan. */
 static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
 {
     lhi_space space;
@@ -132,7 +135,8 @@ static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
     return status;
 }
 
-/* Finds the plan and explains it. */
+/* Searches for the plan; then fills its time breakdown, memory, values outside
+ * the search space, and alternatives. */
 static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
 {
@@ -178,7 +182,8 @@ static lh_status check_target(const lh_job *job, bool implied, lh_error *err)
                     cause.text);
 }
 
-/* Evaluates the plan, and finds the best ones, with other links. */
+/* Answers the --what-if questions and, if requested, finds the break-even
+ * values of links. */
 static lh_status evaluate_links(const lh_plan_options *options, lhi_plan *plan,
                                 lh_error *err)
 {

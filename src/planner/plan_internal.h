@@ -24,8 +24,8 @@ enum { LHI_HASH_TEXT = 32 };
 /* Writes a text's hash to `out`. */
 void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT]);
 
-/* Returns the gap between makespan and lower bound for this layout, as a share
- * of the bound; 0: optimal. */
+/* Returns the gap between a choice's makespan and the lower bound for its
+ * layout, as a share of the bound; 0: optimal. */
 double lhi_choice_gap(const lh_choice *choice);
 
 #endif

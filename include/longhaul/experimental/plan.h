@@ -88,7 +88,7 @@ typedef struct lh_choice {
     const lh_jitter_result *jitter;
 } lh_choice;
 
-/* Returns the statistic's name, such as "mean". */
+/* Returns the name of a statistic of jitter samples, such as "mean". */
 LH_API const char *lh_plan_statistic_name(lh_plan_statistic by);
 
 /* Computes in *out the jitter to apply to a choice's pipeline. The straggler
@@ -123,7 +123,8 @@ typedef enum lh_link_quantity {
     LH_LINK_OVERSUBSCRIPTION,
 } lh_link_quantity;
 
-/* Returns the quantity's name; static storage. */
+/* Returns the name of a link quantity (latency, bandwidth, loss,
+ * oversubscription); static storage. */
 LH_API const char *lh_link_quantity_name(lh_link_quantity quantity);
 
 #define LH_ALL_LINKS UINT32_MAX
@@ -382,14 +383,15 @@ struct lh_memory_needs {
 /* Return the target's display name and the version against which its rules were
  * checked: "Megatron-LM", "core 0.16". Static storage. */
 LH_API const char *lh_target_display_name(lh_target target);
-/* Returns the version against which the target's rules were checked; static
- * storage. */
+/* Returns the version of the target framework against which its rules were
+ * checked; static storage. */
 LH_API const char *lh_target_version(lh_target target);
 /* Returns the relative gap between the plan's cost and search_bound_usd, as a
  * fraction of the plan's cost: 0.05 if nothing is more than 5 % cheaper. -1:
  * unknown. */
 LH_API double lh_plan_cost_gap(const lh_plan *plan);
-/* Returns the range of model layers in one chunk of the plan's pipeline. */
+/* Returns the range of model layers in one chunk of the plan's pipeline: *first
+ * and *n_layers. */
 LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
                            uint32_t *n_layers);
 
@@ -405,10 +407,10 @@ LH_API lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
                                   lh_recompute recompute, lh_pipeline **out,
                                   int64_t *optimizer_ns, lh_error *err);
 
-/* Finds the plan's link whose ends limit a sender most, by the ratio of the two
- * rates: the windows of the job's `nccl` or `window_kib`, or NCCL's defaults
- * where the job has no end settings. Returns false if no end limits by 1 % or
- * more. *out borrows from the plan. */
+/* Finds the plan's link whose ends (NCCL buffers, TCP windows) reduce a
+ * sender's rate most. Uses the job's `nccl` or `window_kib`, or NCCL's defaults
+ * without them. Returns false if no end reduces it by 1 % or more. *out borrows
+ * from the plan. */
 LH_API bool lh_plan_find_ends_limit(const lh_plan *plan, lh_ends_limit *out);
 
 #ifdef __cplusplus

@@ -17,7 +17,8 @@ typedef struct checker {
     lhi_arena *mem;
 } checker;
 
-/* Checks that two numbers agree to the digits in the file. */
+/* Checks whether a number in the file, `said`, equals `value` with a relative
+ * tolerance of 1e-6, the precision of the file. */
 static bool nearly_equal(double said, double value)
 {
     return fabs(said - value) <= 1e-6 * fabs(value);
@@ -55,8 +56,8 @@ static lh_status check_layers(const checker *k, lh_error *err)
                         sum, layers);
 }
 
-/* Checks that the placement of chunks (ud, loop, wave) is possible with the
- * chunks per device. */
+/* Checks that the chunk placement matches the chunks per device: UD (stage i on
+ * device i) for one, Loop or Wave for two, Loop for more. */
 static lh_status check_placement(const checker *k, lh_error *err)
 {
     uint32_t n = k->c->layout.chunks_per_device;
@@ -74,8 +75,8 @@ static lh_status check_placement(const checker *k, lh_error *err)
                  : "as 'loop'");
 }
 
-/* Checks that the job has the GPUs that the layout needs, and that the cost
- * counts a possible number. */
+/* Checks that the layout needs at most the job's GPUs, and that the number of
+ * GPUs in the cost lies between the two. */
 static lh_status check_gpus(const checker *k, lh_error *err)
 {
     const lh_layout *l = &k->c->layout;
@@ -95,8 +96,9 @@ static lh_status check_gpus(const checker *k, lh_error *err)
     return LH_OK;
 }
 
-/* Checks the expert degrees: 1 without experts; else they divide the ranks, the
- * number of experts and their width. */
+/* Checks the expert degree and expert tensor degree: 1 without experts;
+ * otherwise they divide the ranks, the number of experts and the experts'
+ * width. */
 static lh_status check_experts(const checker *k, lh_error *err)
 {
     const lh_model *m = k->job->model;
@@ -131,7 +133,8 @@ static lh_status check_experts(const checker *k, lh_error *err)
     return LH_OK;
 }
 
-/* The job determines the names of modules. */
+/* Checks the kind of recomputation: `operations` if and only if an elastic plan
+ * lists operations; `modules` only if the job lists modules. */
 static lh_status check_recompute(const checker *k, lh_error *err)
 {
     const lh_training *t = &k->job->training;
@@ -170,7 +173,8 @@ static lh_status check_batch(const checker *k, lh_error *err)
         k->job->training.global_batch);
 }
 
-/* Checks that simulated choices have times and others have none. */
+/* Checks that a simulated choice has times that add up to iteration_ns and not
+ * below its lower bound, and that any other choice has no times. */
 static lh_status check_times(const checker *k, lh_error *err)
 {
     static const char *const keys[] = {"iteration_ns", "makespan_ns"};
@@ -220,7 +224,7 @@ static lh_status check_seconds(const checker *k, lh_error *err)
 }
 
 /* Checks that a feasible choice fits in memory, and that its tokens/s match its
- * iteration time. */
+ * iteration time and the job's batch. */
 static lh_status check_rates(const checker *k, lh_error *err)
 {
     const lh_choice *c = k->c;
@@ -238,8 +242,8 @@ static lh_status check_rates(const checker *k, lh_error *err)
                         "does not match iteration_ns and the job's batch");
 }
 
-/* Checks the MFU: the model's FLOPs over the peak of the GPUs where the layout
- * has its ranks. */
+/* Checks that the MFU in the file equals the model's FLOPs over the peak of the
+ * GPUs that the layout uses. */
 static lh_status check_mfu(const checker *k, lh_error *err)
 {
     lh_choice want = *k->c;
@@ -261,8 +265,8 @@ static lh_status check_mfu(const checker *k, lh_error *err)
                         want.mfu);
 }
 
-/* Checks that the groups of an elastic plan under `key` contain all
- * microbatches. */
+/* Checks that the microbatch groups of an elastic plan under `key` (enqueue or
+ * dequeue) add up to the plan's microbatches. */
 static lh_status check_groups(const checker *k, const char *key, uint32_t n,
                               const uint32_t *groups, lh_error *err)
 {
@@ -278,8 +282,9 @@ static lh_status check_groups(const checker *k, const char *key, uint32_t n,
         sum, k->c->microbatches);
 }
 
-/* Checks the recomputed shares of layers: those of the largest chunks, rounded
- * up to whole layers. */
+/* Checks the recomputed layers per chunk: at most the chunk's layers, and on
+ * the first and last stage the shares `first` and `last`, rounded up to whole
+ * layers. */
 static lh_status check_recomputed(const checker *k, const lh_plan_recomputed *r,
                                   const lhi_node *map, lh_error *err)
 {
@@ -314,7 +319,8 @@ static lh_status check_recomputed(const checker *k, const lh_plan_recomputed *r,
     return LH_OK;
 }
 
-/* Checks that the ZeRO stage is that of the elastic plan's sharded shares. */
+/* Checks that an elastic plan's `zero` is the smallest ZeRO stage of any
+ * parameter by its sharded shares. */
 static lh_status check_level(const checker *k, lh_error *err)
 {
     const lh_plan_elastic *e = k->c->elastic;
@@ -328,8 +334,8 @@ static lh_status check_level(const checker *k, lh_error *err)
                         k->c->zero, e->gradients, e->parameters, least);
 }
 
-/* Checks an elastic plan: its groups, recomputed operations, and shares of
- * sharded state. */
+/* Checks an elastic plan (microbatch groups, partial sharding): its groups,
+ * recomputed operations, and shares of sharded state. */
 static lh_status check_elastic(const checker *k, lh_error *err)
 {
     const lh_plan_elastic *e = k->c->elastic;

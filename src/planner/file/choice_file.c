@@ -142,14 +142,16 @@ static json_t *write_seconds(const void *owner, const void *context)
                                : json_real((double)c->iteration_ns / 1e9);
 }
 
-/* Older plans do not have this key. */
+/* Sets the ZeRO stage of a choice to the job's before its keys are read; older
+ * plans do not have the key. */
 static void start_zero(const lhi_read_context *r, void *it)
 {
     const lh_plan *plan = r->context;
     ((lh_choice *)it)->zero = plan->job->training.zero;
 }
 
-/* Checks a choice that was read against the plan's job. */
+/* Checks a choice (layout with its results) that was read against the plan's
+ * job. */
 static lh_status check_choice(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {

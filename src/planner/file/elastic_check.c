@@ -9,25 +9,25 @@
 #include <math.h>
 
 /* Returns the node of a key in the document's `elastic` map, or NULL. */
-static const lhi_node *node_of(const lhi_doc *doc, const char *key)
+static const lhi_node *find_key(const lhi_doc *doc, const char *key)
 {
     return lhi_node_find(lhi_node_find(doc->root, "elastic"), key);
 }
 
-/* Checks that the groups of microbatches under `key` equal those of the plan's
- * pipeline. */
+/* Checks that the microbatch groups under `key` in the file, has[0..n-1], equal
+ * those of the plan's pipeline, want[0..n_want-1]. */
 static lh_status check_groups(const lhi_doc *doc, const char *key, uint32_t n,
                               const uint32_t *has, uint32_t n_want,
                               const uint32_t *want, lh_error *err)
 {
     if (n != n_want)
-        return lhi_doc_fail(doc, node_of(doc, key), err, LH_EINPUT,
+        return lhi_doc_fail(doc, find_key(doc, key), err, LH_EINPUT,
                             "has %" PRIu32 " groups, but the plan's pipeline "
                             "has %" PRIu32,
                             n, n_want);
     for (uint32_t i = 0; i < n; i++)
         if (has[i] != want[i])
-            return lhi_doc_fail(doc, node_of(doc, key), err, LH_EINPUT,
+            return lhi_doc_fail(doc, find_key(doc, key), err, LH_EINPUT,
                                 "group %" PRIu32 " has %" PRIu32
                                 " microbatches, but %" PRIu32
                                 " in the plan's pipeline",
@@ -41,7 +41,8 @@ typedef struct explained_argument {
     uint32_t buckets; /* most of any; fewer if a group is short */
 } operation_values;
 
-/* Derives the values of one operation kind. */
+/* Returns the sharded share and the largest number of buckets of a pipeline's
+ * data-parallel operations of one kind; zero: it has none. */
 static operation_values read_operation_values(const lh_pipeline *p,
                                               lh_dp_kind kind)
 {
@@ -57,27 +58,28 @@ static operation_values read_operation_values(const lh_pipeline *p,
     return s;
 }
 
-/* Without operations of that kind the pipeline has no share to compare. */
+/* Checks that the share under `key` equals that of the pipeline's data-parallel
+ * operations `s`; accepts any share if the pipeline has none of them. */
 static lh_status check_share(const lhi_doc *doc, const char *key, double has,
                              const operation_values *s, lh_error *err)
 {
     if (!s->buckets || fabs(has - s->share) <= 1e-9)
         return LH_OK;
-    return lhi_doc_fail(doc, node_of(doc, key), err, LH_EINPUT,
+    return lhi_doc_fail(doc, find_key(doc, key), err, LH_EINPUT,
                         "is %.12g, but the operations of the plan's pipeline "
                         "have a share of %.12g",
                         has, s->share);
 }
 
-/* Checks that the number of buckets under `key` equals that of the plan's
- * pipeline. */
+/* Checks that the number of buckets under `key` equals that of the pipeline's
+ * data-parallel operations `s`. */
 static lh_status check_buckets(const lhi_doc *doc, const char *key,
                                uint32_t has, const operation_values *s,
                                lh_error *err)
 {
     if (!s->buckets || has == s->buckets)
         return LH_OK;
-    return lhi_doc_fail(doc, lhi_node_find(node_of(doc, "buckets"), key), err,
+    return lhi_doc_fail(doc, lhi_node_find(find_key(doc, "buckets"), key), err,
                         LH_EINPUT,
                         "is %" PRIu32 ", but the plan's pipeline has %" PRIu32,
                         has, s->buckets);

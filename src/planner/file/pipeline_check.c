@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Checks the device of each chunk; the placement is a name for it. */
+/* Checks that each chunk of the plan's pipeline is on the device that the chunk
+ * placement (ud, loop, wave) implies. */
 static lh_status check_devices(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
@@ -31,8 +32,8 @@ static lh_status check_devices(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* Checks that devices have no passes unknown to the pipeline and no negative
- * memory. */
+/* Checks that the schedule has only passes that the pipeline has, and that no
+ * device's peak memory is negative. */
 static lh_status check_passes(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -79,7 +80,8 @@ static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
                         want);
 }
 
-/* Checks the two times that the breakdown repeats from the choice. */
+/* Checks that the time breakdown and the plan agree on the optimizer and
+ * overhead times. */
 static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
@@ -104,8 +106,8 @@ static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* Checks the name of the outermost parallelism: of several equivalent names,
- * plans use a fixed one. */
+/* Checks the name of the outermost parallelism: the job's, or the one that
+ * plans use if several are equivalent. */
 static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
                                  lh_error *err)
 {
@@ -129,7 +131,8 @@ static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
         lh_outermost_name(want));
 }
 
-/* Checks the order of ranks: a job's own, or one that the search tries. */
+/* Checks that the layout's rank order is the job's or, if the job has none, one
+ * that the search tries. */
 static lh_status check_rank_order(const lhi_doc *doc, const lh_plan *p,
                                   lh_error *err)
 {

@@ -9,8 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Checks that each layout is counted once. `left` must be present in the file.
- */
+/* Checks that the numbers of pruned, simulated and unexplored layouts add up to
+ * the number of layouts. Older files without `left` may have a smaller sum. */
 static lh_status check_counts(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -27,9 +27,10 @@ static lh_status check_counts(const lhi_doc *doc, const lh_plan *p,
                         p->n_layouts, sum);
 }
 
-/* Checks that each device is in the datacenter of the layout's rank. */
-static lh_status check_places(const lhi_doc *doc, const lh_plan *p,
-                              lhi_arena *mem, lh_error *err)
+/* Checks that each pipeline device is in the datacenter where the layout places
+ * its rank. `mem` is scratch. */
+static lh_status check_datacenters(const lhi_doc *doc, const lh_plan *p,
+                                   lhi_arena *mem, lh_error *err)
 {
     const lh_layout *l = &p->best.layout;
     lhi_mark mark = lhi_arena_mark(mem);
@@ -61,7 +62,8 @@ static lh_status check_places(const lhi_doc *doc, const lh_plan *p,
     return status;
 }
 
-/* Checks that a choice's samples match the plan's jitter settings. */
+/* Checks that a choice has jitter samples only if the plan has jitter settings,
+ * and not more samples than they allow. */
 static lh_status check_jitter(const lhi_doc *doc, const lhi_node *map,
                               const lh_plan *p, const lh_choice *c,
                               lh_error *err)
@@ -89,8 +91,7 @@ static lh_status check_list_jitter(const lhi_doc *doc, const char *key,
     return LH_OK;
 }
 
-/* Checks the results under jitter: those of the plan, its methods and its
- * alternatives. */
+/* Checks the jitter samples of the plan, its methods and its alternatives. */
 static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -104,7 +105,8 @@ static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
                              p->alternatives, err);
 }
 
-/* Checks devices, chunks and microbatches of layout, pipeline and schedule. */
+/* Checks that layout, pipeline and schedule have equal numbers of devices,
+ * chunks and microbatches. */
 static lh_status check_sizes(const lhi_doc *doc, const lh_plan *p,
                              lh_error *err)
 {
@@ -149,7 +151,7 @@ static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                         "requires a link in 'network'");
 }
 
-/* Checks that no entry of the Pareto front dominates another. */
+/* Checks that no choice on the Pareto front dominates another. */
 static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
                              lh_error *err)
 {
@@ -168,7 +170,7 @@ static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
                 : LH_OK;
 }
 
-/* Checks the plan's layout against the values that the job fixes. */
+/* Checks that the plan's layout has the degrees that the job fixes. */
 static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {
@@ -196,8 +198,8 @@ static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* Checks the training settings in the same way; elastic plans may mix values.
- */
+/* Checks that the plan has the ZeRO stage and recomputation that the job fixes;
+ * elastic plans may mix them. */
 static lh_status check_training(const lhi_doc *doc, const lh_plan *p,
                                 lh_error *err)
 {
@@ -219,9 +221,9 @@ static lh_status check_training(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* Checks whether the text has the hash that the plan names. Releases the text.
+/* Checks whether a text has the hash in the plan's input_hash. Frees the text.
  */
-static bool names_text(const lh_plan *p, char *text, size_t len)
+static bool has_named_hash(const lh_plan *p, char *text, size_t len)
 {
     char hash[LHI_HASH_TEXT];
     lhi_plan_hash(text, len, hash);
@@ -229,20 +231,19 @@ static bool names_text(const lh_plan *p, char *text, size_t len)
     return strcmp(hash, p->input_hash) == 0;
 }
 
-/* Checks the job's hash. It may be that of the job as in the file, so that
- * versions with another way of writing jobs can read it; or that of the job as
- * this version writes it, in case another program wrote the same numbers
- * differently. */
+/* Checks that input_hash is the hash of the plan's job: as written in the file,
+ * or as this version writes it. So plans of other versions and programs can be
+ * read. */
 static lh_status check_job(const lhi_doc *doc, const lh_plan *p, lh_error *err)
 {
     const lhi_node *job = lhi_node_find(doc->root, "job");
     char *text;
     size_t len;
     LHI_TRY(lhi_json_format(lhi_json_from_node(doc, job), &text, &len, err));
-    if (names_text(p, text, len))
+    if (has_named_hash(p, text, len))
         return LH_OK;
     LHI_TRY(lh_job_format(p->job, &text, &len, err));
-    if (names_text(p, text, len))
+    if (has_named_hash(p, text, len))
         return LH_OK;
     return lhi_doc_fail(doc, lhi_node_find(doc->root, "input_hash"), err,
                         LH_EINPUT,
@@ -263,7 +264,7 @@ lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
                             LH_EINPUT, "must be 'ok' in a plan");
     LHI_TRY(check_counts(r->doc, p, err));
     LHI_TRY(check_robust(r->doc, p, err));
-    LHI_TRY(check_places(r->doc, p, r->mem, err));
+    LHI_TRY(check_datacenters(r->doc, p, r->mem, err));
     LHI_TRY(check_degrees(r->doc, p, err));
     LHI_TRY(check_training(r->doc, p, err));
     LHI_TRY(check_job(r->doc, p, err));

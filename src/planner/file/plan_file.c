@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-/* Returns the owning struct; the public part is its first member. */
-static lhi_plan *own(void *owner)
+/* Returns the internal plan struct of a key's owner. */
+static lhi_plan *get_plan(void *owner)
 {
     return owner;
 }
@@ -52,7 +52,8 @@ static json_t *write_proof(const void *owner, const void *context)
         proofs[lhi_choice_gap(&((const lh_plan *)owner)->best) > 0]);
 }
 
-/* Writes the relative gap between the plan's makespan and its lower bound. */
+/* Writes the relative gap between the makespan of the plan's layout and its
+ * lower bound. */
 static json_t *write_schedule_gap(const void *owner, const void *context)
 {
     (void)context;
@@ -64,7 +65,7 @@ static json_t *write_schedule_gap(const void *owner, const void *context)
 static lh_status read_rows(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {
-    lhi_plan *plan = own(owner);
+    lhi_plan *plan = get_plan(owner);
     LHI_TRY(lhi_schedule_from_map(r->doc, node->parent, &plan->schedule, err));
     plan->plan.schedule = plan->schedule;
     return LH_OK;
@@ -84,14 +85,15 @@ static json_t *write_link_orders(const void *owner, const void *context)
     return lhi_schedule_links_to_json(((const lh_plan *)owner)->schedule);
 }
 
-/* Compares with a number written with 15 digits. */
+/* Checks whether a number in the file, `said`, equals `value` with a relative
+ * tolerance of 1e-9. */
 static bool agree(double said, double value)
 {
     return said >= value * (1 - 1e-9) && said <= value * (1 + 1e-9);
 }
 
-/* Checks the values derived from bound and makespan; older plans do not have
- * them. */
+/* Checks that `status` and `gap` of the schedule match its makespan and lower
+ * bound; older plans do not have these keys. */
 static lh_status check_schedule(const lhi_read_context *r, const lhi_node *map,
                                 void *it, lh_error *err)
 {
@@ -145,7 +147,8 @@ static json_t *write_gpus(const void *owner, const void *context)
     return json_integer(lh_plan_gpus(owner));
 }
 
-/* Reads a map whose keys are chosen by the search. */
+/* Reads the number of pruned layouts per kind of bound; the keys are the names
+ * of the kinds. */
 static lh_status read_pruned(const lhi_read_context *r, const lhi_node *map,
                              void *owner, lh_error *err)
 {
@@ -183,7 +186,8 @@ static json_t *write_pruned(const void *owner, const void *context)
     return map;
 }
 
-/* Checks the bound proven over all layouts; older plans do not have it. */
+/* Checks that the used GPUs match the layout, and that lower_bound_s and `gap`
+ * match the search's lower bound. Older plans do not have these keys. */
 static lh_status check_search(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {
@@ -271,7 +275,7 @@ static const lhi_schema margin_table = {
 static lh_status read_pipeline(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
-    lhi_plan *plan = own(owner);
+    lhi_plan *plan = get_plan(owner);
     LHI_TRY(lhi_node_check_map(r->doc, node, err));
     LHI_TRY(lhi_pipeline_from_node(r->doc, node, &plan->pipeline, err));
     plan->plan.pipeline = plan->pipeline;

@@ -37,24 +37,26 @@ extern const lhi_schema lhi_sensitivity_table;
 extern const char
     *const lhi_plan_objective_names[]; /* in the order of lh_plan_objective */
 
-/* Checks that a choice contradicts neither the job nor itself. `map` is its
- * node in the file; `mem` is scratch. */
+/* Checks that a choice (layout with its results) contradicts neither the job
+ * nor itself. `map` is its node in the file; `mem` is scratch. */
 lh_status lhi_choice_check(const lhi_doc *doc, const lh_job *job,
                            const lhi_node *map, const lh_choice *choice,
                            lhi_arena *mem, lh_error *err);
-/* Checks the plan as a whole; the check function of its table. */
+/* Checks that the parts of a plan that was read do not contradict each other;
+ * LH_EINPUT otherwise. Check function of the plan's key table. */
 lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
                          void *it, lh_error *err);
 
 /* Checks the plan's own choice against its pipeline and schedule, whose sizes
- * must agree. Calls the two checks below. */
+ * must agree: devices of chunks, passes, bubble ratio, times and names. */
 lh_status lhi_check_choice_pipeline(const lhi_doc *doc, const lh_plan *p,
                                     lh_error *err);
-/* Checks an elastic plan's groups, shares and buckets against its pipeline's
- * operations. */
+/* Checks that an elastic plan's microbatch groups, sharded shares and bucket
+ * numbers equal those of its pipeline's data-parallel operations. */
 lh_status lhi_check_elastic_operations(const lhi_doc *doc, const lh_plan *plan,
                                        lh_error *err);
-/* Checks the pipeline against one built again from the choice. */
+/* Rebuilds the pipeline from the plan's choice and job and compares it with the
+ * plan's pipeline. LH_EINPUT: the file was edited; `err` has the key. */
 lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p,
                                      lh_error *err);
 
@@ -62,12 +64,13 @@ lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p,
  * its total. */
 lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
 
-/* Returns how much longer an iteration takes with the plan than with the best
- * one, as a share; or how much more it costs, if the plan is the cheapest. */
+/* Returns how much longer an iteration takes with the unchanged plan than with
+ * the best plan for the what-if answer's links, as a fraction; for the cheapest
+ * plan, how much more it costs. */
 double lhi_compute_keeping_loss(const lh_plan *plan,
                                 const lh_plan_whatif_answer *answer);
-/* Returns the job's value for a range's links, in ms or Gb/s. False: the links
- * have different values. */
+/* Returns the job's latency in ms or bandwidth in Gb/s on the links of a
+ * break-even range. False: the links have different values. */
 bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
                      double *value);
 

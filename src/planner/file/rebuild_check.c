@@ -13,8 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Checks the peak memory. Limits come from the job's GPUs or from the pipeline,
- * which may have been given others. */
+/* Checks that the plan's peak memory and memory limit match its pipeline and
+ * schedule. The limit may also be that of `built`, the pipeline rebuilt from
+ * the job. */
 static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
                             const lh_pipeline *built, lh_error *err)
 {
@@ -64,9 +65,9 @@ static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
     return true;
 }
 
-/* Compares the memory and times of two pipelines: different, equal memory, or
- * the same. D + W counts as a sum, because joined passes have no separate
- * values. */
+/* Compares the memory and times of two pipelines: DIFFERENT, SAME_MEMORY or
+ * SAME. D and W count as a sum, because joined passes have no separate values.
+ */
 static similarity compare(const lh_pipeline *a, const lh_pipeline *b)
 {
     if (a->n_chunks != b->n_chunks)
@@ -94,7 +95,7 @@ typedef struct timeline_index {
     lhi_arena *mem;
 } edit_search;
 
-/* Builds a configuration's pipeline. */
+/* Builds the pipeline of a configuration for the plan's job. */
 static lh_status build(const lh_plan *p, const lhi_config *config,
                        lhi_built_layout *out, lh_error *err)
 {
@@ -102,7 +103,9 @@ static lh_status build(const lh_plan *p, const lhi_config *config,
                            : lhi_layout_build(p->job, config, out, err);
 }
 
-/* A configuration that cannot be built cannot be the plan's. */
+/* Builds the configuration's pipeline; stores the configuration as the best
+ * match if its pipeline is more similar to the plan's than all before. Ignores
+ * configurations that cannot be built. */
 static lh_status try_config(edit_search *f, const lhi_config *config,
                             lh_error *err)
 {
@@ -128,7 +131,8 @@ static lh_status try_config(edit_search *f, const lhi_config *config,
 /* --- possible original values ----------------------------------------------
  */
 
-/* Tries other recomputation, ZeRO stages and sharding. */
+/* Tries the plan's layout with every other recomputation, ZeRO stage and
+ * sharding that the job supports. */
 static lh_status try_states(edit_search *f, lh_error *err)
 {
     const lh_training *t = &f->plan->job->training;
@@ -151,13 +155,15 @@ static lh_status try_states(edit_search *f, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether a value is open in the job or equal. */
+/* Checks whether the job leaves a degree open (`asked` is 0) or fixes it to
+ * `value`. */
 static bool job_allows(uint32_t asked, uint32_t value)
 {
     return !asked || asked == value;
 }
 
-/* Tries other degrees with the same GPU and microbatch counts. */
+/* Tries the plan's layout with other tensor, context and data degrees and
+ * microbatch sizes, with the same number of GPUs and microbatches. */
 static lh_status try_degrees(edit_search *f, lh_error *err)
 {
     const lh_layout *l = &f->has.layout, *asked = &f->plan->job->layout;
@@ -185,7 +191,8 @@ static lh_status try_degrees(edit_search *f, lh_error *err)
     return LH_OK;
 }
 
-/* Tries whether the plan's pipeline follows from another expert degree. */
+/* Tries the plan's layout with every other expert degree that the job allows.
+ */
 static lh_status try_experts(edit_search *f, lh_error *err)
 {
     uint32_t experts = f->plan->job->model->experts;
@@ -198,8 +205,10 @@ static lh_status try_experts(edit_search *f, lh_error *err)
     return LH_OK;
 }
 
-/* Guesses each chunk's layers from its forward time; one layer counts as in the
- * middle chunk. Returns false if they equal the plan's. */
+/* Guesses each chunk's layers from its forward time in the plan's pipeline,
+ * relative to the rebuilt one. A layer counts with the average time in the
+ * middle chunk. Returns false if the guess equals the plan's layers or does not
+ * add up. */
 static bool guess_layers(const edit_search *f, const lh_pipeline *built,
                          uint32_t *layers)
 {
@@ -222,7 +231,8 @@ static bool guess_layers(const edit_search *f, const lh_pipeline *built,
     return other && sum == all;
 }
 
-/* Tries the guessed layers. */
+/* Tries the plan's layout with the layers that guess_layers() derives from the
+ * forward times. */
 static lh_status try_layers(edit_search *f, lh_error *err)
 {
     uint32_t *layers =
@@ -250,7 +260,8 @@ static lh_status try_layers(edit_search *f, lh_error *err)
 /* --- error messages --------------------------------------------------------
  */
 
-/* Reports a wrong word and the one that fits. */
+/* Reports that the value `said` at a key does not match the plan's pipeline but
+ * `fit` does; `of`: job key that sets it. */
 static lh_status report_word(const edit_search *f, const lhi_node *at,
                              const char *said, const char *fit, const char *of,
                              lh_error *err)
@@ -261,7 +272,8 @@ static lh_status report_word(const edit_search *f, const lhi_node *at,
                         said, fit, of);
 }
 
-/* Reports the recomputation, ZeRO stage or sharding that differs. */
+/* Reports whichever of recomputation, sharding and ZeRO stage differs between
+ * the plan and the configuration that matches its pipeline. */
 static lh_status report_state(const edit_search *f, lh_error *err)
 {
     char is[16], was[16];
@@ -283,7 +295,8 @@ static lh_status report_state(const edit_search *f, lh_error *err)
                        err);
 }
 
-/* Reports the first degree that differs. */
+/* Reports the first degree that differs between the plan and the configuration
+ * that matches its pipeline; *refused: one differs. */
 static lh_status report_degree(const edit_search *f, bool *refused,
                                lh_error *err)
 {
@@ -314,7 +327,8 @@ static lh_status report_degree(const edit_search *f, bool *refused,
     return LH_OK;
 }
 
-/* Reports the first chunk with other layers. */
+/* Reports the first chunk whose layers differ between the plan and the
+ * configuration that matches its pipeline. */
 static lh_status report_layers(const edit_search *f, lh_error *err)
 {
     uint32_t first, has = 0, fits = 0, c = 0;
@@ -333,7 +347,8 @@ static lh_status report_layers(const edit_search *f, lh_error *err)
                         c - 1, has, at ? "" : " by default", fits);
 }
 
-/* Reports the edit that was found. */
+/* Reports the first value that differs between the plan and the configuration
+ * that matches its pipeline. */
 static lh_status report_edit(const edit_search *f, lh_error *err)
 {
     bool refused;
@@ -343,9 +358,10 @@ static lh_status report_edit(const edit_search *f, lh_error *err)
     return report_state(f, err);
 }
 
-/* Searches for other degrees, layers, recomputation, ZeRO stage or sharding
- * that match the plan's pipeline better: evidence of an edit. If there are
- * none, as for plans from versions with other costs, the file is accepted. */
+/* Searches for degrees, layers, recomputation, ZeRO stage or sharding that
+ * match the plan's pipeline better than the plan's own: evidence that the file
+ * was edited, which is reported. If there are none, as for plans of versions
+ * with other costs, accepts the file. */
 static lh_status find_edit(edit_search *f, lh_error *err)
 {
     similarity before = f->like;
@@ -359,8 +375,9 @@ static lh_status find_edit(edit_search *f, lh_error *err)
     return f->like == before ? LH_OK : report_edit(f, err);
 }
 
-/* Checks the elastic plan's pipeline; only if its forward times equal this
- * version's costs can the rest be compared. */
+/* Rejects an elastic plan whose pipeline differs from the rebuilt one. If its
+ * forward times differ, another version computed the costs, and the plan is
+ * accepted. */
 static lh_status check_elastic(const lhi_doc *doc, const lh_plan *p,
                                const lh_pipeline *built, lh_error *err)
 {
@@ -382,7 +399,8 @@ static lh_status check_elastic(const lhi_doc *doc, const lh_plan *p,
                         recomputed ? "" : ", or 'parameters' is,");
 }
 
-/* Checks the `source` of the costs. */
+/* Checks that `cost_source` names the source of the rebuilt pipeline's times,
+ * `want`. */
 static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
                               const char *want, lh_error *err)
 {
@@ -395,7 +413,9 @@ static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
                         p->cost_source, want);
 }
 
-/* Checks that the rebuilt pipeline matches; else searches for an edit. */
+/* Checks that the rebuilt pipeline has the memory and times of the plan's
+ * pipeline. If not, searches for the edit in the file that explains the
+ * difference. */
 static lh_status check_similarity(const lhi_doc *doc, const lh_plan *p,
                                   const lhi_config *config,
                                   const lhi_built_layout *built, lh_error *err)
@@ -414,8 +434,8 @@ static lh_status check_similarity(const lhi_doc *doc, const lh_plan *p,
                : LH_OK;
 }
 
-/* Reports operations that are unknown; plans of older versions do not list the
- * layers. */
+/* Reports recomputed operations that the model does not have. `status`, `why`:
+ * result of rebuilding the pipeline. */
 static lh_status check_operations(const lhi_doc *doc, lh_status status,
                                   const lh_error *why, lh_error *err)
 {

@@ -147,7 +147,8 @@ static json_t *write_between(const void *owner, const void *context)
     return json_pack("[s,s]", sites[range->from].name, sites[range->to].name);
 }
 
-/* Writes the current value of a range's quantity; null if its links differ. */
+/* Writes the job's current value of a break-even range's quantity; null if its
+ * links have different values. */
 static json_t *write_value(const void *owner, const void *context)
 {
     double value = 0;

@@ -14,30 +14,31 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Returns the location of a pipeline rank (stage) of a group of replicas. */
-static const lhi_rank_location *rank_of(const lhi_layout_builder *b,
-                                        uint32_t group, uint32_t stage)
+/* Returns the location of a pipeline rank (stage) in the first replica of a
+ * group of replicas. */
+static const lhi_rank_location *get_rank(const lhi_layout_builder *b,
+                                         uint32_t group, uint32_t stage)
 {
     size_t P = b->config->layout.pipeline;
     return &b->places.ranks[group * P + stage];
 }
 
-/* Checks whether group `i` crosses between two stages as group `g` does: over
- * the same link or within one datacenter. */
+/* Checks whether replica groups `i` and `g` send from one stage to another over
+ * the same link, or both within one datacenter. */
 static bool crosses_same_link(const lhi_layout_builder *b, uint32_t i,
                               uint32_t g, uint32_t from, uint32_t to)
 {
-    uint32_t a = rank_of(b, g, from)->datacenter;
-    uint32_t z = rank_of(b, g, to)->datacenter;
-    uint32_t x = rank_of(b, i, from)->datacenter;
-    uint32_t y = rank_of(b, i, to)->datacenter;
+    uint32_t a = get_rank(b, g, from)->datacenter;
+    uint32_t z = get_rank(b, g, to)->datacenter;
+    uint32_t x = get_rank(b, i, from)->datacenter;
+    uint32_t y = get_rank(b, i, to)->datacenter;
 
     return a == z || x == y ? a == x && z == y
                             : lhi_uses_same_link(b->job, a, z, x, y);
 }
 
-/* Counts the replicas that send at the same time as group g, from one stage to
- * another: those of all groups on the same link. */
+/* Counts the replicas that share the link of group g's messages from one stage
+ * to another: those of all groups that use this link. */
 static uint32_t count_senders(const lhi_layout_builder *b, uint32_t g,
                               uint32_t from, uint32_t to)
 {
@@ -49,24 +50,24 @@ static uint32_t count_senders(const lhi_layout_builder *b, uint32_t g,
     return replicas;
 }
 
-/* Returns the hop of a group between two stages. */
-static lh_cost_hop hop_of(const lhi_layout_builder *b, uint32_t g,
-                          uint32_t from, uint32_t to)
+/* Returns the message route of replica group `g` between two stages, for the
+ * cost model. */
+static lh_cost_hop make_hop(const lhi_layout_builder *b, uint32_t g,
+                            uint32_t from, uint32_t to)
 {
     return lhi_layout_hop(&b->places, &b->config->layout, g, from, to,
                           count_senders(b, g, from, to));
 }
 
-/* Computes the message between two stages for the group where it takes longest.
- */
-static lh_status message_between(lhi_layout_builder *b, uint32_t from,
-                                 uint32_t to, lh_cost_message *out,
-                                 lh_error *err)
+/* Computes the message between two stages for the replica group whose message
+ * takes longest. */
+static lh_status cost_message(lhi_layout_builder *b, uint32_t from, uint32_t to,
+                              lh_cost_message *out, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
     for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
-        lh_cost_hop hop = hop_of(b, g, from, to);
+        lh_cost_hop hop = make_hop(b, g, from, to);
         lh_cost_message here;
         LHI_TRY(lhi_compute_hop_message(b->job, &b->config->layout, &hop,
                                         &options, &b->busiest, &here, err));
@@ -80,9 +81,9 @@ static lh_status message_between(lhi_layout_builder *b, uint32_t from,
     return LH_OK;
 }
 
-/* Widens a message after multi-token prediction modules that are separate from
- * the head: it includes their hidden states, each as large as the model's. A
- * link has one message size, so the largest counts. */
+/* Enlarges a message that follows multi-token prediction modules separate from
+ * the head: it also carries their hidden states, each as large as the model's.
+ * A link has one message size, so the largest counts. */
 static lh_status widen_mtp_message(const lhi_layout_builder *b, uint32_t from,
                                    uint32_t to, lh_cost_message *message,
                                    lh_error *err)
@@ -99,12 +100,13 @@ static lh_status widen_mtp_message(const lhi_layout_builder *b, uint32_t from,
     return LH_OK;
 }
 
-/* Adds the link between two stages. */
+/* Adds the link between two stages with the longest message time of all replica
+ * groups. */
 static lh_status add_link(lhi_layout_builder *b, uint32_t from, uint32_t to,
                           lh_error *err)
 {
     lh_cost_message message;
-    LHI_TRY(message_between(b, from, to, &message, err));
+    LHI_TRY(cost_message(b, from, to, &message, err));
     LHI_TRY(widen_mtp_message(b, from, to, &message, err));
     lh_link *link = &b->links[b->n_links];
     *link = (lh_link){from, to, message.latency_ns, message.transfer_ns, NULL};
@@ -113,9 +115,9 @@ static lh_status add_link(lhi_layout_builder *b, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Returns the first zone pair that uses a link between datacenters; it
- * identifies the link. */
-static uint32_t first_pair(const lh_job *job, uint32_t from, uint32_t to)
+/* Returns the first pair of datacenters or zones, as from * n_datacenters + to,
+ * whose messages use the same link; it identifies the link. */
+static uint32_t find_first_pair(const lh_job *job, uint32_t from, uint32_t to)
 {
     uint32_t n = job->n_datacenters, pair = 0;
     while (pair / n == pair % n ||
@@ -124,16 +126,18 @@ static uint32_t first_pair(const lh_job *job, uint32_t from, uint32_t to)
     return pair;
 }
 
-/* Returns the link's datacenter pair used by a group, plus 1; 0: none. */
+/* Returns 1 + the datacenter pair (see find_first_pair()) that replica group
+ * `g` crosses on a link; 0: it stays inside one datacenter. */
 static uint32_t find_crossed_pair(const lhi_layout_builder *b, uint32_t g,
                                   const lh_link *link)
 {
-    uint32_t from = rank_of(b, g, link->from)->datacenter;
-    uint32_t to = rank_of(b, g, link->to)->datacenter;
-    return from == to ? 0 : first_pair(b->job, from, to) + 1;
+    uint32_t from = get_rank(b, g, link->from)->datacenter;
+    uint32_t to = get_rank(b, g, link->to)->datacenter;
+    return from == to ? 0 : find_first_pair(b->job, from, to) + 1;
 }
 
-/* Returns the least member of a pair's set (union-find). */
+/* Returns the representative of a datacenter pair's set in the union-find array
+ * `shared`; pairs in one set share a link. */
 static uint32_t find_set_root(uint32_t *shared, uint32_t pair)
 {
     while (shared[pair] != pair)
@@ -141,9 +145,8 @@ static uint32_t find_set_root(uint32_t *shared, uint32_t pair)
     return pair;
 }
 
-/* Returns the name of a link's end: the zone for links inside a datacenter,
- * else the datacenter. */
-static const char *end_name(const lh_job *job, uint32_t at)
+/* Returns the name of a link's end: the datacenter, also for a zone of it. */
+static const char *get_end_name(const lh_job *job, uint32_t at)
 {
     const lh_datacenter *dc = &job->datacenters[at];
     return dc->zone_of ? dc->zone_of : dc->name;
@@ -152,7 +155,7 @@ static const char *end_name(const lh_job *job, uint32_t at)
 enum { LINK_NAME = 256 };
 
 /* Formats the name of the link between a pair of datacenters: "A>B". Links
- * between zones of one datacenter are named by the zone. */
+ * between zones of one datacenter have the zones' names. */
 static void format_link_name(const lh_job *job, uint32_t pair,
                              char name[LINK_NAME])
 {
@@ -160,11 +163,12 @@ static void format_link_name(const lh_job *job, uint32_t pair,
     bool zones = lhi_are_zones_of_same_datacenter(job, from, to);
     /* No site has '>' in its name, so link names are unique. */
     snprintf(name, LINK_NAME, "%s>%s",
-             zones ? job->datacenters[from].name : end_name(job, from),
-             end_name(job, to));
+             zones ? job->datacenters[from].name : get_end_name(job, from),
+             get_end_name(job, to));
 }
 
-/* Names a link and merges it with others of the same pair. */
+/* Sets the link's name to that of its datacenter pair. Links with equal names
+ * share one physical link. */
 static lh_status name_link(lhi_layout_builder *b, uint32_t pair, lh_link *link,
                            lh_error *err)
 {
@@ -208,17 +212,17 @@ static lh_status share_links(lhi_layout_builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Writes the links of a ring through a stage's datacenters, each once, with
- * their names in the pipeline. */
-static void name_ring(lhi_layout_builder *b, const lhi_stage_placement *spread,
-                      lhi_text *out)
+/* Formats the names of the links on the ring through a stage's datacenters,
+ * each link once. */
+static void format_ring_name(lhi_layout_builder *b,
+                             const lhi_stage_placement *spread, lhi_text *out)
 {
     uint32_t pairs[LH_MAX_DATACENTERS], n = 0;
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         const lh_cost_site *next = &spread->sites[(i + 1) % spread->n_sites];
         uint32_t pair = find_set_root(
-            b->shared,
-            first_pair(b->job, spread->sites[i].datacenter, next->datacenter));
+            b->shared, find_first_pair(b->job, spread->sites[i].datacenter,
+                                       next->datacenter));
         uint32_t k = 0;
         while (k < n && pairs[k] != pair)
             k++;
@@ -241,8 +245,8 @@ static bool same_ring(const lhi_stage_placement *a,
     return same;
 }
 
-/* Checks whether GPUs on several nodes of one datacenter reduce together;
- * expert replicas may be further apart than the others. */
+/* Checks whether data-parallel GPUs of a chunk are on several nodes of one
+ * datacenter, for all parameters or for expert replicas. */
 static lh_status leaves_node(const lhi_layout_builder *b,
                              const lhi_stage_placement *spread, uint32_t chunk,
                              bool *leaves, lh_error *err)
@@ -259,8 +263,9 @@ static lh_status leaves_node(const lhi_layout_builder *b,
     return LH_OK;
 }
 
-/* Names the data-parallel link of a chunk's device after the slowest level that
- * its communication crosses. */
+/* Names the data-parallel link of a chunk's device: the ring between
+ * datacenters, else the fabric of the datacenter, or the links within a node.
+ * Stages with the same ring have one link. */
 static lh_status name_dp_link(lhi_layout_builder *b, uint32_t chunk,
                               lh_error *err)
 {
@@ -273,7 +278,7 @@ static lh_status name_dp_link(lhi_layout_builder *b, uint32_t chunk,
         return LH_OK;
     }
     if (spread->n_sites > 1) {
-        name_ring(b, spread, &name);
+        format_ring_name(b, spread, &name);
     } else {
         bool leaves;
         LHI_TRY(leaves_node(b, spread, chunk, &leaves, err));
@@ -299,8 +304,8 @@ static lh_status name_dp_links(lhi_layout_builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the hop between two devices. A device's links form a chain, latest
- * first, to find repeated ones. */
+/* Adds the link between two devices unless it exists. b->last_link and
+ * b->link_before chain the links of a device, latest first. */
 static lh_status add_hop(lhi_layout_builder *b, uint32_t from, uint32_t to,
                          lh_error *err)
 {
@@ -333,8 +338,8 @@ static lh_status allocate(lhi_layout_builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the gradient reduction of a matrix shared by embedding and head, after
- * everything else. */
+/* Adds the time to reduce the gradient of the matrix shared by embedding and
+ * head to the iteration overhead, if they are on different devices. */
 static lh_status add_tied_embedding(lhi_layout_builder *b, lh_error *err)
 {
     uint32_t first = b->chunks[0].device;
@@ -345,7 +350,7 @@ static lh_status add_tied_embedding(lhi_layout_builder *b, lh_error *err)
                                .estimate_missing = true};
     int64_t longest = 0;
     for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
-        lh_cost_hop hop = hop_of(b, g, first, last);
+        lh_cost_hop hop = make_hop(b, g, first, last);
         int64_t ns;
         LHI_TRY(lhi_cost_tied_embedding(b->job, &b->config->layout, &hop,
                                         &options, &ns, err));
@@ -369,7 +374,7 @@ static lh_status make_pipeline(lhi_layout_builder *b, lh_error *err)
         sites[i].name = b->job->datacenters[i].name;
     for (uint32_t d = 0; d < P; d++) {
         const lhi_stage_placement *spread = &b->places.stages[d];
-        at[d] = rank_of(b, 0, d)->datacenter;
+        at[d] = get_rank(b, 0, d)->datacenter;
         limits[d] = lh_gpu_usable_bytes(&b->job->datacenters[at[d]].gpu);
         /* Every replica must fit in its datacenter. */
         for (uint32_t i = 0; i < spread->n_sites; i++) {

@@ -60,7 +60,7 @@ lh_status lhi_build_cache_place(lhi_build_cache *known, const lh_job *job,
     return LH_OK;
 }
 
-/* Returns the cache entry for the cost of a chunk with `layers` layers from
+/* Returns the cache index for the cost of a chunk with `layers` layers from
  * layer `first` on. */
 static uint32_t entry_index(uint32_t chunk, uint32_t first, uint32_t layers)
 {

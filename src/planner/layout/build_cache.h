@@ -8,12 +8,13 @@
 
 typedef struct lhi_build_cache lhi_build_cache;
 
-/* Creates an empty cache. */
+/* Creates an empty cache of chunk costs and placement for one layout. */
 lh_status lhi_build_cache_make(lhi_build_cache **out, lh_error *err);
-/* Frees the cache; NULL is allowed. */
+/* Frees the cache of chunk costs; NULL is allowed. */
 void lhi_build_cache_free(lhi_build_cache *known);
 
-/* Like lhi_layout_place(), cached; *out lives as long as the cache. */
+/* Places all ranks like lhi_layout_place(), or returns the cached placement;
+ * *out lives as long as the cache. */
 lh_status lhi_build_cache_place(lhi_build_cache *known, const lh_job *job,
                                 const lh_layout *layout,
                                 lhi_layout_placement *out, lh_error *err);
@@ -27,8 +28,9 @@ void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk,
                               uint32_t first, uint32_t layers,
                               const lh_cost *cost);
 
-/* Like lhi_layout_build(), with a cache. All calls with one cache must use the
- * same job and layout, except for config->layers; NULL: no cache. */
+/* Builds the pipeline like lhi_layout_build(), with the placement and chunk
+ * costs in the cache `known` (NULL: no cache). All calls with one cache must
+ * use the same job and layout, except for config->layers. */
 lh_status lhi_layout_build_cached(const lh_job *job, const lhi_config *config,
                                   lhi_build_cache *known,
                                   lhi_built_layout *built, lh_error *err);

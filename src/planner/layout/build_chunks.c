@@ -9,15 +9,15 @@
 #include "model/paths.h"
 #include "model/shape.h"
 
-/* Takes the slower time of each pass. */
+/* Replaces a pass's times by those of `other` if the total is larger. */
 static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
 {
     if (other->total_ns > pass->total_ns)
         *pass = *other;
 }
 
-/* Returns the state bytes only; memory shared by all passes of a device is
- * counted separately. */
+/* Returns the bytes of model state in a cost: its static bytes without
+ * workspace and buffers, which all passes of a device share. */
 static int64_t state_bytes(const lh_cost *cost)
 {
     return cost->static_bytes - cost->workspace_bytes - cost->buffer_bytes;
@@ -29,7 +29,8 @@ static bool has_measured(lh_cost_source source)
     return source == LH_COST_PROFILE || source == LH_COST_MIXED;
 }
 
-/* Returns the common source of two parts. */
+/* Returns the cost source of two parts together: their common source, else
+ * mixed if one was measured. */
 static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
 {
     if (x == y)
@@ -38,9 +39,9 @@ static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
                                               : LH_COST_PART_EFFICIENCY;
 }
 
-/* Merges the cost in another datacenter. Replicas in different datacenters wait
- * for each other: each pass takes the slowest replica's time, and memory is
- * that of the fullest. */
+/* Merges the chunk cost in another datacenter, `here`, into *cost. Replicas in
+ * different datacenters wait for each other: each pass takes the slowest
+ * replica's time, and memory is that of the fullest. */
 static void merge_worst(lh_cost *cost, const lh_cost *here)
 {
     int64_t state = lhi_max_int64(state_bytes(cost), state_bytes(here));
@@ -75,8 +76,9 @@ static void merge_worst(lh_cost *cost, const lh_cost *here)
     cost->time_source = join_sources(cost->time_source, here->time_source);
 }
 
-/* Computes a slice's cost over the datacenters with its replicas; skips
- * equivalent ones. */
+/* Computes the cost of a layer range (`slice`) in every datacenter with
+ * replicas of its stage, and merges the worst. Skips datacenters equivalent to
+ * an earlier one. */
 static lh_status cost_slice(lhi_layout_builder *b,
                             const lhi_stage_placement *spread,
                             lh_cost_layer_range slice, lh_cost *cost,
@@ -129,8 +131,8 @@ static bool has_chunk_times(const lh_profile *profile)
     return false;
 }
 
-/* Checks whether the layers before and after two slices are equivalent. With
- * one pipeline rank, the cost of ZeRO 2 and 3 depends on them
+/* Checks whether the layers before and after two layer ranges are equivalent.
+ * With one pipeline rank, the cost of ZeRO 2 and 3 depends on them
  * (model/data_passes.c). */
 static bool have_equivalent_neighbours(const lhi_layout_builder *b,
                                        const lh_cost_layer_range *x,
@@ -147,9 +149,9 @@ static bool have_equivalent_neighbours(const lhi_layout_builder *b,
             lhi_layers_are_equivalent(m, end_x, end_y));
 }
 
-/* Checks whether the slice of chunk `c` has the cost of b->last_chunk: neither
- * has an end of the model, and layers and datacenters are pairwise equivalent.
- * Measured chunks have their own times. */
+/* Checks whether the layer range of chunk `c` costs as much as b->last_chunk:
+ * neither includes an end of the model, and layers and datacenters are pairwise
+ * equivalent. Never if the profile measured whole chunks. */
 static bool has_last_cost(const lhi_layout_builder *b, uint32_t c,
                           const lh_cost_layer_range *slice)
 {
@@ -174,7 +176,8 @@ static bool has_last_cost(const lhi_layout_builder *b, uint32_t c,
     return true;
 }
 
-/* Computes the cost of chunk `c`, from the cache if possible. */
+/* Computes the cost of chunk `c`; reuses the cached cost or that of an
+ * equivalent chunk. */
 static lh_status compute_chunk_cost(lhi_layout_builder *b, uint32_t c,
                                     lh_cost *cost, lh_error *err)
 {
@@ -214,7 +217,8 @@ lhi_state_parts lhi_state_parts_of(const lh_cost *cost)
     return out;
 }
 
-/* Adds a chunk's state to its device's memory parts. */
+/* Adds the bytes of a chunk's weights, gradients and optimizer state to its
+ * device's memory parts. */
 static void add_state(const lh_cost *cost, lh_plan_memory *to)
 {
     lhi_state_parts state = lhi_state_parts_of(cost);
@@ -223,7 +227,7 @@ static void add_state(const lh_cost *cost, lh_plan_memory *to)
     to->optimizer_bytes += state.optimizer;
 }
 
-/* Raises *most to `value`; returns the increase. */
+/* Raises *most to `value` if that is larger; returns the increase. */
 static int64_t raise_to(int64_t *most, int64_t value)
 {
     int64_t more = lhi_max_int64(value - *most, 0);
@@ -231,13 +235,11 @@ static int64_t raise_to(int64_t *most, int64_t value)
     return more;
 }
 
-/* Moves communication out of the passes. With ZeRO 2 and 3 the gather before
- * the first layer of a device's first F, and the reduction after its last W,
- * are separate operations, as with ZeRO 0 and 1. Both belong to the device's
- * first chunk; on other chunks they would use the link while passes gather and
- * reduce, without gain. All passes of a chunk have one duration, so each
- * microbatch's passes become shorter by its share. Returns the reduction in ns.
- */
+/* Moves the first gather and last reduction of ZeRO 2 and 3 out of chunk `c`'s
+ * passes: on the device's first chunk they are separate operations before its
+ * first F and after its last W. All passes of a chunk have one duration, so
+ * each microbatch's passes become shorter by its share. Returns that share in
+ * ns. */
 static int64_t separate_end_communication(const lhi_layout_builder *b,
                                           const lh_cost *cost, uint32_t c,
                                           lh_chunk *chunk)

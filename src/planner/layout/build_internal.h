@@ -30,7 +30,8 @@ typedef struct lhi_layout_builder {
     lhi_built_layout *built;
 } lhi_layout_builder;
 
-/* Adds chunk `c` with its times and memory. */
+/* Adds chunk `c` with its pass times and memory to the pipeline under
+ * construction. */
 lh_status lhi_layout_builder_add_chunk(lhi_layout_builder *b, uint32_t c,
                                        lh_error *err);
 

@@ -37,9 +37,9 @@ bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
     }
 }
 
-/* Names the chunk counts that a schedule's placement allows: UD has one chunk
- * per device, a wave two. */
-static const char *chunks_needed(lhi_chunk_layout chunks)
+/* Returns a text with the chunks per device that a schedule's chunk layout
+ * allows: UD one, Wave two, Loop two or more. */
+static const char *name_chunk_counts(lhi_chunk_layout chunks)
 {
     return chunks == LHI_CHUNK_LAYOUT_UD     ? "one chunk"
            : chunks == LHI_CHUNK_LAYOUT_LOOP ? "two or more chunks"
@@ -86,8 +86,8 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
     snprintf(why, sizeof why,
              "'%s' requires %s per device, but chunks_per_device is %" PRIu32
              "; remove one of them",
-             l->schedule, chunks_needed(lhi_method_find(l->schedule)->chunks),
-             n);
+             l->schedule,
+             name_chunk_counts(lhi_method_find(l->schedule)->chunks), n);
     return refuse_schedule(job, why, err);
 }
 
@@ -107,8 +107,8 @@ uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic)
     return elastic->parameters >= 1 ? 3 : elastic->gradients >= 1 ? 2 : 1;
 }
 
-/* An elastic plan's shares and operations are kept beside a layout that shards
- * nothing more than the job's ZeRO stage. */
+/* Returns the configuration of a choice. The layout of an elastic plan has no
+ * recomputation; `elastic` keeps its shares and recomputed operations. */
 lhi_config lhi_config_from_choice(const lh_choice *choice)
 {
     bool again = choice->recompute == LH_RECOMPUTE_OPERATIONS;
@@ -132,8 +132,8 @@ void lhi_choice_clear(lh_choice *choice)
 
 /* Returns a device's peak memory when its passes run in schedule order, in the
  * pipeline's unit. */
-static int64_t peak_of(const lh_pipeline *p, const lh_schedule *schedule,
-                       uint32_t device)
+static int64_t compute_peak_memory(const lh_pipeline *p,
+                                   const lh_schedule *schedule, uint32_t device)
 {
     uint32_t n;
     const lh_pass *order = lh_schedule_order(schedule, device, &n);
@@ -161,7 +161,7 @@ void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
     int64_t least_room = INT64_MAX;
     for (uint32_t d = 0; d < lh_pipeline_n_devices(pipeline); d++) {
         int64_t limit = lh_pipeline_memory_limit(limits, d);
-        int64_t peak = peak_of(pipeline, schedule, d);
+        int64_t peak = compute_peak_memory(pipeline, schedule, d);
         if (limit - peak < least_room) {
             least_room = limit - peak;
             choice->peak_memory_bytes = peak;

@@ -16,7 +16,8 @@ typedef enum lhi_schedule_request {
     LHI_REQUEST_METHOD,  /* only the named method */
 } lhi_schedule_request;
 
-/* Returns which schedules the job leaves open. */
+/* Returns the kind of schedule that the job requests: any, an optimal one, or
+ * one method. */
 lhi_schedule_request lhi_schedule_requested(const lh_job *job);
 
 /* Checks whether the job's schedule allows this chunk placement. Pipelines with
@@ -30,20 +31,22 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err);
  * Plans made without this check can still be read. */
 lh_status lhi_sharding_check(const lh_job *job, lh_error *err);
 
-/* Returns the least ZeRO stage that any parameter has in an elastic plan. */
+/* Returns the least ZeRO stage that any parameter has in an elastic plan (which
+ * shards only shares of the state). */
 uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic);
 /* Returns a choice's configuration. */
 lhi_config lhi_config_from_choice(const lh_choice *choice);
 
-/* Resets a choice to no schedule: neither times nor memory. */
+/* Resets a choice to one without schedule: no times and no memory. */
 void lhi_choice_clear(lh_choice *choice);
 
-/* Sets the choice's memory from the device with the least free memory (the
- * first such device). Start times do not affect memory, only the pass order
- * does. */
+/* Sets the choice's peak memory and limit to those of the device with the least
+ * free memory (the first such device). Start times do not affect memory, only
+ * the pass order does. */
 void lhi_choice_memory(lh_choice *choice, const lh_pipeline *pipeline,
                        const lh_schedule *schedule);
-/* The same with the limits of another pipeline with as many devices. */
+/* Sets the choice's peak memory and limit like lhi_choice_memory(), with the
+ * memory limits of another pipeline with as many devices. */
 void lhi_choice_memory_within(lh_choice *choice, const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const lh_pipeline *limits);

@@ -16,7 +16,8 @@
 /* Shares as integers: fractions out of ALL parameters. */
 #define ALL (INT64_C(1) << 40)
 
-/* Computes the layer-by-layer times of one chunk. */
+/* Computes a chunk's times to gather parameters and reduce gradients layer by
+ * layer, in ns: the longest of its datacenters. */
 static lh_status time_chunk(const lh_job *job, const lhi_config *config,
                             const lhi_stage_placement *spread, uint32_t chunk,
                             lhi_ecmp_cache *known, lhi_chunk_sharded *out,
@@ -66,9 +67,9 @@ lh_status lhi_layout_compute_sharded_times(const lh_job *job,
 }
 
 /* Returns a chunk's gather and reduce times with and without sharded state, in
- * ns, for the elastic model. */
-static lhi_elastic_times times_of(const lh_chunk *plain,
-                                  const lhi_chunk_sharded *sharded, bool shares)
+ * ns. `shares`: the latency is part of them. */
+static lhi_elastic_times
+make_times(const lh_chunk *plain, const lhi_chunk_sharded *sharded, bool shares)
 {
     int64_t latency = shares ? plain->dp_latency_ns : 0;
     lhi_elastic_times t = {0};
@@ -81,9 +82,12 @@ static lhi_elastic_times times_of(const lh_chunk *plain,
     return t;
 }
 
-/* Sets the communication at the first or the last chunk. */
-static void set_ends(const lh_elastic_case *g, const lh_elastic_plan *plan,
-                     const lhi_elastic_times *t, bool first, lh_chunk *chunk)
+/* Sets the chunk's gather before its first pass and reduction after its last;
+ * only the `first` chunk of a device has them. */
+static void set_end_communication(const lh_elastic_case *g,
+                                  const lh_elastic_plan *plan,
+                                  const lhi_elastic_times *t, bool first,
+                                  lh_chunk *chunk)
 {
     chunk->all_gather_ns = chunk->reduce_scatter_ns = 0;
     if (plan->params_g > 0)
@@ -125,10 +129,10 @@ lh_status lhi_elastic_compute_communication(const lh_pipeline *plain,
     if (!times)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < n; c++)
-        times[c] = times_of(lh_pipeline_chunk(plain, c), &sharded[c],
-                            shares.params_g > 0);
+        times[c] = make_times(lh_pipeline_chunk(plain, c), &sharded[c],
+                              shares.params_g > 0);
     LHI_TRY(lhi_elastic_build_operations(&g, &shares, times, ops, n_ops, err));
     for (uint32_t c = 0; c < n; c++)
-        set_ends(&g, &shares, &times[c], c < P, &chunks[c]);
+        set_end_communication(&g, &shares, &times[c], c < P, &chunks[c]);
     return LH_OK;
 }

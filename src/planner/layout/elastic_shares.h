@@ -11,15 +11,16 @@ typedef struct lhi_chunk_sharded {
     int64_t gather_ns, scatter_ns;
 } lhi_chunk_sharded;
 
-/* Computes the times of every chunk in a configuration. */
+/* Computes the times of every chunk to gather parameters and reduce gradients
+ * layer by layer, in ns. */
 lh_status lhi_layout_compute_sharded_times(const lh_job *job,
                                            const lhi_config *config,
                                            lhi_chunk_sharded *chunks,
                                            lh_error *err);
 
-/* Computes the data-parallel communication of `plan` (its groups, shares and
- * buckets) on `plain`, the layout's pipeline with ZeRO-1 and sharded times
- * `sharded`. Updates the communication in `chunks`, and nothing else there;
+/* Computes the data-parallel communication of elastic plan `plan` (its groups,
+ * shares and buckets) on `plain`, the layout's pipeline with ZeRO-1, with the
+ * times `sharded` of sharded state. Updates only the communication in `chunks`;
  * *ops must be released with lhi_elastic_ops_free(). */
 lh_status lhi_elastic_compute_communication(const lh_pipeline *plain,
                                             const lhi_chunk_sharded *sharded,

@@ -17,8 +17,8 @@ bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b)
 
 /* ---- layouts ---- */
 
-/* Checks whether two groups have equal numbers of replicas, and equal stages in
- * the same datacenters. */
+/* Checks whether two replica groups have equal numbers of replicas, and equal
+ * stages in the same datacenters. */
 static bool same_group(const lh_site_group *a, const lh_site_group *b)
 {
     if (a->replicas != b->replicas || a->n_parts != b->n_parts)
@@ -78,7 +78,8 @@ bool lhi_choices_share_pipeline(const lh_choice *a, const lh_choice *b)
 
 /* ---- stages ---- */
 
-/* Finds a stage's runs in a datacenter; returns their number. */
+/* Finds the runs (consecutive GPUs) of a stage's replicas in a datacenter; *out
+ * is the first of them. Returns their number. */
 static uint32_t find_runs(const lhi_stage_placement *s, uint32_t datacenter,
                           const lh_cost_run **out)
 {
@@ -89,8 +90,9 @@ static uint32_t find_runs(const lhi_stage_placement *s, uint32_t datacenter,
     return n;
 }
 
-/* Returns the position on a node from which all of a run's groups follow. Where
- * it stays on one node, or each replica on its own, that is 0. */
+/* Returns the position of a run's first GPU on its node; 0 if the run, or each
+ * replica of it, stays on one node, because the position then does not matter.
+ */
 static uint64_t find_position(const lh_cost_run *run, uint64_t size,
                               uint32_t per_node)
 {
@@ -150,8 +152,8 @@ static bool same_network(const lh_network *a, const lh_network *b)
            a->latency_ns == b->latency_ns;
 }
 
-/* Checks whether two GPU types are equal in all that affects costs and memory.
- */
+/* Checks whether two GPU types are equal in every property that affects costs
+ * and memory. */
 static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
 {
     const char *p = a->preset ? a->preset : "";
@@ -179,7 +181,8 @@ static bool same_profile_link(const lh_profile_link *a,
            lhi_equals_exactly(a->beta_ns_per_byte, b->beta_ns_per_byte);
 }
 
-/* Compares the inside of two datacenters: GPUs, nodes, networks and profile. */
+/* Checks whether two datacenters have equal GPUs, nodes, internal networks and
+ * profile times. */
 static bool same_inside(const lh_job *job, uint32_t a, uint32_t b)
 {
     for (int k = 0; k < 2; k++) {

@@ -93,8 +93,8 @@ static bool ensure_capacity(lhi_evaluation_cache *t)
     return true;
 }
 
-/* Looks up the outcome of an evaluation by its fingerprint. False: not cached.
- */
+/* Looks up a method's result by the fingerprint of pipeline and method. Returns
+ * false if it is not cached. */
 static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of,
                      lhi_method_outcome *out)
 {
@@ -107,7 +107,8 @@ static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of,
     return known;
 }
 
-/* Stores a result; drops it if there is no memory. */
+/* Stores a method's result under a fingerprint; drops it if there is no memory.
+ */
 static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
                         const lhi_method_outcome *outcome)
 {
@@ -137,7 +138,7 @@ static double bubble_ratio(const lh_pipeline *p, int64_t makespan_ns)
     return makespan_ns ? (all - (double)busy_ns) / all : 0;
 }
 
-/* Evaluates a schedule: makespan, bubble ratio and memory. */
+/* Simulates a schedule: fills makespan, bubble ratio and memory in *out. */
 static lh_status evaluate(const lh_pipeline *p, const lh_schedule *schedule,
                           lhi_method_outcome *out, lh_error *err)
 {
@@ -157,7 +158,8 @@ static lh_status evaluate(const lh_pipeline *p, const lh_schedule *schedule,
     return LH_OK;
 }
 
-/* Runs a method on a pipeline. */
+/* Runs a schedule method on a pipeline and simulates the result. If the method
+ * does not apply, *out has the reason and the function succeeds. */
 static lh_status run_method(const lh_pipeline *p, const char *method,
                             uint32_t sub_blocks, lhi_arena *mem,
                             lhi_method_outcome *out, lh_schedule **schedule,

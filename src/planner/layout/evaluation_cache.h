@@ -16,9 +16,9 @@
 /* The cache of one search, in which all evaluations have the same sub-blocks.
  * Thread-safe. */
 typedef struct lhi_evaluation_cache lhi_evaluation_cache;
-/* Creates an empty cache. */
+/* Creates an empty cache of schedule results. */
 lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err);
-/* Frees the cache; NULL is allowed. */
+/* Frees the cache of schedule results; NULL is allowed. */
 void lhi_evaluation_cache_free(lhi_evaluation_cache *tried);
 
 /* Outcome of a method on a pipeline. */
@@ -30,9 +30,10 @@ typedef struct lhi_method_outcome {
     const char *why; /* reason of failure; "" if OK */
 } lhi_method_outcome;
 
-/* Runs a method by name, or returns the cached outcome; `tried` may be NULL: no
- * cache. out->why is in `mem`. The caller owns *schedule, set on success. With
- * `schedule` NULL a cached outcome avoids running the method. */
+/* Runs a schedule method on a pipeline, or returns the cached result; `tried`
+ * may be NULL: no cache. out->why is in `mem`. The caller owns *schedule, set
+ * on success. With `schedule` NULL a cached result avoids running the method.
+ */
 lh_status lhi_evaluation_cache_run_method(
     lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
     const char *method, uint32_t sub_blocks, lhi_arena *mem,

@@ -58,9 +58,10 @@ typedef struct enumeration {
     lhi_arena *mem; /* for error texts */
 } trial;
 
-/* Evaluates a layer partition: its iteration time, in ns. */
-static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
-                         lh_error *err)
+/* Computes the iteration time of a layer partition under the trial's method, in
+ * ns; INT64_MAX: it does not work. */
+static lh_status time_partition(void *context, const uint32_t *layers,
+                                int64_t *ns, lh_error *err)
 {
     trial *t = context;
     lhi_built_layout built;
@@ -88,8 +89,9 @@ static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
     return LH_OK;
 }
 
-/* Shares layers in proportion to speed[0..n-1]: one each, then one at a time to
- * the chunk that is least behind with one more. */
+/* Distributes layers over n chunks in proportion to speed[0..n-1]: one each,
+ * then one at a time to the chunk that finishes first with it. Then limits the
+ * largest ratio to most_ratio. */
 static void distribute_by_speed(uint32_t layers, uint32_t n, double most_ratio,
                                 const double *speed, uint32_t *out)
 {
@@ -132,9 +134,9 @@ enum {
     MAX_REBALANCED_LAYERS = 8 /* layers, for EVEN_WORK */
 };
 
-/* Returns the fraction of a layer for chunk c of n where the even partition has
- * one. */
-static double weight_of(int shape, uint32_t c, uint32_t n)
+/* Returns the weight of chunk c of n in a starting partition: layers relative
+ * to the even partition, by `shape` (such as RISING). */
+static double get_weight(int shape, uint32_t c, uint32_t n)
 {
     double x = (double)c / (n - 1);
     switch (shape) {
@@ -160,9 +162,10 @@ typedef struct loads {
     uint32_t n_most; /* device count at the maximum */
 } loads;
 
-/* Computes a partition's device loads. */
-static lh_status find_loads(trial *t, const uint32_t *layers, loads *out,
-                            lh_error *err)
+/* Computes each device's work (F, D and W times) under a layer partition, the
+ * largest work, and the devices with it. */
+static lh_status compute_loads(trial *t, const uint32_t *layers, loads *out,
+                               lh_error *err)
 {
     lhi_built_layout built;
     lh_error why = {0};
@@ -192,14 +195,16 @@ static lh_status find_loads(trial *t, const uint32_t *layers, loads *out,
     return LH_OK;
 }
 
-/* Checks whether `a` has a lower maximum than `b`, or fewer devices at it. */
+/* Checks whether device loads `a` have a lower maximum than `b`, or fewer
+ * devices at it. */
 static bool is_more_even(const loads *a, const loads *b)
 {
     return a->most < b->most || (!(b->most < a->most) && a->n_most < b->n_most);
 }
 
-/* Moves one layer from device `from` to device `to` by the first move that is
- * more even than `now`; its loads go to *next. */
+/* Moves one layer from a chunk of device `from` to one of device `to`, the
+ * first move with which the device loads are more even than `now`. *next: the
+ * new loads; *moved: there was one. */
 static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
                             uint32_t to, const loads *now, uint32_t *layers,
                             loads *next, bool *moved, lh_error *err)
@@ -213,7 +218,7 @@ static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
             layers[a]--;
             layers[b]++;
             if (lhi_partition_allows(p, layers)) {
-                LHI_TRY(find_loads(t, layers, next, err));
+                LHI_TRY(compute_loads(t, layers, next, err));
                 *moved = is_more_even(next, now);
             }
             if (*moved)
@@ -224,9 +229,10 @@ static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
     return LH_OK;
 }
 
-/* Rebalances greedily: moves layers from the most to the least loaded device
- * while that helps. Embedding, head and layers of other kinds weigh several
- * layers. Needs no schedule, so it costs little. */
+/* Rebalances a partition greedily: moves layers from the most to the least
+ * loaded device while that lowers the largest load. Embedding, head and layers
+ * of other kinds weigh several layers. Needs no schedule, so it costs little.
+ */
 static lh_status rebalance(trial *t, const lhi_partition *p, uint32_t *layers,
                            lh_error *err)
 {
@@ -235,7 +241,7 @@ static lh_status rebalance(trial *t, const lhi_partition *p, uint32_t *layers,
     loads both[2] = {{.of = room}, {.of = room ? room + devices : NULL}};
     if (!room)
         return lhi_fail_nomem(err);
-    lh_status status = find_loads(t, layers, &both[0], err);
+    lh_status status = compute_loads(t, layers, &both[0], err);
     bool moved = devices > 1 && both[0].most < INFINITY;
     for (uint32_t i = 0;
          i < MAX_REBALANCED_LAYERS + devices && moved && status == LH_OK; i++) {
@@ -261,8 +267,9 @@ typedef struct scenario {
     bool done;
 } start;
 
-/* Builds the starting partitions. room[0..n-1] is the given partition; the
- * others differ from it by `strength`: 1 as in weight_of(), 0 not at all. */
+/* Builds the starting partitions of the hill climbing. room[0..n-1] is the
+ * given partition; the others deviate from it by `strength`, from 0 to 1 (full
+ * weights of get_weight()). `like`: partition of another layout, or NULL. */
 static void build_starts(const lhi_partition *p, const uint32_t *like,
                          double strength, double *speed, uint32_t *room,
                          start *starts)
@@ -274,7 +281,7 @@ static void build_starts(const lhi_partition *p, const uint32_t *like,
         if (i == N_SHAPES)
             memcpy(starts[i].layers, like ? like : room, n * sizeof *room);
         for (uint32_t c = 0; c < n; c++)
-            speed[c] = room[c] * (1 + strength * (weight_of(i, c, n) - 1));
+            speed[c] = room[c] * (1 + strength * (get_weight(i, c, n) - 1));
         if (i != INPUT_PARTITION && i != EVEN_WORK && i != N_SHAPES)
             distribute_by_speed(p->n_layers, n, p->max_ratio, speed,
                                 starts[i].layers);
@@ -285,7 +292,7 @@ static void build_starts(const lhi_partition *p, const uint32_t *like,
     }
 }
 
-/* Evaluates the starting partitions, at most `most` partitions in all. Sets
+/* Times the starting partitions until `most` partitions are timed in all. Sets
  * *works if one is feasible. */
 static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
                              start *starts, bool *works, lh_error *err)
@@ -295,14 +302,14 @@ static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
         if (starts[i].done || (i != INPUT_PARTITION && p->n_timed >= most))
             continue;
         p->n_timed++;
-        LHI_TRY(time_of(t, starts[i].layers, &starts[i].ns, err));
+        LHI_TRY(time_partition(t, starts[i].layers, &starts[i].ns, err));
         *works = *works || starts[i].ns < INT64_MAX;
     }
     return LH_OK;
 }
 
-/* Tries the given partition with one layer moved: the first that works becomes
- * a start. */
+/* Times the given partition with one layer moved, for each move until one is
+ * feasible; that partition becomes a start. */
 static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
                            start *starts, lh_error *err)
 {
@@ -317,7 +324,7 @@ static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
         to[b]++;
         if (lhi_partition_allows(p, to)) {
             p->n_timed++;
-            LHI_TRY(time_of(t, to, &s->ns, err));
+            LHI_TRY(time_partition(t, to, &s->ns, err));
         }
         if (s->ns < INT64_MAX)
             break;
@@ -328,9 +335,9 @@ static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
     return LH_OK;
 }
 
-/* Finds starts that fit. If memory is so tight that none works, it tries weaker
- * variants of the given partition: full strength, half, a quarter, then
- * single-layer moves. */
+/* Finds starting partitions that fit into memory. If none does, tries weaker
+ * deviations from the given partition: full strength, half, a quarter, then
+ * moves of one layer. */
 static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
                              uint64_t most, double *speed, uint32_t *room,
                              start *starts, lh_error *err)
@@ -347,8 +354,9 @@ static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
     return works || p->steepest ? LH_OK : find_move(t, p, most, starts, err);
 }
 
-/* Climbs from the fastest start first. The given partition comes last if it was
- * `climbed` before: it usually is a local optimum. */
+/* Runs hill climbing from each start, fastest first, until `most` partitions
+ * are timed. Skips the given partition until last if `climbed`: it usually is a
+ * local optimum. */
 static lh_status climb(lhi_partition *p, uint64_t most, bool climbed,
                        start *starts, uint32_t *best, int64_t *best_ns,
                        lh_error *err)
@@ -376,7 +384,8 @@ static lh_status climb(lhi_partition *p, uint64_t most, bool climbed,
     }
 }
 
-/* Returns the given partition, even if the configuration has none. */
+/* Copies the configuration's layers per chunk; the even partition if it has
+ * none. */
 static void get_input_layers(const trial *t, uint32_t n, uint32_t *layers)
 {
     uint32_t first;
@@ -399,7 +408,7 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
     lhi_partition p = {.n_layers = job->model->layers,
                        .n_chunks = n,
                        .max_ratio = lhi_layer_partition_ratio(options),
-                       .time = time_of,
+                       .time = time_partition,
                        .context = &t,
                        .steepest = steepest};
     start starts[N_STARTS] = {{0}};
@@ -456,25 +465,26 @@ typedef struct random_walk {
     int64_t best_ns;
 } random_walk;
 
-/* Checks whether the budget is used up. */
+/* Checks whether the budget of partitions is used up or the caller stops the
+ * search. */
 static bool is_over_budget(const random_walk *s)
 {
     return s->p.n_timed >= s->how->max_partitions ||
            (s->how->should_stop && s->how->should_stop(s->how->context));
 }
 
-/* Times the sampled partition if no device exceeds `most`; keeps the better of
- * it and the best so far. */
+/* Times the sampled partition s->drawn if no device's load exceeds s->most;
+ * stores it if it is at least as fast as the best so far. */
 static lh_status time_sample(random_walk *s, lh_error *err)
 {
     int64_t ns;
     if (!lhi_partition_allows(&s->p, s->drawn) || is_over_budget(s))
         return LH_OK;
-    LHI_TRY(find_loads(&s->t, s->drawn, &s->now, err));
+    LHI_TRY(compute_loads(&s->t, s->drawn, &s->now, err));
     if (s->now.most > s->most * WORK_TOLERANCE)
         return LH_OK;
     s->p.n_timed++;
-    LHI_TRY(time_of(&s->t, s->drawn, &ns, err));
+    LHI_TRY(time_partition(&s->t, s->drawn, &ns, err));
     if (ns < INT64_MAX && ns <= s->best_ns) {
         s->best_ns = ns;
         memcpy(s->best, s->drawn, s->p.n_chunks * sizeof *s->best);
@@ -482,9 +492,9 @@ static lh_status time_sample(random_walk *s, lh_error *err)
     return LH_OK;
 }
 
-/* Distributes s->totals layers per device, with small chunks in the first round
- * and smaller ones in the last: the pipeline fills, and its last round reaches
- * D, sooner. */
+/* Distributes each device's s->totals layers over its chunks into s->drawn,
+ * with fewer layers in its first chunk and still fewer in its last. The
+ * pipeline then fills, and reaches the first D, sooner. */
 static void build_rounds(random_walk *s)
 {
     const lhi_config *config = &s->t.config;
@@ -500,8 +510,8 @@ static void build_rounds(random_walk *s)
     }
 }
 
-/* Times this partition, also with another device as the one with the most
- * layers. */
+/* Times the partition with small first and last chunks, and its variants with
+ * another device as the one with the most layers. */
 static lh_status time_rounds(random_walk *s, lh_error *err)
 {
     uint32_t P = s->t.config.layout.pipeline, m = 0;
@@ -525,8 +535,8 @@ static lh_status time_rounds(random_walk *s, lh_error *err)
     return LH_OK;
 }
 
-/* Times the given partition and its rebalanced form, which limits the device
- * load for the following steps. */
+/* Times the given partition and its rebalanced form, whose largest device load
+ * limits all further samples (s->most). */
 static lh_status time_rebalanced(random_walk *s, lh_error *err)
 {
     const uint32_t n = s->p.n_chunks;
@@ -535,14 +545,14 @@ static lh_status time_rebalanced(random_walk *s, lh_error *err)
     s->most = INFINITY;
     LHI_TRY(time_sample(s, err));
     LHI_TRY(rebalance(&s->t, &s->p, s->evened, err));
-    LHI_TRY(find_loads(&s->t, s->evened, &s->now, err));
+    LHI_TRY(compute_loads(&s->t, s->evened, &s->now, err));
     s->most = s->now.most;
     memcpy(s->drawn, s->evened, n * sizeof *s->drawn);
     return time_sample(s, err);
 }
 
-/* Continues with random single-layer moves from the best so far: there is no
- * time to try all moves. */
+/* Improves the best partition by random moves of one layer, for slow methods:
+ * there is no time to try all moves. */
 static lh_status walk_randomly(random_walk *s, lh_error *err)
 {
     enum { MAX_SAMPLES = 64 }; /* samples per timed partition */
@@ -643,10 +653,11 @@ lh_status lhi_layer_partition_rebalance(const lh_job *job,
 /* --- sites with different speed ----------------------------------------------
  */
 
-/* Computes the time of a middle layer's F, D and W in each datacenter, in ns.
+/* Computes the time of one middle layer (F, D and W) in each datacenter, in ns.
  */
-static lh_status layer_times(const lh_job *job, const lhi_config *config,
-                             double *ns, lh_error *err)
+static lh_status compute_layer_times(const lh_job *job,
+                                     const lhi_config *config, double *ns,
+                                     lh_error *err)
 {
     lh_job as_configured = *job;
     as_configured.training.recompute = config->recompute;
@@ -678,8 +689,10 @@ static bool is_mixed(const lh_job *job)
     return false;
 }
 
-/* Returns the slowest time: replicas of a stage wait for each other. */
-static double slowest_of(const lhi_stage_placement *spread, const double *times)
+/* Returns the longest of a stage's datacenter times: replicas of a stage wait
+ * for each other. */
+static double find_slowest(const lhi_stage_placement *spread,
+                           const double *times)
 {
     double slowest = 0;
     for (uint32_t i = 0; i < spread->n_sites; i++)
@@ -710,10 +723,10 @@ lh_status lhi_layer_partition_by_speed(const lh_job *job,
     if (status == LH_OK)
         status = lhi_layout_place(job, &config->layout, own, &places, &why);
     if (status == LH_OK)
-        status = layer_times(job, config, times, &why);
+        status = compute_layer_times(job, config, times, &why);
     for (uint32_t c = 0; status == LH_OK && c < n; c++)
-        speed[c] =
-            1 / slowest_of(&places.stages[lhi_config_device(config, c)], times);
+        speed[c] = 1 / find_slowest(
+                           &places.stages[lhi_config_device(config, c)], times);
     if (status == LH_OK) {
         distribute_by_speed(job->model->layers, n,
                             lhi_layer_partition_ratio(options), speed, layers);

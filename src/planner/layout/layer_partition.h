@@ -7,16 +7,17 @@
 #include "planner/layout/evaluation_cache.h"
 #include "planner/layout/layout.h"
 
-/* Returns the largest allowed ratio of layers between chunks. */
+/* Returns the largest ratio between the layers of two chunks that the options
+ * allow. */
 double lhi_layer_partition_ratio(const lh_plan_options *options);
 
-/* The same for any partition that a plan of the job may have: from moves, or
- * fixed by the job. */
+/* Returns the largest ratio between the layers of two chunks in any plan of the
+ * job: the options' limit, or that of the job's own partition. */
 double lhi_layer_partition_max_ratio(const lh_job *job,
                                      const lh_plan_options *options);
 
-/* Checks whether partitions besides the even one exist: several chunks, movable
- * layers, and a ratio that allows it. */
+/* Checks whether layer partitions besides the even one exist: several chunks,
+ * movable layers, and a ratio that allows it. */
 bool lhi_layer_partition_has_alternatives(const lh_job *job,
                                           const lhi_config *config,
                                           const lh_plan_options *options);
@@ -52,26 +53,26 @@ typedef struct lhi_layer_partition_slow_search {
     void *context;
 } lhi_layer_partition_slow_search;
 
-/* Random search for slow methods. Starts from partitions with equal work per
- * device; those with many chunks have small ones in the first and the last
- * round. Then moves layers at random while no device's load grows. The fastest
- * timed partition goes to config->layers, in `mem`, its time to *iteration_ns;
- * if none works both stay. */
+/* Searches layer partitions at random, for slow schedule methods. Starts from
+ * partitions with equal work per device; those with many chunks have small ones
+ * in the first and the last round. Then moves layers at random while no
+ * device's load grows. The fastest timed partition goes to config->layers, in
+ * `mem`, its time to *iteration_ns; if none works both stay. */
 lh_status lhi_layer_partition_search_slow_method(
     const lh_job *job, const lh_plan_options *options,
     lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
     lhi_arena *mem, lhi_config *config, int64_t *iteration_ns, lh_error *err);
 
-/* Rebalances the partition of `config`: moves layers while the largest device
- * load falls, independent of the schedule. Result in config->layers, in `mem`;
- * unchanged if no move helps. */
+/* Rebalances the partition of `config`: moves layers between devices while the
+ * largest device load falls, independent of the schedule. Result in
+ * config->layers, in `mem`; unchanged if no move helps. */
 lh_status lhi_layer_partition_rebalance(const lh_job *job,
                                         const lh_plan_options *options,
                                         lhi_arena *mem, lhi_config *config,
                                         lh_error *err);
 
-/* Sets config->layers in proportion to speed if sites have different GPUs;
- * otherwise nothing. */
+/* Sets config->layers in proportion to the GPUs' speed if datacenters have
+ * different GPU types; otherwise leaves them unchanged. */
 lh_status lhi_layer_partition_by_speed(const lh_job *job,
                                        const lh_plan_options *options,
                                        lhi_arena *mem, lhi_config *config,

@@ -45,11 +45,12 @@ typedef struct lhi_stage_placement {
     const lh_cost_run *runs; /* the GPUs of its replicas */
 } lhi_stage_placement;
 
-/* Returns a stage as a layer range of the cost model, without layers and
- * without its first datacenter. */
+/* Returns the datacenters and GPUs of a stage as a layer range of the cost
+ * model; layers and datacenter stay open. */
 lh_cost_layer_range lhi_stage_range(const lhi_stage_placement *spread);
 
-/* Returns the replica count of the datacenter with the fewest. */
+/* Returns the smallest number of replicas that the stage has in one of its
+ * datacenters. */
 uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread);
 
 /* Checks whether the slices of a stage cost the same in its i-th datacenter as
@@ -65,8 +66,9 @@ typedef struct lhi_layout_placement {
     const lhi_stage_placement *stages; /* per stage */
 } lhi_layout_placement;
 
-/* Returns the message of a group's replicas from one stage to another;
- * `senders` replicas of all groups use the same link at once. */
+/* Returns the message route of a replica group from one stage to another, for
+ * the cost model. `senders`: replicas of all groups that use the same link at
+ * once. */
 lh_cost_hop lhi_layout_hop(const lhi_layout_placement *places,
                            const lh_layout *layout, uint32_t group,
                            uint32_t from, uint32_t to, uint32_t senders);
@@ -84,18 +86,18 @@ typedef struct lhi_config {
     const lh_plan_elastic *elastic;
 } lhi_config;
 
-/* Returns the job's layers per chunk for layouts with this chunk count, or
- * NULL. */
+/* Returns the layers per chunk that the job fixes, if the layout has as many
+ * chunks; else NULL. */
 const uint32_t *lhi_layers_requested(const lh_job *job,
                                      const lh_layout *layout);
-/* Returns the layer count of the smallest chunk in the job's partition; 1 if
- * the job has no partition. */
+/* Returns the layer count of the smallest chunk in the job's layer partition; 1
+ * if the job has none. */
 uint32_t lhi_layers_requested_min(const lh_job *job);
-/* Counts the chunks without layers between the first and the last in the job's
- * partition. */
+/* Counts the chunks without layers between the first and the last chunk in the
+ * job's layer partition. */
 uint32_t lhi_layers_requested_empty_chunks(const lh_job *job);
-/* Returns whether the model's multi-token prediction modules are with its head.
- */
+/* Returns LH_MTP_WITH_HEAD if the model's multi-token prediction modules are in
+ * the head's chunk, else LH_MTP_ELSEWHERE. */
 lh_mtp_location lhi_mtp_is_with_head(const lh_job *job);
 
 /* State of a slice, in bytes. A profile may have measured more or less state,
@@ -104,7 +106,8 @@ lh_mtp_location lhi_mtp_is_with_head(const lh_job *job);
 typedef struct lhi_state_parts {
     int64_t weights, gradients, optimizer;
 } lhi_state_parts;
-/* Computes the state parts of a slice's cost. */
+/* Splits the state bytes of a chunk's cost into weights, gradients and
+ * optimizer state, which add up to the total. */
 lhi_state_parts lhi_state_parts_of(const lh_cost *cost);
 
 /* Result of building a configuration, before any schedule. */
@@ -117,27 +120,28 @@ typedef struct lhi_built_layout {
     int64_t communication_ns, zero_wait_ns;
 } lhi_built_layout;
 
-/* Returns the job with the configuration's own training settings
- * (recomputation, ZeRO). */
+/* Returns the job with the recomputation and ZeRO stage of the configuration.
+ */
 lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 
-/* Returns the GPU count per pipeline rank. */
+/* Returns the number of GPUs of one pipeline rank: tensor x context. */
 uint32_t lhi_group_size(const lh_layout *layout);
 
-/* Checks whether experts have a process-group layout of their own. */
+/* Checks whether experts have process groups of their own, different from those
+ * of the dense layers. */
 bool lhi_layout_is_folded(const lh_layout *layout);
 
 /* Places all ranks by layout->sites, or else by `outermost`. Data in *out is in
- * `mem` (or belongs to the layout). LH_EUNSUPPORTED: something does not divide,
- * or capacity is missing; `err` has the details. */
+ * `mem` (or belongs to the layout). LH_EUNSUPPORTED: the numbers do not divide,
+ * or datacenters have too few GPUs; `err` has the details. */
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
                            lhi_arena *mem, lhi_layout_placement *out,
                            lh_error *err);
 
-/* Computes sites[stage * data + replica], the state-sharing groups: replicas of
- * a stage with the same number share its state. With hybrid sharding the number
- * is the datacenter; with ZeRO 0 each replica has its own. Errors as
- * lhi_layout_place(). */
+/* Computes the group of replicas that share state: sites[stage * data +
+ * replica]. Replicas of a stage with the same number share its state. With
+ * hybrid sharding the number is the datacenter; with ZeRO 0 each replica has
+ * its own. Errors as for lhi_layout_place(). */
 lh_status lhi_state_sites(const lh_job *job, const lh_layout *layout,
                           uint32_t zero, uint32_t *sites, lh_error *err);
 
@@ -154,34 +158,41 @@ lh_status lhi_sites_default(const lh_job *job, const lh_layout *layout,
                             lhi_arena *mem, const lh_sites **out,
                             lh_error *err);
 
-/* Orders n >= 2 datacenters with replicas into a good ring when `concurrent`
- * rings of `bytes` share each link (ring_order.c). */
+/* Orders the n >= 2 datacenters of a ring so that its slowest link is fast
+ * (exact for few datacenters). `concurrent` rings of `bytes` share each link.
+ */
 lh_status lhi_ring_order(const lh_job *job, uint32_t n, lh_cost_site *sites,
                          double concurrent, double bytes, lh_error *err);
 
-/* Computes the layers of chunk c out of n, as even as possible; the remainder
- * is in the middle, away from embedding and head. */
+/* Computes the layers of chunk `chunk` out of n_chunks, as even as possible:
+ * *first and their number *count. The remainder is in the middle chunks, away
+ * from embedding and head. */
 void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
                      uint32_t *first, uint32_t *count);
 
-/* The same for a configuration, which may have its own partition. */
+/* Computes the layers of a chunk, *first and their number *count: by the
+ * configuration's partition, or as even as possible. `layers`: those of the
+ * model. */
 void lhi_config_layers(uint32_t layers, const lhi_config *config,
                        uint32_t chunk, uint32_t *first, uint32_t *count);
-/* Returns the pipeline rank of a chunk. */
+/* Returns the pipeline rank (device) of a chunk. */
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
 
-/* Returns a chunk as a cost-model slice, without its first datacenter. */
+/* Returns the layer range of a chunk for the cost model, with embedding, head
+ * and multi-token prediction; its `datacenter` stays open. */
 lh_cost_layer_range lhi_config_slice(const lh_job *job,
                                      const lhi_config *config,
                                      const lhi_stage_placement *spread,
                                      uint32_t chunk);
 
-/* Builds the pipeline; release built->pipeline with lh_pipeline_free(). */
+/* Builds the pipeline of a configuration; release built->pipeline with
+ * lh_pipeline_free(). */
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
                            lhi_built_layout *built, lh_error *err);
 
-/* Computes the static memory parts of each device: all parts of lh_plan_memory
- * except activations, which are 0. `parts` has one entry per pipeline rank. */
+/* Computes the static memory parts of each device in bytes: all parts of
+ * lh_plan_memory except activations, which are 0. `parts` has one entry per
+ * pipeline rank. */
 lh_status lhi_layout_memory(const lh_job *job, const lhi_config *config,
                             lh_plan_memory *parts, lh_error *err);
 

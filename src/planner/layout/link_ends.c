@@ -12,7 +12,8 @@
 /* A rate 1 % below the link's is no limit worth a message. */
 static const double CLOSE_RATIO = 0.99;
 
-/* Finds a datacenter by name, or the first zone of one. */
+/* Finds the index of a datacenter by name, or of the first zone of a datacenter
+ * with this name. */
 static bool find_site(const lh_job *job, const char *name, uint32_t *out)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
@@ -27,8 +28,8 @@ static bool find_site(const lh_job *job, const char *name, uint32_t *out)
 }
 
 /* Returns the number of GPUs that send at once over a link: the smaller of
- * message and data-parallel flows, for which the share of each is largest; 0:
- * none. */
+ * message and data-parallel flows, so that each gets the largest share; 0: none
+ * send. */
 static double count_senders(const lh_link_advice *a)
 {
     uint64_t m = a->message_flows, d = a->data_flows;
@@ -36,7 +37,8 @@ static double count_senders(const lh_link_advice *a)
     return (double)(m && (!d || m < d) ? m : d);
 }
 
-/* Computes the limit of one link. Returns false if its ends do not limit. */
+/* Computes the rate of one link with and without the windows of its ends.
+ * Returns false if the ends reduce it by less than 1 %. */
 static bool find_limit(const lh_plan *plan, const lh_link_advice *a,
                        lh_ends_limit *out)
 {

@@ -20,8 +20,8 @@ const char *lh_link_quantity_name(lh_link_quantity quantity)
 
 /* --- links ---------------------------------------------------------------- */
 
-/* Sets one quantity of a link within the limits of a job file:
- * docs/formats/job.md. */
+/* Sets one quantity of the link from `from` to `to` in *wan. LH_EINVAL: outside
+ * the limits of docs/formats/job.md. */
 static lh_status set_value(const lh_job *job, uint32_t from, uint32_t to,
                            lh_link_quantity quantity, double value, lh_wan *wan,
                            lh_error *err)
@@ -61,7 +61,7 @@ static lh_status set_value(const lh_job *job, uint32_t from, uint32_t to,
 
 /* Returns a link quantity in its unit: latency in ms, bandwidth in Gb/s, loss,
  * or oversubscription. */
-static double value_of(const lh_wan *wan, lh_link_quantity quantity)
+static double get_value(const lh_wan *wan, lh_link_quantity quantity)
 {
     return quantity == LH_LINK_LATENCY     ? (double)wan->latency_ns / 1e6
            : quantity == LH_LINK_BANDWIDTH ? wan->gbps
@@ -87,7 +87,7 @@ static lh_status change_links(const lh_job *job, const lh_link_change *change,
                 continue;
             double value = change->value;
             if (change->relative)
-                value *= value_of(wan, change->quantity);
+                value *= get_value(wan, change->quantity);
             LHI_TRY(set_value(job, a, b, change->quantity, value, wan, err));
         }
     return LH_OK;
@@ -97,13 +97,13 @@ static lh_status change_links(const lh_job *job, const lh_link_change *change,
 
 /* Returns a link's effective bandwidth after loss and oversubscription, in
  * bytes/s. */
-static double rate_of(const lh_wan *wan)
+static double get_rate(const lh_wan *wan)
 {
     return wan->bytes_per_s * (1 - wan->loss) / wan->oversubscription;
 }
 
-/* Returns the first datacenter with this name or that is a zone of it; the
- * number of datacenters if none. */
+/* Returns the first datacenter with this name, or with this name as its zone's
+ * datacenter; the number of datacenters if none. */
 static uint32_t find_site(const lh_job *job, const char *name)
 {
     uint32_t i = 0;
@@ -114,11 +114,12 @@ static uint32_t find_site(const lh_job *job, const char *name)
     return i;
 }
 
-/* Scales a profile's link measurement. */
+/* Scales a profile's measured latency and time per byte of a link by the change
+ * of the job's link from `before` to `after`. */
 static void scale_link(const lh_wan *before, const lh_wan *after,
                        lh_profile_link *link)
 {
-    link->beta_ns_per_byte *= rate_of(before) / rate_of(after);
+    link->beta_ns_per_byte *= get_rate(before) / get_rate(after);
     if (after->latency_ns == before->latency_ns)
         return;
     /* Without a reference value, the new value counts directly. */
@@ -130,7 +131,8 @@ static void scale_link(const lh_wan *before, const lh_wan *after,
                          : after->latency_ns;
 }
 
-/* Scales the profile's measurements on changed links. */
+/* Scales the profile's measurements of all links between datacenters by the
+ * change of the job's links. */
 static lh_status scale_profile(const lh_job *before, lhi_arena *mem,
                                lh_job *job, lh_error *err)
 {
@@ -203,7 +205,8 @@ lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Copies the times of the link with the same name. */
+/* Copies latency and transfer time from the link of pipeline `after` with the
+ * same two devices. */
 static void replace_link_time(lh_link *link, const lh_pipeline *after)
 {
     for (uint32_t k = 0; k < lh_pipeline_n_links(after); k++) {
@@ -215,9 +218,9 @@ static void replace_link_time(lh_link *link, const lh_pipeline *after)
     }
 }
 
-/* Copies a pipeline with the link times of another. Link times come from the
- * layout built with the new links; an elastic plan keeps its passes, groups and
- * shares. `after` is the ZeRO-1 layout on the new links. */
+/* Copies an elastic plan's pipeline `p` with the link times of `after`, the
+ * ZeRO-1 pipeline of its layout on the new links. Passes, groups and shares
+ * stay. */
 static lh_status replace_link_times(const lh_job *job, const lhi_config *config,
                                     const lh_plan_elastic *plan,
                                     const lh_pipeline *p,

@@ -7,21 +7,22 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Builds a job that shares all but links and profile with `job`, which must
- * outlive it; new data is in `mem`. Profile measurements on a link scale with
- * the job's own values. LH_EINVAL: a value outside a job's limits. */
+/* Builds a job with changed links: *out shares all but links and profile with
+ * `job`, which must outlive it; new data is in `mem`. Profile measurements on a
+ * link scale with the job's link values. LH_EINVAL: a value outside the limits
+ * of a job file. */
 lh_status lhi_job_override_links(const lh_job *job,
                                  const lh_link_change *changes,
                                  uint32_t n_changes, lhi_arena *mem,
                                  lh_job *out, lh_error *err);
 
-/* Copies a placement into `mem`. */
+/* Copies a placement of stages and replicas in datacenters into `mem`. */
 lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
                          const lh_sites **out, lh_error *err);
 
-/* Builds the choice's pipeline for `job`, which has other links, from
- * `pipeline`, the choice's pipeline for `before`. *after_ns: time after it in
- * an iteration. Release with lh_pipeline_free(). */
+/* Builds the choice's pipeline for `job`, which has other links than `before`.
+ * `pipeline`: the choice's pipeline for `before`. *after_ns: time after the
+ * pipeline in an iteration. Release with lh_pipeline_free(). */
 lh_status lhi_pipeline_override_links(const lh_job *before, const lh_job *job,
                                       const lh_choice *choice,
                                       const lh_pipeline *pipeline,

@@ -3,11 +3,11 @@
 #include "model/group_layout.h"
 #include "planner/layout/layout.h"
 
-/* Assigns one stage, replica by replica; n counts the ranks so far in each
- * datacenter. */
-static lh_status place_stage(const lh_job *job, const lh_layout *l,
-                             const lhi_layout_placement *places, uint32_t stage,
-                             uint32_t *nodes, lh_error *err)
+/* Sets the node number of each rank of one stage, replica by replica, from
+ * *nodes on. */
+static lh_status assign_stage(const lh_job *job, const lh_layout *l,
+                              const lhi_layout_placement *places,
+                              uint32_t stage, uint32_t *nodes, lh_error *err)
 {
     const lh_cost_layer_range slice = lhi_stage_range(&places->stages[stage]);
     uint64_t n[LH_MAX_DATACENTERS] = {0};
@@ -35,7 +35,7 @@ lh_status lhi_state_nodes(const lh_job *job, const lh_layout *l,
     lh_status status =
         mem ? lhi_layout_place(job, l, mem, &places, err) : lhi_fail_nomem(err);
     for (uint32_t stage = 0; status == LH_OK && stage < l->pipeline; stage++)
-        status = place_stage(job, l, &places, stage, nodes + stage * n, err);
+        status = assign_stage(job, l, &places, stage, nodes + stage * n, err);
     lhi_arena_free(mem);
     return status;
 }

@@ -5,21 +5,23 @@
 
 #include <inttypes.h>
 
-/* Returns the separator before the next item. */
-static const char *next(const lhi_text *t)
+/* Returns the separator before the next item of a list: empty for the first,
+ * else ", ". */
+static const char *get_separator(const lhi_text *t)
 {
     return t->len ? ", " : "";
 }
 
-/* Adds a degree to the text unless the search covers it. */
+/* Adds a degree's name and value to the text if it is set and outside the
+ * search space. `looked_at`: the search covers the value. */
 static void add_degree(lhi_text *t, const char *name, uint32_t value,
                        bool looked_at)
 {
     if (value && !looked_at)
-        lhi_text_printf(t, "%s%s %" PRIu32, next(t), name, value);
+        lhi_text_printf(t, "%s%s %" PRIu32, get_separator(t), name, value);
 }
 
-/* Checks whether the layout has a chunk without layers. */
+/* Checks whether the layout's partition has a chunk without layers. */
 static bool has_empty_chunk(const lh_layout *l)
 {
     for (uint32_t i = 0; i < l->n_chunk_layers; i++)
@@ -38,18 +40,19 @@ lh_status lhi_space_list_outside_values(const lhi_space *space, lhi_arena *mem,
                l->tensor && lhi_space_tensor(space, l->tensor));
     if (l->context && !lhi_space_context(space, l->context))
         lhi_text_printf(&t, "%scontext %" PRIu32 " (%" PRIu32 " tokens a GPU)",
-                        next(&t), l->context, tr->sequence / l->context);
+                        get_separator(&t), l->context,
+                        tr->sequence / l->context);
     add_degree(&t, "expert_tensor", l->expert_tensor, l->expert_tensor == 1);
     add_degree(&t, "micro_batch", l->micro_batch,
                lhi_space_micro_batch(l->micro_batch));
     add_degree(&t, "chunks_per_device", l->chunks_per_device,
                lhi_space_chunks(l->chunks_per_device));
     if (tr->zero_given && tr->zero == 0)
-        lhi_text_printf(&t, "%szero 0", next(&t));
+        lhi_text_printf(&t, "%szero 0", get_separator(&t));
     if (tr->recompute_given && tr->recompute == LH_RECOMPUTE_MODULES)
-        lhi_text_printf(&t, "%srecompute by modules", next(&t));
+        lhi_text_printf(&t, "%srecompute by modules", get_separator(&t));
     if (has_empty_chunk(l))
-        lhi_text_printf(&t, "%schunks without layers", next(&t));
+        lhi_text_printf(&t, "%schunks without layers", get_separator(&t));
     *out = t.len ? lhi_arena_strdup(mem, t.data) : NULL;
     const bool whole = !t.failed && (*out || !t.len);
     lhi_text_fini(&t);

@@ -6,8 +6,9 @@
 
 #include "planner/layout/space.h"
 
-/* Lists the job's values outside the search space. *out is in `mem`: "tensor 3,
- * context 4 (1024 tokens a GPU)"; NULL: all values are inside. */
+/* Lists the values that the job fixes outside the search space. *out is in
+ * `mem`: "tensor 3, context 4 (1024 tokens a GPU)"; NULL: all values are
+ * inside. */
 lh_status lhi_space_list_outside_values(const lhi_space *space, lhi_arena *mem,
                                         const char **out, lh_error *err);
 

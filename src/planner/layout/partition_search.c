@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the largest chunk allowed beside one with `least` layers. */
+/* Returns the most layers that a chunk may have if the smallest chunk has
+ * `least`, by the largest allowed ratio. */
 static uint32_t max_chunk(const lhi_partition *p, uint32_t least)
 {
     double most = floor(p->max_ratio * least + 1e-9);
@@ -27,14 +28,15 @@ bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers)
     return least > 0 && most <= max_chunk(p, least);
 }
 
-/* Adds with saturation. */
+/* Adds two numbers; UINT64_MAX on overflow. */
 static uint64_t add_capped(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* Counts the ways to write n_layers as n_chunks numbers from `least` to `most`,
- * into ways[n_layers]; `room` is scratch with the same length. */
+/* Counts the ways to write n_layers as a sum of n_chunks numbers from `least`
+ * to `most`. ways[k]: for sum k; `room` is scratch with n_layers + 1 entries,
+ * like `ways`. */
 static uint64_t count_between(const lhi_partition *p, uint32_t least,
                               uint32_t most, uint64_t *ways, uint64_t *room)
 {
@@ -71,8 +73,7 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
     return LH_OK;
 }
 
-/* Evaluates a partition; *best and *best_ns take it if it is the best so far.
- */
+/* Times a partition, in *ns; copies it to *best if it is the fastest so far. */
 static lh_status evaluate(lhi_partition *p, const uint32_t *layers,
                           uint32_t *best, int64_t *best_ns, int64_t *ns,
                           lh_error *err)
@@ -93,8 +94,8 @@ typedef struct order_shape {
     int64_t *best_ns;
 } enumeration;
 
-/* Enumerates partitions: chunks from `at` on share `left` layers; earlier ones
- * have `least` to `most`. */
+/* Times every allowed partition recursively: chunks from `at` on share `left`
+ * layers; earlier chunks have `least` to `most` layers. */
 static lh_status enumerate(enumeration *w, uint32_t at, uint32_t left,
                            uint32_t least, uint32_t most, lh_error *err)
 {
@@ -129,8 +130,9 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
     return status;
 }
 
-/* Evaluates `layers`, which the caller changed at two chunks. Keeps the change
- * if it is better, else reverts it. */
+/* Sets chunks `a` and `b` to `at_a` and `at_b` layers and times the partition.
+ * Reverts the change unless it is an improvement; with steepest descent always,
+ * because `best` has the copy. */
 static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
                             uint32_t at_a, uint32_t at_b, uint32_t *layers,
                             uint32_t *best, int64_t *best_ns, lh_error *err)
@@ -148,8 +150,9 @@ static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
     return LH_OK;
 }
 
-/* Tries every move of `step` layers, or with 0 every exchange, each from the
- * current best. */
+/* Times every move of `step` layers between two chunks or, with `step` 0, every
+ * exchange of two chunks. Takes improvements at once unless `steepest`. Stops
+ * after `most` timed partitions. */
 static lh_status try_moves(lhi_partition *p, uint32_t step, uint64_t most,
                            uint32_t *layers, uint32_t *best, int64_t *best_ns,
                            lh_error *err)
@@ -194,7 +197,7 @@ typedef struct sample {
     uint32_t number; /* in sampling order */
 } sample;
 
-/* Orders samples by time, then by sampling order. */
+/* Orders sampled partitions by time, then by sampling order. */
 static int compare(const void *a, const void *b)
 {
     const sample *x = a, *y = b;
@@ -203,8 +206,8 @@ static int compare(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Samples a partition: drops layers one by one into random chunks and repeats
- * until it is allowed; after many failures uses the even partition. */
+/* Samples a partition: adds layers one by one to random chunks and repeats
+ * until it is allowed; after 200 failures uses the even partition. */
 static void sample_partition(const lhi_partition *p, lhi_random *random,
                              uint32_t *layers)
 {
@@ -221,7 +224,7 @@ static void sample_partition(const lhi_partition *p, lhi_random *random,
         layers[c] = p->n_layers / n + (c < p->n_layers % n);
 }
 
-/* Samples random partitions and keeps the fastest. */
+/* Times random partitions; `samples` keeps the fastest ones. */
 static lh_status sample_partitions(lhi_partition *p,
                                    const lhi_partition_sampling *how,
                                    lhi_random *random, sample *samples,
@@ -237,7 +240,8 @@ static lh_status sample_partitions(lhi_partition *p,
     return LH_OK;
 }
 
-/* Improves the kept samples by random single-layer moves. */
+/* Times random moves of one layer from partition `layers`, which stays; `best`
+ * receives improvements. */
 static lh_status improve_samples(lhi_partition *p,
                                  const lhi_partition_sampling *how,
                                  lhi_random *random, uint32_t *layers,

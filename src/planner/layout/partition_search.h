@@ -24,10 +24,11 @@ typedef struct lhi_partition {
     uint64_t n_timed; /* partitions evaluated so far */
 } lhi_partition;
 
-/* Checks whether each chunk has layers within the allowed ratio. */
+/* Checks whether each chunk has layers and the ratio of the largest to the
+ * smallest is allowed. */
 bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers);
 
-/* Counts the partitions, saturating at UINT64_MAX. */
+/* Counts the allowed layer partitions; at most UINT64_MAX. */
 lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
                               lh_error *err);
 
@@ -36,14 +37,14 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
  * *best_ns, which stays unless a better one is found; among equals the first
  * found stays. */
 
-/* Evaluates every partition. */
+/* Times every allowed layer partition; `best` and *best_ns are the fastest. */
 lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
                               int64_t *best_ns, lh_error *err);
 
-/* Hill climbing from `best`: moves one layer between chunks, then two, then as
- * many as two chunks differ by, while that improves. Takes the first improving
- * move, or with `steepest` the best one. Evaluates at most `most` partitions.
- */
+/* Runs hill climbing from partition `best`: moves one layer between chunks,
+ * then two, then exchanges two chunks, while that is faster. Takes the first
+ * improving move, or with `steepest` the best one. Times at most `most`
+ * partitions. */
 lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
                               int64_t *best_ns, lh_error *err);
 
@@ -54,7 +55,8 @@ typedef struct lhi_partition_sampling {
     uint32_t samples, keep, changes;
     uint64_t seed;
 } lhi_partition_sampling;
-/* Runs the Monte Carlo search. */
+/* Searches layer partitions by Monte Carlo: times random ones, then random
+ * moves of the fastest. `best`, *best_ns: the fastest. */
 lh_status lhi_partition_sample(lhi_partition *p,
                                const lhi_partition_sampling *how,
                                uint32_t *best, int64_t *best_ns, lh_error *err);

@@ -15,8 +15,8 @@ bool lhi_layout_is_folded(const lh_layout *layout)
            lh_layout_expert_tensor(layout) != layout->tensor;
 }
 
-/* Allocates a placement with this many groups and parts in all. NULL: no
- * memory. */
+/* Allocates a placement with n_groups replica groups and n_parts pipeline parts
+ * in all. NULL: no memory. */
 static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,
                             lh_site_group **groups, lh_site_stages **parts)
 {
@@ -30,8 +30,8 @@ static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,
     return sites;
 }
 
-/* Fills each datacenter with as many consecutive stages, including all
- * replicas, as fit. */
+/* Places consecutive stages, each with all its replicas, in the job's order:
+ * each datacenter takes as many as fit. LH_EUNSUPPORTED: not all fit. */
 static lh_status place_stages_by_capacity(const lh_job *job, const lh_layout *l,
                                           lhi_arena *mem, const lh_sites **out,
                                           lh_error *err)
@@ -63,7 +63,7 @@ static lh_status place_stages_by_capacity(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* Gives each datacenter equally many whole replicas. */
+/* Places whole replicas: equally many in each datacenter. */
 static lh_status place_replicas_evenly(const lh_job *job, const lh_layout *l,
                                        lhi_arena *mem, const lh_sites **out,
                                        lh_error *err)
@@ -121,8 +121,8 @@ typedef struct placement_builder {
     uint64_t *used; /* GPUs, per datacenter */
 } placement_builder;
 
-/* Places consecutive stages of a group on the next free GPUs of one datacenter.
- * LH_EUNSUPPORTED: it has too few. */
+/* Places the consecutive stages of one pipeline part on the next free GPUs of
+ * its datacenter. LH_EUNSUPPORTED: it has too few. */
 static lh_status place_part(placement_builder *p, const lh_site_group *group,
                             const lh_site_stages *part,
                             lhi_rank_location *ranks, lh_error *err)
@@ -154,7 +154,7 @@ static lh_status place_part(placement_builder *p, const lh_site_group *group,
     return LH_OK;
 }
 
-/* Places the first replica of one group. */
+/* Places the pipeline stages of replica group `g`, part by part. */
 static lh_status place_group(placement_builder *p, uint32_t g, lh_error *err)
 {
     const lh_site_group *group = &p->sites->groups[g];
@@ -194,8 +194,8 @@ static lh_status place_groups(placement_builder *p, lh_error *err)
 
 /* ---- replicas of one stage ---- */
 
-/* Checks whether stages `s` and `t` are in the same datacenter in every group.
- */
+/* Checks whether stages `s` and `t` are in the same datacenter in every replica
+ * group. */
 static bool same_datacenters(const placement_builder *p, uint32_t s, uint32_t t)
 {
     uint32_t P = p->layout->pipeline;
@@ -206,7 +206,8 @@ static bool same_datacenters(const placement_builder *p, uint32_t s, uint32_t t)
     return true;
 }
 
-/* Finds a stage's datacenters, in the job's order. */
+/* Lists the datacenters of stage `s` with their number of replicas, in the
+ * job's order. */
 static lh_status find_stage_placement(placement_builder *p, uint32_t s,
                                       lhi_stage_placement *out, lh_error *err)
 {
@@ -226,8 +227,8 @@ static lh_status find_stage_placement(placement_builder *p, uint32_t s,
     return LH_OK;
 }
 
-/* Lists the GPUs of a stage's replicas, by datacenter and then by GPU: groups
- * fill a datacenter in their order. */
+/* Lists the GPU runs (consecutive GPUs) of a stage's replicas, sorted by
+ * datacenter and then by GPU. */
 static lh_status find_runs(placement_builder *p, uint32_t s, lh_error *err)
 {
     uint32_t n_groups = p->sites->n_groups, P = p->layout->pipeline;
@@ -266,7 +267,8 @@ static bool has_site(const lhi_stage_placement *spread, uint32_t dc)
     return false;
 }
 
-/* Checks whether rings through both could share a link. */
+/* Checks whether rings through the datacenters of two stages could share a
+ * link: they have two datacenters in common. */
 static bool may_share_link(const lhi_stage_placement *a,
                            const lhi_stage_placement *b)
 {
@@ -285,7 +287,8 @@ uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread)
     return least;
 }
 
-/* Checks whether every datacenter has complete sets of experts. */
+/* Checks whether the replicas in each datacenter include complete sets of
+ * experts. */
 static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
                              const lhi_stage_placement *spread)
 {
@@ -297,8 +300,8 @@ static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
     return true;
 }
 
-/* State sharding within datacenters depends on the replicas per datacenter;
- * experts spread over several depend on which datacenters they are. */
+/* Checks whether a stage's chunks cost the same in its i-th datacenter as in an
+ * earlier one. With hybrid sharding that requires equal numbers of replicas. */
 bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
                                  const lhi_stage_placement *spread, uint32_t i)
 {
@@ -316,17 +319,18 @@ bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
     return false;
 }
 
-/* Estimates a stage's gradient and parameter bytes; only the ring order depends
- * on it. */
-static double ring_bytes(const placement_builder *p,
-                         const lhi_stage_placement *spread)
+/* Estimates the gradient and parameter bytes of a stage's ring per GPU; only
+ * the ring order depends on it. */
+static double estimate_ring_bytes(const placement_builder *p,
+                                  const lhi_stage_placement *spread)
 {
     return 4 * (double)lh_model_params(p->job->model) /
            ((double)p->layout->pipeline * p->layout->tensor *
             p->layout->context * lhi_stage_placement_min_replicas(spread));
 }
 
-/* Orders the rings. Stages first[i] to first[i + 1] - 1 have the same
+/* Orders the datacenters of each stage's ring, and counts the stages whose
+ * rings share links. Stages first[i] to first[i + 1] - 1 have the same
  * datacenters. */
 static lh_status order_rings(placement_builder *p, const uint32_t *first,
                              uint32_t n_runs, lh_error *err)
@@ -341,7 +345,7 @@ static lh_status order_rings(placement_builder *p, const uint32_t *first,
                 lhi_ring_order(p->job, a->n_sites, (lh_cost_site *)a->sites,
                                (double)lhi_group_size(p->layout) * a->sharing *
                                    lhi_stage_placement_min_replicas(a),
-                               ring_bytes(p, a), err));
+                               estimate_ring_bytes(p, a), err));
     }
     return LH_OK;
 }

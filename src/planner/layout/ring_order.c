@@ -22,14 +22,15 @@ typedef struct ring {
     double best_ns;
 } ring;
 
-/* Returns the time of one ring step at this time per byte and latency, in ns.
- */
-static double time_of(const ring *r, double ns_per_byte, double latency)
+/* Returns the time of one ring step over a link with this time per byte and
+ * latency, in ns. */
+static double compute_time(const ring *r, double ns_per_byte, double latency)
 {
     return r->bytes / r->n * ns_per_byte + latency;
 }
 
-/* Returns the duration of the slowest step. */
+/* Returns the duration of a ring step in this order of datacenters, in ns: the
+ * largest time per byte and the largest latency of its links. */
 static double compute_step_ns(const ring *r, const uint32_t *order)
 {
     double slow = 0, late = 0;
@@ -38,11 +39,12 @@ static double compute_step_ns(const ring *r, const uint32_t *order)
         slow = fmax(slow, r->ns_per_byte[at]);
         late = fmax(late, r->latency[at]);
     }
-    return time_of(r, slow, late);
+    return compute_time(r, slow, late);
 }
 
-/* Searches all orders that start with the first datacenter; of equal ones the
- * first listed wins. */
+/* Searches all orders that start with the first datacenter (branch and bound);
+ * of equally fast ones the first wins. `placed`: datacenters in r->order;
+ * `slow`, `late`: largest time per byte and latency so far. */
 static void search(ring *r, uint32_t placed, double slow, double late)
 {
     uint32_t last = r->order[placed - 1];
@@ -58,7 +60,7 @@ static void search(ring *r, uint32_t placed, double slow, double late)
         size_t at = (size_t)last * r->n + next;
         double a = fmax(slow, r->ns_per_byte[at]);
         double b = fmax(late, r->latency[at]);
-        if (r->used[next] || time_of(r, a, b) >= r->best_ns)
+        if (r->used[next] || compute_time(r, a, b) >= r->best_ns)
             continue;
         r->used[next] = true;
         r->order[placed] = next;
@@ -78,14 +80,14 @@ static void move(uint32_t *order, uint32_t from, uint32_t to)
     order[to] = one;
 }
 
-/* Returns the start of the ring's slowest link. */
+/* Returns the position in the order where the ring's slowest link begins. */
 static uint32_t find_slowest(const ring *r)
 {
     uint32_t worst = 0;
     double most = -1;
     for (uint32_t i = 0; i < r->n; i++) {
         size_t at = (size_t)r->order[i] * r->n + r->order[(i + 1) % r->n];
-        double ns = time_of(r, r->ns_per_byte[at], r->latency[at]);
+        double ns = compute_time(r, r->ns_per_byte[at], r->latency[at]);
         if (ns > most) {
             most = ns;
             worst = i;
@@ -94,7 +96,8 @@ static uint32_t find_slowest(const ring *r)
     return worst;
 }
 
-/* Moves the datacenter at `from` to the position where the ring is fastest. */
+/* Moves the datacenter at position `from` to the position where the ring is
+ * fastest. Returns false if it stays. */
 static bool move_to_best_position(ring *r, uint32_t from)
 {
     uint32_t best = from;
@@ -111,7 +114,7 @@ static bool move_to_best_position(ring *r, uint32_t from)
     return best != from;
 }
 
-/* Builds a nearest-neighbour order. */
+/* Builds a ring order by going to the nearest datacenter not yet visited. */
 static void build_nearest_neighbour_order(ring *r)
 {
     for (uint32_t i = 1; i < r->n; i++) {
@@ -119,7 +122,7 @@ static void build_nearest_neighbour_order(ring *r)
         double least = INFINITY;
         for (uint32_t j = i; j < r->n; j++) {
             size_t at = (size_t)last * r->n + r->order[j];
-            double ns = time_of(r, r->ns_per_byte[at], r->latency[at]);
+            double ns = compute_time(r, r->ns_per_byte[at], r->latency[at]);
             if (ns < least) {
                 least = ns;
                 best = j;
@@ -129,7 +132,8 @@ static void build_nearest_neighbour_order(ring *r)
     }
 }
 
-/* Local search: moves an end of the slowest link while that helps. */
+/* Improves the ring order by local search: moves an end of the slowest link
+ * while that makes the ring faster. */
 static void improve_slowest_link(ring *r)
 {
     double listed = compute_step_ns(r, r->order);
@@ -146,8 +150,8 @@ static void improve_slowest_link(ring *r)
     memcpy(r->best, r->order, r->n * sizeof *r->best);
 }
 
-/* Checks a lower bound: in any ring, each datacenter has one incoming and one
- * outgoing link. */
+/* Checks whether the ring step is as short as a lower bound: each datacenter
+ * has one outgoing link, at best its fastest. */
 static bool is_at_lower_bound(const ring *r)
 {
     double slow = 0, late = 0;
@@ -161,7 +165,7 @@ static bool is_at_lower_bound(const ring *r)
         slow = fmax(slow, out);
         late = fmax(late, soon);
     }
-    return compute_step_ns(r, r->order) <= time_of(r, slow, late);
+    return compute_step_ns(r, r->order) <= compute_time(r, slow, late);
 }
 
 /* Reads time per byte and latency between all datacenters of the ring, with
@@ -187,8 +191,8 @@ static lh_status read_links(ring *r, const lh_job *job,
     return LH_OK;
 }
 
-/* Reorders `sites` into the order with the shortest ring step: exhaustively for
- * few datacenters, else by local search. */
+/* Reorders `sites` into the ring order with the shortest step: exhaustively for
+ * few datacenters, else by local search. `concurrent`: rings on each link. */
 static lh_status find_order(ring *r, const lh_job *job, lh_cost_site *sites,
                             double concurrent, lhi_arena *mem, lh_error *err)
 {

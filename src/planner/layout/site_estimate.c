@@ -22,17 +22,17 @@ typedef struct placement_estimate {
     double ring;                   /* the slowest ring */
 } placement_estimate;
 
-/* Returns the bytes of one replica in each direction over a boundary, per
- * iteration. */
-static double replica_bytes(const lhi_placement_case *c)
+/* Returns the bytes that one replica sends in each direction over a boundary
+ * between two datacenters, per iteration. */
+static double compute_replica_bytes(const lhi_placement_case *c)
 {
     const lh_training *t = &c->job->training;
     return (double)t->global_batch / c->layout->data * t->sequence *
            c->job->model->hidden * lhi_precision_bytes(t->precision);
 }
 
-/* Counts the replicas that cross from a to b together with group g at this
- * boundary. */
+/* Counts the flows over the link that replica group `g` crosses at the current
+ * stage boundary: GPUs of all groups that cross it here. */
 static double count_flows(const placement_estimate *r, uint32_t g)
 {
     double replicas = 0;
@@ -43,10 +43,11 @@ static double count_flows(const placement_estimate *r, uint32_t g)
     return replicas * r->c->group;
 }
 
-/* Advances the groups whose part ends here and adds the crossing. */
+/* Adds the message times of the replica groups whose part ends at the current
+ * stage boundary, and moves these groups to their next part. */
 static lh_status cross_boundary(placement_estimate *r, lh_error *err)
 {
-    double late = 0, bytes = replica_bytes(r->c) / r->c->group;
+    double late = 0, bytes = compute_replica_bytes(r->c) / r->c->group;
     for (uint32_t g = 0; g < r->d->n_groups; g++) {
         if (r->left[g])
             continue;
@@ -69,8 +70,8 @@ static lh_status cross_boundary(placement_estimate *r, lh_error *err)
     return LH_OK;
 }
 
-/* Finds the datacenters of the current stages, each once, and the fewest
- * replicas in one of them. */
+/* Lists the datacenters of the current stage over all replica groups, each
+ * once; *least: fewest replicas in one of them. Returns their number. */
 static uint32_t find_sites(const placement_estimate *r, uint32_t *sites,
                            double *least)
 {
@@ -92,8 +93,9 @@ static uint32_t find_sites(const placement_estimate *r, uint32_t *sites,
     return n;
 }
 
-/* Adds a lower bound on the ring: no ring is faster than the best link of the
- * worst-connected datacenter. */
+/* Raises r->ring to a lower bound on the time of the current stage's
+ * data-parallel ring: no ring is faster than the best link of the
+ * worst-connected datacenter. n_stages: stages in the same datacenters. */
 static lh_status add_ring(placement_estimate *r, uint32_t n_stages,
                           lh_error *err)
 {
@@ -173,7 +175,7 @@ lh_status lhi_placement_estimate_hop_ns(const lhi_placement_case *c, uint32_t a,
             c->job, back ? b : a, back ? a : b,
             (double)c->group * c->layout->data, &options, known, &path, err));
         *ns += path.latency_ns +
-               replica_bytes(c) / c->group * 1e9 / path.bytes_per_s;
+               compute_replica_bytes(c) / c->group * 1e9 / path.bytes_per_s;
     }
     return LH_OK;
 }

@@ -10,8 +10,8 @@ typedef struct draft_filler {
     lhi_placement_draft *out;
 } draft_filler;
 
-/* Returns the stages that fit in a part with r replicas each; 0: none, or fewer
- * than required. */
+/* Returns the number of stages that fit into the datacenter of a pipeline part,
+ * with `r` replicas each; 0: none, or fewer than the part requires. */
 static uint32_t count_fitting_stages(const draft_filler *f, uint32_t part,
                                      uint32_t r)
 {
@@ -22,8 +22,8 @@ static uint32_t count_fitting_stages(const draft_filler *f, uint32_t part,
     return (uint32_t)(room < P ? room : P);
 }
 
-/* Checks whether the group's parts have capacity for all stages with `r`
- * replicas, and each for a stage at least. */
+/* Checks whether the parts of a replica group have capacity for all pipeline
+ * stages with `r` replicas, and each part for at least one. */
 static bool has_capacity(const draft_filler *f, uint32_t group, uint32_t r)
 {
     uint64_t all = 0, least = 0;
@@ -37,8 +37,8 @@ static bool has_capacity(const draft_filler *f, uint32_t group, uint32_t r)
     return all >= f->c->layout->pipeline && least <= f->c->layout->pipeline;
 }
 
-/* Returns the most replicas, up to `most`, that fit in a group; fewer always
- * fit. */
+/* Returns the largest number of replicas, up to `most`, that fit into a replica
+ * group's datacenters; any smaller number fits too. */
 static uint32_t compute_max_replicas(const draft_filler *f, uint32_t group,
                                      uint32_t most)
 {
@@ -53,7 +53,8 @@ static uint32_t compute_max_replicas(const draft_filler *f, uint32_t group,
     return fits;
 }
 
-/* Shares replicas evenly, limited by capacity. */
+/* Shares the replicas evenly over the groups with undecided numbers, limited by
+ * capacity. Returns false if they do not fit. */
 static bool share_replicas(const draft_filler *f)
 {
     uint32_t left = f->c->layout->data, n_open = 0, most[LHI_MOST_PARTS];
@@ -84,8 +85,9 @@ static bool share_replicas(const draft_filler *f)
 
 /* ---- stages ---- */
 
-/* Gives stages to a group's pipeline parts, first to last (`backward`: last to
- * first): each part takes as many as fit, and at least one. */
+/* Distributes the stages over a group's pipeline parts, first to last
+ * (`backward`: last to first): each part takes as many as fit, and at least
+ * one. */
 static void fill_stages(const draft_filler *f, uint32_t group, bool backward)
 {
     uint32_t a = f->open->from[group], n = f->open->from[group + 1] - a;
@@ -105,9 +107,10 @@ static void fill_stages(const draft_filler *f, uint32_t group, bool backward)
     }
 }
 
-/* Shares stages in proportion to weights, at least one each, limited by
- * capacity: repeatedly adds one to the part with the least per weight. */
-static void share(const draft_filler *f, uint32_t group, const double *weights)
+/* Distributes the stages over a group's pipeline parts in proportion to
+ * weights[datacenter], at least one each, limited by capacity. */
+static void share_stages(const draft_filler *f, uint32_t group,
+                         const double *weights)
 {
     uint32_t a = f->open->from[group], z = f->open->from[group + 1];
     uint32_t left = f->c->layout->pipeline;
@@ -130,7 +133,8 @@ static void share(const draft_filler *f, uint32_t group, const double *weights)
     }
 }
 
-/* Splits a group's stages in way `split`. */
+/* Distributes a group's stages over its parts by rule `split`: 0 first to last,
+ * 1 last to first, 2 by capacity, 3 evenly, 4 by speed. */
 static void split_stages(const draft_filler *f, uint32_t group, uint32_t split)
 {
     double weights[LH_MAX_DATACENTERS];
@@ -141,7 +145,7 @@ static void split_stages(const draft_filler *f, uint32_t group, uint32_t split)
     if (split < 2)
         fill_stages(f, group, split == 1);
     else
-        share(f, group, weights);
+        share_stages(f, group, weights);
 }
 
 bool lhi_placement_fill_draft(const lhi_placement_case *c,

@@ -23,7 +23,8 @@ typedef struct placement_generator {
 } placement_generator;
 
 /* Returns the sum of the hop times along an order of datacenters, in ns. */
-static double length_of(const placement_generator *m, const uint32_t *order)
+static double compute_length(const placement_generator *m,
+                             const uint32_t *order)
 {
     double ns = 0;
     for (uint32_t i = 0; i + 1 < m->n; i++)
@@ -31,7 +32,8 @@ static double length_of(const placement_generator *m, const uint32_t *order)
     return ns;
 }
 
-/* Builds a nearest-neighbour order. */
+/* Orders the datacenters from `start` on, each time going to the nearest one
+ * left (by hop time). */
 static void order_by_nearest(placement_generator *m, uint32_t start)
 {
     memset(m->used, 0, m->n * sizeof *m->used);
@@ -49,7 +51,8 @@ static void order_by_nearest(placement_generator *m, uint32_t start)
     }
 }
 
-/* Improves the order by 2-opt: reverses parts while it becomes shorter. */
+/* Improves the order of datacenters by 2-opt: reverses sections while the sum
+ * of hop times becomes shorter. */
 static void improve_by_2opt(placement_generator *m)
 {
     const uint32_t n = m->n;
@@ -80,22 +83,23 @@ static void improve_by_2opt(placement_generator *m)
     }
 }
 
-/* Empties a draft placement. */
-static void start_draft(lhi_placement_draft *d)
+/* Empties a draft placement: no groups and no parts. */
+static void clear_draft(lhi_placement_draft *d)
 {
     d->n_groups = d->n_parts = 0;
     d->from[0] = 0;
 }
 
-/* Appends a group of replicas without parts; zero replicas mean undecided. */
+/* Appends a replica group without parts to a draft placement; its number of
+ * replicas is open (0). */
 static void add_group(lhi_placement_draft *d)
 {
     d->replicas[d->n_groups++] = 0;
     d->from[d->n_groups] = d->n_parts;
 }
 
-/* Appends datacenter `i` to the draft's last group, with an undecided number of
- * stages. */
+/* Appends datacenter `i` as a pipeline part to the draft's last group, with an
+ * open number of stages. */
 static void add_part(const placement_generator *m, lhi_placement_draft *d,
                      uint32_t i)
 {
@@ -105,7 +109,7 @@ static void add_part(const placement_generator *m, lhi_placement_draft *d,
 }
 
 /* Cuts the first `length` datacenters of an order into k contiguous groups with
- * about equal GPUs. */
+ * about equal numbers of GPUs, and passes the draft to m->take. */
 static lh_status add_cuts(const placement_generator *m, const uint32_t *order,
                           uint32_t length, uint32_t k, lh_error *err)
 {
@@ -113,7 +117,7 @@ static lh_status add_cuts(const placement_generator *m, const uint32_t *order,
     double all = 0, sum = 0;
     for (uint32_t i = 0; i < length; i++)
         all += m->c->capacity[m->site[order[i]]];
-    start_draft(&d);
+    clear_draft(&d);
     add_group(&d);
     for (uint32_t i = 0; i < length; i++) {
         double here = m->c->capacity[m->site[order[i]]];
@@ -128,7 +132,8 @@ static lh_status add_cuts(const placement_generator *m, const uint32_t *order,
     return m->take(m->context, &d, err);
 }
 
-/* Selects group counts to try: 2^i, 3 * 2^i, and divisors of n. */
+/* Checks whether a number of groups is tried: 2^i, 3 * 2^i, and divisors of n.
+ */
 static bool is_tried_count(uint32_t k, uint32_t n)
 {
     uint32_t odd = k;
@@ -137,7 +142,8 @@ static bool is_tried_count(uint32_t k, uint32_t n)
     return odd == 1 || odd == 3 || n % k == 0;
 }
 
-/* Takes all cuts of one order. */
+/* Cuts one order of datacenters into every group count that is tried, with all
+ * datacenters and with the fewest that have enough GPUs. */
 static lh_status add_order(const placement_generator *m, const uint32_t *order,
                            lh_error *err)
 {
@@ -159,8 +165,9 @@ static lh_status add_order(const placement_generator *m, const uint32_t *order,
     return LH_OK;
 }
 
-/* Agglomerative clustering: merges the two closest groups repeatedly. Within a
- * group, datacenters keep the best order. */
+/* Generates groups of datacenters by agglomerative clustering: merges the two
+ * closest groups repeatedly. Within a group, datacenters keep the best order.
+ */
 static lh_status add_clusters(placement_generator *m, lh_error *err)
 {
     uint32_t n = m->n;
@@ -181,7 +188,7 @@ static lh_status add_clusters(placement_generator *m, lh_error *err)
         for (uint32_t i = 0; i < n; i++)
             if (m->cluster[i] == b)
                 m->cluster[i] = a;
-        start_draft(&d);
+        clear_draft(&d);
         for (uint32_t g = 0; g < n; g++) {
             bool any = false;
             for (uint32_t i = 0; i < n; i++) {
@@ -199,7 +206,7 @@ static lh_status add_clusters(placement_generator *m, lh_error *err)
     return LH_OK;
 }
 
-/* Estimates the hop time between all pairs. */
+/* Estimates the hop time between all pairs of datacenters, into m->hop. */
 static lh_status read_hops(placement_generator *m, lh_error *err)
 {
     lhi_ecmp_cache known = {0};
@@ -219,14 +226,14 @@ static lh_status add_all(placement_generator *m, lh_error *err)
     LHI_TRY(read_hops(m, err));
     for (uint32_t i = 0; i < m->n; i++)
         m->order[i] = m->best[i] = i;
-    m->best_ns = length_of(m, m->order);
+    m->best_ns = compute_length(m, m->order);
     LHI_TRY(add_order(m, m->order, err)); /* the job's order */
     uint32_t starts = m->n > VERY_MANY ? FEWER_ORDERS : MOST_ORDERS;
     for (uint32_t start = 0; start < m->n && start < starts; start++) {
         order_by_nearest(m, start);
         improve_by_2opt(m);
-        if (length_of(m, m->order) < m->best_ns) {
-            m->best_ns = length_of(m, m->order);
+        if (compute_length(m, m->order) < m->best_ns) {
+            m->best_ns = compute_length(m, m->order);
             memcpy(m->best, m->order, m->n * sizeof *m->best);
         }
         LHI_TRY(add_order(m, m->order, err));

@@ -23,9 +23,9 @@ typedef struct timeline_index {
     uint32_t n_seen, seen_room;
 } placement_search;
 
-/* Classifies a placement by its group and part counts; every group has at least
- * one part. */
-static lh_outermost outermost_of(uint32_t n_groups, uint32_t n_parts)
+/* Returns the outermost parallelism of a placement with n_groups replica groups
+ * and n_parts pipeline parts in all: pipeline, data or mixed. */
+static lh_outermost classify_outermost(uint32_t n_groups, uint32_t n_parts)
 {
     if (n_groups == 1)
         return LH_OUTERMOST_PIPELINE;
@@ -37,7 +37,7 @@ lh_outermost lhi_sites_outermost(const lh_sites *sites)
     uint32_t n_parts = 0;
     for (uint32_t g = 0; g < sites->n_groups; g++)
         n_parts += sites->groups[g].n_parts;
-    return outermost_of(sites->n_groups, n_parts);
+    return classify_outermost(sites->n_groups, n_parts);
 }
 
 /* ---- duplicates ---- */
@@ -48,8 +48,9 @@ static uint64_t mix(uint64_t hash, uint32_t value)
     return (hash ^ value) * UINT64_C(1099511628211);
 }
 
-/* Returns a hash of a placement's groups, datacenters and stages; never 0. */
-static uint64_t hash_of(const lhi_placement_draft *d)
+/* Returns a hash of a draft placement's groups, datacenters and stages; never
+ * 0. */
+static uint64_t hash_draft(const lhi_placement_draft *d)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (uint32_t g = 0; g < d->n_groups; g++) {
@@ -60,7 +61,8 @@ static uint64_t hash_of(const lhi_placement_draft *d)
     return hash ? hash : 1;
 }
 
-/* Inserts a hash; false if it was present. */
+/* Inserts a hash into a hash table of `room` entries; returns false if it was
+ * present. */
 static bool insert_hash(uint64_t *table, uint32_t room, uint64_t hash)
 {
     uint32_t at = (uint32_t)(hash >> 32) & (room - 1);
@@ -71,7 +73,7 @@ static bool insert_hash(uint64_t *table, uint32_t room, uint64_t hash)
     return is_new;
 }
 
-/* Checks a placement's hash against the known ones; *is_new: first time. */
+/* Adds a placement's hash to the known ones; *is_new: it was not known. */
 static lh_status check_duplicate(placement_search *f, uint64_t hash,
                                  bool *is_new, lh_error *err)
 {
@@ -93,7 +95,8 @@ static lh_status check_duplicate(placement_search *f, uint64_t hash,
 
 /* ---- kept placements ---- */
 
-/* Returns the index of the worst placement that may be dropped, or n_kept. */
+/* Returns the index of the slowest placement in f->kept that may be dropped;
+ * n_kept if there is none. */
 static uint32_t find_worst(const placement_search *f)
 {
     for (uint32_t i = f->n_kept; i > 0; i--)
@@ -102,7 +105,8 @@ static uint32_t find_worst(const placement_search *f)
     return f->n_kept;
 }
 
-/* Keeps a placement if it is among the best, or if `always`. */
+/* Stores a draft placement in f->kept, sorted by estimated time, if it is among
+ * the LHI_MOST_SITES fastest. `always`: it is never dropped. */
 static lh_status keep_draft(placement_search *f, const lhi_placement_draft *d,
                             bool always, lh_error *err)
 {
@@ -133,7 +137,8 @@ static lh_status keep_draft(placement_search *f, const lhi_placement_draft *d,
 
 /* ---- candidates ---- */
 
-/* Checks whether the job allows the placement's outermost parallelism. */
+/* Checks whether a draft placement has enough GPUs and the outermost
+ * parallelism that the job allows. */
 static bool is_allowed(const placement_search *f, const lhi_placement_draft *d)
 {
     const lh_layout *l = f->c.layout;
@@ -161,21 +166,23 @@ static bool is_allowed(const placement_search *f, const lhi_placement_draft *d)
     }
 }
 
-/* Takes a complete placement unless it is a duplicate. */
+/* Estimates a complete draft placement and stores it, unless an equivalent one
+ * was stored before. `always`: it is never dropped. */
 static lh_status add_complete(placement_search *f, lhi_placement_draft *d,
                               bool always, lh_error *err)
 {
     lhi_placement_draft canonical;
     bool is_new;
     lhi_placement_make_canonical(&f->c, d, &canonical);
-    LHI_TRY(check_duplicate(f, hash_of(&canonical), &is_new, err));
+    LHI_TRY(check_duplicate(f, hash_draft(&canonical), &is_new, err));
     if (!is_new)
         return LH_OK;
     LHI_TRY(lhi_placement_estimate(&f->c, &f->busiest, d, err));
     return keep_draft(f, d, always, err);
 }
 
-/* Completes a draft in every way and takes the results. */
+/* Completes a draft placement by each rule for splitting stages, and stores the
+ * results. */
 static lh_status add_completions(void *context, const lhi_placement_draft *open,
                                  lh_error *err)
 {
@@ -194,9 +201,9 @@ static lh_status add_completions(void *context, const lhi_placement_draft *open,
     return LH_OK;
 }
 
-/* Extends a draft recursively: every unused datacenter either continues the
- * last group or begins a new one. Groups are in the order of their first
- * datacenter. */
+/* Extends a draft placement recursively: every unused datacenter either
+ * continues the last group or begins a new one. Groups are in the order of
+ * their first datacenter. */
 static lh_status extend_groups(placement_search *f, lhi_placement_draft *d,
                                bool *used, lh_error *err)
 {
@@ -229,8 +236,9 @@ static lh_status extend_groups(placement_search *f, lhi_placement_draft *d,
     return LH_OK;
 }
 
-/* Converts a placement to a draft. False: more parts than a draft holds. */
-static bool to_draft(const lh_sites *sites, lhi_placement_draft *d)
+/* Converts a placement to a draft. Returns false if it has more parts than a
+ * draft holds. */
+static bool make_draft(const lh_sites *sites, lhi_placement_draft *d)
 {
     d->n_groups = d->n_parts = 0;
     d->from[0] = 0;
@@ -250,7 +258,8 @@ static bool to_draft(const lh_sites *sites, lhi_placement_draft *d)
     return true;
 }
 
-/* The default placement of a layout without sites is always included. */
+/* Adds the default placements of a layout without sites, which are never
+ * dropped: pipeline outermost and data outermost. */
 static lh_status add_defaults(placement_search *f, lh_error *err)
 {
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_DATA; o++) {
@@ -263,7 +272,7 @@ static lh_status add_defaults(placement_search *f, lh_error *err)
         if (status == LH_EUNSUPPORTED)
             continue;
         LHI_TRY(status);
-        if (to_draft(sites, &d) && is_allowed(f, &d))
+        if (make_draft(sites, &d) && is_allowed(f, &d))
             LHI_TRY(add_complete(f, &d, true, err));
     }
     return LH_OK;
@@ -272,8 +281,8 @@ static lh_status add_defaults(placement_search *f, lh_error *err)
 /* ---- result list ---- */
 
 /* Converts a draft to a placement in `mem`. */
-static lh_status to_sites(const lhi_placement_draft *d, lhi_arena *mem,
-                          lh_sites *out, lh_error *err)
+static lh_status make_sites(const lhi_placement_draft *d, lhi_arena *mem,
+                            lh_sites *out, lh_error *err)
 {
     lh_site_group *groups = LHI_NEW(mem, lh_site_group, d->n_groups);
     lh_site_stages *parts = LHI_NEW(mem, lh_site_stages, d->n_parts);
@@ -288,7 +297,8 @@ static lh_status to_sites(const lhi_placement_draft *d, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Fills the case: capacity, speed and symmetries. */
+/* Fills the search's placement case: each datacenter's capacity in ranks, its
+ * speed, and the symmetries. */
 static lh_status make_case(placement_search *f, lh_error *err)
 {
     lhi_placement_case *c = &f->c;
@@ -313,15 +323,16 @@ static lh_status make_case(placement_search *f, lh_error *err)
     return lhi_placement_find_symmetries(c, f->work, err);
 }
 
-/* Collects in f->kept the possible assignments of stages and replicas to
- * datacenters: completions of the given sites, or all, or heuristic ones. */
+/* Collects in f->kept the possible placements of stages and replicas in
+ * datacenters: completions of the job's sites, all groupings, or with many
+ * datacenters heuristic ones. */
 static lh_status find_drafts(placement_search *f, lh_error *err)
 {
     bool used[LH_MAX_DATACENTERS] = {false};
     lhi_placement_draft d = {0};
     LHI_TRY(make_case(f, err));
     if (f->given) {
-        if (!to_draft(f->given, &d))
+        if (!make_draft(f->given, &d))
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "layout.sites: more than %d parts", LHI_MOST_PARTS);
         return add_completions(f, &d, err);
@@ -333,8 +344,8 @@ static lh_status find_drafts(placement_search *f, lh_error *err)
                                             err);
 }
 
-/* Lists the placements found, in `mem`. Required ones come first, with the
- * first of each rank order among them. */
+/* Lists the placements found, in `mem`: first the defaults and the fastest of
+ * each outermost parallelism, then the others by estimated time. */
 static lh_status find_list(placement_search *f, lhi_arena *mem,
                            const lh_sites **list, uint32_t *n, lh_error *err)
 {
@@ -346,14 +357,14 @@ static lh_status find_list(placement_search *f, lhi_arena *mem,
     uint32_t at = 0;
     for (uint32_t i = 0; i < f->n_kept; i++) {
         lh_outermost kind =
-            outermost_of(f->kept[i]->n_groups, f->kept[i]->n_parts);
+            classify_outermost(f->kept[i]->n_groups, f->kept[i]->n_parts);
         f->always[i] = f->always[i] || !kinds[kind];
         kinds[kind] = true;
     }
     for (int first = 1; first >= 0; first--)
         for (uint32_t i = 0; i < f->n_kept; i++)
             if (f->always[i] == (first == 1))
-                LHI_TRY(to_sites(f->kept[i], mem, &sites[at++], err));
+                LHI_TRY(make_sites(f->kept[i], mem, &sites[at++], err));
     *list = sites;
     *n = f->n_kept;
     return LH_OK;

@@ -24,15 +24,17 @@ lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
  * pipeline and data. The lists and the store are in `mem`; nothing needs to be
  * released. */
 typedef struct lhi_sites_store lhi_sites_store;
-/* Creates an empty store for a job. */
+/* Creates an empty cache of placement lists for a job. */
 lh_status lhi_sites_store_make(const lh_job *job, lhi_arena *mem,
                                lhi_sites_store **out, lh_error *err);
-/* Looks up, or finds, the list for a layout's degrees. */
+/* Returns the placements for a layout's degrees, from the cache or by
+ * lhi_placement_search(). */
 lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
                                const lh_sites **list, uint32_t *n,
                                lh_error *err);
 
-/* Returns the outermost parallelism of a layout with these sites. */
+/* Returns the outermost parallelism of a placement: pipeline (one group), data
+ * (each group in one datacenter), or mixed. */
 lh_outermost lhi_sites_outermost(const lh_sites *sites);
 
 #endif

@@ -42,53 +42,56 @@ typedef struct lhi_placement_case {
 
 /* ---- site_fill.c ---- */
 
-/* Completes a draft: as many replicas per group as fit, as even as possible,
- * and stages in way `split` from LHI_SPLITS. Returns false if they do not fit.
- */
+/* Completes a draft placement: as many replicas per group as fit, as even as
+ * possible, and stages by rule `split` (0 to LHI_SPLITS - 1, see
+ * split_stages()). Returns false if they do not fit. */
 bool lhi_placement_fill_draft(const lhi_placement_case *c,
                               const lhi_placement_draft *open, uint32_t split,
                               lhi_placement_draft *out);
 
 /* ---- site_symmetry.c ---- */
 
-/* Computes c->interchangeable and c->symmetries; they are in `mem`. */
+/* Computes which datacenters are interchangeable (c->interchangeable) and, for
+ * few datacenters, all renamings that change nothing (c->symmetries). Both are
+ * in `mem`. */
 lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem,
                                         lh_error *err);
 
-/* Sorts the groups by their first datacenter, so that equal placements are
- * equal drafts. */
+/* Sorts the groups of a draft placement by their first datacenter, so that
+ * equal placements are equal drafts. */
 void lhi_placement_sort_groups(lhi_placement_draft *d);
-/* Compares two drafts, for sorting. */
+/* Compares two draft placements, for sorting: negative, 0 or positive. */
 int lhi_placement_compare_drafts(const lhi_placement_draft *a,
                                  const lhi_placement_draft *b);
 
-/* Checks whether swapping two interchangeable datacenters gives a smaller draft
- * than `d`; then only that one is tried. */
+/* Checks whether swapping two interchangeable datacenters gives a draft
+ * placement that sorts before `d`; then `d` need not be tried. */
 bool lhi_placement_is_symmetric_copy(const lhi_placement_case *c,
                                      const lhi_placement_draft *d);
 
-/* Computes the smallest of all equivalent drafts. */
+/* Computes the draft placement that sorts first among all equivalent ones. */
 void lhi_placement_make_canonical(const lhi_placement_case *c,
                                   const lhi_placement_draft *d,
                                   lhi_placement_draft *out);
 
 /* ---- site_estimate.c ---- */
 
-/* Estimates the iteration time, to order the placements. */
+/* Estimates the iteration time of a placement from work, links and rings, in
+ * d->ns; only used to order and select placements. */
 lh_status lhi_placement_estimate(const lhi_placement_case *c,
                                  lhi_ecmp_cache *known, lhi_placement_draft *d,
                                  lh_error *err);
 
-/* Estimates the time that a pipeline with these degrees spends on hops from a
- * to b. */
+/* Estimates the time per iteration that a pipeline with these degrees needs for
+ * messages from datacenter `a` to `b` and back, in ns. */
 lh_status lhi_placement_estimate_hop_ns(const lhi_placement_case *c, uint32_t a,
                                         uint32_t b, lhi_ecmp_cache *known,
                                         double *ns, lh_error *err);
 
 /* ---- site_heuristics.c ---- */
 
-/* Generates groupings when there are too many datacenters to try all: calls
- * `take` with each, replicas and stages open. */
+/* Generates groups of datacenters if there are too many to try all: calls
+ * `take` with each draft placement, whose replicas and stages are open. */
 lh_status lhi_placement_generate_heuristic(
     const lhi_placement_case *c, lhi_arena *mem,
     lh_status (*take)(void *context, const lhi_placement_draft *d,

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-/* Compares two datacenters except for size and links. */
+/* Checks whether two datacenters are equivalent inside and have equal GPU
+ * prices; their size and links may differ. */
 static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
 {
     return lhi_datacenters_are_equivalent(job, a, b) &&
@@ -18,8 +19,8 @@ static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
 
 /* ---- symmetries of a job ---- */
 
-/* Checks whether renaming datacenters changes nothing, with `to` set for the
- * first `placed` ones and the last of them new. */
+/* Checks whether a renaming of datacenters may map number placed - 1 to
+ * to[placed - 1]: equal capacity, kind and links to those mapped before. */
 static bool may_rename(const lhi_placement_case *c, const uint32_t *to,
                        uint32_t placed)
 {
@@ -50,7 +51,8 @@ static bool may_swap(const lhi_placement_case *c, uint32_t a, uint32_t b)
     return true;
 }
 
-/* Extends a renaming recursively and lists the complete ones. */
+/* Extends a renaming of datacenters recursively from `placed` ones on, and
+ * appends each complete one that changes nothing to `list`. */
 static void extend_renaming(const lhi_placement_case *c, uint32_t *to,
                             uint32_t placed, uint32_t *list, uint32_t *n)
 {
@@ -96,7 +98,7 @@ lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem,
 
 /* ---- drafts ---- */
 
-/* Appends group `g` of one draft to another. */
+/* Appends replica group `g` of draft placement `from` to draft `to`. */
 static void copy_group(const lhi_placement_draft *from, uint32_t g,
                        lhi_placement_draft *to)
 {
@@ -173,8 +175,8 @@ bool lhi_placement_is_symmetric_copy(const lhi_placement_case *c,
     return false;
 }
 
-/* Checks whether reversed pipelines are the same, except for embedding and
- * head. */
+/* Checks whether the placement with reversed pipelines takes the same time,
+ * except for embedding and head. */
 static bool is_reversible(const lhi_placement_case *c,
                           const lhi_placement_draft *d)
 {
@@ -188,7 +190,7 @@ static bool is_reversible(const lhi_placement_case *c,
     return true;
 }
 
-/* Reverses all pipelines. */
+/* Reverses the order of parts in all pipelines of a draft placement. */
 static void reverse_pipelines(lhi_placement_draft *d)
 {
     for (uint32_t g = 0; g < d->n_groups; g++)
@@ -202,8 +204,8 @@ static void reverse_pipelines(lhi_placement_draft *d)
         }
 }
 
-/* Sorts d's groups; copies it to `least` if it comes first by
- * lhi_placement_compare_drafts(). */
+/* Sorts the groups of draft placement `d`; copies it to `least` if it sorts
+ * before it. */
 static void keep_smaller(lhi_placement_draft *d, lhi_placement_draft *least)
 {
     lhi_placement_sort_groups(d);
@@ -211,8 +213,8 @@ static void keep_smaller(lhi_placement_draft *d, lhi_placement_draft *least)
         *least = *d;
 }
 
-/* Renames datacenters so that the first of each interchangeable set appears
- * first. */
+/* Renames the datacenters of a draft placement so that the lowest number of
+ * each interchangeable set appears first. */
 static void rename_in_order(const lhi_placement_case *c, lhi_placement_draft *d)
 {
     uint32_t n = c->job->n_datacenters, name[LH_MAX_DATACENTERS];

@@ -35,7 +35,8 @@ typedef struct expansion {
     void *context;
 } expansion;
 
-/* Checks whether a value is open in the job or equal. */
+/* Checks whether the job leaves a degree open (`want` is 0) or fixes it to
+ * `value`. */
 static bool is_allowed(uint32_t value, uint32_t want)
 {
     return want == 0 || want == value;
@@ -44,7 +45,8 @@ static bool is_allowed(uint32_t value, uint32_t want)
 static lhi_space_visit count_one; /* also runs on other threads than the
                                    * search's */
 
-/* Checks whether the target framework accepts the configuration. */
+/* Checks whether the target framework accepts the values that the configuration
+ * has decided so far. Stores the reason for a refusal. */
 static bool is_accepted(const expansion *g)
 {
     lh_error why = {0};
@@ -59,7 +61,8 @@ static bool is_accepted(const expansion *g)
     return false;
 }
 
-/* Passes a child to the visitor if the target accepts it. */
+/* Passes the current configuration, a child in the search tree, to the visitor
+ * if the target framework accepts it. */
 static lh_status visit_child(expansion *g, lh_error *err)
 {
     return is_accepted(g) ? g->visit(g->context, &g->config, err) : LH_OK;
@@ -67,7 +70,8 @@ static lh_status visit_child(expansion *g, lh_error *err)
 
 /* --- values to explore ---------------------------------------------------- */
 
-/* Tensor parallelism stays inside a node; small nodes are combined. */
+/* Checks whether the search tries a tensor degree. Tensor parallelism stays
+ * inside a node; small nodes are combined. */
 bool lhi_space_tensor(const lhi_space *space, uint32_t tensor)
 {
     const bool whole =
@@ -117,7 +121,8 @@ static lh_status add_micro_batches(expansion *g, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether the context degree leaves each GPU enough tokens. */
+/* Checks whether to visit a context degree: the job's, or one that leaves each
+ * GPU enough tokens. */
 static bool context_suits(const expansion *g, uint32_t cp)
 {
     if (g->want->context)
@@ -140,8 +145,8 @@ static bool group_suits(const expansion *g, uint32_t tp, uint32_t cp)
     return group <= node || group % node == 0;
 }
 
-/* Checks that experts divide evenly over GPUs, in whole experts unless the job
- * says otherwise. */
+/* Checks whether to visit an expert degree: it must divide the number of
+ * experts. */
 static bool expert_suits(const expansion *g, uint32_t ep)
 {
     uint32_t experts = g->space->job->model->experts;
@@ -189,7 +194,8 @@ static lh_status add_groups(expansion *g, lh_error *err)
 
 /* --- recomputation ------------------------------------------------------- */
 
-/* Visits the kinds of recomputation: the job's, or none, selective and full. */
+/* Visits the kinds of recomputation: the job's own, or none, selective and
+ * full. */
 static lh_status add_recomputations(expansion *g, lh_error *err)
 {
     const lh_training *t = &g->space->job->training;
@@ -208,14 +214,15 @@ static lh_status add_recomputations(expansion *g, lh_error *err)
 
 /* --- pipeline, data ------------------------------------------------------ */
 
-/* Checks that experts fit within a stage's ranks. */
+/* Checks that a stage's ranks (tensor x context x data) divide evenly into
+ * expert groups. */
 static bool experts_fit(const lh_layout *l, uint32_t data)
 {
     return (uint64_t)lhi_group_size(l) * data % lh_layout_expert_block(l) == 0;
 }
 
-/* Visits every pipeline and data degree and counts them; `visit` false: only
- * counts. */
+/* Visits every pipeline and data degree that fits and counts them in *n;
+ * `visit` false: only counts. */
 static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
                              lh_error *err)
 {
@@ -278,8 +285,8 @@ bool lhi_rank_order_matters(const lh_job *job, const lh_layout *layout)
     return false;
 }
 
-/* Checks whether to visit a rank order: the job's if it sets one, else the
- * pipeline outermost and, where that differs, data outermost. */
+/* Checks whether to visit an outermost parallelism: the job's if it sets one,
+ * else pipeline and, if it makes a difference, data. */
 static bool outermost_suits(const expansion *g, lh_outermost o)
 {
     if (g->want->outermost)
@@ -289,8 +296,8 @@ static bool outermost_suits(const expansion *g, lh_outermost o)
             lhi_outermost_matters(g->space->job, &g->config.layout));
 }
 
-/* Visits the rank orders, without choosing the datacenters of stages and
- * replicas. */
+/* Visits the outermost parallelisms without placements; stages and replicas get
+ * no datacenters. */
 static lh_status add_outermost(expansion *g, lh_error *err)
 {
     g->config.layout.sites = g->want->sites;
@@ -304,7 +311,8 @@ static lh_status add_outermost(expansion *g, lh_error *err)
     return LH_OK;
 }
 
-/* Visits a placement with its usual order of ranks, and with the other one. */
+/* Visits a placement with the default rank order and, if it makes a difference,
+ * with the other one (pipeline or data outermost). */
 static lh_status add_rank_orders(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
@@ -318,8 +326,8 @@ static lh_status add_rank_orders(expansion *g, lh_error *err)
     return visit_child(g, err);
 }
 
-/* Visits the placements of stages and replicas in datacenters, with the rank
- * orders of each. */
+/* Visits the placements of stages and replicas in datacenters, each with its
+ * rank orders. */
 static lh_status add_placements(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
@@ -351,8 +359,8 @@ bool lhi_zero_matters(const lh_job *job, const lh_layout *layout)
            lhi_target_chunks(job->target, job->model->layers, l->pipeline, 0);
 }
 
-/* Allows ZeRO stages from 1 on unless the job fixes one: less memory for the
- * same traffic. */
+/* Checks whether to visit a ZeRO stage: the job's, or any from 1 on, because
+ * these need less memory for the same traffic. */
 static bool zero_suits(const expansion *g, uint32_t zero)
 {
     const lh_training *t = &g->space->job->training;
@@ -369,7 +377,8 @@ bool lhi_sharding_matters(const lh_job *job, const lhi_config *config)
            config->layout.outermost == LH_OUTERMOST_DATA;
 }
 
-/* Checks whether a sharding kind applies. */
+/* Checks whether to visit a kind of sharding (full, hybrid) with ZeRO stage
+ * `zero`: the job's, or full and, if it makes a difference, hybrid. */
 static bool sharding_suits(const expansion *g, uint32_t zero,
                            lh_sharding sharding)
 {
@@ -381,7 +390,8 @@ static bool sharding_suits(const expansion *g, uint32_t zero,
            lhi_sharding_matters(g->space->job, &config);
 }
 
-/* Visits the ZeRO stages and sharding kinds. */
+/* Visits the ZeRO stages and kinds of sharding and counts them in *n; `visit`
+ * false: only counts. */
 static lh_status add_states(expansion *g, bool visit, uint64_t *n,
                             lh_error *err)
 {
@@ -404,7 +414,8 @@ static lh_status add_states(expansion *g, bool visit, uint64_t *n,
 
 /* --- chunks -------------------------------------------------------------- */
 
-/* Visits the chunk counts and placements. */
+/* Visits the chunks per device with their placements (UD, Loop, Wave) and
+ * counts them in *n; `visit` false: only counts. */
 static lh_status add_chunkings(expansion *g, bool visit, uint64_t *n,
                                lh_error *err)
 {
@@ -486,7 +497,8 @@ typedef struct counting {
     uint64_t n;
 } counting;
 
-/* Adds the number of complete configurations below one configuration. */
+/* Adds the number of complete configurations below one configuration to the
+ * count in `context`. Visitor callback. */
 static lh_status count_one(void *context, const lhi_config *config,
                            lh_error *err)
 {

@@ -20,22 +20,24 @@ typedef enum lhi_level {
     LHI_LEVEL_COMPLETE, /* and the chunks */
 } lhi_level;
 
-/* Checks whether ZeRO stages differ for a layout: weights or experts have
- * replicas, or the target's plans depend on the stage. */
+/* Checks whether the ZeRO stage makes a difference for a layout: weights or
+ * experts have replicas, or the target framework's plans depend on the stage.
+ */
 bool lhi_zero_matters(const lh_job *job, const lh_layout *layout);
 
-/* Checks whether the kinds of sharding differ for a configuration: replicas in
- * several datacenters share state. */
+/* Checks whether the kind of sharding (full or hybrid) makes a difference for a
+ * configuration: replicas in several datacenters share state. */
 bool lhi_sharding_matters(const lh_job *job, const lhi_config *config);
 
-/* Checks whether a placed layout depends on which parallelism is outermost. On
- * several datacenters that says what crosses them. In one it orders the ranks,
- * which matters only where pipeline ranks of several replicas share nodes. */
+/* Checks whether a placed layout depends on which parallelism is outermost.
+ * With several datacenters, the outermost one crosses them. With one, it orders
+ * the ranks, which matters only if pipeline ranks of several replicas share
+ * nodes. */
 bool lhi_outermost_matters(const lh_job *job, const lh_layout *layout);
 
-/* Checks whether a layout on several datacenters depends on the order of their
- * ranks: in one of them, several stages of several replicas are on more than a
- * node, and share nodes. */
+/* Checks whether a layout on several datacenters depends on the order of the
+ * ranks inside a datacenter: several stages of several replicas in one of them
+ * need more than a node, and share nodes. */
 bool lhi_rank_order_matters(const lh_job *job, const lh_layout *layout);
 
 /* Why job->target rejects a configuration, and the level it had decided. */
@@ -56,8 +58,8 @@ typedef struct lhi_space {
     lhi_space_refusal *refused;
 } lhi_space;
 
-/* Initialises the space; placements are in `mem`. Release with
- * lhi_space_fini(). */
+/* Initialises the search space of a job's layouts; placements are in `mem`.
+ * Release with lhi_space_fini(). */
 lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
                          lh_error *err);
 /* Releases the space's memory. */
@@ -66,25 +68,28 @@ void lhi_space_fini(lhi_space *space);
 /* These four check whether a search explores a value that the job leaves open;
  * other values are used only if the job fixes them. */
 bool lhi_space_tensor(const lhi_space *space, uint32_t tensor);
-/* Like lhi_space_tensor(), for the context degree. */
+/* Checks whether the search tries a context degree: each GPU must keep enough
+ * tokens of a sequence. */
 bool lhi_space_context(const lhi_space *space, uint32_t context);
-/* The same for the micro-batch size. */
+/* Checks whether the search tries a microbatch size. */
 bool lhi_space_micro_batch(uint32_t size);
-/* The same for chunks per device. */
+/* Checks whether the search tries a number of chunks per device. */
 bool lhi_space_chunks(uint32_t chunks);
 
 /* Receives one configuration that has decided one level more; *dropped counts
  * those rejected for too many microbatches. */
 typedef lh_status lhi_space_visit(void *context, const lhi_config *config,
                                   lh_error *err);
-/* Visits a configuration's children on `level`. */
+/* Visits a configuration's children in the search tree: each decides the values
+ * of the level after `level`. *dropped counts the children rejected for too
+ * many microbatches. */
 lh_status lhi_space_children(const lhi_space *space, lhi_level level,
                              const lhi_config *config, uint64_t *dropped,
                              lhi_space_visit *visit, void *context,
                              lh_error *err);
 
-/* Counts the complete configurations below this one. While placements are open,
- * only the default ones count. */
+/* Counts the complete configurations below this configuration in the search
+ * tree. While placements are open, only the default placements count. */
 uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
                          const lhi_config *config);
 

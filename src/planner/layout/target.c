@@ -78,32 +78,32 @@ static const capability capabilities[] = {
                            ALL_VALUES},
 };
 
-/* Returns the table entry of a target. */
-static const capability *of(lh_target target)
+/* Returns the table entry with the capabilities of a target framework. */
+static const capability *get_capability(lh_target target)
 {
     return &capabilities[target];
 }
 
 const char *lhi_target_display_name(lh_target target)
 {
-    return of(target)->shown;
+    return get_capability(target)->shown;
 }
 
 const char *lhi_target_version(lh_target target)
 {
-    return of(target)->version;
+    return get_capability(target)->version;
 }
 
 bool lhi_target_accepts_any_order(lh_target target, uint32_t pipeline)
 {
-    const capability *c = of(target);
+    const capability *c = get_capability(target);
     return c->schedules[0] == NULL && !(c->one_by_one && pipeline == 1);
 }
 
 bool lhi_target_supports_method(lh_target target, uint32_t pipeline,
                                 const char *method)
 {
-    const capability *c = of(target);
+    const capability *c = get_capability(target);
     if (strcmp(method, "elastic") == 0)
         return c->elastic;
     if (pipeline == 1 && c->one_by_one)
@@ -153,14 +153,14 @@ uint32_t lhi_state_groups(const lh_job *job, const lh_layout *l, uint32_t zero)
 /* --- reasons ---------------------------------------------------------------
  */
 
-/* Rejects with the target's name followed by the reason. Returns
- * LH_EUNSUPPORTED. */
+/* Fails with LH_EUNSUPPORTED and the text "TARGET why". */
 static lh_status refuse(lh_target target, lh_error *err, const char *why)
 {
-    return lhi_fail(err, LH_EUNSUPPORTED, "%s %s", of(target)->shown, why);
+    return lhi_fail(err, LH_EUNSUPPORTED, "%s %s",
+                    get_capability(target)->shown, why);
 }
 
-/* Checks whether a set of values, possibly ANY, contains a value. */
+/* Checks whether a bit set of enum values (ANY: all) contains a value. */
 static bool has_bit(uint32_t bits, uint32_t value)
 {
     return bits == ANY || (bits >> value & 1) != 0;
@@ -169,22 +169,23 @@ static bool has_bit(uint32_t bits, uint32_t value)
 /* --- Megatron-LM -----------------------------------------------------------
  */
 
-/* Checks whether the job overlaps expert communication. */
+/* Checks whether the job overlaps expert-parallel communication with
+ * computation. */
 static bool overlaps_experts(const lh_job *job, const lh_layout *l)
 {
     return job->framework.overlap_expert > 0 && l->expert > 1;
 }
 
-/* Checks the gradient types: those of the precision, or stored and summed in
- * fp32. */
+/* Checks that gradients are reduced in the type in which they are stored. */
 static bool supports_gradients(const lh_job *job)
 {
     const lh_framework *f = &job->framework;
     return f->gradients == f->reduce;
 }
 
-/* Checks the biases. One argument removes them from all products, routers
- * included; without it queries, keys and values have them too. */
+/* Checks that the model's biases can be expressed in Megatron-LM: one argument
+ * switches them for all products including routers, another one for query, key
+ * and value. */
 static bool supports_biases(const lh_model *m)
 {
     return m->output_bias == m->mlp_bias && (m->qkv_bias || !m->mlp_bias) &&
@@ -231,8 +232,8 @@ static lh_status megatron_job(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Checks the rank count for DeepEP (deep_ep/buffer.py, get_dispatch_config()),
- * which rejects others. */
+/* Checks that DeepEP supports the number of ranks; it rejects all others
+ * (deep_ep/buffer.py, get_dispatch_config()). */
 static bool deepep_supports(uint64_t ranks)
 {
     static const uint64_t known[] = {2, 4, 8, 16, 24, 32, 64, 128, 144, 160};
@@ -242,7 +243,8 @@ static bool deepep_supports(uint64_t ranks)
     return false;
 }
 
-/* Checks that Megatron-LM supports the tensor and expert degrees. */
+/* Checks that Megatron-LM supports the dispatcher and sequence parallelism with
+ * these tensor and expert degrees. */
 static lh_status megatron_group(const lh_job *job, const lh_layout *l,
                                 lh_error *err)
 {
@@ -269,7 +271,8 @@ static lh_status megatron_group(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* Checks whether the inputs of 8-bit products are recomputed. */
+/* Checks whether the configuration recomputes the inputs of 8-bit matrix
+ * products (norms, activation functions). */
 static bool recomputes_8_bit_inputs(const lh_job *job, const lhi_config *c)
 {
     if (c->recompute == LH_RECOMPUTE_MODULES)
@@ -279,9 +282,10 @@ static bool recomputes_8_bit_inputs(const lh_job *job, const lhi_config *c)
            !job->framework.unfused_attention;
 }
 
-/* Checks the recomputation. In the cost model, "cheap" recomputation covers
- * operations that fused kernels recompute anyway: norms, and the activation
- * functions of all MLPs. Megatron-LM only has a name for those of experts. */
+/* Checks that Megatron-LM supports the recomputation. Rejects selective
+ * recomputation with dense MLPs: fused kernels recompute norms and activation
+ * functions, and Megatron-LM has a name only for those of experts. Rejects full
+ * recomputation with overlapped expert communication. */
 static lh_status check_megatron_recompute(const lh_job *job,
                                           const lhi_config *c, lh_error *err)
 {
@@ -309,9 +313,10 @@ static lh_status check_megatron_recompute(const lh_job *job,
     return LH_OK;
 }
 
-/* Checks the placement. With replicas outermost a stage's ranks are not
- * contiguous, and parallel_state.py requires as many expert replicas as there
- * are replicas. */
+/* Checks that Megatron-LM supports the rank order with these expert groups.
+ * With replicas outermost a stage's ranks are not contiguous, and
+ * parallel_state.py then distributes experts only over the ranks of one
+ * replica. */
 static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
                                  lh_error *err)
 {
@@ -334,9 +339,9 @@ static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
         replica, block, job->n_datacenters > 1 ? "rank_order" : "outermost");
 }
 
-/* Checks Megatron-LM's FSDP, distributed/fsdp/mcore_fsdp_adapter.py:
- * _get_dp_tp_mesh() arranges all ranks as replicas x tensor, and a hybrid
- * instance (HSDP) supports no other expert groups. */
+/* Checks that Megatron-LM's FSDP (ZeRO 2 and 3) supports the layout: no
+ * pipeline, and with several HSDP instances (`groups`) no expert parallelism.
+ * Source: distributed/fsdp/mcore_fsdp_adapter.py, _get_dp_tp_mesh(). */
 static lh_status megatron_fsdp(const lh_job *job, const lh_layout *l,
                                uint32_t groups, lh_error *err)
 {
@@ -438,8 +443,9 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
 /* --- torchtitan ------------------------------------------------------------
  */
 
-/* Checks context parallelism: parameters are sharded over the context ranks in
- * any case; parallel_dims.py has fsdp = dp_shard * cp. */
+/* Checks that torchtitan supports the context degree with this ZeRO stage: it
+ * shards parameters over the context ranks in any case (parallel_dims.py: fsdp
+ * = dp_shard * cp). */
 static lh_status torchtitan_context(uint32_t context, uint32_t zero,
                                     lh_error *err)
 {
@@ -523,7 +529,8 @@ static lh_status torchtitan_placed(const lh_job *job, const lh_layout *l,
                         "layout.outermost: pipeline");
 }
 
-/* Checks that experts are spread over replicas that share state. */
+/* Checks that torchtitan supports the ZeRO stage and sharding: equal groups of
+ * replicas, and experts spread over replicas that share state. */
 static lh_status torchtitan_state(const lh_job *job, const lhi_config *c,
                                   lh_error *err)
 {
@@ -583,8 +590,8 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
 /* --- PyTorch's pipelining ---------------------------------------------------
  */
 
-/* Checks that every stage has layers: stage.py requires each stage to produce
- * its output, with a gradient function. */
+/* Checks that every stage has layers: PyTorch's stage.py requires each stage to
+ * produce its output, with a gradient function. */
 static lh_status check_stages(lh_target target, const lh_job *job,
                               lh_error *err)
 {
@@ -601,7 +608,7 @@ static lh_status check_stages(lh_target target, const lh_job *job,
 lh_status lhi_target_check_job(lh_target target, const lh_job *job,
                                lh_error *err)
 {
-    const capability *c = of(target);
+    const capability *c = get_capability(target);
     const char *schedule = job->layout.schedule;
     /* Names that stand for a choice select among the supported schedules. */
     bool chosen = schedule && (strcmp(schedule, "auto") == 0 ||
@@ -644,8 +651,8 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
     }
 }
 
-/* Checks the part of a configuration that `level` decides against Megatron-LM's
- * limits. */
+/* Checks the values that a configuration decides on `level` against
+ * Megatron-LM's limits. */
 static lh_status check_megatron(const lh_job *job, lhi_level level,
                                 const lhi_config *c, lh_error *err)
 {
@@ -665,8 +672,8 @@ static lh_status check_megatron(const lh_job *job, lhi_level level,
     }
 }
 
-/* Checks the part of a configuration that `level` decides against torchtitan's
- * limits. */
+/* Checks the values that a configuration decides on `level` against
+ * torchtitan's limits. */
 static lh_status check_torchtitan(const lh_job *job, lhi_level level,
                                   const lhi_config *c, lh_error *err)
 {
@@ -684,8 +691,8 @@ static lh_status check_torchtitan(const lh_job *job, lhi_level level,
     }
 }
 
-/* Checks the part of a configuration that `level` decides against the limits of
- * longhaul's own engine. */
+/* Checks the values that a configuration decides on `level` against the limits
+ * of longhaul's own engine. */
 static lh_status check_longhaul(const lh_job *job, lhi_level level,
                                 const lhi_config *c, lh_error *err)
 {
@@ -699,12 +706,12 @@ static lh_status check_longhaul(const lh_job *job, lhi_level level,
     }
 }
 
-/* Checks that the target framework supports the recomputation, ZeRO stage and
- * chunk placement, as far as `level` decides them. */
+/* Checks that the target framework supports the recomputation, ZeRO stage or
+ * chunk placement, whichever `level` decides. */
 static lh_status check_values(lh_target target, lhi_level level,
                               const lhi_config *config, lh_error *err)
 {
-    const capability *c = of(target);
+    const capability *c = get_capability(target);
     if (level == LHI_LEVEL_WORK && !has_bit(c->recomputes, config->recompute))
         return refuse(target, err, c->why_recompute);
     if (level == LHI_LEVEL_STATE && !has_bit(c->zeros, config->zero))

@@ -9,29 +9,33 @@
 /* Returns the display name: "Megatron-LM"; for LH_TARGET_ANY "longhaul's
  * schedules". */
 const char *lhi_target_display_name(lh_target target);
-/* Returns the version that the rules were checked against: "core 0.16". */
+/* Returns the version of the target framework against which the rules were
+ * checked: "core 0.16". */
 const char *lhi_target_version(lh_target target);
 
-/* Checks whether the target runs the schedules of a method on `pipeline`
- * stages. Frameworks run a single stage's microbatches one by one. */
+/* Checks whether the target framework runs the schedules of a method on
+ * `pipeline` stages. Frameworks run a single stage's microbatches one by one.
+ */
 bool lhi_target_supports_method(lh_target target, uint32_t pipeline,
                                 const char *method);
-/* Checks whether the target accepts any pass order, including one from the
- * solver; `pipeline` 0: with more than one stage. */
+/* Checks whether the target framework runs any pass order, including one from
+ * the solver, on `pipeline` stages (0: more than one). */
 bool lhi_target_accepts_any_order(lh_target target, uint32_t pipeline);
 
-/* Checks whether the target runs only combined backward passes (D and W).
- * PyTorch's FSDP with ZeRO 3 frees weights after a forward pass and silently
- * loses the gradients of separate W passes. */
+/* Checks whether the target framework runs only combined backward passes (D and
+ * W together). PyTorch's FSDP with ZeRO 3 frees weights after a forward pass
+ * and silently loses the gradients of separate W passes. */
 bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
                                uint32_t zero);
-/* The same for the job's own plans: offloaded activations return for D, so W
- * must follow at once. */
+/* Checks whether plans of the job have only combined backward passes (D and W
+ * together): the target requires it, or offloading, because offloaded
+ * activations return for D and W must follow at once. */
 bool lhi_layout_joins_backward(const lh_job *job, uint32_t pipeline);
 
-/* Returns the target's chunk count without a pipeline, whatever the job
- * requests; 0: any. torchtitan gathers and reduces layer by layer: with ZeRO 2
- * and 3 within one chunk's passes, otherwise after each layer's passes. */
+/* Returns the chunks per device that the target framework uses without a
+ * pipeline (one stage), whatever the job requests; 0: any. torchtitan gathers
+ * and reduces layer by layer: with ZeRO 2 and 3 within one chunk's passes,
+ * otherwise after each layer's passes. */
 uint32_t lhi_target_chunks(lh_target target, uint32_t layers, uint32_t pipeline,
                            uint32_t zero);
 
@@ -39,10 +43,12 @@ uint32_t lhi_target_chunks(lh_target target, uint32_t layers, uint32_t pipeline,
  * cannot; `err` has the reason. */
 lh_status lhi_target_check_job(lh_target target, const lh_job *job,
                                lh_error *err);
-/* The same for the values that a configuration decides on that level. */
+/* Checks whether the target framework can run the values that a configuration
+ * decides on `level`. LH_EUNSUPPORTED: it cannot; `err` has the reason. */
 lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
                            const lhi_config *config, lh_error *err);
-/* The same for a complete choice. */
+/* Checks whether the target framework can run a complete choice.
+ * LH_EUNSUPPORTED: it cannot; `err` has the reason. */
 lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
                                   const lh_choice *choice, lh_error *err);
 

@@ -69,8 +69,8 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
 /* --- state sharing ----------------------------------------------------------
  */
 
-/* Counts one stage's replicas on the same site as `replica`, and in *before
- * those that precede it. */
+/* Counts a stage's replicas that share state with `replica` (equal sites[]),
+ * and in *before those of them with a lower number. */
 static uint32_t count_same_site(const uint32_t *sites, uint32_t n,
                                 uint32_t replica, uint32_t *before)
 {
@@ -83,8 +83,9 @@ static uint32_t count_same_site(const uint32_t *sites, uint32_t n,
     return here;
 }
 
-/* Checks state sharding over sites: equally many replicas per site at every
- * stage; the stages with the embedding share it piece by piece. */
+/* Checks that every stage has `sharers` replicas per state-sharing group and,
+ * if stages share an embedding, the same groups at all stages. sites[stage *
+ * data + replica]: group of a replica. */
 static lh_status check_sites(const lh_job *job, const lh_layout *l,
                              const uint32_t *sites, uint32_t sharers,
                              lh_error *err)
@@ -106,9 +107,8 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* Checks that each datacenter has equally many ranks with the experts of a
- * stage's k-th rank. *each: that number in datacenters with any; 0 on first
- * use. */
+/* Checks that each datacenter has equally many ranks with the k-th part of the
+ * experts. *each: that number, common to all calls; 0 before the first. */
 static bool has_equal_experts(const lh_layout *l, const uint32_t *sites,
                               uint32_t k, uint32_t *each)
 {
@@ -124,7 +124,8 @@ static bool has_equal_experts(const lh_layout *l, const uint32_t *sites,
     return true;
 }
 
-/* Checks experts with their own process-group layout. */
+/* Checks that hybrid sharding works with experts in process groups of their
+ * own: each datacenter has equally many ranks per expert. */
 static lh_status check_experts(const lh_job *job, const lh_layout *l,
                                const uint32_t *sites, lh_error *err)
 {

@@ -9,10 +9,12 @@
 /* Checks the job. LH_EUNSUPPORTED: the cpu device cannot train it; `err` has
  * the reason. The other two check a configuration's levels. */
 lh_status lhi_longhaul_job(const lh_job *job, lh_error *err);
-/* Checks a layout's degrees. */
+/* Checks that longhaul's engine supports the tensor and context degrees of a
+ * layout. LH_EUNSUPPORTED otherwise. */
 lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *layout,
                              lh_error *err);
-/* Checks the state sharding of a configuration. */
+/* Checks that longhaul's engine supports the configuration's hybrid sharding.
+ * LH_EUNSUPPORTED otherwise. */
 lh_status lhi_longhaul_state(const lh_job *job, const lhi_config *config,
                              lh_error *err);
 

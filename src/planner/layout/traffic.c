@@ -24,28 +24,29 @@ typedef struct state_builder {
     uint64_t *at_once;       /* for one pair of stages; indexed like `pairs` */
 } counter;
 
-/* Returns the datacenter of a stage in a group of replicas. */
-static uint32_t datacenter_of(const counter *c, uint32_t group, uint32_t stage)
+/* Returns the datacenter of a stage in a replica group. */
+static uint32_t get_datacenter(const counter *c, uint32_t group, uint32_t stage)
 {
     size_t P = c->config->layout.pipeline;
     return c->places.ranks[group * P + stage].datacenter;
 }
 
-/* Counts the activations from one chunk to the next, and the same number of
- * gradients back. */
+/* Counts the messages per iteration from stage `from` to stage `to` for each
+ * pair of datacenters, and the largest number of GPUs that send at once. */
 static void count_messages(counter *c, uint32_t from, uint32_t to)
 {
     const lh_sites *sites = c->places.sites;
     uint32_t n = c->job->n_datacenters,
              gpus = lhi_group_size(&c->config->layout);
     for (uint32_t g = 0; g < sites->n_groups; g++) {
-        uint32_t a = datacenter_of(c, g, from), b = datacenter_of(c, g, to);
+        uint32_t a = get_datacenter(c, g, from), b = get_datacenter(c, g, to);
         size_t pair = (size_t)a * n + b;
         if (a == b)
             continue;
         c->at_once[pair] = 0;
         for (uint32_t i = 0; i < sites->n_groups; i++)
-            if (datacenter_of(c, i, from) == a && datacenter_of(c, i, to) == b)
+            if (get_datacenter(c, i, from) == a &&
+                get_datacenter(c, i, to) == b)
                 c->at_once[pair] += (uint64_t)sites->groups[i].replicas * gpus;
         lhi_traffic *t = &c->pairs[pair];
         t->messages +=
@@ -71,17 +72,18 @@ static void count_all_messages(counter *c)
 
 /* ---- data parallelism ---- */
 
-/* Checks whether one GPU per datacenter sends for its whole group. */
+/* Checks whether one leader GPU per datacenter sends the data-parallel traffic
+ * of its whole group (hybrid-leaders sharding). */
 static bool has_leaders(const counter *c)
 {
     return c->job->training.zero > 0 &&
            c->config->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
 }
 
-/* Counts the gathers and reductions of a slice's buffers: [Raj section 7]. In
- * an elastic plan, its shares are sent for every group on a chunk, except for
- * the backward of the last chunk's first group, whose parameters are already
- * gathered. */
+/* Counts how often per iteration parameters are gathered and gradients reduced,
+ * by ZeRO stage [Raj section 7]. In an elastic plan, sharded shares are sent
+ * for every microbatch group on a chunk, except that the last chunk's first
+ * backward group needs no gather. */
 static void count_rounds(const counter *c, double *gathers, double *reductions)
 {
     uint32_t zero = c->job->training.zero;
@@ -110,7 +112,8 @@ typedef struct ring {
     double members; /* in the smallest datacenter */
 } ring;
 
-/* Counts `rings` rings over n datacenters, each with a buffer of `bytes`. */
+/* Adds the bytes of `rings` rings over the n datacenters at[], each ring with a
+ * buffer of `bytes`, to the traffic of neighbouring pairs. */
 static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
                        double bytes)
 {
@@ -123,9 +126,9 @@ static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
     }
 }
 
-/* Lists the zones in the same datacenter as the i-th; 0 if an earlier one
- * belongs to it. */
-static uint32_t zones_with(const counter *c, const ring *r, uint32_t i,
+/* Lists the zones of the i-th member's datacenter in at[]; returns their
+ * number, or 0 if an earlier member is one of them. */
+static uint32_t list_zones(const counter *c, const ring *r, uint32_t i,
                            uint32_t *at)
 {
     uint32_t n = 0;
@@ -141,9 +144,10 @@ static uint32_t zones_with(const counter *c, const ring *r, uint32_t i,
     return n;
 }
 
-/* Counts rings between datacenters for buffers of `each` bytes per GPU: one per
- * group, in as many parts as the smallest datacenter has members, or in one.
- * Zones within a datacenter come first, as in model/sharding.c. */
+/* Counts the traffic of `rounds` gathers or reductions of buffers of `each`
+ * bytes per GPU: rings between the zones of a datacenter, then rings between
+ * datacenters. With leaders one GPU per group sends, otherwise all members
+ * share the buffer. */
 static void count_rings(counter *c, const ring *r, double each, double rounds)
 {
     double members = has_leaders(c) ? 1 : r->members;
@@ -151,7 +155,7 @@ static void count_rings(counter *c, const ring *r, double each, double rounds)
     uint32_t zones[LH_MAX_DATACENTERS], firsts[LH_MAX_DATACENTERS];
     uint32_t n_firsts = 0, fewest = r->n_sites;
     for (uint32_t i = 0; i < r->n_sites; i++) {
-        uint32_t n = zones_with(c, r, i, zones);
+        uint32_t n = list_zones(c, r, i, zones);
         if (!n)
             continue;
         count_ring(c, zones, n, rings, share);
@@ -161,7 +165,8 @@ static void count_rings(counter *c, const ring *r, double each, double rounds)
     count_ring(c, firsts, n_firsts, rings * fewest, share / fewest);
 }
 
-/* Counts the gradient and parameter traffic of a ring. */
+/* Counts the bytes that a ring sends to gather and reduce `params` parameters
+ * per iteration. */
 static void count_params(counter *c, const ring *r, double params)
 {
     double element = lhi_precision_bytes(c->job->training.precision);
@@ -171,7 +176,8 @@ static void count_params(counter *c, const ring *r, double params)
     count_rings(c, r, params * wire, reductions);
 }
 
-/* Counts the traffic of experts with their own process-group layout. */
+/* Counts the gather and reduction traffic of experts with process groups of
+ * their own. */
 static void count_experts(counter *c, const lhi_group_layout *fold,
                           double params)
 {
@@ -185,9 +191,9 @@ static void count_experts(counter *c, const lhi_group_layout *fold,
     }
 }
 
-/* Returns the all-to-all count: two forward, two backward, plus recomputation.
- */
-static double all_to_alls(const lh_job *job, lh_recompute recompute)
+/* Returns the number of all-to-alls per expert layer: two forward, two
+ * backward, two more if experts are recomputed. */
+static double count_all_to_alls(const lh_job *job, lh_recompute recompute)
 {
     bool again = recompute == LH_RECOMPUTE_FULL ||
                  (recompute == LH_RECOMPUTE_MODULES &&
@@ -195,14 +201,15 @@ static double all_to_alls(const lh_job *job, lh_recompute recompute)
     return again ? 6 : 4;
 }
 
-/* Counts the all-to-all traffic of a chunk's layers. */
+/* Counts the all-to-all traffic of the expert layers in a chunk between
+ * datacenters, in bytes. */
 static lh_status count_tokens(counter *c, const lhi_group_layout *fold,
                               const lh_cost_layer_range *slice, lh_error *err)
 {
     const lh_job *job = c->job;
     const lh_model *m = job->model;
     lhi_exchange exchange = {job->training.dispatcher, m->experts_per_token};
-    double passes = all_to_alls(job, c->config->recompute), layers;
+    double passes = count_all_to_alls(job, c->config->recompute), layers;
     lhi_group_members block;
     lhi_shape shape;
     layers =
@@ -262,16 +269,16 @@ static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
     return l->expert > 1 ? count_tokens(c, &fold, &slice, err) : LH_OK;
 }
 
-/* Returns the leader rings: one per share of the experts, or of the other
- * parameters. */
-static uint64_t leader_rings(const lh_job *job, const lh_layout *l)
+/* Returns the number of leader rings: one per share of the experts, or of the
+ * other parameters. */
+static uint64_t count_leader_rings(const lh_job *job, const lh_layout *l)
 {
     uint64_t block = lh_layout_expert_block(l);
     return job->model->experts && block > l->tensor ? block : l->tensor;
 }
 
-/* Counts concurrent flows: one ring per GPU of the smallest datacenter, or per
- * leader. */
+/* Counts the data-parallel flows at once on each link between datacenters: one
+ * ring per GPU of the smallest datacenter, or per leader. */
 static void count_flows(counter *c)
 {
     const lh_layout *l = &c->config->layout;
@@ -282,7 +289,7 @@ static void count_flows(counter *c)
             size_t pair = (size_t)spread->sites[i].datacenter * n +
                           spread->sites[(i + 1) % spread->n_sites].datacenter;
             c->pairs[pair].data_flows +=
-                has_leaders(c) ? leader_rings(c->job, l)
+                has_leaders(c) ? count_leader_rings(c->job, l)
                                : (uint64_t)lhi_group_size(l) *
                                      lhi_stage_placement_min_replicas(spread);
         }

@@ -20,7 +20,8 @@ typedef struct rank_message {
 
 /* --- kinds of layers ------------------------------------------------------ */
 
-/* Groups the layers into equivalent kinds. */
+/* Groups the model's layers into kinds of equivalent layers, with the number of
+ * layers of each kind. */
 static void find_kinds(lhi_bound_inputs *f)
 {
     const lh_model *m = f->job->model;
@@ -40,11 +41,12 @@ static void find_kinds(lhi_bound_inputs *f)
 
 /* --- costs ---------------------------------------------------------------- */
 
-/* Computes the least cost over all datacenters; placement is still open. */
-static lh_status least_cost(lhi_bound_inputs *f, const lh_job *job,
-                            const lh_layout *layout,
-                            const lh_cost_layer_range *slice, lh_cost *cost,
-                            lh_error *err)
+/* Computes the least cost of a layer range over all placements, for lower
+ * bounds. */
+static lh_status compute_least_cost(lhi_bound_inputs *f, const lh_job *job,
+                                    const lh_layout *layout,
+                                    const lh_cost_layer_range *slice,
+                                    lh_cost *cost, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
@@ -52,19 +54,21 @@ static lh_status least_cost(lhi_bound_inputs *f, const lh_job *job,
                                       cost, err);
 }
 
-/* Costs a layer range, by the model where measurements are missing. */
-static lh_status cost_of(lhi_bound_inputs *f, const lh_job *job,
-                         const lh_layout *layout,
-                         const lh_cost_layer_range *slice, lh_cost *cost,
-                         lh_error *err)
+/* Computes the cost of a layer range, by the model if the profile has no
+ * measurement. */
+static lh_status compute_cost(lhi_bound_inputs *f, const lh_job *job,
+                              const lh_layout *layout,
+                              const lh_cost_layer_range *slice, lh_cost *cost,
+                              lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
     return lhi_chunk_cost(job, layout, slice, &options, &f->busiest, cost, err);
 }
 
-/* Computes a part's cost. Times are without the ZeRO 2 and 3 communication in
- * passes, because some of it overlaps with the next layer. */
+/* Computes the least cost of a layer, the embedding or the head. Times exclude
+ * the ZeRO 2 and 3 communication within passes, because some of it overlaps
+ * with the next layer. */
 static lh_status cost_part(lhi_bound_inputs *f, const lh_job *job,
                            const lh_layout *layout,
                            const lh_cost_layer_range *slice, part *out,
@@ -74,12 +78,12 @@ static lh_status cost_part(lhi_bound_inputs *f, const lh_job *job,
     lh_job plain = *job;
     if (plain.training.zero > 1)
         plain.training.zero = 1;
-    LHI_TRY(least_cost(f, &plain, layout, slice, &c, err));
+    LHI_TRY(compute_least_cost(f, &plain, layout, slice, &c, err));
     out->pass = (lhi_bound_pass){lhi_bound_undo_rounding(c.f.total_ns),
                                  lhi_bound_undo_rounding(c.d.total_ns),
                                  lhi_bound_undo_rounding(c.w.total_ns)};
     if (job->training.zero > 1)
-        LHI_TRY(least_cost(f, job, layout, slice, &c, err));
+        LHI_TRY(compute_least_cost(f, job, layout, slice, &c, err));
     int64_t held = c.weight_bytes + c.gradient_bytes + c.optimizer_bytes +
                    c.activation_bytes - 4;
     out->hold = lhi_max_int64(lhi_min_int64(held, LHI_BOUND_MAX_BYTES), 0);
@@ -97,7 +101,9 @@ static lh_status cost_part(lhi_bound_inputs *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Derives the times of a layer and of the model from those of parts. */
+/* Derives a site's least times of a layer and its sums over the model from the
+ * times of its layer kinds, embedding and head. A site is one datacenter or set
+ * of datacenters. */
 static void add_parts(const lhi_bound_inputs *f, lhi_bound_site *s)
 {
     s->layer = s->parts[0];
@@ -120,7 +126,8 @@ static void add_parts(const lhi_bound_inputs *f, lhi_bound_site *s)
     }
 }
 
-/* Computes pass times and memory at one datacenter. */
+/* Computes pass times and memory of each layer kind, the embedding and the head
+ * on the GPUs of one datacenter. */
 static lh_status cost_site(lhi_bound_inputs *f, const lh_job *job,
                            const lh_layout *layout, uint32_t datacenter,
                            lhi_bound_site *s, lh_error *err)
@@ -175,7 +182,8 @@ static int64_t pick(int64_t a, int64_t b, bool larger)
     return larger ? lhi_max_int64(a, b) : lhi_min_int64(a, b);
 }
 
-/* Reduces pass times to the larger or smaller ones, for each kind of pass. */
+/* Replaces the F, D and W times of `a` by those of `b` wherever these are
+ * larger or, without `larger`, smaller. */
 static void pick_pass(lhi_bound_pass *a, const lhi_bound_pass *b, bool larger)
 {
     a->f = pick(a->f, b->f, larger);
@@ -183,7 +191,7 @@ static void pick_pass(lhi_bound_pass *a, const lhi_bound_pass *b, bool larger)
     a->w = pick(a->w, b->w, larger);
 }
 
-/* Sums F and D of all parts. */
+/* Sums the F and D times of the whole model on a site. */
 static int64_t sum_fd(const lhi_bound_inputs *f, const lhi_bound_site *s)
 {
     int64_t sum = 0;
@@ -192,7 +200,8 @@ static int64_t sum_fd(const lhi_bound_inputs *f, const lhi_bound_site *s)
     return sum;
 }
 
-/* Sums the memory of the whole model. */
+/* Sums activation, weight-input and state bytes of the whole model on a site.
+ */
 static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f,
                                         const lhi_bound_site *s)
 {
@@ -205,8 +214,9 @@ static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f,
     return sum;
 }
 
-/* Merges memory: a chunk's memory is the largest over its datacenters in each
- * respect. */
+/* Merges the memory of site `b` into `a`: the larger model memory in each
+ * respect if `worst`, else the smaller of each part. Transient memory is the
+ * smaller in both cases. */
 static void merge_memory(const lhi_bound_inputs *f, lhi_bound_site *a,
                          const lhi_bound_site *b, bool worst)
 {
@@ -226,9 +236,9 @@ static void merge_memory(const lhi_bound_inputs *f, lhi_bound_site *a,
     }
 }
 
-/* Merges the parts' times. The slowest datacenter may differ by part, so all
- * times of summed parts come from a single one; ends count with their least
- * times. */
+/* Merges the times of the layer kinds of site `b` into `a`. With `worst`, all
+ * come from the site with the larger sum, because they are added up; embedding
+ * and head always have their least times. */
 static void merge_parts(const lhi_bound_inputs *f, lhi_bound_site *a,
                         const lhi_bound_site *b, bool worst)
 {
@@ -243,8 +253,9 @@ static void merge_parts(const lhi_bound_inputs *f, lhi_bound_site *a,
     a->head_memory = lhi_min_int64(a->head_memory, b->head_memory);
 }
 
-/* Merges two sites: the best in every respect while the datacenter is open; the
- * worst if each has a replica and all wait for the last. */
+/* Merges site `b` into `a` in all times and memory: the best of both while the
+ * datacenter is open; the worst if both have replicas, which wait for each
+ * other. */
 static void merge(const lhi_bound_inputs *f, lhi_bound_site *a,
                   const lhi_bound_site *b, bool worst)
 {
@@ -286,7 +297,8 @@ static void merge(const lhi_bound_inputs *f, lhi_bound_site *a,
         a->slowness = b->slowness;
 }
 
-/* Clears the times and memory that a profile replaces: no bound is known. */
+/* Sets the times and memory to 0 (no bound) that a profile measured for whole
+ * chunks. */
 static void clear_unknown(const lhi_bound_inputs *f, lhi_bound_site *s)
 {
     if (!f->memory_known) {
@@ -302,22 +314,23 @@ static void clear_unknown(const lhi_bound_inputs *f, lhi_bound_site *s)
 }
 
 /* Returns the sum of forward, dgrad and wgrad times, in ns. */
-static int64_t sum_of(const lhi_bound_pass *p)
+static int64_t sum_passes(const lhi_bound_pass *p)
 {
     return p->f + p->d + p->w;
 }
 
-/* Returns the least ratio of a site's times to the first site's, over layers,
- * embedding and head. */
-static double slowness_of(const lhi_bound_site *s, const lhi_bound_site *first)
+/* Returns the least ratio of a site's pass times to the first site's, over
+ * layer kinds, embedding and head; 0: unknown. */
+static double compute_slowness(const lhi_bound_site *s,
+                               const lhi_bound_site *first)
 {
     double least_ratio = 0;
     for (int i = 0; i < LHI_BOUND_PARTS; i++) {
         /* Parts without time there add no work. */
-        int64_t there = sum_of(&first->parts[i]);
+        int64_t there = sum_passes(&first->parts[i]);
         if (there <= 0)
             continue;
-        double ratio = (double)sum_of(&s->parts[i]) / (double)there;
+        double ratio = (double)sum_passes(&s->parts[i]) / (double)there;
         if (!(least_ratio > 0) || ratio < least_ratio)
             least_ratio = ratio;
         if (!(ratio > 0))
@@ -326,8 +339,9 @@ static double slowness_of(const lhi_bound_site *s, const lhi_bound_site *first)
     return least_ratio;
 }
 
-/* Returns the most replicas over which all experts divide evenly. */
-static uint32_t most_replicas(const lh_job *job, const lh_layout *l)
+/* Returns the largest number of replicas over which all experts divide evenly.
+ */
+static uint32_t count_max_replicas(const lh_job *job, const lh_layout *l)
 {
     uint64_t block = lh_layout_expert_block(l), group = lhi_group_size(l);
     uint64_t n = job->n_gpus / group;
@@ -336,8 +350,9 @@ static uint32_t most_replicas(const lh_job *job, const lh_layout *l)
     return (uint32_t)n;
 }
 
-/* Completes a configuration with the cheapest values: no recomputation, and
- * state divided over as many GPUs as there are. */
+/* Completes a configuration with the values of the least cost: no
+ * recomputation, ZeRO 3, and state divided over as many replicas as there are
+ * GPUs for. Keeps values that `level` or the job decides. */
 static void complete_with_cheapest(const lhi_bound_inputs *f, lhi_level level,
                                    const lhi_config *config, lh_job *job,
                                    lh_layout *layout)
@@ -354,11 +369,12 @@ static void complete_with_cheapest(const lhi_bound_inputs *f, lhi_level level,
         job->training.zero = 3;
     if (level < LHI_LEVEL_STATE) {
         layout->pipeline = 1;
-        layout->data = most_replicas(job, layout);
+        layout->data = count_max_replicas(job, layout);
     }
 }
 
-/* Checks whether the sites of the previous call can be reused. */
+/* Checks whether the sites computed for the previous configuration also hold
+ * for this one. */
 static bool is_known(const lhi_bound_inputs *f, lhi_level level,
                      const lh_job *job, const lh_layout *l)
 {
@@ -372,7 +388,8 @@ static bool is_known(const lhi_bound_inputs *f, lhi_level level,
     return known;
 }
 
-/* Computes all datacenters' sites. */
+/* Computes the costs of every datacenter (f->sites[1..n]) and the least over
+ * all of them (f->sites[0]). */
 static lh_status cost_sites(lhi_bound_inputs *f, const lh_job *job,
                             const lh_layout *layout, lh_error *err)
 {
@@ -385,7 +402,7 @@ static lh_status cost_sites(lhi_bound_inputs *f, const lh_job *job,
             *s = f->sites[same + 1];
         } else {
             LHI_TRY(cost_site(f, job, layout, d, s, err));
-            s->slowness = slowness_of(s, d ? &f->sites[1] : s);
+            s->slowness = compute_slowness(s, d ? &f->sites[1] : s);
             clear_unknown(f, s);
         }
         if (d == 0)
@@ -405,10 +422,9 @@ static lh_status cost_sites(lhi_bound_inputs *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Computes a layer's share of data-parallel communication, if all layers have
- * the same parts; a chunk then sends a multiple of it. Layers with and without
- * experts may wait for different links, and both at once take less than the
- * sum. */
+/* Computes a layer's share of the data-parallel communication; a chunk sends a
+ * multiple of it. Only if all layers or none have experts: both kinds at once
+ * take less than the sum. */
 static lh_status add_sending(lhi_bound_inputs *f, const lh_job *job,
                              const lh_layout *layout, lh_cost_layer_range slice,
                              const lh_cost *whole, lhi_bound_site *s,
@@ -422,7 +438,7 @@ static lh_status add_sending(lhi_bound_inputs *f, const lh_job *job,
     slice.first_layer = f->kinds[0].layer;
     slice.n_layers = 1;
     slice.embedding = slice.head = false;
-    LHI_TRY(cost_of(f, job, layout, &slice, &layer, err));
+    LHI_TRY(compute_cost(f, job, layout, &slice, &layer, err));
     s->reduce = lhi_bound_undo_rounding(layer.reduce_scatter_ns);
     /* Most of it overlaps with passes, for unknown layers. */
     if (lhi_gathers_in_first_microbatch(job, layout))
@@ -442,15 +458,15 @@ static lh_status add_sending(lhi_bound_inputs *f, const lh_job *job,
     lh_cost embedding;
     slice.n_layers = 0;
     slice.embedding = true;
-    LHI_TRY(cost_of(f, job, layout, &slice, &embedding, err));
+    LHI_TRY(compute_cost(f, job, layout, &slice, &embedding, err));
     s->first_gather = lhi_bound_undo_rounding(embedding.all_gather_ns);
     s->first_reduce = lhi_bound_undo_rounding(embedding.reduce_scatter_ns);
     return LH_OK;
 }
 
-/* Removes the first gather and last reduction of each rank from its passes,
- * which ZeRO 2 and 3 run separately (build.c). The first layer of a rank is
- * unknown, so passes count without the longest gather. */
+/* Subtracts the longest gather and reduction of each rank from the pass times,
+ * because ZeRO 2 and 3 run the first gather and the last reduction outside the
+ * passes (build.c). The first layer of a rank is unknown. */
 static lh_status remove_end_communication(lhi_bound_inputs *f,
                                           const lh_job *job,
                                           const lh_layout *layout,
@@ -473,8 +489,8 @@ static lh_status remove_end_communication(lhi_bound_inputs *f,
     return LH_OK;
 }
 
-/* Adds the costs that depend on all replicas' sites, for the model as a whole.
- */
+/* Adds the costs of the whole model that depend on the datacenters of all
+ * replicas: optimizer, data-parallel communication and model memory. */
 static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
                            const lh_layout *layout, uint32_t microbatches,
                            const lhi_stage_placement *spread,
@@ -486,7 +502,7 @@ static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
     slice.n_layers = job->model->layers;
     slice.embedding = slice.head = true;
     slice.datacenter = datacenter;
-    LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
+    LHI_TRY(compute_cost(f, job, layout, &slice, &whole, err));
     LHI_TRY(remove_end_communication(f, job, layout, &slice, &whole, err));
     /* With one pipeline rank a chunk may wait for less than it sends, because
      * some of it overlaps with the previous chunk. The whole model does not. */
@@ -506,7 +522,8 @@ static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Computes the site of one set of datacenters. */
+/* Computes the site of a stage whose replicas are in several datacenters: the
+ * worst of them. `microbatches` 0: ZeRO stage and sharding are open. */
 static lh_status cost_spread(lhi_bound_inputs *f, const lh_job *job,
                              const lh_layout *layout, uint32_t microbatches,
                              const lhi_stage_placement *spread, lh_error *err)
@@ -531,8 +548,9 @@ static lh_status cost_spread(lhi_bound_inputs *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Finds an earlier stage whose costs are the same; returns k if there is none.
- * Stages in the same datacenters are contiguous. */
+/* Returns an earlier stage with the same datacenters and so the same costs as
+ * stage `k`; `k` if there is none. Stages in the same datacenters are
+ * contiguous. */
 static uint32_t find_like_stage(const lhi_bound_inputs *f,
                                 const lh_layout *layout,
                                 const lhi_layout_placement *places, uint32_t k)
@@ -545,7 +563,8 @@ static uint32_t find_like_stage(const lhi_bound_inputs *f,
     return k;
 }
 
-/* Computes all stages' sites. `microbatches` 0: the sharding is open. */
+/* Computes the sites of all stages, into f->at[]. `microbatches` 0: ZeRO stage
+ * and sharding are open. */
 static lh_status cost_stages(lhi_bound_inputs *f, const lh_job *job,
                              const lh_layout *layout, uint32_t microbatches,
                              const lhi_layout_placement *places, lh_error *err)
@@ -562,7 +581,8 @@ static lh_status cost_stages(lhi_bound_inputs *f, const lh_job *job,
 
 /* --- all bounds ----------------------------------------------------------- */
 
-/* Raises a bound and records its kind. */
+/* Raises a lower bound to `ns` if that is larger, and stores which kind of
+ * bound it is. */
 static void raise_bound(lhi_lower_bound *out, int64_t ns, lhi_bound_kind which)
 {
     if (ns > out->ns || out->kind == LHI_BOUND_NONE) {
@@ -571,7 +591,8 @@ static void raise_bound(lhi_lower_bound *out, int64_t ns, lhi_bound_kind which)
     }
 }
 
-/* With an unknown pipeline, all GPUs work all the time. */
+/* Returns a lower bound if the pipeline degree is open, in ns: the work divided
+ * by all GPUs, which are never idle. */
 static int64_t compute_work_bound(const lhi_bound_inputs *f, const lh_layout *l)
 {
     const lhi_bound_site *s = &f->sites[0];
@@ -582,7 +603,8 @@ static int64_t compute_work_bound(const lhi_bound_inputs *f, const lh_layout *l)
     return ns < 0x1p60 ? (int64_t)ns : INT64_C(1) << 60;
 }
 
-/* Takes all links' bounds. */
+/* Raises the lower bound to the bounds by the messages on each link between
+ * datacenters. */
 static void apply_link_bounds(const lhi_bound_inputs *f,
                               const lhi_bound_case *c, lhi_lower_bound *out)
 {
@@ -596,9 +618,9 @@ static void apply_link_bounds(const lhi_bound_inputs *f,
                         LHI_BOUND_LINK);
 }
 
-/* Returns a site's datacenter; for replicas in several, the one with the least
- * memory. */
-static uint32_t datacenter_of(const lhi_bound_inputs *f, uint32_t site)
+/* Returns the datacenter of a site; for a set of datacenters, the one with the
+ * least memory. */
+static uint32_t find_datacenter(const lhi_bound_inputs *f, uint32_t site)
 {
     uint32_t smallest = 0;
     for (uint32_t d = 0; d < f->job->n_datacenters; d++) {
@@ -611,7 +633,8 @@ static uint32_t datacenter_of(const lhi_bound_inputs *f, uint32_t site)
     return smallest;
 }
 
-/* Rejects a configuration that lacks memory; sets its least memory. */
+/* Sets out->memory_bytes, the least memory per GPU. If the model does not fit
+ * under any partition, sets out->missing and the bound to INT64_MAX. */
 static void apply_memory_bound(const lhi_bound_inputs *f,
                                const lhi_bound_case *c, lhi_lower_bound *out)
 {
@@ -625,13 +648,13 @@ static void apply_memory_bound(const lhi_bound_inputs *f,
     out->missing = lhi_bound_compute_missing_memory(c, &site);
     if (out->missing == 0)
         return;
-    out->missing_in = datacenter_of(f, site);
+    out->missing_in = find_datacenter(f, site);
     out->ns = INT64_MAX;
     out->kind = LHI_BOUND_MEMORY;
 }
 
-/* Takes the best of all bounds. Computes the partition bound below `below_ns`;
- * 0: never. */
+/* Computes the largest of all lower bounds that apply on `level`. The partition
+ * bound is computed up to `below_ns`; 0: never. */
 static void apply_bounds(const lhi_bound_inputs *f, lhi_level level,
                          int64_t below_ns, const lhi_bound_case *c,
                          lhi_lower_bound *out)
@@ -662,7 +685,8 @@ static void apply_bounds(const lhi_bound_inputs *f, lhi_level level,
     apply_memory_bound(f, c, out);
 }
 
-/* Computes a configuration's bound. */
+/* Computes the lower bound of a configuration on `level`. `below_ns`: also
+ * computes the partition bound, up to this value; 0: without it. */
 static lh_status compute_bound(lhi_bound_inputs *f, lhi_level level,
                                const lhi_config *config, int64_t below_ns,
                                lhi_lower_bound *out, lh_error *err)
@@ -737,7 +761,9 @@ lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *f,
     return compute_bound(f, LHI_LEVEL_COMPLETE, config, below_ns, out, err);
 }
 
-/* Sets whether the modelled times and memory hold despite the profile. */
+/* Sets whether the model's times and memory are valid lower bounds: a profile
+ * that measured passes replaces the memory, and one that measured whole chunks
+ * also the times. */
 static void check_profile(lhi_bound_inputs *f)
 {
     const lh_profile *p = f->job->profile;

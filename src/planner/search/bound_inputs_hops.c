@@ -4,10 +4,12 @@
 
 #include <string.h>
 
-/* Computes a hop of the first group; the others wait for it too. */
-static lh_status hop(lhi_bound_inputs *f, const lh_layout *layout,
-                     const lhi_layout_placement *places, uint32_t from_stage,
-                     uint32_t to_stage, lh_cost_message *out, lh_error *err)
+/* Computes the message between two stages of the first replica group, with
+ * capped times. All groups wait for it, so it is a lower bound. */
+static lh_status compute_hop(lhi_bound_inputs *f, const lh_layout *layout,
+                             const lhi_layout_placement *places,
+                             uint32_t from_stage, uint32_t to_stage,
+                             lh_cost_message *out, lh_error *err)
 {
     lh_cost_hop hop = lhi_layout_hop(places, layout, 0, from_stage, to_stage,
                                      places->sites->groups[0].replicas);
@@ -20,8 +22,8 @@ static lh_status hop(lhi_bound_inputs *f, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Counts `n` messages per microbatch on their link, if it connects datacenters.
- */
+/* Counts `n` messages per microbatch on the link between two stages, if they
+ * are in different datacenters. */
 static void count_messages(lhi_bound_inputs *f, const lhi_rank_location *from,
                            const lhi_rank_location *to,
                            const lh_cost_message *message, uint32_t n)
@@ -48,8 +50,8 @@ lh_status lhi_bound_inputs_add_hops(lhi_bound_inputs *f,
     for (uint32_t k = 0; k + 1 < P; k++) {
         const lhi_rank_location *a = &places->ranks[k],
                                 *b = &places->ranks[k + 1];
-        LHI_TRY(hop(f, layout, places, k, k + 1, &forth, err));
-        LHI_TRY(hop(f, layout, places, k + 1, k, &back, err));
+        LHI_TRY(compute_hop(f, layout, places, k, k + 1, &forth, err));
+        LHI_TRY(compute_hop(f, layout, places, k + 1, k, &back, err));
         f->forth[k] = forth.transfer_ns + forth.latency_ns;
         f->back[k] = back.transfer_ns + back.latency_ns;
         count_messages(f, a, b, &forth, each);
@@ -60,8 +62,8 @@ lh_status lhi_bound_inputs_add_hops(lhi_bound_inputs *f,
     if (P > 1 && v > 1 && c->placement == LH_PLACEMENT_LOOP) {
         const lhi_rank_location *a = &places->ranks[P - 1],
                                 *b = &places->ranks[0];
-        LHI_TRY(hop(f, layout, places, P - 1, 0, &forth, err));
-        LHI_TRY(hop(f, layout, places, 0, P - 1, &back, err));
+        LHI_TRY(compute_hop(f, layout, places, P - 1, 0, &forth, err));
+        LHI_TRY(compute_hop(f, layout, places, 0, P - 1, &back, err));
         c->wrap_forth = forth.transfer_ns + forth.latency_ns;
         c->wrap_back = back.transfer_ns + back.latency_ns;
         count_messages(f, a, b, &forth, v - 1);

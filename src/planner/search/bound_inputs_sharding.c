@@ -7,9 +7,9 @@
 
 #include <math.h>
 
-/* Computes the times of gathering parameters and reducing gradients for each
- * kind of layer, the embedding and the head with ZeRO 2 and 3. None for a head
- * that shares the embedding's matrix. */
+/* Computes the times of gathering parameters and reducing gradients with ZeRO 2
+ * and 3 for each layer kind, the embedding and the head, into sent[]. A head
+ * that shares the embedding's matrix has none. */
 static lh_status compute_traffic(lhi_bound_inputs *f, const lh_job *job,
                                  const lh_layout *layout,
                                  lh_cost_layer_range slice,
@@ -34,14 +34,15 @@ static lh_status compute_traffic(lhi_bound_inputs *f, const lh_job *job,
 }
 
 /* Rounds a time down to integer ns. */
-static int64_t whole_ns(double ns)
+static int64_t round_down_ns(double ns)
 {
     return lhi_bound_undo_rounding(
         ns < (double)LHI_BOUND_MAX_NS ? (int64_t)ns : LHI_BOUND_MAX_NS);
 }
 
-/* Sums over the model's layers, by parts. */
-static lhi_bound_pass all_layers(const lhi_bound_inputs *f,
+/* Returns the sum of F, D and W times over the model's layers from the times
+ * per layer kind. */
+static lhi_bound_pass sum_layers(const lhi_bound_inputs *f,
                                  const lhi_bound_pass *parts)
 {
     lhi_bound_pass sum = {0, 0, 0};
@@ -53,11 +54,10 @@ static lhi_bound_pass all_layers(const lhi_bound_inputs *f,
     return sum;
 }
 
-/* With ZeRO 2 and 3 a pass takes the longer of its computation and its parts'
- * communication. The last computation in F and D, and the first in W, adds to
- * that. A rank's first gather and last reduction are outside its passes, so
- * each of n passes has 1/n less; a head alone on a rank is also gathered first.
- */
+/* Raises the pass times of site `s` to the ZeRO 2 and 3 communication: a pass
+ * takes the longer of its computation and its communication, plus the
+ * computation that cannot overlap. A rank's first gather and last reduction are
+ * outside its passes, so each of n passes has 1/n less. */
 lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f,
                                             const lh_job *job,
                                             const lh_layout *layout,
@@ -81,14 +81,15 @@ lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f,
         double r = sent[i].reduce;
         double less_g = i < embedding ? gather : i == later ? 0 : g / n;
         double less_r = i < embedding ? reduce : i == later ? 0 : r / n;
-        passes[i] = (lhi_bound_pass){whole_ns(fmax(0, g - less_g)), whole_ns(g),
-                                     whole_ns(fmax(0, r - less_r))};
+        passes[i] = (lhi_bound_pass){round_down_ns(fmax(0, g - less_g)),
+                                     round_down_ns(g),
+                                     round_down_ns(fmax(0, r - less_r))};
     }
     passes[head].f += s->parts[head].f;
     passes[embedding].d += s->parts[embedding].d;
     passes[head].w += s->parts[head].w;
-    lhi_bound_pass sends = all_layers(f, passes);
-    lhi_bound_pass computes = all_layers(f, s->parts);
+    lhi_bound_pass sends = sum_layers(f, passes);
+    lhi_bound_pass computes = sum_layers(f, s->parts);
     for (uint32_t i = 0; i <= head; i++) {
         if (sends.f > computes.f)
             s->parts[i].f = passes[i].f;

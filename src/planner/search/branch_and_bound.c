@@ -38,7 +38,8 @@ enum {
 /* The search ends if nothing can be faster by more than 0.5 %. */
 static const double GOOD_ENOUGH_RATIO = 1.005;
 
-/* Alternatives must have times too, not only bounds. */
+/* Checks whether enough layouts were simulated to prune by bounds: listed
+ * alternatives need times, not only bounds. */
 static bool has_enough(const lhi_layout_search *s)
 {
     return s->n_simulated >= (s->options.quick ? 1 : MIN_SIMULATED);
@@ -46,7 +47,8 @@ static bool has_enough(const lhi_layout_search *s)
 
 /* --- nodes ---------------------------------------------------------------- */
 
-/* Takes an unused node; *at is its index. Grows the array as needed. */
+/* Returns the index of an unused search node in *at; grows the array as needed.
+ */
 static lh_status new_node(lhi_branch_and_bound *b, uint32_t *at, lh_error *err)
 {
     if (b->n_unused) {
@@ -85,7 +87,9 @@ static lh_status push(lhi_branch_and_bound *b, const lhi_search_node *n,
     return lhi_heap_push(&b->open, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Takes one child: counts it as pruned or queues it. */
+/* Adds a child with its computed bound to the open nodes, or counts it as
+ * pruned by memory or by its bound. b->least_child: the child with the least
+ * bound. */
 static lh_status queue_child(lhi_branch_and_bound *b,
                              const lhi_search_node *child, lh_error *err)
 {
@@ -114,7 +118,8 @@ static lh_status queue_child(lhi_branch_and_bound *b,
     return LH_OK;
 }
 
-/* Adds a child of an expanded node; its bound is computed with the batch. */
+/* Appends a child of the expanded node to the batch, which computes its bound.
+ * Visitor callback. */
 static lh_status add_child(void *context, const lhi_config *config,
                            lh_error *err)
 {
@@ -133,7 +138,8 @@ static lh_status add_child(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* Lists a configuration's children. */
+/* Lists the children of a configuration in the search tree in the current
+ * batch. */
 static lh_status expand(lhi_branch_and_bound *b, lhi_level level,
                         const lhi_config *config, lh_error *err)
 {
@@ -144,7 +150,7 @@ static lh_status expand(lhi_branch_and_bound *b, lhi_level level,
 
 /* --- complete layouts ----------------------------------------------------- */
 
-/* Ensures capacity for one more candidate. */
+/* Grows the array of candidates so that one more fits. */
 static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
 {
     if (s->n < s->room)
@@ -158,7 +164,8 @@ static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Adds a complete layout to build; its bound is computed with the batch. */
+/* Adds the complete layout of a node as a candidate to the batch, which builds
+ * its pipeline and bound. */
 static lh_status add_built(lhi_branch_and_bound *b, const lhi_search_node *n,
                            lh_error *err)
 {
@@ -171,7 +178,8 @@ static lh_status add_built(lhi_branch_and_bound *b, const lhi_search_node *n,
     return LH_OK;
 }
 
-/* Queues a built candidate. */
+/* Adds a candidate whose pipeline was built to the queue b->built, ordered by
+ * its bound; ignores it if it does not fit. */
 static lh_status queue_built(lhi_branch_and_bound *b, uint32_t at,
                              lh_error *err)
 {
@@ -192,7 +200,8 @@ static lh_status queue_built(lhi_branch_and_bound *b, uint32_t at,
     return lhi_heap_push(&b->built, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Takes the time of a simulated candidate. */
+/* Updates the best time and objective value with the result of a simulated
+ * candidate. */
 static lh_status take_time(lhi_branch_and_bound *b, const lhi_candidate *c,
                            lh_error *err)
 {
@@ -209,7 +218,8 @@ static lh_status take_time(lhi_branch_and_bound *b, const lhi_candidate *c,
     return LH_OK;
 }
 
-/* Adds the most promising built candidate for a quick evaluation. */
+/* Moves the built candidate with the least bound to the batch, for a quick
+ * evaluation (one schedule method). */
 static void add_quick_evaluation(lhi_branch_and_bound *b)
 {
     lhi_event event;
@@ -221,7 +231,8 @@ static void add_quick_evaluation(lhi_branch_and_bound *b)
 
 /* --- batches -------------------------------------------------------------- */
 
-/* Expands a node, or adds its complete layout to build. */
+/* Removes a node from the open nodes: adds its children to the batch or, for a
+ * complete layout, its candidate. */
 static lh_status process_node(lhi_branch_and_bound *b, uint32_t at,
                               lh_error *err)
 {
@@ -235,7 +246,8 @@ static lh_status process_node(lhi_branch_and_bound *b, uint32_t at,
     return expand(b, n.level, &n.config, err);
 }
 
-/* Computes a child's bound; `who` is the thread. */
+/* Computes the lower bound of a child node and counts the layouts below it.
+ * `who`: number of the thread. */
 static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
                                uint32_t who, lhi_search_node *child,
                                lh_error *err)
@@ -260,8 +272,8 @@ static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
     return status;
 }
 
-/* Builds a candidate. If its starting partition has no chance but others may,
- * it is rebalanced first. */
+/* Builds a candidate's pipeline and its bound. Rebalances its layers first if
+ * this partition's bound is too high, but that over all partitions is not. */
 static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
 {
     LHI_TRY(lhi_candidate_compute_bound(own, c, err));
@@ -276,8 +288,8 @@ static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
     return lhi_candidate_rebalance(own, c, err);
 }
 
-/* Runs one task: simulations first, which take longest, then pipelines, then
- * bounds. */
+/* Runs task `i` of the batch: quick evaluations first, which take longest, then
+ * building of candidates, then bounds of children. Parallel-for callback. */
 static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
                           uint32_t i, lh_error *err)
 {
@@ -297,7 +309,8 @@ static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
     return LH_OK;
 }
 
-/* Applies a batch's results: times first, because they prune the rest. */
+/* Runs all tasks of a batch in parallel, then applies their results in order:
+ * simulated times first, because these prune the other results. */
 static lh_status run_batch(lhi_branch_and_bound *b, lh_error *err)
 {
     lhi_search_batch *t = &b->batch;
@@ -318,15 +331,16 @@ static lh_status run_batch(lhi_branch_and_bound *b, lh_error *err)
 
 /* --- search --------------------------------------------------------------- */
 
-/* Returns a lower bound on all plans with the partitions of this search. */
+/* Returns a lower bound, in ns, on all plans of this search: the least of the
+ * incumbent, the open nodes and the built candidates. */
 static int64_t compute_open_bound(const lhi_branch_and_bound *b)
 {
     int64_t ns = lhi_min_int64(b->s->best_ns, b->least_partition_bound);
     return b->open.count ? lhi_min_int64(ns, b->open.items[0].time_ns) : ns;
 }
 
-/* Checks whether nothing has worked yet, or only plans too slow to prune much.
- */
+/* Checks whether there is no incumbent yet, or one more than FAR_FACTOR times
+ * the lower bound, which prunes little. */
 static bool is_far(const lhi_branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
@@ -338,8 +352,8 @@ static bool is_far(const lhi_branch_and_bound *b)
            s->best_ns / FAR_FACTOR > compute_open_bound(b);
 }
 
-/* Dives for an early incumbent: expands only each node's best child, while the
- * incumbent is far from the bound. */
+/* Runs the batch, then dives for an early incumbent: expands only each node's
+ * best child while is_far(). */
 static lh_status run_local_search(lhi_branch_and_bound *b, lh_error *err)
 {
     const bool evaluated_quickly = b->batch.n_quick_evaluations > 0;
@@ -354,7 +368,8 @@ static lh_status run_local_search(lhi_branch_and_bound *b, lh_error *err)
     return run_batch(b, err);
 }
 
-/* Checks whether the incumbent is close enough to the bound. */
+/* Checks whether the incumbent is within 0.5 % of the lower bound, after a
+ * minimum of work. */
 static bool is_good_enough(const lhi_branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
@@ -365,8 +380,8 @@ static bool is_good_enough(const lhi_branch_and_bound *b)
                GOOD_ENOUGH_RATIO * (double)compute_open_bound(b);
 }
 
-/* Reports progress (best time, lower bound, closed and open layouts). Checks
- * whether the caller asks to stop. */
+/* Reports progress over layouts (best time, lower bound, closed and open
+ * layouts). Returns true if the caller asks to stop. */
 static bool is_stopped_by_watcher(const lhi_branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
@@ -382,7 +397,8 @@ static bool is_stopped_by_watcher(const lhi_branch_and_bound *b)
     return o->layout_progress && o->layout_progress(o->context, &now);
 }
 
-/* Checks whether `parts` of PARTS are used up, or the caller asks to stop. */
+/* Checks whether `parts` out of PARTS equal parts of the work budget are used
+ * up, or the caller asks to stop. Always false without an incumbent. */
 static bool has_stopped(lhi_branch_and_bound *b, uint32_t parts)
 {
     lhi_layout_search *s = b->s;
@@ -397,7 +413,9 @@ static bool has_stopped(lhi_branch_and_bound *b, uint32_t parts)
            b->n_built > MAX_BUILT || b->n_nodes - b->n_unused > MAX_NODES;
 }
 
-/* Checks whether the best built candidate comes before the next node. */
+/* Checks whether the next work item is a built candidate to simulate, rather
+ * than an open node to expand: the one with the lower bound, and at least once
+ * every BUILDS_PER_SIMULATION builds. */
 static bool is_built_next(const lhi_branch_and_bound *b)
 {
     if (b->built.count == 0)
@@ -407,8 +425,8 @@ static bool is_built_next(const lhi_branch_and_bound *b)
     return b->built.items[0].time_ns <= b->open.items[0].time_ns;
 }
 
-/* Checks whether the next item is useless. Without a separate objective, so is
- * everything after it. */
+/* Checks whether the bound of the next item (`built`: candidate, else node)
+ * prunes it. */
 static bool is_next_hopeless(const lhi_branch_and_bound *b, bool built)
 {
     const lhi_layout_search *s = b->s;
@@ -482,10 +500,11 @@ static lh_status run_search(lhi_branch_and_bound *b, lh_error *err)
 
 /* --- every method --------------------------------------------------------- */
 
-/* Orders candidates for the full evaluation: by quick-evaluation time, then
- * those without one. */
-static int64_t evaluation_priority(const lhi_layout_search *s,
-                                   const lhi_candidate *c)
+/* Returns the sort key of a candidate for the full evaluation (every method),
+ * lowest first: its quick-evaluation value; failed candidates follow by their
+ * bound. */
+static int64_t get_evaluation_priority(const lhi_layout_search *s,
+                                       const lhi_candidate *c)
 {
     const lhi_objective *o = s->objective;
     if (c->choice.status != LH_CHOICE_OK)
@@ -493,21 +512,23 @@ static int64_t evaluation_priority(const lhi_layout_search *s,
     return o ? o->value(o->context, c) : c->choice.iteration_ns;
 }
 
-/* Queues the candidates in that order. */
+/* Adds the candidates that had only a quick evaluation to the queue `line`, by
+ * get_evaluation_priority(). */
 static lh_status queue_candidates(const lhi_layout_search *s, lhi_heap *line,
                                   lh_error *err)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
         lhi_event e = {
-            .time_ns = evaluation_priority(s, c), .seq = i, .payload = i};
+            .time_ns = get_evaluation_priority(s, c), .seq = i, .payload = i};
         if (c->simulated && !c->fully_evaluated && !lhi_heap_push(line, e))
             return lhi_fail_nomem(err);
     }
     return LH_OK;
 }
 
-/* Evaluates a candidate under every method. */
+/* Evaluates candidate `i` of a list under every schedule method. Parallel-for
+ * callback. */
 static lh_status evaluate_fully(void *context, lhi_layout_search *own,
                                 uint32_t who, uint32_t i, lh_error *err)
 {
@@ -516,9 +537,10 @@ static lh_status evaluate_fully(void *context, lhi_layout_search *own,
     return lhi_candidate_evaluate(own, list[i], err);
 }
 
-/* Takes the next candidates from the queue that may win; the more were
- * evaluated (n), the more at once. */
-static uint32_t next_candidates(const lhi_branch_and_bound *b, lhi_heap *line,
+/* Takes the next candidates from the queue that may beat the incumbent, into
+ * `list`. `n`: evaluated so far; the larger, the more at once. Returns their
+ * number. */
+static uint32_t take_candidates(const lhi_branch_and_bound *b, lhi_heap *line,
                                 uint32_t n, lhi_candidate **list)
 {
     lhi_layout_search *s = b->s;
@@ -535,7 +557,8 @@ static uint32_t next_candidates(const lhi_branch_and_bound *b, lhi_heap *line,
     return found;
 }
 
-/* Evaluates the most promising candidates under every method. */
+/* Evaluates the candidates that may beat the incumbent under every schedule
+ * method, best quick evaluation first. */
 static lh_status evaluate_promising(lhi_branch_and_bound *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;
@@ -543,7 +566,7 @@ static lh_status evaluate_promising(lhi_branch_and_bound *b, lh_error *err)
     lhi_candidate *list[MAX_FULL_EVALUATIONS];
     uint32_t n = 0, at_once;
     lh_status status = queue_candidates(s, &line, err);
-    while (status == LH_OK && (at_once = next_candidates(b, &line, n, list))) {
+    while (status == LH_OK && (at_once = take_candidates(b, &line, n, list))) {
         if (n > 0 && has_stopped(b, PARTS)) {
             s->complete = false;
             break;
@@ -560,8 +583,8 @@ static lh_status evaluate_promising(lhi_branch_and_bound *b, lh_error *err)
 
 /* --- branch and bound ----------------------------------------------------- */
 
-/* Decides whether to enumerate all partitions: on request, or if few are left
- * to try. */
+/* Sets s->exact, whether to enumerate all layer partitions: on request, or if
+ * few are left to try. */
 static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
 {
     const lh_plan_options *o = &s->options;
@@ -573,7 +596,7 @@ static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Frees the search state; not the candidates. */
+/* Frees the state of the branch and bound, but not the candidates. */
 static void close_branch(lhi_branch_and_bound *b)
 {
     lhi_heap_fini(&b->open);

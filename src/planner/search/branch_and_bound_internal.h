@@ -57,17 +57,19 @@ typedef struct lhi_branch_and_bound {
     int64_t least_child; /* an index of `nodes`; negative: none is useful */
 } lhi_branch_and_bound;
 
-/* Records a discarded layout, which may still be faster if the objective is not
- * time. */
+/* Records the lower bound `ns` of a pruned layout, which may still be faster
+ * than the plan if the objective is not time. */
 lh_status lhi_layout_search_drop(lhi_layout_search *s, lhi_level level,
                                  const lhi_config *config, int64_t ns,
                                  lh_error *err);
 
-/* Counts a pruned node. */
+/* Counts the layouts below a node of the search tree, taken from the queue as
+ * event `e`, as pruned by its bound. */
 lh_status lhi_branch_and_bound_count_pruned(lhi_branch_and_bound *b,
                                             const lhi_event *e, lh_error *err);
 
-/* Computes the proven bound: no unexplored layout is faster. */
+/* Computes the proven bound: the iteration time that no layout, explored or
+ * not, can beat. */
 lh_status lhi_branch_and_bound_compute_proven(lhi_branch_and_bound *b,
                                               lh_error *err);
 

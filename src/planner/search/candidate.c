@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Finds the missing memory: a device needs at least the memory with one
- * microbatch in all its chunks. */
+/* Sets c->missing to the bytes by which a device's memory is exceeded even with
+ * one microbatch in each of its chunks. */
 static lh_status find_missing(const lh_pipeline *p, lhi_candidate *c,
                               lh_error *err)
 {

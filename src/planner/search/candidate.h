@@ -125,69 +125,75 @@ typedef struct lhi_layout_search {
 lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
                                              lh_error *err);
 
-/* Checks whether `status` means that a layout, or `n` layouts, are impossible:
- * counts them and keeps the first reason. Other failures, with `why`, are for
- * the caller to return. */
+/* Checks whether `status` means that a layout, or `n` layouts, are impossible;
+ * counts these and stores the first reason `why`. Returns false for other
+ * failures, which the caller returns. */
 bool lhi_layout_search_count_refusal(lhi_layout_search *s, lh_status status,
                                      const lh_error *why, uint64_t n);
 
 /* Reports progress over `total` layouts, on the caller's own thread. Returns
  * true if the caller asks to stop. */
 bool lhi_layout_search_is_cancelled(lhi_layout_search *s, uint32_t total);
-/* The same; the remaining steps are then those of a quick plan. Also true when
- * the time is over. Never true before something works: a result of the search,
- * or `works`. */
+/* Checks whether to stop the current step: the caller asks to, or the time is
+ * over. Never before something works: a result of the search, or `works`. The
+ * remaining steps are then those of a quick plan. */
 bool lhi_layout_search_should_stop(lhi_layout_search *s, uint32_t total,
                                    bool works);
 
-/* Evaluates every partition of every candidate that could still win. LH_EINVAL:
- * too many for one layout. */
+/* Evaluates every layer partition of every candidate whose bound allows a win.
+ * LH_EINVAL: one layout has too many partitions. */
 lh_status lhi_layout_search_enumerate_partitions(lhi_layout_search *s,
                                                  lh_error *err);
-/* Checks whether the partitions are few enough, counted in passes, to try all
- * of them by default. */
+/* Checks whether there are so few layer partitions, counted in passes to
+ * schedule, that all are tried by default. */
 lh_status lhi_layout_search_can_enumerate(const lhi_layout_search *s, bool *out,
                                           lh_error *err);
 
-/* Moves layers between chunks in candidates that could still win, within its
- * budget. */
+/* Improves the layer partitions of candidates that may beat the best, by moving
+ * layers between chunks within a fixed budget. */
 lh_status lhi_layout_search_move_layers(lhi_layout_search *s, lh_error *err);
 
-/* The same for one candidate. *passes is the budget; the remainder is returned
- * in it. */
+/* Improves the layer partition of one candidate by moving layers. *passes:
+ * budget of passes to schedule; receives the remainder. */
 lh_status lhi_layout_search_move_layers_of(lhi_layout_search *s,
                                            uint32_t candidate, uint64_t *passes,
                                            lh_error *err);
 
-/* Samples at random, in place of all that. Proves nothing. */
+/* Searches layouts by random sampling (Monte Carlo) instead of branch and
+ * bound. Proves no bound. */
 lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s,
                                             lh_error *err);
 
-/* Computes the lower bound of a candidate's schedules, or that it does not fit
- * or work at all. */
+/* Builds the candidate's pipeline and computes the lower bound of its
+ * schedules, in c->bound_ns; INT64_MAX: it does not fit or cannot be built. */
 lh_status lhi_candidate_compute_bound(lhi_layout_search *s, lhi_candidate *c,
                                       lh_error *err);
 
-/* Rebalances the candidate's work (layer_partition.h) if that lowers its bound.
- */
+/* Rebalances the layers of a candidate over its devices (layer_partition.h) if
+ * that lowers its bound. */
 lh_status lhi_candidate_rebalance(lhi_layout_search *s, lhi_candidate *c,
                                   lh_error *err);
 
-/* Computes that bound from a built pipeline. */
+/* Computes the lower bound of a candidate's schedules from its built pipeline;
+ * valid for its layer partition only. */
 lh_status lhi_candidate_compute_bound_built(lhi_candidate *c,
                                             const lhi_built_layout *built,
                                             lh_error *err);
 
-/* Checks whether it was simulated and at least one schedule works. */
+/* Checks whether the candidate was simulated and at least one schedule works.
+ */
 bool lhi_candidate_is_feasible(const lhi_candidate *c);
 
-/* Returns a choice with the values known before any method has run. */
+/* Returns a choice for the candidate under schedule `method`, without any
+ * results. */
 lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method);
-/* Computes tokens per second and utilisation from the time. */
+/* Computes tokens per second and MFU of a choice from its iteration time. */
 lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem,
                                    lh_choice *choice, lh_error *err);
 
-/* Checks whether a plan considers a method: all that are not aliases. */
+/* Checks whether plans consider a schedule method: not an alias, supported by
+ * the target framework, not slow in a quick plan, and the requested one if the
+ * job requests one. */
 bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
                               uint32_t pipeline, const lhi_method *method);
 /* Runs the method named in choice->layout on the layout: fills status, times,
@@ -199,28 +205,32 @@ lh_status lhi_method_evaluate(const lh_job *job, const lh_plan_options *options,
                               lh_choice *choice, lh_schedule **schedule,
                               lh_error *err);
 
-/* Evaluates every method. The best goes to c->choice and its schedule to *best
- * (NULL: none works; `best` may be NULL). `all`, if not NULL, receives every
- * method's result. */
+/* Runs every schedule method on a candidate's built pipeline. The best result
+ * goes to c->choice and its schedule to *best (NULL: no method works; `best`
+ * may be NULL). `all`, if not NULL, receives every method's result, *n_all
+ * their number. */
 lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
                                     const lhi_built_layout *built,
                                     lh_schedule **best, lh_choice *all,
                                     uint32_t *n_all, lh_error *err);
-/* The same including building the layout and counting:
- * lhi_candidate_evaluate_quickly() under one method, lhi_candidate_evaluate()
- * under every method. */
+/* Builds a candidate, runs one fast schedule method on it, and counts it as
+ * simulated. Runs every method if plans of the job do not consider the fast
+ * one. */
 lh_status lhi_candidate_evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
                                          /* quick evaluation, one method */
                                          lh_error *err);
-/* Builds a candidate, evaluates every method and counts it. */
+/* Builds a candidate, runs every schedule method on it, and counts it as
+ * simulated. */
 lh_status lhi_candidate_evaluate(lhi_layout_search *s, lhi_candidate *c,
                                  lh_error *err);
 
-/* Returns the fastest simulated candidate; NULL: none works. */
+/* Returns the simulated candidate with the best objective value; NULL: none
+ * works. */
 lhi_candidate *lhi_layout_search_find_best(const lhi_layout_search *s);
 
-/* Fills the plan with the search result. LH_EINFEASIBLE: nothing works; `err`
- * has the reason. */
+/* Fills the plan with the results of the search: best layout, methods,
+ * alternatives and counts. LH_EINFEASIBLE: no layout works; `err` has the
+ * reason. */
 lh_status lhi_layout_search_fill_plan(lhi_layout_search *s, lh_plan *plan,
                                       lh_error *err);
 

@@ -57,8 +57,8 @@ lh_status lhi_pricing_override_job(const lh_job *job,
 /* --- layout ------------------------------------------------------------------
  */
 
-/* Computes the GPU price. Nodes are exclusive: a datacenter's last node counts
- * in full, and unused nodes do not count. */
+/* Computes the price of the GPUs per hour. Nodes are exclusive: a datacenter's
+ * last node counts in full, and unused nodes do not count. */
 static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
                             lhi_arena *mem, lhi_layout_price *out,
                             lh_error *err)
@@ -82,8 +82,8 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Computes the traffic price; `scale`: factor for data and expert parallelism,
- * 0 or 1. */
+/* Computes the price of the traffic between datacenters per iteration; `scale`:
+ * factor for data and expert parallelism, 0 or 1. */
 static lh_status price_bytes(const lh_job *job, const lhi_config *config,
                              double scale, lhi_arena *mem,
                              lhi_layout_price *out, lh_error *err)
@@ -105,9 +105,11 @@ static lh_status price_bytes(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
-/* Computes a layout's price. */
-static lh_status price(const lh_job *job, const lhi_config *config,
-                       double scale, lhi_layout_price *out, lh_error *err)
+/* Computes the price of a layout: GPUs per hour and traffic per iteration.
+ * `scale`: factor for data and expert parallelism, 0 or 1. */
+static lh_status compute_price(const lh_job *job, const lhi_config *config,
+                               double scale, lhi_layout_price *out,
+                               lh_error *err)
 {
     lhi_arena *scratch = lhi_arena_make(0);
     if (!scratch)
@@ -123,14 +125,14 @@ static lh_status price(const lh_job *job, const lhi_config *config,
 lh_status lhi_pricing_compute(const lh_job *job, const lhi_config *config,
                               lhi_layout_price *out, lh_error *err)
 {
-    return price(job, config, 1, out, err);
+    return compute_price(job, config, 1, out, err);
 }
 
 lh_status lhi_pricing_compute_bound(const lh_job *job, const lhi_config *config,
                                     bool whole, lhi_layout_price *out,
                                     lh_error *err)
 {
-    return price(job, config, whole ? 1 : 0, out, err);
+    return compute_price(job, config, whole ? 1 : 0, out, err);
 }
 
 double lhi_pricing_iteration_usd(const lhi_layout_price *price,

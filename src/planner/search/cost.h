@@ -16,29 +16,32 @@ typedef struct lhi_layout_price {
 /* Checks whether the job has GPU prices. */
 bool lhi_pricing_has_prices(const lh_job *job);
 
-/* Returns the job with the options' prices; shares all else. Data is in `mem`.
- * LH_EINVAL: a price out of range, or one of traffic alone. */
+/* Copies the job with the prices of the options; *out shares everything else.
+ * Data is in `mem`. LH_EINVAL: a price out of range, or a traffic price without
+ * GPU prices. */
 lh_status lhi_pricing_override_job(const lh_job *job,
                                    const lh_plan_options *options,
                                    lhi_arena *mem, lh_job *out, lh_error *err);
 
-/* Computes a layout's price. */
+/* Computes the price of a layout: its GPUs per hour and its traffic between
+ * datacenters per iteration. */
 lh_status lhi_pricing_compute(const lh_job *job, const lhi_config *config,
                               lhi_layout_price *out, lh_error *err);
-/* Computes a lower bound on the price of layouts with more chunks: without data
- * and expert parallelism, unless `whole`. */
+/* Computes a lower bound on the price of layouts with at least as many chunks:
+ * without data and expert parallelism, unless `whole`. */
 lh_status lhi_pricing_compute_bound(const lh_job *job, const lhi_config *config,
                                     bool whole, lhi_layout_price *out,
                                     lh_error *err);
-/* Returns an iteration's cost. */
+/* Returns the cost of an iteration in USD: GPUs for its duration, and traffic
+ * between datacenters. */
 double lhi_pricing_iteration_usd(const lhi_layout_price *price,
                                  double iteration_ns);
 
-/* Sets choice->cost if the job has prices and the choice a time. Updates an
- * existing cost, as in elastic plans, for the current time. */
+/* Sets choice->cost if the job has prices and the choice has a time; an
+ * existing price is kept and its cost computed for the current time. */
 lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem,
                                  lh_choice *choice, lh_error *err);
-/* The same for all choices of a plan. */
+/* Sets the cost in USD of all choices of a plan. */
 lh_status lhi_pricing_fill_plan(lhi_arena *mem, lh_plan *plan, lh_error *err);
 
 #endif

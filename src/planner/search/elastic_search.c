@@ -51,15 +51,17 @@ typedef struct stage_memory {
 /* --- bounds ------------------------------------------------------------------
  */
 
-/* Returns the objective's bound. */
-static int64_t bound_of(const elastic_branch *t, const node *n)
+/* Returns the lower bound of a node in the objective's unit: time in ns, or
+ * cost. */
+static int64_t compute_bound(const elastic_branch *t, const node *n)
 {
     const lhi_objective *o = t->s->objective;
     return o ? o->bound(o->context, n->level, &n->config, &n->floor)
              : n->floor.ns;
 }
 
-/* Checks whether a node's lower bound shows that it contains no better plan. */
+/* Checks whether a node's lower bound shows that it contains no better plan
+ * than those found. */
 static bool is_hopeless(const elastic_branch *t, const node *n)
 {
     const lhi_objective *o = t->s->objective;
@@ -67,13 +69,13 @@ static bool is_hopeless(const elastic_branch *t, const node *n)
         return true;
     if (!o)
         return n->floor.ns >= t->best_ns;
-    return o->is_useless(o->context, bound_of(t, n), n->level, &n->config,
+    return o->is_useless(o->context, compute_bound(t, n), n->level, &n->config,
                          &n->floor);
 }
 
-/* Records a node that was pruned, left or searched: its plans are not faster
- * than the bound. */
-static lh_status note(elastic_branch *t, const node *n, lh_error *err)
+/* Records the lower bound of a node that was pruned, not searched, or searched:
+ * its plans are not faster. */
+static lh_status record_bound(elastic_branch *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
     if (n->floor.ns == INT64_MAX)
@@ -96,7 +98,7 @@ static lh_status note(elastic_branch *t, const node *n, lh_error *err)
 static lh_status push(elastic_branch *t, uint32_t at, lh_error *err)
 {
     const node *n = &t->nodes[at];
-    lhi_event event = {.time_ns = bound_of(t, n),
+    lhi_event event = {.time_ns = compute_bound(t, n),
                        .rank = (uint64_t)(LHI_LEVEL_PLACED - n->level),
                        .seq = t->seq++,
                        .payload = at};
@@ -118,9 +120,11 @@ static lh_status add_node(elastic_branch *t, const node *n, lh_error *err)
     return push(t, t->n++, err);
 }
 
-/* The elastic plan itself recomputes operations. */
-static bool suits(const elastic_branch *t, lhi_level level,
-                  const lhi_config *config)
+/* Checks whether elastic plans may have the values that the configuration
+ * decides on `level`. Recomputation must be none, because the elastic plan
+ * itself recomputes operations. */
+static bool allows_elastic(const elastic_branch *t, lhi_level level,
+                           const lhi_config *config)
 {
     if (level == LHI_LEVEL_WORK && !t->s->job->training.recompute_given)
         return config->recompute == LH_RECOMPUTE_NONE;
@@ -128,14 +132,15 @@ static bool suits(const elastic_branch *t, lhi_level level,
            lhi_elastic_is_applicable(t->s->job, config);
 }
 
-/* Adds a child of the expanded node. */
+/* Adds a child of the expanded node to the open nodes with its bound; records
+ * the bound instead if it prunes the child. Visitor callback. */
 static lh_status add_child(void *context, const lhi_config *config,
                            lh_error *err)
 {
     elastic_branch *t = context;
     node child = {.config = *config, .level = t->level};
     lh_error why = {0};
-    if (!suits(t, t->level, config))
+    if (!allows_elastic(t, t->level, config))
         return LH_OK;
     if (child.level == LHI_LEVEL_PLACED)
         child.config.layout.sharding = LH_SHARDING_FULL;
@@ -153,7 +158,7 @@ static lh_status add_child(void *context, const lhi_config *config,
     child.floor.memory_bytes = INT64_MAX;
     if (is_hopeless(t, &child)) {
         t->s->n_elastic += child.level == LHI_LEVEL_PLACED;
-        return note(t, &child, err);
+        return record_bound(t, &child, err);
     }
     return add_node(t, &child, err);
 }
@@ -166,13 +171,14 @@ typedef struct state_builder {
     uint64_t n;
 } counter;
 
-/* Counts the layouts below a child. */
+/* Counts the layouts below a child of a node that allow elastic plans. Visitor
+ * callback. */
 static lh_status count_below(void *context, const lhi_config *config,
                              lh_error *err)
 {
     counter *c = context;
     counter below = {c->t, (lhi_level)(c->level + 1), 0};
-    if (!suits(c->t, c->level, config))
+    if (!allows_elastic(c->t, c->level, config))
         return LH_OK;
     if (c->level >= LHI_LEVEL_DEGREES) {
         c->n++;
@@ -187,7 +193,8 @@ static lh_status count_below(void *context, const lhi_config *config,
 /* --- one layout --------------------------------------------------------------
  */
 
-/* Computes the bound over all chunk counts of a layout. */
+/* Computes the bound of layout node `at` over all chunk counts, and adds it to
+ * the open nodes again unless it is pruned. */
 static lh_status bound_layout(elastic_branch *t, uint32_t at, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -206,7 +213,7 @@ static lh_status bound_layout(elastic_branch *t, uint32_t at, lh_error *err)
     if (!is_hopeless(t, n))
         return push(t, at, err);
     s->n_elastic++;
-    return note(t, n, err);
+    return record_bound(t, n, err);
 }
 
 lh_status lhi_elastic_choice_finish(const lhi_layout_search *s,
@@ -218,7 +225,9 @@ lh_status lhi_elastic_choice_finish(const lhi_layout_search *s,
     return lhi_pricing_set_choice(s->job, s->mem, choice, err);
 }
 
-/* Takes a result if it is the best so far. */
+/* Adds an elastic plan to the Pareto front and the results per value; stores it
+ * in *t->best if it is the best elastic plan so far. *found receives the
+ * previous one. */
 static lh_status store_result(elastic_branch *t, lhi_elastic_result *found,
                               lh_error *err)
 {
@@ -246,7 +255,8 @@ static lh_status store_result(elastic_branch *t, lhi_elastic_result *found,
     return LH_OK;
 }
 
-/* `below_ns` is as in lhi_elastic_options. */
+/* Searches the best elastic plan with the degrees of `like` that is faster than
+ * below_ns (0: any), and stores it. */
 static lh_status search_layout(elastic_branch *t, const lhi_config *like,
                                int64_t below_ns, lh_error *err)
 {
@@ -269,7 +279,7 @@ static lh_status search_layout(elastic_branch *t, const lhi_config *like,
     return status;
 }
 
-/* Searches a node's layout. */
+/* Searches the best elastic plan of a layout node, and records its bound. */
 static lh_status search_node(elastic_branch *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -279,7 +289,7 @@ static lh_status search_node(elastic_branch *t, const node *n, lh_error *err)
         below_ns = o->useless_ns(o->context, n->level, &n->config);
     s->n_elastic++;
     LHI_TRY(search_layout(t, &n->config, below_ns, err));
-    return note(t, n, err);
+    return record_bound(t, n, err);
 }
 
 /* --- best degrees of other schedules -----------------------------------------
@@ -292,18 +302,20 @@ static bool has_same_degrees(const lh_layout *a, const lh_layout *b)
            a->rank_order == b->rank_order;
 }
 
-/* Ranks candidates to search first: feasible ones by objective value (less is
- * better), then those for which the missing memory is known. */
-static int64_t rank_of(const lhi_layout_search *s, const lhi_candidate *c)
+/* Returns the sort key of a candidate for the order of the search, lowest
+ * first: objective value if feasible, then those whose missing memory is known.
+ */
+static int64_t rank_candidate(const lhi_layout_search *s,
+                              const lhi_candidate *c)
 {
     if (lhi_candidate_is_feasible(c))
         return lhi_objective_value(&s->options, &c->choice);
     return INT64_MAX - 1 - (c->missing > 0 ? 0 : 1);
 }
 
-/* Searches the best degrees of other schedules first: their results prune more.
- * Elastic plans are listed beside other schedules even if they are slower, or
- * nothing else is searched. */
+/* Searches elastic plans on the two best sets of degrees under other schedules
+ * first: their results prune more. These plans are listed even if they are
+ * slower. */
 static lh_status search_best_degrees(elastic_branch *t, lh_error *err)
 {
     const lhi_layout_search *s = t->s;
@@ -316,7 +328,7 @@ static lh_status search_best_degrees(elastic_branch *t, lh_error *err)
             for (uint32_t k = 0; k < n && !known; k++)
                 known = has_same_degrees(&likes[k].layout, &c->config.layout);
             if (!known && (c->simulated || c->missing > 0) &&
-                (!best || rank_of(s, c) < rank_of(s, best)))
+                (!best || rank_candidate(s, c) < rank_candidate(s, best)))
                 best = c;
         }
         if (!best)
@@ -332,7 +344,7 @@ static lh_status search_best_degrees(elastic_branch *t, lh_error *err)
  */
 
 /* Checks whether the layout search must stop, by its deadline or on request;
- * never before there is a plan. */
+ * never before it has a plan. `works`: there is one. */
 static bool is_stopped(void *context, bool works)
 {
     elastic_branch *t = context;
@@ -353,13 +365,14 @@ static bool has_ended(elastic_branch *t)
     return works || t->work / MOST_SHARES > t->limits.most_work;
 }
 
-/* Expands a node, bounds it or searches it. */
+/* Processes an open node: expands it, computes its bound over all chunk counts
+ * or, with that bound, searches its elastic plans. */
 static lh_status process_node(elastic_branch *t, uint32_t at, lh_error *err)
 {
     node n = t->nodes[at];
     if (is_hopeless(t, &n)) {
         t->s->n_elastic += n.level == LHI_LEVEL_PLACED;
-        return note(t, &n, err);
+        return record_bound(t, &n, err);
     }
     if (n.level < LHI_LEVEL_PLACED) {
         uint64_t dropped = 0;
@@ -370,14 +383,15 @@ static lh_status process_node(elastic_branch *t, uint32_t at, lh_error *err)
     return n.bounded ? search_node(t, &n, err) : bound_layout(t, at, err);
 }
 
-/* Records the open nodes at the end. */
+/* Records the bounds of all nodes that are open when the search ends, and
+ * counts their layouts. */
 static lh_status record_open(elastic_branch *t, lh_error *err)
 {
     lhi_layout_search *s = t->s;
     lhi_event e;
     while (lhi_heap_pop(&t->open, &e)) {
         const node *n = &t->nodes[e.payload];
-        LHI_TRY(note(t, n, err));
+        LHI_TRY(record_bound(t, n, err));
         counter below = {t, (lhi_level)(n->level + 1), 1};
         bool left = !is_hopeless(t, n);
         if (n->level < LHI_LEVEL_DEGREES) {
@@ -392,15 +406,15 @@ static lh_status record_open(elastic_branch *t, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether the least open node has a bound over all its chunk counts;
- * only a search of the layout can then raise it. */
+/* Checks whether the open node with the least bound has a bound over all its
+ * chunk counts; only a search of the layout can then raise it. */
 static bool is_bounded(const elastic_branch *t)
 {
     return !t->open.count || t->nodes[t->open.items[0].payload].bounded;
 }
 
-/* Expands the node with the least bound until that is a bound over all chunk
- * counts of a layout. Evaluates no layout: bounds are cheap. */
+/* Expands the node with the least bound until that bound is one over all chunk
+ * counts of a layout. Searches no plans, because bounds are cheap. */
 static lh_status tighten_bounds(elastic_branch *t, lh_error *err)
 {
     lhi_event e;
@@ -435,8 +449,8 @@ static lh_status search_all(elastic_branch *t, lh_error *err)
     return record_open(t, err);
 }
 
-/* Runs the elastic branch and bound: sets up the search space and bounds
- * without memory limits, and frees them. */
+/* Sets up the search space and the bounds without memory limits, runs the
+ * elastic branch and bound, and frees them. */
 static lh_status branch(elastic_branch *t, lh_error *err)
 {
     lhi_layout_search *s = t->s;

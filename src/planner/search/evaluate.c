@@ -28,22 +28,24 @@ lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method)
     return choice;
 }
 
-/* Returns the peak FLOP/s of a datacenter's GPUs. */
-static double peak_of(const lh_job *job, uint32_t datacenter)
+/* Returns the peak FLOP/s of one GPU of a datacenter, in the job's precision.
+ */
+static double get_peak_flops(const lh_job *job, uint32_t datacenter)
 {
     return job->datacenters[datacenter].gpu.flops_per_s;
 }
 
-/* Computes the peak FLOP/s of the layout's GPUs. */
-static lh_status peak_flops(const lh_job *job, const lh_layout *l,
-                            lhi_arena *mem, double *out, lh_error *err)
+/* Computes the peak FLOP/s of all GPUs of the layout. */
+static lh_status sum_peak_flops(const lh_job *job, const lh_layout *l,
+                                lhi_arena *mem, double *out, lh_error *err)
 {
     bool alike = true;
     double sum = 0;
     for (uint32_t i = 1; i < job->n_datacenters; i++)
-        alike = alike && lhi_equals_exactly(peak_of(job, i), peak_of(job, 0));
+        alike = alike && lhi_equals_exactly(get_peak_flops(job, i),
+                                            get_peak_flops(job, 0));
     if (alike) {
-        *out = peak_of(job, 0) *
+        *out = get_peak_flops(job, 0) *
                ((double)lhi_group_size(l) * l->pipeline * l->data);
         return LH_OK;
     }
@@ -54,8 +56,8 @@ static lh_status peak_flops(const lh_job *job, const lh_layout *l,
         for (uint32_t s = 0; s < l->pipeline; s++)
             sum +=
                 places.sites->groups[g].replicas *
-                peak_of(job,
-                        places.ranks[(size_t)g * l->pipeline + s].datacenter);
+                get_peak_flops(
+                    job, places.ranks[(size_t)g * l->pipeline + s].datacenter);
     lhi_arena_rewind(mem, mark);
     *out = sum * lhi_group_size(l);
     return LH_OK;
@@ -67,7 +69,7 @@ lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem,
     double peak;
     if (choice->status != LH_CHOICE_OK || choice->iteration_ns == 0)
         return LH_OK;
-    LHI_TRY(peak_flops(job, &choice->layout, mem, &peak, err));
+    LHI_TRY(sum_peak_flops(job, &choice->layout, mem, &peak, err));
     double seconds = (double)choice->iteration_ns / 1e9;
     const lh_training *t = &job->training;
     choice->tokens_per_s =
@@ -76,7 +78,8 @@ lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Fills a choice from a method's outcome. */
+/* Fills times, memory and status of a choice from the result of a schedule
+ * method on the layout. */
 static void set_outcome(const lhi_built_layout *built,
                         const lhi_method_outcome *o, lh_choice *choice)
 {
@@ -124,9 +127,9 @@ bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
     return method->kind != LHI_METHOD_META;
 }
 
-/* Checks whether a slow method is worth its time. It seldom gains more than a
- * few percent over the others, and less with more chunks; on few passes it is
- * not slow. */
+/* Checks whether running a slow schedule method may pay off: it seldom gains
+ * more than a few percent over other methods, and less with more chunks. On few
+ * passes it is not slow. */
 static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
 {
     const lh_choice *o = &c->choice;
@@ -143,8 +146,9 @@ static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
                 s->best_value);
 }
 
-/* Schedules a candidate by one method and keeps the result if it is faster.
- * *row is the result in any case; *best (may be NULL) the schedule. */
+/* Schedules a candidate by one method; *row is the result. Stores it in
+ * c->choice, and its schedule in *best (may be NULL), if it is the fastest so
+ * far. */
 static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
                             const lhi_built_layout *built, const char *name,
                             lh_schedule **best, lh_choice *row, lh_error *err)
@@ -180,11 +184,9 @@ static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
     return LH_OK;
 }
 
-/* Checks whether a method's result is an elastic plan in disguise. Groups that
- * communicate once each belong to elastic plans. If the job allows those, the
- * same order with ZeRO 2 and 3 communication in every pass is no separate
- * schedule, only a slower one. It is evaluated if the job allows elastic
- * schedules alone, so that layouts can be compared. */
+/* Checks whether the method `elastic` is skipped: with ZeRO 2 and 3 and a job
+ * that allows elastic plans, its pass order is an elastic plan, only slower
+ * because every pass communicates. */
 static bool is_elastic_plan(const lhi_layout_search *s, const lhi_candidate *c,
                             const lhi_method *method)
 {
@@ -219,7 +221,7 @@ lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
     return LH_OK;
 }
 
-/* Runs the quick evaluation: one method. */
+/* Runs one fast schedule method on a candidate, as a quick evaluation. */
 static lh_status evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
                                   const lhi_built_layout *built, lh_error *err)
 {
@@ -230,7 +232,8 @@ static lh_status evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
                       &row, err);
 }
 
-/* Evaluates a candidate and counts it. */
+/* Builds a candidate, runs one or (`all`) every schedule method, and counts it
+ * as simulated. */
 static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
                           lh_error *err)
 {

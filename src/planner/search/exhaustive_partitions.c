@@ -26,7 +26,8 @@ typedef struct enumeration {
     bool cut;         /* some partitions were skipped */
 } enumeration;
 
-/* Runs every method unless the bound of this partition is already too high. */
+/* Computes the bound of a built layer partition, and runs every schedule method
+ * on it if the bound is below the best time. */
 static lh_status evaluate_built(enumeration *t, lhi_candidate *one,
                                 const lhi_built_layout *built, lh_error *err)
 {
@@ -42,7 +43,9 @@ static lh_status evaluate_built(enumeration *t, lhi_candidate *one,
     return lhi_candidate_run_methods(s, one, built, NULL, NULL, NULL, err);
 }
 
-/* Evaluates one partition. */
+/* Evaluates one layer partition; it replaces the candidate if it is the best so
+ * far. *ns: its iteration time, INT64_MAX if it is not the best. Partition
+ * callback. */
 static lh_status try_partition(void *context, const uint32_t *layers,
                                int64_t *ns, lh_error *err)
 {
@@ -89,10 +92,10 @@ static lh_status try_partition(void *context, const uint32_t *layers,
     return LH_OK;
 }
 
-/* Returns the partition problem of a candidate: its layers, chunks and allowed
- * ratio. */
-static lhi_partition partition_of(const lhi_layout_search *s,
-                                  const lhi_candidate *c)
+/* Returns the partition problem of a candidate: its layers, chunks and largest
+ * allowed ratio between chunks. */
+static lhi_partition make_partition(const lhi_layout_search *s,
+                                    const lhi_candidate *c)
 {
     const lh_layout *l = &c->config.layout;
     return (lhi_partition){.n_layers = s->job->model->layers,
@@ -100,14 +103,14 @@ static lhi_partition partition_of(const lhi_layout_search *s,
                            .max_ratio = lhi_layer_partition_ratio(&s->options)};
 }
 
-/* Evaluates all layer partitions of a candidate. LH_EINVAL: more than
- * MAX_PARTITIONS. Raises its lower bound if none was skipped. */
+/* Evaluates all layer partitions of a candidate. Raises its lower bound to the
+ * least of them if none was skipped. LH_EINVAL: more than MAX_PARTITIONS. */
 static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
                            lh_error *err)
 {
     enumeration t = {s, c, NULL, INT64_MAX, false};
     int64_t best_ns = INT64_MAX;
-    lhi_partition p = partition_of(s, c);
+    lhi_partition p = make_partition(s, c);
     p.time = try_partition;
     p.context = &t;
     uint64_t all;
@@ -132,7 +135,8 @@ static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
     return status;
 }
 
-/* Checks whether other partitions may be faster than the best result. */
+/* Checks whether layer partitions other than the candidate's may be faster than
+ * the best result. */
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 {
     return c->lower_bound.ns < s->best_ns &&
@@ -149,7 +153,7 @@ lh_status lhi_layout_search_can_enumerate(const lhi_layout_search *s, bool *out,
         const lhi_candidate *c = &s->candidates[i];
         if (!is_open(s, c))
             continue;
-        lhi_partition p = partition_of(s, c);
+        lhi_partition p = make_partition(s, c);
         uint64_t passes = (uint64_t)p.n_chunks * c->config.microbatches * 3;
         uint64_t all;
         LHI_TRY(lhi_partition_count(&p, &all, err));

@@ -28,7 +28,7 @@ typedef enum key {
 enum { KEY_TEXT = 60 };
 
 /* Returns the layout member of a degree key; NULL for other keys. */
-static uint32_t *degree_of(lh_layout *l, key which)
+static uint32_t *get_degree(lh_layout *l, key which)
 {
     switch (which) {
     case TENSOR:
@@ -52,8 +52,8 @@ static uint32_t *degree_of(lh_layout *l, key which)
     }
 }
 
-/* Returns a key's name in job files. */
-static const char *key_name(key which)
+/* Returns the name of a key in job files, such as "layout.tensor". */
+static const char *get_key_name(key which)
 {
     static const char *const names[N_KEYS] = {
         "layout.schedule", "layout.tensor",        "layout.context",
@@ -64,13 +64,13 @@ static const char *key_name(key which)
     return names[which];
 }
 
-/* Clears one key of the job; its old value goes to `value` ("": a list).
- * Returns false if it was not set. */
+/* Removes one key from the job, so that the search decides it; its old value
+ * goes to `value` as ": 4" ("" for a list). Returns false if it was not set. */
 static bool clear_key(lh_job *job, key which, char value[KEY_TEXT])
 {
     lh_layout *l = &job->layout;
     lh_training *t = &job->training;
-    uint32_t *degree = degree_of(l, which);
+    uint32_t *degree = get_degree(l, which);
     bool was = degree && *degree;
     value[0] = '\0';
     if (was) {
@@ -145,7 +145,8 @@ lh_status lhi_find_infeasible_key(const lhi_layout_search *s,
             snprintf(text, LHI_INFEASIBLE_KEY_TEXT,
                      "; without %s%s a layout exists (tensor %" PRIu32
                      ", pipeline %" PRIu32 ", data %" PRIu32 ")",
-                     key_name((key)k), value, l->tensor, l->pipeline, l->data);
+                     get_key_name((key)k), value, l->tensor, l->pipeline,
+                     l->data);
     }
     return LH_OK;
 }

@@ -6,16 +6,16 @@
 
 #include "planner/search/candidate.h"
 
-/* Checks by quick evaluations whether any layout of `job` works, which may
- * differ from that of `s`; *at is then the best. */
+/* Checks by quick evaluations whether any layout of `job` works (the options
+ * are those of `s`); *at is then the best. */
 lh_status lhi_layout_search_has_any(const lhi_layout_search *s,
                                     const lh_job *job, lhi_config *at,
                                     bool *found, lh_error *err);
 
 enum { LHI_INFEASIBLE_KEY_TEXT = 160 };
 
-/* Formats "; without layout.pipeline: 9 one works (tensor 1, pipeline 4, data
- * 4)" for the first key of the job that alone prevents all layouts. Empty:
+/* Finds a key of the job that alone prevents all layouts, and formats ";
+ * without layout.pipeline: 9 one works (tensor 1, pipeline 4, data 4)". Empty:
  * there is none. */
 lh_status lhi_find_infeasible_key(const lhi_layout_search *s,
                                   char text[LHI_INFEASIBLE_KEY_TEXT],

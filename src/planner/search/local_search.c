@@ -35,8 +35,9 @@ static const double SETTLED_RATIO = 1.1;
 
 /* --- candidates ---------------------------------------------------------- */
 
-/* Returns a configuration's hash slot. */
-static uint32_t slot_of(const lhi_local_search *d, const lhi_config *config)
+/* Returns the hash-table slot of a configuration: its own, or the empty one
+ * where it belongs. */
+static uint32_t find_slot(const lhi_local_search *d, const lhi_config *config)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (int i = 0; i < LHI_N_DIMENSIONS; i++)
@@ -79,19 +80,20 @@ static lh_status ensure_capacity(lhi_local_search *d, uint32_t more,
     d->known = known;
     d->known_room = slots;
     for (uint32_t i = 0; i < s->n; i++)
-        known[slot_of(d, &s->candidates[i].config)] = i + 1;
+        known[find_slot(d, &s->candidates[i].config)] = i + 1;
     return LH_OK;
 }
 
-/* Finds or adds the candidate for a neighbour, with its bound. If the bound is
- * not below `limit_ns`, it is rebalanced first. Capacity must be ensured. */
+/* Finds the candidate of a neighbouring layout, or adds it with its bound
+ * (*made). If the bound is not below `limit_ns`, its layers are rebalanced.
+ * Capacity must be ensured. */
 static lh_status find_candidate(lhi_local_search *d,
                                 lhi_local_search_neighbour *n, int64_t limit_ns,
                                 bool *made, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     const lhi_local_search_found *f = &d->found[n->found];
-    uint32_t *slot = &d->known[slot_of(d, &f->config)];
+    uint32_t *slot = &d->known[find_slot(d, &f->config)];
     *made = *slot == 0;
     if (*slot) {
         n->at = *slot - 1;
@@ -114,7 +116,8 @@ static lh_status find_candidate(lhi_local_search *d,
 
 /* --- neighbourhood ------------------------------------------------------- */
 
-/* Collects the neighbours. */
+/* Appends a neighbouring layout and its bound to the lists. Visitor callback.
+ */
 static lh_status collect(void *context, const lhi_config *config,
                          const lhi_lower_bound *floor, lh_error *err)
 {
@@ -137,8 +140,9 @@ static lh_status collect(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* Builds the neighbours and keeps those that may be better, least bounds first.
- */
+/* Builds the neighbouring layouts with the least bounds, and keeps those whose
+ * own bound is below the target's limit, sorted by it. `changes`: dimensions
+ * that differ. */
 static lh_status build_neighbours(lhi_local_search *d,
                                   const lhi_local_search_target *t,
                                   uint32_t changes, lh_error *err)
@@ -161,15 +165,16 @@ static lh_status build_neighbours(lhi_local_search *d,
     return LH_OK;
 }
 
-/* Targets far behind by their least bound only get a quick evaluation. */
+/* Checks whether a time is more than FAR_RATIO times the best; such layouts
+ * only get a quick evaluation. */
 static bool is_far(const lhi_local_search *d, int64_t ns)
 {
     return d->s->options.objective == LH_PLAN_FASTEST && ns < INT64_MAX &&
            (double)ns > FAR_RATIO * (double)d->targets[0].best;
 }
 
-/* Evaluates candidate `at` with the layer partition of another layout, `from`;
- * keeps the result if it is better. */
+/* Evaluates candidate `at` with the layer partition of layout `from`; stores it
+ * if it is better. `closer`: under every method, else one. */
 static lh_status try_layers(lhi_local_search *d, uint32_t at,
                             const lhi_config *from, bool closer, lh_error *err)
 {
@@ -197,7 +202,8 @@ static lh_status try_layers(lhi_local_search *d, uint32_t at,
     return LH_OK;
 }
 
-/* Evaluates a candidate quickly, also with the given layers. */
+/* Evaluates candidate `at` under one method, also with the layer partition of
+ * `from`, and updates the targets. */
 static lh_status evaluate_quickly(lhi_local_search *d, uint32_t at,
                                   const lhi_config *from, lh_error *err)
 {
@@ -209,7 +215,7 @@ static lh_status evaluate_quickly(lhi_local_search *d, uint32_t at,
     return LH_OK;
 }
 
-/* Evaluates a candidate under every method. */
+/* Evaluates candidate `at` under every method and updates the targets. */
 static lh_status evaluate_fully(lhi_local_search *d, uint32_t at, lh_error *err)
 {
     lhi_candidate *c = &d->s->candidates[at], before = *c;
@@ -221,8 +227,8 @@ static lh_status evaluate_fully(lhi_local_search *d, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
-/* Evaluates the most promising neighbours, first quickly, then under every
- * method. */
+/* Evaluates the neighbouring layouts with the least bounds: first under one
+ * method, then those close to the target's best under every method. */
 static lh_status evaluate_neighbours(lhi_local_search *d,
                                      const lhi_local_search_target *t,
                                      const lhi_config *from, uint32_t changes,
@@ -260,13 +266,16 @@ static lh_status evaluate_neighbours(lhi_local_search *d,
 
 /* --- under one method ---------------------------------------------------- */
 
-/* Checks whether the target is a scheduling method that is slow to run. */
+/* Checks whether the target's value is a scheduling method that is slow to run.
+ */
 static bool is_slow(const lhi_local_search_target *t)
 {
     return lhi_methods[t->value].kind == LHI_METHOD_SLOW;
 }
 
-/* Adds a row for the method's best. */
+/* Runs the target's scheduling method on candidate `at`, with `layers` if not
+ * NULL, and updates the targets. The candidate is replaced if the result is
+ * better. */
 static lh_status try_method(lhi_local_search *d,
                             const lhi_local_search_target *t, uint32_t at,
                             const uint32_t *layers, lh_error *err)
@@ -310,7 +319,8 @@ static lh_status try_method(lhi_local_search *d,
     return LH_OK;
 }
 
-/* Evaluates the neighbours under the target's method. */
+/* Runs the target's scheduling method on the neighbouring layouts with the best
+ * values, also with the layers of `from`. */
 static lh_status evaluate_neighbours_by_method(lhi_local_search *d,
                                                const lhi_local_search_target *t,
                                                const lhi_config *from,
@@ -339,7 +349,9 @@ static lh_status evaluate_neighbours_by_method(lhi_local_search *d,
 
 /* --- one local search ---------------------------------------------------- */
 
-/* Explores the neighbourhood of one layout. */
+/* Explores the neighbourhood of candidate `from` for target `which`: all
+ * layouts that differ in at most `changes` dimensions. *better: the target's
+ * best improved. */
 static lh_status explore(lhi_local_search *d, uint32_t which, uint32_t from,
                          uint32_t changes, bool *better, lh_error *err)
 {
@@ -372,7 +384,8 @@ static lh_status explore(lhi_local_search *d, uint32_t which, uint32_t from,
     return status;
 }
 
-/* Moves layers, under the target's own method if the target is a method. */
+/* Improves the layer partition of the target's best layout under the target's
+ * own scheduling method (a fast one in place of a slow one). */
 static lh_status move_by_method(lhi_local_search *d,
                                 const lhi_local_search_target *t, lh_error *err)
 {
@@ -395,7 +408,8 @@ static lh_status move_by_method(lhi_local_search *d,
                                   : try_method(d, t, t->at, config.layers, err);
 }
 
-/* Moves one candidate's layers. */
+/* Improves the layer partition of candidate `at` by moving layers, and updates
+ * the targets. */
 static lh_status move_one(lhi_local_search *d, uint32_t at, lh_error *err)
 {
     uint64_t passes = (uint64_t)2 * PASSES, left = passes;
@@ -406,7 +420,7 @@ static lh_status move_one(lhi_local_search *d, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
-/* Moves layers in the target's best. */
+/* Improves the layer partition of target `which`'s best layout, once. */
 static lh_status move_best(lhi_local_search *d, uint32_t which, lh_error *err)
 {
     const lhi_local_search_target *t = &d->targets[which];
@@ -419,8 +433,9 @@ static lh_status move_best(lhi_local_search *d, uint32_t which, lh_error *err)
 
 /* --- partition transfer --------------------------------------------------- */
 
-/* Tries the target's new partition on neighbours in one dimension, which were
- * evaluated with other layers before. */
+/* Tries the layer partition of the target's best layout on neighbours in one
+ * dimension, which were evaluated with other layers before. *better: the
+ * target's best improved. */
 static lh_status transfer_layers(lhi_local_search *d, uint32_t which,
                                  bool *better, lh_error *err)
 {
@@ -466,7 +481,7 @@ static lh_status transfer_layers(lhi_local_search *d, uint32_t which,
     return LH_OK;
 }
 
-/* Transfers partitions until nothing improves. */
+/* Repeats transfer_layers() until the target's best no longer improves. */
 static lh_status transfer_until_settled(lhi_local_search *d, uint32_t which,
                                         lh_error *err)
 {
@@ -477,14 +492,17 @@ static lh_status transfer_until_settled(lhi_local_search *d, uint32_t which,
     return LH_OK;
 }
 
-/* Checks whether two dimensions may change at once. */
+/* Checks whether the target is close enough to the overall best to explore
+ * neighbours that differ in two dimensions. */
 static bool allows_two_dimensions(const lhi_local_search *d,
                                   const lhi_local_search_target *t)
 {
     return (double)t->best <= WIDE_RATIO * (double)d->targets[0].best;
 }
 
-/* Runs the local search for one target. */
+/* Runs the local search for target `which` (best plan with one dimension value)
+ * from its best layout: explores neighbourhoods until nothing improves, then
+ * improves and transfers the layers. */
 static lh_status run_local_search(lhi_local_search *d, uint32_t which,
                                   lh_error *err)
 {
@@ -519,8 +537,8 @@ static lh_status run_local_search(lhi_local_search *d, uint32_t which,
     return LH_OK;
 }
 
-/* Moves the next candidates' layers: which is best with its own layers only
- * shows afterwards. */
+/* Improves the layer partitions of the target's next best candidates: only then
+ * is it known which of them is the best. */
 static lh_status move_next(lhi_local_search *d, uint32_t which, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -543,8 +561,8 @@ static lh_status move_next(lhi_local_search *d, uint32_t which, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the most promising unsettled target; 0: none. */
-static uint32_t next_target(const lhi_local_search *d, const bool *done)
+/* Returns the target with the best value that is not done; 0: none is left. */
+static uint32_t find_next_target(const lhi_local_search *d, const bool *done)
 {
     uint32_t found = 0;
     for (uint32_t i = 1; i < d->n_targets; i++)
@@ -553,8 +571,8 @@ static uint32_t next_target(const lhi_local_search *d, const bool *done)
     return found;
 }
 
-/* Restarts from the best with other values: the path from the overall best may
- * miss the best with this value. */
+/* Explores for target `which` the neighbourhoods of other targets' bests: the
+ * path from the overall best may miss the best layout with this value. */
 static lh_status restart_from_others(lhi_local_search *d, uint32_t which,
                                      lh_error *err)
 {
@@ -584,7 +602,8 @@ static lh_status restart_from_others(lhi_local_search *d, uint32_t which,
     return LH_OK;
 }
 
-/* Runs the local search for all targets. */
+/* Runs the local search for all targets (one per dimension value), best first,
+ * and repeats it until the overall best stays. */
 static lh_status search_all_targets(lhi_local_search *d, lh_error *err)
 {
     for (int i = 0; i < MAX_RESTARTS && !lhi_local_search_is_out_of_budget(d);
@@ -596,7 +615,7 @@ static lh_status search_all_targets(lhi_local_search *d, lh_error *err)
         lh_status status = run_local_search(d, 0, err);
         uint32_t which;
         while (status == LH_OK && !lhi_local_search_is_out_of_budget(d) &&
-               (which = next_target(d, done)) > 0) {
+               (which = find_next_target(d, done)) > 0) {
             done[which] = true;
             bool again = i == 1 &&
                          allows_two_dimensions(d, &d->targets[which]) &&
@@ -618,8 +637,8 @@ static lh_status search_all_targets(lhi_local_search *d, lh_error *err)
     return LH_OK;
 }
 
-/* Optimises the layer partitions of the candidates close to the best, since
- * only optimised ones show which candidate is best. */
+/* Improves the layer partitions of the candidates close to the best, since only
+ * then is it known which candidate is best. */
 static lh_status move_others(lhi_local_search *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -641,8 +660,8 @@ static lh_status move_others(lhi_local_search *d, lh_error *err)
     return LH_OK;
 }
 
-/* Finalises the overall best beyond the budget: explores its neighbourhood and
- * tries all known partitions on others. */
+/* Improves the overall best with the last part of the budget: explores its
+ * neighbourhood and transfers layer partitions until nothing improves. */
 static lh_status finalise_best(lhi_local_search *d, lh_error *err)
 {
     bool better = true;
@@ -660,8 +679,9 @@ static lh_status finalise_best(lhi_local_search *d, lh_error *err)
 
 /* --- complete search ----------------------------------------------------- */
 
-/* Removes candidates built on the way that are slower; they are not listed. */
-static void remove_slower(lhi_local_search *d)
+/* Removes the candidates that the local search added and that do not work; they
+ * are not listed. */
+static void remove_infeasible(lhi_local_search *d)
 {
     lhi_layout_search *s = d->s;
     uint32_t kept = d->first;
@@ -671,8 +691,8 @@ static void remove_slower(lhi_local_search *d)
     s->n = kept;
 }
 
-/* Adds or subtracts the counts of the search's own candidates, because local
- * search changes them. */
+/* Adds (`sign` 1) or subtracts (-1) the numbers of simulated and too large
+ * candidates that existed before the local search, which changes them. */
 static void count_own_candidates(const lhi_local_search *d, int64_t sign,
                                  int64_t *simulated, int64_t *too_large)
 {
@@ -683,7 +703,7 @@ static void count_own_candidates(const lhi_local_search *d, int64_t sign,
     }
 }
 
-/* Lists the best with each value in s->unexplored. */
+/* Lists the best choice of each target (dimension value) in s->unexplored. */
 static lh_status list_best_per_value(const lhi_local_search *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -700,7 +720,7 @@ static lh_status list_best_per_value(const lhi_local_search *d, lh_error *err)
     return LH_OK;
 }
 
-/* Runs all steps with allocated state. */
+/* Creates the targets and runs all steps of the local search. */
 static lh_status run_all(lhi_local_search *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
@@ -735,7 +755,7 @@ lh_status lhi_layout_search_run_local_search(lhi_layout_search *s,
         status = lhi_bound_cache_make(&d.bound_cache, err);
     if (status == LH_OK)
         status = run_all(&d, err);
-    remove_slower(&d);
+    remove_infeasible(&d);
     count_own_candidates(&d, 1, &simulated, &too_large);
     /* The search has already counted the others as unexplored or pruned. */
     s->n_simulated = before.n_simulated + (uint64_t)simulated;

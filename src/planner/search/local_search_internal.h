@@ -58,23 +58,26 @@ typedef struct lhi_local_search {
     bool *moved;    /* per candidate, same capacity */
 } lhi_local_search;
 
-/* Creates the targets: the overall best, and one per dimension value that the
- * job leaves open or a candidate has. */
+/* Creates the targets of the local search: the overall best, and one per
+ * dimension value that the job leaves open or a candidate has. */
 lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err);
 
-/* Checks whether the bound closes a target: no plan with its value beats the
- * overall best, nor the best known with another value than that. */
+/* Checks whether a target needs no search: its bound shows that no plan with
+ * its value beats the overall best and the best with any other value of the
+ * dimension. */
 bool lhi_local_search_is_closed(const lhi_local_search *d,
                                 const lhi_local_search_target *t);
 /* Checks whether the work budget is used up. */
 bool lhi_local_search_is_out_of_budget(const lhi_local_search *d);
-/* Returns a candidate's value; INT64_MAX: it does not work. */
+/* Returns the objective value of candidate `at`; INT64_MAX: it does not work.
+ */
 int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t candidate);
 /* Returns the time from which candidates are useless for the target; INT64_MAX:
  * no limit. */
 int64_t lhi_local_search_limit(const lhi_local_search *d,
                                const lhi_local_search_target *t);
-/* Updates the targets after a candidate has changed. */
+/* Stores the result of candidate `at` in each target whose value it has and
+ * whose best it improves. */
 void lhi_local_search_update_targets(lhi_local_search *d, uint32_t candidate);
 /* The same for one row of it. */
 void lhi_local_search_update_targets_by_row(lhi_local_search *d,
@@ -87,15 +90,15 @@ bool lhi_local_search_has_value(const lhi_local_search_target *t,
 /* Orders neighbours by key, for sorting. */
 int lhi_local_search_compare_neighbours(const void *a, const void *b);
 
-/* Gives a candidate the layers of `from` if that improves it and may make it
- * the target's best. */
+/* Evaluates candidate `at` with the layer partition of `from` if its bound
+ * allows a new best of the target; stores the result if it is better. */
 lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
                                               const lhi_local_search_target *t,
                                               uint32_t at,
                                               const lhi_config *from,
                                               lh_error *err);
-/* Tries the partitions of the best and nearly best candidates on all that may
- * beat the overall best. *better: one does. */
+/* Evaluates the layer partitions of the best choices on all candidates that may
+ * beat the overall best with them. *better: one does. */
 lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better,
                                            lh_error *err);
 

@@ -20,7 +20,8 @@ void *lhi_local_search_grow_list(void *list, uint32_t n, uint32_t *room,
     return all;
 }
 
-/* Adds a target unless it exists. */
+/* Adds a target, the best plan with one value of a dimension, unless it exists.
+ */
 static lh_status add_target(lhi_local_search *d, lhi_dimension dimension,
                             uint64_t value, lh_error *err)
 {
@@ -48,7 +49,9 @@ typedef struct value_enumeration {
     bool first;
 } value_enumeration;
 
-/* Adds the values of one configuration and its subtree. */
+/* Adds a target for each dimension value that a configuration decides, and for
+ * those of its children. Subtrees hardly differ, so only the first is followed.
+ * Visitor callback. */
 static lh_status add_values(void *context, const lhi_config *config,
                             lh_error *err)
 {
@@ -94,7 +97,8 @@ lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the best known result with another value than the overall best. */
+/* Returns the best objective value among targets with another value of the
+ * dimension than the overall best's. */
 static int64_t find_best_other(const lhi_local_search *d,
                                lhi_dimension dimension)
 {
@@ -138,16 +142,16 @@ int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t at)
                : INT64_MAX;
 }
 
-/* Returns the iteration time from which a result is useless for the target;
- * none if the objective is cost, to which time bounds do not apply. */
+/* Returns the iteration time from which a result cannot improve the target;
+ * INT64_MAX if the objective is cost, to which time bounds do not apply. */
 int64_t lhi_local_search_limit(const lhi_local_search *d,
                                const lhi_local_search_target *t)
 {
     return d->s->options.objective == LH_PLAN_FASTEST ? t->best : INT64_MAX;
 }
 
-/* Returns the method's index in lhi_methods. */
-static uint64_t method_number(const char *name)
+/* Returns the index in lhi_methods of the method `name`. */
+static uint64_t find_method_number(const char *name)
 {
     for (uint32_t m = 0; m < lhi_n_methods; m++)
         if (strcmp(lhi_methods[m].name, name) == 0)
@@ -164,8 +168,8 @@ bool lhi_local_search_has_value(const lhi_local_search_target *t,
            lhi_dimension_value(t->dimension, config) == t->value;
 }
 
-/* Stores the row in each target whose value it has and whose best it improves.
- * `at`: its candidate, or the one with its layout. */
+/* Stores a result (`row`) in each target whose value it has and whose best it
+ * improves. `at`: candidate with the same layout. */
 void lhi_local_search_update_targets_by_row(lhi_local_search *d, uint32_t at,
                                             const lh_choice *row)
 {
@@ -173,7 +177,7 @@ void lhi_local_search_update_targets_by_row(lhi_local_search *d, uint32_t at,
         return;
     int64_t value = lhi_objective_value(&d->s->options, row);
     lhi_config config = lhi_config_from_choice(row);
-    uint64_t method = method_number(row->layout.schedule);
+    uint64_t method = find_method_number(row->layout.schedule);
     for (uint32_t i = 0; i < d->n_targets; i++) {
         lhi_local_search_target *t = &d->targets[i];
         if (value < t->best && lhi_local_search_has_value(t, &config, method)) {

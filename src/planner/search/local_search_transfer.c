@@ -17,8 +17,8 @@ enum {
 /* Donors are within 2 % of the best. */
 static const double DONOR_RATIO = 1.02;
 
-/* Checks whether the candidate may become the target's best. For costs, the
- * bound uses the traffic of its previous partition. */
+/* Checks whether a bound allows the candidate `was` to become the target's
+ * best. For costs, uses the traffic of its previous layer partition. */
 static bool may_be_best(const lhi_local_search *d,
                         const lhi_local_search_target *t,
                         const lhi_candidate *was, int64_t bound_ns)
@@ -58,23 +58,23 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
 /* --- from the best to all others ------------------------------------------ */
 
 /* Returns the number of chunks over all devices. */
-static uint32_t chunks_of(const lh_layout *l)
+static uint32_t count_chunks(const lh_layout *l)
 {
     return l->pipeline * l->chunks_per_device;
 }
 
-/* Checks whether a configuration has the same layers per chunk as a row of the
- * plan. */
+/* Checks whether a configuration has the same layers per chunk as `row`, a
+ * choice in the plan. */
 static bool has_same_layers(const lh_choice *row, const lhi_config *config)
 {
-    const uint32_t n = chunks_of(&row->layout);
-    return config->layers && chunks_of(&config->layout) == n &&
+    const uint32_t n = count_chunks(&row->layout);
+    return config->layers && count_chunks(&config->layout) == n &&
            memcmp(row->chunk_layers, config->layers,
                   n * sizeof *config->layers) == 0;
 }
 
-/* Finds the donors: the best of the targets' best candidates with their own
- * partition, each partition once. Returns their number. */
+/* Finds the layer partitions to transfer (donors): those of the best choices of
+ * all targets, each partition once. Returns their number. */
 static int find_donors(const lhi_local_search *d,
                        const lh_choice *donors[DONORS])
 {
@@ -100,7 +100,8 @@ static int find_donors(const lhi_local_search *d,
     return n;
 }
 
-/* Finds the candidates that may beat the overall best with these layers. */
+/* Lists the candidates, by bound, that may beat the overall best with the layer
+ * partition of `from`. */
 static lh_status find_receivers(lhi_local_search *d, const lh_choice *from,
                                 lh_error *err)
 {
@@ -109,7 +110,7 @@ static lh_status find_receivers(lhi_local_search *d, const lh_choice *from,
     d->n_near = d->n_found = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
-        if (chunks_of(&c->config.layout) != chunks_of(&from->layout) ||
+        if (count_chunks(&c->config.layout) != count_chunks(&from->layout) ||
             c->lower_bound.ns >= limit || has_same_layers(from, &c->config) ||
             !lhi_layer_partition_has_alternatives(s->job, &c->config,
                                                   &s->options))

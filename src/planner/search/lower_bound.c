@@ -25,7 +25,7 @@ uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks,
     return a;
 }
 
-/* Checks whether all stages have the same site. */
+/* Checks whether all stages have the same site (datacenter or set of them). */
 static bool is_uniform(const lhi_bound_case *c)
 {
     for (uint32_t k = 1; c->site_of_stage && k < c->stages; k++)
@@ -34,9 +34,9 @@ static bool is_uniform(const lhi_bound_case *c)
     return true;
 }
 
-/* Work is measured in time on the first datacenter. A stage that is slower by a
- * factor s in everything does at most n / s of it in time n, so all stages
- * together do at most n times the sum of 1 / s. */
+/* Returns the work bound on the makespan in ns: all passes over all stages. A
+ * stage that is slower than the first datacenter by a factor s in everything
+ * does at most n / s of the work in time n. */
 int64_t lhi_bound_compute_work(const lhi_bound_case *c)
 {
     double rate = 0;
@@ -71,7 +71,8 @@ int64_t lhi_bound_compute_layers(const lhi_bound_case *c)
     return most;
 }
 
-/* Returns F and D of the whole model, each part on its fastest site. */
+/* Returns the F and D time of the whole model for one microbatch in ns, each
+ * layer on its fastest site. */
 static int64_t compute_fastest_path(const lhi_bound_case *c)
 {
     int64_t sum = 0;
@@ -86,9 +87,9 @@ static int64_t compute_fastest_path(const lhi_bound_case *c)
     return sum;
 }
 
-/* Path of one microbatch: the first chunk's gather, F of all chunks in
- * sequence, their D, and the messages between them; then W of the first chunk
- * and its reduction. */
+/* Returns the path bound on the makespan in ns, from one microbatch: the first
+ * chunk's gather, F of all chunks in sequence, their D, the messages between
+ * them, then W of the first chunk and its reduction. */
 int64_t lhi_bound_compute_path(const lhi_bound_case *c)
 {
     int64_t w = INT64_MAX, hops = 0;
@@ -115,8 +116,10 @@ lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c)
     return p;
 }
 
-/* A link carries one message at a time. With one chunk per device, all its
- * messages are of one kind, F or D, and on the path of their microbatch. */
+/* Returns the link bound on the makespan in ns: a link carries one message at a
+ * time. `per_microbatch`: messages on this link for each microbatch. With one
+ * chunk per device, all its messages are F or D messages on the microbatch's
+ * path. */
 int64_t lhi_bound_compute_link(const lhi_bound_case *c, uint32_t per_microbatch,
                                int64_t transfer_ns, int64_t latency_ns)
 {

@@ -29,7 +29,7 @@ typedef struct lhi_lower_bound {
     int64_t memory_bytes; /* least memory of the fullest GPU */
 } lhi_lower_bound;
 
-/* Returns the name of a kind of bound, such as "ramp". */
+/* Checks whether some layout lacks memory. */
 const char *lhi_bound_kind_name(lhi_bound_kind kind);
 
 /* Pass durations for one microbatch, in ns. */
@@ -90,38 +90,44 @@ typedef struct lhi_bound_case {
 /* Each returns a lower bound on the pipeline's makespan, in ns. This one: total
  * work. */
 int64_t lhi_bound_compute_work(const lhi_bound_case *c);
-/* Bounds by integral layers per device. */
+/* Returns the layer bound on the makespan in ns: some device has at least
+ * layers / stages layers, rounded up. */
 int64_t lhi_bound_compute_layers(const lhi_bound_case *c);
 /* Bounds by the path of one microbatch. */
 int64_t lhi_bound_compute_path(const lhi_bound_case *c);
-/* Bounds by warm-up and cool-down of each device. */
+/* Returns the warm-up bound on the makespan in ns: the passes of each device,
+ * plus the path of the first microbatch to it and of the last one back. */
 int64_t lhi_bound_compute_warmup(const lhi_bound_case *c);
 /* The same for one link with this transfer time and `per_microbatch` messages
  * per microbatch. */
 int64_t lhi_bound_compute_link(const lhi_bound_case *c, uint32_t per_microbatch,
                                int64_t transfer_ns, int64_t latency_ns);
-/* Partition bound: uses each layer's own times and memory, and tries all
- * partitions of the layers. Returns at least `low`, a known bound, and at most
- * `high`. Supports one or two chunks per device; otherwise returns `low`. */
+/* Computes the partition bound on the makespan, in ns: the least makespan, by
+ * bisection between `low` (a known bound) and `high`, that some layer partition
+ * may meet with each layer's own times and memory. Supports one or two chunks
+ * per device; otherwise returns `low`. */
 int64_t lhi_bound_compute_partition(const lhi_bound_case *c, lhi_arena *mem,
                                     int64_t low, int64_t high);
-/* Activation-residency bound: no schedule shortens the time that activations
- * are needed, and the total memory limits how many are resident at once. */
+/* Returns the activation-residency bound on the makespan in ns: each
+ * microbatch's activations stay resident for a minimum time, and the total
+ * memory limits how many are resident at once. */
 int64_t lhi_bound_compute_residency(const lhi_bound_case *c);
-/* Computes the bytes that some GPU lacks under any partition; *site: its site.
- */
+/* Computes the bytes that some GPU lacks under any layer partition; 0: it may
+ * fit. *site: site with the least memory. */
 int64_t lhi_bound_compute_missing_memory(const lhi_bound_case *c,
                                          uint32_t *site);
 
-/* Returns the fewest layers of any chunk when `layers` are in `chunks` and the
- * largest has at most `ratio` times as many as the smallest. */
+/* Returns the fewest layers that a chunk can have if `layers` are in `chunks`
+ * chunks and the largest chunk has at most `ratio` times as many as the
+ * smallest. */
 uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks,
                                         double ratio);
 
 /* Costs of a job's layers and links for lower bounds; includes scratch memory.
  */
 typedef struct lhi_bound_inputs lhi_bound_inputs;
-/* Creates the bound inputs for a job; `ratio` limits the chunk sizes. */
+/* Creates the bound inputs for a job: costs of its layers and links. `ratio`:
+ * largest ratio of layers between chunks. */
 lh_status lhi_bound_inputs_make(const lh_job *job, double ratio,
                                 lhi_bound_inputs **out, lh_error *err);
 /* Frees the bound inputs; NULL is allowed. */
@@ -129,13 +135,14 @@ void lhi_bound_inputs_free(lhi_bound_inputs *floors);
 /* Disables the memory bounds, for plans that need less memory than their
  * layouts. */
 void lhi_bound_inputs_ignore_memory(lhi_bound_inputs *floors);
-/* Computes the best bound for a configuration's decided values. */
+/* Computes the largest lower bound over all plans with the values that `config`
+ * has decided on `level`. */
 lh_status lhi_bound_inputs_compute(lhi_bound_inputs *floors, lhi_level level,
                                    const lhi_config *config,
                                    lhi_lower_bound *out, lh_error *err);
 
-/* The same for a complete configuration, with lhi_bound_compute_partition():
- * slower, and only up to `below_ns`. */
+/* Computes the lower bound of a complete configuration including
+ * lhi_bound_compute_partition(): slower, and only up to `below_ns`. */
 lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *floors,
                                          const lhi_config *config,
                                          int64_t below_ns, lhi_lower_bound *out,

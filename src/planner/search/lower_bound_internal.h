@@ -116,17 +116,19 @@ static inline int64_t lhi_bound_first_reduce_ns(const lhi_bound_case *c)
     return layers > 0 ? layers + s->first_reduce : 0;
 }
 
-/* Returns each pass's least time for a layer over all sites. */
+/* Returns the least F, D and W time of a layer over all sites, in ns, each
+ * separately. */
 lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c);
-/* Counts the layers in a kind that fit in a stage's memory plus `more` bytes.
- */
+/* Returns the largest number of layers of a kind that fit in a stage's memory
+ * plus `more` bytes. */
 int64_t lhi_bound_count_layers_that_fit(const lhi_bound_case *c, int kind,
                                         uint32_t stage, int64_t more);
-/* Checks whether the model fits with `more` additional bytes on each device. */
+/* Checks whether some partition of the model may fit with `more` additional
+ * bytes on each device. */
 bool lhi_bound_does_fit(const lhi_bound_case *c, int64_t more);
-/* Sums all devices' memory without transient memory. Devices with layers of one
- * kind need the transient memory of these layers, and only some devices can be
- * without them: *passing_in_all. INFINITY: unknown. */
+/* Returns the memory of all devices in bytes without transient memory;
+ * INFINITY: unlimited. *passing_in_all: transient memory, which devices with
+ * layers of one kind need. */
 double lhi_bound_compute_total_memory(const lhi_bound_case *c,
                                       double *passing_in_all);
 

@@ -52,8 +52,8 @@ double lhi_bound_compute_total_memory(const lhi_bound_case *c,
     return room - less;
 }
 
-/* Checks whether the whole model with one microbatch fits in the total memory.
- */
+/* Checks whether the whole model with one microbatch fits in the memory of all
+ * devices, each with `more` additional bytes. */
 static bool does_sum_fit(const lhi_bound_case *c, int64_t more)
 {
     double sum = 0, passing;
@@ -73,8 +73,9 @@ static bool does_sum_fit(const lhi_bound_case *c, int64_t more)
     return sum <= room || !(sum > 0);
 }
 
-/* Checks whether a kind's layers fit on all stages together, and, for any kind,
- * enough on each stage for its chunks. */
+/* Checks whether all layers of a kind fit on the stages together, each with
+ * `more` additional bytes. For LHI_ANY_KIND, each stage must also fit the
+ * fewest layers of its chunks. */
 static bool does_kind_fit(const lhi_bound_case *c, int kind, int64_t more)
 {
     int64_t sum = 0,

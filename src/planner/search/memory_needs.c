@@ -49,7 +49,7 @@ typedef struct first_result {
     const lh_plan_options *given;
 } first_result;
 
-/* Passes on the progress to the caller. Returns whether it asks to stop. */
+/* Calls the caller's progress callback. Returns true if it asks to stop. */
 static bool is_asked_to_stop(void *context, uint32_t done, uint32_t total,
                              int64_t best_ns)
 {
@@ -58,7 +58,7 @@ static bool is_asked_to_stop(void *context, uint32_t done, uint32_t total,
            f->given->progress(f->given->context, done, total, best_ns);
 }
 
-/* Stops the search at its first feasible plan; progress callback. */
+/* Progress callback that stops the search at its first feasible plan. */
 static bool has_result(void *context, const lh_plan_progress *now)
 {
     (void)context;
@@ -80,8 +80,7 @@ static lh_fitting_layout fitting_layout_of(const lhi_config *config)
                                .recompute = config->recompute};
 }
 
-/* Runs a step of the layout search unless an earlier one found a feasible
- * layout. */
+/* Runs one step of the layout search unless a feasible layout was found. */
 static lh_status run_step(lhi_layout_search *s,
                           lh_status (*step)(lhi_layout_search *, lh_error *),
                           lh_error *err)
@@ -89,7 +88,7 @@ static lh_status run_step(lhi_layout_search *s,
     return lhi_layout_search_find_best(s) ? LH_OK : step(s, err);
 }
 
-/* Searches elastic plans if nothing else works. */
+/* Searches for any elastic plan that fits; *at receives its layout. */
 static lh_status search_elastic(lhi_layout_search *s, lh_fitting_layout *at,
                                 bool *found, lh_error *err)
 {
@@ -104,8 +103,9 @@ static lh_status search_elastic(lhi_layout_search *s, lh_fitting_layout *at,
     return LH_OK;
 }
 
-/* Fixes the values that need the least memory. More microbatches than
- * LHI_MOST_MICROBATCHES are outside the search space. */
+/* Fixes microbatch size and recomputation to the values with the least memory,
+ * unless the job fixes them. More microbatches than LHI_MOST_MICROBATCHES are
+ * outside the search space. */
 static void restrict_job(lh_job *job)
 {
     lh_training *t = &job->training;
@@ -117,8 +117,9 @@ static void restrict_job(lh_job *job)
     }
 }
 
-/* Checks whether any layout of the job works; *at is then one. `all_steps`:
- * with all layouts and all steps of the plan's search. */
+/* Checks whether any layout of the job fits into memory; *at is then one.
+ * `all_steps`: all layouts and all steps of the plan's search, else only the
+ * layouts with the least memory. */
 static lh_status check_fit(needs_search *n, const lh_job *job, bool all_steps,
                            lh_fitting_layout *at, bool *found, lh_error *err)
 {
@@ -174,8 +175,8 @@ typedef struct job_number {
                 lh_datacenter *sites);
 } job_number;
 
-/* Checks whether the job fits with the tested number set to `value`; *at is
- * then a layout. */
+/* Checks whether the job fits with the tested number (memory per GPU, or nodes)
+ * set to `value`; *at is then a layout. */
 static lh_status check_number(needs_search *n, const job_number *number,
                               double value, bool all_steps,
                               lh_fitting_layout *at, bool *found, lh_error *err)
@@ -188,7 +189,8 @@ static lh_status check_number(needs_search *n, const job_number *number,
     return check_fit(n, &job, all_steps, at, found, err);
 }
 
-/* Bisects between *low, which does not fit, and *high, which does. */
+/* Bisects the tested number between `low`, with which the job does not fit, and
+ * *high, with which it does. */
 static lh_status bisect(needs_search *n, const job_number *number,
                         bool all_steps, double low, double *high,
                         lh_fitting_layout *at, lh_error *err)
@@ -208,7 +210,8 @@ static lh_status bisect(needs_search *n, const job_number *number,
     return LH_OK;
 }
 
-/* Finds the least number that fits; 0: none up to the highest. */
+/* Finds the least value of the tested number with which the job fits; 0: none
+ * up to the highest. */
 static lh_status find_least(needs_search *n, const job_number *number,
                             double *out, lh_fitting_layout *at, lh_error *err)
 {
@@ -239,28 +242,30 @@ static lh_status find_least(needs_search *n, const job_number *number,
 
 /* --- memory per GPU ------------------------------------------------------- */
 
-/* Rounds up to four significant digits, which are printed in full. */
+/* Rounds a memory size in GiB up to four significant digits, which are printed
+ * in full. */
 static double round_up(double gib)
 {
     const double unit = pow(10, floor(log10(gib)) - 3);
     return ceil(gib / unit - 1e-9) * unit;
 }
 
-/* Returns the memory size to test between two, in GiB: their geometric mean,
- * rounded up. `low`: they are close enough. */
-static double memory_between(double low, double high)
+/* Returns the memory size in GiB to test between two others: their geometric
+ * mean, rounded up. Returns `low` if they are close enough. */
+static double halve_memory(double low, double high)
 {
     const double middle = round_up(sqrt(low * high));
     return high <= low * (1 + PRECISION) || middle >= high ? low : middle;
 }
 
-/* Returns the memory size, in GiB, that must not fit if `gib` is the least. */
-static double memory_below(double gib)
+/* Returns a memory size slightly below `gib`, which must not fit if `gib` is
+ * the least. */
+static double reduce_memory(double gib)
 {
     return gib * (1 - 2 * PRECISION);
 }
 
-/* Gives every GPU at least that much memory. */
+/* Raises the memory of every GPU to at least `gib` GiB. */
 static void set_memory(const lh_job *job, double gib, lh_job *out,
                        lh_datacenter *sites)
 {
@@ -281,21 +286,22 @@ static double find_least_memory(const lh_job *job)
     return least;
 }
 
-/* Returns the search problem for the least memory per GPU. */
-static job_number memory_number(const lh_job *job)
+/* Returns the description of the tested number for the least memory per GPU, in
+ * GiB. */
+static job_number make_memory_number(const lh_job *job)
 {
     const double least = find_least_memory(job);
     return (job_number){.job = job,
                         .lowest = least,
                         .highest = round_up(MAX_MEMORY_FACTOR * least),
-                        .between = memory_between,
-                        .below = memory_below,
+                        .between = halve_memory,
+                        .below = reduce_memory,
                         .set = set_memory};
 }
 
 /* --- nodes ---------------------------------------------------------------- */
 
-/* Returns the greatest common divisor of the datacenters' nodes. */
+/* Returns the greatest common divisor of the datacenters' node counts. */
 static uint32_t count_node_parts(const lh_job *job)
 {
     int64_t parts = 0;
@@ -304,15 +310,16 @@ static uint32_t count_node_parts(const lh_job *job)
     return (uint32_t)parts;
 }
 
-/* Returns the number of nodes to test between two; `low`: none. */
-static double nodes_between(double low, double high)
+/* Returns the number of nodes to test between two others; `low`: there is none.
+ */
+static double halve_nodes(double low, double high)
 {
     return floor((low + high) / 2);
 }
 
-/* Scales the nodes of all datacenters to `parts` times their ratio. A job with
- * one node has no fabric; its node link stands in, because links do not change
- * the memory. */
+/* Scales the nodes of all datacenters so that their greatest common divisor
+ * becomes `parts`. A job with one node has no fabric; its node link is used,
+ * because links do not change the memory. */
 static void set_nodes(const lh_job *job, double parts, lh_job *out,
                       lh_datacenter *sites)
 {
@@ -329,16 +336,16 @@ static void set_nodes(const lh_job *job, double parts, lh_job *out,
     }
 }
 
-/* Returns the search problem for the least number of nodes, as multiples of the
- * common divisor of all datacenters. */
-static job_number nodes_number(const lh_job *job)
+/* Returns the description of the tested number for the least number of nodes,
+ * as multiples of the greatest common divisor of all datacenters. */
+static job_number make_nodes_number(const lh_job *job)
 {
     const uint32_t parts = count_node_parts(job);
     return (job_number){.job = job,
                         .lowest = parts,
                         .highest = fmin((double)MAX_NODE_FACTOR * parts,
                                         LH_MAX_GPUS / (job->n_gpus / parts)),
-                        .between = nodes_between,
+                        .between = halve_nodes,
                         .set = set_nodes};
 }
 
@@ -358,7 +365,7 @@ static bool has_links_for_nodes(const lh_job *job)
 static lh_status find_nodes(needs_search *n, const lh_job *job,
                             lh_memory_needs *out, lh_error *err)
 {
-    const job_number number = nodes_number(job);
+    const job_number number = make_nodes_number(job);
     double parts;
     if (!has_links_for_nodes(job))
         return LH_OK;
@@ -379,8 +386,8 @@ typedef enum memory_key {
     N_MEMORY_KEYS
 } memory_key;
 
-/* Opens the key, or sets it to its maximum. Returns false if that changes
- * nothing or is not supported. */
+/* Relaxes one key of the job: leaves it open, or sets it to its maximum.
+ * Returns false if that changes nothing or is not supported. */
 static bool relax_key(lh_job *job, memory_key key)
 {
     lh_training *t = &job->training;
@@ -408,7 +415,7 @@ static bool relax_key(lh_job *job, memory_key key)
     return false;
 }
 
-/* Formats the job key and value that make the job fit. */
+/* Formats the job key and its value in layout `at`, which make the job fit. */
 static void format_key(memory_key key, const lh_fitting_layout *at,
                        lh_memory_needs *out)
 {
@@ -428,12 +435,13 @@ static void format_key(memory_key key, const lh_fitting_layout *at,
     }
 }
 
-/* Finds the least memory with one key relaxed; 0: at least `most`. */
+/* Finds the least memory per GPU with one key relaxed, in *gib; 0: at least
+ * `most`. */
 static lh_status find_memory_with_key(needs_search *n, const lh_job *job,
                                       double most, double *gib,
                                       lh_fitting_layout *at, lh_error *err)
 {
-    job_number number = memory_number(job);
+    job_number number = make_memory_number(job);
     bool found;
     *gib = 0;
     number.highest = round_up(most);
@@ -446,7 +454,7 @@ static lh_status find_memory_with_key(needs_search *n, const lh_job *job,
     return found ? LH_OK : find_least(n, &number, gib, at, err);
 }
 
-/* Finds the key that reduces the memory most. */
+/* Finds the training key whose change reduces the needed memory most. */
 static lh_status find_key(needs_search *n, const lh_job *job,
                           lh_memory_needs *out, lh_error *err)
 {
@@ -470,7 +478,7 @@ lh_status lhi_find_memory_needs(const lhi_layout_search *s,
                                 lh_memory_needs *out, lh_error *err)
 {
     needs_search n = {.like = s};
-    const job_number memory = memory_number(s->job);
+    const job_number memory = make_memory_number(s->job);
     *out = (lh_memory_needs){0};
     LHI_TRY(find_least(&n, &memory, &out->gpu_gib, &out->gpu_layout, err));
     if (!n.cancelled)
@@ -505,7 +513,7 @@ static const char *format_layout(const lh_fitting_layout *at,
 /* Appends to a text of LHI_MEMORY_NEEDS_TEXT bytes. */
 static void append(char *text, const char *format, ...) LHI_PRINTF(2, 3);
 
-/* Appends formatted text, cut at LHI_MEMORY_NEEDS_TEXT bytes. */
+/* Appends formatted text to `text`, cut at LHI_MEMORY_NEEDS_TEXT bytes. */
 static void append(char *text, const char *format, ...)
 {
     const size_t len = strlen(text);

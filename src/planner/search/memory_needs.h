@@ -6,15 +6,17 @@
 
 #include "planner/search/candidate.h"
 
-/* Searches for the changes to the job of `s` that make it fit. The searches run
- * the steps of the plan's own search until a first layout works. */
+/* Finds the changes that make the job of `s` fit into memory: more memory per
+ * GPU, more nodes, or another training key. Each search runs the steps of the
+ * plan's search until a first layout works. */
 lh_status lhi_find_memory_needs(const lhi_layout_search *s,
                                 lh_memory_needs *out, lh_error *err);
 
 enum { LHI_MEMORY_NEEDS_TEXT = 400 };
 
-/* Formats "GPUs need 127.5 GiB (h100-sxm has 80 GiB; tensor 1, pipeline 16,
- * ...), or 4 nodes are needed ...". Empty: no change was found. */
+/* Formats the changes that make a job fit: "GPUs need 127.5 GiB (h100-sxm has
+ * 80 GiB; tensor 1, pipeline 16, ...), or 4 nodes are needed ...". Empty: no
+ * change was found. */
 void lhi_format_memory_needs(const lh_job *job, const lh_memory_needs *needs,
                              char text[LHI_MEMORY_NEEDS_TEXT]);
 

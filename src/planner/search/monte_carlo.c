@@ -46,7 +46,7 @@ static uint32_t value_or_default(uint32_t given, uint32_t usual)
     return given ? given : usual;
 }
 
-/* Checks whether the caller asks for the best so far and there is one. */
+/* Checks whether the caller asks to stop and a plan has been found. */
 static bool is_stopped(const monte_carlo *d, uint32_t done, uint32_t total)
 {
     const lh_plan_options *o = &d->s->options;
@@ -58,7 +58,8 @@ static bool is_stopped(const monte_carlo *d, uint32_t done, uint32_t total)
 
 /* --- one layout ----------------------------------------------------------- */
 
-/* Reservoir sampling: selects each child with the same probability. */
+/* Selects one of the children visited so far with equal probability (reservoir
+ * sampling). Visitor callback. */
 static lh_status select_child(void *context, const lhi_config *config,
                               lh_error *err)
 {
@@ -69,7 +70,8 @@ static lh_status select_child(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* Samples a complete layout level by level. */
+/* Samples a complete layout at random, level by level of the search tree;
+ * *found: there is one. */
 static lh_status sample_layout(monte_carlo *d, bool *found, lh_error *err)
 {
     uint64_t dropped = 0;
@@ -86,7 +88,8 @@ static lh_status sample_layout(monte_carlo *d, bool *found, lh_error *err)
     return LH_OK;
 }
 
-/* Samples a fast method, or the job's own if that is slow. */
+/* Samples a schedule method among the fast ones that plans consider; the job's
+ * own if none is. */
 static const char *sample_method(monte_carlo *d, uint32_t pipeline)
 {
     const char *chosen = d->s->job->layout.schedule;
@@ -104,7 +107,8 @@ static const char *sample_method(monte_carlo *d, uint32_t pipeline)
 
 /* --- partitions ----------------------------------------------------------- */
 
-/* Times a built pipeline under the sampled method. */
+/* Computes the iteration time of a built pipeline under the sampled method, in
+ * *ns; leaves *ns unchanged if it exceeds the memory. */
 static lh_status time_built(const monte_carlo *d, const lhi_built_layout *built,
                             int64_t *ns, lh_error *err)
 {
@@ -124,7 +128,8 @@ static lh_status time_built(const monte_carlo *d, const lhi_built_layout *built,
     return LH_OK;
 }
 
-/* Keeps the partition if it is among the fastest. */
+/* Stores a layer partition of the current layout and its time if it is among
+ * the n_keep fastest. */
 static lh_status keep_partition(monte_carlo *d, int64_t ns,
                                 const uint32_t *layers, lh_error *err)
 {
@@ -146,7 +151,8 @@ static lh_status keep_partition(monte_carlo *d, int64_t ns,
     return LH_OK;
 }
 
-/* Times one partition of the sampled layout. */
+/* Times one layer partition of the current layout, in *ns, and stores it if it
+ * is among the fastest. Partition callback. */
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t *ns, lh_error *err)
 {
@@ -172,8 +178,9 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     return *ns < INT64_MAX ? keep_partition(d, *ns, layers, err) : LH_OK;
 }
 
-/* Returns the partition problem of the current layout. */
-static lhi_partition partition_of(monte_carlo *d)
+/* Returns the partition problem of the current layout: its layers, chunks and
+ * allowed ratio. */
+static lhi_partition make_partition(monte_carlo *d)
 {
     const lh_layout *l = &d->s->candidates[d->layout].config.layout;
     return (lhi_partition){.n_layers = d->s->job->model->layers,
@@ -184,10 +191,10 @@ static lhi_partition partition_of(monte_carlo *d)
                            .context = d};
 }
 
-/* Samples partitions of one layout. */
+/* Samples random layer partitions of the current layout. */
 static lh_status explore(monte_carlo *d, lh_error *err)
 {
-    lhi_partition p = partition_of(d);
+    lhi_partition p = make_partition(d);
     lhi_partition_sampling how = {.samples = d->n_partitions,
                                   .seed = lhi_random_next(&d->random)};
     int64_t ns = INT64_MAX;
@@ -199,13 +206,14 @@ static lh_status explore(monte_carlo *d, lh_error *err)
     return status;
 }
 
-/* Moves one layer from one chunk to another. */
+/* Times random moves of one layer in a stored partition `one`; `layers` is
+ * scratch. */
 static lh_status change(monte_carlo *d, const kept_partition *one,
                         uint32_t *layers, lh_error *err)
 {
     d->layout = one->layout;
     d->method = one->method;
-    lhi_partition p = partition_of(d);
+    lhi_partition p = make_partition(d);
     for (uint32_t i = 0; i < d->n_changes && p.n_chunks > 1; i++) {
         uint32_t from = lhi_random_below(&d->random, p.n_chunks);
         uint32_t to = lhi_random_below(&d->random, p.n_chunks - 1);
@@ -222,8 +230,8 @@ static lh_status change(monte_carlo *d, const kept_partition *one,
 
 /* --- complete search ------------------------------------------------------ */
 
-/* Samples layouts, each with a scheduling method, and explores their layer
- * partitions. */
+/* Samples layouts, each with a schedule method, and random layer partitions of
+ * each. */
 static lh_status sample_all(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
@@ -244,7 +252,7 @@ static lh_status sample_all(monte_carlo *d, lh_error *err)
     return LH_OK;
 }
 
-/* Improves the kept partitions. */
+/* Improves the stored partitions by random moves of one layer each. */
 static lh_status change_all(monte_carlo *d, lh_error *err)
 {
     uint32_t n = d->n_best;

@@ -48,9 +48,10 @@ void lhi_bound_cache_free(lhi_bound_cache *bounded)
     free(bounded);
 }
 
-/* Returns a configuration's cache entry. */
-static bound *bound_of(const lhi_bound_cache *b, lhi_level level,
-                       const lhi_config *config)
+/* Returns the cache entry of a configuration on `level`, or the empty one where
+ * it belongs. */
+static bound *find_entry(const lhi_bound_cache *b, lhi_level level,
+                         const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
     const uint64_t all[] = {level,
@@ -92,18 +93,19 @@ static bool ensure_capacity(lhi_bound_cache *b)
         return false;
     for (uint32_t i = 0; i < b->room; i++)
         if (b->all[i].level != LHI_LEVEL_NONE)
-            *bound_of(&more, b->all[i].level, &b->all[i].config) = b->all[i];
+            *find_entry(&more, b->all[i].level, &b->all[i].config) = b->all[i];
     free(b->all);
     *b = more;
     return true;
 }
 
-/* Computes a bound, or finds it in the cache. */
+/* Computes the lower bound of a configuration on `level`, or finds it in the
+ * cache. */
 static lh_status find_bound(lhi_neighbourhood *n, lhi_level level,
                             const lhi_config *config, bound *out, lh_error *err)
 {
     lh_error why = {0};
-    const bound *known = bound_of(n->bounded, level, config);
+    const bound *known = find_entry(n->bounded, level, config);
     if (known->level != LHI_LEVEL_NONE) {
         *out = *known;
         return LH_OK;
@@ -118,7 +120,7 @@ static lh_status find_bound(lhi_neighbourhood *n, lhi_level level,
         return status;
     }
     if (ensure_capacity(n->bounded)) {
-        *bound_of(n->bounded, level, config) = *out;
+        *find_entry(n->bounded, level, config) = *out;
         n->bounded->n++;
     }
     return LH_OK;
@@ -133,15 +135,15 @@ typedef struct step {
     uint32_t changes;
 } traversal;
 
-/* Checks whether tensor x context groups have equal sizes. */
+/* Checks whether two layouts have equal numbers of tensor x context ranks. */
 static bool is_same_group(const lh_layout *a, const lh_layout *b)
 {
     return lhi_group_size(a) == lhi_group_size(b);
 }
 
-/* Counts the changed degrees. If a stage has other GPUs, or each replica
- * another batch, pipeline or data follow. */
-static uint32_t changes_of_degrees(const lh_layout *a, const lh_layout *b)
+/* Counts the changes of pipeline and data degree. If tensor x context differs,
+ * one of them must change too and does not count. */
+static uint32_t count_degree_changes(const lh_layout *a, const lh_layout *b)
 {
     bool pipeline = a->pipeline != b->pipeline, data = a->data != b->data;
     if (is_same_group(a, b))
@@ -151,7 +153,7 @@ static uint32_t changes_of_degrees(const lh_layout *a, const lh_layout *b)
 
 /* Counts the change of placement between two layouts, 0 or 1; 0 if their
  * degrees rule out equal placements. */
-static uint32_t changes_of_places(const lh_layout *a, const lh_layout *b)
+static uint32_t count_placement_changes(const lh_layout *a, const lh_layout *b)
 {
     if (!is_same_group(a, b) || a->pipeline != b->pipeline ||
         a->data != b->data)
@@ -160,9 +162,9 @@ static uint32_t changes_of_places(const lh_layout *a, const lh_layout *b)
            !lhi_sites_are_equal(a->sites, b->sites);
 }
 
-/* Counts the changes of ZeRO stage and sharding; not of sharding that follows
- * from another change. */
-static uint32_t changes_of_state(const lhi_config *a, const lhi_config *b)
+/* Counts the changes of ZeRO stage and sharding; sharding that follows from
+ * another change does not count. */
+static uint32_t count_state_changes(const lhi_config *a, const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
     bool follows =
@@ -171,9 +173,9 @@ static uint32_t changes_of_state(const lhi_config *a, const lhi_config *b)
            (x->sharding != y->sharding && !follows ? 1u : 0);
 }
 
-/* Counts the changed chunks; the same number on other stages is no separate
- * change. */
-static uint32_t changes_of_chunks(const lhi_config *a, const lhi_config *b)
+/* Counts the change of chunks per device or placement, 0 or 1; the same total
+ * number on other stages does not count. */
+static uint32_t count_chunk_changes(const lhi_config *a, const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
     if (x->chunks_per_device == y->chunks_per_device)
@@ -182,38 +184,40 @@ static uint32_t changes_of_chunks(const lhi_config *a, const lhi_config *b)
                                              y->pipeline * y->chunks_per_device;
 }
 
-/* Counts the changed batch. If a stage has more GPUs with as many tokens each,
- * the batch follows: the microbatch count is unchanged. */
-static uint32_t changes_of_batch(const lh_layout *a, const lh_layout *b)
+/* Counts the change of microbatch size, 0 or 1; it does not count if the tokens
+ * per GPU stay equal. */
+static uint32_t count_batch_changes(const lh_layout *a, const lh_layout *b)
 {
     return (uint64_t)a->micro_batch * lhi_group_size(b) !=
                (uint64_t)b->micro_batch * lhi_group_size(a) &&
            a->micro_batch != b->micro_batch;
 }
 
-/* Counts the changes that this level decides. */
-static uint32_t changes_at(lhi_level level, const lhi_config *a,
-                           const lhi_config *b)
+/* Counts the changes between two configurations in the values that `level`
+ * decides. */
+static uint32_t count_changes(lhi_level level, const lhi_config *a,
+                              const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
     switch (level) {
     case LHI_LEVEL_GROUP:
         return (uint32_t)(x->tensor != y->tensor) + (x->context != y->context) +
-               (x->expert != y->expert) + changes_of_batch(x, y);
+               (x->expert != y->expert) + count_batch_changes(x, y);
     case LHI_LEVEL_WORK:
         return a->recompute != b->recompute;
     case LHI_LEVEL_DEGREES:
-        return changes_of_degrees(x, y);
+        return count_degree_changes(x, y);
     case LHI_LEVEL_PLACED:
-        return changes_of_places(x, y);
+        return count_placement_changes(x, y);
     case LHI_LEVEL_STATE:
-        return changes_of_state(a, b);
+        return count_state_changes(a, b);
     default:
-        return changes_of_chunks(a, b);
+        return count_chunk_changes(a, b);
     }
 }
 
-/* Checks whether a configuration has the required value. */
+/* Checks whether a configuration has the dimension value that the search
+ * requires, if `level` decides that dimension. */
 static bool has_value(const lhi_neighbourhood *n, lhi_level level,
                       const lhi_config *config)
 {
@@ -222,10 +226,12 @@ static bool has_value(const lhi_neighbourhood *n, lhi_level level,
            lhi_dimension_value(n->dimension, config) == n->value;
 }
 
-/* Returns 1 if the configuration differs from the centre in the dimension whose
- * value the search requires; this change does not count. */
-static uint32_t changes_for_value(const lhi_neighbourhood *n, lhi_level level,
-                                  const lhi_config *config)
+/* Returns 1 if `level` decides the dimension whose value the search requires
+ * and the configuration's value differs from the centre's; this change is free.
+ */
+static uint32_t count_required_changes(const lhi_neighbourhood *n,
+                                       lhi_level level,
+                                       const lhi_config *config)
 {
     return n->dimension < LHI_N_DIMENSIONS &&
            lhi_dimension_level(n->dimension) == level &&
@@ -233,15 +239,16 @@ static uint32_t changes_for_value(const lhi_neighbourhood *n, lhi_level level,
                lhi_dimension_value(n->dimension, config);
 }
 
-/* Visits a child if it is near enough and its bound is low enough. */
+/* Visits a configuration whose changes and bound are below the neighbourhood's
+ * limits: calls back for a complete one, else continues with its children. */
 static lh_status visit_node(void *context, const lhi_config *config,
                             lh_error *err)
 {
     const traversal *s = context;
     lhi_neighbourhood *n = s->nearby;
     bound found;
-    uint32_t changes = s->changes + changes_at(s->level, &n->from, config);
-    uint32_t free = changes_for_value(n, s->level, config);
+    uint32_t changes = s->changes + count_changes(s->level, &n->from, config);
+    uint32_t free = count_required_changes(n, s->level, config);
     changes -= free < changes ? free : changes;
     if (changes > n->most_changes || !has_value(n, s->level, config))
         return LH_OK;

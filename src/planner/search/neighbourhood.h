@@ -15,9 +15,9 @@ typedef lh_status lhi_neighbour_visitor(void *context, const lhi_config *config,
 /* Cache of bounds, so that each is computed once however often a layout is a
  * neighbour; for one space and its bounds, which must outlive it. */
 typedef struct lhi_bound_cache lhi_bound_cache;
-/* Creates an empty cache. */
+/* Creates an empty cache of lower bounds. */
 lh_status lhi_bound_cache_make(lhi_bound_cache **out, lh_error *err);
-/* Frees the cache; NULL is allowed. */
+/* Frees the cache of lower bounds; NULL is allowed. */
 void lhi_bound_cache_free(lhi_bound_cache *bounded);
 
 /* A neighbourhood query. */
@@ -36,7 +36,8 @@ typedef struct lhi_neighbourhood {
     void *context;
 } lhi_neighbourhood;
 
-/* Calls back for each neighbour, in the space's order. */
+/* Calls back for each complete layout that differs from the centre in few
+ * dimensions and has a low enough bound, in the order of the search space. */
 lh_status lhi_neighbourhood_visit(lhi_neighbourhood *nearby, lh_error *err);
 
 #endif

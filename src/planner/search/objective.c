@@ -13,8 +13,8 @@
 #define HOUR_NS 3.6e12
 #define HURDLE 0.02
 
-/* Returns the bits as an integer: for non-negative IEEE 754 numbers they have
- * the same order as the numbers. */
+/* Returns the bits of a non-negative number as an integer: IEEE 754 numbers
+ * have the same order as these integers. */
 static int64_t to_ordered_integer(double usd)
 {
     int64_t bits;
@@ -42,8 +42,9 @@ int64_t lhi_objective_value(const lh_plan_options *options,
     return lhi_objective_value_at(options, choice, choice->iteration_ns);
 }
 
-/* Returns the amount that the goal minimises. */
-static double amount(const lh_plan_options *options, const lh_choice *c)
+/* Returns the quantity that the objective minimises: iteration time in ns, or
+ * cost in USD. */
+static double get_amount(const lh_plan_options *options, const lh_choice *c)
 {
     double ns = (double)c->iteration_ns;
     if (options->objective != LH_PLAN_CHEAPEST || !c->cost)
@@ -54,8 +55,8 @@ static double amount(const lh_plan_options *options, const lh_choice *c)
 double lhi_compute_relative_gap(const lh_plan_options *options,
                                 const lh_choice *choice, const lh_choice *best)
 {
-    double least = amount(options, best);
-    return least > 0 ? amount(options, choice) / least - 1 : 0;
+    double least = get_amount(options, best);
+    return least > 0 ? get_amount(options, choice) / least - 1 : 0;
 }
 
 double lhi_compute_percent_gap(const lh_plan_options *options,
@@ -105,7 +106,8 @@ void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
 /* --- bounds ------------------------------------------------------------------
  */
 
-/* Computes the least GPU cost; undecided GPUs count with the cheapest price. */
+/* Computes a lower bound on the GPU cost of an iteration in USD; undecided GPUs
+ * have the lowest price. */
 static double compute_gpu_cost_bound(const lhi_cost_objective *g,
                                      lhi_level level, const lhi_config *config,
                                      const lhi_lower_bound *floor)
@@ -146,10 +148,10 @@ double lhi_cost_objective_bound(lhi_cost_objective *g, lhi_level level,
     return lhi_pricing_iteration_usd(&price, (double)floor->ns) * (1 - 1e-12);
 }
 
-/* Returns the penalty of few GPUs in the exploration order. Cost bounds hardly
- * differ between few and many GPUs, but few have many microbatches and take
- * long to evaluate. They come later, by a share of the cost per doubling;
- * pruning is unaffected. */
+/* Returns a penalty, as a share of the cost, by which layouts with many passes
+ * per GPU are explored later. Cost bounds hardly differ between few and many
+ * GPUs, but few GPUs have many microbatches and take long to evaluate. Pruning
+ * is unaffected. */
 static double compute_order_penalty(lhi_level level, const lhi_config *config)
 {
     if (level < LHI_LEVEL_DEGREES)
@@ -161,9 +163,11 @@ static double compute_order_penalty(lhi_level level, const lhi_config *config)
     return HURDLE * doublings;
 }
 
-/* Objective callback: bound by cost. */
-static int64_t bound(void *context, lhi_level level, const lhi_config *config,
-                     const lhi_lower_bound *floor)
+/* Returns the lower bound by which the search orders its nodes: time, or cost
+ * with a penalty. Objective callback. */
+static int64_t bound_cost(void *context, lhi_level level,
+                          const lhi_config *config,
+                          const lhi_lower_bound *floor)
 {
     lhi_cost_objective *g = context;
     if (!g->cost)
@@ -172,9 +176,11 @@ static int64_t bound(void *context, lhi_level level, const lhi_config *config,
     return to_ordered_integer(usd * (1 + compute_order_penalty(level, config)));
 }
 
-/* Objective callback: prunes by cost or by the front. */
-static bool hopeless(void *context, int64_t least, lhi_level level,
-                     const lhi_config *config, const lhi_lower_bound *floor)
+/* Checks whether the cost bound, or the Pareto front, shows that plans with the
+ * decided values are useless. Objective callback. */
+static bool is_plan_useless(void *context, int64_t least, lhi_level level,
+                            const lhi_config *config,
+                            const lhi_lower_bound *floor)
 {
     lhi_cost_objective *g = context;
     (void)least;
@@ -187,8 +193,8 @@ static bool hopeless(void *context, int64_t least, lhi_level level,
     return lhi_pareto_front_covers(g->front, &point);
 }
 
-/* Objective callback: value of a candidate. */
-static int64_t value(void *context, const lhi_candidate *c)
+/* Returns the objective value of a candidate. Objective callback. */
+static int64_t get_value(void *context, const lhi_candidate *c)
 {
     const lhi_cost_objective *g = context;
     lh_plan_options options = {.objective = g->cost ? LH_PLAN_CHEAPEST
@@ -196,8 +202,10 @@ static int64_t value(void *context, const lhi_candidate *c)
     return lhi_objective_value(&options, &c->choice);
 }
 
-/* Objective callback: takes a working candidate. */
-static lh_status offer(void *context, const lhi_candidate *c, lh_error *err)
+/* Updates the cheapest cost found with that of a feasible candidate. Objective
+ * callback. */
+static lh_status update_cheapest(void *context, const lhi_candidate *c,
+                                 lh_error *err)
 {
     lhi_cost_objective *g = context;
     (void)err;
@@ -206,9 +214,10 @@ static lh_status offer(void *context, const lhi_candidate *c, lh_error *err)
     return LH_OK;
 }
 
-/* Objective callback: records an unexplored layout. */
-static void left(void *context, lhi_level level, const lhi_config *config,
-                 const lhi_lower_bound *floor)
+/* Updates the least cost bound of unexplored layouts. Objective callback. */
+static void update_unexplored(void *context, lhi_level level,
+                              const lhi_config *config,
+                              const lhi_lower_bound *floor)
 {
     lhi_cost_objective *g = context;
     if (g->cost)
@@ -217,27 +226,30 @@ static void left(void *context, lhi_level level, const lhi_config *config,
                  lhi_cost_objective_bound(g, level, config, floor));
 }
 
-/* Returns the iteration time at which the cost reaches `usd`. */
-static double time_of(double usd, double fixed_usd, double usd_per_ns)
+/* Returns the iteration time in ns at which the cost reaches `usd`, given the
+ * fixed cost and the cost per ns. */
+static double find_cost_time(double usd, double fixed_usd, double usd_per_ns)
 {
     return usd_per_ns > 0 ? fmax((usd - fixed_usd) / usd_per_ns, 0) : 0;
 }
 
-/* Returns the time from which plans are useless: as slow and as expensive as an
- * entry of the front, or as expensive as the cheapest. */
-static int64_t useless_ns(void *context, lhi_level level,
-                          const lhi_config *config)
+/* Returns the iteration time from which plans of a layout are useless: as slow
+ * and as expensive as an entry of the Pareto front, or as expensive as the
+ * cheapest plan. 0: none. Objective callback. */
+static int64_t find_useless_ns(void *context, lhi_level level,
+                               const lhi_config *config)
 {
     lhi_cost_objective *g = context;
     const lhi_lower_bound none = {0}, hour = {.ns = (int64_t)HOUR_NS};
     double fixed = lhi_cost_objective_bound(g, level, config, &none);
     double each =
         (lhi_cost_objective_bound(g, level, config, &hour) - fixed) / HOUR_NS;
-    double least = g->front ? INFINITY : time_of(g->best_usd, fixed, each);
+    double least =
+        g->front ? INFINITY : find_cost_time(g->best_usd, fixed, each);
     for (uint32_t i = 0; g->front && i < g->front->n; i++) {
         lhi_pareto_point here = lhi_pareto_point_of(&g->front->all[i]);
         least = fmin(least, fmax((double)here.iteration_ns,
-                                 time_of(here.usd, fixed, each)));
+                                 find_cost_time(here.usd, fixed, each)));
     }
     least *= 1 + 1e-9;
     return least > 0 && least < 0x1p60 ? (int64_t)least + 1 : 0;
@@ -255,12 +267,12 @@ lh_status lhi_cost_objective_init(const lh_job *job,
                             .unexplored_usd = INFINITY,
                             .front = front,
                             .objective = {.context = out,
-                                          .bound = bound,
-                                          .is_useless = hopeless,
-                                          .add_candidate = offer,
-                                          .value = value,
-                                          .add_unexplored = left,
-                                          .useless_ns = useless_ns}};
+                                          .bound = bound_cost,
+                                          .is_useless = is_plan_useless,
+                                          .add_candidate = update_cheapest,
+                                          .value = get_value,
+                                          .add_unexplored = update_unexplored,
+                                          .useless_ns = find_useless_ns}};
     double least = INFINITY;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         least = fmin(least, job->datacenters[i].usd_per_gpu_hour);

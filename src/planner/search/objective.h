@@ -6,21 +6,25 @@
 #include "planner/search/candidate.h"
 #include "planner/search/pareto_front.h"
 
-/* Returns a choice's value: less is better, comparable within one search.
- * INT64_MAX: unknown. */
+/* Returns a choice's objective value: time in ns, or an integer ordered like
+ * its cost. Less is better, comparable within one search. INT64_MAX: unknown.
+ */
 int64_t lhi_objective_value(const lh_plan_options *options,
                             const lh_choice *choice);
-/* The same with another iteration time. */
+/* Returns a choice's objective value (time in ns, or an integer ordered like
+ * its cost) with another iteration time. INT64_MAX: unknown. */
 int64_t lhi_objective_value_at(const lh_plan_options *options,
                                const lh_choice *choice, int64_t iteration_ns);
-/* Returns how much worse a choice is than `best`, as a share; both must work.
- */
+/* Returns how much worse a choice is than `best` by the objective, as a
+ * fraction; both must work. */
 double lhi_compute_relative_gap(const lh_plan_options *options,
                                 const lh_choice *choice, const lh_choice *best);
-/* The same in percent, rounded for a text with one decimal. */
+/* Returns how much worse a choice is than `best` by the objective, in percent,
+ * rounded to one decimal. */
 double lhi_compute_percent_gap(const lh_plan_options *options,
                                const lh_choice *choice, const lh_choice *best);
-/* Sorts choices: working ones first, the best of them first. */
+/* Sorts choices: feasible ones first, by objective value; then the others by
+ * lower bound. */
 void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
                       uint32_t n);
 
@@ -38,35 +42,38 @@ typedef struct lhi_cost_objective {
     lhi_objective objective;
 } lhi_cost_objective;
 
-/* Initialises the objective functions for the search; pass out->objective to
- * lhi_plan_search(). With `front` (may be NULL), bounds prune only what cannot
- * be on that Pareto front. LH_EINVAL: the objective is cost, and the job has no
- * prices. */
+/* Initialises the objective callbacks of a search for the cheapest plan or a
+ * Pareto front; use them by s->objective = &out->objective. With `front` (may
+ * be NULL), bounds prune only plans that cannot be on that front. LH_EINVAL:
+ * the objective is cost, and the job has no prices. */
 lh_status lhi_cost_objective_init(const lh_job *job,
                                   const lh_plan_options *options,
                                   const lhi_pareto_front *front,
                                   lhi_cost_objective *out, lh_error *err);
 
-/* Returns a lower bound on the cost of plans with the values that `config` has
- * decided. */
+/* Returns a lower bound on the cost of an iteration in USD, over all plans with
+ * the values that `config` has decided. `floor`: bound on the time. */
 double lhi_cost_objective_bound(lhi_cost_objective *goal, lhi_level level,
                                 const lhi_config *config,
                                 const lhi_lower_bound *floor);
 
-/* Returns the objective's bound, or the time bound. */
+/* Returns the lower bound of the decided values in the objective's unit;
+ * without an objective, the time bound. */
 int64_t lhi_layout_search_bound(const lhi_layout_search *s, lhi_level level,
                                 const lhi_config *config,
                                 const lhi_lower_bound *floor);
 
-/* Checks whether a bound prunes a node. */
+/* Checks whether a lower bound shows that plans with the decided values cannot
+ * beat the best so far by the objective. */
 bool lhi_layout_search_is_pruned(const lhi_layout_search *s, int64_t bound,
                                  lhi_level level, const lhi_config *config,
                                  const lhi_lower_bound *floor);
 
-/* Returns the built pipeline's bound, valid for one partition. */
+/* Returns the lower bound of the candidate's built pipeline, valid for its
+ * layer partition only. */
 lhi_lower_bound lhi_candidate_built_bound(const lhi_candidate *c);
 
-/* Checks whether a candidate may still win. */
+/* Checks whether the candidate's bound allows it to beat the best so far. */
 bool lhi_candidate_can_win(const lhi_layout_search *s, const lhi_candidate *c);
 
 #endif

@@ -73,7 +73,8 @@ typedef struct job {
     lhi_pareto_front *fronts; /* per part; NULL: not required */
 } parallel_job;
 
-/* Resets a thread's state for this call. */
+/* Initialises a worker's copy of the search for this call: counts are 0, and
+ * its arena is its own. */
 static void reset_thread(parallel_job *j, worker *w, uint32_t who)
 {
     w->own = j->like;
@@ -94,8 +95,9 @@ static void reset_thread(parallel_job *j, worker *w, uint32_t who)
     w->own.mem = w->mem;
 }
 
-/* Runs part `i` on a worker, with the incumbent and, for Pareto searches, a
- * front of its own. Records the first refusal. */
+/* Runs part `i` on a worker, with the search's incumbent and, for Pareto
+ * searches, a front of its own. Records the first part with a refused layout.
+ */
 static lh_status run_part(parallel_job *j, worker *w, uint32_t who, uint32_t i)
 {
     lhi_layout_search *own = &w->own;
@@ -112,7 +114,8 @@ static lh_status run_part(parallel_job *j, worker *w, uint32_t who, uint32_t i)
     return status;
 }
 
-/* Runs a chunk of consecutive parts. */
+/* Runs the consecutive parts of chunk `piece` on worker `who`. Thread-pool
+ * callback. */
 static void run_chunk(void *context, uint32_t piece, uint32_t who)
 {
     parallel_job *j = context;
@@ -135,7 +138,8 @@ static void report_progress(void *context, uint32_t n_done)
         atomic_store(j->s->stop, true);
 }
 
-/* Adds the threads' counts to the search. */
+/* Adds the layout counts of `n` workers to the search. Returns the status and
+ * error of the first failed part. */
 static lh_status merge_counts(parallel_job *j, uint32_t n, lh_error *err)
 {
     const worker *first = NULL, *refused = NULL;
@@ -162,7 +166,8 @@ static lh_status merge_counts(parallel_job *j, uint32_t n, lh_error *err)
     return first->status;
 }
 
-/* Adds the parts' Pareto fronts, in order. */
+/* Adds the choices of the parts' Pareto fronts to the search's front, in the
+ * order of the parts. */
 static lh_status merge_fronts(parallel_job *j, lh_error *err)
 {
     for (uint32_t i = 0; j->fronts && i < j->n; i++)
@@ -172,7 +177,8 @@ static lh_status merge_fronts(parallel_job *j, lh_error *err)
     return LH_OK;
 }
 
-/* Nested calls from within a part stay on its thread. */
+/* Runs all chunks of parts on the worker threads; nested calls from within a
+ * part stay on its thread. */
 static void run_chunks(parallel_job *j)
 {
     const lhi_parallel_job team = {j, run_chunk, report_progress};

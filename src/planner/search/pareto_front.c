@@ -50,7 +50,8 @@ static lh_status grow(lhi_pareto_front *f, lh_error *err)
     return LH_OK;
 }
 
-/* Copies the layers; successive partitions share their memory. */
+/* Copies a choice's layers per chunk into the front's arena, because successive
+ * partitions share their memory. */
 static lh_status keep_layers(lhi_pareto_front *f, lh_choice *choice,
                              lh_error *err)
 {
@@ -97,8 +98,9 @@ static int compare(const void *a, const void *b)
     return (x.usd > y.usd) - (x.usd < y.usd);
 }
 
-/* Drops slow entries from the list, which is sorted by time. Very slow choices
- * are numerous and seldom useful on a front. */
+/* Removes slow choices from the front, which is sorted by time: they are
+ * numerous and seldom useful. `times`: allowed slowdown relative to the
+ * fastest; 0: the default. */
 static void drop_slow(double times, lhi_pareto_front *f, lh_plan *plan)
 {
     double most =

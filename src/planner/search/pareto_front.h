@@ -23,22 +23,22 @@ typedef struct lhi_pareto_front {
     lh_choice *all;
 } lhi_pareto_front;
 
-/* Returns a choice's coordinates. */
+/* Returns the Pareto coordinates of a choice: iteration time, peak memory and
+ * cost. */
 lhi_pareto_point lhi_pareto_point_of(const lh_choice *choice);
-/* Checks whether a point is at least as good as the other in every coordinate.
- */
+/* Checks whether point `a` is at least as good as `b` in every coordinate. */
 bool lhi_pareto_point_covers(const lhi_pareto_point *point,
                              const lhi_pareto_point *other);
 /* Checks whether some choice on the front dominates or equals the point. */
 bool lhi_pareto_front_covers(const lhi_pareto_front *front,
                              const lhi_pareto_point *point);
-/* Adds a copy of a working choice unless one on the front covers it; drops the
- * choices it covers. */
+/* Adds a copy of a feasible choice unless a choice on the front is at least as
+ * good in every coordinate; removes the choices that it covers in this way. */
 lh_status lhi_pareto_front_add(lhi_pareto_front *front, const lh_choice *choice,
                                lh_error *err);
-/* Finishes the plan's front with the results of later steps and sorts it by
- * time, memory and cost. `times`: drops entries slower by this factor than the
- * fastest or the plan; 0: the default. */
+/* Finishes the plan's Pareto front with the results of later steps and sorts it
+ * by time, memory and cost. `times`: removes entries slower than this factor
+ * times the fastest; 0: the default. */
 lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
                                   lh_error *err);
 

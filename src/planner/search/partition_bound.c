@@ -67,8 +67,9 @@ static bool has_two(const lhi_bound_case *c)
     return is_wave(c) || is_loop(c);
 }
 
-/* Returns the sums of layers from `from` to `to`. */
-static sums between(const sums *all, uint32_t from, uint32_t to)
+/* Returns the prefix sums' difference: times and memory of layers `from` to
+ * `to` - 1. */
+static sums subtract_sums(const sums *all, uint32_t from, uint32_t to)
 {
     const sums *a = &all[from], *b = &all[to];
     return (sums){b->f - a->f,
@@ -79,7 +80,7 @@ static sums between(const sums *all, uint32_t from, uint32_t to)
                   b->state - a->state};
 }
 
-/* Adds the times and memory of a layer, the embedding or the head. */
+/* Adds the times and memory of the embedding or the head. */
 static void add_end(sums *to, const lhi_bound_pass *p,
                     const lhi_bound_memory_part *h)
 {
@@ -91,8 +92,8 @@ static void add_end(sums *to, const lhi_bound_pass *p,
     to->state += (double)h->state;
 }
 
-/* Returns the sum of times and memory. */
-static sums sum_of(const sums *a, const sums *b)
+/* Returns the sum of two sets of times and memory. */
+static sums add_sums(const sums *a, const sums *b)
 {
     return (sums){a->f + b->f,
                   a->d + b->d,
@@ -114,8 +115,8 @@ typedef struct pass_times {
     double end;     /* after the last D */
 } pass_times;
 
-/* Computes lower bounds on a stage's times before its first F and first D, and
- * after its last F and last D, in ns. */
+/* Computes lower bounds, in ns, on the time before stage h->stage's first F and
+ * first D, and after its last F and last D. */
 static pass_times compute_pass_times(const partition_search *s, const share *h)
 {
     const lhi_bound_case *c = s->c;
@@ -146,8 +147,9 @@ static pass_times compute_pass_times(const partition_search *s, const share *h)
     return m;
 }
 
-/* Computes the second chunk's work and memory, and the time that a microbatch
- * stays in later chunks before it returns: their F and D, and hops. */
+/* Computes the work and memory of a stage's second chunk, and the time that a
+ * microbatch needs from its F to the end of its D: F, D and hops of all later
+ * chunks. `head`: F and D time of the head. */
 static load compute_second_load(const partition_search *s, const share *h,
                                 double head)
 {
@@ -155,8 +157,8 @@ static load compute_second_load(const partition_search *s, const share *h,
     const lhi_bound_site *site = lhi_bound_site_of_stage(c, h->stage);
     const lhi_bound_memory_part *ends = &site->part_memory[c->n_kinds];
     uint32_t k = h->stage, P = c->stages, to = h->from + h->second;
-    sums later = between(s->least, to, c->layers);
-    load out = {.has = between(s->of[k], h->from, to)};
+    sums later = subtract_sums(s->least, to, c->layers);
+    load out = {.has = subtract_sums(s->of[k], h->from, to)};
     if (k == lhi_bound_head_stage(c))
         add_end(&out.has, &site->head, &ends[1]);
     else
@@ -169,7 +171,8 @@ static load compute_second_load(const partition_search *s, const share *h,
     return out;
 }
 
-/* Computes a device's chunk loads; returns one or two. */
+/* Computes the loads (work, memory, residency time) of the chunks on a device
+ * with the layers `h`; returns their number, one or two. */
 static uint32_t compute_chunk_loads(const partition_search *s, const share *h,
                                     load *out)
 {
@@ -178,11 +181,11 @@ static uint32_t compute_chunk_loads(const partition_search *s, const share *h,
     const lhi_bound_site *site = lhi_bound_site_of_stage(c, h->stage);
     uint32_t k = h->stage, P = c->stages, L = c->layers;
     const lhi_bound_memory_part *ends = &site->part_memory[c->n_kinds];
-    sums later = between(l, h->front + h->first, L);
+    sums later = subtract_sums(l, h->front + h->first, L);
     const lhi_bound_pass *end =
         &lhi_bound_site_of_stage(c, lhi_bound_head_stage(c))->head;
     double head = (double)(end->f + end->d);
-    out[0].has = between(own, h->front, h->front + h->first);
+    out[0].has = subtract_sums(own, h->front, h->front + h->first);
     if (k == 0)
         add_end(&out[0].has, &site->embedding, &ends[0]);
     if (k == P - 1 && !has_two(c))
@@ -200,14 +203,15 @@ static uint32_t compute_chunk_loads(const partition_search *s, const share *h,
     return 2;
 }
 
-/* Counts the passes that fit in a memory. */
-static double count_whole(double room, double each)
+/* Returns how many passes of `each` bytes fit in `room` bytes, with a small
+ * tolerance. */
+static double count_fitting_passes(double room, double each)
 {
     return floor(room / each * (1 + 1e-9) + 1e-9);
 }
 
-/* Returns the bytes per GPU of a stage that are left for activations, after
- * state and transient memory. */
+/* Returns the bytes per GPU of a stage that are left for activations after
+ * `state` bytes and transient memory. */
 static double compute_activation_memory(const partition_search *s,
                                         const share *h, double state)
 {
@@ -222,9 +226,9 @@ static double compute_activation_memory(const partition_search *s,
     return (double)(site->capacity - passing) - state;
 }
 
-/* Bounds the F before a device's first D: whole passes, whose activations must
- * fit in memory, and at least one per chunk. Returns `most` if there are too
- * many to enumerate. */
+/* Returns the largest F time before a device's first D, in ns: whole passes
+ * whose activations fit in `room` bytes, at most `n` per chunk. Returns `most`
+ * if there are too many combinations. */
 static double compute_max_forwards(const load *loads, uint32_t n_loads,
                                    double room, double n, double most)
 {
@@ -234,17 +238,19 @@ static double compute_max_forwards(const load *loads, uint32_t n_loads,
         room / a->activation > MOST_TRIED)
         return most;
     if (n_loads == 1)
-        return fmin(most, fmin(n, count_whole(room, a->activation)) * a->f);
+        return fmin(most,
+                    fmin(n, count_fitting_passes(room, a->activation)) * a->f);
     for (double i = 1; i <= n && i * a->activation <= room; i++) {
-        double others =
-            fmin(n, count_whole(room - i * a->activation, b->activation));
+        double others = fmin(
+            n, count_fitting_passes(room - i * a->activation, b->activation));
         best = fmax(best, i * a->f + others * b->f);
     }
     return fmin(most, best);
 }
 
-/* Checks the memory limits before the first D, after the last F and after the
- * last D, and the activation residency. */
+/* Checks that the work fits into the makespan given the memory: limits before
+ * the first D, after the last F and after the last D, and the activation
+ * residency. `reduce`: the final reduction. */
 static bool check_memory_limits(const partition_search *s, const share *h,
                                 const pass_times *m, const load *loads,
                                 uint32_t n_loads, double work, double reduce)
@@ -281,8 +287,8 @@ static bool check_memory_limits(const partition_search *s, const share *h,
     return !(work > most * (1 + 1e-9) + 1);
 }
 
-/* Checks whether the device can run all its passes in time; *too_long: no
- * device with more layers can, either. */
+/* Checks whether a device with the layers `h` can run all its passes within the
+ * makespan; *too_long: no device with more layers can, either. */
 static bool does_fit(partition_search *s, const share *h, bool *too_long)
 {
     const lhi_bound_case *c = s->c;
@@ -293,7 +299,7 @@ static bool does_fit(partition_search *s, const share *h, bool *too_long)
     pass_times m = compute_pass_times(s, h);
     sums x = loads[0].has;
     if (n_loads > 1) {
-        x = sum_of(&x, &loads[1].has);
+        x = add_sums(&x, &loads[1].has);
         least = h->second < least ? h->second : least;
     }
     double work = n * (x.f + x.d + x.w);
@@ -319,9 +325,9 @@ typedef struct range {
     uint32_t both_most;
 } range;
 
-/* Finds the range for stage `k`. Every layer is before the stage, in it or its
- * later ones, or in the earlier stages' second chunks. Returns false if it is
- * empty. */
+/* Finds the possible numbers of layers in stage `k`'s chunks, given `front`
+ * layers before the stage and `back` layers in the earlier stages' second
+ * chunks. Returns false if there are none. */
 static bool find_range(const partition_search *s, uint32_t k, uint32_t front,
                        uint32_t back, range *out)
 {
@@ -348,8 +354,8 @@ static bool find_range(const partition_search *s, uint32_t k, uint32_t front,
     return true;
 }
 
-/* Tries all shares of stage `k`, given `front` layers before it and `back` in
- * the earlier stages' second chunks. */
+/* Marks in s->next every pair (layers in front, layers in back) that is
+ * reachable after stage `k` from `front` and `back` with a feasible stage. */
 static void try_shares(partition_search *s, uint32_t k, uint32_t front,
                        uint32_t back)
 {
@@ -387,7 +393,9 @@ static void try_shares(partition_search *s, uint32_t k, uint32_t front,
     }
 }
 
-/* Checks a loop with a fixed start of the second round. */
+/* Checks whether any layer partition meets the makespan s->ns, by dynamic
+ * programming over the stages. In Loop placement the second round begins after
+ * s->around layers. */
 static bool is_possible_with_rounds(partition_search *s)
 {
     const lhi_bound_case *c = s->c;
@@ -414,7 +422,7 @@ static bool is_possible_with_rounds(partition_search *s)
     return true;
 }
 
-/* Checks whether any partition meets the makespan. */
+/* Checks whether any layer partition meets the makespan `ns`. */
 static bool is_possible(partition_search *s, double ns)
 {
     const lhi_bound_case *c = s->c;
@@ -446,8 +454,9 @@ static void compute_prefix_sums(const lhi_bound_case *c, sums *out,
     }
 }
 
-/* Returns the least of each pass over all sites; memory is not required. */
-static lhi_bound_site least_site(const lhi_bound_case *c)
+/* Returns a site with the least F, D and W time of each part over all sites;
+ * memory is not needed. */
+static lhi_bound_site make_least_site(const lhi_bound_case *c)
 {
     lhi_bound_site least = *lhi_bound_site_of_stage(c, 0);
     for (uint32_t k = 1; k < c->stages; k++)
@@ -461,7 +470,8 @@ static lhi_bound_site least_site(const lhi_bound_case *c)
     return least;
 }
 
-/* Computes the paths and their hops. */
+/* Computes the path times of a microbatch: hops up to each stage and back, and
+ * F and D of the whole model. */
 static void compute_paths(partition_search *s)
 {
     const lhi_bound_case *c = s->c;
@@ -488,13 +498,13 @@ static void compute_paths(partition_search *s)
     s->w = s->of[0][c->least_layers].w + (double)lhi_bound_first_reduce_ns(c);
 }
 
-/* Allocates the search state in `mem` and computes its prefix sums and path
- * times. False: no memory. */
+/* Allocates the state of the partition bound in `mem` and computes its prefix
+ * sums and path times. False: no memory. */
 static bool make_splitter(partition_search *s, lhi_arena *mem)
 {
     const lhi_bound_case *c = s->c;
     size_t row = c->layers + 1;
-    lhi_bound_site least = least_site(c);
+    lhi_bound_site least = make_least_site(c);
     s->least = LHI_NEW(mem, sums, row);
     s->of = LHI_NEW(mem, sums *, c->stages);
     s->forth = LHI_NEW(mem, double, c->stages + 1);

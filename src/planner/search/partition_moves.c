@@ -60,9 +60,10 @@ static bool is_over(const partition_mover *m)
     return lhi_layout_search_should_stop(m->s, m->s->n, true);
 }
 
-/* Returns the method for timing; the default one if a slow method is best. */
-static const char *quick_method(const partition_mover *m,
-                                const lhi_candidate *c)
+/* Returns the schedule method for timing partitions: the candidate's best one,
+ * or the default if that is slow. */
+static const char *find_quick_method(const partition_mover *m,
+                                     const lhi_candidate *c)
 {
     const lhi_method *want = lhi_method_find(lhi_candidate_is_feasible(c)
                                                  ? c->choice.layout.schedule
@@ -73,13 +74,13 @@ static const char *quick_method(const partition_mover *m,
 }
 
 /* Returns a candidate's objective value; less is better. */
-static int64_t value(const partition_mover *m, const lhi_candidate *c)
+static int64_t get_value(const partition_mover *m, const lhi_candidate *c)
 {
     return lhi_objective_value(&m->s->options, &c->choice);
 }
 
-/* Returns the layers of the fastest layout with as many chunks and its own
- * partition. */
+/* Returns the layer partition of the best other candidate with as many chunks;
+ * NULL: none. */
 static const uint32_t *find_sibling_layers(const partition_mover *m,
                                            const lhi_candidate *like)
 {
@@ -91,13 +92,14 @@ static const uint32_t *find_sibling_layers(const partition_mover *m,
         if (c != like && lhi_candidate_is_feasible(c) && c->config.layers &&
             c->config.layout.pipeline * c->config.layout.chunks_per_device ==
                 n &&
-            (!best || value(m, c) < value(m, best)))
+            (!best || get_value(m, c) < get_value(m, best)))
             best = c;
     }
     return best ? best->config.layers : NULL;
 }
 
-/* Evaluates the moved candidate. */
+/* Evaluates `moved`, candidate `c` with other layers, under every method; it
+ * replaces `c` if it is better. */
 static lh_status simulate(partition_mover *m, lhi_candidate *c,
                           lhi_candidate *moved, lh_error *err)
 {
@@ -108,16 +110,17 @@ static lh_status simulate(partition_mover *m, lhi_candidate *c,
         return LH_OK;
     LHI_TRY(lhi_candidate_evaluate(s, moved, err));
     if (!lhi_candidate_is_feasible(moved) ||
-        (lhi_candidate_is_feasible(c) && value(m, moved) >= value(m, c)))
+        (lhi_candidate_is_feasible(c) &&
+         get_value(m, moved) >= get_value(m, c)))
         return LH_OK;
     s->n_memory -= c->missing > 0 && !c->simulated;
     *c = *moved;
     return LH_OK;
 }
 
-/* Moves a candidate's layers. A new partition is a new pipeline, with its own
- * bound, evaluated under every method. It is kept if the best result is faster
- * than before. */
+/* Improves the layer partition of a candidate by hill climbing with the effort
+ * `how`. The new partition is a new pipeline, evaluated under every method; it
+ * replaces the candidate's if the best result is better. */
 static lh_status move_layers(partition_mover *m, lhi_candidate *c,
                              const effort *how, lh_error *err)
 {
@@ -134,7 +137,7 @@ static lh_status move_layers(partition_mover *m, lhi_candidate *c,
     if (like == given)
         like = find_sibling_layers(m, c);
     LHI_TRY(lhi_layer_partition_search(s->job, &s->options, s->evaluation_cache,
-                                       quick_method(m, c), how->steepest,
+                                       find_quick_method(m, c), how->steepest,
                                        how->climbed, like, &left, s->mem,
                                        &moved.config, &ns, err));
     m->passes -= passes - left;
@@ -147,8 +150,8 @@ static lh_status move_layers(partition_mover *m, lhi_candidate *c,
     return simulate(m, c, &moved, err);
 }
 
-/* Checks whether two candidates have the same chunks. Different placement,
- * state and recomputation have little effect on the best layers. */
+/* Checks whether two candidates have the same chunks. Placement, state and
+ * recomputation have little effect on the best layer partition. */
 static bool has_same_chunks(const lhi_candidate *a, const lhi_candidate *b)
 {
     const lh_layout *x = &a->config.layout, *y = &b->config.layout;
@@ -157,17 +160,17 @@ static bool has_same_chunks(const lhi_candidate *a, const lhi_candidate *b)
            a->config.placement == b->config.placement;
 }
 
-/* Returns the fastest feasible candidate not done yet whose chunks differ from
- * those of all known ones; many near-copies would use up the work limit. NULL:
- * none. */
-static lhi_candidate *next_fastest(const partition_mover *m,
-                                   lhi_candidate *const *known, int n)
+/* Returns the fastest feasible candidate, not done yet, whose chunks differ
+ * from those of all `n` known ones: near-copies would use up the work limit.
+ * NULL: none. */
+static lhi_candidate *find_next_fastest(const partition_mover *m,
+                                        lhi_candidate *const *known, int n)
 {
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
         bool like = !lhi_candidate_is_feasible(c) || m->done[i] ||
-                    (best && value(m, c) >= value(m, best));
+                    (best && get_value(m, c) >= get_value(m, best));
         for (int k = 0; k < n && !like; k++)
             like = has_same_chunks(known[k], c);
         if (!like)
@@ -176,7 +179,8 @@ static lhi_candidate *next_fastest(const partition_mover *m,
     return best;
 }
 
-/* Checks whether no partition of it can beat the best. */
+/* Checks whether the candidate's bound over all partitions shows that none can
+ * beat the best. */
 static bool is_hopeless(const partition_mover *m, const lhi_candidate *c)
 {
     int64_t best = m->s->best_value, ns = c->lower_bound.ns;
@@ -186,14 +190,15 @@ static bool is_hopeless(const partition_mover *m, const lhi_candidate *c)
     return ns >= best;
 }
 
-/* Returns the known time with its current layers, or a bound. */
-static int64_t known_ns(const lhi_candidate *c)
+/* Returns the candidate's iteration time or, if it was not simulated, its lower
+ * bound. */
+static int64_t get_known_ns(const lhi_candidate *c)
 {
     return lhi_candidate_is_feasible(c) ? c->choice.iteration_ns : c->bound_ns;
 }
 
-/* Checks whether layers were moved before in a candidate with equal pipeline
- * degree and chunk count. */
+/* Checks whether layers were moved before in a candidate with the same pipeline
+ * degree and chunks per device. */
 static bool is_known_kind(const partition_mover *m, const lhi_candidate *c)
 {
     const lh_layout *l = &c->config.layout;
@@ -213,16 +218,17 @@ static void record_kind(partition_mover *m, const lhi_candidate *c)
         m->kinds[m->n_kinds++] = (kind){l->pipeline, l->chunks_per_device};
 }
 
-/* Returns the most promising candidate: by its bound over all partitions, or by
- * the known value of its current one. */
-static lhi_candidate *next_promising(const partition_mover *m, bool of_new_kind,
-                                     bool by_floor)
+/* Returns the candidate, not done yet, with the least bound over all partitions
+ * (`by_floor`) or the least known time. `of_new_kind`: only with a new pipeline
+ * degree or chunk count. */
+static lhi_candidate *find_next_promising(const partition_mover *m,
+                                          bool of_new_kind, bool by_floor)
 {
     lhi_candidate *best = NULL;
     int64_t least = 0;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
-        int64_t ns = by_floor ? c->lower_bound.ns : known_ns(c);
+        int64_t ns = by_floor ? c->lower_bound.ns : get_known_ns(c);
         if (!m->done[i] && (!best || ns < least) && !is_hopeless(m, c) &&
             !(of_new_kind && is_known_kind(m, c))) {
             best = c;
@@ -232,22 +238,22 @@ static lhi_candidate *next_promising(const partition_mover *m, bool of_new_kind,
     return best;
 }
 
-/* Records a new best. */
+/* Updates the best objective value with that of a candidate. */
 static void record_best(partition_mover *m, const lhi_candidate *c)
 {
-    if (lhi_candidate_is_feasible(c) && value(m, c) < m->s->best_value)
-        m->s->best_value = value(m, c);
+    if (lhi_candidate_is_feasible(c) && get_value(m, c) < m->s->best_value)
+        m->s->best_value = get_value(m, c);
 }
 
-/* Moves the fastest candidates' layers: by steepest descent, then from other
- * starts too. */
+/* Improves the layer partitions of the fastest candidates: by steepest descent,
+ * then from other starting partitions too. */
 static lh_status move_fastest(partition_mover *m, lh_error *err)
 {
     lhi_candidate *c, *fastest[MAX_FASTEST];
     effort how[MAX_FASTEST];
     int n = 0;
     while (n < MAX_FASTEST && !is_over(m) &&
-           (c = next_fastest(m, fastest, n))) {
+           (c = find_next_fastest(m, fastest, n))) {
         m->done[c - m->s->candidates] = true;
         if (is_hopeless(m, c))
             continue;
@@ -293,16 +299,17 @@ static lh_status move_other(partition_mover *m, lhi_candidate *c, lh_error *err)
     return LH_OK;
 }
 
-/* Moves the others' layers: one of each kind, because kinds differ, then
- * alternately the best by bound and the best by known chunks. */
+/* Improves the layer partitions of candidates that are not the fastest: first
+ * one of each pipeline degree and chunk count, then alternately the one with
+ * the least bound and the one with the least known time. */
 static lh_status move_others(partition_mover *m, lh_error *err)
 {
     lhi_candidate *c;
     while (m->n_kinds < MOST_KINDS && m->passes > PASSES / 2 && !is_over(m) &&
-           (c = next_promising(m, true, true)))
+           (c = find_next_promising(m, true, true)))
         LHI_TRY(move_other(m, c, err));
     for (bool by_floor = true; m->passes > 0 && !is_over(m) &&
-                               (c = next_promising(m, false, by_floor));
+                               (c = find_next_promising(m, false, by_floor));
          by_floor = !by_floor)
         LHI_TRY(move_other(m, c, err));
     return LH_OK;
@@ -310,7 +317,7 @@ static lh_status move_others(partition_mover *m, lh_error *err)
 
 /* Counts the dimensions in which two candidates differ. Degrees count once,
  * because their product is fixed by the GPUs. */
-static int distance(const lhi_candidate *a, const lhi_candidate *b)
+static int count_differences(const lhi_candidate *a, const lhi_candidate *b)
 {
     bool degrees = false;
     int n = 0;
@@ -326,29 +333,30 @@ static int distance(const lhi_candidate *a, const lhi_candidate *b)
     return n + degrees;
 }
 
-/* Returns the most promising neighbour of the best. */
-static lhi_candidate *next_neighbour(const partition_mover *m,
-                                     const lhi_candidate *best)
+/* Returns the candidate with the least known time among those that differ from
+ * the best in at most MAX_DISTANCE dimensions and were not tried. */
+static lhi_candidate *find_next_neighbour(const partition_mover *m,
+                                          const lhi_candidate *best)
 {
     lhi_candidate *found = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
         if (c != best && !m->tried[i] && !is_hopeless(m, c) &&
-            (!found || known_ns(c) < known_ns(found)) &&
-            distance(c, best) <= MAX_DISTANCE)
+            (!found || get_known_ns(c) < get_known_ns(found)) &&
+            count_differences(c, best) <= MAX_DISTANCE)
             found = c;
     }
     return found;
 }
 
-/* Moves the neighbours' layers, starting from the layers of the best and with
- * more effort: they were evaluated with even chunks, or under one method. */
+/* Improves the layer partitions of the best candidate's neighbours with more
+ * effort: they were evaluated with even chunks, or under one method. */
 static lh_status move_neighbours(partition_mover *m, lh_error *err)
 {
     m->passes = PASSES_OF_NEAR;
     while (m->passes > 0) {
         const lhi_candidate *best = lhi_layout_search_find_best(m->s);
-        lhi_candidate *c = best ? next_neighbour(m, best) : NULL;
+        lhi_candidate *c = best ? find_next_neighbour(m, best) : NULL;
         if (!c || is_over(m))
             break;
         effort how = {c->config.layers, PASSES_OF_FASTEST, false,
@@ -394,7 +402,7 @@ static int find_donors(const partition_mover *m, const lhi_candidate *c,
             const lhi_candidate *o = &m->s->candidates[i];
             bool out = !lhi_candidate_is_feasible(o) || !o->config.layers ||
                        !is_chunked_alike(o, c) ||
-                       (best && value(m, o) >= value(m, best));
+                       (best && get_value(m, o) >= get_value(m, best));
             for (int k = 0; k < n && !out; k++)
                 out = is_same_layers(donors[k], o);
             if (!out)
@@ -407,14 +415,16 @@ static int find_donors(const partition_mover *m, const lhi_candidate *c,
     return n;
 }
 
-/* Checks whether another partition of a candidate may still win. */
+/* Checks whether a candidate has other layer partitions, one of which may beat
+ * the best. */
 static bool may_win(const partition_mover *m, const lhi_candidate *c)
 {
     return !is_hopeless(m, c) && lhi_layer_partition_has_alternatives(
                                      m->s->job, &c->config, &m->s->options);
 }
 
-/* Evaluates a candidate with a donor's layers. */
+/* Evaluates a candidate with the layer partition of another candidate
+ * (`layers`) if its bound allows a new best. */
 static lh_status evaluate_donor(partition_mover *m, lhi_candidate *c,
                                 const uint32_t *layers, lh_error *err)
 {
@@ -442,9 +452,9 @@ static lh_status evaluate_donor(partition_mover *m, lhi_candidate *c,
     return LH_OK;
 }
 
-/* Tries the best partitions on the remaining candidates: often faster than
- * their own, which may not even fit, and cheap compared with moving layers one
- * by one. */
+/* Tries the best layer partitions of candidates with the same chunks on all
+ * other candidates: often faster than their own, which may not even fit, and
+ * cheap compared with moving layers one by one. */
 static lh_status transfer_layers(partition_mover *m, lh_error *err)
 {
     lhi_layout_search *s = m->s;
@@ -480,15 +490,16 @@ static lh_status transfer_layers(partition_mover *m, lh_error *err)
 /* --- slow methods -----------------------------------------------------------
  */
 
-/* Checks whether the search must stop; callback of the layer-partition search.
- */
+/* Checks whether the caller stops the search. Callback of the layer-partition
+ * search. */
 static bool is_asked(void *context)
 {
     return is_over(context);
 }
 
-/* Returns the slow method to try. */
-static const char *slow_method(const partition_mover *m, const lhi_candidate *c)
+/* Returns the first slow schedule method that plans consider; NULL: none. */
+static const char *find_slow_method(const partition_mover *m,
+                                    const lhi_candidate *c)
 {
     const lhi_layout_search *s = m->s;
     for (uint32_t i = 0; i < lhi_n_methods; i++)
@@ -500,8 +511,9 @@ static const char *slow_method(const partition_mover *m, const lhi_candidate *c)
     return NULL;
 }
 
-/* Returns the candidate with the least bound over all partitions. */
-static lhi_candidate *least_bound(const partition_mover *m)
+/* Returns the candidate with the least bound over all partitions for which a
+ * slow method is affordable; NULL: none. */
+static lhi_candidate *find_least_bound(const partition_mover *m)
 {
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
@@ -517,14 +529,14 @@ static lhi_candidate *least_bound(const partition_mover *m)
     return best;
 }
 
-/* Moves layers of the layout with the least bound under a slow method: it
- * determines the proven bound, and a slow method can be far better there than
- * those used so far: by 6 % with eight chunks on a device. */
+/* Improves the layer partition of the candidate with the least bound under a
+ * slow schedule method. It determines the proven bound, and with many chunks a
+ * slow method can be several percent faster than those used so far. */
 static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
 {
     lhi_layout_search *s = m->s;
-    lhi_candidate *c = least_bound(m);
-    const char *method = c ? slow_method(m, c) : NULL;
+    lhi_candidate *c = find_least_bound(m);
+    const char *method = c ? find_slow_method(m, c) : NULL;
     if (!method || !s->complete || s->options.objective != LH_PLAN_FASTEST ||
         is_over(m))
         return LH_OK;

@@ -26,14 +26,15 @@ enum {
  */
 
 /* Checks whether the layout search must stop, by its deadline or on request;
- * never before there is a plan. */
+ * never before it has a plan. `works`: there is one. */
 static bool is_stopped(void *context, bool works)
 {
     lhi_layout_search *s = context;
     return lhi_layout_search_should_stop(s, s->n, works);
 }
 
-/* Finds the best elastic plan and its ablations. */
+/* Finds the best elastic plan and its ablations (the plan without one feature
+ * each). `drawn`: only the degrees that are best under other schedules. */
 static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
 {
     lhi_elastic_result best;
@@ -56,8 +57,8 @@ static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the cheapest candidate found while searching for the fastest, as a
- * start. */
+/* Searches for the fastest plan; *first is the best candidate, whose cost
+ * prunes the search for the cheapest plan. */
 static lh_status find_start(const lhi_layout_search *like, lhi_candidate *first,
                             lh_error *err)
 {
@@ -80,7 +81,7 @@ static lh_status find_start(const lhi_layout_search *like, lhi_candidate *first,
     return status;
 }
 
-/* Adds a copy of a candidate. */
+/* Appends a copy of a simulated candidate to the search. */
 static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
                                lh_error *err)
 {
@@ -98,7 +99,8 @@ static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
 /* Share of the work for the cheapest that first searches for the fastest. */
 enum { FIRST = 4 };
 
-/* Divides the work between the searches. */
+/* Sets the options' work to the share of the first search (for the fastest
+ * plan) or of the second (for the cheapest). */
 static void share_work(lh_plan_options *o, bool first)
 {
     uint64_t all = lhi_compute_layout_work(o), part = all / FIRST;
@@ -106,7 +108,8 @@ static void share_work(lh_plan_options *o, bool first)
     o->seconds *= (first ? 1.0 : FIRST - 1.0) / FIRST;
 }
 
-/* Runs the branch and bound. `goal`: objective besides time; NULL: none. */
+/* Runs the branch and bound over layouts. `goal`: objective besides time; NULL:
+ * none. */
 static lh_status branch(lhi_layout_search *s, lhi_cost_objective *goal,
                         lh_error *err)
 {
@@ -132,7 +135,8 @@ static lh_status branch(lhi_layout_search *s, lhi_cost_objective *goal,
     return status == LH_OK && goal->no_memory ? lhi_fail_nomem(err) : status;
 }
 
-/* Sets the cost of the best so far as the limit for elastic plans. */
+/* Sets the search's objective for elastic plans; its limit is the cost of the
+ * best plan so far. */
 static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
 {
     const lhi_candidate *best = lhi_layout_search_find_best(s);
@@ -141,8 +145,9 @@ static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
         goal->best_usd = best->choice.cost->usd;
 }
 
-/* Runs all parts of the search for the options of `like`, which has not started
- * yet. */
+/* Runs all steps of the search with the options of `like`, a search not yet
+ * started: branch and bound, moved layers, local search and elastic plans.
+ * Fills `plan`. */
 static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
                             lh_error *err)
 {
@@ -182,7 +187,8 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     return status;
 }
 
-/* Optimises schedules within the seconds that the search has left. */
+/* Optimises the plan's schedules within the seconds that the search has left.
+ */
 static lh_status refine_in_time(const lh_job *job,
                                 const lh_plan_options *options,
                                 const lhi_best_per_value *heads, lhi_arena *mem,
@@ -197,8 +203,8 @@ static lh_status refine_in_time(const lh_job *job,
     return lhi_plan_refine(job, &in_time, heads, mem, plan, err);
 }
 
-/* Searches for the cheapest if the fastest is required, or the reverse, as an
- * independent search; the front includes its results. */
+/* Searches for the cheapest plan if the objective is time, or for the fastest
+ * if it is cost, and adds the results to the Pareto front. */
 static lh_status search_other(const lhi_layout_search *like, lh_error *err)
 {
     lh_plan other = {0};
@@ -225,7 +231,8 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
     return status;
 }
 
-/* Continues the search for the front until it covers all unexplored layouts. */
+/* Continues the branch and bound for the Pareto front until the front covers
+ * all unexplored layouts. */
 static lh_status search_remaining_front(const lhi_layout_search *like,
                                         lh_plan *plan, lh_error *err)
 {
@@ -253,9 +260,10 @@ static lh_status search_remaining_front(const lhi_layout_search *like,
 /* --- Pareto front -----------------------------------------------------------
  */
 
-/* Returns the entry of the front that is better than the plan; NULL: none. */
-static const lh_choice *better_on_front(const lhi_layout_search *s,
-                                        const lh_plan *plan)
+/* Returns the choice on the Pareto front with a better objective value than the
+ * plan; NULL: none. */
+static const lh_choice *find_better_on_front(const lhi_layout_search *s,
+                                             const lh_plan *plan)
 {
     const lh_choice *best = &plan->best;
     for (uint32_t i = 0; i < s->front->n; i++) {
@@ -267,7 +275,8 @@ static const lh_choice *better_on_front(const lhi_layout_search *s,
     return best == &plan->best ? NULL : best;
 }
 
-/* Repeats the search with only this layout. */
+/* Repeats the search for the layout of `row` only, with pipeline and schedule,
+ * into *found. */
 static lh_status search_one_layout(const lhi_layout_search *like,
                                    const lh_choice *row, lh_plan *found,
                                    lh_error *err)
@@ -290,7 +299,7 @@ static lh_status search_one_layout(const lhi_layout_search *like,
     return status;
 }
 
-/* Makes it the plan; the previous plan becomes the first alternative. */
+/* Makes *found the plan; the previous plan becomes an alternative. */
 static lh_status replace_plan(const lhi_layout_search *s, const lh_plan *found,
                               lh_plan *plan, lh_error *err)
 {
@@ -330,12 +339,12 @@ static lh_status replace_plan(const lhi_layout_search *s, const lh_plan *found,
     return LH_OK;
 }
 
-/* Takes the best of the front: its searches may find more than the first one,
- * which was short. */
+/* Replaces the plan by the best choice of the Pareto front if that is better:
+ * the front's searches may find more than the first search, which was short. */
 static lh_status adopt_best_of_front(const lhi_layout_search *like,
                                      lh_plan *plan, lh_error *err)
 {
-    const lh_choice *row = better_on_front(like, plan);
+    const lh_choice *row = find_better_on_front(like, plan);
     lh_plan found = {0};
     if (!row)
         return LH_OK;

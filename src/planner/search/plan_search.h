@@ -15,21 +15,22 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unexplored *unexplored,
                           lh_plan *plan, lh_error *err);
 
-/* The same, followed by the search for optimal schedules. */
+/* Searches for a plan as lhi_plan_search() does, then optimises its schedules
+ * with the solver. */
 lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      const lh_plan_options *options,
                                      lhi_arena *mem, lhi_unexplored *unexplored,
                                      lh_plan *plan, lh_error *err);
 
-/* Formats how far a working choice is behind the best, and why, in `mem`. NULL:
- * no memory. */
+/* Formats how much worse a feasible choice `o` is than the best, and why, in
+ * `mem`. NULL: no memory. */
 const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
                            const lh_choice *best, lhi_arena *mem);
 
 enum { LHI_OPTIMALITY_TEXT = 240 };
 
-/* Formats the rank of plan->best among all layouts: "the fastest of 9 layouts
- * ..." only if all were closed and nothing faster is possible; otherwise the
+/* Formats how good plan->best is among all layouts: "the fastest of 9 layouts
+ * ..." only if all are closed and nothing faster is possible; otherwise the
  * bound, and the number of unexplored layouts. */
 void lhi_format_plan_optimality(const lh_plan *plan,
                                 const lh_plan_options *options, char *text,
@@ -38,12 +39,11 @@ void lhi_format_plan_optimality(const lh_plan *plan,
 enum { LHI_SCHEDULE_TEXT = 100 };
 
 /* Formats "no schedule of this layout and layer partition is more than 2.5 %
- * faster" from the gap to its bound, which other partitions do not have. */
+ * faster" from `gap`, the gap to the bound of this partition. */
 void lhi_format_schedule_optimality(double gap, char *text, size_t size);
 
-/* Counts a later simulation of a layout with that bound, which was built but
- * not simulated when the search ended. A layout counted as unexplored stays so,
- * because the plan has reported it. */
+/* Counts a layout as simulated that was built but not simulated when the search
+ * ended; `bound_ns`: its bound. A layout reported as unexplored stays so. */
 void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns);
 
 #endif

@@ -34,8 +34,8 @@ lh_status lhi_branch_and_bound_count_pruned(lhi_branch_and_bound *b,
     return lhi_layout_search_drop(b->s, n->level, &n->config, n->floor.ns, err);
 }
 
-/* Records a layout whose bound, or that of other partitions, is below its time.
- */
+/* Records a layout whose bound, or whose bound over all layer partitions, is
+ * below its simulated time `ns`. */
 static void note_open(const lhi_layout_search *s, lhi_level level,
                       const lhi_config *config, const lhi_lower_bound *floor,
                       int64_t ns)
@@ -47,8 +47,8 @@ static void note_open(const lhi_layout_search *s, lhi_level level,
         o->add_unexplored(o->context, level, config, &least);
 }
 
-/* Tightens bounds with the partition bound, from the least one on: only the
- * least determines the proven bound. */
+/* Raises the bounds of open layouts by the slower partition bound, from the
+ * least bound on: only the least determines the proven bound. */
 static lh_status tighten_bounds(lhi_branch_and_bound *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;

@@ -32,8 +32,8 @@ enum {
     MAX_TABLE_BYTES = 256 << 20 /* bytes for the solver's tables */
 };
 
-/* Reports progress to the caller of the solver's run. Returns whether to stop.
- */
+/* Progress callback of the solver: calls the caller's progress callback.
+ * Returns true to stop. */
 static bool watch(void *context, const lh_solve_progress *now)
 {
     lhi_refinement *r = context;
@@ -45,7 +45,8 @@ static bool watch(void *context, const lh_solve_progress *now)
     return r->stopped;
 }
 
-/* Groups and sharding of an elastic plan depend on its order. */
+/* Checks whether a choice is an elastic plan with sharing groups; its sharding
+ * depends on its pass order, so no other order is searched. */
 static bool is_elastic(const lh_choice *c)
 {
     return c->elastic != NULL; /* plain groups are an order like others */
@@ -61,7 +62,8 @@ static uint64_t passes_of(const lh_pipeline *p)
 
 /* --- one layout ---------------------------------------------------------- */
 
-/* Solves with FIFO messages: networks keep no other order. */
+/* Runs the solver on a pipeline with first-in, first-out messages: networks
+ * keep no other order. Adds its effort to r->spent. */
 static lh_status search(lhi_refinement *r, const lh_pipeline *p,
                         uint64_t effort, lh_solution *out, lh_error *err)
 {
@@ -138,8 +140,8 @@ uint64_t lhi_refinement_effort(const lhi_refinement *r)
 
 /* --- the winner ---------------------------------------------------------- */
 
-/* Inserts a row into the plan's methods, before the first one that is not
- * faster. */
+/* Inserts a result into the plan's list of methods, before the first one that
+ * is not faster. */
 static lh_status add_method(lhi_refinement *r, const lh_choice *row,
                             lh_error *err)
 {
@@ -159,7 +161,8 @@ static lh_status add_method(lhi_refinement *r, const lh_choice *row,
     return LH_OK;
 }
 
-/* Optimises the plan's own schedule. */
+/* Optimises the schedule of the plan's layout with the solver; `why` receives
+ * the text of the bound. */
 static lh_status improve_best(lhi_refinement *r, uint64_t effort, char *why,
                               size_t room, lh_error *err)
 {
@@ -177,7 +180,8 @@ static lh_status improve_best(lhi_refinement *r, uint64_t effort, char *why,
 
 /* --- alternatives -------------------------------------------------------- */
 
-/* Lists every method on a pipeline that became the plan's. */
+/* Runs every schedule method on the plan's pipeline and lists the results in
+ * the plan, fastest first. `like`: choice with the pipeline's layout. */
 static lh_status list_methods(lhi_refinement *r, const lh_choice *like,
                               lh_error *err)
 {
@@ -223,9 +227,9 @@ static lh_status list_methods(lhi_refinement *r, const lh_choice *like,
     return LH_OK;
 }
 
-/* Formats how far a choice is behind the plan, in percent; in the arena, NULL
- * without memory. */
-static const char *percent_behind(lhi_refinement *r, const lh_choice *c)
+/* Formats how much worse a choice is than the plan, in percent; in the arena,
+ * NULL without memory. */
+static const char *format_percent_behind(lhi_refinement *r, const lh_choice *c)
 {
     char text[120];
     snprintf(text, sizeof text, "%+.1f %%%s, with its schedule optimised",
@@ -234,7 +238,8 @@ static const char *percent_behind(lhi_refinement *r, const lh_choice *c)
     return lhi_arena_strdup(r->mem, text);
 }
 
-/* Moves the row of the plan's method before others with the same time. */
+/* Moves the row of method `method` to the front of the plan's list of methods,
+ * which is sorted by time. */
 static void move_first(const lh_plan *p, const char *method)
 {
     lh_choice *list = (lh_choice *)p->methods; /* of list_methods() */
@@ -266,7 +271,7 @@ lh_status lhi_refinement_replace_best(lhi_refinement *r, const lh_choice *won,
     return LH_OK;
 }
 
-/* Makes alternative `i`, which is faster, the plan, and the plan an
+/* Makes alternative `i`, which is better, the plan, and the plan an
  * alternative. */
 static lh_status swap_with_best(lhi_refinement *r, lh_choice *list, uint32_t i,
                                 lhi_built_layout *built, lh_schedule *schedule,
@@ -277,7 +282,8 @@ static lh_status swap_with_best(lhi_refinement *r, lh_choice *list, uint32_t i,
     return lhi_refinement_replace_best(r, &won, built, schedule, err);
 }
 
-/* Optimises one alternative; *won: it became the plan. */
+/* Optimises the schedule of alternative `i` with the solver; *won: it is better
+ * than the plan and became the plan. */
 static lh_status improve_other(lhi_refinement *r, lh_choice *list, uint32_t i,
                                uint64_t effort, bool *won, char *why,
                                size_t room, lh_error *err)
@@ -301,15 +307,15 @@ static lh_status improve_other(lhi_refinement *r, lh_choice *list, uint32_t i,
         lh_pipeline_free(built.pipeline);
     }
     if (status == LH_OK && (schedule || *won)) {
-        list[i].why = percent_behind(r, &list[i]);
+        list[i].why = format_percent_behind(r, &list[i]);
         status = list[i].why ? LH_OK : lhi_fail_nomem(err);
     }
     return status;
 }
 
-/* Returns the best result with the plan's chunks in the other placement (Wave
- * or Loop); NULL: none. */
-static const lh_choice *other_placement(const lh_plan *p)
+/* Returns the best result with the plan's chunks in the other chunk placement
+ * (Wave or Loop); NULL: none. */
+static const lh_choice *find_other_placement(const lh_plan *p)
 {
     const lh_choice *best = &p->best;
     for (uint32_t i = 0; i < p->n_methods; i++) {
@@ -323,13 +329,13 @@ static const lh_choice *other_placement(const lh_plan *p)
     return NULL;
 }
 
-/* Optimises the other placement: methods are listed there too, and the solver
- * may beat all of them. */
+/* Optimises the schedule of the plan's layout in the other chunk placement
+ * (Wave or Loop), and lists it among the methods. */
 static lh_status improve_placement(lhi_refinement *r, char *why, size_t room,
                                    lh_error *err)
 {
     lh_plan *p = r->plan;
-    const lh_choice *other = other_placement(p);
+    const lh_choice *other = find_other_placement(p);
     if (!other || r->stopped ||
         lhi_objective_value_at(r->options, other, other->lower_bound_ns) >=
             lhi_objective_value(r->options, &p->best))
@@ -346,7 +352,8 @@ static lh_status improve_placement(lhi_refinement *r, char *why, size_t room,
                : LH_OK;
 }
 
-/* Checks whether an equal pipeline was searched. */
+/* Checks whether the solver already ran, without gain, on a pipeline with the
+ * same time and bound, with at least this effort. */
 static bool was_searched(const lhi_refinement *r, const lh_choice *c,
                          uint64_t effort)
 {
@@ -358,7 +365,8 @@ static bool was_searched(const lhi_refinement *r, const lh_choice *c,
     return false;
 }
 
-/* Records a searched pipeline. */
+/* Records that the solver ran on the pipeline of choice `before`, with result
+ * `c`, for was_searched(). */
 static void record_search(lhi_refinement *r, const lh_choice *before,
                           const lh_choice *c, uint64_t effort)
 {
@@ -370,7 +378,8 @@ static void record_search(lhi_refinement *r, const lh_choice *before,
             gained && i == 0};
 }
 
-/* Optimises the schedule of alternative `i` and records the search. */
+/* Optimises the schedule of alternative `i` with the solver and records that it
+ * did. */
 static lh_status search_other(lhi_refinement *r, lh_choice *list, uint32_t i,
                               uint64_t effort, char *why, size_t room,
                               lh_error *err)
@@ -382,8 +391,8 @@ static lh_status search_other(lhi_refinement *r, lh_choice *list, uint32_t i,
     return LH_OK;
 }
 
-/* Optimises alternatives; only simulated ones with a bound below the best can
- * still win. */
+/* Optimises the schedules of the best alternatives whose bound is below the
+ * plan's value; no other can become the plan. */
 static lh_status improve_others(lhi_refinement *r, char *why, size_t room,
                                 lh_error *err)
 {
@@ -416,14 +425,15 @@ static lh_status improve_others(lhi_refinement *r, char *why, size_t room,
  * than the methods' times. */
 static const double CLOSE_RATIO = 1.06;
 
-/* Checks whether an alternative may still win. */
+/* Checks whether a choice's lower bound allows it to beat the plan. */
 static bool may_win(const lhi_refinement *r, const lh_choice *c)
 {
     return lhi_objective_value_at(r->options, c, c->lower_bound_ns) <
            lhi_objective_value(r->options, &r->plan->best);
 }
 
-/* Searches alternative i unless it, or an equal one, was searched. */
+/* Optimises the schedule of alternative `i` unless the solver already ran on it
+ * or on an equal pipeline; *done: it ran now. */
 static lh_status search_alternative(lhi_refinement *r, lh_choice *list,
                                     uint32_t i, uint64_t effort, bool *done,
                                     char *why, size_t room, lh_error *err)
@@ -437,7 +447,8 @@ static lh_status search_alternative(lhi_refinement *r, lh_choice *list,
     return search_other(r, list, i, effort, why, room, err);
 }
 
-/* Searches the alternatives close to the best, first with little effort. */
+/* Optimises the schedules of at most `most` alternatives within CLOSE_RATIO of
+ * the plan, each with `effort`. */
 static lh_status search_close_alternatives(lhi_refinement *r, uint32_t most,
                                            uint64_t effort, char *why,
                                            size_t room, lh_error *err)
@@ -461,9 +472,10 @@ static lh_status search_close_alternatives(lhi_refinement *r, uint32_t most,
 
 /* --- best with other values ----------------------------------------------- */
 
-/* Returns the best alternative that differs from the plan in dimension d. */
-static lh_choice *best_other(const lhi_refinement *r, lh_choice *list,
-                             lhi_dimension d)
+/* Returns the best alternative whose value of dimension `d` differs from the
+ * plan's; NULL: none. */
+static lh_choice *find_best_other(const lhi_refinement *r, lh_choice *list,
+                                  lhi_dimension d)
 {
     const lh_plan *p = r->plan;
     lhi_config own = lhi_config_from_choice(&p->best);
@@ -479,7 +491,8 @@ static lh_choice *best_other(const lhi_refinement *r, lh_choice *list,
     return best;
 }
 
-/* Finds the alternative of a head. */
+/* Returns the alternative with the same pipeline as `head`, the best result
+ * with one dimension value; NULL: none. */
 static lh_choice *find_alternative(const lhi_refinement *r, lh_choice *list,
                                    const lhi_best_with_value *head)
 {
@@ -489,8 +502,8 @@ static lh_choice *find_alternative(const lhi_refinement *r, lh_choice *list,
     return NULL;
 }
 
-/* Optimises the best alternative with each other value, and then all that may
- * still win. */
+/* Optimises the best alternative with another value of each dimension, then the
+ * best result per value (`heads`) that may beat the plan. */
 static lh_status improve_best_per_value(lhi_refinement *r,
                                         const lhi_best_per_value *heads,
                                         char *why, size_t room, lh_error *err)
@@ -503,7 +516,7 @@ static lh_status improve_best_per_value(lhi_refinement *r,
         bool first = i < LHI_N_DIMENSIONS;
         lh_choice *c =
             first
-                ? best_other(r, list, (lhi_dimension)i)
+                ? find_best_other(r, list, (lhi_dimension)i)
                 : find_alternative(r, list, &heads->all[i - LHI_N_DIMENSIONS]);
         bool done = false;
         if (c && (first || may_win(r, c)))
@@ -515,7 +528,8 @@ static lh_status improve_best_per_value(lhi_refinement *r,
     return LH_OK;
 }
 
-/* Optimises the best with other values within its share. */
+/* Optimises the alternatives close to the plan, then the best ones per
+ * dimension value (`heads`), each with a share of the effort. */
 static lh_status improve_with_heads(lhi_refinement *r,
                                     const lhi_best_per_value *heads, char *why,
                                     size_t room, lh_error *err)
@@ -546,8 +560,8 @@ lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
 
 /* --- plan ---------------------------------------------------------------- */
 
-/* Sets the plan's text on its optimality: that of the layout search, then the
- * gap of its schedule and the limit reached. */
+/* Sets the plan's text on its optimality: of the layout search, then the gap of
+ * its schedule and `limit`, the text of the bound. */
 static lh_status format_gap_text(lhi_refinement *r, const char *limit,
                                  lh_error *err)
 {
@@ -563,8 +577,8 @@ static lh_status format_gap_text(lhi_refinement *r, const char *limit,
     return p->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Updates the text of each alternative on its difference to the plan, because
- * the plan may have improved since. */
+/* Updates the text of each alternative on how much worse it is than the plan,
+ * which may have improved since. */
 static lh_status compare_again(lhi_refinement *r, lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -573,7 +587,7 @@ static lh_status compare_again(lhi_refinement *r, lh_error *err)
         if (c->status != LH_CHOICE_OK || is_elastic(c))
             continue;
         c->why = lh_scheduler_is_search(c->layout.schedule)
-                     ? percent_behind(r, c)
+                     ? format_percent_behind(r, c)
                      : lhi_format_gap(r->options, c, &p->best, r->mem);
         if (!c->why)
             return lhi_fail_nomem(err);

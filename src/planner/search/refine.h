@@ -6,15 +6,15 @@
 #include "planner/search/unexplored.h"
 
 /* Searches for faster schedules, and higher bounds, for the plan's layout and
- * its close alternatives, within options->effort; with `heads` (NULL: none),
- * also for the best with other values. The caller frees the plan's pipeline and
- * schedule, on failure too; lists are in `mem`. */
+ * its closest alternatives within options->effort; with `heads` (NULL: none),
+ * also for the best plan with each other dimension value. The caller frees the
+ * plan's pipeline and schedule, on failure too; lists are in `mem`. */
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
                           const lhi_best_per_value *heads, lhi_arena *mem,
                           lh_plan *plan, lh_error *err);
 
-/* Repeats the search for an alternative's schedule on this pipeline; *out is
- * NULL if it finds none. */
+/* Repeats the solver's search for the schedule of an alternative on `pipeline`;
+ * *out is NULL if it finds none. */
 lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
                                       const lh_pipeline *pipeline,
                                       lh_schedule **out, lh_error *err);

@@ -30,30 +30,32 @@ typedef struct lhi_refinement {
     uint64_t spent; /* solver effort */
 } lhi_refinement;
 
-/* Returns the work limit of the solver. */
+/* Returns the work limit of the solver for the plan's own schedule. */
 uint64_t lhi_refinement_effort(const lhi_refinement *r);
 
-/* Searches for a faster schedule of a pipeline with that effort: *schedule (the
- * caller's; unchanged if none), its result in `c`, and the bound, whose text
- * goes to why[0..room-1]. */
+/* Searches for a faster schedule of a pipeline by the solver. *schedule: a
+ * faster one, owned by the caller; unchanged if there is none. `c` receives its
+ * result and the bound, whose text goes to why[0..room-1]. */
 lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
                                  uint64_t effort, lh_choice *c,
                                  lh_schedule **schedule, char *why, size_t room,
                                  lh_error *err);
 
-/* Makes a choice the plan's, with its pipeline and schedule, which become the
- * plan's own, and lists every method on it. */
+/* Makes choice `won` the plan's best, takes ownership of its pipeline and
+ * schedule, and lists every method's result on it. */
 lh_status lhi_refinement_replace_best(lhi_refinement *r, const lh_choice *won,
                                       lhi_built_layout *built,
                                       lh_schedule *schedule, lh_error *err);
 
-/* Optimises the schedules of the layouts that the search found. The text of the
- * plan's bound goes to why[0..room-1]. */
+/* Optimises the schedules of the layouts that the search found: the plan, then
+ * the alternatives that may beat it. The text of the plan's bound goes to
+ * why[0..room-1]. */
 lh_status lhi_refinement_improve_known(lhi_refinement *r,
                                        const lhi_best_per_value *heads,
                                        char *why, size_t room, lh_error *err);
 
-/* Updates the texts of the plan and of its alternatives. */
+/* Updates the optimality text of the plan and the difference texts of its
+ * alternatives. */
 lh_status lhi_refinement_finish(lhi_refinement *r, const char *why,
                                 lh_error *err);
 

@@ -87,19 +87,19 @@ typedef struct partition_refinement {
 } partition_refinement;
 
 /* Returns the plan's objective value; less is better. */
-static int64_t best_value(const partition_refinement *m)
+static int64_t get_best_value(const partition_refinement *m)
 {
     return lhi_objective_value(m->r->options, &m->r->plan->best);
 }
 
-/* Subtracts work from the remaining budget, down to 0. */
+/* Subtracts `work` from the remaining budget m->left, down to 0. */
 static void spend(partition_refinement *m, uint64_t work)
 {
     m->left -= work < m->left ? work : m->left;
 }
 
-/* Checks whether the work is spent, the caller asks to stop, or the plan is
- * good enough. */
+/* Checks whether the budget is used up, the caller asks to stop, or the plan is
+ * within 0.5 % of the proven bound. */
 static bool is_over(const partition_refinement *m)
 {
     lhi_refinement *r = m->r;
@@ -116,9 +116,10 @@ static bool is_over(const partition_refinement *m)
 
 /* --- restarts ----------------------------------------------------------- */
 
-/* Returns the method for climbing: that of the choice, or a similar one. */
-static const char *climbing_method(const partition_refinement *m,
-                                   const lh_choice *from, uint64_t passes)
+/* Returns the schedule method for hill climbing over partitions: that of the
+ * choice, a slow one on few passes, or the default. */
+static const char *find_climbing_method(const partition_refinement *m,
+                                        const lh_choice *from, uint64_t passes)
 {
     const lhi_method *own = lhi_method_find(from->layout.schedule);
     if (own && own->kind != LHI_METHOD_META &&
@@ -132,7 +133,7 @@ static const char *climbing_method(const partition_refinement *m,
     return lhi_method_get_representative()->name;
 }
 
-/* Times a partition under m->method. */
+/* Times a layer partition under m->method, in *ns. Partition callback. */
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t *ns, lh_error *err)
 {
@@ -164,7 +165,7 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     return status;
 }
 
-/* Moves single layers at random. */
+/* Makes `moves` random moves of one layer between two chunks. */
 static void perturb(const partition_refinement *m, lhi_random *random,
                     uint32_t moves, uint32_t *layers)
 {
@@ -182,8 +183,9 @@ static void perturb(const partition_refinement *m, lhi_random *random,
     }
 }
 
-/* Iterated local search by one method: climbs from random changes of the best
- * partition, for a part of the work. The result replaces `layers`. */
+/* Improves a layer partition by iterated local search under one method: climbs
+ * from random changes of the best partition, with a part of the budget. The
+ * result replaces `layers`. */
 static lh_status climb_again(partition_refinement *m, const lh_choice *from,
                              uint32_t *layers, lh_error *err)
 {
@@ -194,8 +196,8 @@ static lh_status climb_again(partition_refinement *m, const lh_choice *from,
     int64_t best_ns;
     if (!start)
         return lhi_fail_nomem(err);
-    m->method =
-        climbing_method(m, from, 3 * (uint64_t)n * m->base.config.microbatches);
+    m->method = find_climbing_method(
+        m, from, 3 * (uint64_t)n * m->base.config.microbatches);
     const uint64_t cost = lhi_estimate_schedule_work(&m->base.config, false);
     m->cost = lhi_method_find(m->method)->kind == LHI_METHOD_SLOW
                   ? SLOW_FACTOR * cost
@@ -227,7 +229,7 @@ static lh_status climb_again(partition_refinement *m, const lh_choice *from,
 
 /* --- neighbours --------------------------------------------------------- */
 
-/* Ensures capacity for one more neighbour. */
+/* Grows the array of neighbouring partitions so that one more fits. */
 static lh_status ensure_capacity(partition_refinement *m, lh_error *err)
 {
     if (m->n_neighbours < m->room)
@@ -243,7 +245,8 @@ static lh_status ensure_capacity(partition_refinement *m, lh_error *err)
     return LH_OK;
 }
 
-/* Computes the bound of a partition's pipeline; INT64_MAX: it does not work. */
+/* Computes the lower bound of a layer partition's pipeline, in ns; INT64_MAX:
+ * it cannot be built. */
 static lh_status compute_bound(partition_refinement *m, const uint32_t *layers,
                                int64_t *ns, lh_error *err)
 {
@@ -269,7 +272,8 @@ static lh_status compute_bound(partition_refinement *m, const uint32_t *layers,
     return status;
 }
 
-/* Checks whether a partition is visited for the first time. */
+/* Checks whether a layer partition is visited for the first time, and marks it
+ * as visited. */
 static bool is_new(const partition_refinement *m, const uint32_t *layers)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -285,8 +289,9 @@ static bool is_new(const partition_refinement *m, const uint32_t *layers)
     return true;
 }
 
-/* Adds a partition of layers if its bound is below the best. Always reports an
- * unknown time, so that the enumeration of neighbours continues. */
+/* Adds a layer partition to the neighbours if its bound is below the plan's
+ * value. Sets *ns to INT64_MAX, so that the enumeration continues. Partition
+ * callback. */
 static lh_status add_neighbour(void *context, const uint32_t *layers,
                                int64_t *ns, lh_error *err)
 {
@@ -298,7 +303,7 @@ static lh_status add_neighbour(void *context, const uint32_t *layers,
         return LH_OK;
     m->n_bounds++;
     LHI_TRY(compute_bound(m, layers, &bound_ns, err));
-    if (bound_ns >= best_value(m))
+    if (bound_ns >= get_best_value(m))
         return LH_OK;
     LHI_TRY(ensure_capacity(m, err));
     uint32_t *own = LHI_NEW(m->mem, uint32_t, m->p.n_chunks);
@@ -310,8 +315,8 @@ static lh_status add_neighbour(void *context, const uint32_t *layers,
     return LH_OK;
 }
 
-/* Collects the partitions that differ by a move of `step` layers, or, with 0,
- * by an exchange of two chunks. */
+/* Adds the layer partitions that differ from `layers` by a move of `step`
+ * layers or, with `step` 0, by an exchange of two chunks. */
 static lh_status collect_moves(partition_refinement *m, uint32_t step,
                                uint32_t *layers, lh_error *err)
 {
@@ -331,7 +336,7 @@ static lh_status collect_moves(partition_refinement *m, uint32_t step,
     return LH_OK;
 }
 
-/* Collects the partitions one move away from `layers`. */
+/* Adds the layer partitions one move away from `layers`. */
 static lh_status expand(partition_refinement *m, uint32_t *layers,
                         lh_error *err)
 {
@@ -341,9 +346,9 @@ static lh_status expand(partition_refinement *m, uint32_t *layers,
     return LH_OK;
 }
 
-/* Returns the partition with the least bound whose neighbours were not
- * collected; NULL: none. */
-static neighbour *next_to_expand(const partition_refinement *m)
+/* Returns the neighbouring partition with the least bound whose own neighbours
+ * were not collected; NULL: none. */
+static neighbour *find_next_to_expand(const partition_refinement *m)
 {
     neighbour *best = NULL;
     for (uint32_t i = 0; i < m->n_neighbours; i++) {
@@ -354,8 +359,8 @@ static neighbour *next_to_expand(const partition_refinement *m)
     return best;
 }
 
-/* Collects every partition where there are few. Otherwise collects those one
- * move away, and then continues from the least bounds. */
+/* Collects the neighbours of a partition: all partitions if there are few;
+ * otherwise those one move away, then those around the least bounds. */
 static lh_status collect(partition_refinement *m, uint32_t *layers,
                          lh_error *err)
 {
@@ -375,7 +380,8 @@ static lh_status collect(partition_refinement *m, uint32_t *layers,
     m->nearest = false;
     if (all <= MAX_PARTITIONS)
         return lhi_partition_exact(&m->p, layers, &ns, err);
-    while (m->n_bounds < MAX_BOUNDS && m->left && (next = next_to_expand(m))) {
+    while (m->n_bounds < MAX_BOUNDS && m->left &&
+           (next = find_next_to_expand(m))) {
         next->expanded = true;
         LHI_TRY(expand(m, next->layers, err));
     }
@@ -389,8 +395,8 @@ static int compare_bounds(const void *a, const void *b)
     return (x->bound_ns > y->bound_ns) - (x->bound_ns < y->bound_ns);
 }
 
-/* Orders by bound, and moves the first MAX_NEAREST of those one move away to
- * the front. */
+/* Sorts the neighbouring partitions by bound, and moves the first MAX_NEAREST
+ * of those one move away to the front. */
 static void sort_neighbours(partition_refinement *m)
 {
     uint32_t n = 0;
@@ -406,8 +412,8 @@ static void sort_neighbours(partition_refinement *m)
     }
 }
 
-/* Inserts a partition to solve into the list sorted by key; the list keeps the
- * MAX_SOLVED least. */
+/* Inserts a partition into the list of contenders for the solver, sorted by
+ * key; the list keeps the MAX_SOLVED least. */
 static void insert_contender(partition_refinement *m, const contender *o)
 {
     uint32_t at = m->n_contenders;
@@ -422,14 +428,14 @@ static void insert_contender(partition_refinement *m, const contender *o)
     m->contenders[at] = *o;
 }
 
-/* Evaluates the neighbours with the least bounds under every method, and keeps
- * the most promising to solve. */
+/* Evaluates the neighbouring partitions with the least bounds under every
+ * method, and stores those close to the plan as contenders for the solver. */
 static lh_status evaluate(partition_refinement *m, lh_error *err)
 {
     const uint64_t end = m->left - m->left / EVALUATION_DIVISOR;
     m->n_contenders = 0;
     sort_neighbours(m);
-    m->s.best_ns = m->s.best_value = best_value(m);
+    m->s.best_ns = m->s.best_value = get_best_value(m);
     for (uint32_t i = 0; i < m->n_neighbours && !is_over(m) && m->left > end;
          i++) {
         contender o = {.c = m->base};
@@ -444,7 +450,7 @@ static lh_status evaluate(partition_refinement *m, lh_error *err)
         o.value = lhi_objective_value(m->r->options, &o.c.choice);
         /* The solver's result lies between both, mostly closer to the bound. */
         o.key = o.c.bound_ns + (o.value - o.c.bound_ns) / 2;
-        if ((double)o.value <= SOLVED_RATIO * (double)best_value(m))
+        if ((double)o.value <= SOLVED_RATIO * (double)get_best_value(m))
             insert_contender(m, &o);
     }
     return LH_OK;
@@ -452,7 +458,7 @@ static lh_status evaluate(partition_refinement *m, lh_error *err)
 
 /* --- solves ------------------------------------------------------------- */
 
-/* Copies a choice's partition to the plan's memory. */
+/* Copies a choice's layers per chunk to the plan's memory. */
 static lh_status keep_layers(const partition_refinement *m, lh_choice *row,
                              lh_error *err)
 {
@@ -465,7 +471,8 @@ static lh_status keep_layers(const partition_refinement *m, lh_choice *row,
     return LH_OK;
 }
 
-/* Optimises a neighbour's schedule; *won: it became the plan. */
+/* Optimises the schedule of a contender (neighbouring partition) with the
+ * solver; *won: it became the plan. */
 static lh_status solve(partition_refinement *m, contender *o, uint64_t effort,
                        bool *won, char *why, size_t room, lh_error *err)
 {
@@ -477,7 +484,7 @@ static lh_status solve(partition_refinement *m, contender *o, uint64_t effort,
     *won = false;
     LHI_TRY(lhi_layout_build(r->job, &o->c.config, &built, err));
     lh_status status = LH_OK;
-    if (o->value < best_value(m)) /* its method's schedule is the plan's */
+    if (o->value < get_best_value(m)) /* its method's schedule is the plan's */
         status = lhi_candidate_run_methods(&m->s, &o->c, &built, &schedule,
                                            NULL, NULL, err);
     row = o->c.choice;
@@ -491,7 +498,7 @@ static lh_status solve(partition_refinement *m, contender *o, uint64_t effort,
     }
     spend(m, r->spent - before + lhi_estimate_pipeline_work(&o->c.config));
     *won = status == LH_OK && schedule &&
-           lhi_objective_value(r->options, &row) < best_value(m);
+           lhi_objective_value(r->options, &row) < get_best_value(m);
     if (*won)
         status = keep_layers(m, &row, err);
     if (*won && status == LH_OK) {
@@ -505,8 +512,8 @@ static lh_status solve(partition_refinement *m, contender *o, uint64_t effort,
     return status;
 }
 
-/* Solves the contenders, the fastest ones again with more effort; *won: one
- * became the plan. */
+/* Optimises the schedules of the contenders with the solver, the best of them
+ * again with more effort; *won: one became the plan. */
 static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
                                   bool *won, char *why, size_t room,
                                   lh_error *err)
@@ -527,8 +534,8 @@ static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
     return LH_OK;
 }
 
-/* Starts the search over layer partitions of a choice's layout. *layers: its
- * own partition, or NULL if there are no others. */
+/* Prepares the search over the layer partitions of a choice's layout. *layers:
+ * its own partition, or NULL if there are no others. */
 static lh_status begin(partition_refinement *m, const lh_choice *from,
                        uint32_t **layers, lh_error *err)
 {
@@ -555,7 +562,8 @@ static lh_status begin(partition_refinement *m, const lh_choice *from,
     return LH_OK;
 }
 
-/* Tries the neighbours of one partition; *won: one became the plan. */
+/* Searches the neighbouring partitions of choice `from` for a better plan;
+ * *won: one became the plan. */
 static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
                                 uint64_t effort, bool *won, char *why,
                                 size_t room, lh_error *err)
@@ -582,7 +590,7 @@ static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
 }
 
 /* Checks whether two layouts have the same chunks or, by their times, equal
- * pipelines. Their best partitions hardly differ. */
+ * pipelines; their best partitions then hardly differ. */
 static bool has_same_chunks(const lh_choice *a, const lh_choice *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
@@ -596,7 +604,7 @@ static bool has_same_chunks(const lh_choice *a, const lh_choice *b)
 }
 
 /* Checks whether the plan, or an alternative before the i-th, has the same
- * chunks as the i-th. */
+ * chunks as alternative `i`. */
 static bool is_tried(const lh_plan *p, uint32_t i)
 {
     const lh_choice *c = &p->alternatives[i];
@@ -606,8 +614,8 @@ static bool is_tried(const lh_plan *p, uint32_t i)
     return tried;
 }
 
-/* Tries the neighbours of the plan, then those of its closest alternatives with
- * other chunks. */
+/* Searches the neighbouring partitions of the plan, then those of its closest
+ * alternatives with other chunks; *won: one became the plan. */
 static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
                          char *why, size_t room, lh_error *err)
 {
@@ -631,8 +639,9 @@ static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
     return LH_OK;
 }
 
-/* Moves layers between the chunks of the plan's layout, and of its close
- * alternatives. */
+/* Searches layer partitions under optimised schedules for the plan's layout and
+ * its closest alternatives; repeats with more effort as long as work is left.
+ */
 static lh_status search_partitions(lhi_refinement *r, char *why, size_t room,
                                    lh_error *err)
 {

@@ -18,9 +18,9 @@ typedef struct least_values {
     double state;                       /* whole model */
 } least_values;
 
-/* Computes the least times and memory of a layer kind, the embedding or the
- * head over all sites. With separate D and W, D starts by allocating the input
- * of W, which W frees, in shares if W is split. A combined B keeps the
+/* Computes the least times and memory of `part` (a layer kind, the embedding or
+ * the head) over all sites. With separate D and W, D starts by allocating the
+ * input of W, which W frees, in shares if W is split. A combined B keeps the
  * activation until its end. */
 static void find_least(const lhi_bound_case *c, uint32_t part,
                        least_values *out)
@@ -58,8 +58,9 @@ static void find_least(const lhi_bound_case *c, uint32_t part,
     out->state += (double)held.state * c->n_of_part[part];
 }
 
-/* Computes all parts' least values. */
-static least_values find_leasts(const lhi_bound_case *c)
+/* Computes the least times and memory of every layer kind, the embedding and
+ * the head over all sites. */
+static least_values compute_least_values(const lhi_bound_case *c)
 {
     least_values out = {.state = 0};
     const lhi_bound_memory_part *ends =
@@ -72,7 +73,8 @@ static least_values find_leasts(const lhi_bound_case *c)
     return out;
 }
 
-/* Returns the hops between a chunk and the next, forward and back. */
+/* Returns the time of the messages between a chunk and the next, forward and
+ * back, in ns. */
 static double compute_hops_after(const lhi_bound_case *c, uint32_t chunk)
 {
     uint32_t P = c->stages, k = chunk % P;
@@ -87,29 +89,30 @@ static double compute_hops_after(const lhi_bound_case *c, uint32_t chunk)
     return (double)(c->forward_hops[k] + c->backward_hops[k]);
 }
 
-/* Returns the fewest pairs of layers that are in the same chunk: chunks of even
- * size have the fewest. */
-static double least_pairs(double layers, double chunks)
+/* Returns the least number of layer pairs that are in the same chunk, over all
+ * partitions: chunks of even size have the fewest. */
+static double count_least_pairs(double layers, double chunks)
 {
     double each = floor(layers / chunks), more = layers - each * chunks;
     return (chunks * each * (each - 1) / 2) + more * each;
 }
 
-/* Adds the residency within chunks: a layer's activation is also resident while
- * earlier layers of its chunk compute. */
+/* Returns a lower bound on the residency within chunks, in byte nanoseconds: a
+ * layer's activation is also resident while earlier layers of its chunk
+ * compute. */
 static double compute_residency_in_chunks(const lhi_bound_case *c,
                                           const least_values *l)
 {
     double most = 0, chunks = (double)c->stages * c->chunks_per_device;
     for (uint32_t i = 0; chunks > 0 && i < c->n_kinds; i++)
-        most = fmax(most, least_pairs(c->n_of_part[i], chunks) *
+        most = fmax(most, count_least_pairs(c->n_of_part[i], chunks) *
                               l->activation[i] * (l->f[i] + l->d[i]));
     return most;
 }
 
-/* Computes one microbatch's activation residency in byte nanoseconds: each
- * layer from its F to its D, with all F and D of later layers and their hops
- * between. */
+/* Computes a lower bound on one microbatch's activation residency in byte
+ * nanoseconds: each layer from its F to its D, with all F and D of later layers
+ * and their hops between. `with_w`: up to the end of W. */
 static double compute_microbatch_residency(const lhi_bound_case *c,
                                            const least_values *l, bool with_w)
 {
@@ -135,9 +138,9 @@ static double compute_microbatch_residency(const lhi_bound_case *c,
     return sum + compute_residency_in_chunks(c, l);
 }
 
-/* Computes the byte nanoseconds without activations: before each device's
- * earliest first F and after its last D or B. *longest: the largest such time
- * on one device. */
+/* Computes the byte nanoseconds without activations on all devices: before each
+ * device's earliest first F and, without `with_w`, after its last D. *longest:
+ * the largest such time on one device. */
 static double compute_idle_area(const lhi_bound_case *c, bool with_w,
                                 double *longest)
 {
@@ -162,8 +165,8 @@ static double compute_idle_area(const lhi_bound_case *c, bool with_w,
     return sum;
 }
 
-/* Returns the least time to fill a byte with activations, by F, or to free it,
- * by D, over all chunks, in ns. */
+/* Returns the least time per byte to fill memory with activations (`pass`: F
+ * times) or to free it (D times), over all chunks, in ns. */
 static double compute_least_fill(const lhi_bound_case *c, const least_values *l,
                                  const double *pass)
 {
@@ -181,8 +184,9 @@ static double compute_least_fill(const lhi_bound_case *c, const least_values *l,
     return least;
 }
 
-/* Computes the byte nanoseconds that stay empty on all devices while the first
- * F fill them and the last D free them, at `ns` per byte at least. */
+/* Computes a lower bound on the byte nanoseconds that stay empty on all devices
+ * while the first F fill the memory and the last D free it. `room`: memory of
+ * all devices; `ns`: the makespan. */
 static double compute_empty_area(const lhi_bound_case *c, const least_values *l,
                                  double room, double ns)
 {
@@ -212,8 +216,8 @@ typedef struct slope {
     double mean;  /* largest area / held, from any part on */
 } slope;
 
-/* Adds a layer or other part that takes `ns` and retains `bytes`; a hop between
- * stages retains none. */
+/* Adds a model part or a hop to the slope (activation bytes over time along a
+ * microbatch's path): it takes `ns` and retains `bytes` (a hop: 0). */
 static void add_part_to_slope(slope *s, double bytes, double ns)
 {
     s->held += bytes;
@@ -223,9 +227,9 @@ static void add_part_to_slope(slope *s, double bytes, double ns)
         s->mean = fmax(s->mean, s->area / s->held);
 }
 
-/* Returns the time of a message from a chunk to the next one (`back`: of its
- * gradient), in ns. */
-static double hop_of(const lhi_bound_case *c, uint32_t chunk, bool back)
+/* Returns the time of a message from a chunk to the next one, or with `back` of
+ * its gradient, in ns. */
+static double get_hop_ns(const lhi_bound_case *c, uint32_t chunk, bool back)
 {
     uint32_t P = c->stages, k = chunk % P;
     bool home = c->placement == LH_PLACEMENT_WAVE && chunk / P % 2;
@@ -239,8 +243,9 @@ static double hop_of(const lhi_bound_case *c, uint32_t chunk, bool back)
     return (double)(back == home ? c->forward_hops[k] : c->backward_hops[k]);
 }
 
-/* Computes the slope from the first F to the first D, or from there to the last
- * D. A hop comes after the fewest layers that can precede it. */
+/* Computes the slope of a microbatch's activation memory over time: from the
+ * first F to the first D or, with `back`, from there to the last D. A hop comes
+ * after the fewest layers that can precede it. */
 static slope compute_slope(const lhi_bound_case *c, const least_values *l,
                            bool back)
 {
@@ -251,7 +256,7 @@ static slope compute_slope(const lhi_bound_case *c, const least_values *l,
     add_part_to_slope(&s, l->activation[e], ns[e]);
     for (uint32_t i = 0; i <= c->layers; i++) {
         for (; hop < hops && (hop + 1) * c->least_layers <= i; hop++)
-            add_part_to_slope(&s, 0, hop_of(c, hop, back));
+            add_part_to_slope(&s, 0, get_hop_ns(c, hop, back));
         if (i < c->layers)
             add_part_to_slope(&s, l->activation[c->kind_of[i]],
                               ns[c->kind_of[i]]);
@@ -260,11 +265,11 @@ static slope compute_slope(const lhi_bound_case *c, const least_values *l,
     return s;
 }
 
-/* Bounds the time from the first microbatch's first D to the last one's.
- * Residency outside this interval reduces each microbatch's total, but at both
- * of its ends at most the memory capacity is resident. */
-static double from_first_to_last(const lhi_bound_case *c, const least_values *l,
-                                 double room)
+/* Returns a lower bound on the makespan in ns, from the time between the first
+ * microbatch's first D and the last microbatch's first D. `room`: memory of all
+ * devices, which limits the residency. */
+static double bound_by_first_and_last(const lhi_bound_case *c,
+                                      const least_values *l, double room)
 {
     double of_d = 0, most = 0;
     if (c->chunks_per_device == 0)
@@ -287,7 +292,7 @@ int64_t lhi_bound_compute_residency(const lhi_bound_case *c)
 {
     double most = 0, longest, passing,
            room = lhi_bound_compute_total_memory(c, &passing);
-    least_values l = find_leasts(c);
+    least_values l = compute_least_values(c);
     if (!(room > l.state) || !(room < INFINITY))
         return 0; /* covered by the memory bound */
     for (int with_w = 0; with_w <= 1; with_w++) {
@@ -300,6 +305,6 @@ int64_t lhi_bound_compute_residency(const lhi_bound_case *c)
         double ns = (all + idle - held) / (room - l.state);
         most = fmax(most, ns);
     }
-    most = fmax(most, from_first_to_last(c, &l, room - l.state));
+    most = fmax(most, bound_by_first_and_last(c, &l, room - l.state));
     return most < 0x1p60 ? (int64_t)(most * (1 - 1e-9)) : LHI_BOUND_INFINITY;
 }

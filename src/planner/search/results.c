@@ -18,7 +18,7 @@
 /* Values printed as 0.0 % are omitted. */
 static const double MIN_PRINTED_SHARE = 0.0005;
 
-/* The bound of built layouts, besides those of lhi_bound_kind_name(). */
+/* Name of the bound of built layouts; lower_bound.c has all other names. */
 #define OWN_PIPELINE "pipeline"
 
 /* Checks whether some layout lacks memory. */
@@ -30,8 +30,9 @@ static bool lacks_memory(const lhi_layout_search *s)
     return lacks;
 }
 
-/* Returns the advice for a job that fixes values of `layout`; else "". */
-static const char *layout_advice(const lh_job *job)
+/* Returns the advice to fix less of `layout` if the job fixes values there;
+ * else "". */
+static const char *get_layout_advice(const lh_job *job)
 {
     const lh_layout *l = &job->layout;
     const bool given = l->tensor || l->context || l->expert || l->pipeline ||
@@ -42,7 +43,8 @@ static const char *layout_advice(const lh_job *job)
 
 /* Formats general advice to fit in memory: more GPUs or, where the job fixes
  * them, other settings. */
-static void memory_advice(const lh_job *job, char text[LHI_MEMORY_NEEDS_TEXT])
+static void format_memory_advice(const lh_job *job,
+                                 char text[LHI_MEMORY_NEEDS_TEXT])
 {
     const lh_training *t = &job->training;
     snprintf(text, LHI_MEMORY_NEEDS_TEXT,
@@ -53,13 +55,14 @@ static void memory_advice(const lh_job *job, char text[LHI_MEMORY_NEEDS_TEXT])
              t->recompute_given && t->recompute != LH_RECOMPUTE_FULL
                  ? ", or training.recompute: full"
                  : "",
-             layout_advice(job));
+             get_layout_advice(job));
 }
 
-/* Formats the changes that make the job fit in memory; without any, general
- * advice. Only the plan's own search looks for them. */
-static lh_status memory_remedy(const lhi_layout_search *s,
-                               char text[LHI_MEMORY_NEEDS_TEXT], lh_error *err)
+/* Formats the changes that make the job fit in memory or, if there are none,
+ * general advice. Only the plan's own search looks for such changes. */
+static lh_status format_memory_remedy(const lhi_layout_search *s,
+                                      char text[LHI_MEMORY_NEEDS_TEXT],
+                                      lh_error *err)
 {
     lh_memory_needs needs = {0};
     if (s->unexplored && !s->cancelled)
@@ -70,9 +73,9 @@ static lh_status memory_remedy(const lhi_layout_search *s,
     const size_t len = strlen(text);
     if (len)
         snprintf(text + len, LHI_MEMORY_NEEDS_TEXT - len, "%s",
-                 layout_advice(s->job));
+                 get_layout_advice(s->job));
     else
-        memory_advice(s->job, text);
+        format_memory_advice(s->job, text);
     return LH_OK;
 }
 
@@ -81,19 +84,20 @@ static lh_status memory_remedy(const lhi_layout_search *s,
 static lh_status fail_memory(const lhi_layout_search *s, lh_error *err)
 {
     char text[LHI_MEMORY_NEEDS_TEXT];
-    LHI_TRY(memory_remedy(s, text, err));
+    LHI_TRY(format_memory_remedy(s, text, err));
     return lhi_fail(err, LH_EINFEASIBLE, "%s: no layout fits in memory; %s",
                     s->job->name, text);
 }
 
-/* Reports a layout that fits, but no schedule of which works. */
+/* Reports that layouts fit in memory but no schedule works on them, with the
+ * reason of layout `c`. */
 static lh_status fail_schedules(const lhi_layout_search *s,
                                 const lhi_candidate *c, lh_error *err)
 {
     const lh_layout *l = &c->config.layout;
     char text[LHI_MEMORY_NEEDS_TEXT] = "";
     if (c->choice.status == LH_CHOICE_MEMORY)
-        LHI_TRY(memory_remedy(s, text, err));
+        LHI_TRY(format_memory_remedy(s, text, err));
     return lhi_fail(err, LH_EINFEASIBLE,
                     "%s: no schedule works with the layouts that fit "
                     "(tensor %" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
@@ -112,8 +116,8 @@ static lh_status fail_monte_carlo(const lhi_layout_search *s, lh_error *err)
                     s->job->name, *why ? ", e.g.: " : "", why);
 }
 
-/* Returns a layout with a reason from its schedules: missing memory if any has
- * that, because the method applies there. NULL: none. */
+/* Returns a simulated layout with the reason why no schedule works; first one
+ * that lacks memory, because its method applies. NULL: none. */
 static const lhi_candidate *find_layout_with_reason(const lhi_layout_search *s)
 {
     const lhi_candidate *first = NULL;
@@ -128,8 +132,8 @@ static const lhi_candidate *find_layout_with_reason(const lhi_layout_search *s)
     return first;
 }
 
-/* Checks whether degrees fit but no placement for them exists; memory may have
- * pruned layouts before a placement was tried. */
+/* Checks whether the job requires a mixed placement (`layout.outermost: mixed`)
+ * and degrees fit, but no placement exists for them. */
 static bool lacks_mixed_placement(const lhi_layout_search *s)
 {
     const lh_layout *l = &s->job->layout;
@@ -150,8 +154,8 @@ static lh_status fail_mixed(const lhi_layout_search *s, lh_error *err)
         s->job->n_datacenters == 1 ? "" : "s");
 }
 
-/* Checks whether the job works without job->target; *at is then the best found.
- */
+/* Checks whether a layout works without the target framework's rules
+ * (job->target); *at is then the best. */
 static lh_status find_without_target(const lhi_layout_search *s, lhi_config *at,
                                      bool *found, lh_error *err)
 {
@@ -160,8 +164,9 @@ static lh_status find_without_target(const lhi_layout_search *s, lhi_config *at,
     return lhi_layout_search_has_any(s, &job, at, found, err);
 }
 
-/* Reports the target's rule if something works without it, even if memory
- * pruned other layouts; LH_OK: the target is not the reason. */
+/* Fails with the target framework's rule if a layout works without it, even if
+ * memory pruned other layouts. Returns LH_OK if the target is not the reason.
+ */
 static lh_status fail_target(lhi_layout_search *s, lh_error *err)
 {
     const lh_target target = s->job->target;
@@ -179,7 +184,7 @@ static lh_status fail_target(lhi_layout_search *s, lh_error *err)
     if (status == LH_OK)
         return LH_OK;
     if (lacks_memory(s))
-        memory_advice(s->job, advice);
+        format_memory_advice(s->job, advice);
     const lh_layout *l = &config.layout;
     return lhi_fail(err, LH_EINFEASIBLE,
                     "%s: no layout%s is supported by %s; the best of the "
@@ -190,8 +195,8 @@ static lh_status fail_target(lhi_layout_search *s, lh_error *err)
                     l->data, why.text, *advice ? "; or " : "", advice);
 }
 
-/* Checks whether the chunks exceed the layers on the fewest stages allowed; the
- * missing memory of these layouts is meaningless. */
+/* Checks whether every layout has more chunks than layers: the fixed chunks per
+ * device times the fixed stages (else 1) exceed the layers. */
 static bool has_too_many_chunks(const lh_job *job)
 {
     const lh_layout *l = &job->layout;
@@ -200,7 +205,7 @@ static bool has_too_many_chunks(const lh_job *job)
            stages * l->chunks_per_device > job->model->layers;
 }
 
-/* Nothing works: reports the reason. */
+/* Reports why no layout works: LH_EINFEASIBLE with the reason and advice. */
 static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = find_layout_with_reason(s);
@@ -236,7 +241,7 @@ static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
                     s->job->name, s->first_refusal.text);
 }
 
-/* The same, with the one key of the job that prevents it. */
+/* Reports why no layout works, and the one key of the job that prevents it. */
 static lh_status fail_with_key(lhi_layout_search *s, lh_error *err)
 {
     char key[LHI_INFEASIBLE_KEY_TEXT] = "";
@@ -247,15 +252,16 @@ static lh_status fail_with_key(lhi_layout_search *s, lh_error *err)
     return lhi_fail(err, status, "%s%s", why.text, key);
 }
 
-/* Checks whether a candidate is neither pruned, by time or by cost, nor
- * evaluated under every method. Later results may have pruned it. */
+/* Checks whether a candidate is still open at the end: neither pruned by its
+ * bound nor evaluated under every method. Later results may have pruned it. */
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 {
     bool cost = s->options.objective == LH_PLAN_CHEAPEST;
     return c->open && !c->fully_evaluated && (cost || c->bound_ns < s->best_ns);
 }
 
-/* Checks whether its only evaluated method failed; others were not tried. */
+/* Checks whether a candidate was evaluated under one method only, which failed.
+ */
 static bool is_refused_once(const lhi_candidate *c)
 {
     return c->simulated && !c->fully_evaluated &&
@@ -285,7 +291,8 @@ const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
     return lhi_arena_strdup(mem, text);
 }
 
-/* Formats why an evaluated layout is not the best. */
+/* Formats why a candidate is not the best: slower, excluded by its bound, or
+ * not simulated. */
 static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
                                const lh_choice *best)
 {
@@ -324,8 +331,8 @@ static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
     return lhi_arena_strdup(s->mem, text);
 }
 
-/* Checks whether the list has the same layout on other sites with the same
- * time. */
+/* Checks whether the list has the same layout on other datacenters with the
+ * same time. */
 static bool is_equivalent_listed(const lh_choice *list, uint32_t n,
                                  const lhi_candidate *c)
 {
@@ -342,8 +349,8 @@ static bool is_equivalent_listed(const lh_choice *list, uint32_t n,
     return false;
 }
 
-/* Checks whether a candidate is the best layout in another placement of chunks;
- * the plan lists that one under its methods. */
+/* Checks whether a candidate is the best layout with another chunk placement;
+ * the plan lists that among its methods. */
 static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
 {
     lhi_config there = best->config;
@@ -351,8 +358,8 @@ static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
     return c != best && lhi_configs_are_equal(&there, &c->config);
 }
 
-/* Lists the alternatives. `first` is the plan's choice, and faster than `best`
- * if it is another layout. */
+/* Lists the plan's alternatives, sorted by the objective. `first`: the plan's
+ * choice, which is of another layout than `best` only if it is better. */
 static lh_status list_alternatives(lhi_layout_search *s,
                                    const lhi_candidate *best,
                                    const lh_choice *first, lh_plan *plan,
@@ -388,8 +395,9 @@ static lh_status list_alternatives(lhi_layout_search *s,
     return LH_OK;
 }
 
-/* Checks whether the plan's current choice stays: as good as the best method of
- * `again`. At equality the placement `found` by the search wins. */
+/* Checks whether the plan's current chunk placement `best` is at least as good
+ * as `again`, another placement of the same layout. If equal, the placement
+ * `found` by the search wins. */
 static bool keeps_current(const lhi_layout_search *s, const lh_plan *plan,
                           const lhi_candidate *best, const lhi_candidate *again,
                           lh_placement found)
@@ -406,9 +414,9 @@ static bool keeps_current(const lhi_layout_search *s, const lh_plan *plan,
     return again->config.placement == found ? gets > has : gets >= has;
 }
 
-/* Lists every method on the best layout, on each possible placement. The search
- * skips slow methods without prospects; one of them may still be best on
- * another placement, which then becomes the plan. */
+/* Runs every schedule method on the best layout in each possible chunk
+ * placement and lists the results. The search skips slow methods without
+ * prospects; if one of them is the best, its placement becomes the plan. */
 static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
                               lh_plan *plan, lh_error *err)
 {
@@ -466,8 +474,8 @@ static bool is_elastic_alone(const lhi_layout_search *s)
            s->elastic.n_rows && s->elastic.rows[0].status == LH_CHOICE_OK;
 }
 
-/* Makes the elastic plan the best plan in place of the others, with a text on
- * how it compares. */
+/* Makes the elastic plan the plan in place of the best other layout, with a
+ * text on how they compare. */
 static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
                                 lh_error *err)
 {
@@ -508,7 +516,7 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     return plan->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Returns the number, at most UINT32_MAX. */
+/* Returns `n`, at most UINT32_MAX. */
 static uint32_t clamp_to_uint32(uint64_t n)
 {
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
@@ -516,7 +524,7 @@ static uint32_t clamp_to_uint32(uint64_t n)
 
 /* Sets the plan's numbers of layouts: pruned by memory or bounds, simulated,
  * and unexplored. */
-static void count(const lhi_layout_search *s, lh_plan *plan)
+static void count_layouts(const lhi_layout_search *s, lh_plan *plan)
 {
     uint64_t bounded = 0, left = s->n_unexplored, simulated = s->n_simulated;
     for (int k = 0; k < LHI_N_BOUND_KINDS; k++)
@@ -586,8 +594,8 @@ static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
 
 enum { LAYOUTS_TEXT = 24 };
 
-/* "1 layout", "12 layouts" */
-static const char *layouts_text(uint32_t n, char text[LAYOUTS_TEXT])
+/* Formats a number of layouts: "1 layout", "12 layouts". */
+static const char *format_layouts(uint32_t n, char text[LAYOUTS_TEXT])
 {
     snprintf(text, LAYOUTS_TEXT, "%" PRIu32 " layout%s", n, n == 1 ? "" : "s");
     return text;
@@ -602,7 +610,7 @@ void lhi_format_plan_optimality(const lh_plan *plan,
     int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
     char more[80] = "", in_time[60] = "", left[80];
     char all[LAYOUTS_TEXT], some[LAYOUTS_TEXT];
-    layouts_text(plan->n_layouts, all);
+    format_layouts(plan->n_layouts, all);
     if (options->seconds > 0)
         snprintf(in_time, sizeof in_time, " in %g s of processor time",
                  options->seconds);
@@ -615,13 +623,13 @@ void lhi_format_plan_optimality(const lh_plan *plan,
         snprintf(more, sizeof more, "; at most %.1f %% cheaper is possible",
                  100 * lh_plan_cost_gap(plan));
     if (plan->n_elastic_unexplored == 0)
-        layouts_text(plan->n_unexplored, left);
+        format_layouts(plan->n_unexplored, left);
     else if (plan->n_unexplored == 0)
         snprintf(left, sizeof left, "elastic plans on %s",
-                 layouts_text(plan->n_elastic_unexplored, some));
+                 format_layouts(plan->n_elastic_unexplored, some));
     else
         snprintf(left, sizeof left, "%s and elastic plans on %" PRIu32,
-                 layouts_text(plan->n_unexplored, some),
+                 format_layouts(plan->n_unexplored, some),
                  plan->n_elastic_unexplored);
     if (bound == 0)
         snprintf(text, size, "the %s of %s that %s sampled", best, all,
@@ -661,7 +669,7 @@ lh_status lhi_layout_search_fill_plan(lhi_layout_search *s, lh_plan *plan,
         is_elastic_alone(s) ? NULL : lhi_layout_search_find_best(s);
     if (!best && !s->elastic.n_rows)
         return fail_with_key(s, err);
-    count(s, plan);
+    count_layouts(s, plan);
     LHI_TRY(list_pruned(s, plan, err));
     LHI_TRY(list_methods(s, best, plan, err));
     if (!best)

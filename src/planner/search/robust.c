@@ -70,8 +70,9 @@ typedef struct drawn {
     uint32_t best_row;
 } drawn;
 
-/* Returns a choice's statistic. */
-static int64_t score_of(const lh_choice *c, lh_plan_statistic by)
+/* Returns the statistic (mean or 95th percentile) of a choice's jitter samples,
+ * in ns; INT64_MAX: it has none. */
+static int64_t get_score(const lh_choice *c, lh_plan_statistic by)
 {
     if (!c->jitter)
         return INT64_MAX;
@@ -90,8 +91,9 @@ typedef struct tally {
     double sum, least_ns; /* per remaining sample */
 } tally;
 
-/* Adds a sample's time to the statistic. True: even if all other samples were
- * as fast as possible, the schedule could not beat the limit. */
+/* Adds a sample's time to the statistic of a schedule. Returns true if the
+ * schedule cannot beat the limit even if all other samples are as fast as
+ * possible. */
 static bool cannot_win(tally *t, int64_t ns)
 {
     t->done++;
@@ -105,8 +107,8 @@ static bool cannot_win(tally *t, int64_t ns)
            (double)t->limit_ns - 0.5;
 }
 
-/* Starts the statistic of a layout's samples, with the time limit less the
- * optimizer and overhead times. */
+/* Returns an empty statistic for a layout's samples; its limit is limit_ns
+ * without the optimizer and overhead times. */
 static tally start_tally(const robust *r, const drawn *d, int64_t limit_ns)
 {
     int64_t after_ns = d->built.optimizer_ns + d->built.overhead_ns;
@@ -117,8 +119,8 @@ static tally start_tally(const robust *r, const drawn *d, int64_t limit_ns)
                    .least_ns = (double)d->least_ns};
 }
 
-/* Checks by the bounds in each sample whether no schedule of the layout can
- * beat the best. */
+/* Checks by the lower bounds in each sample whether no schedule of the layout
+ * can beat the best by the statistic; result in *out. */
 static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
                              lh_error *err)
 {
@@ -134,10 +136,12 @@ static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
     return LH_OK;
 }
 
-/* Samples a schedule's iterations into *out; NULL if abandoned. */
-static lh_status draw(const robust *r, drawn *d, const lh_schedule *schedule,
-                      int64_t limit_ns, const lh_jitter_result **out,
-                      lh_error *err)
+/* Simulates a schedule in each jitter sample of the layout; *out is the result,
+ * or NULL if the schedule was abandoned because it cannot beat limit_ns. */
+static lh_status sample_iterations(const robust *r, drawn *d,
+                                   const lh_schedule *schedule,
+                                   int64_t limit_ns,
+                                   const lh_jitter_result **out, lh_error *err)
 {
     tally t = start_tally(r, d, limit_ns);
     lh_evaluator *evaluator;
@@ -169,7 +173,7 @@ static lh_status draw(const robust *r, drawn *d, const lh_schedule *schedule,
 /* --- one layout ------------------------------------------------------------
  */
 
-/* Builds a layout and starts its samples. */
+/* Builds the layout of choice `like` and prepares its jitter samples. */
 static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
                              lh_error *err)
 {
@@ -198,7 +202,8 @@ static void close_layout(drawn *d)
     lh_pipeline_free(d->built.pipeline);
 }
 
-/* Runs a method on the layout; *schedule is NULL on failure. */
+/* Runs the schedule method of `row` on the layout; *schedule is NULL on
+ * failure. */
 static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                             lh_schedule **schedule, lh_error *err)
 {
@@ -206,27 +211,28 @@ static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                                schedule, err);
 }
 
-/* Keeps the schedule if its statistic is the best over all layouts so far;
- * otherwise frees it. */
+/* Stores the schedule of d->rows[row] if its statistic is the best over all
+ * layouts so far; otherwise frees it. */
 static void compare(robust *r, drawn *d, uint32_t row, lh_schedule *schedule)
 {
-    if (score_of(&d->rows[row], r->options->statistic) >= r->best_ns) {
+    if (get_score(&d->rows[row], r->options->statistic) >= r->best_ns) {
         lh_schedule_free(schedule);
         return;
     }
-    r->best_ns = score_of(&d->rows[row], r->options->statistic);
+    r->best_ns = get_score(&d->rows[row], r->options->statistic);
     lh_schedule_free(d->best);
     d->best = schedule;
     d->best_row = row;
 }
 
-/* Samples the schedule of d->rows[row]; takes ownership of it. */
+/* Simulates the schedule of d->rows[row] in the jitter samples, and stores it
+ * if it is the best; takes ownership of it. */
 static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
                                  lh_schedule *schedule, int64_t limit_ns,
                                  lh_error *err)
 {
     lh_status status =
-        draw(r, d, schedule, limit_ns, &d->rows[row].jitter, err);
+        sample_iterations(r, d, schedule, limit_ns, &d->rows[row].jitter, err);
     if (status == LH_OK)
         compare(r, d, row, schedule);
     else
@@ -234,7 +240,8 @@ static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
     return status;
 }
 
-/* The layout's schedule is no method's: it is solved again. */
+/* Repeats the solver's search for the layout's schedule, which no method makes,
+ * and samples it. `show`: completely, even if it cannot win. */
 static lh_status sample_solver_schedule(robust *r, const lh_choice *like,
                                         bool show, drawn *d, lh_error *err)
 {
@@ -249,8 +256,8 @@ static lh_status sample_solver_schedule(robust *r, const lh_choice *like,
                            show ? INT64_MAX : r->best_ns, err);
 }
 
-/* Skips a slow method unless another one, without jitter, beats the best's time
- * with jitter. */
+/* Checks whether to skip a slow schedule method: no other method's nominal time
+ * on this layout is below the best time with jitter. */
 static bool too_slow(const robust *r, const drawn *d, const lhi_method *method)
 {
     bool hope = d->n_rows == 0;
@@ -262,8 +269,8 @@ static bool too_slow(const robust *r, const drawn *d, const lhi_method *method)
     return !hope;
 }
 
-/* Samples every method on the layout. With `show`, the one named in the
- * alternatives is sampled completely. */
+/* Samples every schedule method on the layout; none if `hopeless`. With `show`,
+ * the method of `like` is sampled completely in any case. */
 static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
                              bool show, drawn *d, lh_error *err)
 {
@@ -296,8 +303,8 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
 /* --- plan's layout ---------------------------------------------------------
  */
 
-/* Samples the rows of one placement, from `from` on; one that beats all
- * previous ones becomes the plan. */
+/* Samples the methods rows[from..n-1] of one chunk placement; one that beats
+ * all previous ones becomes the plan. */
 static lh_status sample_rows(robust *r, lh_choice *rows, uint32_t n,
                              uint32_t from, bool *done, lh_error *err)
 {
@@ -332,8 +339,8 @@ static lh_status sample_rows(robust *r, lh_choice *rows, uint32_t n,
     return status;
 }
 
-/* Samples all methods on the plan's layout completely. A solver's schedule is
- * sampled where the plan has it. */
+/* Samples all schedule methods on the plan's layout completely; the solver's
+ * schedule only in the plan's chunk placement. */
 static lh_status sample_methods(robust *r, lh_error *err)
 {
     lh_plan *plan = r->plan;
@@ -364,7 +371,8 @@ static lh_status sample_methods(robust *r, lh_error *err)
     return LH_OK;
 }
 
-/* Samples the plan's own schedule. */
+/* Samples the plan's own schedule completely; its statistic is the limit for
+ * all others. */
 static lh_status sample_best(robust *r, lh_error *err)
 {
     lh_plan *plan = r->plan;
@@ -376,33 +384,34 @@ static lh_status sample_best(robust *r, lh_error *err)
     LHI_TRY(lhi_jitter_sampler_make(plan->pipeline, &jitter, &d.draws, err));
     uint32_t n = lhi_jitter_sampler_count(d.draws);
     r->ns = LHI_NEW(r->mem, int64_t, n);
-    lh_status status =
-        r->ns ? draw(r, &d, plan->schedule, INT64_MAX, &plan->best.jitter, err)
-              : lhi_fail_nomem(err);
+    lh_status status = r->ns
+                           ? sample_iterations(r, &d, plan->schedule, INT64_MAX,
+                                               &plan->best.jitter, err)
+                           : lhi_fail_nomem(err);
     r->about->jitter = *r->options->jitter;
     r->about->jitter.samples = n;
     lhi_jitter_sampler_free(d.draws);
     if (status == LH_OK)
-        r->best_ns = score_of(&plan->best, r->options->statistic);
+        r->best_ns = get_score(&plan->best, r->options->statistic);
     return status;
 }
 
 /* --- alternatives ----------------------------------------------------------
  */
 
-/* Checks whether row `x` is better than `y` (NULL: none) by status, then
- * statistic, then nominal time. */
+/* Checks whether choice `x` is better than `y` (NULL: none) by status, then by
+ * its statistic under jitter, then by nominal time. */
 static bool row_is_better(const lh_choice *x, const lh_choice *y,
                           lh_plan_statistic by)
 {
     if (!y || x->status != y->status)
         return !y || x->status < y->status;
-    int64_t a = score_of(x, by), b = score_of(y, by);
+    int64_t a = get_score(x, by), b = get_score(y, by);
     return a != b ? a < b : x->iteration_ns < y->iteration_ns;
 }
 
-/* Makes the layout the plan's; the previous plan takes its place in the list.
- */
+/* Makes the sampled layout the plan; the previous plan takes its place in the
+ * list of alternatives (`slot`). */
 static void replace_plan(robust *r, drawn *d, lh_choice *slot)
 {
     lh_plan *plan = r->plan;
@@ -420,7 +429,8 @@ static void replace_plan(robust *r, drawn *d, lh_choice *slot)
     r->moved = true;
 }
 
-/* Keeps the tried method that represents the layout. */
+/* Stores the result of the layout's best sampled method in its entry of the
+ * alternatives (`slot`). */
 static void keep_row(robust *r, const drawn *d, lh_choice *slot)
 {
     const lh_choice *best = NULL;
@@ -435,7 +445,9 @@ static void keep_row(robust *r, const drawn *d, lh_choice *slot)
     *slot = *best;
 }
 
-/* Samples one alternative. */
+/* Samples the schedules of one alternative, unless its bounds show that it
+ * cannot win; it becomes the plan if it is the best. `show`: samples at least
+ * its own method. */
 static lh_status sample_alternative(robust *r, lh_choice *slot, bool show,
                                     lh_error *err)
 {
@@ -463,14 +475,14 @@ static lh_status sample_alternative(robust *r, lh_choice *slot, bool show,
     return status;
 }
 
-/* Orders rows by status, then by the statistic of the samples, then by nominal
- * time or lower bound. */
-static int by_score(const lh_choice *x, const lh_choice *y,
-                    lh_plan_statistic by)
+/* Orders choices by status, then by the statistic of their samples, then by
+ * nominal time or lower bound. */
+static int compare_scores(const lh_choice *x, const lh_choice *y,
+                          lh_plan_statistic by)
 {
     if (x->status != y->status)
         return x->status < y->status ? -1 : 1;
-    int64_t m = score_of(x, by), n = score_of(y, by);
+    int64_t m = get_score(x, by), n = get_score(y, by);
     if (m == n) {
         bool ok = x->status == LH_CHOICE_OK;
         m = ok ? x->iteration_ns : x->lower_bound_ns;
@@ -479,24 +491,25 @@ static int by_score(const lh_choice *x, const lh_choice *y,
     return (m > n) - (m < n);
 }
 
-/* Orders rows by the mean of their samples. */
-static int by_mean(const void *a, const void *b)
+/* Orders choices by the mean of their samples. */
+static int compare_means(const void *a, const void *b)
 {
-    return by_score(a, b, LH_PLAN_BY_MEAN);
+    return compare_scores(a, b, LH_PLAN_BY_MEAN);
 }
 
-/* Orders rows by the 95th percentile of their samples. */
-static int by_p95(const void *a, const void *b)
+/* Orders choices by the 95th percentile of their samples. */
+static int compare_p95(const void *a, const void *b)
 {
-    return by_score(a, b, LH_PLAN_BY_P95);
+    return compare_scores(a, b, LH_PLAN_BY_P95);
 }
 
-/* Sorts rows by the statistic of the options. */
-static void sort(const robust *r, lh_choice *list, uint32_t n)
+/* Sorts choices by the statistic of the options (mean or 95th percentile). */
+static void sort_by_statistic(const robust *r, lh_choice *list, uint32_t n)
 {
     if (n)
         lhi_sort(list, n, sizeof *list,
-                 r->options->statistic == LH_PLAN_BY_P95 ? by_p95 : by_mean);
+                 r->options->statistic == LH_PLAN_BY_P95 ? compare_p95
+                                                         : compare_means);
 }
 
 /* The plan's search dropped layouts no better than the best without jitter.
@@ -506,41 +519,45 @@ typedef struct wide_objective {
     int64_t limit_ns;
 } wide_objective;
 
-/* Objective callback: bound by time. */
-static int64_t wide_bound(void *context, lhi_level level,
-                          const lhi_config *config,
-                          const lhi_lower_bound *floor)
+/* Returns the lower bound on the time. Objective callback of the wider layout
+ * search. */
+static int64_t get_wide_bound(void *context, lhi_level level,
+                              const lhi_config *config,
+                              const lhi_lower_bound *floor)
 {
     (void)context, (void)level, (void)config;
     return floor->ns;
 }
 
-/* Objective callback: prunes above the limit. */
-static bool wide_hopeless(void *context, int64_t bound, lhi_level level,
-                          const lhi_config *config,
-                          const lhi_lower_bound *floor)
+/* Checks whether a bound is at or above the limit, the best time with jitter.
+ * Objective callback of the wider layout search. */
+static bool is_wide_useless(void *context, int64_t bound, lhi_level level,
+                            const lhi_config *config,
+                            const lhi_lower_bound *floor)
 {
     const wide_objective *w = context;
     (void)level, (void)config, (void)floor;
     return bound >= w->limit_ns;
 }
 
-/* Objective callback: takes no action. */
-static lh_status wide_offer(void *context, const lhi_candidate *c,
-                            lh_error *err)
+/* Does nothing. Objective callback of the wider layout search. */
+static lh_status ignore_wide_candidate(void *context, const lhi_candidate *c,
+                                       lh_error *err)
 {
     (void)context, (void)c, (void)err;
     return LH_OK;
 }
 
-/* Objective callback: the time. */
-static int64_t wide_value(void *context, const lhi_candidate *c)
+/* Returns a candidate's iteration time. Objective callback of the wider layout
+ * search. */
+static int64_t get_wide_value(void *context, const lhi_candidate *c)
 {
     (void)context;
     return c->choice.iteration_ns;
 }
 
-/* Checks whether a choice is the plan or in the list. */
+/* Checks whether the list has a choice with the same layout, or the plan has
+ * it. */
 static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
                      const lh_choice *c)
 {
@@ -550,7 +567,8 @@ static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
     return known;
 }
 
-/* Appends the candidates to the n entries of the list. */
+/* Appends the feasible candidates of the wider search to the list of
+ * alternatives, which has *n entries. */
 static lh_status add_found(robust *r, const lhi_layout_search *s,
                            lh_choice **list, uint32_t *n, lh_error *err)
 {
@@ -567,20 +585,22 @@ static lh_status add_found(robust *r, const lhi_layout_search *s,
         if (s->candidates[i].bound_ns < r->best_ns && !is_known(r, all, *n, &c))
             all[(*n)++] = c;
     }
-    sort(r, all, *n);
+    sort_by_statistic(r, all, *n);
     return LH_OK;
 }
 
-/* Repeats the layout search with the higher limit. */
+/* Repeats the layout search with the best time under jitter as the limit, and
+ * appends new layouts to the list: layouts slower without jitter may be better
+ * with it. */
 static lh_status search_wider(robust *r, lh_choice **list, uint32_t *n,
                               lh_error *err)
 {
     wide_objective w = {r->best_ns};
     lhi_objective objective = {.context = &w,
-                               .bound = wide_bound,
-                               .is_useless = wide_hopeless,
-                               .add_candidate = wide_offer,
-                               .value = wide_value};
+                               .bound = get_wide_bound,
+                               .is_useless = is_wide_useless,
+                               .add_candidate = ignore_wide_candidate,
+                               .value = get_wide_value};
     lhi_layout_search s = {.job = r->job,
                            .options = *r->options,
                            .objective = &objective,
@@ -605,7 +625,8 @@ static bool is_stopped(const robust *r)
                                       r->plan->n_layouts, r->best_ns);
 }
 
-/* Samples the alternatives in order. */
+/* Samples the alternatives in the list's order; the first `top` at least by
+ * their own method. */
 static lh_status sample_alternatives(robust *r, lh_choice *list, uint32_t n,
                                      uint32_t top, lh_error *err)
 {
@@ -620,7 +641,8 @@ static lh_status sample_alternatives(robust *r, lh_choice *list, uint32_t n,
 
 /* --- result --------------------------------------------------------------- */
 
-/* Moves the plan's own row to the front, even if others have the same score. */
+/* Moves the row with the plan's own samples to the front, even if others have
+ * the same score. */
 static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -633,14 +655,14 @@ static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
     }
 }
 
-/* Returns the difference of `x` to `y`, in percent. */
-static double percent(double x, double y)
+/* Returns the difference of `x` from `y`, in percent of `y`. */
+static double compute_percent(double x, double y)
 {
     return lhi_drop_negative_zero(100 * (x / y - 1), 1);
 }
 
-/* Sets the text of each alternative with samples: its differences to the plan,
- * nominal and with jitter, in percent. */
+/* Sets the text of each alternative with samples: its difference from the plan
+ * in percent, nominal and with jitter. */
 static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n,
                                  lh_error *err)
 {
@@ -650,13 +672,14 @@ static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n,
         lh_choice *c = &list[i];
         if (!c->jitter)
             continue;
-        snprintf(
-            text, sizeof text,
-            "%+.1f %%; with jitter %+.1f %% on the mean, %+.1f %% at the "
-            "95th percentile",
-            percent((double)c->iteration_ns, (double)best->iteration_ns),
-            percent(c->jitter->mean_ns, best->jitter->mean_ns),
-            percent((double)c->jitter->p95_ns, (double)best->jitter->p95_ns));
+        snprintf(text, sizeof text,
+                 "%+.1f %%; with jitter %+.1f %% on the mean, %+.1f %% at the "
+                 "95th percentile",
+                 compute_percent((double)c->iteration_ns,
+                                 (double)best->iteration_ns),
+                 compute_percent(c->jitter->mean_ns, best->jitter->mean_ns),
+                 compute_percent((double)c->jitter->p95_ns,
+                                 (double)best->jitter->p95_ns));
         c->why = lhi_arena_strdup(r->mem, text);
         if (!c->why)
             return lhi_fail_nomem(err);
@@ -664,13 +687,14 @@ static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n,
     return LH_OK;
 }
 
-/* Formats why the plan is the best under jitter. */
+/* Formats why the plan is the best under jitter. `nominal`: the plan without
+ * jitter. */
 static lh_status format_reason(robust *r, const lh_choice *nominal,
                                lh_error *err)
 {
     lh_choice *best = &r->plan->best;
     bool p95 = r->options->statistic == LH_PLAN_BY_P95;
-    int64_t other = score_of(nominal, r->options->statistic);
+    int64_t other = get_score(nominal, r->options->statistic);
     char text[800], there[LHI_FORMAT_DURATION_SIZE],
         without[LHI_FORMAT_DURATION_SIZE];
     if (best->jitter == nominal->jitter)
@@ -684,22 +708,22 @@ static lh_status format_reason(robust *r, const lh_choice *nominal,
                  "%% less",
                  p95 ? "95th percentile" : "mean",
                  lhi_format_duration(other, there),
-                 percent((double)other, (double)r->best_ns),
+                 compute_percent((double)other, (double)r->best_ns),
                  lhi_format_duration(nominal->iteration_ns, without),
-                 0 - percent((double)nominal->iteration_ns,
-                             (double)best->iteration_ns));
+                 0 - compute_percent((double)nominal->iteration_ns,
+                                     (double)best->iteration_ns));
     best->why = lhi_arena_strdup(r->mem, text);
     return best->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Lists the sampled choices in the plan. */
+/* Lists the sampled choices as the plan's alternatives. */
 static lh_status list_sampled(robust *r, lh_choice *list, uint32_t n,
                               const lh_choice *nominal, lh_error *err)
 {
     lh_plan *plan = r->plan;
     lh_choice *methods = (lh_choice *)plan->methods;
-    sort(r, methods, plan->n_methods);
-    sort(r, list, n);
+    sort_by_statistic(r, methods, plan->n_methods);
+    sort_by_statistic(r, list, n);
     plan->alternatives = list;
     LHI_TRY(format_gap_text(r, list, plan->n_alternatives, err));
     LHI_TRY(format_gap_text(r, methods, plan->n_methods, err));

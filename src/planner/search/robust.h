@@ -10,13 +10,14 @@
 /* Number of alternatives to sample, the best by times and bounds. */
 enum { LHI_ROBUST_LAYOUTS = 300 };
 
-/* Checks the jitter settings before layouts are searched. */
+/* Checks the jitter settings (random delays) before layouts are searched.
+ * LH_EINVAL: invalid. */
 lh_status lhi_plan_check_jitter(const lh_jitter *jitter, lh_error *err);
 
-/* Samples options->jitter for the plan's schedule, for every method on its
- * layout, and for all alternatives that could be better by options->by. The
- * best becomes the plan. The caller frees the plan's pipeline and schedule, on
- * failure too; lists are in `mem`. */
+/* Chooses the plan that is best under jitter: samples options->jitter for the
+ * plan's schedule, every method on its layout, and all alternatives that may be
+ * better by the statistic of the options. The caller frees the plan's pipeline
+ * and schedule, on failure too; lists are in `mem`. */
 lh_status lhi_plan_choose_robust(const lh_job *job,
                                  const lh_plan_options *options, lhi_arena *mem,
                                  lh_plan *plan, lh_error *err);

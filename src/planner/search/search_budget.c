@@ -68,8 +68,8 @@ bool lhi_search_limits_are_reached(const lhi_search_limits *limits,
                limits->from_s + limits->seconds * parts / of;
 }
 
-/* Checks whether the processor time is used up or the caller asks to stop;
- * progress callback. */
+/* Checks whether the deadline has passed or the caller asks to stop. Progress
+ * callback. */
 static bool is_over(void *context, uint32_t done, uint32_t total,
                     int64_t best_ns)
 {
@@ -79,8 +79,8 @@ static bool is_over(void *context, uint32_t done, uint32_t total,
            (o->progress && o->progress(o->context, done, total, best_ns));
 }
 
-/* Passes on the progress over layouts to the caller. Returns whether it asks to
- * stop. */
+/* Passes the progress over layouts on to the caller's callback. Returns true if
+ * it asks to stop. */
 static bool is_watched(void *context, const lh_plan_progress *now)
 {
     const lhi_deadline *d = context;
@@ -107,14 +107,14 @@ uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters)
 }
 
 /* Returns the number of chunks over all devices. */
-static uint64_t chunks_of(const lhi_config *config)
+static uint64_t count_chunks(const lhi_config *config)
 {
     return (uint64_t)config->layout.pipeline * config->layout.chunks_per_device;
 }
 
 uint64_t lhi_estimate_pipeline_work(const lhi_config *config)
 {
-    return 20 + 2 * chunks_of(config);
+    return 20 + 2 * count_chunks(config);
 }
 
 uint64_t lhi_estimate_rebalance_work(const lhi_config *config)
@@ -124,6 +124,6 @@ uint64_t lhi_estimate_rebalance_work(const lhi_config *config)
 
 uint64_t lhi_estimate_schedule_work(const lhi_config *config, bool every_method)
 {
-    uint64_t passes = 3 * chunks_of(config) * config->microbatches;
+    uint64_t passes = 3 * count_chunks(config) * config->microbatches;
     return lhi_estimate_pipeline_work(config) + passes / (every_method ? 2 : 5);
 }

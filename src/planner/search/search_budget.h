@@ -28,27 +28,30 @@ typedef struct lhi_search_limits {
     double from_s, seconds; /* process time; 0: no time limit */
 } lhi_search_limits;
 
-/* Returns the processor time of the process, over all threads. */
+/* Returns the processor time of the process over all threads, in seconds. */
 double lhi_read_processor_seconds(void);
 
-/* Returns the work for a search over layouts, unless it is a quick plan: from
- * the options, or by their effort, at least LHI_MIN_SEARCH_WORK. */
+/* Returns the work budget of a search over layouts, in work units (about a
+ * microsecond): from the options, or by their effort, at least
+ * LHI_MIN_SEARCH_WORK. */
 uint64_t lhi_compute_layout_work(const lh_plan_options *options);
 
-/* Returns the options' limits; a quick plan gets a part of them, and so does
- * each of `sharing` searches (0: one). */
+/* Returns the options' limits of work and time; a quick plan gets a part of
+ * them, and so does each of `sharing` searches (0: one). */
 lhi_search_limits lhi_search_limits_from_options(const lh_plan_options *options,
                                                  uint32_t sharing);
 
-/* Returns the limits of the local search in a full search. */
+/* Returns the work and time limits of the local search in a plan's search. */
 lhi_search_limits lhi_local_search_limits(const lh_plan_options *options);
 
-/* Returns the process time when this share of options->seconds is over; a quick
- * plan gets a part; 0: never. `from_s`: search start. */
+/* Returns the processor time at which this share of options->seconds is over,
+ * in seconds; a quick plan gets a part. 0: no time limit. `from_s`: search
+ * start. */
 double lhi_compute_search_deadline(const lh_plan_options *options,
                                    double from_s, double share);
 
-/* Checks whether the last of `parts` parts out of `of` has begun. */
+/* Checks whether `parts` out of `of` equal parts of the work or time limit are
+ * used up. */
 bool lhi_search_limits_are_reached(const lhi_search_limits *limits,
                                    uint64_t work, uint32_t parts, uint32_t of);
 
@@ -62,13 +65,15 @@ typedef struct lhi_deadline {
 lh_plan_options lhi_options_with_deadline(const lh_plan_options *options,
                                           double until_s, lhi_deadline *out);
 
-/* Each returns one step's work. This one: a bound. */
+/* Returns the estimated work of computing one lower bound, in work units. */
 uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters);
-/* Returns the work of building a pipeline. */
+/* Returns the estimated work of building a pipeline, in work units. */
 uint64_t lhi_estimate_pipeline_work(const lhi_config *config);
-/* includes building the pipeline */
+/* Returns the estimated work of building a pipeline and rebalancing its layers,
+ * in work units. */
 uint64_t lhi_estimate_rebalance_work(const lhi_config *config);
-/* Returns the work of running one method, or every method. */
+/* Returns the estimated work of running one schedule method or `every_method`,
+ * in work units. */
 uint64_t lhi_estimate_schedule_work(const lhi_config *config,
                                     bool every_method);
 

@@ -3,14 +3,14 @@
 #include "planner/search/candidate.h"
 #include "planner/search/search_budget.h"
 
-/* Checks whether the processor time of the search is used up. */
+/* Checks whether the time limit of the search has passed. */
 static bool is_past_deadline(const lhi_layout_search *s)
 {
     return s->until_s > 0 && lhi_read_processor_seconds() >= s->until_s;
 }
 
-/* Checks whether another thread or the caller asks to stop. Reports progress,
- * but not from worker threads. */
+/* Checks whether another thread or the caller asks to stop. Reports progress
+ * over `total` layouts, but not from worker threads. */
 static bool is_asked_to_stop(const lhi_layout_search *s, uint32_t total)
 {
     const lh_plan_options *o = &s->options;

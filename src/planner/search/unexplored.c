@@ -49,8 +49,8 @@ static uint64_t mix(uint64_t hash, uint64_t number)
     return (hash ^ number) * UINT64_C(1099511628211);
 }
 
-/* Returns a hash of the placement. */
-static uint64_t sites_value(const lh_layout *l)
+/* Returns a hash of the placement in datacenters. */
+static uint64_t hash_sites(const lh_layout *l)
 {
     uint64_t hash = mix(UINT64_C(14695981039346656037), l->outermost);
     hash = mix(hash, l->rank_order);
@@ -79,7 +79,7 @@ uint64_t lhi_dimension_value(lhi_dimension dimension, const lhi_config *config)
     case LHI_DIMENSION_DATA:
         return l->data;
     case LHI_DIMENSION_SITES:
-        return sites_value(l);
+        return hash_sites(l);
     case LHI_DIMENSION_ZERO:
         return config->zero;
     case LHI_DIMENSION_SHARDING:
@@ -133,7 +133,8 @@ void lhi_unexplored_fini(lhi_unexplored *unexplored)
     *unexplored = (lhi_unexplored){0};
 }
 
-/* Returns a value's entry, or the free one for it; capacity must be ensured. */
+/* Returns the table entry of a dimension value, or the free one where it
+ * belongs; capacity must be ensured. */
 static lhi_unexplored_bound *find_entry(const lhi_unexplored *u,
                                         uint32_t dimension, uint64_t value)
 {
@@ -188,8 +189,8 @@ lh_status lhi_unexplored_add_bound(lhi_unexplored *unexplored, lhi_level level,
     return LH_OK;
 }
 
-/* Returns the least recorded bound over layouts with the value, or with `other`
- * over layouts with any other value. */
+/* Returns the least recorded bound over layouts with this dimension value, or
+ * with `other` over layouts with any other value; INT64_MAX: none. */
 static int64_t find_least(const lhi_unexplored *u, lhi_dimension dimension,
                           uint64_t value, bool other)
 {

@@ -29,7 +29,7 @@ typedef enum lhi_dimension {
 /* Returns a layout dimension's name, such as "micro_batch". */
 const char *lhi_dimension_name(lhi_dimension dimension);
 
-/* Returns the level that decides a dimension. */
+/* Returns the level of the search tree that decides a dimension. */
 lhi_level lhi_dimension_level(lhi_dimension dimension);
 
 /* Returns a dimension's value as a number, equal for equal values; for the
@@ -50,14 +50,15 @@ typedef struct lhi_best_per_value {
     lhi_best_with_value *all; /* in the plan's arena */
 } lhi_best_per_value;
 
-/* Appends a result; memory comes from `mem`. */
+/* Appends the best result with one dimension value to the list; memory comes
+ * from `mem`. */
 lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem,
                                  const lhi_best_with_value *head,
                                  lh_error *err);
 
-/* Checks whether another value makes another layout: the ZeRO stage only
- * matters for replicated state, sharding for replicas in several datacenters.
- * A job may fix any value of a dimension without effect. */
+/* Checks whether another value of the dimension makes another layout: the ZeRO
+ * stage matters only for replicated state, sharding for replicas in several
+ * datacenters. A job may fix any value of a dimension without effect. */
 bool lhi_dimension_has_effect(const lh_job *job, lhi_dimension dimension,
                               const lhi_config *config);
 
@@ -73,22 +74,23 @@ typedef struct lhi_unexplored {
     lhi_best_per_value heads; /* best result per value, from the local search */
 } lhi_unexplored;
 
-/* Releases the table; valid with only `job` set. */
+/* Releases the table of bounds; valid with only `job` set. */
 void lhi_unexplored_fini(lhi_unexplored *unexplored);
 
-/* Records that everything below `config`, decided up to `level`, takes at least
- * `ns`. */
+/* Records that all layouts with the values that `config` has decided on `level`
+ * take at least `ns`. */
 lh_status lhi_unexplored_add_bound(lhi_unexplored *unexplored, lhi_level level,
                                    const lhi_config *config, int64_t ns,
                                    lh_error *err);
 
-/* Returns the least recorded bound over layouts with another value than
- * `config`; INT64_MAX: none. */
+/* Returns the least recorded bound over layouts with another value of the
+ * dimension than `config`; INT64_MAX: none. */
 int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unexplored,
                                           lhi_dimension dimension,
                                           const lhi_config *config);
 
-/* The same over layouts with the value. */
+/* Returns the least recorded bound over layouts with this value of the
+ * dimension; INT64_MAX: none. */
 int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unexplored,
                                         lhi_dimension dimension,
                                         uint64_t value);

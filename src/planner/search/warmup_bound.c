@@ -7,9 +7,9 @@
 
 enum { HALVINGS = 14 }; /* bisection steps in the bound's interval */
 
-/* Computes lower bounds on the forward time of a microbatch through all stages,
- * with the first gather, and on its dgrad time back, each part on its fastest
- * site. In ns, with all hops. */
+/* Computes lower bounds for one microbatch, in ns, with all hops: *forth, F
+ * through all stages with the first gather; *back, D back. Each part is on its
+ * fastest site. */
 static void compute_paths(const lhi_bound_case *c, int64_t *forth,
                           int64_t *back)
 {
@@ -85,15 +85,16 @@ static lhi_bound_pass get_end_passes(const lhi_bound_case *c, uint32_t k,
     return end == 0 ? s->embedding : s->head;
 }
 
-/* Returns the passes of embedding and head on stage k. */
+/* Returns the F, D and W time of embedding and head on stage k. */
 static lhi_bound_pass sum_end_passes(const lhi_bound_case *c, uint32_t k)
 {
     lhi_bound_pass a = get_end_passes(c, k, 0), b = get_end_passes(c, k, 1);
     return (lhi_bound_pass){a.f + b.f, a.d + b.d, a.w + b.w};
 }
 
-/* Returns the bytes per GPU of stage `k` left for its layers: without the
- * transient memory of layers of `kind`, the embedding and the head. */
+/* Returns the bytes per GPU of stage `k` left for its layers: its memory
+ * without the state of embedding and head and the transient memory of layers of
+ * `kind`. */
 static double compute_layer_memory(const lhi_bound_case *c, int kind,
                                    uint32_t k)
 {
@@ -112,9 +113,9 @@ static double compute_layer_memory(const lhi_bound_case *c, int kind,
     return room - (whole ? fmax(first, last) : first + last);
 }
 
-/* Distributes memory between an end's activations and those of layers. Waiting
- * passes of the end take their own memory, and there are at most `all` ns of
- * them; the tighter limit counts. */
+/* Adds the passes of embedding or head (`all` ns) to a memory limit. They take
+ * their own memory from `room`, so the limit is either that of ns per byte of
+ * the layers (*of_layers), or *of_ends grows by `all`. */
 static void limit_by_end(double room, double all, double for_each_byte,
                          double *of_layers, double *of_ends)
 {
@@ -126,8 +127,8 @@ static void limit_by_end(double room, double all, double for_each_byte,
         *of_ends += all;
 }
 
-/* Computes the memory limits. Returns false if memory is unknown or unlimited.
- */
+/* Computes how many ns of passes each byte of stage `k`'s memory allows for
+ * layers of `kind`. Returns false if memory is unknown or unlimited. */
 static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
                                   layer_memory *out)
 {
@@ -176,9 +177,9 @@ static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
     return true;
 }
 
-/* Bounds the layers by activation residency: activations of a stage's only
- * chunk are needed while all later layers run, and are limited by its memory
- * without state during its active time. */
+/* Returns the most layers of stage b->k by activation residency: activations of
+ * a stage's only chunk are needed while all later layers run, and its memory
+ * without state limits them during its active time. */
 static double limit_layers_by_residency(const lhi_bound_case *c, int kind,
                                         const stages_before *b,
                                         const layer_memory *m, int64_t ns)
@@ -197,9 +198,10 @@ typedef struct end_times {
     double first_f, first_d, after_f, after_d;
 } end_times;
 
-/* Bounds the layers by memory. Before its first D a device runs at most the F
- * whose activations fit in memory. After its last F, and after its last D, only
- * the waiting passes remain. */
+/* Returns the most layers of stage b->k by memory: before its first D a device
+ * runs at most the F whose activations fit. After its last F, and after its
+ * last D, only passes whose activations are resident remain. `at`: times of
+ * these events. */
 static double limit_layers_by_memory(const lhi_bound_case *c, int kind,
                                      const stages_before *b,
                                      const layer_memory *m,
@@ -239,7 +241,7 @@ static double limit_layers_by_memory(const lhi_bound_case *c, int kind,
     return most;
 }
 
-/* Returns the least layers in the chunks after a stage's last chunk. */
+/* Returns the fewest layers in the chunks after stage `k`'s last chunk. */
 static int64_t count_later_layers(const lhi_bound_case *c, uint32_t k)
 {
     if (c->chunks_per_device == 0)
@@ -257,8 +259,9 @@ typedef struct time_outside {
 
 /* Computes the least F and D time that a microbatch spends in the stages after
  * stage b->k, with the hops there and back. */
-static time_outside outside_of(const lhi_bound_case *c, const stages_before *b,
-                               const lhi_bound_pass *layer)
+static time_outside compute_time_outside(const lhi_bound_case *c,
+                                         const stages_before *b,
+                                         const lhi_bound_pass *layer)
 {
     const uint32_t last = lhi_bound_head_stage(c);
     int64_t layers = count_later_layers(c, b->k);
@@ -270,8 +273,8 @@ static time_outside outside_of(const lhi_bound_case *c, const stages_before *b,
     return o;
 }
 
-/* Returns the memory limits of stage b->k, computed once per site; NULL: memory
- * is unknown or unlimited. */
+/* Returns the memory limits of stage b->k from the cache, computed once per
+ * site; NULL: memory is unknown or unlimited. */
 static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
                                              const stages_before *b)
 {
@@ -286,7 +289,9 @@ static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
     return all->is_known ? &all->m : NULL;
 }
 
-/* Returns the tightest memory limit. */
+/* Returns the most layers that stage b->k can have by its memory limits if the
+ * makespan is `ns`. `start`, `end`: least time before its first F and after its
+ * last D. */
 static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
                                      const lhi_bound_pass *layer,
                                      const stages_before *b, int64_t start,
@@ -295,7 +300,7 @@ static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
     const layer_memory *m = get_memory_limits(c, kind, b);
     lhi_bound_pass ends = sum_end_passes(c, b->k);
     int64_t n = lhi_bound_count_layers(c, kind);
-    time_outside more = outside_of(c, b, layer);
+    time_outside more = compute_time_outside(c, b, layer);
     end_times at = {.first_f = (double)start,
                     .first_d = (double)(b->forth + more.d),
                     .after_f = (double)(b->back + more.f +
@@ -311,7 +316,8 @@ static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
     return most < (double)n ? (int64_t)fmax(most, -1) : n;
 }
 
-/* Returns the most layers that a stage can have if the makespan is `ns`. */
+/* Returns the most layers of `kind` that stage b->k can have if the makespan is
+ * `ns`, by its work, the paths to it and back, and its memory. */
 static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
                                   const lhi_bound_pass *layer,
                                   const stages_before *b, int64_t ns)
@@ -365,7 +371,7 @@ static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
                                     n * layer_fd));
 }
 
-/* Returns the layers per kind that every stage has at least. */
+/* Returns the fewest layers of `kind` that every stage must have. */
 static int64_t compute_min_layers(const lhi_bound_case *c, int kind)
 {
     int64_t others = c->layers - lhi_bound_count_layers(c, kind);
@@ -373,8 +379,8 @@ static int64_t compute_min_layers(const lhi_bound_case *c, int kind)
     return lhi_max_int64(all - others, 0);
 }
 
-/* Checks whether the stages can take all layers in a kind, each at least its
- * minimum, if the makespan is `ns`. */
+/* Checks whether the stages can hold all layers of `kind`, each at least its
+ * minimum, if the makespan is `ns`. `way`: state before the first stage. */
 static bool is_possible(const lhi_bound_case *c, int kind,
                         const lhi_bound_pass *layer, const stages_before *way,
                         int64_t ns)
@@ -413,7 +419,8 @@ static bool is_possible(const lhi_bound_case *c, int kind,
     return sum >= lhi_bound_count_layers(c, kind);
 }
 
-/* Computes the bound for one kind by bisection. */
+/* Computes the warm-up bound for layers of one kind by bisection, in ns; at
+ * least `low`. */
 static int64_t compute_kind_bound(const lhi_bound_case *c, int kind,
                                   int64_t low)
 {
