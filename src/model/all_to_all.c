@@ -15,9 +15,9 @@ typedef struct shares {
     double member; /* to each member on other nodes */
 } shares;
 
-/* Computes the shares of the exchanged bytes that stay within a node and that
- * go to each member elsewhere. DeepEP sends a token at most once to each remote
- * node; copies are distributed within that node. */
+/* Computes which fraction of a GPU's token bytes stays within its node, and
+ * which goes to each member on other nodes. `near`: group members on the node.
+ * DeepEP sends a token at most once to each remote node and copies it there. */
 static shares compute_shares(const lhi_exchange *exchange, double size,
                              double near, double nodes)
 {
@@ -32,8 +32,8 @@ static shares compute_shares(const lhi_exchange *exchange, double size,
     return s;
 }
 
-/* Computes the shares for the members in datacenter number `at` of the group.
- */
+/* Computes the fractions of compute_shares() for the group members in
+ * datacenter number `at` of the group. */
 static shares compute_site_shares(const lhi_group_members *m, uint32_t at,
                                   const lhi_exchange *exchange)
 {
@@ -50,10 +50,10 @@ double lhi_all_to_all_compute_share(const lhi_group_members *members,
     return compute_site_shares(members, part, exchange).member;
 }
 
-/* Computes the latency. All messages are in flight at once, so the longest
- * latency counts once (NCCL's user guide, "Point-to-point communication": the
- * calls of a group progress independently). DeepEP adds a forwarding step
- * within the node for tokens from other nodes. */
+/* Returns the latency of an all-to-all from those within the node and outside
+ * it. All messages are in flight at once, so the longest counts once (NCCL's
+ * user guide, "Point-to-point communication"). DeepEP adds a forwarding step
+ * within the node, so both count. */
 static double compute_latency(const lhi_exchange *exchange, double node_ns,
                               double away_ns)
 {
@@ -62,7 +62,8 @@ static double compute_latency(const lhi_exchange *exchange, double node_ns,
                : fmax(node_ns, away_ns);
 }
 
-/* Counts the GPUs that use the link between two datacenters concurrently. */
+/* Counts the group's GPUs that use the link between two of its datacenters
+ * (numbers `from` and `to`) at the same time; at least 1. */
 static double count_link_senders(const lh_job *job, const lhi_group_members *m,
                                  uint32_t from, uint32_t to)
 {
@@ -200,11 +201,13 @@ lh_status lhi_all_to_all_compute_time(const lh_job *job,
 
 /* ---- lower bound ---- */
 
-/* Finds paths at least as fast as any within or from a datacenter; an absent
- * network imposes no limit. */
-static lh_status best_paths(const lh_job *job, uint32_t datacenter,
-                            const lh_cost_options *options, lh_cost_path *node,
-                            lh_cost_path *away, lh_error *err)
+/* Finds paths at least as fast as any within a node of a datacenter (*node) or
+ * from such a node (*away); without such a network the path is infinitely fast.
+ */
+static lh_status find_best_paths(const lh_job *job, uint32_t datacenter,
+                                 const lh_cost_options *options,
+                                 lh_cost_path *node, lh_cost_path *away,
+                                 lh_error *err)
 {
     const lh_datacenter *dc = &job->datacenters[datacenter];
     uint32_t n = job->n_datacenters;
@@ -252,7 +255,7 @@ lh_status lhi_all_to_all_compute_lower_bound(
         most = fmax(most, job->datacenters[i].gpus_per_node);
     nodes = ceil(size / fmax(1, most / step));
     near = fmin(size, fmax(1, near / step));
-    LHI_TRY(best_paths(job, datacenter, options, &node, &away, err));
+    LHI_TRY(find_best_paths(job, datacenter, options, &node, &away, err));
     for (double k = 1; k <= near; k++) {
         shares s = compute_shares(exchange, size, k, nodes);
         double far = s.member * (size - k) * 1e9 / away.bytes_per_s;
@@ -269,7 +272,8 @@ lh_status lhi_all_to_all_compute_lower_bound(
 
 /* ---- public interface ---- */
 
-/* Distributes a group evenly over its datacenters. */
+/* Distributes a group evenly over its datacenters, `per_datacenter` members in
+ * each. */
 static lh_status distribute_evenly(const lh_job *job,
                                    const lh_cost_group *group,
                                    lhi_group_members *out, lh_error *err)

@@ -37,7 +37,8 @@ typedef struct lhi_exchange_time {
     double wire_ns_per_byte; /* on the GPU's interface; lower bound: 0 */
 } lhi_exchange_time;
 
-/* Computes the all-to-all time. `options` must have its defaults filled in. */
+/* Computes the all-to-all time per byte and the latency of the slowest group
+ * member. `options` must have its defaults filled in. */
 lh_status lhi_all_to_all_compute_time(const lh_job *job,
                                       const lhi_group_members *members,
                                       const lhi_exchange *exchange,
@@ -53,8 +54,9 @@ typedef struct lhi_exchange_paths {
     double far_ns_per_byte, far_latency_ns;
 } lhi_exchange_paths;
 
-/* Computes the times per byte on the near and far paths. `options` must have
- * its defaults filled in. */
+/* Computes the time per byte that a GPU sends to members on its own node and to
+ * those elsewhere, and the latencies. `options` must have its defaults filled
+ * in. */
 lh_status lhi_all_to_all_compute_path_times(const lh_job *job,
                                             const lhi_group_members *members,
                                             const lh_cost_options *options,
@@ -62,15 +64,15 @@ lh_status lhi_all_to_all_compute_path_times(const lh_job *job,
                                             lhi_exchange_paths *out,
                                             lh_error *err);
 
-/* Returns the fraction of each byte that one GPU in datacenter number `part`
- * sends to each member on other nodes. */
+/* Returns the fraction of the token bytes that a GPU in datacenter number
+ * `part` of the group sends to each member on other nodes. */
 double lhi_all_to_all_compute_share(const lhi_group_members *members,
                                     uint32_t part,
                                     const lhi_exchange *exchange);
 
-/* Computes a lower bound on the time of any group with `size` members and some
- * in this datacenter, for any placement of the others. There is at most one
- * member in each run of `step` GPUs.
+/* Computes a lower bound on the all-to-all time of any group with `size`
+ * members, some of them in this datacenter, for any placement of the others.
+ * There is at most one member in each run of `step` GPUs.
  *
  * Fewer members per node than fit can be faster, because two networks then work
  * concurrently. Links between datacenters are assumed no faster than a GPU's

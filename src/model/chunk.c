@@ -11,10 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Computes the sizes of weights, gradients and optimizer state (fp32 copy and
- * two moments), in this order [Raj section 3.1, figure 1]. Each is sharded over
- * the data-parallel GPUs from its ZeRO stage on; with hybrid sharding, over
- * those in the datacenter. */
+/* Computes the bytes of weights, gradients and optimizer state (fp32 copy and
+ * two moments), in state[0..2] [Raj section 3.1, figure 1]. Each is sharded
+ * from its ZeRO stage on: shared parameters over shared_ranks GPUs, experts
+ * over expert_ranks. */
 static void compute_state_bytes(const lhi_cost_context *p,
                                 const lhi_params *params, double shared_ranks,
                                 double expert_ranks, double state[3])
@@ -64,7 +64,8 @@ typedef struct largest_two {
     double larger, smaller;
 } largest_two;
 
-/* Updates the two largest unsharded parts with one part. */
+/* Updates the two largest numbers of gathered parameters, *most, with those of
+ * one layer, embedding or head (`part`). */
 static void add_unsharded_part(const lhi_cost_context *p,
                                lh_cost_layer_range part, double shared_ranks,
                                double expert_ranks, largest_two *most)
@@ -81,8 +82,9 @@ static void add_unsharded_part(const lhi_cost_context *p,
     most->larger = fmax(most->larger, whole);
 }
 
-/* Computes the buffers for temporarily unsharded data: PyTorch's FSDP2 gathers
- * one layer ahead, and reduces one layer while it computes the next. */
+/* Computes the bytes of buffers for data that is not sharded temporarily with
+ * ZeRO 2 and 3: PyTorch's FSDP2 gathers one layer ahead, and reduces one layer
+ * while it computes the next, so the two largest layers count. */
 static double compute_buffer_bytes(const lhi_cost_context *p,
                                    double shared_ranks, double expert_ranks)
 {
@@ -113,9 +115,9 @@ static double compute_buffer_bytes(const lhi_cost_context *p,
 
 enum { OFFLOAD_BUFFERS = 3 }; /* see schedule/pipeline/offload.h */
 
-/* Estimates the offloaded bytes among a layer range's activations. The
- * offloaded fraction comes from the model; it is applied to the measured total
- * if there is one. */
+/* Estimates the offloaded bytes among the activations of a layer range. The
+ * offloaded fraction comes from the model; it is applied to the measured bytes
+ * if there are any. */
 static double estimate_offload_bytes(const lhi_cost_context *p,
                                      const lhi_slice_sums *s)
 {
@@ -214,9 +216,9 @@ static lh_status fill_memory(const lhi_cost_context *p, const lhi_slice_sums *s,
         "static memory", &out->static_bytes, err);
 }
 
-/* Computes the time for gradient norm and Adam, which are memory-bound: they
- * read gradients twice, read and write the fp32 copy and both moments, and
- * write the weights. */
+/* Sets the optimizer time: gradient norm and Adam are memory-bound. They read
+ * gradients twice, read and write the fp32 copy and both moments, and write the
+ * weights. */
 static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
                                 lh_error *err)
 {
@@ -234,7 +236,9 @@ static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
                                 &out->optimizer_ns, err);
 }
 
-/* Implements the three variants of lhi_chunk_cost(). */
+/* Computes the cost of a layer range. `least`: a lower bound on the expert
+ * communication; `among`: the range runs between others on one pipeline rank,
+ * as for lhi_chunk_cost_in_sequence(). */
 static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             const lh_cost_options *options, bool least,

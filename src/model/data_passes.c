@@ -9,8 +9,9 @@
 
 #include <math.h>
 
-/* Finds part i: the embedding, the layers and the head are numbered 0 to
- * n_layers + 1. */
+/* Returns the sums of part i of a layer range, with its gather and reduce times
+ * in ns. Parts are the embedding (0), the layers (1 to n_layers) and the head.
+ */
 static const lhi_slice_part *find_part(const lhi_cost_context *p,
                                        const lhi_slice_sums *s, uint32_t i,
                                        const lhi_part_times *times,
@@ -28,7 +29,8 @@ static const lhi_slice_part *find_part(const lhi_cost_context *p,
                      [lh_model_layer_window(model, layer) != 0];
 }
 
-/* Checks whether the layer range includes part i. */
+/* Checks whether the layer range includes part i: embedding (0), a layer, or
+ * head. */
 static bool has_part(const lh_cost_layer_range *slice, uint32_t i)
 {
     return i == 0                ? slice->embedding
@@ -36,8 +38,8 @@ static bool has_part(const lh_cost_layer_range *slice, uint32_t i)
                                  : true;
 }
 
-/* Extends a pass until `ns` and counts the wait as data-parallel communication.
- */
+/* Extends a pass to a duration of `ns` if it is shorter, and counts the waiting
+ * time as data-parallel communication. */
 static void extend_pass(lhi_time_breakdown *pass, double ns)
 {
     double waits = fmax(0, ns - pass->total);
@@ -47,9 +49,9 @@ static void extend_pass(lhi_time_breakdown *pass, double ns)
     pass->total += waits;
 }
 
-/* Checks whether gathers use only the network between nodes. Links between
- * datacenters are slower and leave interface bandwidth free. Lower bounds
- * ignore the contention. */
+/* Checks whether gathers and the layers' own traffic share the network between
+ * nodes. Links between datacenters are slower and leave interface bandwidth
+ * free. Lower bounds ignore the contention. */
 static lh_status check_fabric_contention(const lhi_cost_context *p, bool *out,
                                          lh_error *err)
 {
@@ -62,9 +64,9 @@ static lh_status check_fabric_contention(const lhi_cost_context *p, bool *out,
     return LH_OK;
 }
 
-/* Returns the duration of a gather, including contention: the preceding layer's
- * traffic between nodes shares the interface, so both together take the sum of
- * their times. */
+/* Returns the duration of a gather including contention, in ns: if `shared`,
+ * the preceding layer uses the interface for `used` ns, and both take the sum
+ * of their times. */
 static double add_contention(double gather, double used, bool shared)
 {
     return gather > 0 && shared ? gather + used : gather;
@@ -80,7 +82,8 @@ typedef struct adjacent_part {
     bool is; /* exists */
 } adjacent_part;
 
-/* Computes the times of one adjacent part. */
+/* Computes the pass and reduction times of the layer or embedding `one`, which
+ * is next to the layer range. */
 static lh_status compute_adjacent_part(const lhi_cost_context *p,
                                        lh_cost_layer_range one,
                                        adjacent_part *out, lh_error *err)
@@ -111,8 +114,8 @@ static lh_status compute_adjacent_part(const lhi_cost_context *p,
     return LH_OK;
 }
 
-/* Finds the parts adjacent to the layer range. With one pipeline rank, all
- * ranges are on one GPU and a pass proceeds from each to the next, so FSDP
+/* Finds the layers before and after the layer range. With one pipeline rank,
+ * all ranges are on one GPU and a pass proceeds from each to the next, so FSDP
  * prefetches one layer ahead across their boundaries. In a pipeline, passes of
  * other microbatches run in between. */
 static lh_status find_adjacent_parts(const lhi_cost_context *p,
@@ -143,11 +146,10 @@ static lh_status find_adjacent_parts(const lhi_cost_context *p,
         behind, err);
 }
 
-/* Overlaps communication layer by layer, as FSDP does by default. A layer's
+/* Extends passes by the communication that FSDP cannot overlap. A layer's
  * parameters are gathered while the preceding layer computes, and its gradients
  * are reduced while the following one computes. The backward starts with the
- * head. *on_the_way receives the extra duration of a forward pass that gathers.
- */
+ * head. *on_the_way: extra duration of a forward pass that gathers, in ns. */
 static lh_status overlap_by_layer(const lhi_cost_context *p, bool gathers,
                                   lhi_slice_sums *s, double *on_the_way,
                                   lh_error *err)
@@ -206,9 +208,9 @@ static lh_status overlap_by_layer(const lhi_cost_context *p, bool gathers,
     return LH_OK;
 }
 
-/* Computes the data-parallel communication: within passes for ZeRO 2 and 3,
- * otherwise before and after them. The sum between datacenters of hybrid
- * sharding always follows. */
+/* Computes the data-parallel communication of a layer range: within passes for
+ * ZeRO 2 and 3, otherwise before and after them. With hybrid sharding, the sum
+ * between datacenters always follows the passes. */
 lh_status lhi_compute_data_parallel_time(const lhi_cost_context *p,
                                          const lhi_params *params,
                                          lhi_slice_sums *s, lh_cost *out,

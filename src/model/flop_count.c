@@ -4,8 +4,8 @@
 #include "model/flop_count.h"
 #include "model/work.h"
 
-/* Returns a layer's parameters that take part in matrix products for each
- * token. */
+/* Returns the number of a layer's parameters that take part in matrix products
+ * for each token (of the experts only those that a token uses). */
 static double count_multiplied_params(const lh_model *m, uint32_t layer)
 {
     double h = m->hidden, attention, mlp, width;

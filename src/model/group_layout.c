@@ -49,8 +49,8 @@ lh_status lhi_check_even_spread(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Inserts a site behind the first n, sorted by the job's order, in which ranks
- * are numbered; the layer range lists them in ring order. */
+/* Inserts a datacenter into f->sites, which has n entries in the job's order,
+ * in which ranks are numbered; the layer range lists them in ring order. */
 static void insert_site(lhi_group_layout *f, uint32_t n, lh_cost_site site)
 {
     while (n > 0 && f->sites[n - 1].datacenter > site.datacenter) {
@@ -60,7 +60,8 @@ static void insert_site(lhi_group_layout *f, uint32_t n, lh_cost_site site)
     f->sites[n] = site;
 }
 
-/* Lists the datacenters with their replicas. */
+/* Lists the datacenters of the stage with their number of replicas, in the
+ * job's order. */
 static lh_status list_sites(const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             lhi_group_layout *f, lh_error *err)
@@ -107,7 +108,8 @@ lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
     return list_sites(layout, slice, out, err);
 }
 
-/* Returns the number of the stage's ranks in the sites before `site`. */
+/* Returns the number of the stage's ranks in the datacenters before number
+ * `site`. */
 static uint64_t count_ranks_before(const lhi_group_layout *f, uint32_t site)
 {
     uint64_t n = 0;
@@ -117,7 +119,7 @@ static uint64_t count_ranks_before(const lhi_group_layout *f, uint32_t site)
     return n;
 }
 
-/* Finds the nodes of the ranks in one of its datacenters. */
+/* Returns the nodes of the stage's ranks in datacenter number `site`. */
 static lhi_stage_nodes find_nodes(const lhi_group_layout *f, uint32_t site)
 {
     const lh_cost_layer_range range = {.n_runs = f->n_runs, .runs = f->runs};
@@ -149,8 +151,8 @@ uint64_t lhi_group_layout_find_node(const lhi_group_layout *f,
     return lhi_stage_nodes_find_node(&nodes, rank);
 }
 
-/* Counts the nodes of the worst group of ranks `step` apart in [low, high) of a
- * datacenter. */
+/* Counts the nodes of the groups of ranks `step` apart in [low, high) of a
+ * datacenter; of all groups the most nodes and the fewest members on one. */
 static lhi_node_count count_nodes(const lhi_stage_nodes *nodes, uint64_t low,
                                   uint64_t high, uint32_t step)
 {
@@ -164,8 +166,9 @@ static lhi_node_count count_nodes(const lhi_stage_nodes *nodes, uint64_t low,
     return worst;
 }
 
-/* Finds the members at distance `tensor` in the block that begins at rank
- * `first`. */
+/* Finds the members, `tensor` ranks apart, of a group in the expert block that
+ * begins at rank `first`, per datacenter. A block is the consecutive ranks that
+ * together hold every expert once. */
 static void find_members(const lhi_group_layout *f, uint64_t first,
                          lhi_group_members *out)
 {
@@ -201,9 +204,10 @@ static uint64_t find_gcd(uint64_t a, uint64_t b)
     return (uint64_t)lhi_gcd((int64_t)a, (int64_t)b);
 }
 
-/* Picks the i-th block with ranks in the datacenter. In each run of replicas:
- * the first, which may begin before the run, the following ones until their
- * positions on nodes repeat, and the last, which may extend beyond it. */
+/* Returns in *first the first rank of the i-th expert block with ranks in the
+ * datacenter; false: there are no more. For each run of replicas it lists the
+ * first block, the following ones until their positions on nodes repeat, and
+ * the last. */
 static bool find_block(const lhi_group_layout *f, uint32_t datacenter,
                        uint64_t i, uint64_t *first)
 {
@@ -240,8 +244,8 @@ bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold,
     return true;
 }
 
-/* Checks whether a block crosses the boundary before a datacenter's ranks, and
- * no earlier boundary. */
+/* Checks whether an expert block crosses the boundary before datacenter number
+ * `site`, and no earlier boundary. */
 static bool crosses_boundary(const lhi_group_layout *f, uint32_t site)
 {
     uint64_t rank = count_ranks_before(f, site), before;
@@ -286,23 +290,24 @@ bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold,
 
 /* ---- replicas of experts ---- */
 
-/* Counts the ranks start, start + block, ... below `rank`. */
+/* Counts the ranks start, start + block, ... (replicas of one expert rank) that
+ * are below `rank`. */
 static uint64_t count_replicas_before(const lhi_group_layout *f, uint64_t start,
                                       uint64_t rank)
 {
     return rank > start ? (rank - start + f->block - 1) / f->block : 0;
 }
 
-/* Returns the position, within its block of expert ranks, of the first rank of
- * site `kind`. */
+/* Returns the position within its expert block of the first rank in datacenter
+ * number `kind`. */
 static uint64_t find_kind_start(const lhi_group_layout *f, uint32_t kind)
 {
     return count_ranks_before(f, kind) % f->block;
 }
 
-/* Counts the positions in a block, from this kind's first, whose replicas have
- * the same number of members in the same datacenters; 0: duplicate of another
- * kind. */
+/* Counts the positions in an expert block, from find_kind_start() on, whose
+ * replicas have the same number of members in the same datacenters; 0:
+ * duplicate of another kind. */
 static uint64_t count_equal_positions(const lhi_group_layout *f, uint32_t kind)
 {
     uint64_t start = find_kind_start(f, kind), end = f->block;
@@ -341,7 +346,8 @@ void lhi_group_layout_find_site_replicas(const lhi_group_layout *f,
                            .nodes = (uint32_t)worst.nodes};
 }
 
-/* Finds the replica groups of one kind. */
+/* Finds the expert replica groups of kind number `kind`: ranks at the same
+ * position of all expert blocks, which hold the same experts. */
 static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
                                 lhi_expert_replicas *out)
 {
@@ -382,8 +388,9 @@ static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
     }
 }
 
-/* Counts the concurrent rings between datacenters: for each kind, the member
- * count of the datacenter with the fewest. */
+/* Counts the rings of expert replicas that run between datacenters at the same
+ * time: for each kind of group, the members in the datacenter with the fewest.
+ */
 static double count_rings(const lhi_group_layout *f)
 {
     lhi_expert_replicas c;
@@ -410,7 +417,8 @@ bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i,
 
 /* ---- public interface ---- */
 
-/* Picks the group that spans the most datacenters. */
+/* Finds, among the expert groups of a dimension in the datacenter, the one that
+ * spans the most datacenters. */
 static void find_widest_group(const lhi_group_layout *fold,
                               lh_cost_dimension dimension, uint32_t datacenter,
                               lhi_group_members *out)
@@ -427,7 +435,8 @@ static void find_widest_group(const lhi_group_layout *fold,
             *out = m;
 }
 
-/* Fills a lh_cost_group from the widest group. */
+/* Fills a lh_cost_group from the expert group that spans the most datacenters.
+ */
 static void fill_group(const lhi_group_layout *fold,
                        lh_cost_dimension dimension,
                        const lh_cost_layer_range *slice, lh_cost_group *out)

@@ -33,8 +33,8 @@ typedef struct lhi_group_layout {
     lh_cost_site sites[LH_MAX_DATACENTERS];
 } lhi_group_layout;
 
-/* Returns the node, within its datacenter, of the stage's rank number `rank`
- * there. */
+/* Returns the node (numbered within its datacenter) of the stage's rank number
+ * `rank` in that datacenter. */
 uint64_t lhi_group_layout_find_node(const lhi_group_layout *fold,
                                     uint32_t datacenter, uint64_t rank);
 
@@ -43,30 +43,31 @@ uint64_t lhi_group_layout_find_node(const lhi_group_layout *fold,
 lh_status lhi_check_replica_sites(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_layer_range *slice,
                                   lh_error *err);
-/* Checks that the replicas can be spread evenly over `datacenters` datacenters.
- */
+/* Checks that the replicas can be divided evenly over `datacenters`
+ * datacenters. */
 lh_status lhi_check_even_spread(const lh_job *job, const lh_layout *layout,
                                 const lh_cost_layer_range *slice,
                                 uint32_t datacenters, lh_error *err);
 
-/* Computes the process-group layout. LH_EINVAL: replicas do not add up, or
- * datacenters do not exist. LH_EUNSUPPORTED: `data` is not divisible by the
- * number of datacenters. */
+/* Computes the process-group layout of experts for one pipeline stage.
+ * LH_EINVAL: replicas do not add up, or datacenters do not exist.
+ * LH_EUNSUPPORTED: `data` is not divisible by the number of datacenters. */
 lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  lhi_group_layout *out, lh_error *err);
 
 /* Finds the i-th distinct group of `expert` GPUs that exchange tokens, with at
- * least one in `datacenter`. Returns false if there are no more. */
+ * least one in `datacenter`, into *out. Returns false if there are no more. */
 bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold,
                                           uint32_t datacenter, uint32_t i,
                                           lhi_group_members *out);
-/* Finds the `tensor` equal groups within the i-th block that spans several
- * datacenters. */
+/* Finds the groups of GPUs that exchange tokens within the i-th expert block
+ * that spans several datacenters; its `tensor` groups are equal. Returns false
+ * if there are no more. */
 bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold,
                                           uint32_t i, lhi_group_members *out);
-/* Finds, like lhi_group_layout_find_dispatch_group(), the i-th group of
- * `tensor` GPUs that share experts. */
+/* Finds the i-th distinct group of `tensor` GPUs that share the same experts,
+ * with at least one in `datacenter`. Returns false if there are no more. */
 bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold,
                                          uint32_t datacenter, uint32_t i,
                                          lhi_group_members *out);
@@ -84,17 +85,21 @@ typedef struct lhi_expert_replicas {
     lh_cost_site sites[LH_MAX_DATACENTERS]; /* counts members, not replicas */
 } lhi_expert_replicas;
 
-/* Finds the i-th kind of replica group; returns false if there are no more.
- * `out` must not be moved, since it points to itself. */
+/* Finds the i-th kind of expert replica group (GPUs that hold the same
+ * experts); returns false if there are no more. `out` must not be moved,
+ * because it points into itself. */
 bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i,
                                     lhi_expert_replicas *out);
-/* Computes the members of such groups in one of their datacenters. */
+/* Computes the members, in one datacenter, of the expert replica groups of a
+ * kind: ranks that hold the same experts. *out has its size and its worst
+ * spread over nodes. */
 void lhi_group_layout_find_site_replicas(const lhi_group_layout *fold,
                                          const lhi_expert_replicas *kind,
                                          const lh_cost_site *site,
                                          lh_cost_group *out);
 
-/* Implements lhi_cost_find_group() for the expert dimensions. */
+/* Finds an expert process group as lhi_cost_find_group() does, from the
+ * process-group layout `fold`. */
 lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold,
                                          lh_cost_dimension dimension,
                                          const lh_cost_layer_range *slice,

@@ -11,8 +11,8 @@ static uint64_t count_stage_gpus(const lh_layout *layout)
     return (uint64_t)layout->tensor * layout->context;
 }
 
-/* Sets the group's number of nodes, and its members on the node with the
- * fewest. */
+/* Sets a group's number of nodes, and its members on the node with the fewest
+ * members. */
 static void set_nodes(lh_cost_group *group, lhi_node_count count)
 {
     group->per_node = (uint32_t)count.fewest;
@@ -32,8 +32,9 @@ void lhi_compute_site_group(const lh_job *job, const lh_layout *layout,
     set_nodes(out, lhi_stage_nodes_count_data(&nodes, layout->tensor));
 }
 
-/* Computes the rings between datacenters: as many concurrent rings as the
- * smallest datacenter has GPUs, so that each ring has its own share. */
+/* Computes the data-parallel rings between datacenters: as many concurrent
+ * rings as the smallest datacenter has GPUs, so that each ring has its own
+ * share. */
 static lh_status find_site_rings(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  lh_cost_group *out, lh_error *err)
@@ -66,7 +67,8 @@ static lh_status find_site_rings(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Finds the replicas of a stage, including the context-parallel ranks. */
+/* Finds the data-parallel group of a stage: all its replicas including the
+ * context-parallel ranks. */
 static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
                                const lh_cost_layer_range *slice,
                                lh_cost_group *out, lh_error *err)
@@ -91,7 +93,7 @@ static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Returns the replicas in the layer range's datacenter. */
+/* Returns the number of replicas in the layer range's datacenter. */
 static uint32_t find_replicas_here(const lh_layout *layout,
                                    const lh_cost_layer_range *slice)
 {
@@ -103,7 +105,8 @@ static uint32_t find_replicas_here(const lh_layout *layout,
 }
 
 /* Finds a process group of MoE layers, which share GPUs differently from the
- * dense layers. Expert replicas equal dense ones if both are laid out alike. */
+ * dense layers. The replica group is that of dense layers if both are laid out
+ * alike. */
 static lh_status find_experts(const lh_job *job, const lh_layout *layout,
                               lh_cost_dimension dimension,
                               const lh_cost_layer_range *slice,

@@ -13,11 +13,11 @@ void lhi_compute_site_group(const lh_job *job, const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             const lh_cost_site *site, lh_cost_group *out);
 
-/* Finds the GPU group along one dimension. If groups differ, as expert groups
- * may between datacenters, returns one that spans the most datacenters. Where
- * some straddle nodes, `per_node` is the least and `nodes` the most of all.
- * LH_EUNSUPPORTED: the group spans some of the range's datacenters and not
- * others. */
+/* Finds the group of GPUs along one dimension of the layout. If groups differ,
+ * as expert groups may between datacenters, returns one that spans the most
+ * datacenters. If some straddle nodes, `per_node` is the smallest and `nodes`
+ * the largest over all groups. LH_EUNSUPPORTED: the group spans only some of
+ * the range's datacenters. */
 lh_status lhi_cost_find_group(const lh_job *job, const lh_layout *layout,
                               lh_cost_dimension dimension,
                               const lh_cost_layer_range *slice,

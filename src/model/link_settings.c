@@ -17,8 +17,8 @@ typedef struct truncated_poisson {
     double mean, variance, third, fourth; /* central moments */
 } truncated_poisson;
 
-/* Sums the weights w(j) = x^j / j! for j up to `most`, and j w(j), scaled so
- * that the largest weight is 1. */
+/* Sums Poisson weights w(j) = x^j / j! for j up to `most` (*sum), and j w(j)
+ * (*first), scaled so that the largest weight is 1. */
 static void add_terms(double x, double most, double *sum, double *first)
 {
     double at = fmin(most, floor(x)), up = 1, down = 1;
@@ -37,7 +37,8 @@ static void add_terms(double x, double most, double *sum, double *first)
     }
 }
 
-/* Computes the moments of a truncated Poisson variable. */
+/* Computes the moments of a Poisson variable with parameter x, truncated to at
+ * most `most`. */
 static truncated_poisson compute_moments(double x, double most)
 {
     double at = fmin(most, floor(x)), sum, first;
@@ -64,9 +65,10 @@ static truncated_poisson compute_moments(double x, double most)
     return t;
 }
 
-/* Finds the parameter at which the mean is `mean` < most, by bracketed Newton
- * steps in log x (the slope is the variance). The result for which it is used
- * does not change to first order. *t receives the variable. */
+/* Finds the parameter at which a truncated Poisson variable has the mean `mean`
+ * < most, by bracketed Newton steps in log x (the slope is the variance). An
+ * error does not change the caller's result to first order. *t receives the
+ * variable. */
 static double find_tilt(double mean, double most, truncated_poisson *t)
 {
     double low = mean, high = INFINITY, x = mean * (1 + 2 / (most - mean));
@@ -87,11 +89,12 @@ static double find_tilt(double mean, double most, truncated_poisson *t)
     return x;
 }
 
-/* Computes the probability that no path has more than `most` flows:
- * flows!/paths^flows times the coefficient of x^flows in (sum of x^j/j!)^paths.
- * The coefficient is the density of a sum of `paths` truncated variables,
- * approximated at its mean with the first correction (Daniels, Saddlepoint
- * Approximations in Statistics, Ann. Math. Stat. 25, 1954). */
+/* Computes the probability that no path has more than `most` of the `flows`
+ * flows, hashed onto `paths` paths: flows!/paths^flows times the coefficient of
+ * x^flows in (sum of x^j/j!)^paths. The coefficient is the density of a sum of
+ * truncated variables, approximated at its mean with the first correction
+ * (Daniels, Saddlepoint Approximations in Statistics, Ann. Math. Stat. 25,
+ * 1954). */
 static double compute_max_probability(double most, double flows, double paths)
 {
     const double pi = 3.14159265358979323846;
@@ -114,7 +117,7 @@ static double compute_max_probability(double most, double flows, double paths)
 }
 
 /* Returns the expected maximum of n standard normal variables. */
-static double expected_max_normal(double n)
+static double compute_max_normal(double n)
 {
     const double step = 1.0 / 8;
     double sum = 0;
@@ -142,7 +145,7 @@ double lhi_ecmp_busiest_path_flows(double flows, double paths)
     /* Deviations of the counts are approximately normal, with the deviation
      * from their own mean removed. */
     if (mean > 64)
-        return mean + sqrt(mean) * expected_max_normal(paths);
+        return mean + sqrt(mean) * compute_max_normal(paths);
     /* The sum over m of the probabilities that some path has more than m flows.
      * They are 1 for small m and 0 from some m on; starts where they change and
      * proceeds in both directions. */
@@ -258,8 +261,9 @@ static lh_status check_inputs(const lh_link_load *use, const lh_link_setting *s,
     return LH_OK;
 }
 
-/* Returns half a round trip. */
-static double half_round_trip_ns(const lh_link_load *use)
+/* Returns half a round trip of a link, in ns; the one-way latency if the return
+ * latency is unknown. */
+static double get_half_round_trip_ns(const lh_link_load *use)
 {
     return use->return_ns > 0 ? (use->latency_ns + use->return_ns) / 2
                               : use->latency_ns;
@@ -285,9 +289,9 @@ static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
     return busiest;
 }
 
-/* Computes a link's rate on the wire: the sender's share, limited by load
- * balancing, window, congestion control and interface. Sets which one limits.
- */
+/* Computes a sender's rate on a link: its share of the line, limited by load
+ * balancing, window, congestion control and interface. Sets in *e which of them
+ * limits. */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
                       double queue_pairs, lhi_ecmp_cache *known,
                       lh_link_effect *e)
@@ -307,15 +311,16 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
         window = LH_WINDOW_BYTES;
     window = fmin(window > 0 ? queue_pairs * window : INFINITY,
                   lh_nccl_window_bytes(s));
-    e->window_bytes_per_s = half_round_trip_ns(use) > 0
-                                ? window * 1e9 / (2 * half_round_trip_ns(use))
-                                : INFINITY;
+    e->window_bytes_per_s =
+        get_half_round_trip_ns(use) > 0
+            ? window * 1e9 / (2 * get_half_round_trip_ns(use))
+            : INFINITY;
     room = e->share_bytes_per_s * e->balance_share;
     e->congestion_share = 1;
     if (s->congestion == LH_CONGESTION_ON &&
         room < fmin(own, e->window_bytes_per_s))
         e->congestion_share = lhi_congestion_share(
-            use->line_bytes_per_s / paths, half_round_trip_ns(use),
+            use->line_bytes_per_s / paths, get_half_round_trip_ns(use),
             s->queue_bytes > 0 ? s->queue_bytes : LH_QUEUE_BYTES,
             fmax(1, flows / paths));
     room *= e->congestion_share;
@@ -350,7 +355,7 @@ lh_status lhi_compute_link_effect(const lh_link_load *use,
     }
     /* Each queue pair sends its part and repeats only its own losses. */
     flow = (lh_flow){e.wire_bytes_per_s * e.fec_share / queue_pairs,
-                     half_round_trip_ns(use), e.loss};
+                     get_half_round_trip_ns(use), e.loss};
     e.recovery_share = lhi_flow_efficiency(setting->recovery, &flow);
     e.bytes_per_s = e.wire_bytes_per_s * e.fec_share * e.recovery_share;
     e.in_flight_bytes = e.bytes_per_s * use->latency_ns / 1e9;

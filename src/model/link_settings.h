@@ -5,9 +5,9 @@
 
 #include <longhaul/experimental/network_model.h>
 
-/* Returns the fraction of the rate available to an endless flow. Go-back-N:
- * (1-p) / (1-p + p (W+1)) with W packets per round trip; selective repeat: 1-p.
- */
+/* Returns the fraction of the line rate that an endless flow reaches despite
+ * loss p. Go-back-N: (1-p) / (1-p + p (W+1)) with W packets per round trip;
+ * selective repeat: 1-p. */
 double lhi_flow_efficiency(lh_recovery recovery, const lh_flow *flow);
 
 /* Returns the expected number of flows on the busiest path when `flows` equal
@@ -35,9 +35,10 @@ double lhi_fec_residual(uint32_t data, uint32_t parity, double loss);
 double lhi_congestion_share(double bytes_per_s, double latency_ns,
                             double queue_bytes, double flows);
 
-/* Computes the effect of a setting. A sender's queue pairs share its rate
- * evenly, and each retransmits only its own losses; the delay of the slowest
- * one over their mean is neglected. LH_EINVAL: invalid numbers. */
+/* Computes the effect of a link setting on a sender's rate and on the time of a
+ * message. A sender's queue pairs share its rate evenly, and each retransmits
+ * only its own losses; the delay of the slowest one over their mean is
+ * neglected. LH_EINVAL: invalid numbers. */
 lh_status lhi_cost_link_setting(const lh_link_load *use,
                                 const lh_link_setting *setting,
                                 lh_link_effect *out, lh_error *err);

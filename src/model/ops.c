@@ -12,8 +12,8 @@ typedef struct op_list {
     uint32_t n;
 } op_list;
 
-/* Appends an operation that stores `stored` bytes of activations. Returns it;
- * its work is zero. */
+/* Appends an operation of a layer that stores `stored` bytes of activations.
+ * Returns it; its recomputation work is zero. */
 static lhi_layer_op *add_op(op_list *l, const char *name, double stored)
 {
     lhi_layer_op *op = &l->ops[l->n++];
@@ -21,15 +21,16 @@ static lhi_layer_op *add_op(op_list *l, const char *name, double stored)
     return op;
 }
 
-/* Adds an operation whose result cannot be recomputed. */
+/* Appends an operation whose result is stored but cannot be recomputed; nothing
+ * if `stored` is 0. */
 static void add_fixed(op_list *l, const char *name, double stored)
 {
     if (stored > 0)
         add_op(l, name, stored)->not_recomputable = true;
 }
 
-/* Adds a linear layer with m rows, k to n. Its output is stored or, with `keep`
- * false, consumed by the next operation. */
+/* Appends a linear layer: m rows, from k to n columns, `matrices` weights. Its
+ * output is stored or, with `keep` false, consumed by the next operation. */
 static lhi_layer_op *add_linear(op_list *l, const char *name, double m,
                                 double k, double n, double matrices, bool keep)
 {
@@ -128,7 +129,8 @@ static void add_attention(op_list *l, uint32_t layer)
         add_fixed(l, "attention dropout", hidden);
 }
 
-/* Adds an MLP; `shared` selects the names for the shared expert. */
+/* Appends the operations of an MLP for `rows` tokens with inner width `inner`;
+ * `shared` selects the names for the shared expert. Returns the last one. */
 static lhi_layer_op *add_mlp(op_list *l, double rows, double inner,
                              double matrices, bool shared)
 {
@@ -146,9 +148,9 @@ static lhi_layer_op *add_mlp(op_list *l, double rows, double inner,
                       matrices, false);
 }
 
-/* Adds the experts. Dispatched tokens are always stored, and so are the
- * experts' results where they are retained, since recomputing them would need
- * communication. */
+/* Appends the operations of the routed experts. Dispatched tokens are always
+ * stored, and so are retained results of the experts, since recomputing them
+ * would need communication. */
 static void add_experts(op_list *l)
 {
     const lhi_shape *s = l->shape;

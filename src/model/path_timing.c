@@ -12,14 +12,16 @@
 #include <math.h>
 #include <string.h>
 
-/* Checks whether two groups have equally many members at the same places. */
+/* Checks whether two groups have equally many members in the same datacenters.
+ */
 static bool have_equal_members(const lhi_group_members *a,
                                const lhi_group_members *b)
 {
     return a->n == b->n && memcmp(a->at, b->at, a->n * sizeof a->at[0]) == 0;
 }
 
-/* Finds the slowest among all groups that exchange tokens. */
+/* Finds the all-to-all time of the slowest group that exchanges tokens in the
+ * range's datacenter, into p->expert. */
 static lh_status find_dispatch_path(lhi_cost_context *p,
                                     const lhi_group_layout *fold, lh_error *err)
 {
@@ -50,7 +52,8 @@ static lh_status find_dispatch_path(lhi_cost_context *p,
     return LH_OK;
 }
 
-/* Lowers a path to the slower rate and the longer latency. */
+/* Replaces a path's rate by the lower and its latency by the longer of two
+ * paths. */
 static void take_slower_path(lh_cost_path *to, const lh_cost_path *what)
 {
     to->bytes_per_s = fmin(to->bytes_per_s, what->bytes_per_s);
@@ -58,7 +61,8 @@ static void take_slower_path(lh_cost_path *to, const lh_cost_path *what)
     to->ring_latency_ns = fmax(to->ring_latency_ns, what->ring_latency_ns);
 }
 
-/* Finds the slowest among the groups whose adjacent GPUs share experts. */
+/* Finds the slowest path among the groups of adjacent GPUs that share experts,
+ * into p->sharing. */
 static lh_status find_sharing_path(lhi_cost_context *p,
                                    const lhi_group_layout *fold, lh_error *err)
 {
@@ -113,10 +117,10 @@ static lh_status find_expert_paths(lhi_cost_context *p, lh_error *err)
     return fold.tensor > 1 ? find_sharing_path(p, &fold, err) : LH_OK;
 }
 
-/* Computes a lower bound on the path of a group, for any position of the stage
- * on nodes. `span`: GPUs from the first to the last member; `unit`: the first
- * of them is a multiple of it, since all replicas have equally many GPUs;
- * `near`: the most members on every node of a group that straddles some. */
+/* Computes a lower bound on the path of a group of `size` members, for any
+ * position of the stage on nodes. `span`: GPUs from the first to the last
+ * member; `unit`: the first of them is a multiple of it; `near`: most members
+ * on every node of a group that straddles some. */
 static lh_status find_least_path(const lhi_cost_context *p, uint32_t size,
                                  uint64_t span, uint64_t unit, uint32_t near,
                                  lh_cost_path *out, lh_error *err)
@@ -148,8 +152,8 @@ static lh_status find_least_path(const lhi_cost_context *p, uint32_t size,
     return LH_OK;
 }
 
-/* Returns the most members that each node of a tensor-parallel group can have:
- * all on one node, or as evenly as the fewest nodes permit. */
+/* Returns the largest number of members that each node of a tensor-parallel
+ * group on several nodes can have: evenly over the fewest nodes possible. */
 static uint32_t count_most_near(uint32_t tensor, uint32_t per_node)
 {
     uint32_t nodes = (tensor + per_node - 1) / per_node;
@@ -157,7 +161,8 @@ static uint32_t count_most_near(uint32_t tensor, uint32_t per_node)
     return tensor / (nodes > 1 ? nodes : 2);
 }
 
-/* Computes lower bounds on the tensor-parallel and context-parallel paths. */
+/* Computes lower bounds on the tensor-parallel and context-parallel paths, for
+ * any position of the stage on nodes. */
 static lh_status find_least_paths(lhi_cost_context *p, lh_error *err)
 {
     uint32_t tensor = p->layout->tensor, context = p->layout->context;
@@ -200,7 +205,8 @@ static lh_status find_paths(lhi_cost_context *p, lh_error *err)
     return lh_cost_group_path(p->job, &context, &p->options, &p->context, err);
 }
 
-/* Checks that the layer range is in the model and its datacenter in the job. */
+/* Checks that the layer range is in the model and its datacenter is in the job.
+ */
 static lh_status check_slice(const lh_job *job,
                              const lh_cost_layer_range *slice, lh_error *err)
 {

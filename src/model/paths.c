@@ -17,8 +17,8 @@ bool lhi_are_zones_of_same_datacenter(const lh_job *job, uint32_t a, uint32_t b)
     return x && x == job->datacenters[b].zone_of;
 }
 
-/* Checks whether two indices name the same datacenter, or zones of the same
- * one. */
+/* Checks whether `a` and `b` are the same datacenter or zones of the same one.
+ */
 static bool is_same_site(const lh_job *job, uint32_t a, uint32_t b)
 {
     return a == b || lhi_are_zones_of_same_datacenter(job, a, b);
@@ -32,8 +32,8 @@ bool lhi_uses_same_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
     return is_same_site(job, a, x) && is_same_site(job, b, y);
 }
 
-/* Checks whether `name` is the datacenter's own name or that of the datacenter
- * whose zone it is. */
+/* Checks whether a datacenter is called `name`, or is a zone of a datacenter
+ * called `name`. */
 static bool has_name(const lh_datacenter *dc, const char *name)
 {
     return !strcmp(dc->name, name) ||
@@ -62,7 +62,8 @@ const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
     return NULL;
 }
 
-/* Uses the profile's measurement of a path; returns false if there is none. */
+/* Sets the path to the profile's measurement, with the fraction `share` of its
+ * rate; returns false if there is none. */
 static bool use_measured(const lh_job *job, const lh_cost_options *options,
                          lh_profile_path kind, uint32_t from, uint32_t to,
                          double share, lh_cost_path *out)
@@ -115,7 +116,8 @@ lh_status lhi_compute_intra_datacenter_path(const lh_job *job,
     return LH_OK;
 }
 
-/* Computes the rate permitted by the settings at both ends. */
+/* Returns the load on the link between two datacenters for
+ * lhi_cost_link_setting(): line rate, latencies, loss and interface rate. */
 lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
                            const lh_cost_constants *constants)
 {
@@ -132,8 +134,8 @@ lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
     };
 }
 
-/* Returns the inter-zone bandwidth available to one GPU, regardless of other
- * senders. */
+/* Returns the bandwidth between two zones that is available to one GPU in
+ * bytes/s, even if no other GPU sends. */
 static double compute_zone_bandwidth_per_gpu(const lh_job *job, uint32_t from,
                                              uint32_t to,
                                              const lh_cost_constants *constants)
@@ -193,7 +195,8 @@ typedef struct ring {
     uint32_t hops;
 } ring;
 
-/* Adds `hops` equal hops. */
+/* Adds `hops` equal hops over a path to a ring: to its latencies and to its
+ * slowest hop. */
 static void add_hops(ring *r, const lh_cost_path *path, uint32_t hops)
 {
     if (!hops)
@@ -220,8 +223,9 @@ static lh_cost_path summarise_ring(const ring *r)
     return path;
 }
 
-/* Adds hops between members on a node. They limit the rate, and add to the
- * latency around the ring but not to that of its longest hop. */
+/* Adds `hops` hops between members on one node to a ring. They limit the rate
+ * and add to the latency around the ring, but not to that of its longest hop.
+ */
 static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
                                uint32_t hops, const lh_cost_options *options,
                                ring *r, lh_error *err)
@@ -271,8 +275,8 @@ static uint32_t find_ring_site(const lh_cost_group *group, uint32_t i,
                               : group->datacenter + i % n;
 }
 
-/* Counts the ring hops over the same link as hop i. There are several if the
- * ring alternates between zones of two datacenters. */
+/* Counts the ring hops over the same link as hop i of n. There are several if
+ * the ring alternates between zones of two datacenters. */
 static uint32_t count_hops_on_link(const lh_job *job,
                                    const lh_cost_group *group, uint32_t i,
                                    uint32_t n)
@@ -354,9 +358,9 @@ int64_t lhi_cost_message_bytes(const lh_job *job, const lh_layout *layout)
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_C(1) << 62;
 }
 
-/* Finds whether a hop inside a datacenter leaves the node for some of the pairs
- * of GPUs, and whether it stays there for some. Positions repeat after as many
- * replicas as bring the same position on a node again. */
+/* Checks whether a hop inside a datacenter leaves the node for some pairs of
+ * GPUs (*leaves), and stays on it for some (*stays). Positions on nodes repeat
+ * after at most `per_node` replicas. */
 static void find_pairs(const lh_layout *layout, const lh_cost_hop *hop,
                        uint64_t per_node, bool *leaves, bool *stays)
 {
@@ -375,7 +379,7 @@ static void find_pairs(const lh_layout *layout, const lh_cost_hop *hop,
     }
 }
 
-/* Computes the path from the GPUs in one pipeline rank to their peers in
+/* Computes the path from the GPUs of one pipeline rank to their peers in
  * another: the slowest of all pairs. */
 static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,

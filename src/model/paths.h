@@ -8,11 +8,12 @@
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/network_model.h>
 
-/* Returns the job profile's measurement for a path, or NULL. */
+/* Returns the profile's measurement of a path (within a node, within a
+ * datacenter, or between `from` and `to`), or NULL. */
 const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
                                         uint32_t from, uint32_t to);
 
-/* Checks whether both are zones of the same datacenter. */
+/* Checks whether `a` and `b` are zones of the same datacenter. */
 bool lhi_are_zones_of_same_datacenter(const lh_job *job, uint32_t a,
                                       uint32_t b);
 /* Checks whether traffic from a to b and from x to y uses the same link. All
@@ -21,9 +22,9 @@ bool lhi_are_zones_of_same_datacenter(const lh_job *job, uint32_t a,
 bool lhi_uses_same_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
                         uint32_t y);
 
-/* Computes the path inside a datacenter; `options` must have its defaults
- * filled in. Between nodes, a group drives `interfaces` interfaces
- * concurrently. */
+/* Computes the path within a node (`same_node`) or between nodes of a
+ * datacenter; `options` must have its defaults filled in. Between nodes, a
+ * group drives `interfaces` interfaces concurrently. */
 lh_status lhi_compute_intra_datacenter_path(const lh_job *job,
                                             uint32_t datacenter, bool same_node,
                                             double interfaces,
@@ -47,26 +48,29 @@ typedef struct lhi_ecmp_cache {
     uint32_t next, asked;
 } lhi_ecmp_cache;
 
-/* Implements lhi_cost_link_setting() with a cache. */
+/* Computes the effect of a link setting as lhi_cost_link_setting() does, with a
+ * cache `known` of ECMP results. */
 lh_status lhi_compute_link_effect(const lh_link_load *use,
                                   const lh_link_setting *setting,
                                   lhi_ecmp_cache *known, lh_link_effect *out,
                                   lh_error *err);
 
 /* Computes the path between datacenters, or between zones of one, for one of
- * `concurrent` equal shares of the link. */
+ * `concurrent` equal shares of the link. `known`: cache of ECMP results. */
 lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
                                             uint32_t to, double concurrent,
                                             const lh_cost_options *options,
                                             lhi_ecmp_cache *known,
                                             lh_cost_path *out, lh_error *err);
 
-/* Implements lh_cost_group_path() with a cache. */
+/* Finds the slowest path that a group crosses as lh_cost_group_path() does,
+ * with a cache `known` of ECMP results. */
 lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
                                  const lh_cost_options *options,
                                  lhi_ecmp_cache *known, lh_cost_path *out,
                                  lh_error *err);
-/* Implements lh_cost_chunk() with a cache. */
+/* Computes the cost of a layer range as lh_cost_chunk() does, with a cache
+ * `known` of ECMP results. */
 lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
                          const lh_cost_layer_range *slice,
                          const lh_cost_options *options, lhi_ecmp_cache *known,
@@ -79,30 +83,33 @@ lh_status lhi_chunk_cost_in_sequence(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_options *options,
                                      lhi_ecmp_cache *known, lh_cost *out,
                                      lh_error *err);
-/* Computes lhi_chunk_cost() with a lower bound on the communication between
- * experts: no placement of the replicas takes less. */
+/* Computes the cost of a layer range as lhi_chunk_cost() does, but with a lower
+ * bound on the communication between experts that holds for every placement of
+ * the replicas. */
 lh_status lhi_chunk_cost_lower_bound(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_layer_range *slice,
                                      const lh_cost_options *options,
                                      lhi_ecmp_cache *known, lh_cost *out,
                                      lh_error *err);
-/* Implements lhi_cost_hop_message() with a cache. */
+/* Computes the message between two stages as lhi_cost_hop_message() does, with
+ * a cache `known` of ECMP results. */
 lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,
                                   const lh_cost_options *options,
                                   lhi_ecmp_cache *known, lh_cost_message *out,
                                   lh_error *err);
 
-/* Computes the message that carries one microbatch's activation or its
- * gradient: micro_batch * sequence * hidden elements, each GPU sending its
- * share [Nar section 4.1]. Between datacenters, the replicas send concurrently
- * over one link. */
+/* Computes the message that carries one microbatch's activation, or its
+ * gradient, to the next stage: micro_batch * sequence * hidden elements, each
+ * GPU sending its share [Nar section 4.1]. Between datacenters, the replicas
+ * send concurrently over one link. */
 lh_status lhi_cost_hop_message(const lh_job *job, const lh_layout *layout,
                                const lh_cost_hop *hop,
                                const lh_cost_options *options,
                                lh_cost_message *out, lh_error *err);
 
-/* Returns the bytes of that message, all GPUs of the pipeline rank together. */
+/* Returns the bytes of the message between two stages for one microbatch, all
+ * GPUs of the pipeline rank together. */
 int64_t lhi_cost_message_bytes(const lh_job *job, const lh_layout *layout);
 
 /* Computes the all-reduce of a tied embedding's gradient between the first and

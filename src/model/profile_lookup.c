@@ -15,7 +15,7 @@ static const char *const kind_names[] = {
     [LH_PROFILE_CHUNK] = "chunk",
 };
 
-/* Checks whether two entries differ at most in the microbatch size. */
+/* Checks whether two profile entries differ at most in the microbatch size. */
 static bool same_shape(const lh_profile_entry *a, const lh_profile_entry *like)
 {
     if (a->kind != like->kind || a->tensor != like->tensor ||
@@ -29,7 +29,8 @@ static bool same_shape(const lh_profile_entry *a, const lh_profile_entry *like)
            (a->chunk == like->chunk && a->n_chunks == like->n_chunks);
 }
 
-/* Interpolates between two measurements; -1 if either is missing. */
+/* Interpolates linearly between two measured values; -1 if either is missing.
+ * `share`: 0 gives `low`, 1 gives `high`. */
 static double interpolate_value(int64_t low, int64_t high, double share)
 {
     if (low == LH_NOT_MEASURED || high == LH_NOT_MEASURED)
@@ -59,9 +60,10 @@ static void interpolate(const lh_profile_entry *low,
         interpolate_value(low->static_bytes, high->static_bytes, share);
 }
 
-/* Finds the entry itself, or the nearest ones on both sides. A pass's time and
- * memory are nearly affine in its number of tokens, so interpolation is safe
- * and extrapolation is not. */
+/* Finds the profile entry with the shape and microbatch size of `like`, or
+ * interpolates between the nearest sizes on both sides. Time and memory are
+ * nearly affine in the number of tokens, so interpolation is safe and
+ * extrapolation is not. */
 static bool find_nearest(const lh_profile *profile,
                          const lh_profile_entry *like, lhi_measurement *out)
 {
@@ -90,8 +92,9 @@ static bool find_nearest(const lh_profile *profile,
     return true;
 }
 
-/* Finds the nearest entries. If none is marked as without sequence parallelism,
- * also accepts entries that leave it unspecified. */
+/* Finds the measurement as find_nearest() does. If no entry is marked as
+ * without sequence parallelism, also accepts entries that leave it unspecified.
+ */
 static bool find_usable(const lh_profile *profile, const lh_profile_entry *like,
                         lhi_measurement *out)
 {
@@ -116,7 +119,8 @@ bool lhi_measurement_matches_job(const lh_job *job, const lh_profile_entry *e)
     return false;
 }
 
-/* Checks whether the profile has any entry of this kind for the model. */
+/* Checks whether the profile has any entry of this kind (layer, embedding, head
+ * or chunk) for the model. */
 static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
 {
     for (uint32_t i = 0; i < profile->n_entries; i++) {
@@ -130,8 +134,9 @@ static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
     return false;
 }
 
-/* Checks whether experts are split as when measured. Profiles do not record the
- * expert-tensor degree, so it must equal a layout's default. */
+/* Checks whether experts are split over GPUs as in the measurements. Profiles
+ * do not record the expert-tensor degree, so it must equal a layout's default.
+ */
 static bool is_cut_as_measured(const lh_job *job, const lh_layout *layout,
                                lh_profile_kind kind)
 {

@@ -14,15 +14,16 @@ typedef struct lhi_measurement {
     double activation_bytes, static_bytes; /* -1: not measured */
 } lhi_measurement;
 
-/* Checks whether an entry matches the job's model, sequence length and one of
- * its GPUs, for any layout. */
+/* Checks whether a profile entry matches the job's model, sequence length and
+ * one of its GPU types, whatever its layout. */
 bool lhi_measurement_matches_job(const lh_job *job, const lh_profile_entry *e);
 
-/* Looks up `kind` (for a chunk: chunk `chunk` of `of`) in the job's profile.
- * Uses the exact shape, or interpolates linearly between the nearest smaller
- * and larger microbatch. `found` is false if the profile has nothing of that
- * kind, if there is no profile, or with options->estimate_missing.
- * LH_EUNSUPPORTED: the kind is there, but not in this shape. */
+/* Looks up the measurement of a profile kind (layer, embedding, head, or a
+ * chunk of the range) in the job's profile. Uses the exact shape, or
+ * interpolates linearly between the nearest smaller and larger microbatch.
+ * out->found is false if the profile has nothing of that kind, if there is no
+ * profile, or with options->estimate_missing. LH_EUNSUPPORTED: the kind was
+ * measured, but not in this shape. */
 lh_status lhi_measurement_find(const lh_job *job, const lh_layout *layout,
                                const lh_cost_layer_range *slice,
                                const lh_cost_options *options,

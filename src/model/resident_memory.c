@@ -30,7 +30,8 @@ typedef struct layer_bytes {
                                     * ([Qi] table 1: 32sbh) */
 } layer_bytes;
 
-/* Adds the resident activation bytes of one attention block, per token. */
+/* Adds the resident activation bytes per token of one attention block to the
+ * sums of its layer. */
 static void add_attention(const lhi_shape *shape, layer_bytes *p)
 {
     const lh_model *m = shape->model;
@@ -61,7 +62,8 @@ static void add_attention(const lhi_shape *shape, layer_bytes *p)
     p->linear_grad += shape->product_element * (q + kv + hidden + latent);
 }
 
-/* Adds an MLP that processes `rows` copies of each token. */
+/* Adds the resident activation bytes per token of an MLP that processes `rows`
+ * copies of each token; `local`: its width on one GPU. */
 static void add_mlp(const lhi_shape *shape, double rows, double local,
                     mlp_bytes *mlp, layer_bytes *p)
 {
@@ -120,8 +122,9 @@ static double sum_mlp(const mlp_bytes *mlp)
     return mlp->into + mlp->product;
 }
 
-/* Returns the bytes that the recomputed modules do not retain. Their inputs
- * remain resident, except inputs from a norm that is recomputed itself. */
+/* Returns the activation bytes per token that are not retained because their
+ * modules are recomputed. Inputs of these modules remain resident, except
+ * inputs from a norm that is recomputed itself. */
 static double count_module_recompute_bytes(const lhi_shape *shape,
                                            const layer_bytes *p)
 {
@@ -145,7 +148,8 @@ static double count_module_recompute_bytes(const lhi_shape *shape,
     return dropped;
 }
 
-/* Returns the bytes per token that recomputation does not retain. */
+/* Returns the activation bytes per token that are not retained because they are
+ * recomputed; `whole`: all bytes of the layer. */
 static double count_recompute_bytes(const lhi_shape *shape,
                                     const layer_bytes *p, double whole)
 {
@@ -207,8 +211,8 @@ void lhi_resident_memory_compute_embedding(const lhi_shape *shape,
     out->weight_input = values * shape->element; /* gradient of its rows */
 }
 
-/* Computes the head's resident memory [Kor section 4.3]: 4sbh/t (1 + v/h), the
- * inputs of norm and matrix, and logits in fp32. */
+/* Computes the head's resident activation memory [Kor section 4.3]: 4sbh/t (1 +
+ * v/h), the inputs of norm and matrix, and logits in fp32. */
 static void compute_vocabulary(const lhi_shape *shape, lhi_resident_memory *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden *

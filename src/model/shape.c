@@ -64,7 +64,8 @@ const char *lh_cost_source_name(lh_cost_source source)
     return "model";
 }
 
-/* Checks that a cost constant is a fraction: above 0, at most 1. */
+/* Checks that the cost constant named `what` is a fraction: above 0, at most 1.
+ */
 static lh_status check_share(double value, const char *what, lh_error *err)
 {
     if (!(value > 0 && value <= 1))
@@ -75,7 +76,7 @@ static lh_status check_share(double value, const char *what, lh_error *err)
     return LH_OK;
 }
 
-/* Checks that a cost constant is an amount: from 0 to 1e15. */
+/* Checks that the cost constant named `what` is from 0 to 1e15. */
 static lh_status check_amount(double value, const char *what, lh_error *err)
 {
     if (!(value >= 0 && value <= 1e15))
@@ -85,7 +86,8 @@ static lh_status check_amount(double value, const char *what, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the options that default to the job's framework. */
+/* Fills the cost options that default to the job's framework: attention,
+ * sequence parallelism and gradient types. */
 static void add_framework(const lh_framework *f, lh_cost_options *options)
 {
     options->unfused_attention |= f->unfused_attention;
@@ -138,7 +140,7 @@ lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,
     return LH_OK;
 }
 
-/* Checks that a parallel degree of the layout is set and within the limit. */
+/* Checks that the parallel degree named `what` is set and within the limit. */
 static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
 {
     if (value == 0 || value > LH_MAX_GPUS)
@@ -149,7 +151,8 @@ static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
     return LH_OK;
 }
 
-/* Checks that `by`, the degree named `degree`, divides `value`. */
+/* Checks that the degree named `degree`, with value `by`, divides `value`,
+ * named `what` in the message. */
 static lh_status check_divides(uint32_t value, uint32_t by, const char *what,
                                const char *degree, lh_error *err)
 {
@@ -161,7 +164,8 @@ static lh_status check_divides(uint32_t value, uint32_t by, const char *what,
     return LH_OK;
 }
 
-/* Checks that experts are spread within the ranks of one pipeline stage. */
+/* Checks that the ranks of one pipeline stage are a multiple of expert x
+ * expert_tensor. */
 static lh_status check_block(const lh_layout *layout, lh_error *err)
 {
     uint64_t block = lh_layout_expert_block(layout);
@@ -222,9 +226,9 @@ bool lhi_is_module_recomputed(const lhi_shape *shape, lh_module module)
            (shape->modules >> module & 1) != 0;
 }
 
-/* Returns the rows of the hottest rank relative to the mean. At most all rows
- * are on one of the ranks that share the experts, and each expert has at most
- * its capacity. */
+/* Returns the number of tokens of the GPU with the most tokens, relative to the
+ * mean. At most all tokens are on one of the ranks that share the experts, and
+ * each expert has at most its capacity. */
 static double compute_imbalance(const lh_training *t, const lh_layout *layout)
 {
     double most = fmin(t->imbalance, layout->expert);

@@ -69,22 +69,23 @@ typedef struct lhi_shape {
 /* Checks whether `module` is among the modules to recompute. */
 bool lhi_is_module_recomputed(const lhi_shape *shape, lh_module module);
 
-/* Computes the shape. LH_EINVAL, LH_EUNSUPPORTED as lh_cost_chunk(). */
+/* Computes the shape: sizes of the model per GPU under a layout, for the cost
+ * formulas. LH_EINVAL, LH_EUNSUPPORTED as lh_cost_chunk(). */
 lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_shape *out,
                          lh_error *err);
 
-/* Returns the cost constants for a job. */
+/* Returns the cost-model constants for a job: its own, or the defaults. */
 const lh_cost_constants *lhi_find_cost_constants(const lh_job *job);
-/* Checks whether the job's profile includes everything after the pipeline, with
- * the optimizer and tied embeddings. */
+/* Checks whether the job's profile measured everything after the pipeline,
+ * including the optimizer and tied embeddings. */
 bool lhi_is_iteration_end_measured(const lh_job *job);
 /* Returns the time per iteration outside the passes, in ns; includes the
  * optimizer if that was measured. */
 int64_t lhi_find_iteration_overhead_ns(const lh_job *job);
 
-/* Fills the options with their defaults and with the values that default to the
- * job's. LH_EINVAL: a wrong size or a constant out of range. */
+/* Copies the cost options and fills their defaults and the values that default
+ * to the job's. LH_EINVAL: a wrong size or a constant out of range. */
 lh_status lhi_complete_cost_options(const lh_job *job,
                                     const lh_cost_options *in,
                                     lh_cost_options *out, lh_error *err);

@@ -20,8 +20,8 @@ typedef struct sharding_context {
     const lhi_expert_replicas *kind; /* with `fold`: the groups in question */
 } sharding_context;
 
-/* Finds the replica group within one site: of experts if the context has an
- * expert layout, else of dense layers. */
+/* Finds the replica group within one datacenter: of experts if the context has
+ * an expert layout, else of dense layers. */
 static void find_site_group(const sharding_context *s, const lh_cost_site *site,
                             lh_cost_group *out)
 {
@@ -38,14 +38,15 @@ static uint32_t count_datacenters(const lh_cost_group *group)
                               : group->size / group->per_datacenter;
 }
 
-/* Adds the transfer and latency times of a collective, in ns. */
+/* Adds the transfer and latency times (ns) of a collective to *to. */
 static void add_times(lhi_collective *to, const lhi_collective *what)
 {
     to->transfer += what->transfer;
     to->latency += what->latency;
 }
 
-/* Computes the time inside one datacenter, for a group within it. */
+/* Computes the time of a collective of `bytes` bytes in a group within one
+ * datacenter. */
 static lh_status compute_site_time(const sharding_context *s,
                                    lh_collective_kind kind,
                                    const lh_cost_group *group, double bytes,
@@ -63,7 +64,8 @@ static lh_status compute_site_time(const sharding_context *s,
     return LH_OK;
 }
 
-/* Computes the time inside the slowest datacenter. */
+/* Computes the time of a collective of `bytes` bytes inside the slowest of the
+ * group's datacenters. */
 static lh_status compute_slowest_site_time(const sharding_context *s,
                                            lh_collective_kind kind,
                                            const lh_cost_group *group,
@@ -88,8 +90,8 @@ static lh_status compute_slowest_site_time(const sharding_context *s,
     return LH_OK;
 }
 
-/* Computes the time of one ring over `sites`, with `rings` equal rings running
- * concurrently. */
+/* Computes the time of a collective over one ring through `sites`, with `rings`
+ * equal rings running concurrently. */
 static lh_status compute_ring_time(const sharding_context *s,
                                    lh_collective_kind kind,
                                    const lh_cost_site *sites, uint32_t n,
@@ -116,22 +118,23 @@ static lh_status compute_ring_time(const sharding_context *s,
 }
 
 /* Returns the i-th datacenter of a group. */
-static uint32_t datacenter_of(const lh_cost_group *group, uint32_t i)
+static uint32_t get_datacenter(const lh_cost_group *group, uint32_t i)
 {
     return group->n_sites > 1 ? group->sites[i].datacenter
                               : group->datacenter + i;
 }
 
-/* Finds, among a group's n datacenters, the zones in the same datacenter as the
- * i-th; returns 0 if an earlier index is in it. */
+/* Lists the zones of the i-th datacenter of a group among its n datacenters,
+ * into zones[]; returns their number, or 0 if an earlier one is a zone of the
+ * same datacenter. */
 static uint32_t find_zones(const sharding_context *s,
                            const lh_cost_group *group, uint32_t n, uint32_t i,
                            lh_cost_site *zones)
 {
-    uint32_t first = datacenter_of(group, i), count = 0;
+    uint32_t first = get_datacenter(group, i), count = 0;
 
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t dc = datacenter_of(group, k);
+        uint32_t dc = get_datacenter(group, k);
 
         if (k != i && !lhi_are_zones_of_same_datacenter(s->job, first, dc))
             continue;
@@ -142,14 +145,16 @@ static uint32_t find_zones(const sharding_context *s,
     return count;
 }
 
-/* Computes the time between datacenters, with one member in each: as many
- * concurrent rings as a datacenter has members, or one ring. Only the few
- * members of such a ring pay the long latency. Zones of a datacenter first
- * communicate among themselves; the remaining share of each then crosses
- * datacenters. */
-static lh_status between(const sharding_context *s, lh_collective_kind kind,
-                         const lh_cost_group *group, double bytes,
-                         bool one_ring, lhi_collective *out, lh_error *err)
+/* Computes the time of a collective between datacenters, with one member in
+ * each: as many concurrent rings as a datacenter has members, or `one_ring`.
+ * Only the few members of such a ring pay the long latency. Zones of a
+ * datacenter communicate among themselves first, then the remaining share of
+ * each between datacenters. */
+static lh_status compute_time_between(const sharding_context *s,
+                                      lh_collective_kind kind,
+                                      const lh_cost_group *group, double bytes,
+                                      bool one_ring, lhi_collective *out,
+                                      lh_error *err)
 {
     uint32_t n = count_datacenters(group), n_sites = 0, fewest = UINT32_MAX;
     lh_cost_site sites[LH_MAX_DATACENTERS], zones[LH_MAX_DATACENTERS];
@@ -182,8 +187,8 @@ static lh_status between(const sharding_context *s, lh_collective_kind kind,
     return LH_OK;
 }
 
-/* Adds full sharding over all datacenters: inside first, then the shards
- * between them. */
+/* Adds the time of a collective with full sharding over all datacenters: first
+ * inside each datacenter, then the shards between them. */
 static lh_status add_full_sharding(const sharding_context *s,
                                    lh_collective_kind kind,
                                    const lh_cost_group *group, double bytes,
@@ -193,13 +198,14 @@ static lh_status add_full_sharding(const sharding_context *s,
 
     LHI_TRY(compute_slowest_site_time(s, kind, group, bytes, &part, err));
     add_times(sum, &part);
-    LHI_TRY(between(s, kind, group, bytes, false, &part, err));
+    LHI_TRY(compute_time_between(s, kind, group, bytes, false, &part, err));
     add_times(sum, &part);
     return LH_OK;
 }
 
-/* Adds sharding inside each datacenter; between datacenters the gradients are
- * summed [SX section 4.1, there for two]. */
+/* Adds the times with hybrid sharding: state is sharded inside each datacenter,
+ * and gradients are summed between datacenters [SX section 4.1, there for two].
+ */
 static lh_status add_hybrid_sharding(const sharding_context *s,
                                      const lh_cost_group *group,
                                      double gather_bytes, double reduce_bytes,
@@ -214,13 +220,14 @@ static lh_status add_hybrid_sharding(const sharding_context *s,
     LHI_TRY(compute_slowest_site_time(s, LH_REDUCE_SCATTER, group, reduce_bytes,
                                       &part, err));
     add_times(&sum->reduce, &part);
-    LHI_TRY(
-        between(s, LH_ALL_REDUCE, group, reduce_bytes, leaders, &part, err));
+    LHI_TRY(compute_time_between(s, LH_ALL_REDUCE, group, reduce_bytes, leaders,
+                                 &part, err));
     add_times(&sum->between, &part);
     return LH_OK;
 }
 
-/* Adds the times for `params` parameters held by a group. */
+/* Adds the gather and reduction times of `params` parameters that a replica
+ * group holds. */
 static lh_status add_group_times(const sharding_context *s,
                                  const lh_cost_group *group, double params,
                                  lhi_data_times *sum, lh_error *err)
@@ -243,15 +250,16 @@ static lh_status add_group_times(const sharding_context *s,
                              err);
 }
 
-/* Takes the maximum of both components. */
+/* Replaces transfer and latency of *to by the larger of both collectives. */
 static void take_slower(lhi_collective *to, const lhi_collective *what)
 {
     to->transfer = fmax(to->transfer, what->transfer);
     to->latency = fmax(to->latency, what->latency);
 }
 
-/* Adds the experts' times. If groups differ, takes the slowest in each
- * component, since all groups wait for it. */
+/* Adds the gather and reduction times of `params` expert parameters. If replica
+ * groups differ, the slowest counts in each component, since all groups wait
+ * for it. */
 static lh_status add_expert_times(sharding_context *s, double params,
                                   lhi_data_times *sum, lh_error *err)
 {
@@ -301,8 +309,8 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
     return add_expert_times(&s, params->experts, out, err);
 }
 
-/* Computes the times for one part of a layer range, without the parameters of
- * `without`. */
+/* Computes the data-parallel collective times for one part of a layer range
+ * (embedding, layer or head), without the parameters of `without`. */
 static lh_status compute_part_time(const sharding_context *s,
                                    const lhi_shape *shape,
                                    const lh_cost_layer_range *part,
@@ -369,8 +377,8 @@ void lhi_find_part_times(const lh_job *job, const lh_cost_layer_range *slice,
     *reduce = sent->reduce.transfer + sent->reduce.latency;
 }
 
-/* Completes the cost options; the job's ring mode, if it is not the default,
- * takes precedence. */
+/* Fills the cost options with their defaults; the job's ring mode, if it is not
+ * the default, takes precedence. */
 static lh_status complete_options(const lh_job *job,
                                   const lh_cost_options *given,
                                   lh_cost_options *out, lh_error *err)
@@ -431,8 +439,8 @@ lh_status lhi_compute_marginal_sharding_times(
     return LH_OK;
 }
 
-/* The next layer's first stage starts together with this layer's second stage.
- */
+/* Adds a layer to a two-stage overlap, with the durations of both its stages in
+ * ns: its first stage runs during the previous layer's second stage. */
 void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
                            double second)
 {
@@ -451,7 +459,7 @@ bool lhi_gathers_in_first_microbatch(const lh_job *job, const lh_layout *layout)
            job->training.zero == 2 && layout->pipeline == 1;
 }
 
-/* Counts a group's members in the layer range's datacenter. */
+/* Counts the members of a replica group in the layer range's datacenter. */
 static double count_members_here(const sharding_context *s,
                                  const lh_cost_group *group)
 {
@@ -466,8 +474,8 @@ static double count_members_here(const sharding_context *s,
     return group->per_datacenter;
 }
 
-/* Counts the members in the datacenter for the expert replica group with the
- * fewest. */
+/* Counts the members in the layer range's datacenter of the expert replica
+ * group with the fewest members there. */
 static double count_replicas_here(sharding_context *s)
 {
     double fewest = INFINITY;

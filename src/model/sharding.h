@@ -21,8 +21,8 @@ typedef struct lhi_data_times {
     lhi_collective between;
 } lhi_data_times;
 
-/* Computes the times for `params`; `options` must have its defaults filled in.
- */
+/* Computes the data-parallel collective times of `params` parameters; `options`
+ * must have its defaults filled in. `known`: cache of ECMP results. */
 lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options,
@@ -36,16 +36,18 @@ typedef struct lhi_part_times {
     lhi_data_times embedding, head;
 } lhi_part_times;
 
-/* Computes the times of each part; `options` must have its defaults filled in.
- */
+/* Computes the data-parallel collective times of each part of a layer range:
+ * layers with and without experts, embedding, head. `options` must have its
+ * defaults filled in. */
 lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options,
                                  const lhi_shape *shape, lhi_ecmp_cache *known,
                                  lhi_part_times *out, lh_error *err);
 
-/* Returns the times of the i-th part in forward order, in ns: 0 is the
- * embedding, 1 to n_layers are the layers, then the head. */
+/* Returns the gather and reduction times of the i-th part of a layer range in
+ * forward order, in ns: 0 is the embedding, 1 to n_layers are the layers, then
+ * the head. */
 void lhi_find_part_times(const lh_job *job, const lh_cost_layer_range *slice,
                          const lhi_part_times *times, uint32_t i,
                          double *gather, double *reduce);
@@ -57,16 +59,17 @@ typedef struct lhi_sharding_times {
     double longest_gather, longest_reduce; /* maximum over the parts */
 } lhi_sharding_times;
 
-/* Computes the times above; `options` as for lh_cost_chunk(). */
+/* Computes the times to gather and to reduce a whole layer range part by part,
+ * in ns; `options` as for lh_cost_chunk(). */
 lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_layer_range *slice,
                                      const lh_cost_options *options,
                                      lhi_ecmp_cache *known,
                                      lhi_sharding_times *out, lh_error *err);
 
-/* Computes the marginal time per additional value (of an expert or of other
- * parameters) in a gather and in a reduction: `transfer` per value, and the
- * size-independent `latency`. `between` is 0, as it belongs to neither.
+/* Computes the marginal time per additional parameter (of an expert or of other
+ * layers) in a gather and in a reduction: `transfer` per parameter, and the
+ * size-independent `latency`. `between` is 0, because it belongs to neither.
  * `options` as for lh_cost_chunk(). */
 lh_status lhi_compute_marginal_sharding_times(
     const lh_job *job, const lh_layout *layout,
@@ -86,7 +89,7 @@ typedef struct lhi_stage_overlap {
 /* Adds a layer with its two durations, in ns. */
 void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
                            double second);
-/* Returns the total duration, in ns. */
+/* Returns the total duration of a two-stage overlap, in ns. */
 double lhi_stage_overlap_compute_ns(const lhi_stage_overlap *relay);
 
 /* Checks whether the once-per-iteration gather of ZeRO 2 proceeds layer by
@@ -95,8 +98,9 @@ double lhi_stage_overlap_compute_ns(const lhi_stage_overlap *relay);
 bool lhi_gathers_in_first_microbatch(const lh_job *job,
                                      const lh_layout *layout);
 
-/* Returns the number of GPUs that shard the state of shared parameters and of
- * experts, as seen from the layer range's datacenter. */
+/* Returns the number of GPUs that shard the state of non-expert parameters
+ * (*shared) and of experts (*experts), as seen from the layer range's
+ * datacenter. */
 lh_status lhi_count_state_ranks(const lh_job *job, const lh_layout *layout,
                                 const lh_cost_layer_range *slice,
                                 double *shared, double *experts, lh_error *err);

@@ -7,7 +7,9 @@
 
 #include <math.h>
 
-/* Fills the times from a measurement; estimates the parts that it lacks. */
+/* Sets pass times from a profile measurement `m`; adds the estimated
+ * communication and recomputation if the measurement lacks them. `est`:
+ * modelled times. */
 static void use_measured_time(const lhi_cost_context *p,
                               const lhi_measurement *m,
                               const lhi_pass_work *work,
@@ -37,8 +39,9 @@ static void use_measured_time(const lhi_cost_context *p,
     }
 }
 
-/* Returns the recomputation time of a layer measured without it; its
- * communication is excluded if it is added anyway. */
+/* Returns the time to add to a layer's D pass for recomputation that a
+ * measurement lacks, in ns. With `communication` it includes the repeated
+ * communication. */
 static double compute_selective_recompute_time(const lhi_cost_context *p,
                                                uint32_t layer,
                                                bool communication)
@@ -91,7 +94,7 @@ static lhi_slice_part build_part(const lhi_cost_context *p,
 }
 
 /* Adds the times and memory of one layer, embedding or head to the sums of the
- * chunk. */
+ * layer range. */
 static void add_part(const lhi_slice_part *one, lhi_slice_sums *s)
 {
     if (one->measured)
@@ -118,8 +121,9 @@ static void add_part(const lhi_slice_part *one, lhi_slice_sums *s)
         s->static_bytes += one->static_bytes;
 }
 
-/* Adds the layers. They differ in whether they have experts and in their
- * attention window. */
+/* Adds the times and memory of all layers in the range. They differ in whether
+ * they have experts and in their attention window, so each of four kinds is
+ * computed once. */
 static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s,
                             lh_error *err)
 {
@@ -174,7 +178,8 @@ static void compute_end_work(const lhi_cost_context *p, lhi_pass_work *work,
     held->d_workspace = fmax(held->d_workspace, kept.d_workspace);
 }
 
-/* Adds the embedding and the head, if the chunk contains them. */
+/* Adds the times and memory of embedding and head, if the layer range contains
+ * them. */
 static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s,
                           lh_error *err)
 {
@@ -202,7 +207,8 @@ static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s,
     return LH_OK;
 }
 
-/* Uses a chunk measured as one piece. */
+/* Sets the sums from the profile's measurement of the whole chunk; *found:
+ * there is one. */
 static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s,
                            bool *found, lh_error *err)
 {

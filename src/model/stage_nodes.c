@@ -7,7 +7,7 @@
 
 /* Returns run `i` of equally spaced replicas of a stage; without a list of
  * runs, the only one. */
-static const lh_cost_run *run_of(const lhi_stage_nodes *s, uint32_t i)
+static const lh_cost_run *get_run(const lhi_stage_nodes *s, uint32_t i)
 {
     return s->runs ? &s->runs[i] : &s->aligned;
 }
@@ -45,7 +45,7 @@ void lhi_stage_nodes_find(const lh_job *job, const lh_layout *layout,
     }
 }
 
-/* Returns the GPU of a rank counted from the run's first. */
+/* Returns the GPU of rank `rank`, counted from the first rank of the run. */
 static uint64_t find_gpu(const lhi_stage_nodes *s, const lh_cost_run *run,
                          uint64_t rank)
 {
@@ -54,7 +54,7 @@ static uint64_t find_gpu(const lhi_stage_nodes *s, const lh_cost_run *run,
 
 uint64_t lhi_stage_nodes_count_ranks(const lhi_stage_nodes *s, uint32_t run)
 {
-    return run_of(s, run)->replicas * s->replica;
+    return get_run(s, run)->replicas * s->replica;
 }
 
 uint64_t lhi_stage_nodes_find_node(const lhi_stage_nodes *s, uint64_t rank)
@@ -63,7 +63,7 @@ uint64_t lhi_stage_nodes_find_node(const lhi_stage_nodes *s, uint64_t rank)
 
     while (i + 1 < s->n_runs && rank >= lhi_stage_nodes_count_ranks(s, i))
         rank -= lhi_stage_nodes_count_ranks(s, i++);
-    return find_gpu(s, run_of(s, i), rank) / s->per_node;
+    return find_gpu(s, get_run(s, i), rank) / s->per_node;
 }
 
 /* ---- one group ---- */
@@ -74,7 +74,8 @@ typedef struct node_walk {
     lhi_node_count sum;  /* of the nodes before */
 } node_walk;
 
-/* Ends the current node of the walk; updates the fewest members on any node. */
+/* Ends the current node of the walk over a group's members; updates the fewest
+ * members on any node. */
 static void leave_node(node_walk *w)
 {
     if (w->here)
@@ -96,15 +97,16 @@ static void visit_node(node_walk *w, uint64_t node)
 uint64_t lhi_stage_nodes_find_period(const lhi_stage_nodes *s, uint32_t run)
 {
     return s->replica *
-           (s->per_node / gcd(run_of(s, run)->stride, s->per_node));
+           (s->per_node / gcd(get_run(s, run)->stride, s->per_node));
 }
 
-/* Visits the n members rank, rank + step, ... of a run. Beyond the first
- * period, all whole periods but one are skipped: they have the same nodes. */
+/* Visits the n members rank, rank + step, ... of run `i` in a walk. Beyond the
+ * first period, all whole periods but one are skipped: they have the same
+ * nodes. */
 static void visit_run(const lhi_stage_nodes *s, uint32_t i, uint64_t rank,
                       uint64_t step, uint64_t n, node_walk *w)
 {
-    const lh_cost_run *run = run_of(s, i);
+    const lh_cost_run *run = get_run(s, i);
     uint64_t ranks = lhi_stage_nodes_find_period(s, i);
     uint64_t period = ranks / gcd(step, ranks), nodes = 0;
 
@@ -123,8 +125,9 @@ static void visit_run(const lhi_stage_nodes *s, uint32_t i, uint64_t rank,
     }
 }
 
-/* Counts the nodes of `count` GPUs, `step` apart from the first, where `step`
- * divides the GPUs of a node or is a multiple of them. */
+/* Counts the nodes of `count` GPUs, `step` apart from GPU `gpu`, and the fewest
+ * members on one of these nodes. `step` divides the GPUs of a node or is a
+ * multiple of them. */
 static lhi_node_count count_regular(uint64_t gpu, uint64_t step, uint64_t count,
                                     uint64_t per_node)
 {
@@ -143,9 +146,9 @@ static lhi_node_count count_regular(uint64_t gpu, uint64_t step, uint64_t count,
 lhi_node_count lhi_stage_nodes_count(const lhi_stage_nodes *s, uint64_t first,
                                      uint64_t step, uint64_t count)
 {
-    if (s->n_runs == 1 && run_of(s, 0)->stride == s->replica && count &&
+    if (s->n_runs == 1 && get_run(s, 0)->stride == s->replica && count &&
         (s->per_node % step == 0 || step % s->per_node == 0))
-        return count_regular(run_of(s, 0)->first_gpu + first, step, count,
+        return count_regular(get_run(s, 0)->first_gpu + first, step, count,
                              s->per_node);
 
     node_walk w = {.sum = {0, UINT64_MAX}};
@@ -182,19 +185,20 @@ bool lhi_stage_nodes_are_aligned(const lhi_stage_nodes *s, uint64_t size)
     bool aligned = s->per_node % size == 0 && s->replica % size == 0;
 
     for (uint32_t i = 0; i < s->n_runs && aligned; i++)
-        aligned = run_of(s, i)->first_gpu % size == 0 &&
-                  run_of(s, i)->stride % size == 0;
+        aligned = get_run(s, i)->first_gpu % size == 0 &&
+                  get_run(s, i)->stride % size == 0;
     return aligned;
 }
 
-/* Returns the number of replicas of a run with different positions. */
+/* Returns the number of replicas in run `i` whose positions on nodes differ. */
 static uint64_t count_positions(const lhi_stage_nodes *s, uint32_t i)
 {
-    return min(run_of(s, i)->replicas,
+    return min(get_run(s, i)->replicas,
                lhi_stage_nodes_find_period(s, i) / s->replica);
 }
 
-/* Counts the nodes of `size` consecutive GPUs. */
+/* Counts the nodes of `size` consecutive GPUs from `gpu` on, and the fewest of
+ * them on one node. */
 static lhi_node_count count_consecutive(uint64_t gpu, uint64_t size,
                                         uint64_t per_node)
 {
@@ -221,13 +225,13 @@ lhi_node_count lhi_stage_nodes_count_tensor(const lhi_stage_nodes *s,
                 lhi_node_count_add(
                     &worst,
                     count_consecutive(
-                        find_gpu(s, run_of(s, i), r * s->replica + k * tensor),
+                        find_gpu(s, get_run(s, i), r * s->replica + k * tensor),
                         tensor, s->per_node));
     return worst;
 }
 
-/* Returns the number of ranks in a tensor-parallel group with different
- * positions. */
+/* Returns the number of ranks in a tensor-parallel group that may lie
+ * differently on nodes: 1 if all groups are aligned with nodes. */
 static uint32_t count_slots(const lhi_stage_nodes *s, uint32_t tensor)
 {
     return lhi_stage_nodes_are_aligned(s, tensor) ? 1 : tensor;
@@ -241,7 +245,7 @@ lhi_node_count lhi_stage_nodes_count_context(const lhi_stage_nodes *s,
     uint64_t from = 0, context = s->replica / tensor;
 
     for (uint32_t i = 0; i < s->n_runs; i++) {
-        const lh_cost_run *run = run_of(s, i);
+        const lh_cost_run *run = get_run(s, i);
 
         for (uint64_t r = 0; r < count_positions(s, i); r++) {
             uint64_t gpu = find_gpu(s, run, r * s->replica) % s->per_node;

@@ -16,15 +16,16 @@ typedef struct lhi_stage_nodes {
     lh_cost_run aligned;
 } lhi_stage_nodes;
 
-/* Finds the ranks of a layer range's stage in `datacenter`. Without runs,
- * `replicas` replicas begin at the datacenter's first GPU. */
+/* Finds the GPUs of a layer range's stage in `datacenter`: its runs of equally
+ * spaced replicas. Without runs, `replicas` replicas begin at the datacenter's
+ * first GPU. */
 void lhi_stage_nodes_find(const lh_job *job, const lh_layout *layout,
                           const lh_cost_layer_range *slice, uint32_t datacenter,
                           uint32_t replicas, lhi_stage_nodes *out);
 
-/* Returns the number of ranks in a run. */
+/* Returns the number of the stage's ranks in run number `run`. */
 uint64_t lhi_stage_nodes_count_ranks(const lhi_stage_nodes *s, uint32_t run);
-/* Returns the node of a rank. */
+/* Returns the node of the stage's rank `rank` in the datacenter. */
 uint64_t lhi_stage_nodes_find_node(const lhi_stage_nodes *s, uint64_t rank);
 
 /* The nodes of a group; of several groups, the worst of both. */
@@ -33,25 +34,31 @@ typedef struct lhi_node_count {
     uint64_t fewest; /* members on the node with the fewest, of all groups */
 } lhi_node_count;
 
-/* Counts the nodes of the ranks first, first + step, ..., `count` in all. */
+/* Counts the nodes of the group of ranks first, first + step, ..., `count` in
+ * all, and the fewest members on one of these nodes. */
 lhi_node_count lhi_stage_nodes_count(const lhi_stage_nodes *s, uint64_t first,
                                      uint64_t step, uint64_t count);
-/* Raises *worst to the count of another group. */
+/* Merges the node count of another group into *worst: most nodes, fewest
+ * members on a node. */
 void lhi_node_count_add(lhi_node_count *worst, lhi_node_count other);
 
 /* Checks whether every run of `size` ranks, counted from 0, lies on one node
  * for all stages that share these nodes. */
 bool lhi_stage_nodes_are_aligned(const lhi_stage_nodes *s, uint64_t size);
-/* Returns the number of ranks after which positions on nodes repeat. */
+/* Returns the number of ranks in a run after which their positions on nodes
+ * repeat. */
 uint64_t lhi_stage_nodes_find_period(const lhi_stage_nodes *s, uint32_t run);
 
-/* Counts the nodes of the worst group of `tensor` consecutive ranks. */
+/* Counts the nodes of the tensor-parallel groups (`tensor` consecutive ranks);
+ * of all groups the most nodes and the fewest members on one. */
 lhi_node_count lhi_stage_nodes_count_tensor(const lhi_stage_nodes *s,
                                             uint32_t tensor);
-/* Counts the nodes of the worst group of a replica's ranks `tensor` apart. */
+/* Counts the nodes of the context-parallel groups (ranks of a replica, `tensor`
+ * apart); of all groups the most nodes and the fewest members on one. */
 lhi_node_count lhi_stage_nodes_count_context(const lhi_stage_nodes *s,
                                              uint32_t tensor);
-/* Counts the nodes of the worst group of all ranks `tensor` apart. */
+/* Counts the nodes of the data-parallel groups (all ranks of a stage `tensor`
+ * apart); of all groups the most nodes and the fewest members on one. */
 lhi_node_count lhi_stage_nodes_count_data(const lhi_stage_nodes *s,
                                           uint32_t tensor);
 

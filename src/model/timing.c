@@ -20,7 +20,7 @@ static double compute_ring_time(const lhi_cost_context *p, uint32_t gpus,
     return calls * (transfer + latency);
 }
 
-/* Returns the time for the matrix products. */
+/* Returns the time of the matrix products in `work`, in ns. */
 static double compute_product_time(const lhi_cost_context *p,
                                    const lhi_work *work)
 {

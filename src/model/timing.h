@@ -40,28 +40,30 @@ typedef struct lhi_pass_times {
     lhi_time_breakdown f, d, w;
 } lhi_pass_times;
 
-/* Prepares the inputs for the job's layer range `slice`. `least`: use a lower
- * bound over all placements for expert communication. Borrows all arguments.
- * Errors as lh_cost_chunk(). */
+/* Prepares the cost inputs (shape, rates, groups and paths) for the job's layer
+ * range `slice`. `least`: use a lower bound over all placements for expert
+ * communication. Borrows all arguments. Errors as lh_cost_chunk(). */
 lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options, bool least,
                                  lhi_ecmp_cache *known, lhi_cost_context *p,
                                  lh_error *err);
 
-/* Returns the exposed communication time in ns. */
+/* Returns the exposed communication time of a pass in ns: communication that
+ * does not overlap with computation. */
 double lhi_compute_communication_time(const lhi_cost_context *p,
                                       const lhi_work *work);
-/* Returns the time that the work uses the network between nodes, in ns. */
+/* Returns the time that a pass uses the network between nodes, in ns. */
 double lhi_compute_wire_time(const lhi_cost_context *p, const lhi_work *work);
-/* Computes the time breakdown for some work. */
+/* Computes the time of one pass with its breakdown: products, memory traffic,
+ * kernel launches and communication. */
 void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
                            lhi_time_breakdown *out);
 /* Computes the times of all passes of a layer, or of an embedding or head. */
 void lhi_compute_pass_times(const lhi_cost_context *p,
                             const lhi_pass_work *work, bool is_layer,
                             lhi_pass_times *out);
-/* Adds `what`, `times` times. */
+/* Adds the times of *what, multiplied by `times`, to *to. */
 void lhi_time_breakdown_add(lhi_time_breakdown *to,
                             const lhi_time_breakdown *what, double times);
 

@@ -13,7 +13,7 @@ static bool is_usable(const lh_flow *flow)
 }
 
 /* Returns the serialisation time of a packet, in ns. */
-static double packet_ns(const lh_flow *flow)
+static double compute_packet_ns(const lh_flow *flow)
 {
     return LH_PACKET_BYTES * 1e9 / flow->bytes_per_s;
 }
@@ -68,7 +68,8 @@ double lh_message_ns(lh_recovery recovery, double bytes, const lh_flow *flow)
 {
     if (!is_usable(flow))
         return INFINITY;
-    double packets = ceil(bytes / LH_PACKET_BYTES), each = packet_ns(flow);
+    double packets = ceil(bytes / LH_PACKET_BYTES),
+           each = compute_packet_ns(flow);
     double lost = packets * flow->loss / (1 - flow->loss);
     double again =
         recovery == LH_RECOVERY_GO_BACK_N ? 2 * flow->latency_ns + each : each;
@@ -82,6 +83,6 @@ double lhi_flow_efficiency(lh_recovery recovery, const lh_flow *flow)
     double kept = 1 - flow->loss;
     if (recovery != LH_RECOVERY_GO_BACK_N)
         return kept;
-    double window = 2 * flow->latency_ns / packet_ns(flow);
+    double window = 2 * flow->latency_ns / compute_packet_ns(flow);
     return kept / (kept + flow->loss * (window + 1));
 }

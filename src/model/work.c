@@ -22,7 +22,7 @@ enum { UNFUSED_KERNELS = 16 };
  * Quantization"). */
 enum { TILE = 64 };
 
-/* Returns the operations of the partial tiles of an m x k by k x n product. */
+/* Returns the FLOPs that an m x k by k x n product wastes on partial tiles. */
 static double count_padding_flops(double m, double k, double n)
 {
     double rows = ceil(m / TILE) * TILE, columns = ceil(n / TILE) * TILE;
@@ -30,8 +30,8 @@ static double count_padding_flops(double m, double k, double n)
     return 2 * k * (rows * columns - m * n);
 }
 
-/* Adds partial tiles to the three products of a linear map; D's result has k
- * columns, W's k rows. */
+/* Adds the FLOPs of partial tiles to the three products (F, D, W) of a linear
+ * map; D's result has k columns, W's k rows. */
 static void add_padding(bool fp8, double m, double k, double n,
                         lhi_pass_work *out)
 {
@@ -45,8 +45,8 @@ static void add_padding(bool fp8, double m, double k, double n,
             padding[i];
 }
 
-/* Adds a linear map: `matrices` weights of k x n (experts; otherwise 1) that
- * share m rows. */
+/* Adds the F, D and W products of a linear map: `matrices` weights of k x n
+ * (experts; otherwise 1) that share m rows. */
 static void add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
                        double k, double n, double matrices)
 {
@@ -113,7 +113,8 @@ static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
     add_padding(true, m, k, n, out);
 }
 
-/* Adds a linear map inside a layer. */
+/* Adds the F, D and W products of a linear map inside a layer, in FP8 if the
+ * job uses it there. */
 static void add_layer_linear(const lhi_shape *shape, lhi_pass_work *out,
                              double m, double k, double n, double matrices)
 {
@@ -149,7 +150,8 @@ double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
     return sequence / 2;
 }
 
-/* Adds kernels that only context parallelism needs. */
+/* Adds memory traffic and kernels that only context parallelism needs, to the
+ * pass and to its ring part. */
 static void add_ring_kernels(lhi_work *work, double bytes, double kernels)
 {
     add_pointwise(work, bytes, kernels);
@@ -207,16 +209,16 @@ static void add_unfused_attention(const lhi_shape *shape, lhi_work *f,
         2 * UNFUSED_KERNELS);
 }
 
-/* Adds the merge of the partial results of the ring's steps on its last rank,
- * counted from Transformer Engine (AttnFuncWithCPAndKVP2P in
- * context_parallel.py, d0067d0):
+/* Adds the work to merge the partial results of the context-parallel ring's
+ * steps on its last rank, counted from Transformer Engine
+ * (AttnFuncWithCPAndKVP2P in context_parallel.py, d0067d0):
  * - F: each step but the first merges its fp32 softmax statistics (two reads, a
- *   write). In the end the first partial result is rescaled (a read, a write)
- *   and each other one is added (two reads, a write), each with the statistics
- *   of its step and of all.
+ * write). In the end the first partial result is rescaled (a read, a write) and
+ * each other one is added (two reads, a write), each with the statistics of its
+ * step and of all.
  * - D: the queries' gradient is copied in the first step and added to in the
- *   others. Gradients of keys and values: half of them are copied in the first
- *   step and half added to in the others, all in the last. */
+ * others. Gradients of keys and values: half of them are copied in the first
+ * step and half added to in the others, all in the last. */
 static void merge_ring_steps(const lhi_shape *shape, lhi_pass_work *out)
 {
     double c = shape->context, e = shape->element, t = shape->tokens;
@@ -249,8 +251,8 @@ static void add_ring_attention(const lhi_shape *shape, lhi_pass_work *out)
     merge_ring_steps(shape, out);
 }
 
-/* Adds the projections to queries of all heads, if they are computed directly
- * from the hidden state, and to keys and values. */
+/* Adds the work of the projections to queries of all heads, if they are
+ * computed directly from the hidden state, and to keys and values. */
 static void add_up_projections(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -263,8 +265,8 @@ static void add_up_projections(const lhi_shape *shape, lhi_pass_work *out)
                      heads * (m->qk_nope_head_dim + shape->v_dim), 1);
 }
 
-/* Adds the projections of multi-head latent attention (arXiv:2405.04434, 2.1);
- * the down-projections are replicated on every GPU. */
+/* Adds the work of the projections of multi-head latent attention
+ * (arXiv:2405.04434, 2.1); the down-projections are replicated on every GPU. */
 static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -292,7 +294,7 @@ void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f)
     lhi_work_add(f, &once.f, 1);
 }
 
-/* Adds the rotary position embedding. */
+/* Adds the memory traffic and kernels of the rotary position embedding. */
 static void add_rotation(const lhi_shape *shape, lhi_work *work)
 {
     double rotated = 2 * (shape->heads + shape->kv_heads) * shape->qk_dim *
@@ -328,7 +330,8 @@ static void add_attention(const lhi_shape *shape, uint32_t layer,
         add_ring_attention(shape, out);
 }
 
-/* Adds the activation function between an MLP's matrices, for `rows` tokens. */
+/* Adds the work of the activation function between an MLP's matrices, for
+ * `rows` tokens of `width` values, to F and to D (NULL: not to D). */
 static void add_activation(const lhi_shape *shape, double rows, double width,
                            lhi_work *f, lhi_work *d)
 {
@@ -339,8 +342,8 @@ static void add_activation(const lhi_shape *shape, double rows, double width,
         add_pointwise(d, (shape->model->gated ? 5 : 3) * values, 1);
 }
 
-/* Adds the work of `matrices` MLPs of `local` width per GPU on `rows` tokens in
- * all to the three passes. */
+/* Adds the work of `matrices` MLPs, each `local` wide on a GPU, on `rows`
+ * tokens in all to the F, D and W passes. */
 static void add_mlp(const lhi_shape *shape, double rows, double local,
                     double matrices, lhi_pass_work *out)
 {
@@ -352,9 +355,9 @@ static void add_mlp(const lhi_shape *shape, double rows, double local,
     add_layer_linear(shape, out, rows, local, h, matrices);
 }
 
-/* Adds the messages of separately partitioned experts, equal in F and D:
- * dispatch and combine. GPUs that share an expert gather its tokens and
- * reduce-scatter the sums. Without sequence parallelism, every GPU in a
+/* Adds the messages of separately partitioned experts (`moved` bytes), equal in
+ * F and D: dispatch and combine. GPUs that share an expert gather its tokens
+ * and reduce-scatter the sums. Without sequence parallelism, every GPU in a
  * tensor-parallel group has all tokens: it sends its share and gathers the
  * combined tokens (DeepSpeed-TED, arXiv:2303.06318, section 5). */
 static void add_token_messages(const lhi_shape *shape, double moved,
@@ -386,18 +389,20 @@ static void add_shared_experts(const lhi_shape *shape, lhi_pass_work *out)
                 (double)m->shared_expert_ffn / shape->tensor, 1, out);
 }
 
-/* Adds products and counts their operations as grouped. */
+/* Adds the work of experts' matrix products and counts their FLOPs as grouped
+ * GEMMs. */
 static void add_grouped(lhi_work *to, const lhi_work *products)
 {
     lhi_work_add(to, products, 1);
     to->grouped_flops += products->flops;
 }
 
-/* Adds results + bias * weight for each expert, in fp32 like the weights; then
- * one copy that concatenates them, and the conversion to training precision.
+/* Adds the work for the biases of the experts' results in fp32, which the
+ * products do not include: results + bias * weight for each expert, one copy
+ * that concatenates them, and the conversion to training precision.
  * - F: product, sum, copy, conversion.
  * - D: two conversions; for the gradients of bias and weight a product and a
- *   sum each; the concatenating copy. */
+ * sum each; the concatenating copy. */
 void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {
     const lh_model *m = shape->model;
@@ -428,9 +433,9 @@ static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
     lhi_work_biases(shape, &out->f, &out->d);
 }
 
-/* Adds router, dispatch, experts and combine. A GPU sends the mean number of
- * tokens; the hottest rank, for which the others wait, receives imbalance times
- * as many, and combines them in the other direction. */
+/* Adds the work of router, dispatch, experts and combine. A GPU sends the mean
+ * number of tokens; the GPU with the most tokens, for which all others wait,
+ * receives imbalance times as many, and returns as many. */
 static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -456,7 +461,8 @@ double lhi_count_norms(const lh_model *model)
     return lhi_model_count_norms(model);
 }
 
-/* Adds norms and residuals around attention and MLP. */
+/* Adds the memory traffic and kernels of norms and residuals around attention
+ * and MLP. */
 static void add_norms(const lhi_shape *shape, lhi_pass_work *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
@@ -516,7 +522,8 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
     to->core_flops += times * what->core_flops;
 }
 
-/* Adds the norms before attention and MLP. */
+/* Adds the recomputation of the norms before attention and MLP to a dgrad pass.
+ */
 static void recompute_norms(const lhi_shape *shape, lhi_work *d)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
@@ -561,7 +568,8 @@ static void recompute_selective(const lhi_shape *shape, uint32_t layer,
     }
 }
 
-/* Adds the all-gather and reduce-scatter around an MLP. */
+/* Adds the repeated tensor-parallel all-gather and reduce-scatter around an
+ * MLP. */
 static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
 {
     if (shape->tensor == 1)
@@ -571,8 +579,8 @@ static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
     work->tensor_calls += 2;
 }
 
-/* Adds the recomputation of an expert layer: all of it, or its named modules.
- */
+/* Adds the recomputation of an expert layer to a dgrad pass: all of it, or its
+ * recomputed modules. */
 static void recompute_experts(const lhi_shape *shape, lhi_work *d)
 {
     lhi_pass_work once = {0};
@@ -592,8 +600,8 @@ static void recompute_experts(const lhi_shape *shape, lhi_work *d)
     lhi_work_add(d, &once.f, 1);
 }
 
-/* Adds the repeated F of the named modules [transformer_config.py of Megatron
- * Core 0.16: recompute_modules]. */
+/* Adds the recomputation of the job's modules to a dgrad pass
+ * [transformer_config.py of Megatron Core 0.16: recompute_modules]. */
 static void recompute_modules(const lhi_shape *shape, uint32_t layer,
                               lhi_work *d)
 {
@@ -659,9 +667,9 @@ void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out)
     }
 }
 
-/* Adds the cross entropy over a vocabulary split by tensor parallelism: 14
- * bytes per logit forward (conversion to fp32, maximum, exponential and sum),
- * 10 backward. */
+/* Adds the work of the cross entropy over a vocabulary split by tensor
+ * parallelism: 14 bytes per logit forward (conversion to fp32, maximum,
+ * exponential and sum), 10 backward. */
 static void add_vocabulary(const lhi_shape *shape, lhi_pass_work *out)
 {
     double logits = shape->tokens * shape->vocab;
@@ -679,9 +687,9 @@ static void add_vocabulary(const lhi_shape *shape, lhi_pass_work *out)
     }
 }
 
-/* Adds the head. A multi-token prediction module combines the hidden state with
- * the next token's embedding and runs one more layer; the head then processes
- * its output like the model's (arXiv:2412.19437, section 2.2). */
+/* Computes the work of norm, vocabulary matrix and loss. With multi-token
+ * prediction, the head processes the model's output and each module's
+ * (arXiv:2412.19437, section 2.2). */
 void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out)
 {
     *out = (lhi_pass_work){0};

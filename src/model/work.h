@@ -36,13 +36,13 @@ typedef struct lhi_pass_work {
 } lhi_pass_work;
 
 /* Adds the forward product of a linear map: m rows of k by `matrices` weights
- * of k x n (experts; otherwise 1) that share these rows. In FP8 includes the
+ * of k x n (experts; otherwise 1) that share these rows. FP8 includes the
  * quantisation of the input. */
 void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
                      double matrices, lhi_work *f);
 
-/* Adds the forward attention of a layer, without its ring: products, traffic
- * and kernels. */
+/* Adds the forward work of a layer's core attention without the
+ * context-parallel ring: products, memory traffic and kernels. */
 void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f);
 
 /* Adds the work for the biases of experts' results, separate from the products:
@@ -50,17 +50,20 @@ void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f);
  * false. */
 void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
 
-/* Adds `what`, `times` times. */
+/* Adds the work *what, multiplied by `times`, to *to. */
 void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
 
-/* Computes the work of one layer; recomputation is included in d. */
+/* Computes the work of one layer's F, D and W passes; D includes the
+ * recomputation. */
 void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out);
 /* Computes the work of the embedding. */
 void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out);
 /* Computes the work of norm, vocabulary matrix and loss, which multi-token
  * prediction modules share: once for the model and once per module. */
 void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out);
-/* Computes the work of the multi-token prediction modules. */
+/* Computes the work of the multi-token prediction modules, each of which
+ * combines the hidden state with the next token's embedding and runs one more
+ * layer. */
 void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
 
 /* Returns the number of norms per layer, which with tensor parallelism is also
@@ -78,19 +81,23 @@ typedef struct lhi_resident_memory {
     double d_workspace;  /* bytes used by D in addition */
 } lhi_resident_memory;
 
-/* Computes the resident memory of a layer. */
+/* Computes the resident activation memory of a layer per microbatch, in bytes.
+ */
 void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,
                                        lhi_resident_memory *out);
 /* Returns a layer's activations except its input, in bytes. */
 double lhi_resident_memory_compute_within_layer(const lhi_shape *shape,
                                                 uint32_t layer);
-/* Computes the resident memory of the embedding. */
+/* Computes the resident activation memory of the embedding per microbatch, in
+ * bytes. */
 void lhi_resident_memory_compute_embedding(const lhi_shape *shape,
                                            lhi_resident_memory *out);
-/* Computes the resident memory of the head. */
+/* Computes the resident activation memory of the head per microbatch, in bytes.
+ */
 void lhi_resident_memory_compute_head(const lhi_shape *shape,
                                       lhi_resident_memory *out);
-/* Computes the resident memory of the multi-token prediction modules. */
+/* Computes the resident activation memory of the multi-token prediction modules
+ * per microbatch, in bytes. */
 void lhi_resident_memory_compute_mtp(const lhi_shape *shape,
                                      lhi_resident_memory *out);
 

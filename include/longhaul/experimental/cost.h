@@ -59,7 +59,8 @@ typedef enum lh_cost_source {
                               * kernel model, e.g. for mixed GPUs */
 } lh_cost_source;
 
-/* Returns the source's name; static storage. */
+/* Returns the name of a cost source (profile, model, efficiency or mixed);
+ * static storage. */
 LH_API const char *lh_cost_source_name(lh_cost_source source);
 
 /* Constants of the kernel and network model. The defaults are fitted to
@@ -90,7 +91,7 @@ typedef struct lh_cost_constants {
     double fused_experts_efficiency;
 } lh_cost_constants;
 
-/* Returns the default constants; static storage. */
+/* Returns the default constants of the cost model; static storage. */
 LH_API const lh_cost_constants *lh_cost_defaults(void);
 
 /* Options of the cost model. The training framework's behaviour comes from the
@@ -288,9 +289,9 @@ typedef struct lh_published_op {
     double bytes; /* stored on each GPU */
 } lh_published_op;
 
-/* Lists a layer's operations for sequence length s, micro-batch b and hidden
- * size h, with the published formulas. `ops` must hold LH_COST_MAX_OPS entries.
- * Returns the number written. */
+/* Lists a layer's operations and stored bytes by the published formulas, for
+ * sequence length s, micro-batch b and hidden size h. `ops` must hold
+ * LH_COST_MAX_OPS entries. Returns the number written. */
 LH_API uint32_t lh_cost_published_ops(lh_family family, double s, double b,
                                       double h, double tensor,
                                       lh_published_op *ops);
@@ -329,9 +330,8 @@ typedef struct lh_cost_group {
 
 /* Finds the slowest path that a group crosses. Between nodes, a group with at
  * least k members per node drives k network interfaces at once, and is no
- * faster than the node's links where it uses them. Between datacenters,
- * the link's rate after loss and oversubscription is divided by `concurrent`.
- */
+ * faster than the node's own links. Between datacenters, the link's rate after
+ * loss and oversubscription is divided by `concurrent`. */
 LH_API lh_status lh_cost_group_path(const lh_job *job,
                                     const lh_cost_group *group,
                                     const lh_cost_options *options,

@@ -62,19 +62,21 @@ LH_API double lh_ring_ns(lh_ring kind, uint32_t n, double bytes,
 typedef struct lh_hybrid {
     double all_gather_ns, reduce_ns;
 } lh_hybrid;
-/* Computes that cost, with flows within a group (`inside`) and between the
- * groups (`across`). */
+/* Computes the time of sharding over two groups of n / 2 GPUs: gathers and
+ * reductions within a group (`inside`), and the gradient sum between the two
+ * (`across`). With `sharded` each GPU sums its shard only. */
 LH_API lh_hybrid lh_hybrid_ns(lh_ring kind, uint32_t n, double bytes,
                               const lh_flow *inside, const lh_flow *across,
                               bool sharded);
 
-/* Computes the rate of a flow whose packets are sprayed over all paths. The
- * sender stops when each queue pair has a full unacknowledged window, so the
- * rate is min(line, Q * window / (2 * latency)) [SX section 5.3, with the round
- * trip instead of the one-way latency]. */
+/* Returns the rate of a flow in bytes/s whose packets are sprayed over all
+ * paths. The sender stops when each queue pair has a full unacknowledged
+ * window, so the rate is min(line, Q * window / (2 * latency)) [SX section 5.3,
+ * with the round trip instead of the one-way latency]. */
 LH_API double lh_spray_rate(double line_bytes_per_s, uint32_t queue_pairs,
                             double latency_ns);
-/* Returns the minimum number of queue pairs that reach the line rate. */
+/* Returns the minimum number of queue pairs with which a sprayed flow reaches
+ * the line rate. */
 LH_API uint32_t lh_spray_queue_pairs(double line_bytes_per_s,
                                      double latency_ns);
 
@@ -150,7 +152,7 @@ LH_API uint32_t lh_nccl_channels(double interface_bytes_per_s);
  */
 LH_API double lh_nccl_window_bytes(const lh_link_setting *setting);
 
-/* Returns true if all fields are 0. */
+/* Checks whether a link setting is the default: all fields are 0. */
 LH_API bool lh_link_setting_is_default(const lh_link_setting *setting);
 
 /* A link in one direction and its load. */
