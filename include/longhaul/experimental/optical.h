@@ -24,15 +24,15 @@ extern "C" {
  * ids; a cable is two opposite fibres. Immutable after creation. */
 typedef struct lh_topology lh_topology;
 
-/* Reads and parses a topology file. LH_EIO: it cannot be read. */
+/* Reads and parses a network topology file. LH_EIO: it cannot be read. */
 LH_API lh_status lh_topology_read(const char *path, lh_topology **out,
                                   lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees a topology; NULL is a no-op. */
 LH_API void lh_topology_free(lh_topology *topology);
 
 /* Returns the topology's name; borrowed. */
 LH_API const char *lh_topology_name(const lh_topology *topology);
-/* Returns the number of nodes. */
+/* Returns the number of nodes of the network. */
 LH_API uint32_t lh_topology_n_nodes(const lh_topology *topology);
 
 /* A cable between two nodes. */
@@ -41,7 +41,7 @@ typedef struct lh_cable {
     int64_t km;
 } lh_cable;
 
-/* Returns the number of cables. */
+/* Returns the number of cables of the network. */
 LH_API uint32_t lh_topology_n_cables(const lh_topology *topology);
 
 /* A loop-free route. */
@@ -74,14 +74,15 @@ LH_API lh_status lh_scenario_parse(const char *text, size_t len,
 /* Reads and parses a scenario file. LH_EIO: it cannot be read. */
 LH_API lh_status lh_scenario_read(const char *path, lh_scenario **out,
                                   lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees a scenario; NULL is a no-op. */
 LH_API void lh_scenario_free(lh_scenario *scenario);
 
 /* Returns the scenario's topology; borrowed. */
 LH_API const lh_topology *lh_scenario_topology(const lh_scenario *scenario);
-/* Returns the number of jobs. */
+/* Returns the number of jobs in the scenario. */
 LH_API uint32_t lh_scenario_n_jobs(const lh_scenario *scenario);
-/* Returns the path of referenced file i, as opened; NULL past the end. */
+/* Returns the path of the i-th file that the scenario refers to, as opened;
+ * NULL past the end. */
 LH_API const char *lh_scenario_file(const lh_scenario *scenario, uint32_t i);
 
 /* --- results -------------------------------------------------------------- */
@@ -141,12 +142,14 @@ typedef struct lh_optical_options {
     void *context;
 } lh_optical_options;
 
-/* Runs every policy with every seed. The result does not depend on the number
- * of threads. `options` may be NULL. Release with lh_optical_free(). */
+/* Simulates every policy of a scenario with every seed. The result does not
+ * depend on the number of threads. `options` may be NULL. Release with
+ * lh_optical_free(). */
 LH_API lh_status lh_optical_run_all(const lh_scenario *scenario,
                                     const lh_optical_options *options,
                                     lh_optical **out, lh_error *err);
-LH_API void lh_optical_free(lh_optical *optical); /* frees; NULL is a no-op */
+/* Frees the results of lh_optical_run_all(); NULL is a no-op. */
+LH_API void lh_optical_free(lh_optical *optical);
 
 /* Formats a self-contained HTML page: policies with their spread, the topology
  * with the stages and routes of the first seed, spectrum over time per fibre,
@@ -177,8 +180,9 @@ typedef struct lh_traffic_result {
     double carried_slots; /* time average of occupied slots x fibres */
 } lh_traffic_result;
 
-/* Simulates `requests` Poisson arrivals after `warm_up` others, with first fit
- * on the candidate routes. */
+/* Simulates background traffic alone: `requests` Poisson arrivals after
+ * `warm_up` others, each taking the first free block on its candidate routes.
+ * *out: refused requests and mean occupied slots. */
 LH_API lh_status lh_traffic_run(const lh_topology *topology,
                                 const lh_traffic *traffic, uint64_t seed,
                                 uint64_t warm_up, uint64_t requests,

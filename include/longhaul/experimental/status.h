@@ -13,10 +13,11 @@
 extern "C" {
 #endif
 
-/* Escapes JSON text without changing its meaning: these characters become
- * \u001b or \u202e. Only bytes that are not valid UTF-8, which JSON excludes,
- * are replaced by \ufffd. Line ends between values are preserved. Return value
- * and `buffer` as in lh_text_escape(). */
+/* Escapes JSON text for display without changing its meaning: control,
+ * bidirectional and invisible characters become \u001b or \u202e. Only bytes
+ * that are not valid UTF-8, which JSON excludes, are replaced by \ufffd. Line
+ * ends between values are preserved. Return value and `buffer` as in
+ * lh_text_escape(). */
 LH_API size_t lh_json_escape(const char *text, size_t len, char *buffer,
                              size_t room);
 
@@ -26,7 +27,7 @@ LH_API size_t lh_json_escape(const char *text, size_t len, char *buffer,
  * start of a file is sufficient; the actual parser validates. Writes to `kind`,
  * which must hold LH_KIND_TEXT_SIZE bytes, and returns it. */
 #define LH_KIND_TEXT_SIZE 24
-/* Detects the file kind, see above. */
+/* Detects the kind of a file from its beginning, such as "plan"; see above. */
 LH_API char *lh_text_detect_kind(const char *text, char *kind);
 
 /* Reads a file, pipe or FIFO of at most `max_bytes`; a NUL follows that `len`
@@ -47,8 +48,8 @@ LH_API lh_status lh_file_read(const char *path, size_t max_bytes, char **text,
 LH_API lh_status lh_file_write(const char *path, const char *text, size_t len,
                                lh_error *err);
 
-/* Checks whether lh_file_write() could begin now: returns the same LH_EIO if
- * not. Existing files are unchanged and no new ones remain. */
+/* Checks whether lh_file_write() could write `path` now; returns the same
+ * LH_EIO if not. Existing files are unchanged and no new ones remain. */
 LH_API lh_status lh_file_writable(const char *path, lh_error *err);
 
 #ifdef __cplusplus

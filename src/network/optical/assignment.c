@@ -19,8 +19,9 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
     return false;
 }
 
-/* Returns the slots after a free one: bit j is set if slot j-1 is free. */
-static inline uint64_t after_free(const uint64_t *busy, uint32_t word)
+/* Returns a mask of the slots that follow a free slot, for word `word` of a
+ * fibre: bit j is set if slot j-1 is free. */
+static inline uint64_t compute_after_free(const uint64_t *busy, uint32_t word)
 {
     uint64_t carry = word > 0 ? ~busy[word - 1] >> 63 : 0;
     return ~busy[word] << 1 | carry;
@@ -36,11 +37,11 @@ double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first,
     return last > first ? 1 - (double)steps / (double)(last - first) : 1;
 }
 
-/* Equation (1) of the paper, with the contiguity index of the whole fibre after
- * placement of the block: inside a free block the index is always 1. A block at
- * b leaves a fibre with its previous steps, plus one if slot b-1 is free, minus
- * one if the slot after the block is occupied. The sum over all b and fibres is
- * an integer, so equal fitness compares as equal. */
+/* Returns CBA's fitness of a path, equation (1) of the paper, with the
+ * contiguity index of the whole fibre after placement of the block. `starts`:
+ * possible first slots. A block at b adds one free-to-occupied step if slot b-1
+ * is free, and removes one if the slot after the block is occupied. The sum
+ * over all b and fibres is an integer, so equal fitness compares as equal. */
 double lhi_assignment_fitness(const lhi_spectrum *spectrum,
                               const lhi_path *path, uint32_t slots,
                               const uint64_t *starts)
@@ -56,7 +57,7 @@ double lhi_assignment_fitness(const lhi_spectrum *spectrum,
         uint32_t before = 0, after = 0, steps = 0;
         lhi_slots_shift_down(busy, slots, s->n_words, behind);
         for (uint32_t w = 0; w < s->n_words; w++) {
-            uint64_t free = after_free(busy, w);
+            uint64_t free = compute_after_free(busy, w);
             held += lhi_count_bits(busy[w]);
             steps += lhi_count_bits(busy[w] & free);
             before += lhi_count_bits(starts[w] & free);
@@ -98,8 +99,8 @@ uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum,
     return best;
 }
 
-/* Chooses the path and block with the highest fitness (CBA); false if no path
- * has enough contiguous free slots. */
+/* Chooses the path and block of `slots` slots with the highest CBA fitness.
+ * Returns false if no path has enough contiguous free slots. */
 static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
                            uint32_t slots, lhi_circuit_grant *out)
 {
@@ -136,8 +137,9 @@ typedef struct candidate {
     bool in_time;
 } candidate;
 
-/* Checks whether candidate `a` is better: in time before late, then cheaper if
- * in time or less delayed if late; ties by path index, then more slots. */
+/* Checks whether candidate `a` (path and number of slots) is better than `b`:
+ * meets the deadline; then lower cost if both meet it, or less delay if neither
+ * does; ties by path index, then more slots. */
 static bool is_better(const candidate *a, const candidate *b)
 {
     int64_t order;
@@ -157,10 +159,10 @@ static bool is_better(const candidate *a, const candidate *b)
     return order != 0 ? order < 0 : a->slots > b->slots;
 }
 
-/* Returns the delay, in ns, by which policy CRITICAL compares routes for late
- * messages; for other policies the message's own time. Queued messages wait at
- * the port for `ser`, the time to send this one. If `ser` exceeds the producing
- * pass's duration, the next message waits for the rest. */
+/* Returns the delay, in ns, by which routes of late messages are compared: the
+ * message's own time `takes_ns`. Policy CRITICAL adds the delay of queued
+ * messages, which wait at the port for `ser`, the time to send this message,
+ * and of the next message if `ser` exceeds the producing pass. */
 static int64_t compute_delay(const lhi_request *r, int64_t takes_ns,
                              int64_t ser)
 {
@@ -170,8 +172,9 @@ static int64_t compute_delay(const lhi_request *r, int64_t takes_ns,
     return takes_ns + r->queued * ser + over;
 }
 
-/* Chooses the cheapest path that meets the deadline, else that with the least
- * delay. */
+/* Chooses the path and number of slots with the lowest cost (slots x hops x
+ * time) that meets the deadline, else with the least delay. Returns false if no
+ * path has free slots. */
 static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
                                lhi_circuit_grant *out)
 {

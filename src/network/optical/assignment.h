@@ -45,12 +45,14 @@ static inline int64_t lhi_serialisation_ns(int64_t bits, int64_t mbps,
     return (bits * 1000 + rate - 1) / rate;
 }
 
-/* Chooses an assignment by the request's policy; false if the request is
- * blocked. */
+/* Chooses path, number of slots and block for a circuit request by the policy
+ * of the request. Returns false if the request is blocked. */
 bool lhi_assignment_choose(const lhi_spectrum *spectrum,
                            const lhi_request *request, lhi_circuit_grant *out);
 
-/* Chooses the first fit over the candidates in order; false if blocked. */
+/* Chooses the first path in order that has `slots` contiguous free slots, and
+ * its first such block. Returns false if no path has one: the request is
+ * blocked. */
 bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
                               const lhi_paths *paths, uint32_t n_paths,
                               uint32_t slots, lhi_circuit_grant *out);
@@ -60,12 +62,14 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
 double lhi_assignment_fitness(const lhi_spectrum *spectrum,
                               const lhi_path *path, uint32_t slots,
                               const uint64_t *starts);
-/* Returns the start that leaves the fewest free-to-occupied steps on the path's
- * fibres; the lowest of equals. */
+/* Returns the first slot in `starts` for a block of `slots` slots that leaves
+ * the fewest free-to-occupied steps on the path's fibres; the lowest of equals.
+ */
 uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum,
                                    const lhi_path *path, uint32_t slots,
                                    const uint64_t *starts);
-/* Returns the contiguity index of slots first..last of one fibre. */
+/* Returns the contiguity index of slots first..last of one fibre: 1 minus the
+ * share of steps from a free to an occupied slot. */
 double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first,
                                uint32_t last);
 

@@ -42,16 +42,17 @@ typedef struct traffic_state {
     double held_ns;
 } traffic_state;
 
-/* Advances the clock and integrates the occupied slots over the elapsed time.
- */
+/* Advances the clock to time_ns and adds the occupied slots times the elapsed
+ * time to f->held_ns. */
 static void advance_to(traffic_state *f, int64_t time_ns)
 {
     f->held_ns += (double)f->circuits.held * (double)(time_ns - f->now);
     f->now = time_ns;
 }
 
-/* Processes the next request of the background traffic, and the releases before
- * it; false on allocation failure. */
+/* Processes the next request of the background traffic, and the circuit
+ * releases before it. *refused: no path was free. Returns false on allocation
+ * failure. */
 static bool arrive_one(traffic_state *f, bool *refused)
 {
     lhi_event e;

@@ -13,9 +13,12 @@ typedef struct critical {
     uint32_t *next;          /* per device */
 } critical;
 
-/* Computes a message's shortest possible time; false on allocation failure. */
-static bool fastest(lhi_network *network, const lhi_optical_run_job *job,
-                    uint32_t task, uint32_t slots, int64_t *out)
+/* Computes the shortest possible time of a task's message in ns: with `slots`
+ * slots on the best candidate path, or over the site's own link. Returns false
+ * on allocation failure. */
+static bool compute_fastest(lhi_network *network,
+                            const lhi_optical_run_job *job, uint32_t task,
+                            uint32_t slots, int64_t *out)
 {
     const lhi_task *t = &job->program->tasks[task];
     uint32_t from = job->sites[t->device];
@@ -39,9 +42,9 @@ static bool fastest(lhi_network *network, const lhi_optical_run_job *job,
     return true;
 }
 
-/* Computes each task's earliest end and a topological order (forward pass of
- * the critical-path method). */
-static void forwards(critical *c)
+/* Computes each task's earliest end and a topological order of the tasks
+ * (forward pass of the critical-path method). */
+static void compute_earliest_ends(critical *c)
 {
     const lhi_program *p = c->p;
     for (bool moved = true; moved;) {
@@ -63,7 +66,7 @@ static void forwards(critical *c)
 
 /* Computes each task's latest start such that the iteration ends at `ideal_ns`
  * (backward pass of the critical-path method). */
-static void backwards(critical *c, int64_t ideal_ns)
+static void compute_latest_starts(critical *c, int64_t ideal_ns)
 {
     const lhi_program *p = c->p;
     for (uint32_t k = c->n_done; k > 0; k--) {
@@ -77,7 +80,7 @@ static void backwards(critical *c, int64_t ideal_ns)
     }
 }
 
-/* Checks whether a task's message leads to another node. */
+/* Checks whether a task's message goes to a device on another node. */
 static bool crosses(const lhi_optical_run_job *job, uint32_t task)
 {
     const lhi_task *t = &job->program->tasks[task];
@@ -102,17 +105,17 @@ lh_status lhi_deadlines_compute(lhi_network *network,
     for (uint32_t i = 0; ok && i < n; i++) {
         c.end[i] = -1;
         if (p->tasks[i].consumer != LH_NONE)
-            ok = fastest(network, job, i, slots, &c.takes[i]);
+            ok = compute_fastest(network, job, i, slots, &c.takes[i]);
     }
     if (ok) {
         for (uint32_t d = 0; d < p->n_devices; d++)
             c.next[d] = p->first[d];
-        forwards(&c);
+        compute_earliest_ends(&c);
         *ideal_ns = 0;
         for (uint32_t i = 0; i < n; i++)
             if (c.end[i] > *ideal_ns)
                 *ideal_ns = c.end[i];
-        backwards(&c, *ideal_ns);
+        compute_latest_starts(&c, *ideal_ns);
         for (uint32_t i = 0; i < n; i++)
             deadline_ns[i] =
                 crosses(job, i) ? c.latest[p->tasks[i].consumer] : -1;

@@ -5,11 +5,11 @@
 
 #include "network/optical/simulation.h"
 
-/* Applies the critical-path method to passes and messages; each message takes
- * its shortest possible time with `slots` slots on the best candidate path.
- * deadline_ns[m], relative to the iteration's start, is the latest start for
- * the pass that consumes task m's message, such that the iteration takes at
- * most *ideal_ns; -1 if the message does not cross the network. LH_ENOMEM. */
+/* Computes the deadline of each message by the critical-path method over passes
+ * and messages; each message takes its shortest possible time with `slots`
+ * slots. deadline_ns[m], relative to the iteration's start: latest start of the
+ * pass that consumes task m's message, such that the iteration takes at most
+ * *ideal_ns; -1 if the message does not cross the network. LH_ENOMEM. */
 lh_status lhi_deadlines_compute(lhi_network *network,
                                 const lhi_optical_run_job *job, uint32_t slots,
                                 int64_t *deadline_ns, int64_t *ideal_ns);

@@ -43,7 +43,7 @@ typedef struct stop_set {
     int64_t *km;      /* [a * count + b] */
 } stop_set;
 
-/* Frees a stop set's arrays. */
+/* Frees the arrays of a stop set (the distinct nodes of the devices). */
 static void stops_fini(stop_set *s)
 {
     free(s->nodes);
@@ -93,7 +93,7 @@ static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
     return lhi_fail_nomem(err);
 }
 
-/* Returns a node's index in the stop set, which must contain it. */
+/* Returns the index of a node in the stop set, which must contain it. */
 static uint32_t find_stop(const stop_set *s, uint32_t node)
 {
     uint32_t i = 0;
@@ -116,9 +116,10 @@ lh_status lhi_device_placement_km(const lh_topology *topology,
     return LH_OK;
 }
 
-/* Dynamic programming: least[state * count + last] is the remaining km if the
- * devices counted in `state` at each stop follow one at `last`. A state is a
- * mixed-radix number: digit i, with weight[i], is 0..copies[i]. */
+/* Fills least[state * count + last] by dynamic programming: the least km of a
+ * route from stop `last` through the devices counted in `state`. A state is a
+ * mixed-radix number: digit i, with weight[i], is the devices left at stop i,
+ * 0..copies[i]. */
 static void fill_least(const stop_set *s, const uint64_t *weight,
                        uint64_t n_states, int64_t *least)
 {
@@ -140,8 +141,8 @@ static void fill_least(const stop_set *s, const uint64_t *weight,
         }
 }
 
-/* Builds the order from the front; always takes the lowest node on an optimal
- * continuation. */
+/* Builds the order of least total km from the front into `sites`, using the
+ * table of fill_least(); of equal continuations takes the lowest node. */
 static void follow_least(const stop_set *s, const uint64_t *weight,
                          uint64_t state, const int64_t *least, uint32_t devices,
                          uint32_t *sites)

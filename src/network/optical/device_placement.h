@@ -7,21 +7,22 @@
 #include "network/optical/network.h"
 #include "network/optical/program.h"
 
-/* Samples `datacenters` distinct nodes, assigns at least one device to each,
- * and shuffles. Requires datacenters <= devices and n_nodes. `sites` needs
- * capacity `devices`. LH_ENOMEM. */
+/* Places devices on random nodes: samples `datacenters` distinct nodes, assigns
+ * at least one device to each, and shuffles. sites[device] is the node.
+ * Requires datacenters <= devices and n_nodes. LH_ENOMEM. */
 lh_status lhi_device_placement_random(lhi_random *random, uint32_t n_nodes,
                                       uint32_t datacenters, uint32_t devices,
                                       uint32_t *sites, lh_error *err);
 
-/* Computes the total km of shortest routes between consecutive devices. */
+/* Computes the total length, in km, of the shortest routes between consecutive
+ * devices. */
 lh_status lhi_device_placement_km(const lh_topology *topology,
                                   const uint32_t *sites, uint32_t devices,
                                   int64_t *km, lh_error *err);
 
-/* Reorders sites for the least total km of shortest routes between consecutive
- * devices; of equals, the lexicographically first order. LH_EUNSUPPORTED: too
- * many different orders. */
+/* Reorders the devices' nodes for the least total km of shortest routes between
+ * consecutive devices; of equals, the lexicographically first order.
+ * LH_EUNSUPPORTED: too many different orders. */
 lh_status lhi_device_placement_order(const lh_topology *topology,
                                      uint32_t *sites, uint32_t devices,
                                      lh_error *err);

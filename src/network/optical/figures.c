@@ -24,8 +24,9 @@ void lhi_html_text(lhi_text *out, const char *text)
 /* --- layout ------------------------------------------------------------------
  */
 
-/* Runs one step of stress majorisation with weights 1/d^2 (Gansner, Koren,
- * North, "Graph drawing by stress majorization", 2004), node by node. */
+/* Runs one step of stress majorisation on the node positions x, y with
+ * distances `km` and weights 1/d^2 (Gansner, Koren, North, "Graph drawing by
+ * stress majorization", 2004), node by node. */
 static void relax(uint32_t n, const int64_t *km, double *x, double *y)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -89,25 +90,25 @@ lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
 enum { MAP_WIDTH = 700, MAP_HEIGHT = 400, MAP_EDGE = 30, MAP_ROOM = 90 };
 
 /* Converts a layout x coordinate from 0 to 1 into pixels of the map. */
-static double map_x(double x)
+static double compute_map_x(double x)
 {
     return MAP_EDGE + x * (MAP_WIDTH - MAP_EDGE - MAP_ROOM);
 }
 
 /* Converts a layout y coordinate from 0 to 1 into pixels of the map. */
-static double map_y(double y)
+static double compute_map_y(double y)
 {
     return MAP_EDGE + y * (MAP_HEIGHT - 2 * MAP_EDGE);
 }
 
 /* Returns the cable that contains a fibre. */
-static uint32_t cable_of(const lhi_network *n, uint32_t fibre)
+static uint32_t get_cable(const lhi_network *n, uint32_t fibre)
 {
     return n->shared_fibre ? fibre : fibre / 2;
 }
 
-/* Computes the slots that job 0 occupies on each cable, averaged over the
- * iteration. */
+/* Computes use[cable], the slots that job 0 occupies on each cable, averaged
+ * over the recorded iteration. */
 static void compute_job_use(const lhi_network *n,
                             const lhi_iteration_record *rec, double *use)
 {
@@ -117,7 +118,7 @@ static void compute_job_use(const lhi_network *n,
         if (h->job != 0 || span <= 0)
             continue;
         for (uint32_t k = 0; k < h->path->hops; k++)
-            use[cable_of(n, h->path->fibres[k])] +=
+            use[get_cable(n, h->path->fibres[k])] +=
                 h->slots * (double)(h->end_ns - h->start_ns) / span;
     }
 }
@@ -129,8 +130,8 @@ static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
 {
     for (uint32_t c = 0; c < t->n_cables; c++) {
         const lh_cable *cable = &t->cables[c];
-        double x1 = map_x(x[cable->a]), y1 = map_y(y[cable->a]);
-        double x2 = map_x(x[cable->b]), y2 = map_y(y[cable->b]);
+        double x1 = compute_map_x(x[cable->a]), y1 = compute_map_y(y[cable->a]);
+        double x2 = compute_map_x(x[cable->b]), y2 = compute_map_y(y[cable->b]);
         lhi_text_printf(out,
                         "<line class=cable x1=%.1f y1=%.1f x2=%.1f "
                         "y2=%.1f><title>%" PRId64 " - %" PRId64 ": %" PRId64
@@ -152,7 +153,7 @@ static void draw_nodes(lhi_text *out, const lh_topology *t,
 {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         bool used = false;
-        double nx = map_x(x[i]), ny = map_y(y[i]);
+        double nx = compute_map_x(x[i]), ny = compute_map_y(y[i]);
         for (uint32_t d = 0; d < job->program->n_devices; d++)
             used |= job->sites[d] == i;
         lhi_text_printf(out,
@@ -202,7 +203,8 @@ lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
 
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
-/* Adds one circuit's occupancy to its fibres' cells. */
+/* Adds the slots of one circuit to the time cells (BINS per iteration) of one
+ * fibre's row. */
 static void add_circuit(const lhi_iteration_record *rec,
                         const lhi_recorded_circuit *h, double *cells)
 {
@@ -215,7 +217,8 @@ static void add_circuit(const lhi_iteration_record *rec,
         cells[b] += h->slots * fmax(0, fmin(to, b + 1) - fmax(from, b));
 }
 
-/* Draws the cells of a heat map, one SVG path per level of occupancy. */
+/* Draws the cells of a heat map (fibres x time), one SVG path per level of
+ * occupancy. `class`: CSS class. */
 static void draw_cells(lhi_text *out, const double *cells, uint32_t fibres,
                        uint32_t slots, const char *class)
 {
@@ -245,7 +248,7 @@ static void label_fibres(lhi_text *out, const lhi_network *n)
 {
     const lh_topology *t = n->topology;
     for (uint32_t f = 0; f < lhi_network_n_fibres(n); f++) {
-        const lh_cable *c = &t->cables[cable_of(n, f)];
+        const lh_cable *c = &t->cables[get_cable(n, f)];
         bool back = !n->shared_fibre && f % 2 == 1;
         lhi_text_printf(
             out,

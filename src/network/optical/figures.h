@@ -9,22 +9,22 @@
 /* Adds text with HTML's special characters escaped. */
 void lhi_html_text(lhi_text *out, const char *text);
 
-/* Computes node positions in a unit square whose distances approximate those
- * over the network. LH_ENOMEM. */
+/* Computes node positions in a unit square whose distances approximate the
+ * route lengths between the nodes. LH_ENOMEM. */
 lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
                             lh_error *err);
 
-/* Draws the topology with job 0's stages; line widths show its messages'
- * occupancy per cable. */
+/* Draws the topology as SVG with job 0's stages; line widths show how many
+ * slots its messages occupy per cable. */
 lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
                               const lhi_optical_run_job *job,
                               const lhi_iteration_record *rec, const double *x,
                               const double *y, lh_error *err);
-/* Draws the occupied share of every fibre over the iteration, by background and
- * by jobs. */
+/* Draws the occupied share of every fibre over the iteration as heat maps, by
+ * background traffic and by jobs. */
 lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
                               const lhi_iteration_record *rec, lh_error *err);
-/* Draws every device's passes over the iteration. */
+/* Draws every device's passes over the recorded iteration as SVG. */
 void lhi_figure_timeline(lhi_text *out, const lh_scenario *s,
                          const lhi_optical_run_job *job,
                          const lhi_iteration_record *rec);

@@ -84,8 +84,8 @@ const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job)
                          : NULL;
 }
 
-/* Reads `preset`, which sets pass times and message size; docs/optical.md
- * derives the numbers. */
+/* Reads `preset`, which sets pass times and message size of the job;
+ * docs/optical.md derives the numbers. */
 static lh_status read_preset(reader *r, const lhi_node *map)
 {
     static const char *const names[] = {"8b", "70b", NULL};
@@ -101,7 +101,8 @@ static lh_status read_preset(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
-/* Reads an amount: `key` overrides the preset, and is required without one. */
+/* Reads an integer from `least` to `most` under `key`; it overrides the
+ * preset's value and is required without a preset. */
 static lh_status read_amount(reader *r, const lhi_node *map, const char *key,
                              int64_t least, int64_t most, int64_t *out)
 {
@@ -199,8 +200,8 @@ static lh_status read_pipeline(reader *r, const lhi_node *node)
     return status;
 }
 
-/* Sets the job's devices and microbatches from its pipeline. LH_EUNSUPPORTED:
- * too many devices. */
+/* Sets the job's numbers of devices and microbatches from its pipeline.
+ * LH_EUNSUPPORTED: too many devices. */
 static lh_status set_dimensions(reader *r, const lhi_node *node)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
@@ -257,7 +258,7 @@ static lh_status get_node(reader *r, const lhi_node *node, uint32_t *out)
     return LH_OK;
 }
 
-/* Reads `placement`: the list of nodes, one per stage. */
+/* Reads `placement`: the list of network nodes, one per stage. */
 static lh_status read_placement(reader *r, const lhi_node *list)
 {
     LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
@@ -275,7 +276,8 @@ static lh_status read_placement(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
-/* Reads sites: {west: 1, east: 9}, by the pipeline's site names. */
+/* Reads `sites`, which maps the pipeline's datacenters to network nodes: {west:
+ * 1, east: 9}; sets the node of each device. */
 static lh_status read_sites(reader *r, const lhi_node *map)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
@@ -328,9 +330,10 @@ static lh_status check_datacenters(reader *r, const lhi_node *node)
     return LH_OK;
 }
 
-/* Selects the default placement: each site of the pipeline gets a node of its
- * own. LH_EINPUT: the job has no pipeline with sites. */
-static lh_status keep_groups(reader *r, const lhi_node *node)
+/* Selects the default placement: each datacenter of the job's pipeline gets a
+ * network node of its own. LH_EINPUT: the job has no pipeline with datacenters.
+ */
+static lh_status place_by_site(reader *r, const lhi_node *node)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
     r->job->datacenters = p ? lhi_pipeline_n_sites(p) : 0;
@@ -360,15 +363,16 @@ static lh_status read_location(reader *r, const lhi_node *map)
     if (sites)
         return read_sites(r, sites);
     if (!random)
-        return keep_groups(r, map);
+        return place_by_site(r, map);
     LHI_TRY(lhi_node_get_u32(r->doc, random, 1, LHI_MAX_NODES,
                              &r->job->datacenters, r->err));
     return check_datacenters(r, random);
 }
 
-/* Checks that no sum of times in a run overflows. A message's time in one slot
- * is below 2^42 ns, so its products with slots, hops and queue lengths fit 63
- * bits. The sequential sum of all times in an iteration is below 2^60. */
+/* Checks that no sum of times in a run overflows; LH_EINPUT otherwise. A
+ * message's time in one slot is below 2^42 ns, so its products with slots, hops
+ * and queue lengths fit 63 bits. The sequential sum of all times in an
+ * iteration is below 2^60. */
 static lh_status check_size(reader *r, const lhi_node *node)
 {
     const lhi_optical_job_spec *job = r->job;
@@ -424,6 +428,6 @@ lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
     out->name = "";
     LHI_TRY(read_plan(&r, node));
     LHI_TRY(set_dimensions(&r, node));
-    LHI_TRY(keep_groups(&r, node));
+    LHI_TRY(place_by_site(&r, node));
     return check_size(&r, node);
 }

@@ -55,7 +55,7 @@ uint32_t lhi_network_n_fibres(const lhi_network *network)
 }
 
 /* Returns the fibre from node `a` to its neighbour `b`. */
-static uint32_t fibre_between(const lhi_network *n, uint32_t a, uint32_t b)
+static uint32_t find_fibre(const lhi_network *n, uint32_t a, uint32_t b)
 {
     const lh_topology *t = n->topology;
     uint32_t w = t->first_way[a];
@@ -65,8 +65,9 @@ static uint32_t fibre_between(const lhi_network *n, uint32_t a, uint32_t b)
     return n->shared_fibre ? cable : 2 * cable + (t->cables[cable].a != a);
 }
 
-/* Returns the rate of a slot on a path of that length, in Mb/s. */
-static int64_t slot_mbps(const lhi_network *n, int64_t km)
+/* Returns the rate of a slot in Mb/s on a path of `km` km: that of the first
+ * modulation that reaches so far. */
+static int64_t get_slot_mbps(const lhi_network *n, int64_t km)
 {
     uint32_t i = 0;
     while (i + 1 < n->n_reaches && km > n->reaches[i].km)
@@ -98,9 +99,9 @@ static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
             break;
         memcpy(nodes, found[i].nodes, (hops + 1) * sizeof *nodes);
         for (uint32_t h = 0; h < hops; h++)
-            fibres[h] = fibre_between(n, nodes[h], nodes[h + 1]);
+            fibres[h] = find_fibre(n, nodes[h], nodes[h + 1]);
         paths[i] = (lhi_path){.km = found[i].km,
-                              .mbps = slot_mbps(n, found[i].km),
+                              .mbps = get_slot_mbps(n, found[i].km),
                               .hops = hops,
                               .index = i,
                               .nodes = nodes,

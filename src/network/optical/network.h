@@ -36,7 +36,7 @@ struct lh_topology {
     const lhi_network_neighbour *ways; /* by node, neighbours ascending */
 };
 
-/* Reads a topology from the map `map`. */
+/* Reads a network topology from the map `map`. */
 lh_status lhi_topology_parse_node(const lhi_doc *doc, const lhi_node *map,
                                   lh_topology **out, lh_error *err);
 
@@ -74,7 +74,9 @@ typedef struct lhi_network {
     _Atomic(const lhi_paths *) *pairs; /* [from * n_nodes + to] */
 } lhi_network;
 
-/* Builds a network; borrows the topology and copies the reaches. */
+/* Builds a network from a topology: k candidate paths per pair, `slots` slots
+ * per fibre, and modulations with their reaches. Borrows the topology and
+ * copies the reaches. */
 lh_status lhi_network_make(const lh_topology *topology, uint32_t k,
                            uint32_t slots, bool shared_fibre,
                            const lhi_reach *reaches, uint32_t n_reaches,
@@ -85,8 +87,8 @@ void lhi_network_free(lhi_network *network);
 /* Counts fibres: one per cable if shared, else one per direction. */
 uint32_t lhi_network_n_fibres(const lhi_network *network);
 
-/* Returns the candidates between two different nodes, at least one; NULL on
- * allocation failure. */
+/* Returns the candidate paths between two different nodes, at least one; NULL
+ * on allocation failure. */
 const lhi_paths *lhi_network_compute_paths(lhi_network *network, uint32_t from,
                                            uint32_t to);
 /* Returns a pair's candidates without locking if they are known already. */
@@ -106,29 +108,30 @@ typedef struct lhi_node_route {
     uint32_t *nodes; /* [hops + 1] */
 } lhi_node_route;
 
-/* Finds up to k routes, best first; allocated in `mem`. `out` needs capacity k.
- * LH_ENOMEM. */
+/* Finds up to k loop-free routes between two nodes, shortest first; allocated
+ * in `mem`. `out` needs capacity k. LH_ENOMEM. */
 lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
                           uint32_t to, uint32_t k, lhi_arena *mem,
                           lhi_node_route *out, uint32_t *count);
 
-/* Computes shortest distances from one node; INT64_MAX if unreachable.
- * LH_ENOMEM. */
+/* Computes the shortest distance from one node to every node, in km; INT64_MAX
+ * if unreachable. LH_ENOMEM. */
 lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from,
                                  int64_t *km);
 
-/* Parses a topology; `name` appears in error messages. LH_EINPUT: invalid text.
- * Release with lh_topology_free(). */
+/* Parses a network topology from text; `name` appears in error messages.
+ * LH_EINPUT: invalid text. Release with lh_topology_free(). */
 lh_status lhi_topology_parse(const char *text, size_t len, const char *name,
                              lh_topology **out, lh_error *err);
 
-/* Returns the node's id in the file. */
+/* Returns the id that a node has in the topology file. */
 int64_t lhi_topology_node_id(const lh_topology *topology, uint32_t node);
 
-/* Returns the node with that id; LH_NONE: no such node. */
+/* Returns the index of the node with this id in the topology file; LH_NONE: no
+ * such node. */
 uint32_t lhi_topology_find(const lh_topology *topology, int64_t id);
 
-/* Returns a cable; borrowed. */
+/* Returns a cable of the network, with its two ends and length; borrowed. */
 const lh_cable *lhi_topology_cable(const lh_topology *topology, uint32_t cable);
 
 /* Finds up to `k` routes between two different nodes, ordered by km, then hops,
@@ -137,6 +140,7 @@ const lh_cable *lhi_topology_cable(const lh_topology *topology, uint32_t cable);
 lh_status lhi_topology_routes(const lh_topology *topology, uint32_t from,
                               uint32_t to, uint32_t k, lh_route **out,
                               uint32_t *n_routes, lh_error *err);
-void lhi_routes_free(lh_route *routes); /* frees; NULL is a no-op */
+/* Frees routes from lhi_topology_routes(); NULL is a no-op. */
+void lhi_routes_free(lh_route *routes);
 
 #endif

@@ -31,14 +31,15 @@ typedef struct shared_work {
 } shared_work;
 
 /* Returns the result of run number `i`, counted over all policies and seeds. */
-static lh_optical_run *run_at(const shared_work *w, uint32_t i)
+static lh_optical_run *get_run(const shared_work *w, uint32_t i)
 {
     const lh_optical_policy *p = &w->result->policies[0];
     return (lh_optical_run *)&w->result->policies[i / p->n_runs]
         .runs[i % p->n_runs];
 }
 
-/* Computes one job's statistics in a run. */
+/* Computes one job's statistics in a run: mean iteration time, bubble ratio,
+ * blocking probability and occupied slots. */
 static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
                           const lhi_program *program,
                           const lhi_optical_job_output *out)
@@ -69,7 +70,7 @@ static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
 static lh_status run_one(const shared_work *w, uint32_t i, lh_error *err)
 {
     const lh_scenario *s = w->s;
-    lh_optical_run *run = run_at(w, i);
+    lh_optical_run *run = get_run(w, i);
     const lhi_policy *policy = &s->policies[i / w->result->policies[0].n_runs];
     lhi_arena *mem = lhi_arena_make(0);
     lhi_optical_run_job *jobs =
@@ -239,8 +240,8 @@ static lh_status make_result(const lh_scenario *s,
     return LH_OK;
 }
 
-/* Computes the mean and standard deviation over seeds of the field at offset
- * `at`, averaged over jobs. */
+/* Returns the mean over seeds of the lh_optical_job field at offset `at`,
+ * averaged over jobs; *sd (may be NULL): its standard deviation over seeds. */
 static double average_over_seeds(const lh_optical_policy *p, size_t at,
                                  double *sd)
 {
@@ -266,7 +267,7 @@ static double average_over_seeds(const lh_optical_policy *p, size_t at,
 }
 
 /* Computes a policy's means and standard deviations over its seeds. */
-static void average(lh_optical_policy *p)
+static void average_policy(lh_optical_policy *p)
 {
     p->iteration_s = average_over_seeds(
         p, offsetof(lh_optical_job, iteration_s), &p->iteration_s_sd);
@@ -306,7 +307,7 @@ lh_status lh_optical_run_all(const lh_scenario *scenario,
         return status;
     }
     for (uint32_t p = 0; p < scenario->n_policies; p++)
-        average(&w.result->policies[p]);
+        average_policy(&w.result->policies[p]);
     *out = &w.result->optical;
     return LH_OK;
 }

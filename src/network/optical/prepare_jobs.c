@@ -7,10 +7,12 @@
 
 #include <string.h>
 
-/* Places each pipeline site on its own node. */
-static lh_status place_groups(const lhi_optical_job_spec *job,
-                              lhi_random *random, uint32_t n_nodes,
-                              lhi_arena *mem, uint32_t *sites, lh_error *err)
+/* Places each datacenter of the job's pipeline on a random network node of its
+ * own; sites[device] is the node. */
+static lh_status place_sites_randomly(const lhi_optical_job_spec *job,
+                                      lhi_random *random, uint32_t n_nodes,
+                                      lhi_arena *mem, uint32_t *sites,
+                                      lh_error *err)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(job);
     uint32_t *nodes = LHI_NEW(mem, uint32_t, job->datacenters);
@@ -25,8 +27,9 @@ static lh_status place_groups(const lhi_optical_job_spec *job,
     return LH_OK;
 }
 
-/* Determines the node of each device: as given, one node per site, or random;
- * ordered by distance if the policy requires it. */
+/* Determines the network node of each device: as given, one node per
+ * datacenter, or random; ordered for the shortest routes if the policy requires
+ * it. */
 static lh_status place_devices(const lh_scenario *s,
                                const lhi_optical_job_spec *job,
                                const lhi_policy *policy, lhi_random *random,
@@ -36,7 +39,7 @@ static lh_status place_devices(const lh_scenario *s,
     if (job->placement)
         memcpy(sites, job->placement, job->devices * sizeof *sites);
     else if (job->keep_groups)
-        LHI_TRY(place_groups(job, random, n_nodes, mem, sites, err));
+        LHI_TRY(place_sites_randomly(job, random, n_nodes, mem, sites, err));
     else
         LHI_TRY(lhi_device_placement_random(random, n_nodes, job->datacenters,
                                             job->devices, sites, err));
@@ -55,7 +58,9 @@ typedef struct links {
     uint32_t count;
 } links;
 
-/* Adds links in both directions between two devices on different nodes. */
+/* Adds links in both directions between devices `a` and `b` if they are on
+ * different nodes: latency of the shortest route, transfer with the slots that
+ * the policy is likely to assign. */
 static lh_status add_links(const lh_scenario *s,
                            const lhi_optical_job_spec *job,
                            const lhi_policy *policy, const uint32_t *sites,
@@ -108,11 +113,11 @@ static lh_status make_links(const lh_scenario *s,
     return LH_OK;
 }
 
-/* Builds a chain's chunks: one per device (UD), two in a V (Wave), or two in a
- * Loop. */
-static lh_status chain_chunks(const lhi_optical_job_spec *job,
-                              lh_placement placement, lhi_arena *mem,
-                              lh_pipeline_desc *desc, lh_error *err)
+/* Builds the chunks of a chain job: one per device (UD), two in a V (Wave), or
+ * two in a Loop. */
+static lh_status make_chain_chunks(const lhi_optical_job_spec *job,
+                                   lh_placement placement, lhi_arena *mem,
+                                   lh_pipeline_desc *desc, lh_error *err)
 {
     uint32_t n = job->devices, each = placement == LH_PLACEMENT_UD ? 1 : 2;
     lh_chunk *chunks = LHI_NEW(mem, lh_chunk, (size_t)n * each);
@@ -166,8 +171,9 @@ static lh_status order_passes(const lh_pipeline *pipeline,
     return status;
 }
 
-/* Runs a method for this network: shortest-route latencies, transfer times with
- * the slots that the policy is likely to assign. */
+/* Runs a schedule method on the job's pipeline with this network's links:
+ * shortest-route latencies, and transfer times with the slots that the policy
+ * is likely to assign. *out: the program. */
 static lh_status run_method(const lh_scenario *s,
                             const lhi_optical_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
@@ -187,7 +193,7 @@ static lh_status run_method(const lh_scenario *s,
         if (base)
             LHI_TRY(lh_pipeline_describe(base, &desc, err));
         else
-            LHI_TRY(chain_chunks(job, placements[i], mem, &desc, err));
+            LHI_TRY(make_chain_chunks(job, placements[i], mem, &desc, err));
         desc.n_links = between.count;
         desc.links = between.items;
         lh_pipeline *pipeline;
@@ -198,11 +204,12 @@ static lh_status run_method(const lh_scenario *s,
     return status;
 }
 
-/* Determines a job's pass order: by the policy's method, else by the job's own
- * method or plan. */
-static lh_status order(const lh_scenario *s, const lhi_optical_job_spec *job,
-                       const lhi_policy *policy, const uint32_t *sites,
-                       lhi_arena *mem, lhi_program *out, lh_error *err)
+/* Builds a job's program (pass orders and messages): by the policy's schedule
+ * method, else by the job's own method or plan. */
+static lh_status build_program(const lh_scenario *s,
+                               const lhi_optical_job_spec *job,
+                               const lhi_policy *policy, const uint32_t *sites,
+                               lhi_arena *mem, lhi_program *out, lh_error *err)
 {
     const char *method = policy->schedule ? policy->schedule : job->schedule;
     const lh_pipeline *pipeline = lhi_optical_job_pipeline(job);
@@ -241,7 +248,7 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
         if (!sites || !program)
             return lhi_fail_nomem(err);
         LHI_TRY(place_devices(scenario, job, policy, &random, mem, sites, err));
-        LHI_TRY(order(scenario, job, policy, sites, mem, program, err));
+        LHI_TRY(build_program(scenario, job, policy, sites, mem, program, err));
         jobs[i] = (lhi_optical_run_job){.program = program, .sites = sites};
     }
     return LH_OK;

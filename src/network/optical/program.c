@@ -10,8 +10,8 @@
 
 enum { MAX_TASKS = 1 << 22 };
 
-/* Computes the iteration time with instantaneous messages, which is a lower
- * bound; fails if the orders deadlock. */
+/* Computes p->bound_ns, the iteration time if messages arrive at once, which is
+ * a lower bound. LH_EDEADLOCK: the pass orders deadlock. */
 static lh_status find_bound(lhi_program *p, lh_error *err)
 {
     int64_t *end = calloc((size_t)p->n_tasks + 1, sizeof *end);
@@ -57,7 +57,7 @@ static lh_status find_bound(lhi_program *p, lh_error *err)
 
 /* Computes a program's totals: busy time, largest message, messages per device
  * pair, and the lower bound. */
-static lh_status sum_up(lhi_program *p, lhi_arena *mem, lh_error *err)
+static lh_status compute_totals(lhi_program *p, lhi_arena *mem, lh_error *err)
 {
     uint32_t *edges =
         LHI_NEW(mem, uint32_t, (size_t)p->n_devices * p->n_devices);
@@ -166,7 +166,7 @@ lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
         }
     p.tasks = tasks;
     p.first = first;
-    LHI_TRY(sum_up(&p, mem, err));
+    LHI_TRY(compute_totals(&p, mem, err));
     *out = p;
     return LH_OK;
 }
@@ -177,30 +177,31 @@ typedef struct places {
     uint32_t *at;
 } places;
 
-/* Returns the table entry for the task of a forward pass or an input gradient.
- */
-static uint32_t *task_slot(const places *p, uint32_t chunk, uint32_t microbatch,
-                           bool forward)
+/* Returns the table entry for the task of a chunk and microbatch: its forward
+ * pass or, else, its input gradient (D). */
+static uint32_t *get_task_slot(const places *p, uint32_t chunk,
+                               uint32_t microbatch, bool forward)
 {
     return &p->at[((size_t)chunk * p->n_microbatches + microbatch) * 2 +
                   !forward];
 }
 
-/* Connects a task with the consumer of its message on another device; a W task
- * with the input gradient before it. */
+/* Connects task `i` with the consumer of its message on another device; a W
+ * task with the input gradient (D) before it. */
 static void connect(lhi_task *tasks, const places *where, uint32_t i)
 {
     const lh_pass *pass = &tasks[i].pass;
     bool forward = pass->kind == LH_F;
     if (pass->kind == LH_W) {
         tasks[i].after =
-            *task_slot(where, pass->chunk, pass->microbatch, false);
+            *get_task_slot(where, pass->chunk, pass->microbatch, false);
         return;
     }
     if ((forward ? pass->chunk + 1 >= where->n_chunks : pass->chunk == 0))
         return;
-    uint32_t to = *task_slot(where, forward ? pass->chunk + 1 : pass->chunk - 1,
-                             pass->microbatch, forward);
+    uint32_t to =
+        *get_task_slot(where, forward ? pass->chunk + 1 : pass->chunk - 1,
+                       pass->microbatch, forward);
     if (tasks[to].device == tasks[i].device)
         return; /* the order implies it: lh_simulate() accepted it */
     tasks[i].consumer = to;
@@ -255,7 +256,8 @@ lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
                            .port = d * 2 + !forward,
                            .pass = *pass};
             if (pass->kind != LH_W)
-                *task_slot(&where, pass->chunk, pass->microbatch, forward) = t;
+                *get_task_slot(&where, pass->chunk, pass->microbatch, forward) =
+                    t;
         }
     }
     first[n] = t;
@@ -263,7 +265,7 @@ lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
         connect(tasks, &where, i);
     p.tasks = tasks;
     p.first = first;
-    LHI_TRY(sum_up(&p, mem, err));
+    LHI_TRY(compute_totals(&p, mem, err));
     *out = p;
     return LH_OK;
 }

@@ -58,15 +58,18 @@ typedef struct lhi_chain {
     uint32_t warm_up_factor; /* 1F1B warm-up forwards; 1: p-1-s on stage s */
 } lhi_chain;
 
-/* Returns the link of a task's message if both ends are on one pipeline site;
- * NULL: it arrives at once. */
+/* Returns the pipeline link of a task's message if both devices are in one
+ * datacenter of the pipeline; NULL: the message does not use such a link and
+ * arrives at once. */
 const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task);
 
-/* Builds a chain's program. */
+/* Builds the program (pass orders and messages of one iteration) of a chain of
+ * equal stages. */
 lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
                                   lhi_program *out, lh_error *err);
-/* Builds a schedule's program. LH_EINFEASIBLE, LH_EDEADLOCK: the schedule does
- * not fit the pipeline. */
+/* Builds the program (pass orders and messages of one iteration) of a schedule;
+ * `bits`: size of every message. LH_EINFEASIBLE, LH_EDEADLOCK: the schedule
+ * does not fit the pipeline. */
 lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
                                      const lh_schedule *schedule, int64_t bits,
                                      lhi_arena *mem, lhi_program *out,

@@ -14,7 +14,8 @@
 extern const char lhi_optical_page_html[];
 extern const char lhi_optical_page_css[];
 
-/* Copies the page up to a mark and advances past the mark. */
+/* Copies the page template from *page up to `mark`, and sets *page behind the
+ * mark. */
 static void add_until(lhi_text *out, const char **page, const char *mark)
 {
     const char *at = strstr(*page, mark);
@@ -37,7 +38,7 @@ static void add_fact(lhi_text *out, const char *name, const char *format, ...)
     lhi_text_printf(out, "<div><dt>%s</dt><dd>%s</dd></div>", name, text);
 }
 
-/* Checks whether no policy has a shorter mean iteration time. */
+/* Checks whether no other policy has a shorter mean iteration time. */
 static bool is_best(const lh_optical *o, uint32_t policy)
 {
     for (uint32_t i = 0; i < o->n_policies; i++)
@@ -46,8 +47,8 @@ static bool is_best(const lh_optical *o, uint32_t policy)
     return true;
 }
 
-/* Adds the table of policies with their mean results. */
-static void table(lhi_text *out, const lh_optical *o)
+/* Adds the HTML table of policies with their mean results. */
+static void add_table(lhi_text *out, const lh_optical *o)
 {
     lhi_text_puts(
         out, "<section class=panel><div class=panel-head><h2>Policies</h2>"
@@ -78,9 +79,9 @@ typedef enum measure {
     BLOCKING,
 } measure;
 
-/* Returns a job's measure: iteration time in seconds, or a ratio in per cent.
- */
-static double job_value(const lh_optical_job *job, measure what)
+/* Returns a job's measure `what`: iteration time in seconds, or bubble or
+ * blocking in per cent. */
+static double get_job_value(const lh_optical_job *job, measure what)
 {
     return what == ITERATION ? job->iteration_s
            : what == BUBBLE  ? 100 * job->bubble_ratio
@@ -88,23 +89,24 @@ static double job_value(const lh_optical_job *job, measure what)
 }
 
 /* Returns the mean of a measure over the jobs of a run. */
-static double run_value(const lh_optical_run *run, measure what)
+static double get_run_value(const lh_optical_run *run, measure what)
 {
     double sum = 0;
     for (uint32_t j = 0; j < run->n_jobs; j++)
-        sum += job_value(&run->jobs[j], what);
+        sum += get_job_value(&run->jobs[j], what);
     return sum / run->n_jobs;
 }
 
-/* Draws a bar for each policy's mean and a dot for each seed. */
-static void bars(lhi_text *out, const lh_optical *o, measure what,
-                 const char *title)
+/* Draws a bar for each policy's mean of measure `what` and a dot for each seed.
+ */
+static void draw_bars(lhi_text *out, const lh_optical *o, measure what,
+                      const char *title)
 {
     enum { LEFT = 170, WIDTH = 560, ROW = 18 };
     double most = 0;
     for (uint32_t i = 0; i < o->n_policies; i++)
         for (uint32_t k = 0; k < o->policies[i].n_runs; k++)
-            most = fmax(most, run_value(&o->policies[i].runs[k], what));
+            most = fmax(most, get_run_value(&o->policies[i].runs[k], what));
     double scale = most > 0 ? WIDTH / most : 0;
     lhi_text_printf(out,
                     "<h3>%s</h3><svg class=bars viewBox=\"0 0 %d "
@@ -125,9 +127,9 @@ static void bars(lhi_text *out, const lh_optical *o, measure what,
                         " width=%.1f height=%d />",
                         LEFT, y, mean * scale, ROW - 4);
         for (uint32_t k = 0; k < p->n_runs; k++)
-            lhi_text_printf(out,
-                            "<circle class=dot cx=%.1f cy=%" PRIu32 " r=2 />",
-                            LEFT + run_value(&p->runs[k], what) * scale, y + 7);
+            lhi_text_printf(
+                out, "<circle class=dot cx=%.1f cy=%" PRIu32 " r=2 />",
+                LEFT + get_run_value(&p->runs[k], what) * scale, y + 7);
         lhi_text_printf(out, "<text class=name x=%d y=%" PRIu32 ">%.3g</text>",
                         LEFT + WIDTH + 8, y + 12, mean);
     }
@@ -139,11 +141,12 @@ static void bars(lhi_text *out, const lh_optical *o, measure what,
     lhi_text_puts(out, "</svg>");
 }
 
-/* Reruns a policy with the first seed and records its last iteration. */
-static lh_status record(const lh_scenario *s, const lhi_policy *policy,
-                        uint64_t seed, lhi_arena *mem,
-                        lhi_optical_run_job *jobs, lhi_iteration_record *rec,
-                        lh_error *err)
+/* Simulates a policy again with one seed and records the last iteration, for
+ * the figures. */
+static lh_status record_iteration(const lh_scenario *s,
+                                  const lhi_policy *policy, uint64_t seed,
+                                  lhi_arena *mem, lhi_optical_run_job *jobs,
+                                  lhi_iteration_record *rec, lh_error *err)
 {
     lhi_optical_job_output *outs =
         LHI_NEW(mem, lhi_optical_job_output, s->n_jobs);
@@ -185,9 +188,9 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
     lhi_arena *mem = lhi_arena_make(0);
     lhi_optical_run_job *jobs =
         mem ? LHI_NEW(mem, lhi_optical_run_job, s->n_jobs) : NULL;
-    lh_status status =
-        jobs ? record(s, policy, p->runs[0].seed, mem, jobs, &rec, err)
-             : lhi_fail_nomem(err);
+    lh_status status = jobs ? record_iteration(s, policy, p->runs[0].seed, mem,
+                                               jobs, &rec, err)
+                            : lhi_fail_nomem(err);
     if (status == LH_OK) {
         lhi_text_printf(out, "<details class=panel%s><summary>",
                         is_best(o, (uint32_t)(p - o->policies)) ? " open" : "");
@@ -223,7 +226,7 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
     return status;
 }
 
-/* Adds the sections of all policies. */
+/* Adds the sections of all policies to the page. */
 static lh_status draw_all(lhi_text *out, const lh_scenario *s,
                           const lh_optical *o, lh_error *err)
 {
@@ -254,13 +257,14 @@ static void add_bars(lhi_text *out, const lh_optical *o)
                   "seed</h2><p class=note>Bars are means, dots are seeds; "
                   "the dashed line is the iteration time with instantaneous "
                   "messages.</p></div>\n");
-    bars(out, o, ITERATION, "Iteration time, s");
-    bars(out, o, BUBBLE, "Bubble, %");
-    bars(out, o, BLOCKING, "Blocked requests, %");
+    draw_bars(out, o, ITERATION, "Iteration time, s");
+    draw_bars(out, o, BUBBLE, "Bubble, %");
+    draw_bars(out, o, BLOCKING, "Blocked requests, %");
     lhi_text_puts(out, "</section>\n");
 }
 
-/* Fills in the page template with all sections. */
+/* Fills the page template with all sections: title, table, bars, topology and
+ * policies. */
 static lh_status add_page(lhi_text *out, const lh_scenario *s,
                           const lh_optical *o, lh_error *err)
 {
@@ -279,7 +283,7 @@ static lh_status add_page(lhi_text *out, const lh_scenario *s,
     add_fact(out, "jobs", "%" PRIu32, s->n_jobs);
     add_fact(out, "seeds", "%" PRIu32, o->policies[0].n_runs);
     add_until(out, &page, "@BODY@");
-    table(out, o);
+    add_table(out, o);
     add_bars(out, o);
     LHI_TRY(draw_all(out, s, o, err));
     add_until(out, &page, "@VERSION@");

@@ -22,7 +22,8 @@ typedef struct finder {
     lhi_heap heap;
 } finder;
 
-/* Computes distances to `root` over nodes that are not closed (Dijkstra). */
+/* Computes the distance of every node to `root`, in km, over nodes that are not
+ * closed (Dijkstra). Returns false on allocation failure. */
 static bool compute_distances(finder *f, uint32_t root)
 {
     const lh_topology *t = f->t;
@@ -54,10 +55,11 @@ static bool compute_distances(finder *f, uint32_t root)
     return true;
 }
 
-/* Returns the lowest next node on the least route from n; LH_NONE if there is
- * none. */
-static uint32_t next_node(const finder *f, uint32_t n, bool first,
-                          int64_t *step_km)
+/* Returns the lowest next node on a shortest route from node n to the target;
+ * LH_NONE: there is none. `first`: also obeys f->closed_first. *step_km: length
+ * of that hop. */
+static uint32_t find_next_node(const finder *f, uint32_t n, bool first,
+                               int64_t *step_km)
 {
     const lh_topology *t = f->t;
     uint32_t best = LH_NONE;
@@ -92,9 +94,9 @@ static int compare(const lhi_node_route *a, const lhi_node_route *b)
     return 0;
 }
 
-/* Finds the least route that begins with root[0..spur] and does not continue as
- * any route in `found` with the same root. out->nodes is NULL if there is none.
- */
+/* Finds the shortest route that begins with nodes root[0..spur] and does not
+ * continue like any route in `found` with the same beginning (spur step of
+ * Yen's algorithm). out->nodes is NULL if there is none. */
 static lh_status find_spur_route(finder *f, const lhi_node_route *root,
                                  uint32_t spur, int64_t root_km,
                                  const lhi_node_route *found, uint32_t n_found,
@@ -114,7 +116,7 @@ static lh_status find_spur_route(finder *f, const lhi_node_route *root,
     if (!compute_distances(f, f->to))
         return LH_ENOMEM;
     int64_t step = 0;
-    if (next_node(f, root->nodes[spur], true, &step) == LH_NONE)
+    if (find_next_node(f, root->nodes[spur], true, &step) == LH_NONE)
         return LH_OK;
     uint32_t *nodes = LHI_NEW(mem, uint32_t, n_nodes);
     if (!nodes)
@@ -123,7 +125,7 @@ static lh_status find_spur_route(finder *f, const lhi_node_route *root,
     out->hops = spur;
     while (nodes[out->hops] != f->to) {
         nodes[out->hops + 1] =
-            next_node(f, nodes[out->hops], out->hops == spur, &step);
+            find_next_node(f, nodes[out->hops], out->hops == spur, &step);
         out->km += step;
         out->hops++;
     }
@@ -131,8 +133,8 @@ static lh_status find_spur_route(finder *f, const lhi_node_route *root,
     return LH_OK;
 }
 
-/* Returns the length of the cable between two neighbouring nodes. */
-static int64_t cable_km(const lh_topology *t, uint32_t a, uint32_t b)
+/* Returns the length of the cable between two neighbouring nodes, in km. */
+static int64_t get_cable_km(const lh_topology *t, uint32_t a, uint32_t b)
 {
     uint32_t w = t->first_way[a];
     while (t->ways[w].node != b)
@@ -165,7 +167,7 @@ static bool pool_add(route_pool *p, const lhi_node_route *route)
     return true;
 }
 
-/* Removes and returns the least route of a non-empty pool. */
+/* Removes and returns the shortest route of a non-empty pool. */
 static lhi_node_route pool_take_least(route_pool *p)
 {
     uint32_t least = 0;
@@ -197,7 +199,8 @@ static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
                                     &other));
             if (other.nodes && !pool_add(waiting, &other))
                 return LH_ENOMEM;
-            root_km += cable_km(f->t, route.nodes[spur], route.nodes[spur + 1]);
+            root_km +=
+                get_cable_km(f->t, route.nodes[spur], route.nodes[spur + 1]);
         }
         route.nodes = NULL;
         if (waiting->count > 0)

@@ -51,7 +51,7 @@ static lh_status get_count(reader *r, const lhi_node *map, const char *key,
                 : LH_OK;
 }
 
-/* Parses Gb/s with up to three decimals. */
+/* Reads a rate in Gb/s with up to three decimals, into *mbps. */
 static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
 {
     double gbps;
@@ -64,8 +64,8 @@ static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
 static const lhi_reach adaptive[] = {
     {625, 50000}, {1250, 37500}, {2500, 25000}, {INT64_MAX, 12500}};
 
-/* Reads one modulation: its rate, and its maximum path length unless it is the
- * last. */
+/* Reads one modulation: its rate per slot, and its maximum path length unless
+ * it is the last. */
 static lh_status read_reach(reader *r, const lhi_node *map, bool last,
                             lhi_reach *out)
 {
@@ -232,8 +232,8 @@ static lh_status get_flag(reader *r, const lhi_node *map, const char *key,
     return node ? lhi_node_get_bool(r->doc, node, out, r->err) : LH_OK;
 }
 
-/* Reads one policy: its assignment, from `policy` or from its own name, and its
- * options. */
+/* Reads one policy: its assignment rule, from `policy` or from its own name,
+ * and its options. */
 static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
 {
     static const char *const keys[] = {"policy",    "request_slots",

@@ -62,14 +62,15 @@ struct lh_scenario {
     lhi_scenario_file *files, *last_file; /* in order of appearance */
 };
 
-/* Returns a job's pipeline; NULL for a chain. */
+/* Returns the pipeline of a job given by a file; NULL for a chain of equal
+ * stages. */
 const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job);
 
-/* Reads a job from the map `map`. */
+/* Reads a job of a scenario from the map `map`. */
 lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
                                 lh_scenario *scenario,
                                 lhi_optical_job_spec *out, lh_error *err);
-/* Reads a job from the plan file named at `node`. */
+/* Reads a job of a scenario from the plan file named at `node`. */
 lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
                                      lh_scenario *scenario,
                                      lhi_optical_job_spec *out, lh_error *err);
@@ -78,20 +79,23 @@ lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
 lh_status lhi_scenario_resolve_file(lh_scenario *scenario, const lhi_doc *doc,
                                     const lhi_node *node, const char **path,
                                     lh_error *err);
-/* Sets *order for a chain's "gpipe" or "1f1b"; false for another schedule. */
+/* Parses the pass order of a chain job, "gpipe" or "1f1b", into *order; false
+ * for any other schedule. */
 bool lhi_program_order_parse(const char *schedule, lhi_program_order *order);
-/* Reads a method's name; rejects unknown ones. */
+/* Reads the name of a schedule method; LH_EINPUT: unknown. */
 lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
                                     lhi_arena *mem, const char **out,
                                     lh_error *err);
 
-/* Places every job's devices under one policy with one seed, and builds their
- * programs; everything is allocated in `mem`. */
+/* Places every job's devices on network nodes under one policy with one seed,
+ * and builds their programs (pass orders and messages); everything is allocated
+ * in `mem`. */
 lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
                                     const lhi_policy *policy, uint64_t seed,
                                     lhi_arena *mem, lhi_optical_run_job *jobs,
                                     lh_error *err);
 
-const char *lhi_assignment_name(lh_assignment assignment); /* "sd-ff" */
+/* Returns the name of an assignment policy, such as "sd-ff". */
+const char *lhi_assignment_name(lh_assignment assignment);
 
 #endif

@@ -78,8 +78,8 @@ typedef struct run {
     lhi_arena *mem;
 } run;
 
-/* Adds an event to the queue; false on allocation failure, which also sets
- * r->no_memory. */
+/* Adds an event at time_ns to the queue; `what`: its payload. Returns false on
+ * allocation failure, which also sets r->no_memory. */
 static bool push(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
 {
     lhi_event e = {
@@ -90,12 +90,12 @@ static bool push(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
 }
 
 /* Returns the event payload for a job's task. */
-static uint64_t task_payload(const job *j, uint32_t task)
+static uint64_t make_task_payload(const job *j, uint32_t task)
 {
     return (uint64_t)j->index << 32 | task;
 }
 
-/* Checks whether a task's message crosses the network. */
+/* Checks whether a task's message goes to a device on another network node. */
 static bool crosses(const job *j, uint32_t task)
 {
     const lhi_task *t = &j->program->tasks[task];
@@ -104,8 +104,9 @@ static bool crosses(const job *j, uint32_t task)
                j->sites[j->program->tasks[t->consumer].device];
 }
 
-/* Returns a W pass to fill the wait for message m, or LH_NONE: none is ready,
- * or the message is known to arrive before the pass would end. */
+/* Returns the device's next W pass if it can run before message m arrives;
+ * LH_NONE: none is ready, or the message is known to arrive before the pass
+ * would end. */
 static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
 {
     const lhi_program *p = j->program;
@@ -125,8 +126,8 @@ static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
 
 static void request_circuit(run *r, job *j, uint32_t task);
 
-/* Sends a message within a site over the pipeline's own link, as lh_simulate()
- * models it; returns its arrival. */
+/* Sends a task's message within a datacenter over the pipeline's own link, as
+ * lh_simulate() models it; returns its arrival time. */
 static int64_t send_within_site(const run *r, job *j, uint32_t task)
 {
     const lhi_route *route = lhi_program_route(j->program, task);
@@ -141,8 +142,8 @@ static int64_t send_within_site(const run *r, job *j, uint32_t task)
     return depart + route->transfer_ns + route->latency_ns;
 }
 
-/* Sends a task's message: over a requested circuit, or over the site's own
- * link. */
+/* Sends a task's message: requests a circuit if it goes to another node, else
+ * uses the link within the datacenter. */
 static void send_message(run *r, job *j, uint32_t task)
 {
     if (crosses(j, task)) {
@@ -150,11 +151,11 @@ static void send_message(run *r, job *j, uint32_t task)
         return;
     }
     j->arrive[task] = send_within_site(r, j, task);
-    push(r, j->arrive[task], ARRIVAL, task_payload(j, task));
+    push(r, j->arrive[task], ARRIVAL, make_task_payload(j, task));
 }
 
-/* Posts the receive that is due when the device reaches task i, if the program
- * has rendezvous receives. */
+/* Posts the receive for task i's input when the device reaches the task
+ * (rendezvous receives); a finished producer then sends its message. */
 static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
 {
     const lhi_program *p = j->program;
@@ -171,8 +172,8 @@ static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
         send_message(r, j, m);
 }
 
-/* Checks whether data-parallel communication permits the task's start; *since:
- * the earliest time. */
+/* Checks whether data-parallel communication permits task `i` to start now;
+ * otherwise schedules a wake-up. *since: the earliest time. */
 static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
                           int64_t *since)
 {
@@ -189,8 +190,9 @@ static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
     return false;
 }
 
-/* Starts the device's next task if its message, its data-parallel communication
- * and the device are ready. */
+/* Starts the device's next task if the device is free, its message has arrived
+ * and data-parallel communication permits it; else a W pass if the policy fills
+ * idle time. */
 static void try_start(run *r, job *j, uint32_t device)
 {
     const lhi_program *p = j->program;
@@ -212,10 +214,12 @@ static void try_start(run *r, job *j, uint32_t device)
     j->running[device] = j->started[i] = true;
     j->start[i] = r->now;
     j->before[i] = since;
-    push(r, r->now + p->tasks[i].duration_ns, TASK_END, task_payload(j, i));
+    push(r, r->now + p->tasks[i].duration_ns, TASK_END,
+         make_task_payload(j, i));
 }
 
-/* Starts the data-parallel communication of an iteration. */
+/* Starts the data-parallel communication of a job's iteration: its gathers, and
+ * the times at which links are free. */
 static void begin_data(const run *r, job *j)
 {
     const lhi_program *p = j->program;
@@ -255,8 +259,8 @@ static void begin_iteration(run *r, job *j)
         try_start(r, j, d);
 }
 
-/* Appends a circuit's occupancy to the recorded iteration; false on allocation
- * failure. */
+/* Appends a circuit, in use until end_ns, to the recorded iteration; false on
+ * allocation failure. */
 static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
 {
     lhi_iteration_record *rec = r->in->record;
@@ -282,13 +286,14 @@ static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
     return true;
 }
 
-/* Checks whether job 0 is in the iteration to be recorded, the last one. */
+/* Checks whether job 0 is in its last iteration, which is recorded for figures.
+ */
 static bool is_recording(const run *r)
 {
     return r->in->record && r->jobs[0].iteration == r->in->iterations;
 }
 
-/* Allocates a granted circuit until `end_ns` and schedules its release.
+/* Occupies the slots of a grant until `end_ns` and schedules their release.
  * `owner`: job, LH_NONE for background traffic. */
 static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
                          uint32_t owner, uint32_t task)
@@ -308,9 +313,10 @@ static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
         record_held(r, c, end_ns);
 }
 
-/* Returns how many slots to request, by policy and the last iteration's labels.
- */
-static uint32_t requested_slots(const run *r, const job *j, uint32_t task)
+/* Returns how many slots to request for a task's message, by the policy and the
+ * labels (was it late or refused?) of the last iteration. */
+static uint32_t compute_requested_slots(const run *r, const job *j,
+                                        uint32_t task)
 {
     const lhi_policy *policy = r->in->policy;
     uint32_t n = policy->request_slots;
@@ -327,7 +333,8 @@ static uint32_t requested_slots(const run *r, const job *j, uint32_t task)
     return n > 1 ? n : 1;
 }
 
-/* Records a granted circuit and schedules the message's arrival. */
+/* Occupies a granted circuit for a task's message and schedules its arrival.
+ * `wait`: ns until the send port is free. */
 static void accept_grant(run *r, job *j, uint32_t task,
                          const lhi_circuit_grant *grant, int64_t wait)
 {
@@ -340,10 +347,12 @@ static void accept_grant(run *r, job *j, uint32_t task,
         (double)grant->slots * grant->path->hops * (double)(end - r->now);
     j->arrive[task] = end;
     hold_circuit(r, grant, end, j->index, task);
-    push(r, end, ARRIVAL, task_payload(j, task));
+    push(r, end, ARRIVAL, make_task_payload(j, task));
 }
 
-/* Requests a circuit for a message; `attempt` counts its refusals. */
+/* Requests a circuit for a task's message; with policy option ask_late, only
+ * once the send port is free. A refused request is repeated after retry_ns;
+ * j->attempt counts the refusals. */
 static void request_circuit(run *r, job *j, uint32_t task)
 {
     const lhi_optical_run_input *in = r->in;
@@ -354,7 +363,7 @@ static void request_circuit(run *r, job *j, uint32_t task)
     if (in->policy->ask_late && wait > 0) {
         j->port_queue[t->port] += !j->deferred[task];
         j->deferred[task] = true;
-        push(r, r->now + wait, REQUEST, task_payload(j, task));
+        push(r, r->now + wait, REQUEST, make_task_payload(j, task));
         return;
     }
     j->port_queue[t->port] -= j->deferred[task];
@@ -364,7 +373,7 @@ static void request_circuit(run *r, job *j, uint32_t task)
             lhi_network_paths(in->network, j->sites[t->device],
                               j->sites[j->program->tasks[t->consumer].device]),
         .policy = in->policy,
-        .slots = requested_slots(r, j, task),
+        .slots = compute_requested_slots(r, j, task),
         .bits = t->bits,
         .wait_ns = wait,
         .queued = j->port_queue[t->port],
@@ -391,11 +400,11 @@ static void request_circuit(run *r, job *j, uint32_t task)
     }
     if (j->attempt[task] < UINT8_MAX)
         j->attempt[task]++;
-    push(r, r->now + in->retry_ns, REQUEST, task_payload(j, task));
+    push(r, r->now + in->retry_ns, REQUEST, make_task_payload(j, task));
 }
 
-/* Finds the passes that the network delayed and sets the labels for the next
- * iteration; returns their number. */
+/* Finds the passes that the network delayed and labels their messages for the
+ * next iteration; returns the number of such passes. */
 static uint32_t update_labels(run *r, job *j)
 {
     const lhi_program *p = j->program;
@@ -424,7 +433,8 @@ static uint32_t update_labels(run *r, job *j)
     return n_bound;
 }
 
-/* Records the times of all tasks and messages of job 0's iteration. */
+/* Records the start, end and arrival times of all tasks of job 0 in the last
+ * iteration. */
 static void record_end(run *r, const job *j)
 {
     lhi_iteration_record *rec = r->in->record;
@@ -443,7 +453,8 @@ static void record_end(run *r, const job *j)
     }
 }
 
-/* Asserts the invariants of every iteration. */
+/* Asserts that an iteration's times and occupied slots are consistent; does
+ * nothing with NDEBUG. */
 static void check_iteration(const run *r, const job *j)
 {
 #ifndef NDEBUG
@@ -477,7 +488,7 @@ static void check_iteration(const run *r, const job *j)
 #endif
 }
 
-/* Records the circuits that are in use when the recorded iteration begins. */
+/* Adds the circuits in use when the recorded iteration begins to the record. */
 static void start_record(run *r)
 {
     for (uint32_t i = 0; i < r->circuits.count; i++)
@@ -486,8 +497,8 @@ static void start_record(run *r)
             return;
 }
 
-/* Stores an iteration's results, updates the labels, and begins the job's next
- * iteration unless the run is over. */
+/* Stores an iteration's time and counts, updates the labels, and begins the
+ * job's next iteration unless the run is over. */
 static void end_iteration(run *r, job *j)
 {
     check_iteration(r, j);
@@ -521,8 +532,8 @@ static void end_iteration(run *r, job *j)
     begin_iteration(r, j);
 }
 
-/* Ends the iteration after its last pass; the last reductions may take longer.
- */
+/* Ends an iteration after its last pass; data-parallel reductions and the time
+ * after the pipeline may end later. */
 static void end_passes(run *r, job *j)
 {
     int64_t end = r->now;
@@ -530,7 +541,7 @@ static void end_passes(run *r, job *j)
         end = j->data.last_ns;
     end += j->program->after_ns;
     if (end > r->now)
-        push(r, end, END, task_payload(j, 0));
+        push(r, end, END, make_task_payload(j, 0));
     else
         end_iteration(r, j);
 }
@@ -584,7 +595,8 @@ static void arrive_background(run *r)
     r->out->background_refused += r->counting && !ok;
 }
 
-/* Processes one event from the queue by its kind. */
+/* Processes one event from the queue by its kind (task end, arrival, request,
+ * release, ...). */
 static void process_event(run *r, const lhi_event *e)
 {
     job *j = &r->jobs[e->rank == RELEASE ? 0 : e->payload >> 32];
@@ -709,7 +721,7 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the record of an iteration with `n` tasks. */
+/* Allocates the record of an iteration with `n` tasks, for figures. */
 static lh_status make_record(lhi_iteration_record *rec, size_t n, lh_error *err)
 {
     rec->start_ns = calloc(n + 1, sizeof *rec->start_ns);
@@ -731,7 +743,8 @@ void lhi_iteration_record_fini(lhi_iteration_record *record)
     *record = (lhi_iteration_record){0};
 }
 
-/* Allocates the run's state and schedules the first iteration of each job. */
+/* Allocates the state of a simulation run and schedules the first iteration of
+ * each job. */
 static lh_status make_run(run *r, lh_error *err)
 {
     const lhi_optical_run_input *in = r->in;
@@ -748,7 +761,7 @@ static lh_status make_run(run *r, lh_error *err)
     int64_t begin_ns = (int64_t)(8 * in->background->holding_ns);
     for (uint32_t i = 0; i < in->n_jobs; i++) {
         LHI_TRY(make_job(r, i, err));
-        if (!push(r, begin_ns, BEGIN, task_payload(&r->jobs[i], 0)))
+        if (!push(r, begin_ns, BEGIN, make_task_payload(&r->jobs[i], 0)))
             return lhi_fail_nomem(err);
     }
     r->jobs_left = in->n_jobs;

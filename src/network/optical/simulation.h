@@ -50,7 +50,7 @@ typedef struct lhi_iteration_record {
     lhi_recorded_circuit *circuits;
     size_t n_circuits, circuits_capacity;
 } lhi_iteration_record;
-/* Frees a record's arrays. */
+/* Frees the arrays of a recorded iteration. */
 void lhi_iteration_record_fini(lhi_iteration_record *record);
 
 /* Run inputs. */
@@ -79,8 +79,8 @@ typedef struct lhi_optical_run_output {
     uint64_t background, background_refused;
 } lhi_optical_run_output;
 
-/* Simulates a run and fills in the output, whose arrays the caller allocates.
- */
+/* Simulates one run (jobs and background traffic under one policy with one
+ * seed) and fills *output, whose arrays the caller allocates. */
 lh_status lhi_optical_simulate(const lhi_optical_run_input *input,
                                lhi_optical_run_output *output, lh_error *err);
 
@@ -104,16 +104,16 @@ typedef struct lhi_circuits {
     uint64_t held; /* slots x fibres */
 } lhi_circuits;
 
-/* Allocates an empty spectrum. */
+/* Allocates a spectrum for the network without circuits. */
 lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
                             lh_error *err);
-/* Frees the spectrum and circuits. */
+/* Frees the spectrum and the list of circuits. */
 void lhi_circuits_fini(lhi_circuits *circuits);
-/* Occupies the grant's slots and returns the circuit; LH_NONE on allocation
- * failure. */
+/* Occupies the slots of a grant and returns the index of the new circuit;
+ * LH_NONE on allocation failure. */
 uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
                                const lhi_circuit_grant *grant);
-/* Releases the circuit's slots. */
+/* Releases the slots of a circuit and its index. */
 void lhi_circuits_release(lhi_circuits *circuits, uint32_t circuit);
 
 /* Background arrival generator. */
@@ -131,10 +131,11 @@ typedef struct lhi_arrival {
     int64_t holding_ns;
 } lhi_arrival;
 
-/* Initialises the generator from a seed. */
+/* Initialises the generator of background requests from a seed. */
 void lhi_arrivals_init(lhi_arrivals *arrivals, const lhi_background *background,
                        uint32_t n_nodes, uint64_t seed);
-/* Returns the arrival at next_ns and advances next_ns. */
+/* Returns the background request that arrives at arrivals->next_ns, and
+ * advances next_ns to the one after it. */
 lhi_arrival lhi_arrivals_next(lhi_arrivals *arrivals);
 
 #endif

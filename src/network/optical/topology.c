@@ -40,13 +40,13 @@ typedef struct named_id {
 } named_id;
 
 /* Orders nodes by id, for qsort(). */
-static int by_id(const void *a, const void *b)
+static int compare_ids(const void *a, const void *b)
 {
     int64_t x = ((const named_id *)a)->id, y = ((const named_id *)b)->id;
     return (x > y) - (x < y);
 }
 
-/* Reads a node's id and name. */
+/* Reads the id and name of a network node. */
 static lh_status read_node(reader *r, const lhi_node *node, named_id *out)
 {
     static const char *const keys[] = {"id", "name", NULL};
@@ -85,7 +85,7 @@ static lh_status read_nodes(reader *r, const lhi_node *list)
     uint32_t n = 0;
     for (const lhi_node *node = list->first; node; node = node->next)
         LHI_TRY(read_node(r, node, &all[n++]));
-    qsort(all, n, sizeof *all, by_id);
+    qsort(all, n, sizeof *all, compare_ids);
     for (uint32_t i = 0; i < n; i++) {
         if (i > 0 && all[i].id == all[i - 1].id)
             return lhi_doc_fail(
@@ -101,7 +101,8 @@ static lh_status read_nodes(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
-/* Reads the id of a link's end and returns the node's index. */
+/* Reads the node id of one end of a link, and returns the node's index in *out.
+ */
 static lh_status read_endpoint(reader *r, const lhi_node *map, const char *key,
                                uint32_t *out)
 {
@@ -133,8 +134,8 @@ static lh_status read_cable(reader *r, const lhi_node *node, lh_cable *out)
     return lhi_node_get_int(r->doc, value, 1, LHI_MAX_KM, &out->km, r->err);
 }
 
-/* Lists the neighbours for every node, ascending: two counting sorts by node.
- */
+/* Lists the neighbours and cables of every node, in ascending order of the
+ * neighbour. */
 static lh_status list_neighbours(reader *r)
 {
     lh_topology *t = r->t;
