@@ -169,8 +169,8 @@ void lhi_arena_rewind(lhi_arena *arena, lhi_mark mark)
     }
 }
 
-/* Links the blocks below those of `into`, whose top block remains the one in
- * use. */
+/* Moves all memory of arena `from` into `into` and frees `from`; the top block
+ * of `into` remains the one in use. */
 void lhi_arena_adopt(lhi_arena *into, lhi_arena *from)
 {
     block **bottom = &into->top;

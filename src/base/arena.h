@@ -33,8 +33,8 @@ char *lhi_arena_strdup(lhi_arena *arena, const char *text);
  * fails. */
 char *lhi_arena_strndup(lhi_arena *arena, const char *text, size_t len);
 
-/* Returns the current position; a rewind to it releases everything allocated
- * later. */
+/* Returns the arena's current position; lhi_arena_rewind() to it releases
+ * everything allocated later. */
 lhi_mark lhi_arena_mark(const lhi_arena *arena);
 /* Releases everything allocated since `mark`. */
 void lhi_arena_rewind(lhi_arena *arena, lhi_mark mark);

@@ -34,8 +34,8 @@ static bool read_small(const char *path, char *text)
     return len > 0;
 }
 
-/* Returns the number after `key` at the beginning of a line, or 0 if there is
- * none. */
+/* Returns the number after `key` at the beginning of a line of `text`; 0 if
+ * there is none. */
 static uint64_t find_number(const char *text, const char *key)
 {
     size_t len = strlen(key);
@@ -47,7 +47,8 @@ static uint64_t find_number(const char *text, const char *key)
     return 0;
 }
 
-/* Lowers the limit to `bytes` if that is smaller. */
+/* Lowers the available memory to `bytes` if that is smaller, and stores
+ * `limit`, the name of the binding limit. */
 static void lower_limit(lhi_available_memory *room, uint64_t bytes,
                         const char *limit)
 {
@@ -55,7 +56,8 @@ static void lower_limit(lhi_available_memory *room, uint64_t bytes,
         *room = (lhi_available_memory){bytes, limit};
 }
 
-/* Applies a resource limit, less the memory already in use. */
+/* Lowers the available memory by a resource limit (RLIMIT_...), less the `used`
+ * bytes; `limit`: its name. */
 static void apply_resource_limit(lhi_available_memory *room, int resource,
                                  uint64_t used, const char *limit)
 {
@@ -85,7 +87,8 @@ typedef struct group_file_names {
     const char *limit, *used, *inactive, *active, *name;
 } group_file_names;
 
-/* Applies the limit of one control group. */
+/* Lowers the available memory by the limit of the control group in `folder`,
+ * less its usage that cannot be reclaimed. */
 static void apply_group_limit(lhi_available_memory *room, const char *folder,
                               const group_file_names *files)
 {
@@ -107,9 +110,10 @@ static void apply_group_limit(lhi_available_memory *room, const char *folder,
     lower_limit(room, limit > used ? limit - used : 0, files->name);
 }
 
-/* Applies the limits of the group and all its ancestors. In a container the
- * path may be visible to the host only; then only the top exists, which is the
- * container's own group. */
+/* Lowers the available memory by the limits of control group `top`/`inner` and
+ * all its ancestors up to `top`. In a container the inner path may be visible
+ * to the host only; then only the top exists, which is the container's own
+ * group. */
 static void apply_group_limits(lhi_available_memory *room, const char *top,
                                const char *inner, const group_file_names *files)
 {
@@ -127,7 +131,8 @@ static void apply_group_limits(lhi_available_memory *room, const char *top,
     }
 }
 
-/* Applies the limits of this process's control groups, versions 1 and 2. */
+/* Lowers the available memory by the limits of this process's control groups,
+ * versions 1 and 2. `root`: folder with proc/ and sys/. */
 static void apply_control_groups(lhi_available_memory *room, const char *root)
 {
     static const group_file_names second = {

@@ -79,8 +79,9 @@ size_t lhi_json_escape(uint32_t c, char *out)
                             0xdc00u + (unsigned)(c & 0x3ff));
 }
 
-/* Escapes the first character of `text` if it is unprintable; returns its
- * length in `text`. */
+/* Escapes the first character of `text` for a terminal, into `out`, if it is
+ * unprintable, else copies it. Returns its length in `text`; *out_len: in
+ * `out`. */
 static size_t escape_character(const char *text, size_t len, char *out,
                                size_t *out_len)
 {
@@ -104,8 +105,9 @@ static size_t escape_character(const char *text, size_t len, char *out,
     return n ? n : 1;
 }
 
-/* Escapes the first character for JSON output; keeps line ends, which occur
- * only between values. */
+/* Escapes the first character of `text` for JSON output, into `out`; keeps line
+ * ends, which occur only between values. Returns its length in `text`;
+ * *out_len: in `out`. */
 static size_t escape_for_json(const char *text, size_t len, char *out,
                               size_t *out_len)
 {
@@ -123,8 +125,9 @@ static size_t escape_for_json(const char *text, size_t len, char *out,
 typedef size_t (*escape_fn)(const char *text, size_t len, char *out,
                             size_t *out_len);
 
-/* Escapes a whole text into `buffer`, NUL-terminated and truncated to `room`;
- * returns the untruncated length. */
+/* Escapes a text character by character with `show` into `buffer`,
+ * NUL-terminated and truncated to `room` bytes; returns the untruncated length.
+ */
 static size_t escape_text(escape_fn show, const char *text, size_t len,
                           char *buffer, size_t room)
 {

@@ -25,11 +25,10 @@ enum { LHI_ESCAPE_BYTES = 16 }; /* bytes of one escaped character with NUL */
  * beyond 16 bits. Returns the length; `out` has LHI_ESCAPE_BYTES bytes. */
 size_t lhi_json_escape(uint32_t character, char *out);
 
-/* Appends the text as escaped by lh_text_escape(), at most `columns`
- * characters.
+/* Appends a text as escaped by lh_text_escape(), cut to `columns` characters.
  */
 void lhi_text_add_escaped(lhi_text *out, const char *text, size_t columns);
-/* Appends JSON as escaped by lh_json_escape(). */
+/* Appends JSON text as escaped by lh_json_escape(). */
 void lhi_text_add_escaped_json(lhi_text *out, const char *json, size_t len);
 /* Counts the characters that lh_text_escape() outputs for the text. */
 size_t lhi_count_escaped_columns(const char *text);

@@ -30,13 +30,16 @@ void lh_text_free(char *text)
     free(text);
 }
 
-/* Ends a truncated message with dots. */
+/* Replaces the end of a message that does not fit into `size` bytes by dots.
+ * `needed`: its length from snprintf(). */
 static void end_with_dots(char *text, size_t size, int needed)
 {
     if (needed >= 0 && (size_t)needed >= size)
         memcpy(text + size - 4, "...", 4);
 }
 
+/* Writes the formatted message into `err` (unless NULL) and returns `code`, so
+ * that a check reads `return lhi_fail(err, LH_EINPUT, ...)`. */
 lh_status lhi_fail(lh_error *err, lh_status code, const char *format, ...)
 {
     if (err) {

@@ -23,7 +23,7 @@ typedef struct lhi_heap {
 
 /* Frees the heap's memory. */
 void lhi_heap_fini(lhi_heap *heap);
-/* Adds an event; false on allocation failure. */
+/* Adds an event to the heap; false on allocation failure. */
 bool lhi_heap_push(lhi_heap *heap, lhi_event event);
 /* Removes the first event by time, rank and sequence number; false if the heap
  * is empty. */

@@ -47,16 +47,18 @@ enum {
     LHI_LINE_BYTES = 1 << 16,   /* per log line */
 };
 
-/* Returns the term that messages use for the kind, as "a job". */
+/* Returns the term for a kind of input in messages, such as "a job". */
 const char *lhi_input_describe(lhi_input_kind kind);
-/* Returns the size limit of the kind in bytes. */
+/* Returns the size limit for a kind of input, in bytes. */
 size_t lhi_input_max_bytes(lhi_input_kind kind);
 
-/* Rejects a text longer than the limit for its kind. */
+/* Rejects an input text longer than the limit for its kind. `name`: file name
+ * in the message. LH_EINPUT. */
 lh_status lhi_input_check_size(size_t len, const char *name,
                                lhi_input_kind kind, lh_error *err);
-/* Reads a whole file into a NUL-terminated text; release it with
- * lh_text_free(). Rejects binary files at their first run of NULs. */
+/* Reads a whole input file of this kind into a NUL-terminated text; release it
+ * with lh_text_free(). Rejects files above the size limit, and binary files at
+ * their first run of NULs. */
 lh_status lhi_input_read(const char *path, lhi_input_kind kind, char **out,
                          size_t *len, lh_error *err);
 

@@ -20,10 +20,10 @@ typedef struct lhi_input_stream {
 /* Opens `path` for reading. LH_EIO on failure. */
 lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out,
                                 lh_error *err);
-/* Reads up to `room` bytes; *n is 0 at end of file. */
+/* Reads up to `room` bytes from the stream; *n is 0 at end of file. */
 lh_status lhi_input_stream_read(lhi_input_stream *input, char *bytes,
                                 size_t room, size_t *n, lh_error *err);
-/* Closes the stream. */
+/* Closes the input stream. */
 void lhi_input_stream_close(const lhi_input_stream *input);
 
 #endif

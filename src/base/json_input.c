@@ -12,7 +12,7 @@
  * - TEXT: the overhead of a string beyond its bytes */
 enum { MEMBER = 176, ITEM = 64, LIST = 136, MAP = 288, TEXT = 80 };
 
-/* Returns the end of the string that begins at `at` and adds its size to
+/* Returns the end of the JSON string that begins at `at`, and adds its size to
  * *bytes. */
 static const char *skip_string(const char *at, const char *end, size_t *bytes)
 {
@@ -23,7 +23,8 @@ static const char *skip_string(const char *at, const char *end, size_t *bytes)
     return at + (at < end);
 }
 
-/* Bounds the memory that jansson needs for the text. */
+/* Returns an upper bound on the memory that jansson needs to parse the text, in
+ * bytes. */
 static size_t count_bytes(const char *text, size_t len)
 {
     const char *at = text, *end = text + len;

@@ -19,12 +19,14 @@
     lhi_options_copy((type *){(mine)}, sizeof(type), (const type *){(given)},  \
                      #type, (err))
 
-/* Checks the size field of an output struct; LH_EINVAL as above. */
+/* Checks the size field of an output struct; `what`: name of the struct in the
+ * message. LH_EINVAL: smaller than the size field itself. */
 lh_status lhi_options_check_size(const void *given, const char *what,
                                  lh_error *err);
 
-/* Implements LHI_OPTIONS_COPY without type checks. `what`: the struct's name
- * for messages. */
+/* Copies a caller's struct of any header version, as LHI_OPTIONS_COPY describes,
+ * without type checks. `mine_size`: size of our struct; `what`: its name in
+ * messages. */
 lh_status lhi_options_copy(void *mine, size_t mine_size, const void *given,
                            const char *what, lh_error *err);
 

@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads the beginning of a small file; stores "" on failure. */
+/* Reads the beginning of a small file into out[0..size-1], NUL-terminated;
+ * stores "" on failure. */
 static void read_prefix(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -22,8 +23,8 @@ static void read_prefix(const char *path, char *out, size_t size)
         close(fd);
 }
 
-/* Replaces characters not allowed in names with '_' and cuts the text at the
- * first space. */
+/* Replaces the characters of a text that are not allowed in file names with '_'
+ * and cuts it at the first space. */
 static void replace_invalid(char *text)
 {
     text[strcspn(text, " \t\r\n")] = '\0';

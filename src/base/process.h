@@ -24,13 +24,14 @@ typedef enum lhi_process_state {
     LHI_PROCESS_ELSEWHERE /* not visible from here */
 } lhi_process_state;
 
-/* Identifies the calling process. */
+/* Identifies the calling process: machine, boot, PID namespace, number and
+ * start time. */
 void lhi_process_identify_self(lhi_process *out);
 /* Checks whether a process still runs. LHI_PROCESS_GONE: it belonged to this
  * machine, and it ended or the machine was rebooted. */
 lhi_process_state lhi_process_check(const lhi_process *process);
-/* Hashes everything in `process` except the process itself: the machine, boot
- * and PID namespace in which its number is valid. */
+/* Hashes the machine, boot and PID namespace of a process, in which its number
+ * is valid; not the number itself. */
 uint32_t lhi_process_hash_namespace(const lhi_process *process);
 
 #endif

@@ -19,7 +19,8 @@ int64_t lhi_now_ns(void)
     return (int64_t)t.tv_sec * BILLION + t.tv_nsec;
 }
 
-/* Sets the timer slack to 1 ns; with the default, timers fire 50 us late. */
+/* Sets the thread's timer slack to 1 ns; with the default, timers fire 50 us
+ * late. */
 static void set_timer_slack(void)
 {
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Returns the current time in ns. */
+/* Returns the current time of the monotonic clock in ns. */
 int64_t lhi_now_ns(void);
 /* Returns at_ns + ns, capped at now_ns. */
 static inline int64_t lhi_advance_time_ns(int64_t at_ns, int64_t ns,
@@ -25,7 +25,7 @@ struct timespec lhi_timespec(int64_t at_ns);
 /* Sleeps until the clock reaches `at_ns`, accurate to a microsecond; returns at
  * once if it already has. Continues after signals. */
 void lhi_sleep_until(int64_t at_ns);
-/* Sleeps for `ns`; see lhi_sleep_until(). */
+/* Sleeps for `ns` nanoseconds, accurate to a microsecond. */
 void lhi_sleep_for(int64_t ns);
 
 /* Makes the system wake the calling thread exactly when its wait expires, not

@@ -97,7 +97,7 @@ void lhi_sort(void *base, size_t n, size_t size,
     sort(&s, 0, n);
 }
 
-/* Orders times, for qsort(). */
+/* Orders int64_t times, for qsort(). */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;

@@ -28,8 +28,8 @@ void lhi_temp_file_format_name(const char *path, unsigned attempt, char *out,
              self.number, lhi_process_hash_namespace(&self), attempt);
 }
 
-/* Parses the process number and namespace hash from a temporary file name for
- * target `base`; returns false for any other name. */
+/* Parses the process number (*number) and namespace hash (*place) from a
+ * temporary file name for target `base`; returns false for any other name. */
 static bool read_temp_name(const char *name, const char *base, int64_t *number,
                            uint32_t *place)
 {
@@ -49,9 +49,9 @@ static bool read_temp_name(const char *name, const char *base, int64_t *number,
            base[tail - name] == '\0';
 }
 
-/* Checks whether a file is a temporary file whose writer no longer runs: a
- * regular file of this user. If the process cannot be examined from here, the
- * file must be a day old. */
+/* Checks whether file `name` in a folder is a temporary file for `base` whose
+ * writer no longer runs: a regular file of this user. If the process cannot be
+ * examined from here, the file must be a day old. */
 static bool is_stale(int folder_fd, const char *name, const char *base)
 {
     struct stat info;

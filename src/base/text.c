@@ -113,7 +113,8 @@ lh_status lhi_fail_too_large(const char *name, size_t max_bytes,
                     name, max_bytes >> 20, what);
 }
 
-/* Finds the first run of four NULs in `n` bytes; returns n if there is none. */
+/* Finds the first run of four NULs in `n` bytes; returns its position, or n if
+ * there is none. */
 static size_t find_nuls(const char *bytes, size_t n)
 {
     static const char nuls[4];
@@ -136,7 +137,8 @@ typedef struct read_request {
     bool is_text;
 } read_request;
 
-/* Reads to the end of the stream, within the request's limits. */
+/* Appends the stream's contents to `text` up to its end, within the size limit
+ * of the request. */
 static lh_status read_chunks(lhi_input_stream *from, const read_request *r,
                              lhi_text *text, lh_error *err)
 {
@@ -313,8 +315,9 @@ static bool begins_with(const char *path, const char *start)
     return strncmp(path, start, strlen(start)) == 0;
 }
 
-/* Checks for a system path that may refer to anything: /dev/stdout can be a
- * file that another process holds open, which must remain that file. */
+/* Checks whether a path is below /proc or /dev and may refer to anything:
+ * /dev/stdout can be a file that another process holds open, which must not be
+ * replaced. */
 static bool is_special(const char *path)
 {
     return begins_with(path, "/proc/") ||
@@ -361,7 +364,8 @@ lh_status lh_file_write(const char *path, const char *text, size_t len,
     return replace_file(path, exists ? info.st_mode & 0777 : 0, text, len, err);
 }
 
-/* Tests whether a file can be created beside `path`; removes it again. */
+/* Checks whether a file can be created beside `path`, by creating and removing
+ * one. LH_EIO: it cannot. */
 static lh_status check_can_create(const char *path, lh_error *err)
 {
     size_t room = strlen(path) + LHI_TEMP_SUFFIX_BYTES;

@@ -19,9 +19,9 @@ typedef struct lhi_text {
 
 /* Frees the buffer. */
 void lhi_text_fini(lhi_text *text);
-/* Appends `len` bytes. */
+/* Appends `len` bytes to the text buffer. */
 void lhi_text_add(lhi_text *text, const char *bytes, size_t len);
-/* Appends a string. */
+/* Appends a string to the text buffer. */
 void lhi_text_puts(lhi_text *text, const char *string);
 /* Appends formatted text. */
 void lhi_text_printf(lhi_text *text, const char *format, ...) LHI_PRINTF(2, 3);
@@ -31,8 +31,8 @@ void lhi_text_printf(lhi_text *text, const char *format, ...) LHI_PRINTF(2, 3);
  * unchanged. */
 lh_status lhi_text_take(lhi_text *text, char **out, size_t *len, lh_error *err);
 
-/* Copies as many whole UTF-8 characters of `from` as fit into `room` bytes with
- * a NUL. */
+/* Copies as many whole UTF-8 characters of `from` into `to` as fit into `room`
+ * bytes with a NUL. */
 void lhi_text_copy(char *to, size_t room, const char *from);
 
 /* Reads a whole regular file of at most `max_bytes` and adds a NUL; release it
@@ -45,7 +45,8 @@ lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
  * single NULs only.) */
 lh_status lhi_text_read(const char *path, size_t max_bytes, const char *what,
                         char **out, size_t *len, lh_error *err);
-/* LH_EINPUT: "NAME: larger than 16 MiB, the most that a job may have". */
+/* Fails with LH_EINPUT: "NAME: larger than 16 MiB, the most that a job may
+ * have". */
 lh_status lhi_fail_too_large(const char *name, size_t max_bytes,
                              const char *what, lh_error *err);
 

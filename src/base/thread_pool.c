@@ -24,7 +24,8 @@ struct lhi_thread_pool {
     pthread_t workers[LHI_MAX_PARALLEL_TASKS];
 };
 
-/* Claims the next task; returns false if none remains. */
+/* Takes the next task of the current job for the calling thread, in *out;
+ * returns false if none remains. */
 static bool claim_task(lhi_thread_pool *c, uint32_t *out)
 {
     pthread_mutex_lock(&c->lock);
@@ -35,7 +36,8 @@ static bool claim_task(lhi_thread_pool *c, uint32_t *out)
     return any;
 }
 
-/* Returns the number of leading finished tasks; requires the lock. */
+/* Returns the number of tasks finished without a gap from task 0 on; requires
+ * the lock. */
 static uint32_t count_done(const lhi_thread_pool *c)
 {
     uint32_t n = 0;
