@@ -35,7 +35,8 @@ LH_API lh_status lh_job_parse(const char *text, size_t len, const char *name,
 /* Reads a job file; referenced files are relative to its folder. */
 LH_API lh_status lh_job_read(const char *path, lh_job **out, lh_error *err);
 
-LH_API void lh_job_free(lh_job *job); /* frees; NULL is a no-op */
+/* Frees a job with all memory that it owns; NULL is a no-op. */
+LH_API void lh_job_free(lh_job *job);
 
 /* Formats the canonical text (JSON), which is self-contained: all datacenters
  * and links, the model (unless a preset) and the profile. Parsing it gives the

@@ -69,7 +69,8 @@ typedef struct lh_events {
 /* Reads and parses an events file. LH_EIO: the file cannot be read. */
 LH_API lh_status lh_events_read(const char *path, lh_events **out,
                                 lh_error *err);
-LH_API void lh_events_free(lh_events *events); /* frees; NULL is a no-op */
+/* Frees a list of events with all memory that it owns; NULL is a no-op. */
+LH_API void lh_events_free(lh_events *events);
 
 /* Sets `hit[i]` for each lh_pipeline_link() i that matches a link name in an
  * event; other entries are unchanged. LH_EINPUT: no match. */

@@ -322,22 +322,27 @@ struct lh_job {
 /* Returns a GPU preset (16-bit peak) with static lifetime; NULL: no such
  * preset. `name` may be an alias (docs/formats/job.md), such as "h100". */
 LH_API const lh_gpu *lh_gpu_preset(const char *name);
-/* Returns the presets' names, NULL-terminated; static storage. */
+/* Returns the names of the GPU presets, NULL-terminated; static storage. */
 LH_API const char *const *lh_gpu_presets(void);
 /* Default memory reserve in percent, applied to a job's GPUs but not to
  * presets. lh_gpu_usable_bytes() subtracts the reserve. */
 #define LH_MEMORY_RESERVE_PERCENT 6
-/* Returns the bytes that plans may use: memory minus reserve. */
+/* Returns the bytes of GPU memory that plans may use: memory minus reserve. */
 LH_API int64_t lh_gpu_usable_bytes(const lh_gpu *gpu);
 
-/* Return names as spelled in the job format; static storage. */
+/* Returns a precision's name as spelled in the job format; static storage. */
 LH_API const char *lh_precision_name(lh_precision precision);
-LH_API const char *
-lh_recompute_name(lh_recompute recompute); /* also "modules", "operations" */
+/* Returns a recomputation policy's name as in the job format, or "modules" or
+ * "operations"; static storage. */
+LH_API const char *lh_recompute_name(lh_recompute recompute);
 /* Returns the name as in --recompute-modules; static storage. */
 LH_API const char *lh_module_name(lh_module module);
-LH_API const char *lh_outermost_name(lh_outermost outermost); /* also "any" */
-LH_API const char *lh_sharding_name(lh_sharding sharding);    /* also "any" */
+/* Returns a rank order's name as in the job format, or "any"; static storage.
+ */
+LH_API const char *lh_outermost_name(lh_outermost outermost);
+/* Returns a sharding scope's name as in the job format, or "any"; static
+ * storage. */
+LH_API const char *lh_sharding_name(lh_sharding sharding);
 /* Finds the target with that name, excluding "any". LH_EINVAL: no such target.
  */
 LH_API lh_status lh_target_find(const char *name, lh_target *target,

@@ -163,20 +163,21 @@ typedef struct lh_model {
 /* Returns a model preset with static lifetime; NULL: no such preset. `name` may
  * be an alias (docs/models.md), such as "llama3.3-70b". */
 LH_API const lh_model *lh_model_preset(const char *name);
-/* Returns the presets' names, NULL-terminated; static storage. */
+/* Returns the names of the model presets, NULL-terminated; static storage. */
 LH_API const char *const *lh_model_presets(void);
 
-/* Reads and parses a config.json; errors also LH_EIO. */
+/* Reads and parses a Hugging Face config.json. Errors as for lh_model_parse();
+ * LH_EIO: it cannot be read. */
 LH_API lh_status lh_model_read(const char *path, lh_model **out, lh_error *err);
-/* NULL is a no-op; not for presets */
+/* Frees a model from a file; NULL is a no-op. Presets must not be freed. */
 LH_API void lh_model_free(lh_model *model);
 
-/* Returns the rotary base; default 10000. */
+/* Returns the base of the model's rotary positions; default 10000. */
 LH_API double lh_model_rope_theta(const lh_model *model);
-/* Returns the norms' epsilon; default 1e-5. */
+/* Returns the epsilon of the model's norms; default 1e-5. */
 LH_API double lh_model_norm_epsilon(const lh_model *model);
-/* Returns the maximum number of tokens visible to the layer's attention; 0:
- * all. */
+/* Returns the maximum number of tokens that are visible to a token in the
+ * layer's attention; 0: all. */
 LH_API uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer);
 /* Returns true if the layer has experts. */
 LH_API bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer);
@@ -196,7 +197,8 @@ typedef struct lh_layer_params {
 /* Returns the parameters of the model, a tied matrix counted once, without
  * multi-token prediction. */
 LH_API uint64_t lh_model_params(const lh_model *model);
-/* Returns the same with only the experts active per token. */
+/* Returns the parameters of the model that one token uses: only its experts
+ * count, a tied matrix once, multi-token prediction not. */
 LH_API uint64_t lh_model_active_params(const lh_model *model);
 
 /* Activations stored for the backward in addition to the layer's input: outputs

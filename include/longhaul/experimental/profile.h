@@ -86,11 +86,12 @@ LH_API lh_status lh_profile_parse(const char *text, size_t len,
 /* Reads and parses a profile file. LH_EIO: it cannot be read. */
 LH_API lh_status lh_profile_read(const char *path, lh_profile **out,
                                  lh_error *err);
-LH_API void lh_profile_free(lh_profile *profile); /* frees; NULL is a no-op */
+/* Frees a profile with all memory that it owns; NULL is a no-op. */
+LH_API void lh_profile_free(lh_profile *profile);
 
-/* Formats the canonical text (JSON). Parsing it gives the same profile, which
- * formats to the same text. Release *text with lh_text_free(); `len` may be
- * NULL. */
+/* Formats a profile as canonical text (JSON). Parsing it gives the same
+ * profile, which formats to the same text. Release *text with lh_text_free();
+ * `len` may be NULL. */
 LH_API lh_status lh_profile_format(const lh_profile *profile, char **text,
                                    size_t *len, lh_error *err);
 

@@ -6,7 +6,7 @@
 
 /* Converts a scalar node to a JSON boolean, null, integer, real or string;
  * quoted scalars are strings. */
-static json_t *scalar(const lhi_doc *doc, const lhi_node *node)
+static json_t *scalar_to_json(const lhi_doc *doc, const lhi_node *node)
 {
     const char *s = node->text;
     const char *digits = s + (*s == '-');
@@ -30,7 +30,7 @@ static json_t *scalar(const lhi_doc *doc, const lhi_node *node)
 json_t *lhi_json_from_node(const lhi_doc *doc, const lhi_node *node)
 {
     if (node->kind == LHI_SCALAR)
-        return scalar(doc, node);
+        return scalar_to_json(doc, node);
     const bool is_map = node->kind == LHI_MAP;
     json_t *all = is_map ? json_object() : json_array();
     bool ok = all != NULL;

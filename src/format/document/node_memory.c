@@ -9,8 +9,9 @@ enum {
     SHORT_TEXT = 32, /* longer texts are not deduplicated */
 };
 
-/* The budget is 8 times the text plus 16 MiB; it includes the text itself, and
- * the memory of parser and reader besides the nodes. */
+/* Sets the memory budget for the nodes of a text of `len` bytes. A document may
+ * use 8 times its text plus 16 MiB, including the text itself and the memory of
+ * parser and reader. */
 void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len)
 {
     m->mem = mem;
@@ -44,7 +45,8 @@ lhi_node *lhi_node_new(lhi_node_memory *m)
     return m->nodes++;
 }
 
-/* Allocates memory for a text of `bytes` bytes; short texts share a block. */
+/* Allocates `bytes` bytes for a text within the budget; short texts share a
+ * block. NULL as in lhi_node_new(). */
 static char *alloc_text(lhi_node_memory *m, size_t bytes)
 {
     if (bytes > TEXTS_AT_ONCE / 8)
@@ -63,7 +65,7 @@ static char *alloc_text(lhi_node_memory *m, size_t bytes)
 }
 
 /* Returns the slot of a short text in the table of known texts (FNV-1a). */
-static uint32_t hash(const char *text, size_t len)
+static uint32_t hash_text(const char *text, size_t len)
 {
     uint32_t h = 2166136261u; /* FNV-1a */
     for (size_t i = 0; i < len; i++)
@@ -74,7 +76,7 @@ static uint32_t hash(const char *text, size_t len)
 const char *lhi_node_copy_text(lhi_node_memory *m, const char *text, size_t len)
 {
     bool is_short = len < SHORT_TEXT;
-    uint32_t at = is_short ? hash(text, len) : 0;
+    uint32_t at = is_short ? hash_text(text, len) : 0;
     const char *known = is_short ? m->known[at] : NULL;
     if (known && strncmp(known, text, len) == 0 && known[len] == '\0')
         return known;

@@ -23,12 +23,14 @@ typedef struct lhi_node_memory {
 /* Initialises the memory for a text with `len` bytes; `m` must be zeroed. */
 void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len);
 
-/* Allocates a zeroed node; returns NULL if `is_full` or if allocation fails. */
+/* Allocates a zeroed node; returns NULL if the budget is exhausted (m->is_full)
+ * or if allocation fails. */
 lhi_node *lhi_node_new(lhi_node_memory *m);
-/* Allocates zeroed memory for a struct that begins with a node; NULL as above.
- */
+/* Allocates `size` zeroed bytes for a struct that begins with a node; NULL if
+ * the budget is exhausted (m->is_full) or if allocation fails. */
 void *lhi_node_alloc_bytes(lhi_node_memory *m, size_t size);
-/* Copies a text; equal short texts share a copy. NULL as above. */
+/* Copies a text into the document's memory; equal short texts share a copy.
+ * NULL as in lhi_node_new(). */
 const char *lhi_node_copy_text(lhi_node_memory *m, const char *text,
                                size_t len);
 

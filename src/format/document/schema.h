@@ -206,18 +206,19 @@ struct lhi_schema {
     .when = LHI_OPTIONAL, .other_offset = offsetof(T, m),                      \
     .other_width = sizeof LHI_MEMBER(T, m), .omit_if_same = true
 
-/* Fills *out, a zeroed struct of the schema. After a failure it holds the
- * values read so far. */
+/* Reads a map into *out, a zeroed struct of the schema. After a failure *out
+ * has the values read so far. */
 lh_status lhi_schema_read(const lhi_read_context *r, const lhi_node *map,
                           const lhi_schema *table, void *out, lh_error *err);
-/* Reads items as an LHI_FIELD_LIST row describes them, for use in custom rows;
- * ignores the row's offsets. */
+/* Reads the items of a list into a new array, as an LHI_FIELD_LIST field
+ * describes them; for fields with a custom reader. Ignores the field's offsets.
+ */
 lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
                                const lhi_schema_field *row, const void **out,
                                uint32_t *n, lh_error *err);
 
-/* Writes a struct as a JSON map; returns NULL if allocation fails. `context` is
- * passed to hooks. */
+/* Writes a struct as a JSON map by its schema; returns NULL if allocation
+ * fails. `context` is passed to the schema's write callbacks. */
 json_t *lhi_schema_write(const lhi_schema *table, const void *it,
                          const void *context);
 /* Writes a list as a JSON array; returns NULL if allocation fails. */
@@ -228,13 +229,13 @@ json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items,
  */
 void lhi_schema_add_text(lhi_text *text, const lhi_schema *table,
                          const void *it);
-/* Converts a parsed value to JSON, with its keys in their order; returns NULL
- * if allocation fails. */
+/* Converts a parsed document node to JSON, with its keys in their order;
+ * returns NULL if allocation fails. */
 json_t *lhi_json_from_node(const lhi_doc *doc, const lhi_node *node);
 /* Returns a JSON number, without a fraction for integers. */
 json_t *lhi_json_number(double value);
-/* Sets a key; steals the reference. Returns false if allocation fails, also for
- * `value` NULL. */
+/* Sets a key of a JSON map; takes the reference to `value`. Returns false if
+ * allocation fails, also for `value` NULL. */
 bool lhi_json_set(json_t *map, const char *key, json_t *value);
 /* Returns `map` if `ok`; otherwise releases it and returns NULL. */
 json_t *lhi_json_finish(json_t *map, bool ok);
@@ -242,15 +243,17 @@ json_t *lhi_json_finish(json_t *map, bool ok);
  * counts as out of memory. */
 lh_status lhi_json_format(json_t *json, char **text, size_t *len,
                           lh_error *err);
-/* Formats a JSON value with `indent` spaces per level; otherwise as above. */
+/* Formats a JSON value with `indent` spaces per level, followed by one newline.
+ * Steals the reference; NULL counts as out of memory. */
 lh_status lhi_json_format_indented(json_t *json, uint32_t indent, char **text,
                                    size_t *len, lh_error *err);
 
-/* Finds the row of a key, including inlined rows; returns NULL if unknown. */
+/* Finds the field of a schema by its key, including the fields of inlined
+ * schemas; returns NULL if unknown. */
 const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table,
                                               const char *key);
-/* Calls `visit` for each row of the schema and, recursively, of its rows'
- * schemas; `table` is the schema that contains the row. */
+/* Calls `visit` for each field of the schema and, recursively, of the schemas
+ * of its fields; `table` is the schema that contains the field. */
 void lhi_schema_walk(const lhi_schema *table,
                      void (*visit)(const lhi_schema *table,
                                    const lhi_schema_field *row, void *context),

@@ -124,8 +124,8 @@ static lh_status read_text(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Reads a field by its own parser; `description` names the valid form in the
- * error message. */
+/* Reads a field with a text form of its own by row->parse; row->description
+ * names the valid form in the error message. */
 static lh_status read_text_form(const lhi_read_context *r,
                                 const lhi_schema_field *row,
                                 const lhi_node *node, void *member,
@@ -222,7 +222,8 @@ static lh_status read_list(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Reads a field by its type. */
+/* Reads one field's value into its member of the struct `owner`, by the field's
+ * type. */
 static lh_status read_value(const lhi_read_context *r,
                             const lhi_schema_field *row, const lhi_node *node,
                             char *owner, lh_error *err)
@@ -303,10 +304,11 @@ lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Reads one field of a map, or stores its default if the key is absent. */
-static lh_status read_row(const lhi_read_context *r, const lhi_node *map,
-                          const lhi_schema_field *row, char *owner,
-                          lh_error *err)
+/* Reads one field of a map into the struct `owner`, or stores its default if
+ * the key is absent. */
+static lh_status read_field(const lhi_read_context *r, const lhi_node *map,
+                            const lhi_schema_field *row, char *owner,
+                            lh_error *err)
 {
     const lhi_node *node = lhi_node_find(map, row->key);
     bool needed = row->when == LHI_REQUIRED || row->when == LHI_NULLABLE;
@@ -322,10 +324,11 @@ static lh_status read_row(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Reads all fields of a schema, inlined ones included, then runs the schema's
- * check. */
-static lh_status read_rows(const lhi_read_context *r, const lhi_node *map,
-                           const lhi_schema *table, char *owner, lh_error *err)
+/* Reads all fields of a schema, including inlined schemas, then runs the
+ * schema's check. */
+static lh_status read_fields(const lhi_read_context *r, const lhi_node *map,
+                             const lhi_schema *table, char *owner,
+                             lh_error *err)
 {
     if (table->start)
         table->start(r, owner);
@@ -333,9 +336,9 @@ static lh_status read_rows(const lhi_read_context *r, const lhi_node *map,
         const lhi_schema_field *row = &table->rows[i];
         assert(row->owner == table->size);
         if (row->type == LHI_FIELD_INLINED)
-            LHI_TRY(read_rows(r, map, row->table, owner + row->offset, err));
+            LHI_TRY(read_fields(r, map, row->table, owner + row->offset, err));
         else
-            LHI_TRY(read_row(r, map, row, owner, err));
+            LHI_TRY(read_field(r, map, row, owner, err));
     }
     return table->check ? table->check(r, map, owner, err) : LH_OK;
 }
@@ -344,5 +347,5 @@ lh_status lhi_schema_read(const lhi_read_context *r, const lhi_node *map,
                           const lhi_schema *table, void *out, lh_error *err)
 {
     LHI_TRY(reject_unknown_keys(r, map, table, err));
-    return read_rows(r, map, table, out, err);
+    return read_fields(r, map, table, out, err);
 }

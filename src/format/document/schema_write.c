@@ -35,7 +35,7 @@ static double load_real(const void *member)
     return value;
 }
 
-/* Returns a pointer from a struct member. */
+/* Returns the pointer stored in a struct member. */
 static const void *load_pointer(const void *member)
 {
     const void *value;
@@ -169,15 +169,15 @@ json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items,
 
 /* Adds a struct's fields to a JSON map; false on allocation failure. jansson's
  * setters fail on a NULL value. */
-static bool add_rows(json_t *map, const lhi_schema *table, const char *owner,
-                     const void *context)
+static bool add_fields(json_t *map, const lhi_schema *table, const char *owner,
+                       const void *context)
 {
     bool ok = true;
     for (uint32_t i = 0; ok && i < table->n_rows; i++) {
         const lhi_schema_field *row = &table->rows[i];
         assert(row->owner == table->size);
         if (row->type == LHI_FIELD_INLINED) {
-            ok = add_rows(map, row->table, owner + row->offset, context);
+            ok = add_fields(map, row->table, owner + row->offset, context);
             continue;
         }
         json_t *value = is_absent(row, owner)
@@ -195,13 +195,14 @@ json_t *lhi_schema_write(const lhi_schema *table, const void *it,
                          const void *context)
 {
     json_t *map = json_object();
-    if (map && add_rows(map, table, it, context))
+    if (map && add_fields(map, table, it, context))
         return map;
     json_decref(map);
     return NULL;
 }
 
-/* Appends an integer; printf() would dominate the time for a long text. */
+/* Appends an integer to a text; printf() would dominate the time for a long
+ * text. */
 static void add_integer(lhi_text *text, int64_t value)
 {
     char digits[24], *at = digits + sizeof digits;

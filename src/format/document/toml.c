@@ -27,8 +27,8 @@ typedef struct container {
 /* --- the tree --------------------------------------------------------------
  */
 
-/* Returns the container of a map or list node, through which it can grow. */
-static container *container_of(const lhi_node *node)
+/* Returns the container of a map or list node, which can grow. */
+static container *get_container(const lhi_node *node)
 {
     /* created below, hence writable */
     return (container *)(void *)(uintptr_t)node;
@@ -46,7 +46,8 @@ static void append_node(container *in, lhi_node *node)
     in->last = node;
 }
 
-/* Fails with LH_EINPUT if a table has the maximum number of keys. */
+/* Fails with LH_EINPUT if a TOML table already has the maximum number of keys.
+ */
 static lh_status check_size(const lhi_toml *t, const container *in,
                             lh_error *err)
 {
@@ -55,7 +56,8 @@ static lh_status check_size(const lhi_toml *t, const container *in,
                : LH_OK;
 }
 
-/* Adds a map or list; `key` NULL: as a list element. */
+/* Adds a map or list to the container `in`, as an element (`key` NULL) or under
+ * `key`; `how` records its TOML syntax. *out is the new container. */
 static lh_status add_container(lhi_toml *t, container *in, lhi_node_kind kind,
                                origin how, const char *key, container **out,
                                lh_error *err)
@@ -157,7 +159,7 @@ typedef struct path {
     uint32_t n;
 } path;
 
-/* Checks whether a character may be part of an unquoted key. */
+/* Checks whether a character may be part of an unquoted TOML key. */
 static bool is_bare(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -207,7 +209,7 @@ static lh_status fail_duplicate(const lhi_toml *t, const lhi_node *there,
 }
 
 /* Returns a container's depth in the tree; 1 for the root. */
-static uint32_t depth_of(const container *c)
+static uint32_t count_depth(const container *c)
 {
     uint32_t n = 0;
     for (const lhi_node *node = &c->node; node; node = node->parent)
@@ -215,25 +217,25 @@ static uint32_t depth_of(const container *c)
     return n;
 }
 
-/* Descends into the table `key` of `in` while processing a header or dotted
- * key. Creates it if necessary and records `how` it was created. */
+/* Replaces *in by the table `key` in it, while reading a header or dotted key.
+ * Creates the table if necessary and records `how` it was written. */
 static lh_status descend(lhi_toml *t, container **in, const char *key,
                          origin how, lh_error *err)
 {
     const lhi_node *there = lhi_node_find(&(*in)->node, key);
     if (!there) {
-        if (depth_of(*in) >= LHI_DOC_MAX_DEPTH)
+        if (count_depth(*in) >= LHI_DOC_MAX_DEPTH)
             return lhi_toml_fail(t, err, "nested too deeply");
         return add_container(t, *in, LHI_MAP, how, key, in, err);
     }
     if (there->kind == LHI_SCALAR)
         return fail_duplicate(t, there, err);
-    container *c = container_of(there);
+    container *c = get_container(there);
     if (c->how == VALUE ||
         (how == DOTTED && c->how != IMPLICIT && c->how != DOTTED))
         return fail_duplicate(t, there, err);
     if (c->how == TABLE_ARRAY)
-        c = container_of(&c->last[0]);
+        c = get_container(&c->last[0]);
     else if (how == DOTTED)
         c->how = DOTTED;
     *in = c;
@@ -306,7 +308,7 @@ static lh_status read_value(lhi_toml *t, container *in, const char *key,
         return add_scalar(t, in, key, text, false, line, err);
     }
     container *c;
-    if (depth_of(in) >= LHI_DOC_MAX_DEPTH)
+    if (count_depth(in) >= LHI_DOC_MAX_DEPTH)
         return lhi_toml_fail(t, err, "nested too deeply");
     LHI_TRY(add_container(t, in, list ? LHI_LIST : LHI_MAP, IMPLICIT, key, &c,
                           err));
@@ -315,7 +317,7 @@ static lh_status read_value(lhi_toml *t, container *in, const char *key,
     return LH_OK;
 }
 
-/* Reads `key = value` into the open table `in`. */
+/* Reads one `key = value` line into the open table `in`. */
 static lh_status read_pair(lhi_toml *t, container *in, lh_error *err)
 {
     path p;
@@ -334,22 +336,24 @@ static lh_status read_pair(lhi_toml *t, container *in, lh_error *err)
 /* --- headers ---------------------------------------------------------------
  */
 
-/* Opens [it]: a new table, or one created implicitly by headers only. */
+/* Opens the table of a header [key] in `in`: a new table, or one that so far
+ * exists only as a part of other headers. */
 static lh_status open_table(lhi_toml *t, container *in, const char *key,
                             container **out, lh_error *err)
 {
     const lhi_node *there = lhi_node_find(&in->node, key);
     if (!there)
         return add_container(t, in, LHI_MAP, HEADER, key, out, err);
-    if (there->kind != LHI_MAP || container_of(there)->how != IMPLICIT)
+    if (there->kind != LHI_MAP || get_container(there)->how != IMPLICIT)
         return fail_duplicate(t, there, err);
-    *out = container_of(there);
+    *out = get_container(there);
     (*out)->how = HEADER;
     (*out)->node.line = t->line;
     return LH_OK;
 }
 
-/* Adds an element of [[it]]. */
+/* Adds an element to the array of tables of a header [[key]] in `in`; *out is
+ * the new table. */
 static lh_status add_table(lhi_toml *t, container *in, const char *key,
                            container **out, lh_error *err)
 {
@@ -357,10 +361,11 @@ static lh_status add_table(lhi_toml *t, container *in, const char *key,
     container *list;
     if (!there)
         LHI_TRY(add_container(t, in, LHI_LIST, TABLE_ARRAY, key, &list, err));
-    else if (there->kind != LHI_LIST || container_of(there)->how != TABLE_ARRAY)
+    else if (there->kind != LHI_LIST ||
+             get_container(there)->how != TABLE_ARRAY)
         return fail_duplicate(t, there, err);
     else
-        list = container_of(there);
+        list = get_container(there);
     return add_container(t, list, LHI_MAP, HEADER, NULL, out, err);
 }
 
@@ -378,7 +383,7 @@ static lh_status read_header(lhi_toml *t, container *root, container **out,
                              tables ? "]]" : "]");
     for (uint32_t i = 0; i + 1 < p.n; i++)
         LHI_TRY(descend(t, &in, p.keys[i], IMPLICIT, err));
-    if (depth_of(in) + tables >= LHI_DOC_MAX_DEPTH)
+    if (count_depth(in) + tables >= LHI_DOC_MAX_DEPTH)
         return lhi_toml_fail(t, err, "nested too deeply");
     const char *key = p.keys[p.n - 1];
     return tables ? add_table(t, in, key, out, err)

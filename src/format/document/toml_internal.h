@@ -21,7 +21,7 @@ lh_status lhi_toml_fail(const lhi_toml *t, lh_error *err, const char *format,
 /* Reports that the tree exceeds memory or the budget for its text. */
 lh_status lhi_toml_fail_memory(const lhi_toml *t, lh_error *err);
 
-/* Checks whether `word` comes next in the text. */
+/* Checks whether `word` is the next text to be read. */
 bool lhi_toml_is_next(const lhi_toml *t, const char *word);
 /* Reads a string that begins here; `lines`: multi-line strings are allowed. */
 lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,

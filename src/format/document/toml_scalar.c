@@ -10,6 +10,8 @@
 /* --- errors ----------------------------------------------------------------
  */
 
+/* Fails with LH_EINPUT and the formatted message, prefixed by the file and the
+ * current line. */
 lh_status lhi_toml_fail(const lhi_toml *t, lh_error *err, const char *format,
                         ...)
 {
@@ -76,7 +78,7 @@ static bool append_character(string_builder *s, uint32_t c)
 }
 
 /* Returns the value of a digit in that base; -1 for any other character. */
-static int digit_of(char c, unsigned base)
+static int get_digit(char c, unsigned base)
 {
     int value = c >= '0' && c <= '9'   ? c - '0'
                 : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -92,7 +94,7 @@ static lh_status append_code_point(string_builder *s, int n, lh_error *err)
     lhi_toml *t = s->t;
     uint32_t c = 0;
     for (int i = 0; i < n; i++, t->at++) {
-        int digit = t->at < t->end ? digit_of(*t->at, 16) : -1;
+        int digit = t->at < t->end ? get_digit(*t->at, 16) : -1;
         if (digit < 0)
             return lhi_toml_fail(t, err, "\\%c requires %d hexadecimal digits",
                                  n == 4 ? 'u' : 'U', n);
@@ -227,11 +229,11 @@ static const char *copy_digits(const char *at, const char *end, unsigned base,
     bool behind_digit = false;
     for (; at < end; at++) {
         if (*at == '_' && behind_digit && at + 1 < end &&
-            digit_of(at[1], base) >= 0) {
+            get_digit(at[1], base) >= 0) {
             behind_digit = false;
             continue;
         }
-        if (digit_of(*at, base) < 0)
+        if (get_digit(*at, base) < 0)
             break;
         behind_digit = true;
         *(*to)++ = *at;
@@ -251,7 +253,7 @@ static bool convert_to_decimal(const char *at, const char *end, char **to)
     for (const char *d = digits; d < *to; d++) {
         if (value > (uint64_t)INT64_MAX / base)
             return false;
-        value = value * base + (uint64_t)digit_of(*d, base);
+        value = value * base + (uint64_t)get_digit(*d, base);
     }
     if (value > INT64_MAX)
         return false;
@@ -261,7 +263,8 @@ static bool convert_to_decimal(const char *at, const char *end, char **to)
     return true;
 }
 
-/* Checks whether the number fits into 64 bits. */
+/* Checks whether a decimal number of `n` digits fits into a signed 64-bit
+ * integer. */
 static bool fits_64_bits(const char *digits, size_t n, bool negative)
 {
     const char *most = negative ? "9223372036854775808" : "9223372036854775807";
@@ -308,7 +311,7 @@ static bool copy_decimal(const char *at, const char *end, char **to)
 static bool is_date(const char *at, size_t len)
 {
     size_t n = 0;
-    while (n < len && digit_of(at[n], 10) >= 0)
+    while (n < len && get_digit(at[n], 10) >= 0)
         n++;
     return (n == 4 && len > 4 && at[4] == '-') ||
            (n == 2 && len > 2 && at[2] == ':');

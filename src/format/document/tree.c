@@ -27,7 +27,7 @@ typedef struct builder {
 } builder;
 
 /* Returns the line number, from 1, of a parser position. */
-static uint32_t line_of(const yaml_mark_t *mark)
+static uint32_t get_line(const yaml_mark_t *mark)
 {
     return (uint32_t)(mark->line + 1);
 }
@@ -107,7 +107,7 @@ static lh_status fail_duplicate(const lhi_doc *doc, uint32_t line,
 }
 
 /* Orders pointers to map entries by key, then by position, for sorting. */
-static int by_key(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b)
 {
     const lhi_node *x = *(const lhi_node *const *)a;
     const lhi_node *y = *(const lhi_node *const *)b;
@@ -125,7 +125,7 @@ static lh_status check_many_keys(builder *b, const lhi_node *map, lh_error *err)
         return lhi_fail_nomem(err);
     for (const lhi_node *n = map->first; n; n = n->next)
         sorted[n->index] = n;
-    qsort(sorted, map->n_items, sizeof(const lhi_node *), by_key);
+    qsort(sorted, map->n_items, sizeof(const lhi_node *), compare_keys);
     const lhi_node *twice = NULL;
     for (uint32_t i = 1; i < map->n_items && !twice; i++)
         if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
@@ -148,7 +148,7 @@ static lh_status close_container(builder *b, lh_error *err)
 static lh_status add_scalar(builder *b, const yaml_event_t *event,
                             lh_error *err)
 {
-    uint32_t line = line_of(&event->start_mark);
+    uint32_t line = get_line(&event->start_mark);
     const char *text = (const char *)event->data.scalar.value;
     size_t len = event->data.scalar.length;
     if (strlen(text) != len)
@@ -202,7 +202,7 @@ static lh_status reject_anchors_and_tags(const lhi_doc *doc, uint32_t line,
 static lh_status process_event(builder *b, const yaml_event_t *event,
                                lh_error *err)
 {
-    uint32_t line = line_of(&event->start_mark);
+    uint32_t line = get_line(&event->start_mark);
     switch (event->type) {
     case YAML_SCALAR_EVENT:
         LHI_TRY(reject_anchors_and_tags(b->doc, line, event->data.scalar.anchor,
@@ -246,7 +246,7 @@ static lh_status parser_error(const lhi_doc *doc, const yaml_parser_t *parser,
                         doc->file, parser->problem_offset,
                         parser->problem ? parser->problem : "unreadable");
     return lhi_fail(err, LH_EINPUT, "%s:%u: not valid YAML or JSON: %s%s%s",
-                    doc->file, line_of(&parser->problem_mark),
+                    doc->file, get_line(&parser->problem_mark),
                     parser->problem ? parser->problem : "unreadable",
                     parser->context ? " " : "",
                     parser->context ? parser->context : "");
@@ -340,8 +340,8 @@ static size_t copy_character(input_text *f, char *out)
     return n;
 }
 
-/* Copies the next bytes of the input into libyaml's buffer; callback of the
- * parser. */
+/* Copies the next bytes of the input into libyaml's buffer; read callback of
+ * the parser. JSON surrogate pairs become YAML escapes. */
 static int read_input(void *of, unsigned char *buffer, size_t room, size_t *n)
 {
     enum { LONGEST = 10 };

@@ -98,10 +98,10 @@ lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map,
                            const char *key, const lhi_node **out,
                            lh_error *err);
 
-/* Fails if the node is not a map. */
+/* Checks that the node is a map; LH_EINPUT otherwise. */
 lh_status lhi_node_check_map(const lhi_doc *doc, const lhi_node *node,
                              lh_error *err);
-/* Fails if the node is not a list. */
+/* Checks that the node is a list; LH_EINPUT otherwise. */
 lh_status lhi_node_check_list(const lhi_doc *doc, const lhi_node *node,
                               lh_error *err);
 
@@ -114,7 +114,7 @@ lh_status lhi_node_check_keys(const lhi_doc *doc, const lhi_node *map,
  * version. */
 lh_status lhi_doc_check_format(const lhi_doc *doc, const char *name,
                                int version, lh_error *err);
-/* Checks the format of a value embedded in another file. */
+/* Checks the key `longhaul: NAME/VERSION` of a map embedded in another file. */
 lh_status lhi_node_check_format(const lhi_doc *doc, const lhi_node *map,
                                 const char *name, int version, lh_error *err);
 
@@ -126,7 +126,7 @@ lh_status lhi_node_get_int(const lhi_doc *doc, const lhi_node *node,
 lh_status lhi_node_get_u32(const lhi_doc *doc, const lhi_node *node,
                            uint32_t min, uint32_t max, uint32_t *out,
                            lh_error *err);
-/* Reads a finite number. */
+/* Reads a finite number in min..max. */
 lh_status lhi_node_get_number(const lhi_doc *doc, const lhi_node *node,
                               double min, double max, double *out,
                               lh_error *err);
@@ -136,7 +136,7 @@ lh_status lhi_node_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
 /* Reads a non-empty string, borrowed from the document. */
 lh_status lhi_node_get_string(const lhi_doc *doc, const lhi_node *node,
                               const char **out, lh_error *err);
-/* Reads a name from the NULL-terminated list; *out is its index. */
+/* Reads one of the names in a NULL-terminated list; *out is its index. */
 lh_status lhi_node_get_choice(const lhi_doc *doc, const lhi_node *node,
                               const char *const *names, uint32_t *out,
                               lh_error *err);
@@ -145,11 +145,12 @@ lh_status lhi_node_get_choice(const lhi_doc *doc, const lhi_node *node,
 lh_status lhi_node_get_time(const lhi_doc *doc, const lhi_node *node,
                             int64_t unit_ns, int64_t *out_ns, lh_error *err);
 
-/* Reads the key `time_unit` of a map: s (default), ms, us or ns. */
+/* Reads the key `time_unit` of a map, s (default), ms, us or ns; *unit_ns is
+ * its length in ns. */
 lh_status lhi_node_get_time_unit(const lhi_doc *doc, const lhi_node *map,
                                  int64_t *unit_ns, lh_error *err);
 
-/* Reads a time, as lhi_node_get_time() does, of at most an hour. */
+/* Reads a time of at most an hour, otherwise like lhi_node_get_time(). */
 lh_status lhi_node_get_short_time(const lhi_doc *doc, const lhi_node *node,
                                   int64_t unit_ns, int64_t *out_ns,
                                   lh_error *err);
@@ -162,7 +163,8 @@ lh_status lhi_node_get_rounded_number(const lhi_doc *doc, const lhi_node *node,
                                       double min, double max, double *out,
                                       lh_error *err);
 
-/* Checks for a plain (unquoted) scalar that is null in JSON and YAML. */
+/* Checks whether a node is null: an unquoted scalar that is null in JSON and
+ * YAML. */
 bool lhi_node_is_null(const lhi_node *node);
 
 #define LHI_MAX_TIME_NS (INT64_C(1) << 52)

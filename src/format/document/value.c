@@ -42,14 +42,15 @@ void lhi_doc_sanitise_text(const char *text, char *shown, size_t size)
     shown[used] = '\0';
 }
 
-/* Writes "chunks[3].memory.F" into `path`, outermost key first. */
-static void node_path(const lhi_node *node, char *path, size_t size)
+/* Writes the path of a node, such as "chunks[3].memory.F", into `path`,
+ * outermost key first. */
+static void format_node_path(const lhi_node *node, char *path, size_t size)
 {
     if (!node->parent) {
         path[0] = '\0';
         return;
     }
-    node_path(node->parent, path, size);
+    format_node_path(node->parent, path, size);
     size_t used = strlen(path);
     if (node->key)
         snprintf(path + used, size - used, "%s%.60s", used ? "." : "",
@@ -58,8 +59,8 @@ static void node_path(const lhi_node *node, char *path, size_t size)
         snprintf(path + used, size - used, "[%u]", node->index);
 }
 
-/* Returns the origin of `path` or of the closest value around it; NULL if there
- * is none. */
+/* Returns the origin text for `path` or for the innermost value that contains
+ * it; NULL if there is none. For documents generated from other files. */
 static const char *find_origin(const lhi_doc_origin *origins, const char *path)
 {
     const char *found = NULL;
@@ -75,6 +76,8 @@ static const char *find_origin(const lhi_doc_origin *origins, const char *path)
     return found;
 }
 
+/* Fails with `code` and "file:line: key.path: message"; in a generated document
+ * "origin: message". */
 lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
                        lh_status code, const char *format, ...)
 {
@@ -85,7 +88,7 @@ lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
     vsnprintf(raw, sizeof raw, format, args);
     va_end(args);
     lhi_doc_sanitise_text(raw, text, sizeof text);
-    node_path(node, raw_path, sizeof raw_path);
+    format_node_path(node, raw_path, sizeof raw_path);
     lhi_doc_sanitise_text(raw_path, path, sizeof path);
     const char *const colon = path[0] ? ": " : "";
     const char *const origin =
@@ -179,8 +182,8 @@ static const char *find_nearest_name(const char *word, const char *const *names)
     return best;
 }
 
-/* Formats "a, b or c", truncated to fit. */
-static void list_names(const char *const *names, char *text, size_t size)
+/* Formats a NULL-terminated list of names as "a, b or c", truncated to fit. */
+static void format_names(const char *const *names, char *text, size_t size)
 {
     text[0] = '\0';
     for (size_t i = 0; names[i]; i++) {
@@ -206,7 +209,7 @@ lh_status lhi_node_check_keys(const lhi_doc *doc, const lhi_node *map,
             continue;
         char known[256];
         const char *near = find_nearest_name(n->key, keys);
-        list_names(keys, known, sizeof known);
+        format_names(keys, known, sizeof known);
         if (near)
             return lhi_doc_fail(doc, n, err, LH_EINPUT,
                                 "unknown key; did you mean '%s'?", near);
@@ -386,7 +389,7 @@ lh_status lhi_node_get_choice(const lhi_doc *doc, const lhi_node *node,
                               lh_error *err)
 {
     char known[256];
-    list_names(names, known, sizeof known);
+    format_names(names, known, sizeof known);
     if (node->kind == LHI_SCALAR)
         for (uint32_t i = 0; names[i]; i++)
             if (strcmp(names[i], node->text) == 0) {

@@ -21,7 +21,8 @@ typedef struct reader {
     double usd_per_gb; /* default price for links */
 } reader;
 
-/* Reads a required number from `min` to `max`, rounded to 15 digits. */
+/* Reads the required number `key` of a map, from `min` to `max`, rounded to 15
+ * digits. */
 static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
                              const char *key, double min, double max,
                              double *out, lh_error *err)
@@ -31,7 +32,8 @@ static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
     return lhi_node_get_rounded_number(doc, node, min, max, out, err);
 }
 
-/* Reads an optional number; *out is unchanged if the key is absent. */
+/* Reads the optional number `key` of a map; *out is unchanged if the key is
+ * absent. */
 static lh_status read_optional(const lhi_doc *doc, const lhi_node *map,
                                const char *key, double min, double max,
                                double *out, lh_error *err)
@@ -106,7 +108,8 @@ static lh_status read_reserve(const reader *r, const lhi_node *node,
                         gpu->memory_gib);
 }
 
-/* Reads an optional sustained rate, which cannot exceed its peak. */
+/* Reads an optional sustained rate of a GPU in TFLOP/s, which cannot exceed its
+ * peak rate; `peak_key`: name of the latter in the message. */
 static lh_status read_sustained(reader *r, const lhi_node *map, const char *key,
                                 const char *peak_key, double peak, double *out,
                                 lh_error *err)
@@ -202,7 +205,8 @@ static lh_status read_network(const lhi_doc *doc, const lhi_node *map,
     return lhi_node_get_short_time(doc, node, 1000, &out->latency_ns, err);
 }
 
-/* Finds a key in a datacenter, with the cluster as fallback. */
+/* Returns the value of a key in a datacenter's map or, if it is absent there,
+ * in the cluster's map; NULL: in neither. */
 static const lhi_node *find_for_site(const reader *r, const lhi_node *site,
                                      const char *key)
 {
@@ -210,8 +214,8 @@ static const lhi_node *find_for_site(const reader *r, const lhi_node *site,
     return node ? node : lhi_node_find(r->map, key);
 }
 
-/* Finds a key in a datacenter or, as fallback, in the cluster. LH_EINPUT: both
- * lack it. */
+/* Finds the value of a key in a datacenter's map or, if it is absent there, in
+ * the cluster's map. LH_EINPUT: in neither. */
 static lh_status require_for_site(const reader *r, const lhi_node *site,
                                   const char *key, const lhi_node **out,
                                   lh_error *err)
@@ -224,7 +228,7 @@ static lh_status require_for_site(const reader *r, const lhi_node *site,
     return LH_OK;
 }
 
-/* Reads a datacenter's numbers of nodes, or its zones, and of GPUs. */
+/* Reads a datacenter's number of nodes, or its zones, and its GPUs per node. */
 static lh_status read_nodes(reader *r, const lhi_node *map,
                             lhi_listed_site *listed, lh_error *err)
 {
@@ -315,7 +319,7 @@ static lh_status read_site_networks(reader *r, const lhi_node *map,
 }
 
 /* Checks that each network defined at cluster level applies to some datacenter.
- * Otherwise a user could change it there without any effect. */
+ * Otherwise changing it would have no effect. */
 static lh_status check_cluster_networks(const reader *r, const lhi_node *list,
                                         lh_error *err)
 {
@@ -375,7 +379,7 @@ static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
     return check_cluster_networks(r, list, err);
 }
 
-/* Reads a datacenter's name and returns its index. */
+/* Reads a datacenter's name and returns its index among the datacenters. */
 static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
                            lh_error *err)
 {
@@ -426,8 +430,8 @@ static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
     return LH_OK;
 }
 
-/* Stores the link from one datacenter to another. LH_EINPUT: it exists already.
- */
+/* Stores the link from datacenter `from` to datacenter `to`. LH_EINPUT: it is
+ * defined already. */
 static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
                           uint32_t to, const lh_wan *wan, lh_error *err)
 {

@@ -45,7 +45,8 @@ static lh_status read_amount(const lhi_read_context *r, const lhi_node *node,
                         "link's own, or a factor, such as x4");
 }
 
-/* Converts a factor or an added time to JSON; null if it has no effect. */
+/* Converts an added time in ns, or a factor, to JSON; null if it has no effect.
+ */
 static json_t *write_amount(int64_t more_ns, double times)
 {
     if (times > 1)
@@ -106,7 +107,8 @@ static json_t *write_slower(const void *owner, const void *context)
 /* --- an event --------------------------------------------------------------
  */
 
-/* Sets an event's factors to 1, without effect. */
+/* Sets the factors of an event to 1, which has no effect, before its keys are
+ * read. */
 static void start_event(const lhi_read_context *r, void *it)
 {
     lh_event *e = it;
@@ -131,8 +133,8 @@ static const key_rules rail_rules = {
     {"at", "rank", NULL},
     {"from", "to", "latency", "transfer", "slower", "links", "device"}};
 
-/* Checks an event's keys: rejects those of other kinds of events, and requires
- * its own. */
+/* Checks the keys of an event against the rules `w` of its kind (links, device
+ * or rail): rejects keys of other kinds and requires its own. */
 static lh_status check_keys(const lhi_read_context *r, const lhi_node *map,
                             const key_rules *w, lh_error *err)
 {
@@ -146,8 +148,8 @@ static lh_status check_keys(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Checks that an event has one target, the keys for it, a period and an effect.
- */
+/* Checks that an event has one target (links, device or rail), the keys for it,
+ * a period and an effect. */
 static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -194,7 +196,7 @@ static json_t *write_from(const void *owner, const void *context)
     return e->rail ? json_null() : json_integer(e->first_step);
 }
 
-/* Reads an event's first step. */
+/* Reads the first step in which an event has effect. */
 static lh_status read_from(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {

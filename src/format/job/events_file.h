@@ -5,14 +5,15 @@
 
 #include <longhaul/experimental/events.h>
 
-/* Parses events. LH_EINPUT: `err` has file, line and key. Release with
- * lh_events_free(). */
+/* Parses an events file's text (changes of links, devices and rails during a
+ * run). LH_EINPUT: `err` has file, line and key. Release with lh_events_free().
+ */
 lh_status lhi_events_parse(const char *text, size_t len, const char *name,
                            lh_events **out, lh_error *err);
 
-/* Formats the canonical text (JSON, nanoseconds). Parsing it gives the same
- * events, which format to the same text. Release *text with lh_text_free();
- * `len` may be NULL. */
+/* Formats events as canonical text (JSON, nanoseconds). Parsing it gives the
+ * same events, which format to the same text. Release *text with
+ * lh_text_free(); `len` may be NULL. */
 lh_status lhi_events_format(const lh_events *events, char **text, size_t *len,
                             lh_error *err);
 

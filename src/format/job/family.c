@@ -4,7 +4,8 @@
 #include "base/fail.h"
 #include "format/job/model_size.h"
 
-/* Returns a component that no family supports, or NULL. */
+/* Returns the name of a model component that the cpu device supports for no
+ * family, such as attention sinks; NULL if there is none. */
 static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
 {
     if (m->attention_sinks)
@@ -51,8 +52,9 @@ static bool has_dense_layers(const lh_model *m)
     return lhi_model_moe_layers(m, 0, m->layers) < m->layers;
 }
 
-/* Returns why a model's experts match no supported family, or NULL. */
-static const char *check_sizes(const lh_model *m)
+/* Returns why a model's experts match no supported family (norms, biases,
+ * sizes), or NULL. */
+static const char *check_expert_basics(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
         return "experts with layer norm, learned positions or ungated MLPs";
@@ -64,8 +66,8 @@ static const char *check_sizes(const lh_model *m)
     return NULL;
 }
 
-/* Returns why softmax-routed experts differ from the supported families, or
- * NULL. */
+/* Returns why softmax-routed experts differ from the supported families'
+ * (groups, scale), or NULL. */
 static const char *check_softmax_experts(const lh_model *m)
 {
     if (m->expert_groups)
@@ -131,7 +133,7 @@ static const char *check_deepseek(const lh_model *m)
         return "latent attention with norms of queries and keys";
     if (!m->experts)
         return NULL;
-    const char *what = check_sizes(m);
+    const char *what = check_expert_basics(m);
     return what ? what : check_sigmoid_experts(m);
 }
 
@@ -182,7 +184,7 @@ static const char *check_llama(const lh_model *m)
  * supported family, or NULL. */
 static const char *check_experts(const lh_model *m)
 {
-    const char *what = check_sizes(m);
+    const char *what = check_expert_basics(m);
     if (what)
         return what;
     if (m->router == LH_ROUTER_SIGMOID)

@@ -27,12 +27,13 @@ typedef enum lhi_family {
     LHI_FAMILY_GLM4_MOE,
 } lhi_family;
 
-/* Determines a model's family. LH_EUNSUPPORTED: no family matches, or the
- * device lacks a component, named in `err`. `sequence`: tokens per attention
- * sequence. */
+/* Determines a model's family (Llama, Qwen, DeepSeek, ...). LH_EUNSUPPORTED: no
+ * family matches, or the cpu device lacks a component, named in `err`.
+ * `sequence`: tokens per attention sequence. */
 lh_status lhi_family_find(const lh_model *model, uint32_t sequence,
                           lhi_family *out, lh_error *err);
-/* Checks the family, and that the device supports the model's sizes. */
+/* Checks that the model has a supported family and sizes that the cpu device
+ * supports. LH_EUNSUPPORTED otherwise. */
 lh_status lhi_family_check(const lh_model *model, uint32_t sequence,
                            lh_error *err);
 /* Returns the family of a model that lhi_family_find() accepts. */

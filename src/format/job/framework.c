@@ -50,7 +50,7 @@ lh_receives lhi_framework_receives(const lh_framework *framework,
     return LH_RECEIVES_EARLY;
 }
 
-/* Returns the gradient precision that passes with this precision produce. */
+/* Returns the gradient type that passes of this precision produce. */
 static lh_gradient find_gradient(lh_precision precision)
 {
     switch (precision) {
@@ -71,7 +71,7 @@ typedef struct framework_context {
     const lh_job *job;
 } framework_context;
 
-/* Sets a preset's defaults for a training precision. */
+/* Sets a framework preset and its defaults for a training precision. */
 static void set_preset(lh_framework *f, lh_framework_preset preset,
                        lh_precision precision)
 {
@@ -92,7 +92,8 @@ static void set_preset(lh_framework *f, lh_framework_preset preset,
     }
 }
 
-/* Sets the defaults of the preset in the read context. */
+/* Sets a framework's defaults by the preset in the read context, before its
+ * keys are read. */
 static void start_framework(const lhi_read_context *r, void *it)
 {
     const framework_context *a = r->context;
@@ -100,7 +101,7 @@ static void start_framework(const lhi_read_context *r, void *it)
 }
 
 /* Returns the framework preset of an export target. */
-static lh_framework_preset find_preset(lh_target target)
+static lh_framework_preset get_target_preset(lh_target target)
 {
     switch (target) {
     case LH_TARGET_MEGATRON:
@@ -131,14 +132,15 @@ lh_target lhi_framework_find_target(const lh_framework *framework)
     return LH_TARGET_ANY;
 }
 
-/* Applies the target's preset. For attention and sequence parallelism, the
- * targets' presets equal the defaults without a preset. */
+/* Sets the framework settings that the job does not give to those of its
+ * target's preset. For attention and sequence parallelism, these equal the
+ * defaults without a preset. */
 void lhi_framework_apply_target(lh_job *job)
 {
     lh_framework *f = &job->framework, usual = {0};
     if (f->preset_given)
         return;
-    set_preset(&usual, find_preset(job->target), job->training.precision);
+    set_preset(&usual, get_target_preset(job->target), job->training.precision);
     f->given = f->given || usual.preset != LH_FRAMEWORK_NONE;
     f->preset = usual.preset;
     if (!f->gradients_given)
@@ -210,7 +212,7 @@ static lh_status check_gradients(const lhi_read_context *r, const lhi_node *map,
                         lh_precision_name(job->training.precision));
 }
 
-/* Rejects settings without any effect. */
+/* Rejects framework settings that have no effect on this job. */
 static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
                                const lh_framework *f, const lh_job *job,
                                lh_error *err)
@@ -273,7 +275,7 @@ lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
     framework_context a = {.job = job};
     const lhi_read_context reading = {.doc = doc, .mem = mem, .context = &a};
     const lhi_node *preset;
-    a.preset = find_preset(job->target);
+    a.preset = get_target_preset(job->target);
     LHI_TRY(lhi_node_check_map(doc, map, err));
     if ((preset = lhi_node_find(map, "preset")))
         LHI_TRY(lhi_node_get_choice(doc, preset, preset_names, &a.preset, err));

@@ -33,9 +33,10 @@ typedef struct reader {
     bool target_given;  /* layout.framework */
 } reader;
 
-/* Resolves the path of a file named in the job. */
-static lh_status resolve(reader *r, const lhi_node *node, const char *name,
-                         const char **out, lh_error *err)
+/* Resolves the path of a file named in the job, relative to the job's folder.
+ */
+static lh_status resolve_path(reader *r, const lhi_node *node, const char *name,
+                              const char **out, lh_error *err)
 {
     if (!r->folder)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
@@ -120,12 +121,12 @@ static lh_status read_model(reader *r, lh_error *err)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "must be a preset's name, a config.json's path or "
                             "a map");
-    LHI_TRY(resolve(r, node, name, &path, err));
+    LHI_TRY(resolve_path(r, node, name, &path, err));
     return add_context(r, node, lhi_model_load(path, r->mem, model, err), err);
 }
 
-/* Reads an optional word from `names`; *given: the key is present, else *out is
- * unchanged. */
+/* Reads an optional word, one of `names`; *out is its index. *given: the key is
+ * present; else *out is unchanged. */
 static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
                              const char *const *names, uint32_t *out,
                              bool *given, lh_error *err)
@@ -135,8 +136,8 @@ static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
     return node ? lhi_node_get_choice(r->doc, node, names, out, err) : LH_OK;
 }
 
-/* Returns the model component that a module name requires and the model lacks,
- * or NULL. */
+/* Returns the model component that a recomputed module needs and the model
+ * lacks, or NULL. */
 static const char *find_missing_component(const lh_model *m, uint32_t module)
 {
     switch ((lh_module)module) {
@@ -206,7 +207,8 @@ static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
     return LH_OK;
 }
 
-/* Reads a number that is only valid if `why_not` is NULL. */
+/* Reads a number that is only valid for models with certain experts: fails with
+ * the reason `why_not` if that is not NULL. *given: the key is present. */
 static lh_status read_expert_number(reader *r, const lhi_node *map,
                                     const char *key, double least, double most,
                                     const char *why_not, bool *given,
@@ -321,8 +323,8 @@ static lh_status read_training(reader *r, lh_error *err)
     return lhi_node_get_u32(r->doc, node, 0, 3, &t->zero, err);
 }
 
-/* Reads an optional degree of the layout; *out is unchanged if the key is
- * absent. */
+/* Reads an optional parallel degree of the layout; *out is unchanged if the key
+ * is absent. */
 static lh_status read_degree(reader *r, const lhi_node *map, const char *key,
                              uint32_t *out, lh_error *err)
 {
@@ -331,7 +333,7 @@ static lh_status read_degree(reader *r, const lhi_node *map, const char *key,
                 : LH_OK;
 }
 
-/* Returns a degree; 1 if it is unspecified (0). */
+/* Returns a parallel degree; 1 if it is unspecified (0). */
 static uint64_t at_least_one(uint32_t degree)
 {
     return degree ? degree : 1;
@@ -389,7 +391,8 @@ static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
     return check_block(r, map, err);
 }
 
-/* Reads the number of layers per chunk. */
+/* Reads the list of layers per chunk. LH_EINPUT: it does not match the layout
+ * or the model. */
 static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
@@ -552,14 +555,14 @@ static lh_status read_layout(reader *r, lh_error *err)
     return check_layout(r, map, err);
 }
 
-/* Reads a profile from the file that the job names. */
+/* Reads a profile from the file that the job names at `node`. */
 static lh_status load_profile(reader *r, const lhi_node *node,
                               lh_profile *profile, lh_error *err)
 {
     const char *name, *path;
     lhi_doc *doc;
     LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
-    LHI_TRY(resolve(r, node, name, &path, err));
+    LHI_TRY(resolve_path(r, node, name, &path, err));
     LHI_TRY(add_context(r, node,
                         lhi_doc_load(path, LHI_INPUT_PROFILE, &doc, err), err));
     lh_status status =
@@ -569,7 +572,7 @@ static lh_status load_profile(reader *r, const lhi_node *node,
 }
 
 /* Checks whether the job has a datacenter of that name. */
-static bool is_site(const lh_job *job, const char *name)
+static bool has_site(const lh_job *job, const char *name)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++)
         if (strcmp(job->datacenters[i].name, name) == 0)
@@ -601,7 +604,8 @@ static lh_status check_models(reader *r, const lhi_node *node,
                         own);
 }
 
-/* Checks that a profile applies to this job. */
+/* Checks that a profile applies to this job: its model, the datacenters of its
+ * links, and head times that fit layout.mtp_chunk. */
 static lh_status check_profile(reader *r, const lhi_node *node,
                                const lh_profile *p, lh_error *err)
 {
@@ -616,7 +620,7 @@ static lh_status check_profile(reader *r, const lhi_node *node,
         const char *names[] = {p->links[i].site, p->links[i].from,
                                p->links[i].to};
         for (size_t k = 0; k < 3; k++)
-            if (names[k] && !is_site(r->job, names[k]))
+            if (names[k] && !has_site(r->job, names[k]))
                 return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                     "link %u of the profile names datacenter "
                                     "'%.60s', which the job does not have",

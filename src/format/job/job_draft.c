@@ -65,7 +65,7 @@ void lhi_draft_add_line(lhi_text *text, const char *left, const char *remark)
     }
 }
 
-/* Appends a comma-separated list after `before`. */
+/* Appends `before` and a comma-separated list of words. */
 static void append_list(lhi_text *out, const char *before,
                         const char *const *words)
 {
@@ -74,22 +74,24 @@ static void append_list(lhi_text *out, const char *before,
         lhi_text_printf(out, "%s%s", i ? ", " : "", words[i]);
 }
 
-/* Adds a line with `remark` as its comment, and frees `remark`. */
-static void add_line_of(lhi_text *text, const char *left, lhi_text *remark)
+/* Appends a line with `remark` as its comment, and frees `remark`. */
+static void add_line_and_free(lhi_text *text, const char *left,
+                              lhi_text *remark)
 {
     lhi_draft_add_line(text, left, remark->data ? remark->data : "");
     text->failed = text->failed || remark->failed;
     lhi_text_fini(remark);
 }
 
-/* Adds a line whose comment ends with the list of valid words. */
+/* Appends a line whose comment is `remark`, the list of valid words, and
+ * `after`. */
 static void add_choice(lhi_text *text, const char *left, const char *remark,
                        const char *const *words, const char *after)
 {
     lhi_text all = {0};
     append_list(&all, remark, words);
     lhi_text_puts(&all, after);
-    add_line_of(text, left, &all);
+    add_line_and_free(text, left, &all);
 }
 
 void lhi_draft_add_value(lhi_text *text, const char *remark, const char *format,
@@ -124,7 +126,7 @@ static void list_key(const lhi_schema *table, const lhi_schema_field *row,
     lhi_text_printf(&all->text, "%s%s", all->text.len ? ", " : "", row->key);
 }
 
-/* Returns a schema's keys, separated by commas, without those in `but`; the
+/* Returns the keys of a schema except those in `but`, separated by commas; the
  * caller frees the text. */
 static lhi_text list_keys(const lhi_schema *table, const lhi_schema *setting,
                           const char *const *but)
@@ -137,7 +139,7 @@ static lhi_text list_keys(const lhi_schema *table, const lhi_schema *setting,
 /* --- sections ---------------------------------------------------------------
  */
 
-/* Adds the introduction and the format line. */
+/* Adds the introduction and the line `longhaul: job/1`. */
 static void add_head(draft *d)
 {
     lhi_text *t = &d->text;
@@ -240,11 +242,11 @@ static void add_framework(draft *d)
     lhi_text_printf(&all, "; and %s", keys.data ? keys.data : "");
     all.failed = all.failed || keys.failed;
     lhi_text_fini(&keys);
-    add_line_of(t, "# framework: {preset: megatron}", &all);
+    add_line_and_free(t, "# framework: {preset: megatron}", &all);
 }
 
-/* Returns the usual server for a site's GPU, with the caller's GPUs per node if
- * given. */
+/* Returns the usual server for a datacenter's GPU, with the caller's GPUs per
+ * node if given. */
 static lhi_server find_server(const lh_draft_site *site)
 {
     lhi_server server = lhi_gpu_find_server(lh_gpu_preset(site->gpu));
@@ -294,8 +296,8 @@ static const char *format_site_name(uint32_t i, char text[16])
     return text;
 }
 
-/* Writes a site's differences from the first site, whose values are the
- * cluster's keys. */
+/* Adds the line of datacenter `i` with its differences from the first one,
+ * whose values are the cluster's keys. */
 static void add_site(draft *d, uint32_t i)
 {
     lhi_text *t = &d->text;
@@ -334,7 +336,7 @@ static void add_links(draft *d)
                     keys.data ? keys.data : "");
     all.failed = all.failed || keys.failed;
     lhi_text_fini(&keys);
-    add_line_of(t, "  links:", &all);
+    add_line_and_free(t, "  links:", &all);
     for (uint32_t a = 0; a < d->o.n_sites; a++)
         for (uint32_t b = a + 1; b < d->o.n_sites; b++) {
             char x[16], y[16];
@@ -400,9 +402,9 @@ static lh_status find_model(draft *d, lh_error *err)
     return status;
 }
 
-/* Returns the smallest power of two of nodes whose memory holds the site's part
- * of four times the training state. The state per parameter is 16-bit weights
- * and gradients or larger, and 12 bytes for the optimizer. */
+/* Returns the number of nodes, a power of two, whose memory holds the
+ * datacenter's part of four times the training state: per parameter 6 bytes of
+ * weights and gradients and 12 bytes of optimizer state. */
 static uint32_t count_required_nodes(const draft *d, const lh_draft_site *site)
 {
     const double bytes =
@@ -460,7 +462,7 @@ static void choose_defaults(draft *d, lh_draft_site *sites)
         o->gbps = LH_DRAFT_GBPS;
 }
 
-/* Writes the sections. A caller with its own sections supplies all except the
+/* Adds all sections of the template. d->given, if any, replaces all except the
  * cluster, and optionally the cluster too. */
 static void add_sections(draft *d)
 {
@@ -483,8 +485,8 @@ static void add_sections(draft *d)
         add_layout(d);
 }
 
-/* Writes the template and parses it as a check; *text is the caller's, release
- * with lh_text_free(). */
+/* Writes the job template and parses it as a check; *text is the caller's,
+ * release with lh_text_free(). */
 static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
 {
     lh_job *job = NULL;
@@ -505,8 +507,8 @@ static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
     return lhi_text_take(&d->text, text, len, err);
 }
 
-/* Builds a template from the options, with the caller's own sections if `given`
- * is not NULL. */
+/* Builds a job template from the options, with the caller's own sections if
+ * `given` is not NULL. */
 static lh_status make_draft(const lh_draft_options *options,
                             const lhi_draft_sections *given, char **text,
                             size_t *len, lh_error *err)

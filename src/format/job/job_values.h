@@ -5,15 +5,19 @@
 
 #include <longhaul/experimental/job.h>
 
-/* Returns the receive mode of a layout with that many chunks per device. */
+/* Returns when the framework posts receives, for a layout with that many chunks
+ * per device. */
 lh_receives lhi_framework_receives(const lh_framework *framework,
                                    uint32_t chunks_per_device);
 
-/* Returns the name as spelled in the job format; static storage. */
+/* Returns an optimizer's name as spelled in the job format; static storage. */
 const char *lhi_optimizer_name(lh_optimizer optimizer);
-const char *lhi_target_name(lh_target target); /* also "any" */
+/* Returns a target's name as spelled in the job format, or "any"; static
+ * storage. */
+const char *lhi_target_name(lh_target target);
 
-/* Returns the preset's name as in the job format; static storage. */
+/* Returns the name of a framework preset as in the job format; static storage.
+ */
 const char *lhi_framework_preset_name(lh_framework_preset preset);
 
 /* Returns the gradient format's name as in the job format; static storage. */
@@ -22,7 +26,7 @@ const char *lhi_gradient_name(lh_gradient gradient);
 /* Returns the FP8 mode's name as in the job format; static storage. */
 const char *lhi_fp8_name(lh_fp8 fp8);
 
-/* Returns the bytes per element. */
+/* Returns the bytes per element of a precision. */
 uint32_t lhi_precision_bytes(lh_precision precision);
 
 /* Returns the bytes per gradient element. */

@@ -12,13 +12,13 @@ static bool set_number(json_t *map, const char *key, double value)
     return lhi_json_set(map, key, lhi_json_number(value));
 }
 
-/* Sets a key to a time in the given unit, rounded to 15 digits. */
+/* Sets a key to a time in units of unit_ns, rounded to 15 digits. */
 static bool set_time(json_t *map, const char *key, int64_t ns, double unit_ns)
 {
     return set_number(map, key, lhi_round15((double)ns / unit_ns));
 }
 
-/* Writes a count, unless it was not given. */
+/* Sets a key to a count, unless it is 0 (not given). */
 static bool set_count(json_t *map, const char *key, uint32_t count)
 {
     return count == 0 || lhi_json_set(map, key, json_integer(count));
@@ -101,7 +101,7 @@ static bool same_number(double a, double b)
     return !(a < b) && !(a > b);
 }
 
-/* Checks whether parsing the preset's name alone yields this GPU. */
+/* Checks whether parsing the name of a GPU preset alone yields this GPU. */
 static bool is_preset(const lh_gpu *gpu, lh_precision precision)
 {
     if (!gpu->preset || !lhi_gpu_preset_supports(gpu->preset, precision))
@@ -141,7 +141,8 @@ static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
     return lhi_json_finish(map, ok);
 }
 
-/* Writes the datacenter's reserve if it is not the default. */
+/* Sets `memory_reserve` to the datacenter's reserve if it is not the default.
+ */
 static bool set_reserve(json_t *map, const lh_gpu *gpu)
 {
     char share[48];
@@ -203,7 +204,8 @@ static json_t *zones_to_json(const lh_job *job, uint32_t i)
     return list;
 }
 
-/* Sets a datacenter's name with its nodes or zones. */
+/* Sets a datacenter's name and its nodes or zones in a JSON map; `i`: its first
+ * zone. */
 static bool set_place(json_t *map, const lh_job *job, uint32_t i)
 {
     const lh_datacenter *site = &job->datacenters[i];

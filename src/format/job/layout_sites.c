@@ -29,8 +29,8 @@ static lh_status find_datacenter(const reader *r, const lhi_node *node,
                         "unknown datacenter '%.60s'", name);
 }
 
-/* Reads a number of replicas or stages; 0 if it is missing, which a complete
- * layout does not allow. */
+/* Reads a number of replicas or stages; 0 if it is missing, which is an error
+ * if the layout must be complete. */
 static lh_status read_count(const reader *r, const lhi_node *map,
                             const char *key, uint32_t *out, lh_error *err)
 {
@@ -41,8 +41,8 @@ static lh_status read_count(const reader *r, const lhi_node *map,
     return lhi_node_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err);
 }
 
-/* Reads a datacenter's name, or a map with the name and the number of stages.
- */
+/* Reads one part of a pipeline: a datacenter's name, or a map with the name and
+ * the number of stages. */
 static lh_status read_part(const reader *r, const lhi_node *node,
                            lh_site_stages *out, lh_error *err)
 {
@@ -56,7 +56,7 @@ static lh_status read_part(const reader *r, const lhi_node *node,
     return find_datacenter(r, name, &out->datacenter, err);
 }
 
-/* Reads a group of replicas: their number, and the datacenters of their
+/* Reads a replica group: the number of replicas, and the datacenters of their
  * pipeline. */
 static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
                             lh_error *err)
@@ -96,8 +96,8 @@ static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
 /* ---- consistency of the numbers ---- */
 
 /* Checks that `sum`, plus at least 1 for each of `open` missing numbers, fits
- * the total `all`, which is 0 if unspecified. Derives `all` if nothing is
- * missing. */
+ * the total *all, which is 0 if unspecified. Sets *all if nothing is missing.
+ * `what`, `key`: names in messages. */
 static lh_status check_total(const reader *r, const lhi_node *node,
                              const char *what, uint64_t sum, uint32_t open,
                              const char *key, uint32_t *all, lh_error *err)
@@ -114,7 +114,7 @@ static lh_status check_total(const reader *r, const lhi_node *node,
                         open ? " at least" : " in all", key, *all);
 }
 
-/* Checks each group's stages against the layout's pipeline degree. */
+/* Checks each replica group's stages against the layout's pipeline degree. */
 static lh_status check_stages(reader *r, const lhi_node *list,
                               const lh_sites *sites, lh_error *err)
 {
@@ -132,7 +132,7 @@ static lh_status check_stages(reader *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Checks the groups' replicas against the layout's data degree. */
+/* Checks the replica groups' replicas against the layout's data degree. */
 static lh_status check_replicas(reader *r, const lhi_node *list,
                                 const lh_sites *sites, lh_error *err)
 {
@@ -160,8 +160,8 @@ static bool has_missing_counts(const lh_sites *sites)
     return false;
 }
 
-/* Rejects missing numbers where groups share a datacenter: the search does not
- * divide it between groups. */
+/* Rejects missing numbers of replicas or stages if groups share a datacenter:
+ * the search does not divide it between groups. */
 static lh_status check_shared_datacenters(const reader *r, const lhi_node *list,
                                           const lh_sites *sites, lh_error *err)
 {
@@ -179,7 +179,8 @@ static lh_status check_shared_datacenters(const reader *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Derives the outermost dimension if it is not given. */
+/* Checks the layout's outermost parallelism against the replica groups, or
+ * derives it from them if it is not given. */
 static lh_status check_outermost(reader *r, const lhi_node *list,
                                  const lh_sites *sites, lh_error *err)
 {

@@ -71,7 +71,7 @@ static const lhi_schema_field setting_rows[] = {
      LHI_OMIT_IF(lh_link_setting, channels, 0)},
 };
 
-/* Rejects a key that has no meaning without another. */
+/* Rejects a key of a link setting that has no meaning without another key. */
 static lh_status check_dependent_keys(const lhi_read_context *r,
                                       const lhi_node *map, void *it,
                                       lh_error *err)

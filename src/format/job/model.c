@@ -102,15 +102,16 @@ uint32_t lhi_model_count_norms(const lh_model *m)
            (m->parallel_block ? 1u : 2u);
 }
 
-/* Returns the parameters of one norm: weights, and biases for layer norm. */
-static uint64_t norm_params(const lh_model *m)
+/* Returns the number of parameters of one norm: weights, and biases for layer
+ * norm. */
+static uint64_t count_norm_params(const lh_model *m)
 {
     return (uint64_t)m->hidden * (m->norm == LH_NORM_LAYER ? 2 : 1);
 }
 
 /* Returns the weights of an MLP of that width: two matrices, or three if it is
  * gated (SwiGLU: Shazeer, arXiv:2002.05202). */
-static uint64_t mlp_params(const lh_model *m, uint64_t width)
+static uint64_t count_mlp_params(const lh_model *m, uint64_t width)
 {
     uint64_t in = m->gated ? 2 : 1;
     uint64_t n = (in + 1) * m->hidden * width;
@@ -125,18 +126,18 @@ lh_layer_params lhi_model_layer_params(const lh_model *m, uint32_t layer)
     uint64_t idle = 0; /* parameters of experts that one token does not use */
     p.attention = m->kv_lora_rank ? count_latent_attention_params(m)
                                   : count_attention_params(m);
-    p.norms = lhi_model_count_norms(m) * norm_params(m);
+    p.norms = lhi_model_count_norms(m) * count_norm_params(m);
     if (lh_model_layer_is_moe(m, layer)) {
-        uint64_t one = mlp_params(m, m->expert_ffn);
+        uint64_t one = count_mlp_params(m, m->expert_ffn);
         if (m->shared_expert_ffn)
-            p.mlp = mlp_params(m, m->shared_expert_ffn) +
+            p.mlp = count_mlp_params(m, m->shared_expert_ffn) +
                     (m->shared_expert_gate ? m->hidden : 0);
         p.router =
             ((uint64_t)m->hidden + (m->router_bias ? 1 : 0)) * m->experts;
         p.experts = one * m->experts;
         idle = one * (m->experts - m->experts_per_token);
     } else {
-        p.mlp = mlp_params(m, m->ffn);
+        p.mlp = count_mlp_params(m, m->ffn);
     }
     p.total = p.attention + p.norms + p.mlp + p.router + p.experts;
     p.active = p.total - idle;
@@ -168,18 +169,19 @@ uint64_t lhi_model_embedding_params(const lh_model *model)
 
 uint64_t lhi_model_head_params(const lh_model *model)
 {
-    return norm_params(model) + (uint64_t)model->hidden * model->vocab;
+    return count_norm_params(model) + (uint64_t)model->hidden * model->vocab;
 }
 
-/* DeepSeek-V3 (arXiv:2412.19437) equation 21: a module normalises the hidden
- * state and the next token's embedding, combines them with a 2h x h matrix, and
- * passes them through one layer like the model's last, and a norm. */
+/* Returns the parameters of the multi-token prediction modules. By DeepSeek-V3
+ * (arXiv:2412.19437) equation 21, a module normalises the hidden state and the
+ * next token's embedding, combines them with a 2h x h matrix, and passes them
+ * through one layer like the model's last, and a norm. */
 uint64_t lhi_model_mtp_params(const lh_model *m)
 {
     uint64_t h = m->hidden;
     if (m->mtp_layers == 0)
         return 0;
-    uint64_t one = 3 * norm_params(m) + 2 * h * h +
+    uint64_t one = 3 * count_norm_params(m) + 2 * h * h +
                    lhi_model_layer_params(m, m->layers - 1).total;
     return one * m->mtp_layers;
 }
@@ -203,8 +205,8 @@ uint64_t lh_model_active_params(const lh_model *model)
            lhi_model_range_params(model, 0, model->layers).active;
 }
 
-/* Returns an upper bound on the number of parameters, small enough that no sum
- * above overflows in bytes. */
+/* Returns an upper bound on the number of parameters, to check that no
+ * parameter count overflows in bytes. */
 static double bound_params(const lh_model *m)
 {
     double h = m->hidden, heads = m->heads;
@@ -230,8 +232,8 @@ static lh_status fail_model(const lhi_doc *doc, const lhi_node *map,
     return lhi_doc_fail(doc, map, err, LH_EINPUT, "%s", text);
 }
 
-/* Fails with LH_EINPUT if the expert groups are unequal, or too few per token
- * for its experts. */
+/* Fails with LH_EINPUT if the expert groups have different sizes, or those that
+ * a token uses have fewer experts than it needs. */
 static lh_status check_groups(const lhi_doc *doc, const lhi_node *at,
                               const lh_model *m, lh_error *err)
 {

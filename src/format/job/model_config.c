@@ -43,8 +43,8 @@ static const family families[] = {
     {"grok-1", GROK, 131072, 6144, 32768, 64, 48, 8},
 };
 
-/* Finds the language model's map and its family by model_type. LH_EUNSUPPORTED:
- * the family is unknown. */
+/* Finds the map of the language model in a config.json, and its family by
+ * model_type. LH_EUNSUPPORTED: the family is unknown. */
 static lh_status find_family(reader *r, lh_error *err)
 {
     const lhi_node *text = lhi_node_find(r->outer, "text_config"), *node;
@@ -65,8 +65,8 @@ static lh_status find_family(reader *r, lh_error *err)
     return lhi_config_fail_family(r, node, type, err);
 }
 
-/* Reads the norms' epsilon. 1e-5 is the default of lh_model and is not stored.
- */
+/* Reads the epsilon of the norms. 1e-5 is the default of lh_model and is not
+ * stored. */
 static lh_status read_epsilon(reader *r, lh_error *err)
 {
     const style s = r->family->style;
@@ -88,7 +88,8 @@ static lh_status read_epsilon(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the constants that do not affect time. */
+/* Reads the constants that do not affect time, such as the activation function
+ * and rotary fraction, with the family's defaults. */
 static lh_status read_constants(reader *r, lh_error *err)
 {
     const style s = r->family->style;
@@ -115,7 +116,8 @@ static lh_status read_constants(reader *r, lh_error *err)
                                      &r->model, err);
 }
 
-/* Reads the sizes that all families share, and whether embeddings are tied. */
+/* Reads the sizes that all model families share, and whether embeddings are
+ * tied. */
 static lh_status read_sizes(reader *r, lh_error *err)
 {
     const family *f = r->family;
@@ -141,8 +143,8 @@ static lh_status read_sizes(reader *r, lh_error *err)
                                 &m->tied_embeddings, err);
 }
 
-/* Sets biases and query-key norms by family, from its keys or its reference
- * code. */
+/* Sets the biases and the query-key norms by the model's family, from the
+ * family's keys or its reference code. */
 static lh_status read_biases(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -202,8 +204,8 @@ typedef struct routing {
     uint32_t groups, chosen;
 } routing;
 
-/* Checks for greedy routing: DeepSeek-V2-Lite defines groups, but disables
- * them. */
+/* Checks for greedy token routing: DeepSeek-V2-Lite defines expert groups, but
+ * disables them. */
 static bool is_greedy(const reader *r)
 {
     const lhi_node *node = lhi_node_find(r->map, "topk_method");
@@ -214,8 +216,8 @@ static bool is_greedy(const reader *r)
            strcmp(method, "greedy") == 0;
 }
 
-/* Reads the token routing of a DeepSeek-style model; `absent`: the class's
- * defaults. */
+/* Reads the token routing of a DeepSeek-style model; `absent`: defaults of its
+ * class in transformers. */
 static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -239,7 +241,8 @@ static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the sliding attention window and the layers that use it, by family. */
+/* Reads the sliding attention window and the layers that use it, by the model's
+ * family. */
 static lh_status read_window(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -284,7 +287,7 @@ static lh_status read_window(reader *r, lh_error *err)
     }
 }
 
-/* Reads the keys of Mixtral and gpt-oss. */
+/* Reads the expert keys of Mixtral and gpt-oss. */
 static lh_status read_mixtral(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -382,8 +385,8 @@ static const expert_class deepseek_v3 = {LH_ROUTER_SIGMOID, 256, 8, 2048, 1, 3,
 static const expert_class glm4_moe = {LH_ROUTER_SIGMOID, 128, 8, 1408, 1, 1,
                                       {true, 1, 1, 1}};
 
-/* Reads the experts of a DeepSeek-style model; `class_has`: the class's
- * defaults. */
+/* Reads the experts of a DeepSeek-style model; `class_has`: defaults of its
+ * class in transformers. */
 static lh_status read_experts(reader *r, const expert_class *class_has,
                               lh_error *err)
 {
@@ -447,6 +450,8 @@ static lh_status read_deepseek(reader *r, lh_error *err)
         r, r->family->heads == 128 ? &deepseek_v3 : &deepseek_v2, err);
 }
 
+/* Reads a whole config.json: family, sizes, biases, attention window, experts
+ * and head size. */
 static lh_status read_all(reader *r, lh_error *err)
 {
     LHI_TRY(find_family(r, err));
@@ -504,8 +509,8 @@ static char *derive_name(lhi_arena *mem, const char *file)
     return name;
 }
 
-/* Reads a parsed config.json into a checked model; its name is derived from the
- * file's. */
+/* Reads a parsed config.json into a checked model; the model's name is derived
+ * from the file's name. */
 static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
                              lh_error *err)
 {
@@ -523,7 +528,8 @@ static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
 
 /* --- files --- */
 
-/* Reads a parsed config.json; callback of lhi_value_parse(). */
+/* Reads a parsed config.json into *value, a model; callback of
+ * lhi_value_parse(). */
 static lh_status fill_model(const lhi_doc *doc, lhi_arena *mem, void *value,
                             lh_error *err)
 {

@@ -22,7 +22,8 @@ void lhi_replace_non_ascii(char *text)
             *text = '?';
 }
 
-/* Appends a key to the list of findings, truncated to its size. */
+/* Appends a key to the list of keys that lh_model does not represent, truncated
+ * to its size. */
 static void add_key(unmodelled_search *f, const char *key)
 {
     size_t used = strlen(f->keys);
@@ -37,7 +38,7 @@ static const lhi_node *find_value(const lhi_node *map, const char *key)
     return node && !lhi_node_is_null(node) ? node : NULL;
 }
 
-/* Finds flags that differ from the values lh_model implies. */
+/* Lists the flags whose values differ from those that lh_model implies. */
 static lh_status find_flags(unmodelled_search *f, lh_error *err)
 {
     static const struct {
@@ -61,8 +62,8 @@ static lh_status find_flags(unmodelled_search *f, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the activation function of this name in transformers; unset: lh_model
- * does not represent it. */
+/* Returns the activation function with this name in transformers;
+ * LH_ACTIVATION_UNSET: lh_model does not represent it. */
 static lh_activation find_activation(const char *name)
 {
     static const struct {
@@ -84,7 +85,8 @@ static lh_activation find_activation(const char *name)
     return LH_ACTIVATION_UNSET;
 }
 
-/* Reads the activation function; unset if gating implies it. */
+/* Reads the activation function into the model; unset if gating implies it.
+ * `class_has`: defaults of the class. */
 static lh_status read_activation(unmodelled_search *f,
                                  const lhi_config_class *class_has, lh_model *m,
                                  lh_error *err)
@@ -174,7 +176,7 @@ static lh_status read_original_positions(const unmodelled_search *f,
                 : LH_OK;
 }
 
-/* Reads the numbers of a scaling whose type is known. */
+/* Reads the numbers of a rotary scaling whose type is known. */
 static lh_status read_scaling_numbers(const unmodelled_search *f,
                                       const lhi_node *map, lh_rope_scaling *s,
                                       lh_error *err)
@@ -207,8 +209,9 @@ static lh_status read_scaling_numbers(const unmodelled_search *f,
     return LH_OK;
 }
 
-/* Reads "rope_scaling", or "rope_parameters" as transformers 5 writes it, which
- * is always present and may be a map per kind of layer. */
+/* Reads the rotary scaling: "rope_scaling", or "rope_parameters" as
+ * transformers 5 writes it, which is always present and may be a map per kind
+ * of layer. */
 static lh_status read_scaling(unmodelled_search *f, const char *key,
                               bool always, lhi_arena *mem, lh_model *m,
                               lh_error *err)
@@ -243,7 +246,8 @@ static lh_status read_scaling(unmodelled_search *f, const char *key,
     return LH_OK;
 }
 
-/* Reads the rotated fraction of a head, which only some classes have. */
+/* Reads the rotated fraction of a head. `absent`: default of the class; 0: the
+ * class does not rotate partly, and the key is listed as not represented. */
 static lh_status read_rotary_fraction(unmodelled_search *f, double absent,
                                       lh_model *m, lh_error *err)
 {
@@ -270,8 +274,8 @@ static lh_status read_rotary_fraction(unmodelled_search *f, double absent,
     return LH_OK;
 }
 
-/* Reads the initial weights' standard deviation; transformers' default is not
- * stored. */
+/* Reads the standard deviation of the initial weights; transformers' default is
+ * not stored. */
 static lh_status read_initializer_range(const unmodelled_search *f, lh_model *m,
                                         lh_error *err)
 {
@@ -284,7 +288,8 @@ static lh_status read_initializer_range(const unmodelled_search *f, lh_model *m,
     return LH_OK;
 }
 
-/* Reads the coefficient of the balance loss, which DeepSeek calls an alpha. */
+/* Reads the coefficient of the experts' balance loss, which DeepSeek calls an
+ * alpha. */
 static lh_status read_aux_loss(const unmodelled_search *f, lh_model *m,
                                lh_error *err)
 {
@@ -297,7 +302,8 @@ static lh_status read_aux_loss(const unmodelled_search *f, lh_model *m,
                              : LH_OK;
 }
 
-/* Finds dropout rates other than the default of training.dropout. */
+/* Lists the dropout rates that differ from `usual`, the default of
+ * training.dropout. */
 static lh_status find_dropout(unmodelled_search *f, double usual, lh_error *err)
 {
     static const char *const keys[] = {"attention_dropout", "hidden_dropout",
@@ -314,7 +320,8 @@ static lh_status find_dropout(unmodelled_search *f, double usual, lh_error *err)
     return LH_OK;
 }
 
-/* Finds factors and limits that only some families have. */
+/* Lists the factors and limits of some families that lh_model does not
+ * represent. */
 static lh_status find_factors(unmodelled_search *f, const lh_model *m,
                               lh_error *err)
 {
@@ -337,7 +344,7 @@ static lh_status find_factors(unmodelled_search *f, const lh_model *m,
     return LH_OK;
 }
 
-/* Finds a nonzero router_jitter_noise. */
+/* Lists router_jitter_noise if it is not 0. */
 static lh_status find_jitter(unmodelled_search *f, lh_error *err)
 {
     static const char key[] = "router_jitter_noise"; /* Mixtral */

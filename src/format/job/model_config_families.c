@@ -50,7 +50,8 @@ lh_status lhi_config_read_gpt2(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads a flag that must equal `must`, which is also its default. */
+/* Checks that a flag equals `must`, which is also its default. LH_EUNSUPPORTED
+ * with the reason `why`: it does not. */
 static lh_status require_flag(const reader *r, const char *key, bool must,
                               const char *why, lh_error *err)
 {
@@ -62,8 +63,8 @@ static lh_status require_flag(const reader *r, const char *key, bool must,
                         LH_EUNSUPPORTED, "%s", why);
 }
 
-/* Falcon 40B and 180B have a different layer, with two norms and keys shared by
- * groups of heads. */
+/* Reads Falcon 7B. LH_EUNSUPPORTED: Falcon 40B and 180B, whose layers have two
+ * norms and keys shared by groups of heads. */
 lh_status lhi_config_read_falcon(reader *r, lh_error *err)
 {
     const family *f = r->family;
@@ -249,7 +250,8 @@ lh_status lhi_config_read_variant(reader *r, lh_error *err)
     }
 }
 
-/* Adds "key: value" of the first of the file's keys that has a number. */
+/* Appends "key: value" to `text`, where `theirs` are the possible names of the
+ * key in the file; the first with a number counts. */
 static void add_entry(const reader *r, char *text, size_t size, const char *key,
                       const char *const *theirs)
 {

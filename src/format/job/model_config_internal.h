@@ -63,15 +63,16 @@ lh_status lhi_config_read_number(const reader *r, const char *key,
 lh_status lhi_config_read_size(const reader *r, const char *key, uint32_t most,
                                uint32_t class_has, uint32_t *out,
                                lh_error *err);
-/* Reads a flag; keeps *out if it is missing or null. */
+/* Reads a boolean of a config.json; keeps *out if it is missing or null. */
 lh_status lhi_config_read_flag(const reader *r, const lhi_node *map,
                                const char *key, bool *out, lh_error *err);
 /* Reads the base of rotary positions. */
 lh_status lhi_config_read_rope_theta(reader *r, lh_error *err);
-/* Reads the size of a head. */
+/* Reads the size of an attention head; by default the hidden size divided by
+ * the heads. */
 lh_status lhi_config_read_head_dim(reader *r, lh_error *err);
-/* Reads layer_types, the layers that attend to all tokens; by default every
- * `absent`-th one. */
+/* Reads layer_types, which lists the layers that attend to all tokens; by
+ * default every `absent`-th layer does. */
 lh_status lhi_config_read_layer_types(reader *r, uint32_t absent,
                                       lh_error *err);
 
@@ -80,10 +81,11 @@ lh_status lhi_config_read_layer_types(reader *r, uint32_t absent,
 lh_status lhi_config_read_gpt2(reader *r, lh_error *err);
 /* Reads Falcon 7B: one norm per layer. */
 lh_status lhi_config_read_falcon(reader *r, lh_error *err);
-/* Reads the differences of a family's layers from Llama's. */
+/* Reads the differences of the layers of a model's family from Llama's layers.
+ */
 lh_status lhi_config_read_variant(reader *r, lh_error *err);
-/* Fails for an unknown model_type: with a map of the job to edit, or with the
- * reason why no map can describe the model. */
+/* Fails for a config.json with an unknown model_type `type`: with a model map
+ * for the job to edit, or with the reason why no map can describe the model. */
 lh_status lhi_config_fail_family(const reader *r, const lhi_node *node,
                                  const char *type, lh_error *err);
 

@@ -42,7 +42,8 @@ static const lhi_schema_field rope_rows[] = {
      .when = LHI_OPTIONAL},
 };
 
-/* Checks the keys of a scaling; callback of its schema. */
+/* Checks that a rotary scaling has the keys of its type; check function of its
+ * schema. */
 static lh_status check_rope_scaling(const lhi_read_context *r,
                                     const lhi_node *map, void *it,
                                     lh_error *err)
@@ -54,7 +55,8 @@ static const lhi_schema rope_schema = {
     LHI_ROWS("rope_scaling", lh_rope_scaling, rope_rows),
     .check = check_rope_scaling};
 
-/* Reads the coefficient of the balance loss, for which 0 is a value. */
+/* Reads the coefficient of the experts' balance loss, for which 0 is a value.
+ */
 static lh_status read_aux_loss(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
@@ -63,7 +65,8 @@ static lh_status read_aux_loss(const lhi_read_context *r, const lhi_node *node,
     return lhi_node_get_rounded_number(r->doc, node, 0, 1e6, &m->aux_loss, err);
 }
 
-/* Writes that coefficient; JSON null if it is unset. */
+/* Writes the coefficient of the experts' balance loss; JSON null if it is
+ * unset. */
 static json_t *write_aux_loss(const void *owner, const void *context)
 {
     const lh_model *m = owner;
@@ -183,8 +186,8 @@ static lh_status check_dense_list(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-/* Derives absent sizes from other ones, such as kv_heads from heads, and
- * rejects contradictory ones. */
+/* Derives absent sizes of a model from other sizes, such as kv_heads from
+ * heads, and rejects contradictory ones. */
 static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map,
                                lh_model *m, lh_error *err)
 {
@@ -295,14 +298,15 @@ static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-/* Sets a model's default name. */
+/* Sets a model's default name before its keys are read. */
 static void start_model(const lhi_read_context *r, void *it)
 {
     (void)r;
     ((lh_model *)it)->name = "custom";
 }
 
-/* Fills in the defaults of a model's map and checks its consistency. */
+/* Derives the absent values of a model's map and checks its consistency; check
+ * function of the model schema. */
 static lh_status check_model(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {

@@ -17,10 +17,11 @@ lh_status lhi_model_parse(const char *text, size_t len, const char *name,
 uint32_t lhi_model_moe_layers(const lh_model *model, uint32_t first,
                               uint32_t n_layers);
 
-/* Returns one layer's parameter counts. */
+/* Returns the parameter counts of one layer, by component. */
 lh_layer_params lhi_model_layer_params(const lh_model *model, uint32_t layer);
 
-/* Returns the sum over layers first..first+n_layers-1. */
+/* Returns the parameter counts of the layers first..first+n_layers-1, by
+ * component. */
 lh_layer_params lhi_model_range_params(const lh_model *model, uint32_t first,
                                        uint32_t n_layers);
 

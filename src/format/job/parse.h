@@ -48,12 +48,13 @@ enum {
 /* Fills the zeroed `value`; allocates its data in `mem`. */
 typedef lh_status lhi_fill_fn(const lhi_doc *doc, lhi_arena *mem, void *value,
                               lh_error *err);
-/* Parses a value of `size` bytes from a text, called `name` in messages.
- * Release *out with lhi_value_free(). */
+/* Parses a text, called `name` in messages, into a new value of `size` bytes by
+ * the callback `fill`. Release *out with lhi_value_free(). */
 lh_status lhi_value_parse(const char *text, size_t len, const char *name,
                           lhi_input_kind kind, size_t size, lhi_fill_fn *fill,
                           void **out, lh_error *err);
-/* Reads a value from a file. */
+/* Reads and parses a file into a new value of `size` bytes by the callback
+ * `fill`. Release *out with lhi_value_free(). */
 lh_status lhi_value_read(const char *path, lhi_input_kind kind, size_t size,
                          lhi_fill_fn *fill, void **out, lh_error *err);
 /* Frees a value of lhi_value_parse() or lhi_value_read() with its arena;
@@ -64,7 +65,7 @@ void lhi_value_free(void *value);
 
 /* The keys of a model's map in a job file. */
 extern const lhi_schema lhi_model_schema;
-/* Reads a model from such a map; allocates its data in `mem`. */
+/* Reads a model from the map in a job file; allocates its data in `mem`. */
 lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, lh_model *out, lh_error *err);
 /* Replaces everything except printable ASCII by '?': names are written to JSON,
@@ -93,20 +94,21 @@ lh_status lhi_config_read_constants(const lhi_doc *doc, const lhi_node *map,
                                     const lhi_config_class *class_has,
                                     lhi_arena *mem, lh_model *model,
                                     lh_error *err);
-/* Checks that the scaling has exactly the keys of its type. Messages refer to
- * `at`. */
+/* Checks that a rotary scaling has exactly the keys of its type. Messages refer
+ * to `at`. */
 lh_status lhi_rope_scaling_check(const lhi_doc *doc, const lhi_node *at,
                                  const lh_rope_scaling *scaling, lh_error *err);
 
 /* Reads a Hugging Face config.json; allocates in `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err);
-/* Returns the number of norms in a layer, without those of queries and keys. */
+/* Returns the number of norms in a layer, without the norms of queries and
+ * keys. */
 uint32_t lhi_model_count_norms(const lh_model *model);
 /* Returns the model as JSON; NULL if allocation fails. */
 json_t *lhi_model_to_json(const lh_model *model);
-/* Checks rules across keys: divisibility, and that the total parameter count
- * cannot overflow. Messages refer to `at`. */
+/* Checks a model's consistency across keys: divisibility, and that the total
+ * parameter count cannot overflow. Messages refer to `at`. */
 lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
                           const lh_model *model, lh_error *err);
 
@@ -117,7 +119,7 @@ typedef struct lhi_alias {
     const char *name, *preset;
 } lhi_alias;
 
-/* Returns the preset that `name` stands for; `name` itself if it is no alias.
+/* Returns the preset for which `name` is an alias; `name` itself if it is none.
  */
 const char *lhi_resolve_alias(const lhi_alias *list, const char *name);
 
@@ -127,10 +129,10 @@ typedef struct lhi_server {
     uint32_t gpus_per_node;
     double node_gbps, fabric_gbps;
 } lhi_server;
-/* Returns the preset's server. */
+/* Returns the usual server of a GPU preset: GPUs per node and network rates. */
 lhi_server lhi_gpu_find_server(const lh_gpu *preset);
 
-/* Checks whether the preset's peak rate applies to this precision. */
+/* Checks whether the peak rate of a GPU preset applies to this precision. */
 bool lhi_gpu_preset_supports(const char *preset, lh_precision precision);
 /* Returns the rate that large 16-bit products sustain: the GPU's
  * sustained_tflops, or a fraction of its peak by one rule for all GPUs.
@@ -138,15 +140,17 @@ bool lhi_gpu_preset_supports(const char *preset, lh_precision precision);
  * matmul_efficiency is fitted; later GPUs cannot sustain their highest clock
  * while all matrix units are busy. */
 double lhi_gpu_sustained_flops_per_s(const lh_gpu *gpu, double efficiency);
-/* Returns the same for FP8 products; 0 if the GPU has none. */
+/* Returns the rate that large FP8 products sustain in FLOP/s, like
+ * lhi_gpu_sustained_flops_per_s(); 0 if the GPU has none. */
 double lhi_gpu_sustained_fp8_flops_per_s(const lh_gpu *gpu, double efficiency);
-/* Returns the fraction of other products' rate that experts' products reach.
- * Published runs show `experts` on H100 and faster GPUs. There is no
- * measurement for A100, where the result is 1. In between the experts' rate is
- * linear in the sustained rate. */
+/* Returns the rate of experts' matrix products relative to other products.
+ * Published runs show the fraction `experts` on H100 and faster GPUs. There is
+ * no measurement for A100, where the result is 1. In between the experts' rate
+ * is linear in the sustained rate. */
 double lhi_gpu_experts_efficiency(double sustained_flops_per_s, bool fp8,
                                   double efficiency, double experts);
-/* Returns an upper bound on the rate of any product in the job. */
+/* Returns an upper bound on the GPU's rate for any matrix product in the job,
+ * in FLOP/s. */
 double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
 /* Returns the bandwidth from a GPU to its host, one way: half of the
  * bidirectional rate in NVIDIA's datasheets, times the 4/5 that long copies
@@ -157,8 +161,8 @@ double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
 /* Returns how many of a chunk's layers, counted from its first, offload their
  * activations to host storage. */
 uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers);
-/* Fills n_datacenters, datacenters, wans, n_gpus and n_nodes; the precision
- * must be known. */
+/* Reads the `cluster` map of a job: datacenters, links between them, and the
+ * numbers of GPUs and nodes. job->training.precision must be known. */
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err);
 
@@ -201,15 +205,17 @@ extern const lhi_schema lhi_job_link_schema;
 /* Applies the default behaviour of the target program, unless the job specifies
  * a framework. */
 void lhi_framework_apply_target(lh_job *job);
-/* Returns the target that a given preset implies; LH_TARGET_ANY: none. */
+/* Returns the target framework that a preset given in the job implies;
+ * LH_TARGET_ANY: none. */
 lh_target lhi_framework_find_target(const lh_framework *framework);
 
-/* Returns the parameters on a GPU with these layers: tensor parallelism divides
- * everything except experts, which their own group divides. */
+/* Returns the number of parameters on one GPU with these layers: tensor
+ * parallelism divides everything except experts, which expert parallelism
+ * divides. */
 double lhi_layout_count_params(const lh_model *model, const lh_layout *layout,
                                uint32_t first, uint32_t n_layers);
-/* Returns the parameters on a GPU with the whole model, including multi-token
- * prediction. */
+/* Returns the number of parameters on one GPU if the pipeline has one stage,
+ * including multi-token prediction. */
 double lhi_layout_count_all_params(const lh_model *model,
                                    const lh_layout *layout);
 
@@ -229,14 +235,15 @@ extern const lh_rope_scaling lhi_megatron_llama3, lhi_megatron_yarn;
  * Megatron-LM's padded size if the job targets it. */
 uint32_t lhi_job_padded_vocab(const lh_job *job, uint32_t tensor);
 
-/* Checks whether the layers use dropout and retain its masks. */
+/* Checks whether the model's layers use dropout, whose masks are then retained.
+ */
 bool lhi_job_uses_dropout(const lh_job *job);
 /* Returns the default if the job does not specify it. */
 bool lhi_model_uses_dropout(const lh_model *model);
 /* Returns the dropout rate; 0: none. */
 double lhi_job_dropout(const lh_job *job);
-/* Returns the coefficient of the experts' balance loss, see lh_training; 0
- * without experts. */
+/* Returns the coefficient of the experts' load-balancing loss, see lh_training;
+ * 0 without experts. */
 double lhi_job_balance_loss(const lh_job *job);
 /* Returns the update rate of the router bias that balances experts, see
  * lh_training; 0 without experts. */
@@ -244,7 +251,7 @@ double lhi_job_balance_bias(const lh_job *job);
 /* The keys of `framework`, for a job whose model, training and layout are
  * already read. */
 extern const lhi_schema lhi_framework_schema;
-/* Reads `framework`. */
+/* Reads the `framework` map of a job. */
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
                                   lhi_arena *mem, lh_job *job, lh_error *err);
 
@@ -252,7 +259,7 @@ lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
 
 extern const lhi_schema lhi_events_schema; /* for lh_events */
 extern const lhi_schema lhi_profile_schema;
-/* Reads a profile from a map. */
+/* Reads a profile from a map in a document. */
 lh_status lhi_profile_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_profile *out, lh_error *err);
 /* Returns the profile as JSON; NULL if allocation fails. */
@@ -267,13 +274,15 @@ json_t *lhi_job_to_json(const lh_job *job);
 lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
                             const char *folder, lh_job **out, lh_error *err);
 
-/* Reads `sites` of a layout whose other keys are already read. Fills
- * layout->sites, allocated in `mem`, and derives pipeline and data where
- * possible. `complete`: no number may be missing. */
+/* Reads the key `sites` of a layout (placement of stages and replicas in
+ * datacenters), whose other keys are already read. Fills layout->sites,
+ * allocated in `mem`, and derives pipeline and data where possible. `complete`:
+ * no number may be missing. */
 lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                               const lh_job *job, bool complete, lhi_arena *mem,
                               lh_layout *layout, lh_error *err);
-/* Returns the sites as JSON; NULL if allocation fails. */
+/* Converts a placement of stages and replicas in datacenters to JSON; NULL if
+ * allocation fails. */
 json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
 
 /* --- drafts --- */
@@ -288,24 +297,30 @@ typedef struct lhi_draft_sections {
     const char *after;     /* the text after the cluster */
 } lhi_draft_sections;
 
-/* Writes a template like lh_job_draft(), with the given sections. */
+/* Writes a job template like lh_job_draft(), with the given sections in place
+ * of its own. */
 lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
                                       const lhi_draft_sections *given,
                                       char **text, size_t *len, lh_error *err);
-/* Checks the sites. LH_EINPUT: too many, or an unknown GPU. */
+/* Checks the datacenters of a job template. LH_EINPUT: too many, or an unknown
+ * GPU. */
 lh_status lhi_draft_check_sites(const lh_draft_options *options, lh_error *err);
-/* Returns the GPUs per node of a site whose GPU is valid. */
+/* Returns the GPUs per node of a datacenter in a job template; its GPU must be
+ * valid. */
 uint32_t lhi_draft_node_gpus(const lh_draft_site *site);
-/* Returns the i-th default site name, stored in `text` if necessary. */
+/* Returns the name of the i-th datacenter in a job template, stored in `text`
+ * if necessary. */
 const char *lhi_draft_site_name(uint32_t i, char text[16]);
-/* Adds the line `left`, "key: value", with a comment. */
+/* Appends the line `left`, "key: value", with comment `remark` to the template.
+ */
 void lhi_draft_add_line(lhi_text *text, const char *left, const char *remark);
 LHI_PRINTF(3, 4)
-/* Adds a formatted "key: value" line with a comment. */
+/* Appends a formatted "key: value" line with comment `remark` to the template.
+ */
 void lhi_draft_add_value(lhi_text *text, const char *remark, const char *format,
                          ...);
-/* Adds `words` after "# ", starting at column `at`, with continuation lines
- * aligned below. */
+/* Appends a comment "# words" that starts at column `at` to the template; long
+ * comments continue on aligned lines below. */
 void lhi_draft_add_comment(lhi_text *text, size_t at, const char *words);
 
 /* The keys of `training` and `layout`; NULL-terminated. */
@@ -326,8 +341,8 @@ extern const char *const lhi_target_choices[]; /* with "any" */
 extern const char *const lhi_dispatcher_names[];
 extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];
-/* Checks whether an entry's GPU and model equal those in `like`, wherever both
- * specify them. */
+/* Checks whether the GPU and model of a profile entry equal those of `like`,
+ * wherever both specify them. */
 bool lhi_profile_entry_matches(const lh_profile_entry *e,
                                const lh_profile_entry *like);
 

@@ -17,7 +17,8 @@ typedef struct profile_origin {
 /* --- entries ---------------------------------------------------------------
  */
 
-/* Sets an entry's defaults: the file's GPU, and one sequence per microbatch. */
+/* Sets the defaults of a profile entry before its keys are read: the file's
+ * GPU, and one sequence per microbatch. */
 static void start_entry(const lhi_read_context *r, void *it)
 {
     lh_profile_entry *entry = it;
@@ -49,8 +50,8 @@ static json_t *write_sequence_parallel(const void *owner, const void *context)
         !((const lh_profile_entry *)owner)->no_sequence_parallel);
 }
 
-/* Replaces aliases by canonical names, and checks the keys that depend on the
- * entry's kind. */
+/* Replaces aliases in a profile entry by canonical names, and checks the keys
+ * that depend on its kind. */
 static lh_status check_entry(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -135,8 +136,8 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Checks whether two entries have equal conditions of measurement, except GPU,
- * model and chunk index. */
+/* Checks whether two profile entries were measured under equal conditions;
+ * ignores GPU, model and chunk index. */
 static bool same_conditions(const lh_profile_entry *a,
                             const lh_profile_entry *b)
 {
@@ -147,7 +148,8 @@ static bool same_conditions(const lh_profile_entry *a,
            a->recompute == b->recompute && a->n_chunks == b->n_chunks;
 }
 
-/* Rejects duplicate entries, and incomplete sets of chunks, as ambiguous. */
+/* Rejects duplicate profile entries and incomplete sets of chunks as ambiguous.
+ */
 static lh_status check_entries(const lhi_read_context *r, const lhi_node *list,
                                const lh_profile_entry *entries, lh_error *err)
 {
@@ -177,8 +179,8 @@ static lh_status check_entries(const lhi_read_context *r, const lhi_node *list,
 /* --- links ------------------------------------------------------------------
  */
 
-/* Checks a measured path's keys: `from` and `to` between datacenters, `site`
- * inside one. */
+/* Checks the keys of a measured path: `from` and `to` between datacenters,
+ * `site` inside one. */
 static lh_status check_ends(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {
@@ -212,7 +214,7 @@ static const lhi_schema_field link_rows[] = {
 static const lhi_schema link_table = {
     LHI_ROWS("link", lh_profile_link, link_rows), .check = check_ends};
 
-/* Fails with LH_EINPUT if two entries measure the same path. */
+/* Fails with LH_EINPUT if two profile links measure the same path. */
 static lh_status check_links(const lhi_read_context *r, const lhi_node *list,
                              const lh_profile_link *links, lh_error *err)
 {
@@ -232,7 +234,8 @@ static lh_status check_links(const lhi_read_context *r, const lhi_node *list,
 /* --- profile ----------------------------------------------------------------
  */
 
-/* Reads the file's default GPU into the read context. */
+/* Reads the profile's default GPU into the read context; entries without a GPU
+ * use it. */
 static lh_status read_gpu(const lhi_read_context *r, const lhi_node *node,
                           void *owner, lh_error *err)
 {
@@ -302,7 +305,7 @@ lh_status lh_profile_format(const lh_profile *profile, char **text, size_t *len,
     return lhi_json_format(lhi_profile_to_json(profile), text, len, err);
 }
 
-/* Reads a parsed profile; callback of lhi_value_parse(). */
+/* Reads a parsed profile into *value; callback of lhi_value_parse(). */
 static lh_status fill_profile(const lhi_doc *doc, lhi_arena *mem, void *value,
                               lh_error *err)
 {

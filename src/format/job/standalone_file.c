@@ -10,10 +10,10 @@ typedef union owner {
     max_align_t aligned;
 } owner;
 
-/* Fills a new value of `size` bytes from a parsed document, and frees the
- * document; release with lhi_value_free(). */
-static lh_status from_doc(lhi_doc *doc, size_t size, lhi_fill_fn *fill,
-                          void **out, lh_error *err)
+/* Fills a new value of `size` bytes from a parsed document by `fill`, and frees
+ * the document; release with lhi_value_free(). */
+static lh_status read_value(lhi_doc *doc, size_t size, lhi_fill_fn *fill,
+                            void **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     size_t n = 1 + (size + sizeof(owner) - 1) / sizeof(owner);
@@ -36,7 +36,7 @@ lh_status lhi_value_parse(const char *text, size_t len, const char *name,
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_parse(text, len, name, kind, &doc, err));
-    return from_doc(doc, size, fill, out, err);
+    return read_value(doc, size, fill, out, err);
 }
 
 lh_status lhi_value_read(const char *path, lhi_input_kind kind, size_t size,
@@ -44,7 +44,7 @@ lh_status lhi_value_read(const char *path, lhi_input_kind kind, size_t size,
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_load(path, kind, &doc, err));
-    return from_doc(doc, size, fill, out, err);
+    return read_value(doc, size, fill, out, err);
 }
 
 void lhi_value_free(void *value)

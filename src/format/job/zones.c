@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names become parts of link names, "west>east", and hence cells in CSV files.
- */
+/* Checks that a datacenter's name has no characters that are special in link
+ * names ("west>east") or in CSV cells. LH_EINPUT otherwise. */
 lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
                               const char *name, lh_error *err)
 {
@@ -28,7 +28,8 @@ lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
     return LH_OK;
 }
 
-/* Reads the zone with index `at`: its full name, "site/zone", and its nodes. */
+/* Reads the zone with index `at` of a datacenter: its full name, "site/zone",
+ * and its number of nodes. */
 static lh_status read_zone(const lhi_doc *doc, const lhi_node *map,
                            lhi_arena *mem, lhi_listed_site *s, uint32_t at,
                            lh_error *err)
@@ -101,7 +102,7 @@ static uint32_t count_zones(const lhi_listed_site *s)
 }
 
 /* Returns zone `i` of a datacenter as a datacenter of its own. */
-static lh_datacenter zone_of(const lhi_listed_site *s, uint32_t i)
+static lh_datacenter make_zone(const lhi_listed_site *s, uint32_t i)
 {
     lh_datacenter zone = s->site;
 
@@ -114,8 +115,8 @@ static lh_datacenter zone_of(const lhi_listed_site *s, uint32_t i)
     return zone;
 }
 
-/* Returns the link between two zones, at the combined rate of all GPUs in the
- * smaller zone. */
+/* Returns the link between two zones of a datacenter, at the combined rate of
+ * all GPUs in the smaller zone. */
 static lh_wan build_zone_link(const lh_datacenter *from,
                               const lh_datacenter *to)
 {
@@ -128,7 +129,7 @@ static lh_wan build_zone_link(const lh_datacenter *from,
                     .oversubscription = fmax(1, net->oversubscription)};
 }
 
-/* Rejects a zone with the name of a datacenter without zones. */
+/* Fails with LH_EINPUT if a zone has the name of a datacenter without zones. */
 static lh_status check_names(const lhi_doc *doc, const lhi_node *at,
                              const lh_datacenter *dcs, uint32_t n,
                              lh_error *err)
@@ -167,7 +168,7 @@ lh_status lhi_zones_split(const lhi_doc *doc, const lhi_node *at,
     all = 0;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t k = 0; k < count_zones(&listed[i]); k++) {
-            dcs[all] = zone_of(&listed[i], k);
+            dcs[all] = make_zone(&listed[i], k);
             site[all++] = i;
         }
     LHI_TRY(check_names(doc, at, dcs, all, err));
