@@ -59,10 +59,10 @@ LH_API lh_status lh_export_pytorch(const lh_pipeline *pipeline,
                                    lh_error *err);
 
 /* Exports the layout as torchtitan options, one per line, with comments after
- * '#'. The schedule uses PyTorch's CSV. LH_EUNSUPPORTED: torchtitan cannot run
- * the plan as estimated; `err` gives the reason. Plans for LH_TARGET_TORCHTITAN
- * (lh_plan_options) are always supported. `options` may be NULL, also below.
- */
+ * '#'. They name a schedule in PyTorch's CSV form.
+ * LH_EUNSUPPORTED: torchtitan cannot run the plan as estimated; `err` gives the
+ * reason. It can run all plans made for LH_TARGET_TORCHTITAN (lh_plan_options).
+ * `options` may be NULL, also below. */
 LH_API lh_status lh_export_torchtitan(const lh_plan *plan,
                                       const lh_export_options *options,
                                       char **text, size_t *len, lh_error *err);
@@ -85,8 +85,8 @@ LH_API lh_status lh_export_megatron_bridge(const lh_plan *plan,
                                            char **text, size_t *len,
                                            lh_error *err);
 
-/* Exports the predicted iteration as Chrome trace events for Perfetto; `title`
- * may be NULL. */
+/* Exports the predicted iteration as Chrome trace events in JSON, for Perfetto.
+ * `title` may be NULL. The caller frees *text with lh_text_free(). */
 LH_API lh_status lh_export_chrome(const lh_pipeline *pipeline,
                                   const lh_schedule *schedule,
                                   const char *title, char **text, size_t *len,

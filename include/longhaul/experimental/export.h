@@ -24,7 +24,7 @@ LH_API uint32_t lh_n_export_targets(void);
 /* Returns the target's name, such as "pytorch"; NULL: no such target. */
 LH_API const char *lh_export_target_name(lh_export_target target);
 
-/* Returns the number of forms. */
+/* Returns the number of PyTorch schedule forms. */
 LH_API uint32_t lh_n_pytorch_forms(void);
 /* Returns the form's name, such as "compute_only"; NULL: no such form. */
 LH_API const char *lh_pytorch_form_name(lh_pytorch_form form);
@@ -37,14 +37,15 @@ typedef struct lh_inexact_setting {
 
 enum { LH_MAX_INEXACT = 32 }; /* upper bound of lh_export_list_inexact() */
 
-/* Lists the model settings that a target cannot be given, at most `room` of
- * them in `out`; returns their number. The texts live as long as the plan. */
+/* Lists the model settings that a target cannot express, at most `room` of them
+ * in `out`. Returns the number of all of them. The texts live as long as the
+ * plan. */
 LH_API uint32_t lh_export_list_inexact(const lh_plan *plan,
                                        lh_export_target target,
                                        lh_inexact_setting *out, uint32_t room);
 
 /* Exports as JSON the modules of each stage, by torchtitan's names, and the
- * stage's rank. */
+ * pipeline rank of each stage. The caller frees *text with lh_text_free(). */
 LH_API lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
                                   lh_error *err);
 

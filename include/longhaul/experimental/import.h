@@ -19,7 +19,8 @@ typedef enum lh_import_source {
     LH_IMPORT_TORCHTITAN, /* options of torchtitan 0.3, or TOML of 0.2 */
 } lh_import_source;
 
-/* Returns the source's name, such as "megatron"; NULL: no such source. */
+/* Returns the name of an import source, such as "megatron"; NULL: no such
+ * source. Static storage. */
 LH_API const char *lh_import_source_name(lh_import_source source);
 
 /* Options of lh_import_parse(). */
@@ -55,8 +56,8 @@ typedef struct lh_import {
     lh_target plan_target;
 } lh_import;
 
-/* Parses a configuration; `name` appears in error messages. Release *out with
- * lh_import_free().
+/* Converts another program's configuration to a job; `name` appears in error
+ * messages. Release *out with lh_import_free().
  *
  * LH_EINPUT: an argument or key is unknown, contradicts another one, or needs a
  * shell; `err` gives file, line and key. LH_EUNSUPPORTED: the cost model does
@@ -65,7 +66,7 @@ LH_API lh_status lh_import_parse(lh_import_source source, const char *text,
                                  size_t len, const char *name,
                                  const lh_import_options *options,
                                  lh_import **out, lh_error *err);
-/* Frees an import; NULL is a no-op. */
+/* Frees an import with all memory that it owns; NULL is a no-op. */
 LH_API void lh_import_free(lh_import *import);
 
 #ifdef __cplusplus

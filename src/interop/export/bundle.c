@@ -32,8 +32,8 @@ typedef struct bundle_files {
     bundle_file files[LH_MAX_DATACENTERS + 8];
 } bundle_files;
 
-/* Frees the bundle's files and the list. */
-static void free_files(bundle_files *all)
+/* Frees the names and texts of a bundle's files, and the list itself. */
+static void free_bundle_files(bundle_files *all)
 {
     for (uint32_t i = 0; i < all->n; i++) {
         lh_text_free(all->files[i].name);
@@ -42,7 +42,8 @@ static void free_files(bundle_files *all)
     free(all);
 }
 
-/* Adds a file; takes over `text` in any case. */
+/* Adds a file with this name to the bundle. Takes ownership of `text`, also on
+ * failure. */
 static lh_status add_file(bundle_files *all, const char *name, char *text,
                           size_t len, lh_error *err)
 {
@@ -53,7 +54,8 @@ static lh_status add_file(bundle_files *all, const char *name, char *text,
     return lhi_text_take(&copy, &file->name, NULL, err);
 }
 
-/* Adds a file with this text; takes ownership of the text. */
+/* Adds a file with a built text to the bundle, and takes ownership of the text.
+ */
 static lh_status add_text(bundle_files *all, const char *name, lhi_text *text,
                           lh_error *err)
 {
@@ -65,7 +67,8 @@ static lh_status add_text(bundle_files *all, const char *name, lhi_text *text,
 
 /* --- files for the target ------------------------------------------------- */
 
-/* Adds the target's arguments or recipe; *remarks receives its '#' lines. */
+/* Adds the file with the target's arguments or recipe. *remarks receives a copy
+ * of its comment lines. */
 static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
                                char **remarks, lh_error *err)
 {
@@ -79,8 +82,8 @@ static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
     return lhi_text_take(&out, remarks, NULL, err);
 }
 
-/* Adds the schedule as CSV in this form, and the modules of each stage as JSON.
- */
+/* Adds schedule.csv, in form `form`, and stages.json with the modules of each
+ * stage. Stores in `b` the time that the schedule loses in PyTorch. */
 static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
                               lh_pytorch_form form, lh_error *err)
 {
@@ -93,8 +96,10 @@ static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
     return add_file(all, "stages.json", text, len, err);
 }
 
-/* Adds the target program's arguments or recipe and, where it reads one, the
- * schedule. LH_EUNSUPPORTED: the target is not a training program. */
+/* Adds the files that the target program reads: its arguments or recipe, and
+ * the schedule if it takes one.
+ * LH_EUNSUPPORTED: the target is not a training program, or cannot run the
+ * plan. */
 static lh_status add_target(bundle_files *all, lhi_bundle *b,
                             lh_pytorch_form form, char **remarks, lh_error *err)
 {
@@ -117,7 +122,8 @@ static lh_status add_target(bundle_files *all, lhi_bundle *b,
 
 /* --- launch files --------------------------------------------------------- */
 
-/* Adds a file of host names to fill in for each datacenter with hosts. */
+/* Adds hosts-SITE.txt with placeholder host names for each datacenter that the
+ * plan uses. */
 static lh_status add_hosts(bundle_files *all, const lhi_bundle *b,
                            lh_error *err)
 {
@@ -138,8 +144,7 @@ static lh_status add_hosts(bundle_files *all, const lhi_bundle *b,
     return LH_OK;
 }
 
-/* Adds the host lists, the rank list, the launch scripts (shell and Slurm) and
- * the README. */
+/* Adds the host lists, nodes.txt, launch.sh, job.sbatch and README.md. */
 static lh_status add_scripts(bundle_files *all, const lhi_bundle *b,
                              lh_error *err)
 {
@@ -156,7 +161,7 @@ static lh_status add_scripts(bundle_files *all, const lhi_bundle *b,
     return add_text(all, "README.md", &text, err);
 }
 
-/* Generates all files of a bundle in memory. */
+/* Generates in memory all files of a bundle, without writing them. */
 static lh_status make_files(bundle_files *all, lhi_bundle *b,
                             lh_pytorch_form form, lh_error *err)
 {
@@ -176,9 +181,9 @@ static lh_status make_files(bundle_files *all, lhi_bundle *b,
 
 /* --- folder --------------------------------------------------------------- */
 
-/* Reports that a path exists already, or cannot be written for the errno
- * `cause`. */
-static lh_status fail_path(const char *path, int cause, lh_error *err)
+/* Reports that a path exists already, or that it cannot be written because of
+ * the errno value `cause`. */
+static lh_status fail_to_create_path(const char *path, int cause, lh_error *err)
 {
     if (cause == EEXIST || cause == ENOTEMPTY || cause == ENOTDIR)
         return lhi_fail(err, LH_EIO,
@@ -195,9 +200,11 @@ typedef struct unfinished {
     size_t room;
 } unfinished;
 
-/* Creates a temporary folder beside `path` and allocates its path names. */
-static lh_status begin_folder(const char *path, const bundle_files *all,
-                              unfinished *out, lh_error *err)
+/* Creates an empty temporary folder beside `path`, and allocates space for the
+ * paths of the bundle's files in it. */
+static lh_status create_temporary_folder(const char *path,
+                                         const bundle_files *all,
+                                         unfinished *out, lh_error *err)
 {
     size_t longest = 0, room = strlen(path) + LHI_TEMP_SUFFIX_BYTES;
     for (uint32_t i = 0; i < all->n; i++)
@@ -220,7 +227,8 @@ static lh_status begin_folder(const char *path, const bundle_files *all,
                     strerror(cause));
 }
 
-/* Writes a file into the temporary folder; makes scripts executable. */
+/* Writes a file of the bundle into the temporary folder, and makes it
+ * executable if it is a script. */
 static lh_status write_file(const unfinished *u, const bundle_file *file,
                             lh_error *err)
 {
@@ -231,13 +239,14 @@ static lh_status write_file(const unfinished *u, const bundle_file *file,
         (stat(u->file, &info) != 0 ||
          chmod(u->file, (info.st_mode & 0777) | (info.st_mode & 0444) >> 2) !=
              0))
-        return fail_path(u->file, errno, err);
+        return fail_to_create_path(u->file, errno, err);
     return LH_OK;
 }
 
-/* Removes the temporary folder. Allocates nothing, because it also runs after
- * out-of-memory errors. */
-static void remove_folder(const unfinished *u, const bundle_files *all)
+/* Deletes the temporary folder and the bundle's files in it, after a failure.
+ * Allocates nothing, because memory may have run out. */
+static void remove_temporary_folder(const unfinished *u,
+                                    const bundle_files *all)
 {
     for (uint32_t i = 0; i < all->n; i++) {
         snprintf(u->file, u->room, "%s/%s", u->folder, all->files[i].name);
@@ -246,8 +255,8 @@ static void remove_folder(const unfinished *u, const bundle_files *all)
     rmdir(u->folder);
 }
 
-/* Renames the folder. Never replaces an existing one, if the file system
- * supports that guarantee. */
+/* Renames the finished folder, without replacing an existing one if the file
+ * system can guarantee that. Returns nonzero with errno set on failure. */
 static int move_folder(const char *from, const char *to)
 {
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
@@ -255,31 +264,33 @@ static int move_folder(const char *from, const char *to)
     return errno == EINVAL || errno == ENOSYS ? rename(from, to) : -1;
 }
 
-/* Writes all files into a temporary folder and renames it to `path`; on failure
- * removes it. LH_EIO: `path` exists. */
+/* Writes all files into a temporary folder and renames it to `path`. On failure
+ * removes the temporary folder.
+ * LH_EIO: `path` exists or cannot be written. */
 static lh_status write_folder(const char *path, const bundle_files *all,
                               lh_error *err)
 {
     struct stat info;
     unfinished u = {0};
     if (lstat(path, &info) == 0)
-        return fail_path(path, EEXIST, err);
-    lh_status status = begin_folder(path, all, &u, err);
+        return fail_to_create_path(path, EEXIST, err);
+    lh_status status = create_temporary_folder(path, all, &u, err);
     if (status == LH_OK) {
         for (uint32_t i = 0; i < all->n && status == LH_OK; i++)
             status = write_file(&u, &all->files[i], err);
         if (status == LH_OK && move_folder(u.folder, path) != 0)
-            status = fail_path(path, errno, err);
+            status = fail_to_create_path(path, errno, err);
         if (status != LH_OK)
-            remove_folder(&u, all);
+            remove_temporary_folder(&u, all);
     }
     free(u.folder);
     free(u.file);
     return status;
 }
 
-/* Copies a path without trailing slashes. */
-static char *without_slashes(const char *path)
+/* Returns a copy of a path without trailing slashes, which the caller frees;
+ * NULL if memory runs out. */
+static char *copy_without_slashes(const char *path)
 {
     size_t len = strlen(path);
     while (len > 1 && path[len - 1] == '/')
@@ -310,13 +321,13 @@ lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
                     .form = lhi_export_form_of(target),
                     .port = o.port ? o.port : MASTER_PORT};
     bundle_files *all = calloc(1, sizeof *all);
-    char *folder = without_slashes(path);
+    char *folder = copy_without_slashes(path);
     lh_status status =
         all && folder ? make_files(all, &b, o.form, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = write_folder(folder, all, err);
     if (all)
-        free_files(all);
+        free_bundle_files(all);
     free(folder);
     return status;
 }

@@ -24,27 +24,30 @@ typedef struct lhi_launches {
     uint32_t *n_hosts; /* per datacenter of the job */
 } lhi_launches;
 
-/* Assigns every rank of the plan to the GPU on which it was costed. Release
- * with lhi_launches_fini(), also after a failure. */
+/* Finds the host and the GPU on which the plan costed each rank, as launches in
+ * rank order. Release with lhi_launches_fini(), also after a failure. */
 lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
                                lh_error *err);
-/* Frees the launches. */
+/* Frees the memory of launches, but not the struct itself. */
 void lhi_launches_fini(lhi_launches *launches);
-/* Counts hosts in all datacenters before this one; n_datacenters: in all. */
+/* Counts the hosts in use in all datacenters before `datacenter`; with
+ * n_datacenters, those of the whole job. */
 uint32_t lhi_launches_hosts_before(const lh_plan *plan,
                                    const lhi_launches *launches,
                                    uint32_t datacenter);
 
-/* Adds a datacenter's name for a file, as in "hosts-west.txt": other characters
- * than letters, digits, '.', '_' and '-' become '_'; then the datacenter's
- * number makes the name unique. */
+/* Adds a datacenter's name in a form for file names, as in "hosts-west.txt".
+ * Replaces characters other than letters, digits, '.', '_' and '-' by '_', and
+ * then appends the datacenter's number to keep the name unique. */
 void lhi_bundle_add_site_name(lhi_text *out, const lh_plan *plan,
                               uint32_t datacenter);
 
-/* Adds a datacenter's hosts with placeholder names. */
+/* Adds the contents of a datacenter's host file: a comment, and one placeholder
+ * host name per line. */
 void lhi_bundle_add_hosts(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches, uint32_t datacenter);
-/* Adds nodes.txt: the ranks that each host starts. */
+/* Adds the contents of nodes.txt: a line per launch with its host, GPUs, ranks
+ * and datacenter. */
 void lhi_bundle_add_nodes(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches);
 
@@ -59,11 +62,14 @@ typedef struct lhi_bundle {
     int64_t cost_ns;     /* the schedule's extra time in PyTorch */
 } lhi_bundle;
 
-/* Adds launch.sh. */
+/* Adds the contents of launch.sh, which starts the ranks of the host that it
+ * runs on. */
 void lhi_bundle_add_launch_script(lhi_text *out, const lhi_bundle *b);
-/* Adds job.sbatch. */
+/* Adds the contents of job.sbatch, which writes the host files and starts
+ * launch.sh on all nodes with Slurm. */
 void lhi_bundle_add_sbatch_script(lhi_text *out, const lhi_bundle *b);
-/* Adds README.md. */
+/* Adds the contents of README.md: files, ranks, prediction, checks, and export
+ * notes if there are any. */
 void lhi_bundle_add_readme(lhi_text *out, const lhi_bundle *b);
 
 #endif

@@ -19,10 +19,10 @@ typedef struct path_walk {
     uint64_t next;    /* next rank */
 } assignment_state;
 
-/* Returns the first GPU, within its datacenter, of a stage of a replica; see
- * lhi_rank_location. */
-static uint64_t first_gpu(const assignment_state *w, uint32_t stage,
-                          uint32_t replica, uint32_t *datacenter)
+/* Returns the first GPU of a stage of a replica, counted within its datacenter.
+ * *datacenter receives that datacenter. */
+static uint64_t find_first_gpu(const assignment_state *w, uint32_t stage,
+                               uint32_t replica, uint32_t *datacenter)
 {
     const lh_site_group *groups = w->places->sites->groups;
     uint32_t g = 0;
@@ -34,8 +34,8 @@ static uint64_t first_gpu(const assignment_state *w, uint32_t stage,
     return at->first_gpu + (uint64_t)replica * at->stride;
 }
 
-/* Appends the ranks of a host; merges them with the launch before if they
- * continue its GPUs. */
+/* Appends consecutive ranks on a host to the launches. Extends the last launch
+ * instead if the ranks continue its GPUs. */
 static lh_status add_launch(lhi_launches *out, const lhi_launch *one,
                             lh_error *err)
 {
@@ -58,9 +58,10 @@ static lh_status add_launch(lhi_launches *out, const lhi_launch *one,
     return LH_OK;
 }
 
-/* Adds consecutive GPUs of a datacenter, node by node. */
-static lh_status add_gpus(assignment_state *w, uint32_t datacenter,
-                          uint64_t gpu, uint64_t n, lh_error *err)
+/* Assigns the next `n` ranks to consecutive GPUs of a datacenter from `gpu` on,
+ * and numbers hosts at their first use. */
+static lh_status assign_gpus(assignment_state *w, uint32_t datacenter,
+                             uint64_t gpu, uint64_t n, lh_error *err)
 {
     const uint32_t per_node = w->job->datacenters[datacenter].gpus_per_node;
     while (n > 0) {
@@ -80,9 +81,9 @@ static lh_status add_gpus(assignment_state *w, uint32_t datacenter,
     return LH_OK;
 }
 
-/* Assigns every tensor x context group to the GPUs of its datacenter, in rank
- * order. */
-static lh_status add_all(assignment_state *w, lh_error *err)
+/* Assigns all ranks of the plan to GPUs, in rank order: one tensor and context
+ * group after the other. */
+static lh_status assign_all_ranks(assignment_state *w, lh_error *err)
 {
     const lh_layout *l = w->layout;
     bool by_stages = lh_layout_rank_order(l) != LH_OUTERMOST_DATA;
@@ -92,15 +93,16 @@ static lh_status add_all(assignment_state *w, lh_error *err)
         uint32_t replica =
             (uint32_t)(by_stages ? b % l->data : b / l->pipeline);
         uint32_t datacenter;
-        uint64_t gpu = first_gpu(w, stage, replica, &datacenter);
-        LHI_TRY(add_gpus(w, datacenter, gpu, lhi_group_size(l), err));
+        uint64_t gpu = find_first_gpu(w, stage, replica, &datacenter);
+        LHI_TRY(assign_gpus(w, datacenter, gpu, lhi_group_size(l), err));
     }
     return LH_OK;
 }
 
-/* Allocates the host numbers of all nodes, all unnumbered. */
-static lh_status number_hosts(assignment_state *w, lhi_arena *mem,
-                              lh_error *err)
+/* Allocates the host numbers of all nodes and the host counts of all
+ * datacenters, all 0. */
+static lh_status allocate_host_numbers(assignment_state *w, lhi_arena *mem,
+                                       lh_error *err)
 {
     const lh_job *job = w->job;
     w->hosts = LHI_NEW(mem, uint32_t *, job->n_datacenters);
@@ -126,9 +128,9 @@ lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
         return lhi_fail_nomem(err);
     lh_status status = lhi_layout_place(plan->job, w.layout, mem, &places, err);
     if (status == LH_OK)
-        status = number_hosts(&w, mem, err);
+        status = allocate_host_numbers(&w, mem, err);
     if (status == LH_OK)
-        status = add_all(&w, err);
+        status = assign_all_ranks(&w, err);
     lhi_arena_free(mem);
     return status;
 }
@@ -151,9 +153,9 @@ uint32_t lhi_launches_hosts_before(const lh_plan *plan,
 
 /* --- files ---------------------------------------------------------------- */
 
-/* Checks whether a character of a site name is kept in a file name: letters,
- * digits, '.', '_' and '-'. */
-static bool is_plain(char c)
+/* Checks whether file names keep a character of a datacenter's name: a letter,
+ * a digit, '.', '_' or '-'. */
+static bool is_kept_in_file_name(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
@@ -164,8 +166,8 @@ void lhi_bundle_add_site_name(lhi_text *out, const lh_plan *plan,
 {
     bool changed = false;
     for (const char *c = plan->job->datacenters[datacenter].name; *c; c++) {
-        lhi_text_add(out, is_plain(*c) ? c : "_", 1);
-        changed = changed || !is_plain(*c);
+        lhi_text_add(out, is_kept_in_file_name(*c) ? c : "_", 1);
+        changed = changed || !is_kept_in_file_name(*c);
     }
     if (changed)
         lhi_text_printf(out, "@%" PRIu32, datacenter);
@@ -187,8 +189,10 @@ void lhi_bundle_add_hosts(lhi_text *out, const lh_plan *plan,
     }
 }
 
-/* Adds a GPU list: "all", or "0,1,2,3". */
-static void put_gpus(lhi_text *out, const lhi_launch *one, uint32_t per_node)
+/* Adds the GPUs of a launch on its host as "all" or as a list such as
+ * "0,1,2,3". */
+static void put_gpu_list(lhi_text *out, const lhi_launch *one,
+                         uint32_t per_node)
 {
     if (one->n_ranks == per_node) {
         lhi_text_puts(out, "all");
@@ -212,8 +216,8 @@ void lhi_bundle_add_nodes(lhi_text *out, const lh_plan *plan,
             out, "%" PRIu32 " ",
             lhi_launches_hosts_before(plan, launches, one->datacenter) +
                 one->host);
-        put_gpus(out, one,
-                 plan->job->datacenters[one->datacenter].gpus_per_node);
+        put_gpu_list(out, one,
+                     plan->job->datacenters[one->datacenter].gpus_per_node);
         lhi_text_printf(out, " %" PRIu32 " %" PRIu64 " ", one->n_ranks,
                         one->first_rank);
         lhi_bundle_add_site_name(out, plan, one->datacenter);

@@ -6,7 +6,8 @@
 
 /* --- environment variables ------------------------------------------------ */
 
-/* Adds a link recommendation's confidence, if the plan's file has it. */
+/* Adds the confidence of a link recommendation on a topic, in parentheses, if
+ * the plan's file has it. */
 static void put_confidence(lhi_text *out, const lh_link_advice *a,
                            lh_advice_topic topic)
 {
@@ -19,8 +20,8 @@ static void put_confidence(lhi_text *out, const lh_link_advice *a,
         }
 }
 
-/* Writes, as comments, the links whose planned or advised setting has a
- * property. */
+/* Adds a comment line for each link whose advised setting has a property, and
+ * states whether the plan assumes it. */
 static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
                       bool has(const lh_link_setting *setting))
 {
@@ -42,21 +43,22 @@ static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
     }
 }
 
-/* Checks whether a link uses several queue pairs. */
-static bool has_pairs(const lh_link_setting *setting)
+/* Checks whether a link setting uses more than one queue pair per connection.
+ */
+static bool has_queue_pairs(const lh_link_setting *setting)
 {
     return setting->queue_pairs > 1;
 }
 
-/* Checks whether a link sprays packets over paths. */
-static bool has_spray(const lh_link_setting *setting)
+/* Checks whether a link setting sprays packets over all paths. */
+static bool sprays_packets(const lh_link_setting *setting)
 {
     return setting->balancing == LH_BALANCING_SPRAY;
 }
 
-/* Adds NCCL's environment variables (docs.nvidia.com, NCCL 2.28). They apply to
- * all connections of a process. Congestion control, loss recovery and erasure
- * codes are settings of network cards and switches. */
+/* Adds NCCL's environment variables for the advised queue pairs and packet
+ * spraying. They apply to all connections of a process (NCCL 2.28). Other link
+ * settings belong to network cards and switches. */
 static void put_nccl(lhi_text *out, const lh_plan *plan)
 {
     uint32_t pairs = 1;
@@ -64,27 +66,27 @@ static void put_nccl(lhi_text *out, const lh_plan *plan)
     for (uint32_t i = 0; i < plan->n_network; i++) {
         const lh_link_setting *s = &plan->network[i].advised.setting;
         pairs = s->queue_pairs > pairs ? s->queue_pairs : pairs;
-        spray = spray || has_spray(s);
+        spray = spray || sprays_packets(s);
     }
     if (pairs > 1) {
         lhi_text_printf(out,
                         "# Advice: %" PRIu32 " queue pairs between two GPUs, "
                         "for the links\n",
                         pairs);
-        put_links(out, plan, LH_ADVICE_QUEUE_PAIRS, has_pairs);
+        put_links(out, plan, LH_ADVICE_QUEUE_PAIRS, has_queue_pairs);
         lhi_text_printf(out, "export NCCL_IB_QPS_PER_CONNECTION=%" PRIu32 "\n",
                         pairs);
     }
     if (spray) {
         lhi_text_puts(out, "# Advice: spray packets over all paths, for the "
                            "links\n");
-        put_links(out, plan, LH_ADVICE_BALANCING, has_spray);
+        put_links(out, plan, LH_ADVICE_BALANCING, sprays_packets);
         lhi_text_puts(out, "export NCCL_IB_ADAPTIVE_ROUTING=1\n");
     }
 }
 
-/* Returns the smallest power of two from `least` on, up to 2^30 (NCCL counts
- * buffers in 32 bits). */
+/* Rounds up to a power of two of at most 2^30, because NCCL counts buffer bytes
+ * in 32 bits. */
 static int64_t round_up_to_power(double least)
 {
     int64_t power = 1;
@@ -94,7 +96,7 @@ static int64_t round_up_to_power(double least)
     return power;
 }
 
-/* Writes the NCCL variables for channels per peer and the buffer size, in
+/* Adds the NCCL variables for the channels per peer and for the buffer size, in
  * bytes. */
 static void put_channels(lhi_text *out, uint32_t channels, int64_t buffer)
 {
@@ -105,9 +107,9 @@ static void put_channels(lhi_text *out, uint32_t channels, int64_t buffer)
                     channels, channels, buffer);
 }
 
-/* Adds the settings of the job's links that state NCCL's ends; where they
- * differ, the largest. Returns false if there are none. */
-static bool put_given_ends(lhi_text *out, const lh_job *job)
+/* Adds NCCL's channels, buffers and sockets as set on the job's links; where
+ * links differ, the largest values. Returns false if no link sets channels. */
+static bool put_job_ends(lhi_text *out, const lh_job *job)
 {
     enum { MOST_THREADS = 16 }; /* MAX_THREADS of NCCL's socket transport */
     lh_link_setting most = {0};
@@ -142,13 +144,13 @@ static bool put_given_ends(lhi_text *out, const lh_job *job)
     return true;
 }
 
-/* Adds buffers with which NCCL's ends reach the rate that the plan assumes on
- * its links. */
+/* Adds NCCL's channels and buffers: those set on the job's links, else buffers
+ * large enough for the rate that the plan assumes. */
 static void put_ends(lhi_text *out, const lh_plan *plan)
 {
     lh_ends_limit limit;
 
-    if (put_given_ends(out, plan->job) ||
+    if (put_job_ends(out, plan->job) ||
         !lh_plan_find_ends_limit(plan, &limit) || limit.planned)
         return;
     int64_t buffer =
@@ -168,8 +170,8 @@ static void put_ends(lhi_text *out, const lh_plan *plan)
     put_channels(out, limit.ends.channels, buffer);
 }
 
-/* Writes the environment variables of the training program, NCCL and the hosts.
- */
+/* Adds the environment variables for CUDA connections, where Megatron requires
+ * them, and for NCCL. */
 static void put_environment(lhi_text *out, const lhi_bundle *b)
 {
     if (b->form->planner_target == LH_TARGET_MEGATRON) {
@@ -327,8 +329,9 @@ void lhi_bundle_add_launch_script(lhi_text *out, const lhi_bundle *b)
 
 /* --- job.sbatch ----------------------------------------------------------- */
 
-/* Counts GPUs used per node; 0 if nodes differ. */
-static uint32_t gpus_per_node(const lhi_bundle *b)
+/* Returns the number of GPUs per node in the datacenters in use; 0 if it
+ * differs between them. */
+static uint32_t count_gpus_per_node(const lhi_bundle *b)
 {
     uint32_t gpus = 0;
     for (uint32_t d = 0; d < b->plan->job->n_datacenters; d++) {
@@ -342,10 +345,12 @@ static uint32_t gpus_per_node(const lhi_bundle *b)
     return gpus;
 }
 
-/* Writes the #SBATCH lines for `n_hosts` nodes. */
-static void put_header(lhi_text *out, const lhi_bundle *b, uint32_t n_hosts)
+/* Adds the first lines of job.sbatch, which request `n_hosts` nodes and their
+ * GPUs from Slurm. */
+static void put_sbatch_lines(lhi_text *out, const lhi_bundle *b,
+                             uint32_t n_hosts)
 {
-    uint32_t gpus = gpus_per_node(b);
+    uint32_t gpus = count_gpus_per_node(b);
     lhi_text_printf(out,
                     "#!/bin/bash\n"
                     "#SBATCH --job-name=longhaul\n"
@@ -391,7 +396,7 @@ void lhi_bundle_add_sbatch_script(lhi_text *out, const lhi_bundle *b)
     const lh_plan *plan = b->plan;
     const uint32_t n = plan->job->n_datacenters;
     uint32_t n_hosts = lhi_launches_hosts_before(plan, b->launches, n);
-    put_header(out, b, n_hosts);
+    put_sbatch_lines(out, b, n_hosts);
     lhi_text_puts(out, about_sites);
     for (uint32_t d = 0; d < n; d++) {
         if (b->launches->n_hosts[d] == 0)

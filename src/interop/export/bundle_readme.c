@@ -7,9 +7,9 @@
 
 static const double gib = 1024.0 * 1024 * 1024;
 
-/* Writes the README's beginning: the plan, the list of files and how to start
- * the job. */
-static void put_start(lhi_text *out, const lhi_bundle *b)
+/* Adds the title, the plan's origin, the table of files, and instructions for
+ * starting the job. */
+static void put_introduction(lhi_text *out, const lhi_bundle *b)
 {
     const lh_plan *plan = b->plan;
     uint32_t n = plan->job->n_datacenters;
@@ -57,9 +57,9 @@ static void put_start(lhi_text *out, const lhi_bundle *b)
     lhi_text_puts(out, b->form->inputs);
 }
 
-/* Writes how ranks are numbered: the dimensions from slowest- to
- * fastest-varying. */
-static void put_order(lhi_text *out, const lh_plan *plan)
+/* Adds the section on rank numbers: the parallel dimensions from slowest- to
+ * fastest-varying, with their degrees. */
+static void put_rank_order(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     bool data = lh_layout_rank_order(l) == LH_OUTERMOST_DATA && l->pipeline > 1;
@@ -79,8 +79,9 @@ static void put_order(lhi_text *out, const lh_plan *plan)
     lhi_text_puts(out, "\n");
 }
 
-/* Returns a sentence on the source of the plan's pass times. */
-static const char *source_of(const lh_plan *plan)
+/* Returns a sentence without full stop on the source of the plan's pass times:
+ * measured, modelled, or both. Static storage. */
+static const char *describe_time_source(const lh_plan *plan)
 {
     return strcmp(plan->cost_source, "profile") == 0
                ? "Pass times are measured (the job's profile)"
@@ -96,8 +97,8 @@ static const char *source_of(const lh_plan *plan)
                  "job makes them more reliable";
 }
 
-/* Writes the table of memory per GPU and purpose for each pipeline rank, in
- * GiB. */
+/* Adds a table of memory per GPU, in GiB: limit, peak, and each purpose, with a
+ * row per pipeline rank. */
 static void put_memory(lhi_text *out, const lh_plan *plan)
 {
     lhi_text_puts(out,
@@ -125,7 +126,8 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
     }
 }
 
-/* Writes the predicted iteration time, its gap to the bound, and the memory. */
+/* Adds the section on the predicted iteration time, its gap to the bound, and
+ * the memory of the fullest GPU. */
 static void put_prediction(lhi_text *out, const lhi_bundle *b)
 {
     const lh_plan *plan = b->plan;
@@ -142,7 +144,7 @@ static void put_prediction(lhi_text *out, const lhi_bundle *b)
                         ", and %.3f s in PyTorch, which supports neither\n"
                         "partial weight-gradient passes nor message orders",
                         (double)(best->iteration_ns + b->cost_ns) / 1e9);
-    lhi_text_printf(out, ".\n%s.\n", source_of(plan));
+    lhi_text_printf(out, ".\n%s.\n", describe_time_source(plan));
     if (gap >= 0)
         lhi_text_printf(out,
                         "With these costs, no plan of this job is more than "
@@ -156,7 +158,8 @@ static void put_prediction(lhi_text *out, const lhi_bundle *b)
         put_memory(out, plan);
 }
 
-/* Writes the list of checks for the first iterations. */
+/* Adds the section on checks during the first iterations: rank placement,
+ * memory and time. */
 static void put_checks(lhi_text *out, const lhi_bundle *b)
 {
     const lh_choice *best = &b->plan->best;
@@ -183,7 +186,8 @@ static void put_checks(lhi_text *out, const lhi_bundle *b)
         (double)(best->iteration_ns + b->cost_ns) / 1e9);
 }
 
-/* Adds text lines as list items. */
+/* Adds the section on export notes: the lines of `remarks` as list items,
+ * without '#'. */
 static void put_remarks(lhi_text *out, const char *remarks)
 {
     lhi_text_puts(out, "\n"
@@ -201,8 +205,8 @@ static void put_remarks(lhi_text *out, const char *remarks)
 
 void lhi_bundle_add_readme(lhi_text *out, const lhi_bundle *b)
 {
-    put_start(out, b);
-    put_order(out, b->plan);
+    put_introduction(out, b);
+    put_rank_order(out, b->plan);
     put_prediction(out, b);
     put_checks(out, b);
     if (*b->remarks)

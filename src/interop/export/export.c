@@ -65,7 +65,9 @@ const char *lhi_export_display_name(lh_export_target target)
                               : lh_target_display_name(form->planner_target);
 }
 
-/* Writes a target's file unless a setting of the model would be lost. */
+/* Writes a target's arguments or recipe, after checking that it can express
+ * every setting of the model.
+ * LH_EUNSUPPORTED: it cannot, unless options->allow_inexact. */
 static lh_status write_exactly(const lh_plan *plan, lh_export_target target,
                                const lh_export_options *options, char **text,
                                size_t *len, lh_error *err)

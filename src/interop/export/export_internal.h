@@ -29,48 +29,58 @@
 lh_status lhi_export_pytorch_comms(const lh_trace *trace, char **text,
                                    size_t *len, lh_error *err);
 
-/* Adds a line "--NAME VALUE". */
+/* Adds a line "--NAME VALUE" with an integer. */
 void lhi_export_add_option(lhi_text *out, const char *name, uint64_t value);
 
-/* Adds the plan's origin as a comment. Names are escaped (format.h), because a
- * line break in one would start an argument. */
+/* Adds a comment with longhaul's version and the plan's name. Escapes both
+ * (format.h), because a line break would start an argument. */
 void lhi_export_add_origin(lhi_text *out, const lh_plan *plan);
 
-/* Adds rank locations as comments, if the plan has it. Replicas are outermost
- * if the plan's data parallelism spans datacenters, else stages are. For a
- * single datacenter only if the plan leaves some of its GPUs unused. */
+/* Adds comments with the datacenter of every range of ranks, if the layout
+ * places them. Replicas are outermost if data parallelism spans datacenters,
+ * else stages are. For a single datacenter adds them only if GPUs remain
+ * unused. */
 void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan);
 
-/* Copies the lines of `text` that begin with '#'. */
+/* Appends the lines of `text` that begin with '#'. */
 void lhi_export_copy_comments(lhi_text *out, const char *text);
 
-/* Writes torchtitan's options for a plan, without checks for settings that it
- * cannot express. */
+/* Writes a plan's torchtitan options. Does not check the model with
+ * lhi_export_check_inexact().
+ * LH_EUNSUPPORTED: torchtitan cannot run the plan. */
 lh_status lhi_export_write_torchtitan(const lh_plan *plan, char **text,
                                       size_t *len, lh_error *err);
-/* Writes Megatron-LM's arguments for a plan, without these checks. */
+/* Writes a plan's Megatron-LM arguments. Does not check the model with
+ * lhi_export_check_inexact().
+ * LH_EUNSUPPORTED: Megatron cannot run the plan. */
 lh_status lhi_export_write_megatron(const lh_plan *plan, char **text,
                                     size_t *len, lh_error *err);
-/* Writes Megatron-Bridge's recipe for a plan, without these checks. */
+/* Writes a plan's Python recipe for Megatron-Bridge. Does not check the model
+ * with lhi_export_check_inexact().
+ * LH_EUNSUPPORTED: Megatron-Bridge cannot run the plan or lacks a setting. */
 lh_status lhi_export_write_megatron_bridge(const lh_plan *plan, char **text,
                                            size_t *len, lh_error *err);
-/* Writes Megatron-LM's arguments for it or for Megatron-Bridge, which can
- * express more settings. */
+/* Writes a plan's Megatron-LM arguments, for Megatron-LM itself or as input of
+ * the Megatron-Bridge recipe. Does not check the model with
+ * lhi_export_check_inexact().
+ * LH_EUNSUPPORTED: Megatron cannot run the plan. */
 lh_status lhi_export_write_megatron_arguments(const lh_plan *plan,
                                               lh_export_target target,
                                               char **text, size_t *len,
                                               lh_error *err);
-/* Adds the model's arguments; `tensor` is the tensor-parallel degree. */
+/* Adds the arguments that describe the job's model. `tensor` is the
+ * tensor-parallel degree, on which the vocabulary's padding depends. */
 void lhi_export_put_megatron_model(lhi_text *out, const lh_job *job,
                                    uint32_t tensor);
 
-/* Checks whether a target, called `name` in messages, can be given the whole
- * model, unless differences are allowed. LH_EUNSUPPORTED: it cannot; `err`
- * names the settings. */
+/* Checks that a target, called `name` in messages, can express the whole model,
+ * unless `allowed`.
+ * LH_EUNSUPPORTED: it cannot; `err` names the settings. */
 lh_status lhi_export_check_inexact(const lh_plan *plan, lh_export_target target,
                                    const char *name, bool allowed,
                                    lh_error *err);
-/* Adds a comment for each setting that the target cannot be given. */
+/* Adds a comment line for each model setting that the target cannot express,
+ * with the reason. */
 void lhi_export_put_inexact(lhi_text *out, const lh_plan *plan,
                             lh_export_target target);
 
@@ -81,7 +91,7 @@ typedef enum lhi_megatron_connection_rule {
     LHI_CONNECTIONS_ONE,
     LHI_CONNECTIONS_UNSET,
 } lhi_megatron_connection_rule;
-/* Returns the requirement for a plan. */
+/* Returns the requirement of a plan on CUDA_DEVICE_MAX_CONNECTIONS. */
 lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan);
 
 /* A target program, and how a bundle starts it. */
@@ -100,14 +110,16 @@ typedef struct lhi_export_form {
     const char *inputs;       /* further inputs, for README.md */
 } lhi_export_form;
 
-/* Returns an export target's form. */
+/* Returns the properties of an export target, which must exist; static storage.
+ */
 const lhi_export_form *lhi_export_form_of(lh_export_target target);
 
-/* Returns the target's display name. */
+/* Returns the name of an export target for messages and headings, such as
+ * "Megatron-Bridge"; static storage. */
 const char *lhi_export_display_name(lh_export_target target);
 
-/* Checks whether a target can run the plan as costed. LH_EUNSUPPORTED: it
- * cannot; `err` names the obstacle and the planner option that avoids it. */
+/* Checks that a target can run the plan as costed. LH_EUNSUPPORTED: it cannot;
+ * `err` names the obstacle and the planner option that avoids it. */
 lh_status lhi_export_check(const lh_plan *plan, lh_target target,
                            lh_error *err);
 

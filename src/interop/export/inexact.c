@@ -20,96 +20,110 @@ typedef struct search {
     uint32_t n, room;
 } search;
 
-/* Adds a setting, and counts it also if there is no more room. */
-static void add(search *s, const char *key, const char *reason)
+/* Adds a setting with the reason why the target cannot have it. Counts it also
+ * if `out` is full. */
+static void add_setting(search *s, const char *key, const char *reason)
 {
     if (s->n < s->room)
         s->out[s->n] = (lh_inexact_setting){key, reason};
     s->n++;
 }
 
-/* Adds the setting if Megatron differs from it. */
-static void add_if(search *s, bool differs, const char *key, const char *reason)
+/* Adds a setting with its reason if Megatron differs from the model in it. */
+static void add_setting_if(search *s, bool differs, const char *key,
+                           const char *reason)
 {
     if (differs)
-        add(s, key, reason);
+        add_setting(s, key, reason);
 }
 
-/* Finds rotary positions that differ. */
+/* Adds the settings of rotary positions and their scaling in which Megatron
+ * differs from the model. */
 static void find_rotary(search *s)
 {
     const lh_model *m = s->m;
     const lh_rope_scaling *scaling = m->rope_scaling;
-    add_if(s, m->kv_lora_rank && m->partial_rotary_factor > 0,
-           "partial_rotary_factor",
-           "latent attention rotates all of qk_rope_head_dim");
+    add_setting_if(s, m->kv_lora_rank && m->partial_rotary_factor > 0,
+                   "partial_rotary_factor",
+                   "latent attention rotates all of qk_rope_head_dim");
     if (!scaling)
         return;
     if (scaling->type == LH_ROPE_LINEAR ||
         (scaling->type == LH_ROPE_LLAMA3) == (m->kv_lora_rank > 0)) {
-        add(s, "rope_scaling",
+        add_setting(
+            s, "rope_scaling",
             m->kv_lora_rank
                 ? "latent attention has only YaRN"
                 : "attention other than latent has only Llama 3.1's scaling");
         return;
     }
     if (scaling->type == LH_ROPE_LLAMA3) {
-        add_if(s, scaling->factor != lhi_megatron_llama3.factor && !s->bridge,
-               "rope_scaling.factor",
-               "the model is built with 8, whatever --rope-scaling-factor is");
-        add_if(s,
-               scaling->original_positions !=
-                       lhi_megatron_llama3.original_positions ||
-                   scaling->low_freq_factor !=
-                       lhi_megatron_llama3.low_freq_factor ||
-                   scaling->high_freq_factor !=
-                       lhi_megatron_llama3.high_freq_factor,
-               "rope_scaling",
-               "its Llama 3.1 scaling is fixed at "
-               "original_max_position_embeddings 8192, low_freq_factor 1 and "
-               "high_freq_factor 4");
+        add_setting_if(
+            s, scaling->factor != lhi_megatron_llama3.factor && !s->bridge,
+            "rope_scaling.factor",
+            "the model is built with 8, whatever --rope-scaling-factor is");
+        add_setting_if(
+            s,
+            scaling->original_positions !=
+                    lhi_megatron_llama3.original_positions ||
+                scaling->low_freq_factor !=
+                    lhi_megatron_llama3.low_freq_factor ||
+                scaling->high_freq_factor !=
+                    lhi_megatron_llama3.high_freq_factor,
+            "rope_scaling",
+            "its Llama 3.1 scaling is fixed at "
+            "original_max_position_embeddings 8192, low_freq_factor 1 and "
+            "high_freq_factor 4");
         return;
     }
-    add_if(s,
-           !s->bridge && (scaling->original_positions !=
-                              lhi_megatron_yarn.original_positions ||
-                          scaling->beta_fast != lhi_megatron_yarn.beta_fast ||
-                          scaling->beta_slow != lhi_megatron_yarn.beta_slow),
-           "rope_scaling",
-           "its YaRN is fixed at original_max_position_embeddings 4096, "
-           "beta_fast 32 and beta_slow 1");
-    add_if(s, scaling->fractional_range || scaling->attention_factor > 0,
-           "rope_scaling",
-           "its YaRN has neither fractional_range nor attention_factor");
-    add_if(s, scaling->mscale <= 0 && scaling->mscale_all_dim > 0,
-           "rope_scaling.mscale_all_dim", "its YaRN requires mscale with it");
+    add_setting_if(
+        s,
+        !s->bridge && (scaling->original_positions !=
+                           lhi_megatron_yarn.original_positions ||
+                       scaling->beta_fast != lhi_megatron_yarn.beta_fast ||
+                       scaling->beta_slow != lhi_megatron_yarn.beta_slow),
+        "rope_scaling",
+        "its YaRN is fixed at original_max_position_embeddings 4096, "
+        "beta_fast 32 and beta_slow 1");
+    add_setting_if(
+        s, scaling->fractional_range || scaling->attention_factor > 0,
+        "rope_scaling",
+        "its YaRN has neither fractional_range nor attention_factor");
+    add_setting_if(s, scaling->mscale <= 0 && scaling->mscale_all_dim > 0,
+                   "rope_scaling.mscale_all_dim",
+                   "its YaRN requires mscale with it");
 }
 
-/* Finds attention that differs. */
+/* Adds the settings of attention in which Megatron differs from the model:
+ * biases, norms and chunks. */
 static void find_attention(search *s)
 {
     const lh_model *m = s->m;
-    add_if(s, m->kv_lora_rank && m->qkv_bias, "qkv_bias",
-           "latent attention has no biases of queries, keys and values");
-    add_if(s, m->qk_norm_all_heads, "qk_norm_all_heads",
-           "queries and keys are normalised head by head");
-    add_if(s, m->qk_l2_norm && m->no_rope_interval, "qk_l2_norm",
-           "layers without positions are normalised, too");
-    add_if(s, m->chunked_attention, "chunked_attention",
-           "a window ends at each token, not at the end of a chunk");
+    add_setting_if(
+        s, m->kv_lora_rank && m->qkv_bias, "qkv_bias",
+        "latent attention has no biases of queries, keys and values");
+    add_setting_if(s, m->qk_norm_all_heads, "qk_norm_all_heads",
+                   "queries and keys are normalised head by head");
+    add_setting_if(s, m->qk_l2_norm && m->no_rope_interval, "qk_l2_norm",
+                   "layers without positions are normalised, too");
+    add_setting_if(s, m->chunked_attention, "chunked_attention",
+                   "a window ends at each token, not at the end of a chunk");
 }
 
-/* Finds norms that differ. */
+/* Adds the kind and the placement of norms if Megatron differs from the model.
+ */
 static void find_norms(search *s)
 {
     const lh_model *m = s->m;
-    add_if(s, m->norm == LH_NORM_LAYER_UNBIASED, "norm",
-           "layer norms have biases");
-    add_if(s, m->norm_placement != LH_NORM_PLACEMENT_PRE, "norm_placement",
-           "norms come before attention and MLP only");
+    add_setting_if(s, m->norm == LH_NORM_LAYER_UNBIASED, "norm",
+                   "layer norms have biases");
+    add_setting_if(s, m->norm_placement != LH_NORM_PLACEMENT_PRE,
+                   "norm_placement",
+                   "norms come before attention and MLP only");
 }
 
-/* Finds activation functions that differ. */
+/* Adds the activation function, its offset and its limit if Megatron differs
+ * from the model. */
 static void find_activation(search *s)
 {
     const lh_model *m = s->m;
@@ -121,46 +135,53 @@ static void find_activation(search *s)
                   : function == LH_ACTIVATION_RELU2 ||
                         function == LH_ACTIVATION_GELU ||
                         (function == LH_ACTIVATION_GELU_TANH && m->mlp_bias));
-    add_if(s, !expressible, "activation",
-           m->gated ? "gated MLPs have SiLU or quick_gelu"
-                    : "other MLPs have GeLU with the error function, with tanh "
-                      "and mlp_bias, or relu2");
-    add_if(s,
-           (m->glu_linear_offset > 0 || m->swiglu_limit > 0) &&
-               function != LH_ACTIVATION_QUICK_GELU,
-           m->glu_linear_offset > 0 ? "glu_linear_offset" : "swiglu_limit",
-           "only quick_gelu has an offset and a limit");
+    add_setting_if(
+        s, !expressible, "activation",
+        m->gated ? "gated MLPs have SiLU or quick_gelu"
+                 : "other MLPs have GeLU with the error function, with tanh "
+                   "and mlp_bias, or relu2");
+    add_setting_if(s,
+                   (m->glu_linear_offset > 0 || m->swiglu_limit > 0) &&
+                       function != LH_ACTIVATION_QUICK_GELU,
+                   m->glu_linear_offset > 0 ? "glu_linear_offset"
+                                            : "swiglu_limit",
+                   "only quick_gelu has an offset and a limit");
 }
 
-/* Finds expert selections that differ. */
+/* Adds the settings of expert selection in which Megatron differs from the
+ * model: score normalisation and groups. */
 static void find_router(search *s)
 {
     const lh_model *m = s->m;
     const bool sigmoid = m->router == LH_ROUTER_SIGMOID;
     if (!m->experts)
         return;
-    add_if(s, sigmoid && m->unnormalised_scores && m->experts_per_token > 1,
-           "raw_shares", "sigmoid scores are always normalised");
-    add_if(s, m->experts_per_token == 1 && !m->unnormalised_scores,
-           "raw_shares", "the score of a single expert is never normalised");
-    add_if(s,
-           m->expert_groups > 1 && m->experts_per_token / m->groups_per_token !=
-                                       (sigmoid ? 2u : 1u),
-           "groups_per_token",
-           sigmoid ? "groups are ranked by the sum of their best "
-                     "experts_per_token / groups_per_token scores, the "
-                     "model's by their best 2"
-                   : "groups are ranked by the sum of their best "
-                     "experts_per_token / groups_per_token scores, the "
-                     "model's by their best");
+    add_setting_if(
+        s, sigmoid && m->unnormalised_scores && m->experts_per_token > 1,
+        "raw_shares", "sigmoid scores are always normalised");
+    add_setting_if(s, m->experts_per_token == 1 && !m->unnormalised_scores,
+                   "raw_shares",
+                   "the score of a single expert is never normalised");
+    add_setting_if(s,
+                   m->expert_groups > 1 &&
+                       m->experts_per_token / m->groups_per_token !=
+                           (sigmoid ? 2u : 1u),
+                   "groups_per_token",
+                   sigmoid ? "groups are ranked by the sum of their best "
+                             "experts_per_token / groups_per_token scores, the "
+                             "model's by their best 2"
+                           : "groups are ranked by the sum of their best "
+                             "experts_per_token / groups_per_token scores, the "
+                             "model's by their best");
 }
 
-/* Finds all settings that differ in Megatron. */
+/* Adds all settings of the model in which Megatron-LM or Megatron-Bridge
+ * differs. */
 static void find_megatron(search *s)
 {
     const lh_model *m = s->m;
     if (m->unsupported_keys)
-        add(s, m->unsupported_keys, "the job has no key for it");
+        add_setting(s, m->unsupported_keys, "the job has no key for it");
     if (!m->positions)
         find_rotary(s);
     find_activation(s);

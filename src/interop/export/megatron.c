@@ -17,9 +17,10 @@
 /* --- plan --------------------------------------------------------------------
  */
 
-/* Adds the pipeline layout "Et*9|t*10|...|t*9L": embedding, decoder layers,
- * multi-token prediction layers, loss; stage k is on rank k mod PP. */
-static void put_stages(lhi_text *out, const lh_plan *plan)
+/* Adds --pipeline-model-parallel-layout, such as "Et*9|t*10|t*9L": embedding E,
+ * decoder layers t, prediction layers m, loss L. Stage k is on rank k mod PP.
+ * Also adds the microbatch group size if it differs from PP. */
+static void put_pipeline_layout(lhi_text *out, const lh_plan *plan)
 {
     const uint32_t chunks = lh_pipeline_n_chunks(plan->pipeline);
     const uint32_t asked = plan->job->layout.mtp_chunk;
@@ -44,8 +45,9 @@ static void put_stages(lhi_text *out, const lh_plan *plan)
             out, "microbatch-group-size-per-virtual-pipeline-stage", group);
 }
 
-/* Writes the options that recompute the modules in the bit set `named`. */
-static void put_module_names(lhi_text *out, uint32_t named)
+/* Adds the options for selective recomputation of the modules in the bit set
+ * `named`. */
+static void put_selective_recompute(lhi_text *out, uint32_t named)
 {
     lhi_text_puts(out,
                   "--recompute-granularity selective\n--recompute-modules");
@@ -55,19 +57,20 @@ static void put_module_names(lhi_text *out, uint32_t named)
     lhi_text_puts(out, "\n");
 }
 
-/* Adds the modules that the cost model treats as cheap to recompute.
- * Megatron-LM's default is core_attn, which fused attention recomputes itself.
- */
+/* Adds the options that recompute the modules which the cost model treats as
+ * cheap. Megatron-LM's default is core_attn, which fused attention recomputes
+ * itself. */
 static void put_recompute_modules(lhi_text *out, const lh_job *job)
 {
     if (job->framework.unfused_attention)
-        put_module_names(out, 1u << LH_MODULE_CORE_ATTN);
+        put_selective_recompute(out, 1u << LH_MODULE_CORE_ATTN);
     else
-        put_module_names(out,
-                         1u << LH_MODULE_LAYERNORM | 1u << LH_MODULE_MOE_ACT);
+        put_selective_recompute(out, 1u << LH_MODULE_LAYERNORM |
+                                         1u << LH_MODULE_MOE_ACT);
 }
 
-/* Writes the options for activation recomputation. */
+/* Adds the options for the plan's activation recomputation; none without
+ * recomputation. */
 static void put_recompute(lhi_text *out, const lh_plan *plan)
 {
     switch (plan->best.recompute) {
@@ -83,14 +86,14 @@ static void put_recompute(lhi_text *out, const lh_plan *plan)
                  "--recompute-num-layers 1\n");
         break;
     case LH_RECOMPUTE_MODULES:
-        put_module_names(out, plan->job->training.recompute_modules);
+        put_selective_recompute(out, plan->job->training.recompute_modules);
         break;
     }
 }
 
-/* Computes the least and the greatest number of parameters in a chunk,
- * including the head. */
-static void find_chunks(const lh_plan *plan, double *least, double *most)
+/* Computes the least and the greatest number of parameters of a chunk on a GPU,
+ * including the embedding and the head. */
+static void find_chunk_sizes(const lh_plan *plan, double *least, double *most)
 {
     const lh_model *m = plan->job->model;
     const lh_layout *l = &plan->best.layout;
@@ -112,10 +115,11 @@ static void find_chunks(const lh_plan *plan, double *least, double *most)
     }
 }
 
-/* Adds the gradient buckets that overlap with passes in a single stage.
- * megatron/training/training.py divides a GPU's parameters by their number.
- * DDP's param_and_grad_buffer.py starts a new bucket at that size. So does
- * FSDP's, but only outside its units, which with ZeRO 3 are the layers. */
+/* Adds the number of gradient buckets of a single stage, and a comment on how
+ * their sizes differ from the plan's chunks.
+ * megatron/training/training.py divides a GPU's parameters by that number. DDP
+ * starts a new bucket at that size. FSDP does so only outside its units, which
+ * with ZeRO 3 are the layers. */
 static void put_buckets(lhi_text *out, const lh_plan *plan)
 {
     const uint32_t n = plan->best.layout.chunks_per_device;
@@ -130,7 +134,7 @@ static void put_buckets(lhi_text *out, const lh_plan *plan)
                       "separately; buckets apply only outside of layers\n");
         return;
     }
-    find_chunks(plan, &least, &most);
+    find_chunk_sizes(plan, &least, &most);
     lhi_text_printf(out,
                     "# Megatron-LM splits gradients%s into %" PRIu32
                     " buckets of %.1f million parameters each; the plan's "
@@ -141,9 +145,9 @@ static void put_buckets(lhi_text *out, const lh_plan *plan)
                     least / 1e6, most / 1e6);
 }
 
-/* Writes the options for sharding of optimizer state, gradients and parameters,
- * and for recomputation. */
-static void put_memory(lhi_text *out, const lh_plan *plan)
+/* Adds the options for the ZeRO stage, its communication overlap and gradient
+ * buckets, and for recomputation. */
+static void put_sharding(lhi_text *out, const lh_plan *plan)
 {
     uint32_t groups =
         lhi_state_groups(plan->job, &plan->best.layout, plan->best.zero);
@@ -177,7 +181,8 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
     put_recompute(out, plan);
 }
 
-/* Writes the expert-parallel degrees and the token dispatcher. */
+/* Adds the expert and expert tensor parallel degrees and, where tokens move
+ * between ranks, the token dispatcher. */
 static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
 {
     lhi_export_add_option(out, "expert-model-parallel-size", l->expert);
@@ -193,8 +198,8 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
         lhi_text_puts(out, "--moe-token-dispatcher-type alltoall\n");
 }
 
-/* Adds the gradients' precision. Defaults: stored and reduced in fp32 with
- * bf16, in fp16 with fp16. */
+/* Adds the options for the type in which gradients are kept, where it is not
+ * the default: fp32 with bf16, and fp16 with fp16. */
 static void put_gradients(lhi_text *out, const lh_job *job)
 {
     const lh_gradient kept = job->framework.gradients;
@@ -205,7 +210,7 @@ static void put_gradients(lhi_text *out, const lh_job *job)
         lhi_text_puts(out, "--accumulate-allreduce-grads-in-fp32\n");
 }
 
-/* Writes the options for sequence parallelism, attention, gradients, FP8 and
+/* Adds the options for sequence parallelism, attention, gradient types, FP8 and
  * communication overlap. */
 static void put_framework(lhi_text *out, const lh_plan *plan)
 {
@@ -236,8 +241,9 @@ lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan)
                                            : LHI_CONNECTIONS_ANY;
 }
 
-/* Writes the required CUDA_DEVICE_MAX_CONNECTIONS as a comment. */
-static void put_environment(lhi_text *out, const lh_plan *plan)
+/* Adds a comment on the CUDA_DEVICE_MAX_CONNECTIONS that the plan requires, if
+ * any. */
+static void put_connections(lhi_text *out, const lh_plan *plan)
 {
     const lhi_megatron_connection_rule connections =
         lhi_megatron_connections(plan);
@@ -249,8 +255,9 @@ static void put_environment(lhi_text *out, const lh_plan *plan)
                            "CUDA_DEVICE_MAX_CONNECTIONS=1\n");
 }
 
-/* Puts replicas outermost. parallel_state.py then requires as many replicas of
- * experts as of the other parameters, even without experts. */
+/* Adds the options that number ranks with replicas outermost. parallel_state.py
+ * then requires as many replicas of experts as of the other parameters, even
+ * without experts. */
 static void put_replicas_outermost(lhi_text *out, const lh_job *job,
                                    const lh_layout *l)
 {
@@ -260,9 +267,10 @@ static void put_replicas_outermost(lhi_text *out, const lh_job *job,
                               (uint64_t)l->tensor * l->context);
 }
 
-/* Writes all arguments of a plan, with comments on the plan, its ranks and any
- * deviations. */
-static void put_all(lhi_text *out, const lh_plan *plan, lh_export_target target)
+/* Adds all arguments of a plan for Megatron-LM or Megatron-Bridge, with
+ * comments on its origin, ranks and deviations. */
+static void put_all_arguments(lhi_text *out, const lh_plan *plan,
+                              lh_export_target target)
 {
     const lh_job *job = plan->job;
     const lh_layout *l = &plan->best.layout;
@@ -271,7 +279,7 @@ static void put_all(lhi_text *out, const lh_plan *plan, lh_export_target target)
                     l->schedule, lh_placement_name(plan->best.placement),
                     (double)plan->best.iteration_ns / 1e9);
     lhi_export_add_ranks(out, plan);
-    put_environment(out, plan);
+    put_connections(out, plan);
     lhi_export_put_inexact(out, plan, target);
     lhi_export_put_megatron_model(out, job, l->tensor);
     lhi_export_add_option(out, "tensor-model-parallel-size", l->tensor);
@@ -280,7 +288,7 @@ static void put_all(lhi_text *out, const lh_plan *plan, lh_export_target target)
         put_experts(out, job, l);
     lhi_export_add_option(out, "pipeline-model-parallel-size", l->pipeline);
     if (l->pipeline > 1)
-        put_stages(out, plan);
+        put_pipeline_layout(out, plan);
     if (lh_layout_rank_order(l) == LH_OUTERMOST_DATA && l->pipeline > 1)
         put_replicas_outermost(out, job, l);
     lhi_export_add_option(out, "micro-batch-size", l->micro_batch);
@@ -289,7 +297,7 @@ static void put_all(lhi_text *out, const lh_plan *plan, lh_export_target target)
         lhi_text_printf(out, "--%s\n",
                         lh_precision_name(job->training.precision));
     put_framework(out, plan);
-    put_memory(out, plan);
+    put_sharding(out, plan);
 }
 
 lh_status lhi_export_write_megatron_arguments(const lh_plan *plan,
@@ -299,7 +307,7 @@ lh_status lhi_export_write_megatron_arguments(const lh_plan *plan,
 {
     lhi_text out = {0};
     LHI_TRY(lhi_export_check(plan, LH_TARGET_MEGATRON, err));
-    put_all(&out, plan, target);
+    put_all_arguments(&out, plan, target);
     return lhi_text_take(&out, text, len, err);
 }
 

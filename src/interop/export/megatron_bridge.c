@@ -18,7 +18,8 @@ typedef struct argument {
     size_t name_len, words_len;
 } argument;
 
-/* Parses the next argument at or after `text`; false at the end. */
+/* Reads the next argument at or after *text, skips comment lines, and advances
+ * *text past it. Returns false at the end. */
 static bool next_argument(const char **text, argument *out)
 {
     const char *line = *text;
@@ -38,14 +39,15 @@ static bool next_argument(const char **text, argument *out)
     return true;
 }
 
-/* Checks whether an argument has this name, without dashes. */
+/* Checks whether an argument has this name, given without dashes. */
 static bool is_called(const argument *a, const char *name)
 {
     return strlen(name) == a->name_len &&
            memcmp(a->name, name, a->name_len) == 0;
 }
 
-/* Checks whether the argument list contains an argument of this name. */
+/* Checks whether Megatron-LM's arguments in `text` include one of this name,
+ * given without dashes. */
 static bool is_given(const char *text, const char *name)
 {
     argument a;
@@ -64,15 +66,15 @@ typedef struct recipe {
     lhi_text parts[LHI_N_BRIDGE_PARTS];
 } recipe;
 
-/* Writes `field=value` into a configuration object of the recipe. */
+/* Adds the line `field=value,` to a configuration object of the recipe. */
 static void put_field(recipe *r, lhi_bridge_object part, const char *field,
                       const char *value)
 {
     lhi_text_printf(&r->parts[part], "            %s=%s,\n", field, value);
 }
 
-/* Writes the field name of a row: its own, or the argument's with underscores.
- */
+/* Adds the field name for an argument: the row's own, or the argument's name
+ * with '_' for '-'. */
 static void put_field_name(lhi_text *out, const lhi_bridge_field *row)
 {
     const char *name = row->field ? row->field : row->argument;
@@ -80,8 +82,8 @@ static void put_field_name(lhi_text *out, const lhi_bridge_field *row)
         lhi_text_puts(out, (char[]){*name == '-' ? '_' : *name, '\0'});
 }
 
-/* Writes an argument's values as a Python list of strings. */
-static void put_texts(lhi_text *out, const argument *a)
+/* Adds the words of an argument's value as a Python list of strings. */
+static void put_string_list(lhi_text *out, const argument *a)
 {
     const char *word = a->words, *end = word + a->words_len;
     while (word < end) {
@@ -95,8 +97,10 @@ static void put_texts(lhi_text *out, const argument *a)
     lhi_text_puts(out, "]");
 }
 
-/* Writes the field for an argument, in the form that its row defines. */
-static void put_row(recipe *r, const lhi_bridge_field *row, const argument *a)
+/* Adds the field for an argument to its configuration object, in the Python
+ * form that its table row defines. */
+static void put_argument_field(recipe *r, const lhi_bridge_field *row,
+                               const argument *a)
 {
     lhi_text *out = &r->parts[row->part];
     const bool is_text = row->value == LHI_BRIDGE_TEXT;
@@ -109,13 +113,14 @@ static void put_row(recipe *r, const lhi_bridge_field *row, const argument *a)
     if (row->text)
         lhi_text_puts(out, row->text);
     if (row->value == LHI_BRIDGE_TEXTS)
-        put_texts(out, a);
+        put_string_list(out, a);
     else if (row->value != LHI_BRIDGE_FIXED)
         lhi_text_add(out, a->words, a->words_len);
     lhi_text_puts(out, is_text ? "\",\n" : is_tuple ? "),\n" : ",\n");
 }
 
-/* Converts all arguments; fails on an unknown one. */
+/* Converts all of Megatron-LM's arguments to fields of the recipe.
+ * LH_EUNSUPPORTED: Megatron-Bridge has no field for one. */
 static lh_status put_arguments(recipe *r, lh_error *err)
 {
     const char *text = r->text;
@@ -124,7 +129,7 @@ static lh_status put_arguments(recipe *r, lh_error *err)
         bool known = false;
         for (size_t i = 0; i < lhi_n_bridge_fields; i++)
             if (is_called(&a, lhi_bridge_fields[i].argument)) {
-                put_row(r, &lhi_bridge_fields[i], &a);
+                put_argument_field(r, &lhi_bridge_fields[i], &a);
                 known = true;
             }
         if (!known)
@@ -137,8 +142,9 @@ static lh_status put_arguments(recipe *r, lh_error *err)
 
 /* --- derived fields ------------------------------------------------------- */
 
-/* Adds the fields that Megatron-LM derives from arguments at start-up. */
-static void put_stages(recipe *r)
+/* Adds the fields for several chunks per rank, which Megatron-LM derives from
+ * its arguments at start-up. Adds none otherwise. */
+static void put_virtual_stages(recipe *r)
 {
     const lh_layout *l = &r->plan->best.layout;
     char chunks[16];
@@ -155,8 +161,8 @@ static void put_stages(recipe *r)
         put_field(r, LHI_BRIDGE_DDP, "align_param_gather", "True");
 }
 
-/* Enables the fusions that are on by default in Megatron-LM, but not in
- * Bridge's model. */
+/* Adds the fields that enable the fusions which are on by default in
+ * Megatron-LM, but not in Megatron-Bridge. */
 static void put_fusions(recipe *r)
 {
     const bool biases = !is_given(r->text, "disable-bias-linear") &&
@@ -169,8 +175,8 @@ static void put_fusions(recipe *r)
         put_field(r, LHI_BRIDGE_MODEL, "apply_rope_fusion", "True");
 }
 
-/* Adds the constants of latent attention that have another default than
- * Megatron-LM's arguments, or no argument. */
+/* Adds the fields of latent attention for which Megatron-LM has no argument or
+ * another default. */
 static void put_latent_attention(recipe *r)
 {
     const lh_model *m = r->plan->job->model;
@@ -188,7 +194,7 @@ static void put_latent_attention(recipe *r)
     put_field(r, LHI_BRIDGE_MODEL, "beta_slow", number);
 }
 
-/* Writes the vocabulary size, padded as by Megatron-LM. */
+/* Adds the vocabulary size, padded as Megatron-LM pads it. */
 static void put_vocabulary(recipe *r)
 {
     uint32_t multiple;
@@ -199,15 +205,15 @@ static void put_vocabulary(recipe *r)
     put_field(r, LHI_BRIDGE_MODEL, "vocab_size", words);
 }
 
-/* Checks whether the recipe needs a layer specification: Bridge's default has
- * one kind of layer, without latent attention. */
-static bool needs_blocks(const recipe *r)
+/* Checks whether the recipe needs a layer specification: it does with experts
+ * or latent attention, which Bridge's default lacks. */
+static bool needs_layer_specification(const recipe *r)
 {
     return r->plan->job->model->experts || r->plan->job->model->kv_lora_rank;
 }
 
-/* Writes the fields for precision, gradient reduction and the check for NaN
- * gradients. */
+/* Adds the fields for parameter precision, gradient reduction in fp32, and the
+ * check for NaN gradients. */
 static void put_precision(recipe *r)
 {
     const bool bf16 = is_given(r->text, "bf16"),
@@ -227,9 +233,9 @@ static void put_precision(recipe *r)
               fp16 ? "False" : "True");
 }
 
-/* Adds the bucket size: Megatron-LM divides a GPU's parameters by the number of
- * buckets. */
-static void put_buckets(recipe *r)
+/* Adds the size of gradient buckets if their number is given, since Bridge has
+ * only the size. Megatron-LM divides a GPU's parameters by that number. */
+static void put_bucket_size(recipe *r)
 {
     const lh_plan *plan = r->plan;
     const lh_layout *l = &plan->best.layout;
@@ -242,8 +248,9 @@ static void put_buckets(recipe *r)
     put_field(r, LHI_BRIDGE_DDP, "bucket_size", size);
 }
 
-/* Checks that learned positions, if any, equal the sequence length.
- * LH_EUNSUPPORTED otherwise. */
+/* Checks that the model has as many learned positions as tokens in a sequence,
+ * or none.
+ * LH_EUNSUPPORTED: the numbers differ. */
 static lh_status check_positions(const lh_plan *plan, lh_error *err)
 {
     const uint32_t positions = plan->job->model->positions;
@@ -316,10 +323,10 @@ static const char run_it[] =
     "        )\n"
     "    pretrain(config, forward_step)\n";
 
-/* Moves one part's fields to the output; `more` are fields that no plan
- * affects. */
-static lh_status put_part(recipe *r, lhi_text *out, lhi_bridge_object part,
-                          const char *begin, const char *more, lh_error *err)
+/* Moves the collected fields of a configuration object to the recipe. `begin`
+ * is its constructor, and `more` are fields that no plan affects. */
+static lh_status put_object(recipe *r, lhi_text *out, lhi_bridge_object part,
+                            const char *begin, const char *more, lh_error *err)
 {
     char *fields;
     lhi_text_puts(&r->parts[part], more);
@@ -331,45 +338,46 @@ static lh_status put_part(recipe *r, lhi_text *out, lhi_bridge_object part,
     return LH_OK;
 }
 
-/* Writes the ConfigContainer with all configuration objects; settings not in a
- * plan get defaults. */
+/* Adds the ConfigContainer with all configuration objects. Objects and fields
+ * that a plan does not determine get defaults. */
 static lh_status put_container(recipe *r, lhi_text *out, lh_error *err)
 {
     lhi_text_puts(out, "    return ConfigContainer(\n");
-    LHI_TRY(put_part(r, out, LHI_BRIDGE_MODEL,
-                     r->plan->job->model->kv_lora_rank
-                         ? "model=MLAModelProvider"
-                         : "model=GPTModelProvider",
-                     "", err));
-    LHI_TRY(put_part(r, out, LHI_BRIDGE_PRECISION,
-                     "mixed_precision=MixedPrecisionConfig", "", err));
-    LHI_TRY(put_part(r, out, LHI_BRIDGE_DDP,
-                     "ddp=DistributedDataParallelConfig", "", err));
-    LHI_TRY(put_part(r, out, LHI_BRIDGE_DIST, "dist=DistributedInitConfig", "",
-                     err));
-    LHI_TRY(put_part(r, out, LHI_BRIDGE_TRAIN, "train=TrainingConfig",
-                     NOT_PLANNED "            train_iters=100,\n"
-                                 "            eval_iters=0,\n",
-                     err));
-    LHI_TRY(put_part(r, out, LHI_BRIDGE_OPTIMIZER, "optimizer=OptimizerConfig",
-                     NOT_PLANNED "            optimizer=\"adam\",\n"
-                                 "            lr=3e-4,\n"
-                                 "            min_lr=3e-5,\n"
-                                 "            weight_decay=0.1,\n"
-                                 "            adam_beta2=0.95,\n"
-                                 "            clip_grad=1.0,\n",
-                     err));
-    LHI_TRY(put_part(r, out, LHI_BRIDGE_DATASET, "dataset=GPTDatasetConfig",
-                     NOT_PLANNED "            random_seed=1234,\n"
-                                 "            reset_attention_mask=False,\n"
-                                 "            reset_position_ids=False,\n"
-                                 "            eod_mask_loss=False,\n"
-                                 "            blend=None,\n"
-                                 "            split=\"9999,8,2\",\n"
-                                 "            dataloader_type=\"single\",\n",
-                     err));
-    LHI_TRY(put_part(r, out, LHI_BRIDGE_CHECKPOINT,
-                     "checkpoint=CheckpointConfig", "", err));
+    LHI_TRY(put_object(r, out, LHI_BRIDGE_MODEL,
+                       r->plan->job->model->kv_lora_rank
+                           ? "model=MLAModelProvider"
+                           : "model=GPTModelProvider",
+                       "", err));
+    LHI_TRY(put_object(r, out, LHI_BRIDGE_PRECISION,
+                       "mixed_precision=MixedPrecisionConfig", "", err));
+    LHI_TRY(put_object(r, out, LHI_BRIDGE_DDP,
+                       "ddp=DistributedDataParallelConfig", "", err));
+    LHI_TRY(put_object(r, out, LHI_BRIDGE_DIST, "dist=DistributedInitConfig",
+                       "", err));
+    LHI_TRY(put_object(r, out, LHI_BRIDGE_TRAIN, "train=TrainingConfig",
+                       NOT_PLANNED "            train_iters=100,\n"
+                                   "            eval_iters=0,\n",
+                       err));
+    LHI_TRY(put_object(r, out, LHI_BRIDGE_OPTIMIZER,
+                       "optimizer=OptimizerConfig",
+                       NOT_PLANNED "            optimizer=\"adam\",\n"
+                                   "            lr=3e-4,\n"
+                                   "            min_lr=3e-5,\n"
+                                   "            weight_decay=0.1,\n"
+                                   "            adam_beta2=0.95,\n"
+                                   "            clip_grad=1.0,\n",
+                       err));
+    LHI_TRY(put_object(r, out, LHI_BRIDGE_DATASET, "dataset=GPTDatasetConfig",
+                       NOT_PLANNED "            random_seed=1234,\n"
+                                   "            reset_attention_mask=False,\n"
+                                   "            reset_position_ids=False,\n"
+                                   "            eod_mask_loss=False,\n"
+                                   "            blend=None,\n"
+                                   "            split=\"9999,8,2\",\n"
+                                   "            dataloader_type=\"single\",\n",
+                       err));
+    LHI_TRY(put_object(r, out, LHI_BRIDGE_CHECKPOINT,
+                       "checkpoint=CheckpointConfig", "", err));
     /* The null tokenizer adds an end-of-document token; training/setup.py fails
      * if the tokenizer has more tokens than the model. */
     lhi_text_printf(out,
@@ -382,8 +390,8 @@ static lh_status put_container(recipe *r, lhi_text *out, lh_error *err)
     return LH_OK;
 }
 
-/* Writes the complete Python recipe: comments, imports, pretrain_config() and
- * the main program. */
+/* Adds the complete Python recipe: comments, imports, pretrain_config() and the
+ * main program. */
 static lh_status put_recipe(recipe *r, lhi_text *out, lh_error *err)
 {
     lhi_export_copy_comments(out, r->text);
@@ -398,16 +406,16 @@ static lh_status put_recipe(recipe *r, lhi_text *out, lh_error *err)
                        "    \"\"\"For pretrain() of "
                        "megatron.bridge.training.pretrain.\"\"\"\n");
     LHI_TRY(put_arguments(r, err));
-    put_stages(r);
+    put_virtual_stages(r);
     put_fusions(r);
     put_latent_attention(r);
     put_vocabulary(r);
-    if (needs_blocks(r))
+    if (needs_layer_specification(r))
         put_field(r, LHI_BRIDGE_MODEL, "transformer_layer_spec",
                   "partial(\n                get_gpt_decoder_block_spec, "
                   "use_transformer_engine=True\n            )");
     put_precision(r);
-    put_buckets(r);
+    put_bucket_size(r);
     LHI_TRY(put_container(r, out, err));
     lhi_text_puts(out, run_it);
     return LH_OK;

@@ -7,9 +7,10 @@
 
 #include <inttypes.h>
 
-/* Adds runs with equal layers, as in "([1]*12+[0]*20)". */
-static void put_runs(lhi_text *out, const lh_model *m,
-                     bool is_one(const lh_model *m, uint32_t layer))
+/* Adds a pattern such as "([1]*12+[0]*20)": a 1 for each layer for which
+ * is_one() is true, as runs of equal layers. */
+static void put_layer_pattern(lhi_text *out, const lh_model *m,
+                              bool is_one(const lh_model *m, uint32_t layer))
 {
     lhi_text_puts(out, "(");
     for (uint32_t i = 0, first = 0; i < m->layers; first = i) {
@@ -22,19 +23,21 @@ static void put_runs(lhi_text *out, const lh_model *m,
     lhi_text_puts(out, ")\n");
 }
 
-/* Checks whether a layer attends to a part of the tokens. */
+/* Checks whether a layer attends only to a window of tokens. */
 static bool has_window(const lh_model *m, uint32_t layer)
 {
     return lh_model_layer_window(m, layer) > 0;
 }
 
-/* Checks whether a layer has no positions. */
+/* Checks whether a layer has no rotary positions; the model must have such
+ * layers. */
 static bool lacks_positions(const lh_model *m, uint32_t layer)
 {
     return layer % m->no_rope_interval == m->no_rope_interval - 1;
 }
 
-/* Adds the attention windows, counted in tokens before the current one. */
+/* Adds the attention window, counted in tokens before the current one, and the
+ * pattern of layers that have it. Adds nothing without windows. */
 static void put_windows(lhi_text *out, const lh_model *m)
 {
     if (!m->sliding_window)
@@ -43,18 +46,19 @@ static void put_windows(lhi_text *out, const lh_model *m)
                     "--window-size %" PRIu32 ",0\n"
                     "--window-attn-skip-freq ",
                     m->sliding_window - 1);
-    put_runs(out, m, has_window);
+    put_layer_pattern(out, m, has_window);
 }
 
-/* Adds a line "--NAME VALUE". */
+/* Adds a line "--NAME VALUE" with 12 significant digits of a real number. */
 static void put_number(lhi_text *out, const char *name, double value)
 {
     lhi_text_printf(out, "--%s %.12g\n", name, value);
 }
 
-/* Adds the scaling of latent attention's positions. Without scaling a factor of
- * 1 has the same effect, and permits the fused kernel, which requires YaRN.
- * Hugging Face ignores one of mscale and mscale_all_dim without the other. */
+/* Adds the arguments for the position scaling of latent attention. Without
+ * scaling a factor of 1 has the same effect and permits the fused kernel, which
+ * requires YaRN.
+ * Of mscale and mscale_all_dim, Hugging Face ignores one without the other. */
 static void put_latent_scaling(lhi_text *out, const lh_rope_scaling *s)
 {
     const lh_rope_scaling *plain = &lhi_megatron_yarn;
@@ -66,7 +70,8 @@ static void put_latent_scaling(lhi_text *out, const lh_rope_scaling *s)
                both ? s->mscale_all_dim : plain->mscale_all_dim);
 }
 
-/* Adds base, rotated fraction and scaling of rotary positions. */
+/* Adds the arguments for rotary positions: base, rotated fraction and scaling.
+ */
 static void put_rotary(lhi_text *out, const lh_model *m)
 {
     const lh_rope_scaling *s = m->rope_scaling;
@@ -77,7 +82,7 @@ static void put_rotary(lhi_text *out, const lh_model *m)
         put_number(out, "rotary-percent", m->partial_rotary_factor);
     if (m->no_rope_interval) {
         lhi_text_puts(out, "--no-rope-freq ");
-        put_runs(out, m, lacks_positions);
+        put_layer_pattern(out, m, lacks_positions);
     }
     if (m->kv_lora_rank) {
         put_latent_scaling(out, s && s->type == LH_ROPE_YARN ? s : NULL);
@@ -87,7 +92,8 @@ static void put_rotary(lhi_text *out, const lh_model *m)
     }
 }
 
-/* Adds heads, norms of queries and keys, windows and positions. */
+/* Adds the arguments for attention: head sizes, norms of queries and keys,
+ * windows, and positions. */
 static void put_attention(lhi_text *out, const lh_model *m)
 {
     lhi_export_add_option(out, "num-attention-heads", m->heads);
@@ -121,10 +127,10 @@ static void put_attention(lhi_text *out, const lh_model *m)
     }
 }
 
-/* Adds the expert router's options, which do not affect an iteration's time and
- * memory. With sigmoid scores, as in DeepSeek-V3: a balancing bias together
- * with a loss per sequence, and fp32 routing. With one expert per token,
- * softmax over all experts comes first. */
+/* Adds the expert router's arguments, which do not affect time or memory.
+ * Sigmoid scores come with a balancing bias, a loss per sequence and fp32
+ * routing, as in DeepSeek-V3. With one expert per token, softmax over all
+ * experts comes first. */
 static void put_router(lhi_text *out, const lh_model *m)
 {
     bool sigmoid = m->router == LH_ROUTER_SIGMOID;
@@ -145,7 +151,8 @@ static void put_router(lhi_text *out, const lh_model *m)
                            "--moe-router-dtype fp32\n");
 }
 
-/* Adds the load-balancing options. Megatron-LM's default is no loss. */
+/* Adds the arguments for balancing tokens between experts: loss, bias and
+ * capacity. Megatron-LM's default is no loss. */
 static void put_load_balancing(lhi_text *out, const lh_job *job)
 {
     const lh_training *t = &job->training;
@@ -161,10 +168,10 @@ static void put_load_balancing(lhi_text *out, const lh_job *job)
                         t->expert_capacity);
 }
 
-/* Adds the activation function. Megatron-LM's GeLU is the approximation with
- * tanh if it is fused with a bias, else the error function. Its fusion rejects
- * other functions, except for experts with quick_gelu, for which it applies the
- * limit before the bias. */
+/* Adds the arguments for the activation function. Megatron-LM's GeLU is the
+ * approximation with tanh if fused with a bias, else exact. Its fusion rejects
+ * other functions. For experts with quick_gelu it applies the limit before the
+ * bias. */
 static void put_activation(lhi_text *out, const lh_model *m)
 {
     const lh_activation function = m->activation;
@@ -184,7 +191,7 @@ static void put_activation(lhi_text *out, const lh_model *m)
         lhi_text_puts(out, "--no-bias-gelu-fusion\n");
 }
 
-/* Adds widths, activation function and experts. */
+/* Adds the arguments for MLP widths, the activation function and experts. */
 static void put_mlps(lhi_text *out, const lh_model *m)
 {
     lhi_export_add_option(out, "ffn-hidden-size",
@@ -201,12 +208,13 @@ static void put_mlps(lhi_text *out, const lh_model *m)
     if (m->shared_expert_gate)
         lhi_text_puts(out, "--moe-shared-expert-gate\n");
     lhi_text_puts(out, "--moe-layer-freq ");
-    put_runs(out, m, lh_model_layer_is_moe);
+    put_layer_pattern(out, m, lh_model_layer_is_moe);
     lhi_text_puts(out, "--moe-grouped-gemm\n");
     put_router(out, m);
 }
 
-/* Adds the vocabulary size and its padding. */
+/* Adds the vocabulary size, the multiple to which Megatron-LM pads it, and a
+ * comment if padding changes it. */
 static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
 {
     const uint32_t vocab = job->model->vocab;

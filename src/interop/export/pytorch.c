@@ -7,11 +7,11 @@
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/simulate.h>
 
-/* Formats the schedule with its communication actions, in the order of a
- * simulated timeline. The caller frees *text. */
-static lh_status with_comms(const lh_pipeline *pipeline,
-                            const lh_timeline *timeline, char **text,
-                            size_t *len, lh_error *err)
+/* Formats the passes and communication actions of a simulated timeline as CSV,
+ * in its order. The caller frees *text. */
+static lh_status format_with_comms(const lh_pipeline *pipeline,
+                                   const lh_timeline *timeline, char **text,
+                                   size_t *len, lh_error *err)
 {
     lh_trace *trace = NULL;
     LHI_TRY(lh_trace_make(pipeline, timeline, NULL, &trace, err));
@@ -43,7 +43,7 @@ lh_status lh_export_pytorch(const lh_pipeline *pipeline,
     if (status == LH_OK)
         status = form == LH_PYTORCH_COMPUTE_ONLY
                      ? lh_schedule_format(whole, text, len, err)
-                     : with_comms(pipeline, after, text, len, err);
+                     : format_with_comms(pipeline, after, text, len, err);
     if (status == LH_OK && cost_ns)
         *cost_ns = lh_timeline_makespan(after) - lh_timeline_makespan(before);
     lh_timeline_free(after);

@@ -28,8 +28,9 @@ typedef struct comms {
     uint32_t n_chunks;
 } comms;
 
-/* Returns a device's first run that starts at `at_ns` or later. */
-static uint32_t run_from(const comms *m, uint32_t device, int64_t at_ns)
+/* Returns a device's first run that starts at `at_ns` or later; the end of its
+ * runs if there is none. */
+static uint32_t find_run_from(const comms *m, uint32_t device, int64_t at_ns)
 {
     uint32_t low = m->first[device], high = m->first[device + 1];
     while (low < high) {
@@ -43,27 +44,28 @@ static uint32_t run_from(const comms *m, uint32_t device, int64_t at_ns)
 }
 
 /* Checks whether two passes have equal chunk, microbatch and kind. */
-static bool is_pass(const lh_pass *a, const lh_pass *b)
+static bool is_same_pass(const lh_pass *a, const lh_pass *b)
 {
     return a->chunk == b->chunk && a->microbatch == b->microbatch &&
            a->kind == b->kind;
 }
 
 /* Returns the run before which a message can be sent: the one after its
- * producer, even if the producer has duration 0. */
-static uint32_t run_behind(const comms *m, const lh_trace_message *message)
+ * producer, even if that takes no time. */
+static uint32_t find_run_after_producer(const comms *m,
+                                        const lh_trace_message *message)
 {
-    uint32_t at = run_from(m, message->from, message->produced_ns);
+    uint32_t at = find_run_from(m, message->from, message->produced_ns);
     for (uint32_t r = at; r < m->first[message->from + 1] &&
                           m->trace->runs[r].start_ns == message->produced_ns;
          r++)
-        if (is_pass(&m->trace->runs[r].pass, &message->producer))
+        if (is_same_pass(&m->trace->runs[r].pass, &message->producer))
             return r + 1;
     return at;
 }
 
-/* Appends a send, receive or wait of a message before run `before` of a device;
- * `at_ns` orders actions there. */
+/* Appends an action on a message to those of a device, before run `before`.
+ * `at_ns` orders the actions there. */
 static void add_action(comms *m, uint32_t device, uint32_t before,
                        uint32_t message, enum action_kind kind, int64_t at_ns)
 {
@@ -74,9 +76,9 @@ static void add_action(comms *m, uint32_t device, uint32_t before,
                                   .kind = kind};
 }
 
-/* Orders the actions of one gap between runs by time, so that both ends of a
- * link agree. */
-static int compare(const void *a, const void *b)
+/* Compares actions for qsort(): by device, run and time, so that both ends of a
+ * link have the same order. */
+static int compare_actions(const void *a, const void *b)
 {
     const action *x = a, *y = b;
     if (x->device != y->device)
@@ -97,7 +99,7 @@ static void begin_cell(lhi_text *out)
         lhi_text_puts(out, ",");
 }
 
-/* Writes the cell of a send, receive or wait, such as 1SEND_F0. */
+/* Adds the cell of a send, receive or wait, such as 1SEND_F0. */
 static void put_action(lhi_text *out, const comms *m, const action *a)
 {
     static const char *const names[] = {"RECV_", "SEND_", "WAIT_SEND_"};
@@ -110,8 +112,8 @@ static void put_action(lhi_text *out, const comms *m, const action *a)
                     forward ? 'F' : 'B', of->microbatch);
 }
 
-/* Writes the cell of a pass, with UNSHARD before a chunk's first pass, and
- * RESHARD and gradient reduction after its last one. */
+/* Adds the cell of a pass. Adds UNSHARD before a chunk's first pass, and
+ * RESHARD and the gradient reduction after its last. */
 static void put_run(lhi_text *out, comms *m, const lh_pass *pass)
 {
     char cell[LH_PASS_TEXT_SIZE];
@@ -129,7 +131,7 @@ static void put_run(lhi_text *out, comms *m, const lh_pass *pass)
                         chunk, chunk, chunk);
 }
 
-/* Writes one row per device: its passes with the communication actions between
+/* Adds one row per device: its passes with the communication actions between
  * them. */
 static void put_rows(lhi_text *out, comms *m)
 {
@@ -146,8 +148,8 @@ static void put_rows(lhi_text *out, comms *m)
     }
 }
 
-/* Finds the positions of all sends, receives and waits between the passes, and
- * sorts them. */
+/* Finds the places of all sends, receives and waits between the passes, and
+ * sorts them for put_rows(). Also counts the backward passes per chunk. */
 static void place_actions(comms *m)
 {
     const lh_trace *t = m->trace;
@@ -165,22 +167,23 @@ static void place_actions(comms *m)
     for (uint32_t i = 0; i < t->n_messages; i++) {
         const lh_trace_message *message = &t->messages[i];
         int64_t begin = message->produced_ns, end = message->arrive_ns;
-        uint32_t behind = run_behind(m, message);
+        uint32_t behind = find_run_after_producer(m, message);
         /* Waits for the send one pass after its predicted end, so that a sender
          * ahead of the prediction does not block on a receiver behind it. */
-        uint32_t there = run_from(m, message->from, end) + 1;
+        uint32_t there = find_run_from(m, message->from, end) + 1;
         uint32_t last = m->first[message->from + 1];
         add_action(m, message->from, behind, i, SEND, begin);
-        add_action(m, message->to, run_from(m, message->to, begin), i, RECEIVE,
-                   begin);
+        add_action(m, message->to, find_run_from(m, message->to, begin), i,
+                   RECEIVE, begin);
         there = there > last ? last : there;
         add_action(m, message->from, there > behind ? there : behind, i,
                    WAIT_SEND, end);
     }
-    qsort(m->actions, m->n, sizeof *m->actions, compare);
+    qsort(m->actions, m->n, sizeof *m->actions, compare_actions);
 }
 
-/* Returns the number of chunks in a trace. */
+/* Returns the number of chunks whose passes are in a trace: the greatest chunk
+ * number plus 1. */
 static uint32_t count_chunks(const lh_trace *t)
 {
     uint32_t n = 0;

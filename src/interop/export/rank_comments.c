@@ -55,9 +55,9 @@ typedef struct rank_run {
     uint32_t datacenter;
 } rank_run;
 
-/* Writes the comment for consecutive ranks in one datacenter, unless there are
- * none. */
-static void end_run(const rank_run *r)
+/* Adds the comment "# Ranks A to B: DATACENTER" for a run of ranks, unless the
+ * run is empty. */
+static void put_rank_range(const rank_run *r)
 {
     if (r->next == r->first)
         return;
@@ -68,12 +68,12 @@ static void end_run(const rank_run *r)
     lhi_text_puts(r->out, "\n");
 }
 
-/* Adds the next `n` ranks; ends the current run if they are in another
- * datacenter. */
+/* Appends the next `n` ranks. If they are in another datacenter, first writes
+ * the current run and begins a new one. */
 static void add_ranks(rank_run *r, uint32_t datacenter, uint64_t n)
 {
     if (datacenter != r->datacenter) {
-        end_run(r);
+        put_rank_range(r);
         r->first = r->next;
         r->datacenter = datacenter;
     }
@@ -81,7 +81,7 @@ static void add_ranks(rank_run *r, uint32_t datacenter, uint64_t n)
 }
 
 /* Returns the datacenter of a stage in a group of replicas. */
-static uint32_t datacenter_of(const lh_site_group *group, uint32_t stage)
+static uint32_t find_datacenter(const lh_site_group *group, uint32_t stage)
 {
     uint32_t i = 0;
     for (; stage >= group->parts[i].stages; i++)
@@ -89,8 +89,10 @@ static uint32_t datacenter_of(const lh_site_group *group, uint32_t stage)
     return group->parts[i].datacenter;
 }
 
-/* Adds a group replica by replica. */
-static void add_replicas(rank_run *r, const lh_site_group *group, uint64_t gpus)
+/* Appends the ranks of a group of replicas, with replicas outermost; `gpus` is
+ * the number of ranks per stage. */
+static void add_group_ranks(rank_run *r, const lh_site_group *group,
+                            uint64_t gpus)
 {
     for (uint32_t k = 0; k < group->replicas; k++)
         for (uint32_t i = 0; i < group->n_parts; i++)
@@ -107,7 +109,7 @@ void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan)
     if (plan->job->n_datacenters == 1) {
         if (all < plan->job->n_gpus) {
             add_ranks(&r, 0, all);
-            end_run(&r);
+            put_rank_range(&r);
         }
         return;
     }
@@ -115,12 +117,12 @@ void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan)
         return;
     if (lh_layout_rank_order(l) == LH_OUTERMOST_DATA) {
         for (uint32_t g = 0; g < l->sites->n_groups; g++)
-            add_replicas(&r, &l->sites->groups[g], gpus);
+            add_group_ranks(&r, &l->sites->groups[g], gpus);
     } else {
         for (uint32_t s = 0; s < l->pipeline; s++)
             for (uint32_t g = 0; g < l->sites->n_groups; g++)
-                add_ranks(&r, datacenter_of(&l->sites->groups[g], s),
+                add_ranks(&r, find_datacenter(&l->sites->groups[g], s),
                           gpus * l->sites->groups[g].replicas);
     }
-    end_run(&r);
+    put_rank_range(&r);
 }

@@ -21,8 +21,8 @@
 /* Writes a stage's module by torchtitan's name. */
 typedef void put_module(lhi_text *out, const char *comma, const char *name);
 
-/* Writes the module names of a chunk: embedding, layers, norm and head, each by
- * `put`. */
+/* Passes the names of a chunk's modules to put(): embedding, layers, norm and
+ * head, as far as it has them. */
 static void put_modules(lhi_text *out, const lh_plan *plan, uint32_t chunk,
                         put_module *put)
 {
@@ -45,14 +45,14 @@ static void put_modules(lhi_text *out, const lh_plan *plan, uint32_t chunk,
     }
 }
 
-/* Writes a module name as an indented JSON string after `comma`. */
+/* Adds `comma` and a module's name as an indented JSON string. */
 static void put_json_module(lhi_text *out, const char *comma, const char *name)
 {
     lhi_text_printf(out, "%s\n      \"%s\"", comma, name);
 }
 
-/* Writes a module name after `comma`. */
-static void put_word(lhi_text *out, const char *comma, const char *name)
+/* Adds `comma` and a module's name. */
+static void put_plain_module(lhi_text *out, const char *comma, const char *name)
 {
     lhi_text_printf(out, "%s%s", comma, name);
 }
@@ -79,9 +79,10 @@ lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
 /* --- plan --------------------------------------------------------------------
  */
 
-/* Returns the schedule class. It determines torchtitan's stage placement:
- * single, loop or V. The CSV file determines the pass order. */
-static const char *schedule_class(const lh_choice *best)
+/* Returns torchtitan's schedule class for the plan's placement, NULL if there
+ * is none. The class determines only stage placement, since the CSV file
+ * determines the order of passes. */
+static const char *find_schedule_class(const lh_choice *best)
 {
     switch (best->placement) {
     case LH_PLACEMENT_UD:
@@ -95,8 +96,8 @@ static const char *schedule_class(const lh_choice *best)
     }
 }
 
-/* Writes the data-parallel replicate and shard degrees and, for ZeRO 2 and 3,
- * resharding after forward. */
+/* Adds the data-parallel replicate and shard degrees and, for ZeRO 2 and 3,
+ * whether to reshard after forward. */
 static void put_data_parallel(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -112,8 +113,8 @@ static void put_data_parallel(lhi_text *out, const lh_plan *plan)
                         zero == 3 ? "always" : "never");
 }
 
-/* Writes the pipeline degree, the schedule class with its CSV file, and the
- * modules of each stage. */
+/* Adds the pipeline degree and, with several stages, the schedule class, its
+ * CSV file and the modules of each stage. */
 static void put_pipeline(lhi_text *out, const lh_plan *plan)
 {
     const lh_choice *best = &plan->best;
@@ -126,18 +127,19 @@ static void put_pipeline(lhi_text *out, const lh_plan *plan)
         "--parallelism.pipeline_parallel_schedule %s\n"
         "# longhaul export PLAN --to pytorch -o schedule.csv\n"
         "--parallelism.pipeline_parallel_schedule_csv schedule.csv\n",
-        schedule_class(best));
+        find_schedule_class(best));
     lhi_export_add_option(out, "parallelism.pipeline_parallel_microbatch_size",
                           best->layout.micro_batch);
     lhi_text_puts(out, "--parallelism.module_fqns_per_model_part");
     for (uint32_t i = 0; i < lh_pipeline_n_chunks(plan->pipeline); i++) {
         lhi_text_puts(out, " ");
-        put_modules(out, plan, i, put_word);
+        put_modules(out, plan, i, put_plain_module);
     }
     lhi_text_puts(out, "\n");
 }
 
-/* Adds the batch sizes. A pipeline runs all microbatches of a step at once. */
+/* Adds the sequence length and batch sizes. With a pipeline a local batch has
+ * all microbatches of a step, else one. */
 static void put_batch(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -169,8 +171,10 @@ static lh_status put_model(lhi_text *out, const lh_plan *plan, lh_error *err)
     return LH_OK;
 }
 
-/* Writes all options of a plan, with comments on the plan and its ranks. */
-static lh_status put_all(lhi_text *out, const lh_plan *plan, lh_error *err)
+/* Adds all torchtitan options of a plan, with comments on its origin, ranks and
+ * model. */
+static lh_status put_all_options(lhi_text *out, const lh_plan *plan,
+                                 lh_error *err)
 {
     const lh_training *t = &plan->job->training;
     const lh_layout *l = &plan->best.layout;
@@ -204,8 +208,9 @@ static lh_status put_all(lhi_text *out, const lh_plan *plan, lh_error *err)
     return LH_OK;
 }
 
-/* Rejects split backward passes with ZeRO 3 in a pipeline: torchtitan would
- * lose gradients. */
+/* Checks that backward passes are not split with ZeRO 3 in a pipeline, where
+ * torchtitan would lose gradients.
+ * LH_EUNSUPPORTED: they are. */
 static lh_status check_backward(const lh_plan *plan, lh_error *err)
 {
     if (lhi_pipeline_is_joint(plan->pipeline) ||
@@ -224,7 +229,7 @@ lh_status lhi_export_write_torchtitan(const lh_plan *plan, char **text,
     lhi_text out = {0};
     LHI_TRY(lhi_export_check(plan, LH_TARGET_TORCHTITAN, err));
     LHI_TRY(check_backward(plan, err));
-    lh_status status = put_all(&out, plan, err);
+    lh_status status = put_all_options(&out, plan, err);
     if (status == LH_OK)
         return lhi_text_take(&out, text, len, err);
     lhi_text_fini(&out);

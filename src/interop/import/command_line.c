@@ -27,41 +27,43 @@ lh_status lhi_command_line_check_expanded(const char *file,
                     file, word->line, word->expansion);
 }
 
-/* Checks whether a character separates words. */
+/* Checks whether a character separates words: a space, a tab or a line end. */
 static bool is_space(char ch)
 {
     return ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r';
 }
 
-/* Copies a character to the current word; counts lines. */
-static void append_letter(splitter *c)
+/* Copies the next character to the current word, and counts line ends. */
+static void copy_character(splitter *c)
 {
     c->line += *c->at == '\n';
     *c->to++ = *c->at++;
 }
 
-/* Appends an expansion unchanged: "$NAME", "$(...)" or "`...`". */
-static void append_expansion(splitter *c)
+/* Copies an expansion such as "$NAME", "$(...)" or "`...`" unchanged to the
+ * current word. Marks the word's first expansion. */
+static void copy_expansion(splitter *c)
 {
     lhi_command_line_word *word = &c->words[c->n];
     const bool command = *c->at == '`';
     uint32_t depth = 0;
     if (!word->expansion)
         word->expansion = c->to;
-    append_letter(c);
+    copy_character(c);
     while (command && c->at < c->end && *c->at != '`')
-        append_letter(c);
+        copy_character(c);
     if (command && c->at < c->end)
-        append_letter(c);
+        copy_character(c);
     while (!command && c->at < c->end && (depth > 0 || *c->at == '(')) {
         depth += *c->at == '(';
         depth -= *c->at == ')';
-        append_letter(c);
+        copy_character(c);
     }
 }
 
-/* Processes a backslash escape outside single quotes. */
-static void add_escaped(splitter *c, bool in_quotes)
+/* Copies the character after a backslash, and drops an escaped line end. Inside
+ * double quotes keeps the backslash before ordinary characters. */
+static void copy_escaped(splitter *c, bool in_quotes)
 {
     const char *next = c->at + 1;
     if (next < c->end && *next == '\r' && next + 1 < c->end && next[1] == '\n')
@@ -70,26 +72,27 @@ static void add_escaped(splitter *c, bool in_quotes)
         c->at = next + 1;
         c->line++;
     } else if (next == c->end || (in_quotes && !strchr("\"\\$`", *next))) {
-        append_letter(c);
+        copy_character(c);
     } else {
         c->at++;
-        append_letter(c);
+        copy_character(c);
     }
 }
 
-/* Copies a quoted part of a word without its quotes; keeps expansions as they
- * are. LH_EINPUT: no closing quote. */
-static lh_status add_quoted(splitter *c, lh_error *err)
+/* Copies a quoted part of a word without its quotes, and with its expansions
+ * unchanged.
+ * LH_EINPUT: the closing quote is missing. */
+static lh_status copy_quoted(splitter *c, lh_error *err)
 {
     const char quote = *c->at++;
     const uint32_t line = c->line;
     while (c->at < c->end && *c->at != quote) {
         if (quote == '"' && (*c->at == '$' || *c->at == '`'))
-            append_expansion(c);
+            copy_expansion(c);
         else if (quote == '"' && *c->at == '\\')
-            add_escaped(c, true);
+            copy_escaped(c, true);
         else
-            append_letter(c);
+            copy_character(c);
     }
     if (c->at == c->end)
         return lhi_fail(err, LH_EINPUT, "%s:%u: missing closing %c", c->file,
@@ -98,8 +101,8 @@ static lh_status add_quoted(splitter *c, lh_error *err)
     return LH_OK;
 }
 
-/* Splits off the next word, as a shell would, but keeps expansions as they are.
- */
+/* Reads the next word as a shell would, but copies expansions unchanged.
+ * LH_EINPUT: a closing quote is missing. */
 static lh_status add_word(splitter *c, lh_error *err)
 {
     lhi_command_line_word *word = &c->words[c->n];
@@ -107,21 +110,21 @@ static lh_status add_word(splitter *c, lh_error *err)
     *word = (lhi_command_line_word){.text = first, .line = c->line};
     while (c->at < c->end && !is_space(*c->at)) {
         if (*c->at == '$' || *c->at == '`')
-            append_expansion(c);
+            copy_expansion(c);
         else if (*c->at == '"' || *c->at == '\'')
-            LHI_TRY(add_quoted(c, err));
+            LHI_TRY(copy_quoted(c, err));
         else if (*c->at == '\\')
-            add_escaped(c, false);
+            copy_escaped(c, false);
         else
-            append_letter(c);
+            copy_character(c);
     }
     *c->to++ = '\0';
     c->n++;
     return LH_OK;
 }
 
-/* Skips the space between words; a line continuation is not a word. */
-static void skip_blank(splitter *c)
+/* Skips white space, comments and line continuations before the next word. */
+static void skip_blanks(splitter *c)
 {
     while (c->at < c->end) {
         size_t left = (size_t)(c->end - c->at);
@@ -159,21 +162,22 @@ lh_status lhi_command_line_parse(const char *text, size_t len, const char *name,
     c.to = LHI_NEW(mem, char, len + most + 1);
     if (!c.words || !c.to)
         return lhi_fail_nomem(err);
-    for (skip_blank(&c); c.at < c.end; skip_blank(&c))
+    for (skip_blanks(&c); c.at < c.end; skip_blanks(&c))
         LHI_TRY(add_word(&c, err));
     *out = (lhi_command_line){name, c.n, c.words};
     return LH_OK;
 }
 
-/* Checks whether `text` ends in `end`. */
+/* Checks whether `text` ends with `end`. */
 static bool ends_in(const char *text, const char *end)
 {
     size_t a = strlen(text), b = strlen(end);
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* Reads an integer option like "--nnodes", in either spelling; returns 0 for a
- * range. */
+/* Reads a launcher's integer option such as "--nnodes", spelled with '-' or
+ * '_', from the first `n` words. Returns `usual` without it, and 0 if its value
+ * is not a positive integer. */
 static uint32_t read_launcher_count(const lhi_command_line *words, uint32_t n,
                                     const char *name, uint32_t usual)
 {

@@ -26,25 +26,29 @@ typedef struct lhi_command_line {
     const lhi_command_line_word *all;
 } lhi_command_line;
 
-/* Splits a text into words; *out is allocated in `mem`, except `name`.
- * LH_EINPUT: `err` has the line with an unterminated quote. */
+/* Splits a text into words as a shell would. The words are allocated in `mem`;
+ * `name` is not copied.
+ * LH_EINPUT: a NUL character, or a missing closing quote; `err` gives the line.
+ */
 lh_status lhi_command_line_parse(const char *text, size_t len, const char *name,
                                  lhi_arena *mem, lhi_command_line *out,
                                  lh_error *err);
 
-/* Rejects a word whose value depends on a shell expansion; `file` is the name
- * in the message. */
+/* Checks that a word has no shell expansion, because only the shell knows its
+ * value. `file` appears in the message.
+ * LH_EINPUT: it has one. */
 lh_status lhi_command_line_check_expanded(const char *file,
                                           const lhi_command_line_word *word,
                                           lh_error *err);
 
-/* Returns the index of the first word after a launcher and its program, as
- * "torchrun --nnodes 4 pretrain_gpt.py" or "torchrun -m torchtitan.train"; 0 if
- * the text begins with arguments. */
+/* Returns the index of the first word after a launcher and its program.
+ * Examples: "torchrun --nnodes 4 pretrain_gpt.py", "torchrun -m
+ * torchtitan.train". Returns 0 if the text begins with arguments or names no
+ * program. */
 uint32_t lhi_command_line_find_arguments(const lhi_command_line *words);
-/* Returns --nnodes (default 1, as in torchrun) x --nproc-per-node, in either
- * spelling, from the first `n` words; 0 if the latter is missing or the nodes
- * are a range. */
+/* Returns the number of GPUs that a launcher uses, from the first `n` words:
+ * --nnodes (default 1, as in torchrun) x --nproc-per-node. Returns 0 if the
+ * latter is missing, the nodes are a range, or there are too many. */
 uint32_t lhi_command_line_count_gpus(const lhi_command_line *words, uint32_t n);
 
 #endif

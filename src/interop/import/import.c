@@ -30,8 +30,8 @@ typedef struct owned_import {
     lhi_arena *mem;
 } owned_import;
 
-/* Splits a list of NUL-terminated texts into an array; returns NULL if
- * allocation fails. */
+/* Copies `n` NUL-terminated texts from `text` into `mem`, and returns an array
+ * of them; NULL if memory runs out. */
 static const char *const *split_texts(lhi_arena *mem, const lhi_text *text,
                                       uint32_t n)
 {
@@ -48,7 +48,8 @@ static const char *const *split_texts(lhi_arena *mem, const lhi_text *text,
     return list;
 }
 
-/* Moves the imported data into an lh_import. */
+/* Copies the job's text, the ignored keys and the notes into a new lh_import,
+ * which owns them. */
 static lh_status build_import(const lhi_imported_job *in, const char *job,
                               size_t len, lh_import **out, lh_error *err)
 {
@@ -79,7 +80,7 @@ void lh_import_free(lh_import *import)
         lhi_arena_free(((owned_import *)import)->mem);
 }
 
-/* Reads the text of another program, writes a job from it and builds the
+/* Reads another program's configuration, writes a job from it, and builds the
  * import. The caller frees *out. */
 static lh_status import_text(lh_import_source source, const char *text,
                              size_t len, const char *name,

@@ -68,15 +68,16 @@ typedef struct lhi_imported_job {
     uint32_t n_ignored, n_noted;
 } lhi_imported_job;
 
-/* Records a key without effect on the job. */
+/* Records the name of a key or argument that has no effect on the job. */
 void lhi_import_ignore(lhi_imported_job *in, const char *name);
-/* Records a sentence about input that is costed differently. */
+/* Records a sentence on input that the job represents differently or not at
+ * all, for the user. */
 void lhi_import_note(lhi_imported_job *in, const char *format, ...)
     LHI_PRINTF(2, 3);
 
-/* Records that the job's key `path` comes from an input, so that a message
- * about the key gives the input's file, line and name. Of several inputs of one
- * key the first given one counts. */
+/* Records which input sets the job's key `path`. Messages about the key then
+ * give the input's file, line and name. Of several inputs for a key the first
+ * given one counts. */
 lh_status lhi_import_add_origin(lhi_imported_job *in, const char *path,
                                 lhi_input_key key, lh_error *err);
 
@@ -85,10 +86,11 @@ lh_status lhi_import_add_origin(lhi_imported_job *in, const char *path,
 typedef lh_status lhi_import_fn(const char *text, size_t len, const char *name,
                                 const lh_import_options *options,
                                 lhi_imported_job *in, lh_error *err);
-/* Checks whether two models have the same shape; ignores names. */
+/* Checks whether two models have the same shape: sizes, experts and kinds of
+ * layers. Ignores names and other constants. */
 bool lhi_has_same_shape(const lh_model *a, const lh_model *b);
-/* Sets the model to the first preset with the same shape for which is_same,
- * unless it is NULL, returns true. */
+/* Replaces the model by the first preset of the same shape, if any, and sets
+ * its name. If `is_same` is given, it must also return true. */
 void lhi_import_name_model(lhi_imported_job *in,
                            bool is_same(const lh_model *preset,
                                         const lh_model *model));
@@ -96,29 +98,30 @@ void lhi_import_name_model(lhi_imported_job *in,
 /* Parse Megatron-LM's arguments, and torchtitan's TOML or options. */
 lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text;
 
-/* Returns the number of GPUs in the options' machines; 0 if the number of nodes
- * is not specified. */
+/* Returns the number of GPUs in the machines of the options; 0 if a number of
+ * nodes is not given. */
 uint64_t lhi_import_count_gpus(const lh_import_options *options);
-/* Reads the comments of an exported file that specify the placement of ranks.
- * Comments that conflict with the machines are ignored, with a note. */
+/* Reads the placement of ranks from the comments of an exported file. Discards
+ * all of them with a note if one is invalid or conflicts with the machines. */
 lh_status lhi_import_read_placement(const char *text, size_t len,
                                     const lh_import_options *options,
                                     lhi_imported_job *in, lh_error *err);
-/* Determines the number of GPUs: the ranks placed by comments, otherwise the
- * machines' GPUs, otherwise the launcher's processes; 0 if none is specified.
+/* Determines the number of GPUs: the ranks placed by comments, else the
+ * machines' GPUs, else the launcher's processes; 0 if none is specified.
  * LH_EINPUT: the numbers conflict. */
 lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
                                const lh_import_options *options,
                                const lhi_imported_job *in, uint64_t *gpus,
                                lh_error *err);
 
-/* Writes the job; adds notes about rank placements that a job cannot represent.
- * LH_EINPUT if no valid job is possible. */
+/* Writes the text of an imported job, and adds notes about rank placements that
+ * a job cannot represent. The caller frees *text with lh_text_free().
+ * LH_EINPUT: no valid job is possible. */
 lh_status lhi_import_write(lhi_imported_job *in, const char *name,
                            const lh_import_options *options, char **text,
                            size_t *len, lh_error *err);
 
-/* Returns the number of import sources. */
+/* Returns the number of programs whose configurations can be imported. */
 uint32_t lhi_n_import_sources(void);
 
 #endif

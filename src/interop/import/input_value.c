@@ -77,15 +77,15 @@ lh_status lhi_input_value_get_choice(lhi_input_key key,
 /* --- names -----------------------------------------------------------------
  */
 
-/* Checks whether two characters differ; '-' equals '_'. */
-static bool differs(char a, char b)
+/* Checks whether two characters differ, where '-' equals '_'. */
+static bool are_different_characters(char a, char b)
 {
     return (a == '_' ? '-' : a) != (b == '_' ? '-' : b);
 }
 
 bool lhi_is_similar_name(const char *a, const char *b)
 {
-    while (*a && *b && !differs(*a, *b)) {
+    while (*a && *b && !are_different_characters(*a, *b)) {
         a++;
         b++;
     }

@@ -22,24 +22,27 @@ typedef struct lhi_input_key {
     const lhi_input_value *value;
 } lhi_input_key;
 
-/* Reports "file:line: --name: message"; without the line if the value is not in
- * the file. */
+/* Fails with `code` and "file:line: --name: message". Leaves out the line if
+ * the value is not in the file. */
 lh_status lhi_input_value_fail(lhi_input_key key, lh_status code, lh_error *err,
                                const char *format, ...) LHI_PRINTF(4, 5);
-/* Reads an integer in least..most. This and the next two functions leave *out
- * unchanged if no value is given. */
+/* Reads an integer in least..most. Like the next two functions, leaves *out
+ * unchanged if no value is given.
+ * LH_EINPUT: the value is not such an integer. */
 lh_status lhi_input_value_get_integer(lhi_input_key key, int64_t least,
                                       int64_t most, int64_t *out,
                                       lh_error *err);
-/* Reads a finite number. */
+/* Reads a finite number. LH_EINPUT: the value is not one. */
 lh_status lhi_input_value_get_real(lhi_input_key key, double *out,
                                    lh_error *err);
-/* Reads a name from the NULL-terminated list; *out is its index. */
+/* Reads a name from the NULL-terminated list `names`; *out is its index.
+ * LH_EINPUT: the value is not in the list. */
 lh_status lhi_input_value_get_choice(lhi_input_key key,
                                      const char *const *names, uint32_t *out,
                                      lh_error *err);
 
-/* Checks whether two names differ by one letter; '-' and '_' are equal. */
+/* Checks whether two names are equal or differ by one letter, for suggestions
+ * in messages. Before that letter '-' equals '_'. */
 bool lhi_is_similar_name(const char *a, const char *b);
 
 #endif

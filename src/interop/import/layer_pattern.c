@@ -15,7 +15,8 @@ typedef struct list_parser {
     uint32_t n, most, deep;
 } list_parser;
 
-/* Parses a decimal number. False: none, or it is too large. */
+/* Reads a decimal number at the parser's position. Returns false if there is
+ * none or it is too large. */
 static bool read_number(list_parser *l, uint32_t *out)
 {
     uint32_t number = 0;
@@ -30,7 +31,8 @@ static bool read_number(list_parser *l, uint32_t *out)
     return true;
 }
 
-/* Reads "[0,1,1]". */
+/* Reads a list such as "[0,1,1]" and appends its entries. Returns false if it
+ * is invalid or too long. */
 static bool read_list(list_parser *l)
 {
     uint32_t one;
@@ -44,8 +46,9 @@ static bool read_list(list_parser *l)
     return true;
 }
 
-/* Repeats the numbers from `first` on until there are `times` copies. */
-static bool repeat(list_parser *l, uint32_t first, uint32_t times)
+/* Repeats the numbers from index `first` on until there are `times` copies; 0
+ * removes them. Returns false if they do not fit. */
+static bool repeat_numbers(list_parser *l, uint32_t first, uint32_t times)
 {
     const uint32_t len = l->n - first;
     if ((uint64_t)len * times > l->most - first)
@@ -59,8 +62,9 @@ static bool repeat(list_parser *l, uint32_t first, uint32_t times)
 
 static bool read_sum(list_parser *l);
 
-/* Parses a list or a sum in parentheses, repeated by any following `*N`. */
-static bool read_product(list_parser *l)
+/* Reads a list, or a sum in parentheses, with any number of `*N` after it, and
+ * appends its entries. Returns false if the text is invalid. */
+static bool read_repeated(list_parser *l)
 {
     const uint32_t first = l->n;
     uint32_t times;
@@ -77,20 +81,21 @@ static bool read_product(list_parser *l)
     }
     while (*l->at == '*') {
         l->at++;
-        if (!read_number(l, &times) || !repeat(l, first, times))
+        if (!read_number(l, &times) || !repeat_numbers(l, first, times))
             return false;
     }
     return true;
 }
 
-/* Parses lists joined by `+`; appends their entries. */
+/* Reads lists joined by `+` and appends their entries. Returns false if the
+ * text is invalid. */
 static bool read_sum(list_parser *l)
 {
-    if (!read_product(l))
+    if (!read_repeated(l))
         return false;
     while (*l->at == '+') {
         l->at++;
-        if (!read_product(l))
+        if (!read_repeated(l))
             return false;
     }
     return true;
@@ -115,10 +120,11 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
 /* --- model keys --------------------------------------------------------------
  */
 
-/* Checks whether, from `first` on, exactly the layers with index % interval ==
- * phase have experts. */
-static bool matches_phase(const bool *is, uint32_t layers, uint32_t first,
-                          uint32_t interval, uint32_t phase)
+/* Checks whether, from layer `first` on, exactly the layers with index %
+ * interval == phase are set in `is`. */
+static bool has_experts_at_interval(const bool *is, uint32_t layers,
+                                    uint32_t first, uint32_t interval,
+                                    uint32_t phase)
 {
     for (uint32_t i = first; i < layers; i++)
         if (is[i] != (i % interval == phase))
@@ -136,11 +142,12 @@ bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem,
     for (second = first + 1; second < n && !is[second];)
         second++;
     model->dense_layers = first;
-    if (second < n &&
-        matches_phase(is, n, first, second - first, first % (second - first))) {
+    if (second < n && has_experts_at_interval(is, n, first, second - first,
+                                              first % (second - first))) {
         model->moe_interval = second - first;
         model->moe_phase = first % model->moe_interval;
-        if (matches_phase(is, n, 0, model->moe_interval, model->moe_phase))
+        if (has_experts_at_interval(is, n, 0, model->moe_interval,
+                                    model->moe_phase))
             model->dense_layers = 0;
         return true;
     }
@@ -155,10 +162,10 @@ bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem,
     return true;
 }
 
-/* Checks whether, from `first` on, exactly every n-th layer attends to all
- * tokens; n = 0: no layer does. */
-static bool matches_interval(const bool *is, uint32_t layers, uint32_t first,
-                             uint32_t n)
+/* Checks whether, from layer `first` on, exactly every n-th layer is not set in
+ * `is`; n = 0: none. */
+static bool is_full_at_interval(const bool *is, uint32_t layers, uint32_t first,
+                                uint32_t n)
 {
     for (uint32_t i = first; i < layers; i++)
         if (is[i] == (n && i % n == n - 1))
@@ -180,14 +187,16 @@ bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window,
     uint32_t n = 0;
     if (full < layers) {
         for (n = 2; n <= full + 1; n++)
-            if ((full + 1) % n == 0 && matches_interval(is, layers, first, n))
+            if ((full + 1) % n == 0 &&
+                is_full_at_interval(is, layers, first, n))
                 break;
         if (n > full + 1)
             return false;
     }
     model->sliding_window = window;
     /* Omits the first layer if the interval alone describes the pattern. */
-    model->window_first_layer = matches_interval(is, layers, 0, n) ? 0 : first;
+    model->window_first_layer =
+        is_full_at_interval(is, layers, 0, n) ? 0 : first;
     model->full_interval = n;
     return true;
 }
@@ -199,7 +208,7 @@ bool lhi_layer_pattern_set_no_rope(const bool *is, lh_model *model)
         first++;
     if (first == model->layers)
         return true; /* every layer has positions */
-    if (!matches_phase(is, model->layers, 0, first + 1, first))
+    if (!has_experts_at_interval(is, model->layers, 0, first + 1, first))
         return false;
     model->no_rope_interval = first + 1;
     return true;

@@ -15,21 +15,24 @@ typedef enum lhi_pattern_number {
     LHI_PATTERN_LAST,             /* N: layers N-1, 2N-1, ... */
 } lhi_pattern_number;
 
-/* Parses a pattern into is[0..n-1]; returns false if it is neither a number nor
- * a list with n entries. */
+/* Reads a pattern such as "([0]*3+[1]*58)", or a number, into is[0..n-1].
+ * `number` is the meaning of a number.
+ * Returns false if the text is neither a positive number nor a list with n
+ * entries. */
 bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
                             bool *is, uint32_t n);
 
-/* Sets the model's keys for layers with experts; its other keys must be set.
- * Returns false if allocation fails. */
+/* Sets the model's keys for the layers with experts to those set in `is`: an
+ * interval if possible, else a list. Other keys must be set before. Returns
+ * false if memory runs out. */
 bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem,
                                    lh_model *model);
-/* Sets the model's keys for layers that attend to `window` tokens only. Returns
- * false if no keys can express the pattern. */
+/* Sets the model's keys so that the layers set in `is` attend only to `window`
+ * tokens. Returns false if the keys cannot express the pattern. */
 bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window,
                                    lh_model *model);
-/* Sets the model's key for layers without positions. Returns false if no key
- * can express the pattern. */
+/* Sets the model's key so that the layers set in `is` have no rotary positions.
+ * Returns false if the key cannot express the pattern. */
 bool lhi_layer_pattern_set_no_rope(const bool *is, lh_model *model);
 
 #endif

@@ -32,8 +32,8 @@ typedef struct word_list {
     uint32_t n;
 } word_list;
 
-/* Appends a copy of a word, with its line and its first shell expansion, if
- * any. */
+/* Appends a copy of a word, and marks its line and its first shell expansion.
+ */
 static lh_status add_word(word_list *w, const char *text, size_t len,
                           uint32_t line, lh_error *err)
 {
@@ -45,9 +45,9 @@ static lh_status add_word(word_list *w, const char *text, size_t len,
     return LH_OK;
 }
 
-/* Adds the words between spaces and commas. */
-static lh_status add_words(word_list *w, const char *text, size_t len,
-                           uint32_t line, lh_error *err)
+/* Splits a text at spaces and commas, and appends the parts as words. */
+static lh_status add_split_words(word_list *w, const char *text, size_t len,
+                                 uint32_t line, lh_error *err)
 {
     for (const char *end = text + len; text < end;) {
         size_t n = 0;
@@ -60,19 +60,20 @@ static lh_status add_words(word_list *w, const char *text, size_t len,
     return LH_OK;
 }
 
-/* Appends the value of a flag or option: nothing for true, the entries of a
- * list in brackets, or the value itself. */
-static lh_status add_scalar(word_list *w, const lhi_node *node, lh_error *err)
+/* Appends the words of an argument's value: none for true, the entries of a
+ * list in brackets, else the value itself. */
+static lh_status add_value(word_list *w, const lhi_node *node, lh_error *err)
 {
     const size_t len = strlen(node->text);
     if (strcmp(node->text, "true") == 0)
         return LH_OK;
     if (len >= 2 && node->text[0] == '[' && node->text[len - 1] == ']')
-        return add_words(w, node->text + 1, len - 2, node->line, err);
+        return add_split_words(w, node->text + 1, len - 2, node->line, err);
     return add_word(w, node->text, len, node->line, err);
 }
 
-/* Adds an argument; one without a value is not passed. */
+/* Appends an argument's name and values as words, unless its value is empty.
+ * LH_EINPUT: the name does not begin with --, or the value is a map. */
 static lh_status add_argument(const lhi_doc *doc, const lhi_node *node,
                               word_list *w, lh_error *err)
 {
@@ -87,17 +88,17 @@ static lh_status add_argument(const lhi_doc *doc, const lhi_node *node,
         return LH_OK;
     LHI_TRY(add_word(w, node->key, strlen(node->key), node->line, err));
     if (node->kind == LHI_SCALAR)
-        return add_scalar(w, node, err);
+        return add_value(w, node, err);
     for (const lhi_node *n = node->first; n; n = n->next) {
         if (n->kind != LHI_SCALAR)
             return lhi_doc_fail(doc, n, err, LH_EINPUT, "must be a value");
-        LHI_TRY(add_words(w, n->text, strlen(n->text), n->line, err));
+        LHI_TRY(add_split_words(w, n->text, strlen(n->text), n->line, err));
     }
     return LH_OK;
 }
 
-/* Returns the largest number of words: names, values, and their parts. */
-static size_t count_words(const lhi_node *map)
+/* Returns an upper limit on the number of words for a map of arguments. */
+static size_t count_most_words(const lhi_node *map)
 {
     size_t n = 0;
     for (const lhi_node *node = map->first; node; node = node->next) {
@@ -110,7 +111,7 @@ static size_t count_words(const lhi_node *map)
     return n;
 }
 
-/* Records the other keys of the file. */
+/* Records the file's keys other than MODEL_ARGS, as ignored or with a note. */
 static void note_other_keys(const lhi_node *root, lhi_imported_job *in)
 {
     for (const lhi_node *node = root->first; node; node = node->next) {
@@ -128,7 +129,8 @@ static void note_other_keys(const lhi_node *root, lhi_imported_job *in)
     }
 }
 
-/* Converts the argument map of a model_config.yaml to command-line words. */
+/* Converts the map MODEL_ARGS of a model_config.yaml to the words of a command
+ * line. */
 static lh_status read_words(const lhi_doc *doc, const char *name,
                             lhi_imported_job *in, lhi_command_line *out,
                             lh_error *err)
@@ -137,7 +139,7 @@ static lh_status read_words(const lhi_doc *doc, const char *name,
     word_list w = {.mem = in->mem};
     LHI_TRY(lhi_node_require(doc, doc->root, arguments_key, &map, err));
     LHI_TRY(lhi_node_check_map(doc, map, err));
-    w.all = LHI_NEW(in->mem, lhi_command_line_word, count_words(map));
+    w.all = LHI_NEW(in->mem, lhi_command_line_word, count_most_words(map));
     if (!w.all)
         return lhi_fail_nomem(err);
     for (const lhi_node *node = map->first; node; node = node->next)

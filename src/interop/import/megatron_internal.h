@@ -30,10 +30,11 @@ typedef struct lhi_unmapped_argument {
     const char *why;
 } lhi_unmapped_argument;
 
-/* Checks whether an argument has no effect on time and memory, and returns the
- * number of words that follow it. */
+/* Checks whether an argument, given without dashes, has no effect on time and
+ * memory. *arity then receives the number of words after it. */
 bool lhi_megatron_is_ignored(const char *name, lhi_arity *arity);
-/* Looks up an argument without a counterpart; `name` is without its dashes. */
+/* Returns how to treat an argument without a counterpart in the job, and the
+ * number of words after it. `name` is without its dashes. */
 lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
 
 /* The arguments with a counterpart in the job. */
@@ -191,54 +192,67 @@ typedef struct lhi_megatron {
     lhi_input_value args[LHI_N_ARGS];
 } lhi_megatron;
 
-/* Checks whether a text is a model_config.yaml and not a command line: it
- * begins with a key of a map. */
+/* Checks whether a text is a model_config.yaml instead of a command line:
+ * whether it begins with a map's key, after comments. */
 bool lhi_megatron_is_config(const char *text, size_t len);
-/* Reads the MODEL_ARGS of a model_config.yaml as words of a command line. */
+/* Reads the map MODEL_ARGS of a model_config.yaml as the words of a command
+ * line, and records the file's other keys. */
 lh_status lhi_megatron_read_config(const char *text, size_t len,
                                    const char *name, lhi_imported_job *in,
                                    lhi_command_line *out, lh_error *err);
-/* Reads the words of a command line. */
+/* Reads the words of a command line into *out: GPUs and arguments. Records
+ * arguments without a counterpart in the job.
+ * LH_EINPUT: there are no arguments, or one is invalid. */
 lh_status lhi_megatron_read(const lhi_command_line *words, lhi_imported_job *in,
                             lhi_megatron *out, lh_error *err);
 
-/* Records the argument behind each key of the job. */
+/* Records for each key of the job the argument that sets it, for messages. */
 lh_status lhi_megatron_add_origins(const lhi_megatron *m, lhi_imported_job *in,
                                    lh_error *err);
 
-/* Checks whether an argument is given. */
+/* Checks whether an argument is given on the command line. */
 bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key);
-/* Reports "file:line: --name: " with the problem. */
+/* Fails with `code` and "file:line: --name: message". */
 lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
                        lh_status code, lh_error *err, const char *format, ...)
     LHI_PRINTF(5, 6);
-/* Reads an integer in least..most; *out is unchanged if it is not given. */
+/* Reads an integer argument in least..most; *out is unchanged if it is not
+ * given.
+ * LH_EINPUT: the value is not such an integer. */
 lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
                               uint32_t least, uint32_t most, uint32_t *out,
                               lh_error *err);
-/* Reads a mandatory integer. */
+/* Reads an integer argument in least..most that must be given.
+ * LH_EINPUT: it is missing or invalid. */
 lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
                                   uint32_t least, uint32_t most, uint32_t *out,
                                   lh_error *err);
-/* Reads a number in low..high; *out is unchanged if it is not given. */
+/* Reads a real argument in low..high; *out is unchanged if it is not given.
+ * LH_EINPUT: the value is not such a number. */
 lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key,
                            double low, double high, double *out, lh_error *err);
-/* Records an argument that has no effect beside the others, if it is given. */
+/* Records as ignored an argument that has no effect in combination with the
+ * others, if it is given. */
 void lhi_arg_ignore(const lhi_megatron *m, lhi_megatron_key key,
                     lhi_imported_job *in);
-/* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
- * is not given. */
+/* Reads an argument whose value is in the NULL-terminated list `names`; *out is
+ * its index, unchanged if it is not given.
+ * LH_EINPUT: the value is not in the list. */
 lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
                              const char *const *names, uint32_t *out,
                              lh_error *err);
 
-/* Reads the vocabulary size, which may follow from the tokenizer. */
+/* Reads the vocabulary size; without one infers it from the tokenizer, with a
+ * note. Notes padding that is modelled differently. */
 lh_status lhi_megatron_read_vocabulary(const lhi_megatron *m,
                                        lhi_imported_job *in, lh_error *err);
-/* Derives the model from the arguments, after all are read. */
+/* Builds the model from all arguments, and replaces it by a preset if one is
+ * equal. Call it after all are read. */
 lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
                                    lh_error *err);
-/* Derives the pipeline stages from the arguments. */
+/* Sets the layout's stages, or the gradient buckets of a single stage, and the
+ * schedule, from the arguments.
+ * LH_EINPUT: arguments contradict each other or the model. */
 lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
                                     lh_error *err);
 

@@ -11,7 +11,8 @@
 /* --- training ---------------------------------------------------------------
  */
 
-/* Reads the precision: --fp16, --bf16 or fp32. LH_EINPUT: both. */
+/* Reads the precision from --fp16 and --bf16; fp32 without them. LH_EINPUT:
+ * both are given. */
 static lh_status read_precision(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -26,8 +27,8 @@ static lh_status read_precision(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads whether hidden states and attention use dropout, and its rate if both
- * are equal. */
+/* Reads the dropout of hidden states and attention: whether there is any, and
+ * the rate if both have the same. */
 static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -47,8 +48,9 @@ static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the optimizer; all are modelled as Adam, others with a note.
- * LH_EUNSUPPORTED: soap. */
+/* Reads the optimizer, which is always modelled as Adam, with a note if it is
+ * another.
+ * LH_EUNSUPPORTED: it is soap. */
 static lh_status read_optimizer(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -73,8 +75,8 @@ static lh_status read_optimizer(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the last batch of "0:384 200B:768": the tokens or samples at which each
- * batch begins. */
+/* Reads the last batch size of a schedule such as "0:384 200B:768", if given,
+ * with a note that only this one is modelled. */
 static lh_status read_last_batch(const lhi_megatron *m, lhi_imported_job *in,
                                  lh_error *err)
 {
@@ -97,8 +99,9 @@ static lh_status read_last_batch(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the sequence length, microbatch size and global batch. LH_EINPUT: the
- * batch is not a multiple of microbatch size x data parallelism. */
+/* Reads the sequence length, microbatch size and global batch.
+ * LH_EINPUT: the batch is not a multiple of microbatch size x data parallelism.
+ */
 static lh_status read_batch(const lhi_megatron *m, lhi_imported_job *in,
                             lh_error *err)
 {
@@ -128,11 +131,12 @@ static lh_status read_batch(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Checks the microbatch groups of interleaved stages. schedules.py requires
- * each group to have at least as many microbatches as there are ranks; the last
- * group must be empty or as large. */
-static lh_status check_groups(const lhi_megatron *m, lhi_imported_job *in,
-                              lh_error *err)
+/* Checks the size of microbatch groups with several stages per rank, as
+ * schedules.py requires it. A group needs at least one microbatch per rank; a
+ * smaller last group must be empty. Notes a size that is modelled differently.
+ */
+static lh_status check_microbatch_groups(const lhi_megatron *m,
+                                         lhi_imported_job *in, lh_error *err)
 {
     const lhi_megatron_key key =
         LHI_ARG_MICROBATCH_GROUP_SIZE_PER_VIRTUAL_PIPELINE_STAGE;
@@ -162,9 +166,10 @@ static lh_status check_groups(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the modules of selective recomputation; default: core attention. */
-static lh_status read_modules(const lhi_megatron *m, lhi_imported_job *in,
-                              lh_error *err)
+/* Reads the modules of selective recomputation; by default core attention.
+ * LH_EINPUT: a module is unknown. */
+static lh_status read_recomputed_modules(const lhi_megatron *m,
+                                         lhi_imported_job *in, lh_error *err)
 {
     const lhi_input_value *given = &m->args[LHI_ARG_RECOMPUTE_MODULES];
     in->training.recompute = LH_RECOMPUTE_MODULES;
@@ -184,8 +189,9 @@ static lh_status read_modules(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the granularity of activation recomputation; notes what is modelled
- * differently. */
+/* Reads the granularity and method of activation recomputation, with a note if
+ * it is modelled differently.
+ * LH_EINPUT: full recomputation without a method. */
 static lh_status read_recompute(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -205,7 +211,7 @@ static lh_status read_recompute(const lhi_megatron *m, lhi_imported_job *in,
         lhi_import_note(in, "--moe-layer-recompute: is not modelled; use "
                             "--recompute-modules moe");
     if (kind == 1)
-        return read_modules(m, in, err);
+        return read_recomputed_modules(m, in, err);
     if (kind == 2)
         return LH_OK;
     in->training.recompute = LH_RECOMPUTE_FULL;
@@ -219,8 +225,8 @@ static lh_status read_recompute(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Notes that the cost model always overlaps chunks with data-parallel
- * communication. */
+/* Notes which data-parallel communication is modelled as overlapped although
+ * the arguments do not request it. */
 static void note_overlap(const lhi_megatron *m, lhi_imported_job *in)
 {
     const uint32_t zero = in->training.zero;
@@ -236,8 +242,9 @@ static void note_overlap(const lhi_megatron *m, lhi_imported_job *in)
                             "are modelled as overlapped");
 }
 
-/* Implements the checks of validate_args() in arguments.py. */
-static lh_status check_gathers(const lhi_megatron *m, lh_error *err)
+/* Checks that --overlap-param-gather comes with the arguments that
+ * validate_args() in arguments.py requires. */
+static lh_status check_overlap_arguments(const lhi_megatron *m, lh_error *err)
 {
     const bool shards =
         lhi_arg_is_given(m, LHI_ARG_USE_DISTRIBUTED_OPTIMIZER) ||
@@ -254,8 +261,8 @@ static lh_status check_gathers(const lhi_megatron *m, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the ZeRO stage: of the distributed optimizer, Megatron FSDP or PyTorch
- * FSDP2. */
+/* Reads the ZeRO stage from the arguments of the distributed optimizer,
+ * Megatron FSDP or PyTorch FSDP2. */
 static lh_status read_zero(const lhi_megatron *m, lhi_imported_job *in,
                            lh_error *err)
 {
@@ -277,12 +284,12 @@ static lh_status read_zero(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the number of optimizer instances; checks and notes communication
- * overlap. */
-static lh_status read_state(const lhi_megatron *m, lhi_imported_job *in,
-                            lh_error *err)
+/* Reads the number of distributed optimizer instances. Also checks the overlap
+ * arguments and notes overlap that is modelled differently. */
+static lh_status read_instances(const lhi_megatron *m, lhi_imported_job *in,
+                                lh_error *err)
 {
-    LHI_TRY(check_gathers(m, err));
+    LHI_TRY(check_overlap_arguments(m, err));
     note_overlap(m, in);
     in->instances = 1;
     in->instances_key = "--num-distributed-optimizer-instances";
@@ -290,7 +297,8 @@ static lh_status read_state(const lhi_megatron *m, lhi_imported_job *in,
                                1, LHI_MAX_DEGREE, &in->instances, err);
 }
 
-/* Reads the token dispatcher of experts; notes what is modelled differently. */
+/* Reads the experts' token dispatcher, with a note if it is modelled
+ * differently. */
 static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
                                  lh_error *err)
 {
@@ -315,8 +323,8 @@ static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the balancing of experts: by default no loss, and a bias only with its
- * argument. Defaults of the job are left unset. */
+/* Reads the balancing of tokens between experts: by default no loss, and a bias
+ * only with its argument. Leaves the job's default values unset. */
 static lh_status read_balance(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -357,8 +365,8 @@ static lh_status read_balance(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads precision, dropout, optimizer, recomputation, optimizer instances and
- * token dispatcher. */
+/* Reads the training settings except ZeRO stage and batch: precision, dropout,
+ * optimizer, recomputation, instances, balancing and dispatcher. */
 static lh_status read_training(const lhi_megatron *m, lhi_imported_job *in,
                                lh_error *err)
 {
@@ -366,7 +374,7 @@ static lh_status read_training(const lhi_megatron *m, lhi_imported_job *in,
     LHI_TRY(read_dropout(m, in, err));
     LHI_TRY(read_optimizer(m, in, err));
     LHI_TRY(read_recompute(m, in, err));
-    LHI_TRY(read_state(m, in, err));
+    LHI_TRY(read_instances(m, in, err));
     LHI_TRY(read_balance(m, in, err));
     return read_dispatcher(m, in, err);
 }
@@ -374,7 +382,8 @@ static lh_status read_training(const lhi_megatron *m, lhi_imported_job *in,
 /* --- framework --------------------------------------------------------------
  */
 
-/* Reads the types in which gradients are stored and reduced. */
+/* Reads the type in which gradients are stored and reduced; sets it only where
+ * it differs from the default. */
 static lh_status read_gradients(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -398,7 +407,8 @@ static lh_status read_gradients(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads whether attention runs unfused. */
+/* Reads whether attention runs unfused, from the attention backend and the
+ * transformer implementation. */
 static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -417,8 +427,8 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads sequence parallelism and the overlap of tensor, expert and pipeline
- * communication with compute. */
+/* Reads sequence parallelism and whether tensor, expert and pipeline
+ * communication overlaps compute, with notes on complete overlap. */
 static lh_status read_overlaps(const lhi_megatron *m, lhi_imported_job *in,
                                lh_error *err)
 {
@@ -453,7 +463,7 @@ static lh_status read_overlaps(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the framework settings: gradients, attention, overlaps and FP8. */
+/* Reads the framework settings: gradient types, attention, overlap and FP8. */
 static lh_status read_framework(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -477,10 +487,12 @@ static lh_status read_framework(const lhi_megatron *m, lhi_imported_job *in,
 /* --- ranks ------------------------------------------------------------------
  */
 
-/* Computes the data-parallel degree from the number of GPUs. LH_EINPUT: the
- * number is unknown or not divisible. */
-static lh_status find_replicas(const lhi_megatron *m, lhi_imported_job *in,
-                               const lh_import_options *options, lh_error *err)
+/* Computes the data-parallel degree from the number of GPUs and the other
+ * degrees.
+ * LH_EINPUT: the number is unknown or not a multiple. */
+static lh_status find_data_degree(const lhi_megatron *m, lhi_imported_job *in,
+                                  const lh_import_options *options,
+                                  lh_error *err)
 {
     lh_layout *l = &in->layout;
     uint64_t gpus = 0;
@@ -503,8 +515,9 @@ static lh_status find_replicas(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the expert and expert tensor degrees. LH_EINPUT: they do not divide the
- * experts, or there are none. */
+/* Reads the expert and expert tensor parallel degrees.
+ * LH_EINPUT: the expert degree does not divide the number of experts, or the
+ * model has none. */
 static lh_status read_expert_degrees(const lhi_megatron *m,
                                      lhi_imported_job *in, lh_error *err)
 {
@@ -532,7 +545,8 @@ static lh_status read_expert_degrees(const lhi_megatron *m,
     return LH_OK;
 }
 
-/* Reads all parallel degrees and the rank order. */
+/* Reads all parallel degrees and the rank order, and computes the data-parallel
+ * degree. */
 static lh_status read_degrees(const lhi_megatron *m, lhi_imported_job *in,
                               const lh_import_options *options, lh_error *err)
 {
@@ -553,11 +567,11 @@ static lh_status read_degrees(const lhi_megatron *m, lhi_imported_job *in,
         lhi_arg_is_given(m, LHI_ARG_USE_TP_PP_DP_MAPPING) || l->pipeline == 1
             ? LH_OUTERMOST_DATA
             : LH_OUTERMOST_PIPELINE;
-    return find_replicas(m, in, options, err);
+    return find_data_degree(m, in, options, err);
 }
 
-/* Parses Megatron-LM's arguments into an imported job: model, degrees,
- * training, framework and stages. */
+/* Reads Megatron-LM's arguments, or a model_config.yaml with them, into an
+ * imported job: model, degrees, stages, training and framework. */
 lh_status lhi_import_megatron_text(const char *text, size_t len,
                                    const char *name,
                                    const lh_import_options *options,
@@ -581,6 +595,6 @@ lh_status lhi_import_megatron_text(const char *text, size_t len,
     LHI_TRY(lhi_megatron_build_stages(m, in, err));
     LHI_TRY(read_training(m, in, err));
     LHI_TRY(read_batch(m, in, err));
-    LHI_TRY(check_groups(m, in, err));
+    LHI_TRY(check_microbatch_groups(m, in, err));
     return read_framework(m, in, err);
 }

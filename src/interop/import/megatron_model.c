@@ -9,8 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Reads the numbers of layers, attention heads and prediction layers, and the
- * hidden size. */
+/* Reads the hidden size and the numbers of layers, attention heads and
+ * prediction layers.
+ * LH_EUNSUPPORTED: the model provider is not gpt. */
 static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
                             lh_error *err)
 {
@@ -33,8 +34,8 @@ static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
                                &model->mtp_layers, err);
 }
 
-/* Reads the sizes of multi-head latent attention, with Megatron-LM's defaults.
- */
+/* Reads the head sizes and ranks of latent attention, with Megatron-LM's
+ * defaults. */
 static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
                              lh_error *err)
 {
@@ -66,7 +67,8 @@ static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the sizes of attention heads and key/value heads. */
+/* Reads the sizes of attention heads and the number of key/value heads, or
+ * those of latent attention. */
 static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
                             lh_error *err)
 {
@@ -102,8 +104,9 @@ static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads "127,0" or "(127, 0)": the visible tokens before and after a token's
- * own position. */
+/* Reads the attention window, such as "127,0" or "(127, 0)" (tokens before and
+ * after a token), and the layers that have it.
+ * LH_EUNSUPPORTED: a job cannot express those layers. */
 static lh_status read_window(const lhi_megatron *m, lhi_imported_job *in,
                              lh_error *err)
 {
@@ -144,7 +147,7 @@ static lh_status read_window(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads heads, attention window and softmax type. */
+/* Reads the attention settings: heads, window, softmax type and L2 norms. */
 static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -165,7 +168,9 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
 /* --- positions ---------------------------------------------------------------
  */
 
-/* Reads the layers without positions: a list, or every n-th layer. */
+/* Reads the layers without rotary positions: a list, or every n-th layer. Notes
+ * that they are modelled with them.
+ * LH_EUNSUPPORTED: a job cannot express those layers. */
 static lh_status read_no_rope(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -191,9 +196,9 @@ static lh_status read_no_rope(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the scaling of Llama 3.1. */
-static lh_status read_scaling(const lhi_megatron *m, lhi_imported_job *in,
-                              lh_error *err)
+/* Reads the scaling of rotary positions as in Llama 3.1, if it is used. */
+static lh_status read_llama3_scaling(const lhi_megatron *m,
+                                     lhi_imported_job *in, lh_error *err)
 {
     if (!lhi_arg_is_given(m, LHI_ARG_USE_ROPE_SCALING)) {
         lhi_arg_ignore(m, LHI_ARG_ROPE_SCALING_FACTOR, in);
@@ -214,9 +219,9 @@ static lh_status read_scaling(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads YaRN of latent attention, which scales nothing with a factor of 1.
- * Without mscale_all_dim, mscale is a coefficient of attention_factor, whose
- * default has 1. */
+/* Reads the YaRN scaling of latent attention; a factor of 1 means none. Without
+ * mscale_all_dim, mscale is a coefficient of attention_factor, which has 1 by
+ * default. */
 static lh_status read_yarn(const lhi_megatron *m, lhi_imported_job *in,
                            lh_error *err)
 {
@@ -244,8 +249,8 @@ static lh_status read_yarn(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads base, rotated fraction and scaling of rotary positions. Latent
- * attention rotates whole vectors. */
+/* Reads base, rotated fraction and scaling of rotary positions, and the layers
+ * without them. Latent attention rotates whole vectors. */
 static lh_status read_rotary(const lhi_megatron *m, lhi_imported_job *in,
                              lh_error *err)
 {
@@ -267,10 +272,11 @@ static lh_status read_rotary(const lhi_megatron *m, lhi_imported_job *in,
                              &model->partial_rotary_factor, err));
     if (model->partial_rotary_factor == 1)
         model->partial_rotary_factor = 0; /* the default */
-    return model->kv_lora_rank ? LH_OK : read_scaling(m, in, err);
+    return model->kv_lora_rank ? LH_OK : read_llama3_scaling(m, in, err);
 }
 
-/* Records the arguments of rotary positions of a model without them. */
+/* Records as ignored the arguments for rotary positions, for a model that has
+ * learned ones. */
 static void ignore_rotary(const lhi_megatron *m, lhi_imported_job *in)
 {
     static const lhi_megatron_key keys[] = {
@@ -283,8 +289,9 @@ static void ignore_rotary(const lhi_megatron *m, lhi_imported_job *in)
         lhi_arg_ignore(m, keys[i], in);
 }
 
-/* Reads the position embedding: learned, rotary (also with MRoPE or YaRN) or
- * none. LH_EUNSUPPORTED: relative. */
+/* Reads the kind of position embedding, and the settings of rotary positions.
+ * MRoPE and YaRN count as rotary.
+ * LH_EUNSUPPORTED: relative positions. */
 static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -319,9 +326,8 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
 /* --- MLPs and norms ----------------------------------------------------------
  */
 
-/* Reads the activation function. The fusion of GeLU with a bias has the
- * approximation with tanh, which is the job's default, else the function is
- * exact. */
+/* Reads the activation function, its offset and its limit. GeLU fused with a
+ * bias is the approximation with tanh, the job's default; else it is exact. */
 static lh_status read_activation(const lhi_megatron *m, lhi_imported_job *in,
                                  lh_error *err)
 {
@@ -356,7 +362,8 @@ static lh_status read_activation(const lhi_megatron *m, lhi_imported_job *in,
                             &model->swiglu_limit, err);
 }
 
-/* Reads norms and the range of initial weights; defaults are left unset. */
+/* Reads the kind of norm, its epsilon, and the range of initial weights. Leaves
+ * the job's default values unset. */
 static lh_status read_norms(const lhi_megatron *m, lh_model *model,
                             lh_error *err)
 {
@@ -377,7 +384,8 @@ static lh_status read_norms(const lhi_megatron *m, lh_model *model,
     return LH_OK;
 }
 
-/* Reads the MLP's width, gating and biases. */
+/* Reads the MLPs' width, gating, biases and activation function. The width
+ * defaults to Megatron-LM's. */
 static lh_status read_mlp(const lhi_megatron *m, lhi_imported_job *in,
                           lh_error *err)
 {
@@ -394,8 +402,8 @@ static lh_status read_mlp(const lhi_megatron *m, lhi_imported_job *in,
     return read_activation(m, in, err);
 }
 
-/* Reads which layers have experts. LH_EINPUT: an invalid pattern, or no layer.
- */
+/* Reads which layers have experts.
+ * LH_EINPUT: the pattern is invalid, or no layer has experts. */
 static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported_job *in,
                                     lh_error *err)
 {
@@ -421,7 +429,8 @@ static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the router; top-1 selection before the softmax is invalid. */
+/* Reads the expert router: score function, normalisation, scaling and groups of
+ * experts. */
 static lh_status read_router(const lhi_megatron *m, lh_model *model,
                              lh_error *err)
 {
@@ -445,7 +454,7 @@ static lh_status read_router(const lhi_megatron *m, lh_model *model,
                                err);
 }
 
-/* Reads the number, widths, router and layers of experts. */
+/* Reads the experts: their number, widths, router and layers. */
 static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -477,9 +486,9 @@ static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
 /* --- presets ----------------------------------------------------------------
  */
 
-/* Checks whether two models have equal sizes and features, except the MLP's
- * widths. */
-static bool same_shape(const lh_model *a, const lh_model *b)
+/* Checks whether two models have equal sizes and features, except MLPs and the
+ * settings of experts. */
+static bool has_same_sizes(const lh_model *a, const lh_model *b)
 {
     const uint32_t pairs[][2] = {
         {a->layers, b->layers},
@@ -512,8 +521,8 @@ static bool same_shape(const lh_model *a, const lh_model *b)
     return true;
 }
 
-/* Checks whether two models route tokens to experts equally. */
-static bool same_router(const lh_model *a, const lh_model *b)
+/* Checks whether two models choose experts for tokens in the same way. */
+static bool has_same_router(const lh_model *a, const lh_model *b)
 {
     return a->router == b->router &&
            a->unnormalised_scores == b->unnormalised_scores &&
@@ -522,20 +531,21 @@ static bool same_router(const lh_model *a, const lh_model *b)
            a->groups_per_token == b->groups_per_token;
 }
 
-/* Checks whether two models have equal experts per token, widths and routers.
- */
-static bool same_experts(const lh_model *a, const lh_model *b)
+/* Checks whether two models have equal experts per token, expert widths and
+ * routers. True if `a` has no experts. */
+static bool has_same_experts(const lh_model *a, const lh_model *b)
 {
     return a->experts == 0 ||
            (a->experts_per_token == b->experts_per_token &&
             a->expert_ffn == b->expert_ffn &&
             a->shared_expert_ffn == b->shared_expert_ffn &&
             a->shared_expert_gate == b->shared_expert_gate &&
-            a->router_bias == b->router_bias && same_router(a, b));
+            a->router_bias == b->router_bias && has_same_router(a, b));
 }
 
-/* Compares the layers; ignores the width of dense layers if there are none. */
-static bool same_layers(const lh_model *a, const lh_model *b)
+/* Checks whether two models have experts and windows in the same layers, and
+ * dense layers of the same width, if any. */
+static bool has_same_layers(const lh_model *a, const lh_model *b)
 {
     bool dense = false;
     for (uint32_t i = 0; i < a->layers; i++) {
@@ -547,25 +557,30 @@ static bool same_layers(const lh_model *a, const lh_model *b)
     return !dense || a->ffn == b->ffn;
 }
 
-/* Compares the positions; an unspecified value matches any. */
-static bool same_positions(const lh_model *a, const lh_model *b)
+/* Checks whether two models have the same base of rotary positions; an unset
+ * base matches any. */
+static bool has_same_rotary_base(const lh_model *a, const lh_model *b)
 {
     return !a->rope_theta || !b->rope_theta || a->rope_theta == b->rope_theta;
 }
 
 bool lhi_has_same_shape(const lh_model *a, const lh_model *b)
 {
-    return same_shape(a, b) && same_positions(a, b) && same_experts(a, b) &&
-           same_layers(a, b);
+    return has_same_sizes(a, b) && has_same_rotary_base(a, b) &&
+           has_same_experts(a, b) && has_same_layers(a, b);
 }
 
+/* Checks whether a model has YaRN without latent attention, which no arguments
+ * express. */
 static bool has_unimported_yarn(const lh_model *m)
 {
     return m->rope_scaling && m->rope_scaling->type == LH_ROPE_YARN &&
            !m->kv_lora_rank;
 }
 
-static bool same_scaling(const lh_rope_scaling *a, const lh_rope_scaling *b)
+/* Checks whether two scalings of rotary positions are equal; NULL: no scaling.
+ */
+static bool has_same_scaling(const lh_rope_scaling *a, const lh_rope_scaling *b)
 {
     return !a || !b
                ? a == b
@@ -580,8 +595,9 @@ static bool same_scaling(const lh_rope_scaling *a, const lh_rope_scaling *b)
                      a->fractional_range == b->fractional_range;
 }
 
-/* Compares the constants that arguments set, which have no effect on cost. */
-static bool same_constants(const lh_model *preset, const lh_model *model)
+/* Checks whether a preset has the constants that the arguments give and that do
+ * not affect time or memory. YaRN that no arguments express is ignored. */
+static bool has_same_constants(const lh_model *preset, const lh_model *model)
 {
     return lh_model_norm_epsilon(preset) == lh_model_norm_epsilon(model) &&
            preset->norm_zero_centered == model->norm_zero_centered &&
@@ -594,7 +610,7 @@ static bool same_constants(const lh_model *preset, const lh_model *model)
            preset->initializer_range == model->initializer_range &&
            (has_unimported_yarn(preset)
                 ? !model->rope_scaling
-                : same_scaling(preset->rope_scaling, model->rope_scaling));
+                : has_same_scaling(preset->rope_scaling, model->rope_scaling));
 }
 
 void lhi_import_name_model(lhi_imported_job *in,
@@ -626,7 +642,7 @@ lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
     LHI_TRY(read_norms(m, model, err));
     model->tied_embeddings =
         !lhi_arg_is_given(m, LHI_ARG_UNTIE_EMBEDDINGS_AND_OUTPUT_WEIGHTS);
-    lhi_import_name_model(in, same_constants);
+    lhi_import_name_model(in, has_same_constants);
     if (has_unimported_yarn(model))
         lhi_import_note(
             in,

@@ -34,7 +34,7 @@ typedef struct reader {
 /* --- words of an argument ---------------------------------------------------
  */
 
-/* Checks for an argument's name; a negative number is a value. */
+/* Checks whether a word is an argument's name. A negative number is a value. */
 static bool is_name(const char *word)
 {
     return word[0] == '-' && word[1] && !isdigit((unsigned char)word[1]) &&
@@ -48,8 +48,8 @@ typedef struct option {
     lhi_input_value given; /* its values */
 } option;
 
-/* Reads the name of an argument, without dashes and value. LH_EINPUT: the word
- * is not an argument. */
+/* Reads the name of an argument, without dashes and `=value`.
+ * LH_EINPUT: the word does not begin with --. */
 static lh_status read_name(const reader *r, const lhi_command_line_word *word,
                            option *o, lh_error *err)
 {
@@ -71,17 +71,18 @@ static lh_status read_name(const reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
-/* Checks whether an argument takes exactly one value, such as a path. */
-static bool takes_one(lhi_arity arity)
+/* Checks whether an argument takes exactly one value, such as a number or a
+ * path. */
+static bool takes_one_value(lhi_arity arity)
 {
     return arity == LHI_ARITY_ONE || arity == LHI_ARITY_PATH;
 }
 
-/* Counts the words after the name that are its values. */
-static uint32_t values_behind(const reader *r, lhi_arity arity)
+/* Counts the words after an argument's name that are its values. */
+static uint32_t count_values(const reader *r, lhi_arity arity)
 {
     const uint32_t most = arity == LHI_ARITY_FLAG    ? 0
-                          : takes_one(arity)         ? 1
+                          : takes_one_value(arity)   ? 1
                           : arity == LHI_ARITY_THREE ? 3
                                                      : UINT32_MAX;
     uint32_t n = 0;
@@ -91,8 +92,8 @@ static uint32_t values_behind(const reader *r, lhi_arity arity)
     return n;
 }
 
-/* Reads an argument's values: after `=`, or the words that follow. LH_EINPUT: a
- * wrong number of them. */
+/* Reads an argument's values: the text after `=`, or the words that follow.
+ * LH_EINPUT: there are too many or too few. */
 static lh_status read_values(reader *r, const lhi_command_line_word *word,
                              lhi_arity arity, option *o, lh_error *err)
 {
@@ -100,7 +101,7 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
     lhi_command_line_word *own; /* the value behind '=' */
     o->given = (lhi_input_value){.is_given = true, .line = o->line};
     if (!equals) {
-        o->given.n = values_behind(r, arity);
+        o->given.n = count_values(r, arity);
         o->given.values = r->words->all + r->i;
         r->i += o->given.n;
     } else if (arity == LHI_ARITY_FLAG) {
@@ -114,7 +115,7 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
         o->given.n = 1;
         o->given.values = own;
     }
-    const bool wants = takes_one(arity);
+    const bool wants = takes_one_value(arity);
     if ((wants && o->given.n != 1) ||
         (arity == LHI_ARITY_THREE && o->given.n != 3))
         return lhi_fail(err, LH_EINPUT, "%s:%u: --%s needs %s", r->words->file,
@@ -125,7 +126,8 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
 /* --- lookup ----------------------------------------------------------------
  */
 
-/* Records an unknown argument, unless a known one has a similar name. */
+/* Records an argument that Megatron-LM does not have, for a note.
+ * LH_EINPUT: an existing argument has a similar name; `err` suggests it. */
 static lh_status add_unknown(reader *r, const option *o, lh_error *err)
 {
     for (uint32_t i = 0; i < LHI_N_ARGS; i++)
@@ -138,10 +140,10 @@ static lh_status add_unknown(reader *r, const option *o, lh_error *err)
     return LH_OK;
 }
 
-/* Handles an argument that is not mapped to a job: rejects it, notes its
- * effect, ignores it, or records it as unknown. */
-static lh_status read_unread(reader *r, const lhi_command_line_word *word,
-                             option *o, lh_error *err)
+/* Handles an argument without a counterpart in the job. Rejects it, notes its
+ * effect, or records it as ignored or unknown. */
+static lh_status read_unmapped(reader *r, const lhi_command_line_word *word,
+                               option *o, lh_error *err)
 {
     const lhi_unmapped_argument a = lhi_megatron_find_unmapped(o->name);
     LHI_TRY(read_values(r, word, a.arity, o, err));
@@ -163,7 +165,8 @@ static lh_status read_unread(reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
-/* Reads an argument and its values. */
+/* Reads the next argument and its values, and stores them or handles an
+ * argument without a counterpart. */
 static lh_status read_option(reader *r, lh_error *err)
 {
     const lhi_command_line_word *word = &r->words->all[r->i++];
@@ -179,14 +182,14 @@ static lh_status read_option(reader *r, lh_error *err)
             r->out->args[i] = o.given;
             return LH_OK;
         }
-    return read_unread(r, word, &o, err);
+    return read_unmapped(r, word, &o, err);
 }
 
 /* --- launcher ----------------------------------------------------------------
  */
 
-/* Reads the number of GPUs from the launcher's part of the command line and
- * skips it. */
+/* Reads the number of GPUs from the launcher's part of the command line, and
+ * skips that part. */
 static void read_launcher(reader *r)
 {
     const uint32_t n = lhi_command_line_find_arguments(r->words);
@@ -226,9 +229,9 @@ bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key)
     return m->args[key].is_given;
 }
 
-/* Returns a key with its file, its name and the given value, for the value
- * functions. */
-static lhi_input_key key_of(const lhi_megatron *m, lhi_megatron_key key)
+/* Returns an argument with its file, name and given value, as input of the
+ * lhi_input_value functions. */
+static lhi_input_key make_key(const lhi_megatron *m, lhi_megatron_key key)
 {
     return (lhi_input_key){m->file, rows[key].shown, &m->args[key]};
 }
@@ -324,7 +327,7 @@ lh_status lhi_megatron_add_origins(const lhi_megatron *m, lhi_imported_job *in,
     };
     for (size_t i = 0; i < sizeof origins / sizeof *origins; i++)
         LHI_TRY(lhi_import_add_origin(in, origins[i].path,
-                                      key_of(m, origins[i].key), err));
+                                      make_key(m, origins[i].key), err));
     return LH_OK;
 }
 
@@ -336,7 +339,7 @@ lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
     va_start(list, format);
     vsnprintf(why, sizeof why, format, list);
     va_end(list);
-    return lhi_input_value_fail(key_of(m, key), code, err, "%s", why);
+    return lhi_input_value_fail(make_key(m, key), code, err, "%s", why);
 }
 
 lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
@@ -344,8 +347,8 @@ lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
                               lh_error *err)
 {
     int64_t number = *out;
-    LHI_TRY(
-        lhi_input_value_get_integer(key_of(m, key), least, most, &number, err));
+    LHI_TRY(lhi_input_value_get_integer(make_key(m, key), least, most, &number,
+                                        err));
     *out = (uint32_t)number;
     return LH_OK;
 }
@@ -369,7 +372,7 @@ lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key,
     double number = *out;
     if (!lhi_arg_is_given(m, key))
         return LH_OK;
-    LHI_TRY(lhi_input_value_get_real(key_of(m, key), &number, err));
+    LHI_TRY(lhi_input_value_get_real(make_key(m, key), &number, err));
     if (number < low || number > high)
         return lhi_arg_fail(m, key, LH_EINPUT, err,
                             "is out of range; expected %.12g to %.12g", low,
@@ -389,5 +392,5 @@ lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
                              const char *const *names, uint32_t *out,
                              lh_error *err)
 {
-    return lhi_input_value_get_choice(key_of(m, key), names, out, err);
+    return lhi_input_value_get_choice(make_key(m, key), names, out, err);
 }

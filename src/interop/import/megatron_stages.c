@@ -19,9 +19,10 @@ typedef struct stages {
     const char *wrong; /* error, or NULL */
 } stages;
 
-/* Adds a letter of --pipeline-model-parallel-layout to the stages: | next
- * stage, E embedding, t decoder layer, m prediction layer, L loss. */
-static void add_layer(stages *s, char kind)
+/* Adds one letter of --pipeline-model-parallel-layout to the stages: | next
+ * stage, E embedding, t decoder layer, m prediction layer, L loss. Errors are
+ * in s->wrong. */
+static void add_letter(stages *s, char kind)
 {
     switch (kind) {
     case '|':
@@ -60,8 +61,9 @@ static void add_layer(stages *s, char kind)
     }
 }
 
-/* Reads the number after '*'; returns 1 if there is none. */
-static uint32_t read_times(const char **at)
+/* Reads a repeat count such as "*3" and advances *at past it; returns 1 if
+ * there is none. */
+static uint32_t read_repeat_count(const char **at)
 {
     uint32_t n = 0;
     if (**at != '*')
@@ -71,23 +73,23 @@ static uint32_t read_times(const char **at)
     return n;
 }
 
-/* Adds letters with their repeat counts up to `end` (NULL: all), or up to an
- * error. */
+/* Adds the letters from `at` to `end` (NULL: all) with their repeat counts.
+ * Stops at an error, which is in s->wrong. */
 static void add_letters(stages *s, const char *at, const char *end)
 {
     while (!s->wrong && at != end && *at) {
         char kind = *at++;
         if (kind == ',')
             continue;
-        for (uint32_t n = read_times(&at); n > 0 && !s->wrong; n--)
-            add_layer(s, kind);
+        for (uint32_t n = read_repeat_count(&at); n > 0 && !s->wrong; n--)
+            add_letter(s, kind);
         if (s->decoders > LHI_MAX_LAYERS || s->mtp > LHI_MAX_LAYERS)
             s->wrong = "has more layers than longhaul supports";
     }
 }
 
-/* Parses a --pipeline-model-parallel-layout string with groups such as (tt|)*4.
- * Errors are in s->wrong. */
+/* Reads a whole layout such as "Et|(tt|)*4mL" into stages. Errors are in
+ * s->wrong. */
 static void read_layout_string(stages *s, const char *at)
 {
     s->layers[s->n++] = 0;
@@ -107,7 +109,7 @@ static void read_layout_string(stages *s, const char *at)
             s->wrong = "has a ) without a following *N";
             return;
         }
-        for (uint32_t n = read_times(&at); n > 0 && !s->wrong; n--)
+        for (uint32_t n = read_repeat_count(&at); n > 0 && !s->wrong; n--)
             add_letters(s, first, end);
     }
     if (!s->wrong && (!s->embedding || !s->loss))
@@ -115,10 +117,11 @@ static void read_layout_string(stages *s, const char *at)
             s->embedding ? "has no L at its end" : "does not begin with E";
 }
 
-/* Reads the layers of each stage from --pipeline-model-parallel-layout, and the
- * stage of the prediction layers. */
-static lh_status stages_of_string(const lhi_megatron *m, lhi_imported_job *in,
-                                  stages *s, lh_error *err)
+/* Reads the layers of each stage and the stage of the prediction layers from
+ * --pipeline-model-parallel-layout.
+ * LH_EINPUT: the layout does not match the model or the ranks. */
+static lh_status read_layout_stages(const lhi_megatron *m, lhi_imported_job *in,
+                                    stages *s, lh_error *err)
 {
     const lhi_megatron_key key = LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT;
     const lh_model *model = &in->model;
@@ -161,7 +164,8 @@ typedef struct split {
     bool embedding, loss; /* count as a layer */
 } split;
 
-/* Reads the options on the division of layers over ranks and virtual stages. */
+/* Reads the arguments that divide the layers over ranks and virtual stages:
+ * layers of the ends, stages per rank, layers per stage. */
 static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
                             split *s, lh_error *err)
 {
@@ -203,7 +207,7 @@ static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reports that layers cannot be divided evenly over ranks and virtual stages.
+/* Fails because layers cannot be divided evenly over ranks and virtual stages.
  */
 static lh_status fail_unequal_split(const lhi_megatron *m,
                                     const lhi_imported_job *in, const split *s,
@@ -218,11 +222,11 @@ static lh_status fail_unequal_split(const lhi_megatron *m,
                                   : "");
 }
 
-/* Computes the layers of each stage from the numbers of ranks, virtual stages,
- * and layers of the first and last rank. */
-static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported_job *in,
-                                   const split *s, uint32_t *layers,
-                                   lh_error *err)
+/* Computes the layers of each stage from the numbers of ranks and virtual
+ * stages, and from the layers of the first and last rank.
+ * LH_EINPUT: the division is uneven. */
+static lh_status compute_stages(const lhi_megatron *m, lhi_imported_job *in,
+                                const split *s, uint32_t *layers, lh_error *err)
 {
     const uint32_t v = s->virtual_stages;
     uint32_t ranks = s->pipeline - (s->first > 0) - (s->last > 0);
@@ -249,8 +253,9 @@ static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported_job *in,
 /* --- several ranks
  * ------------------------------------------------------------- */
 
-/* Counts the given options that define virtual stages. */
-static uint32_t count_given_notations(const lhi_megatron *m)
+/* Counts how many of the three arguments that define virtual stages are given,
+ * of which one at most is allowed. */
+static uint32_t count_virtual_stage_arguments(const lhi_megatron *m)
 {
     return (uint32_t)lhi_arg_is_given(
                m, LHI_ARG_NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE) +
@@ -261,7 +266,8 @@ static uint32_t count_given_notations(const lhi_megatron *m)
 /* --- one rank
  * ----------------------------------------------------------------- */
 
-/* Rejects arguments that require several pipeline ranks. */
+/* Checks that no argument is given that requires several pipeline ranks, for a
+ * job with one rank. */
 static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
 {
     static const lhi_megatron_key several[] = {
@@ -278,7 +284,8 @@ static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
     return LH_OK;
 }
 
-/* Notes that buckets are costed as described by `costed`, not as given. */
+/* Adds a note for each given bucket argument that buckets are modelled
+ * differently. `costed` describes how. */
 static void note_buckets(const lhi_megatron *m, lhi_imported_job *in,
                          const char *costed)
 {
@@ -290,11 +297,11 @@ static void note_buckets(const lhi_megatron *m, lhi_imported_job *in,
             lhi_import_note(in, "--ddp-%s: %s", names[i], costed);
 }
 
-/* Estimates the number of buckets from their size: by default the larger of 40
- * million parameters and one million per replica, where context-parallel ranks
- * count as replicas. */
-static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported_job *in,
-                                  lh_error *err)
+/* Estimates the number of gradient buckets from their size. The default size is
+ * the larger of 40 million parameters and one million per replica, where
+ * context-parallel ranks count as replicas. */
+static lh_status estimate_bucket_count(const lhi_megatron *m,
+                                       lhi_imported_job *in, lh_error *err)
 {
     lh_layout *l = &in->layout;
     const double replicas = (double)l->data * l->context;
@@ -315,7 +322,8 @@ static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the gradient buckets, whose reduction overlaps with passes. */
+/* Reads the number of gradient buckets of a single stage, as chunks whose
+ * reduction overlaps with passes; 1 without overlap. */
 static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -330,7 +338,7 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
         return LH_OK;
     }
     if (!lhi_arg_is_given(m, LHI_ARG_DDP_NUM_BUCKETS))
-        return estimate_buckets(m, in, err);
+        return estimate_bucket_count(m, in, err);
     if (lhi_arg_is_given(m, LHI_ARG_DDP_BUCKET_SIZE))
         return lhi_arg_fail(m, LHI_ARG_DDP_BUCKET_SIZE, LH_EINPUT, err,
                             "cannot be combined with --ddp-num-buckets");
@@ -347,9 +355,10 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
 /* --- pipeline
  * --------------------------------------------------------------------- */
 
-/* Reads the layers of each pipeline stage. */
-static lh_status read_pipeline(const lhi_megatron *m, lhi_imported_job *in,
-                               lh_error *err)
+/* Reads the number of stages per rank and the layers of each stage, for several
+ * ranks. */
+static lh_status read_pipeline_stages(const lhi_megatron *m,
+                                      lhi_imported_job *in, lh_error *err)
 {
     lh_layout *l = &in->layout;
     split s;
@@ -361,11 +370,11 @@ static lh_status read_pipeline(const lhi_megatron *m, lhi_imported_job *in,
     if (!text.layers)
         return lhi_fail_nomem(err);
     if (lhi_arg_is_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT))
-        LHI_TRY(stages_of_string(m, in, &text, err));
+        LHI_TRY(read_layout_stages(m, in, &text, err));
     else if (wanted > most)
         return fail_unequal_split(m, in, &s, err);
     else
-        LHI_TRY(stages_of_numbers(m, in, &s, text.layers, err));
+        LHI_TRY(compute_stages(m, in, &s, text.layers, err));
     l->n_chunk_layers = l->pipeline * l->chunks_per_device;
     l->chunk_layers = text.layers;
     return LH_OK;
@@ -375,7 +384,7 @@ lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
                                     lh_error *err)
 {
     lh_layout *l = &in->layout;
-    if (count_given_notations(m) > 1)
+    if (count_virtual_stage_arguments(m) > 1)
         return lhi_fail(err, LH_EINPUT,
                         "%s: --num-layers-per-virtual-pipeline-stage, "
                         "--num-virtual-stages-per-pipeline-rank and "
@@ -385,7 +394,7 @@ lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
         LHI_TRY(check_one_rank(m, err));
         LHI_TRY(read_buckets(m, in, err));
     } else {
-        LHI_TRY(read_pipeline(m, in, err));
+        LHI_TRY(read_pipeline_stages(m, in, err));
         note_buckets(m, in,
                      "in a pipeline, each stage's gradients are modelled as "
                      "one bucket");

@@ -386,7 +386,8 @@ static const explained_argument refused[] = {
      "names a file with further arguments; give its contents as arguments"},
 };
 
-/* Returns the row of an argument, or NULL. */
+/* Returns the row for an argument in the table `rows` with `n` rows, or NULL.
+ */
 static const explained_argument *find_explained(const explained_argument *rows,
                                                 size_t n, const char *name)
 {

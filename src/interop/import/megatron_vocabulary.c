@@ -54,8 +54,9 @@ enum {
     UNKNOWN_VOCABULARY = 131072 /* of most tokenizers since 2024, to 2^17 */
 };
 
-/* Checks whether `part`, in lower case, is in `text`. */
-static bool contains(const char *text, const char *part)
+/* Checks whether `text` contains `part`, which is in lower case, with any case.
+ */
+static bool contains_ignoring_case(const char *text, const char *part)
 {
     const size_t len = strlen(part);
     for (; *text; text++) {
@@ -68,13 +69,14 @@ static bool contains(const char *text, const char *part)
     return false;
 }
 
-/* Returns the size implied by the tokenizer, and in *why its reason. */
+/* Returns the vocabulary size that the tokenizer's arguments imply, or a
+ * default. *why receives the reason, for a note. */
 static uint32_t infer_vocabulary(const lhi_megatron *m, const char **why)
 {
     const lhi_input_value *model = &m->args[LHI_ARG_TOKENIZER_MODEL];
     const lhi_input_value *type = &m->args[LHI_ARG_TOKENIZER_TYPE];
     for (size_t i = 0; model->is_given && i < sizeof names / sizeof *names; i++)
-        if (contains(model->values[0].text, names[i].name)) {
+        if (contains_ignoring_case(model->values[0].text, names[i].name)) {
             *why = "from --tokenizer-model";
             return names[i].vocabulary;
         }

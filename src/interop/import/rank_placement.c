@@ -29,7 +29,8 @@ typedef struct placement_line {
     char *name;
 } placement_line;
 
-/* Reads the number at *at and the text `then`, and advances *at past both. */
+/* Reads a number at *at that is followed by the text `then`, and advances *at
+ * past both. Returns false if they are not there. */
 static bool read_rank(char **at, const char *then, uint64_t *out)
 {
     const char *const digits = *at;
@@ -41,8 +42,9 @@ static bool read_rank(char **at, const char *then, uint64_t *out)
     return true;
 }
 
-/* Parses "0 to 127: east". */
-static bool parse_placement(char *text, placement_line *out)
+/* Reads a placement such as "0 to 127: east", from which it removes trailing
+ * space. Returns false if it is invalid. */
+static bool parse_placement_line(char *text, placement_line *out)
 {
     char *at = text, *end = text + strlen(text);
     while (end > text && strchr(" \t\r", end[-1]))
@@ -54,9 +56,10 @@ static bool parse_placement(char *text, placement_line *out)
     return out->first <= out->last;
 }
 
-/* Returns the text after "# Ranks " in the next such line, or NULL. */
-static const char *next_remark(const char *at, const char *begin,
-                               const char *end)
+/* Returns the text after "# Ranks " in the next such line at or after `at`, or
+ * NULL. */
+static const char *find_next_remark(const char *at, const char *begin,
+                                    const char *end)
 {
     const size_t size = sizeof remark - 1;
     for (; at < end; at++) {
@@ -74,8 +77,9 @@ static const char *next_remark(const char *at, const char *begin,
 /* --- datacenters ------------------------------------------------------------
  */
 
-/* Compares with a datacenter's name as exports escape it. */
-static bool has_name(placement_reader *p, uint32_t i, const char *name)
+/* Checks whether datacenter `i` has this name, as exports escape it. Sets
+ * p->failed if memory runs out. */
+static bool has_site_name(placement_reader *p, uint32_t i, const char *name)
 {
     char own[16];
     lhi_text shown = {0};
@@ -89,8 +93,9 @@ static bool has_name(placement_reader *p, uint32_t i, const char *name)
     return same;
 }
 
-/* Returns the datacenter's GPUs; UINT64_MAX: unlimited, sized to the ranks. */
-static uint64_t gpus_of_site(const placement_reader *p, uint32_t i)
+/* Returns the number of GPUs of datacenter `i`; UINT64_MAX if its size is to
+ * follow from the ranks. */
+static uint64_t count_site_gpus(const placement_reader *p, uint32_t i)
 {
     if (p->o->cluster)
         return p->o->cluster->datacenters[i].gpus;
@@ -103,8 +108,8 @@ static uint64_t gpus_of_site(const placement_reader *p, uint32_t i)
 /* --- placement ---------------------------------------------------------------
  */
 
-/* Discards all placement comments with a note; ranks then fill the datacenters
- * in order. */
+/* Discards all placement comments, so that ranks fill the datacenters in order.
+ * Notes the reason with several datacenters. Returns false. */
 static bool discard_placement(placement_reader *p, const char *why,
                               const char *what)
 {
@@ -117,15 +122,17 @@ static bool discard_placement(placement_reader *p, const char *why,
     return false;
 }
 
-/* Adds one line. Returns false if it conflicts with the machines or the
- * preceding lines, or with p->failed. */
+/* Adds the ranks of one comment to the placement.
+ * Returns false after an allocation failure (p->failed), or after discarding
+ * all comments because this one conflicts with the machines or preceding lines.
+ */
 static bool add_placement(placement_reader *p, const placement_line *line)
 {
     lhi_imported_job *in = p->in;
     const uint64_t next =
         in->n_rank_ranges ? in->rank_ranges[in->n_rank_ranges - 1].end : 0;
     uint32_t i = 0;
-    while (i < p->n_sites && !has_name(p, i, line->name))
+    while (i < p->n_sites && !has_site_name(p, i, line->name))
         i++;
     if (p->failed)
         return false;
@@ -136,13 +143,13 @@ static bool add_placement(placement_reader *p, const placement_line *line)
         return discard_placement(
             p, "ranks do not continue from the previous line", line->name);
     p->used[i] += line->last + 1 - line->first;
-    if (p->used[i] > gpus_of_site(p, i))
+    if (p->used[i] > count_site_gpus(p, i))
         return discard_placement(p, "has fewer GPUs", line->name);
     in->rank_ranges[in->n_rank_ranges++] = (lhi_rank_range){line->last + 1, i};
     return true;
 }
 
-/* Returns the number of ranks whose datacenter is known. */
+/* Returns the number of ranks that comments place in datacenters. */
 static uint64_t count_placed_ranks(const lhi_imported_job *in)
 {
     return in->n_rank_ranges ? in->rank_ranges[in->n_rank_ranges - 1].end : 0;
@@ -157,21 +164,21 @@ lh_status lhi_import_read_placement(const char *text, size_t len,
     uint32_t n = 0;
     p.n_sites = options->cluster ? options->cluster->n_datacenters
                                  : options->machines->n_sites;
-    for (const char *at = text; (at = next_remark(at, text, end));)
+    for (const char *at = text; (at = find_next_remark(at, text, end));)
         n++;
     if (n == 0)
         return LH_OK;
     in->rank_ranges = LHI_NEW(in->mem, lhi_rank_range, n);
     if (!in->rank_ranges)
         return lhi_fail_nomem(err);
-    for (const char *at = text; (at = next_remark(at, text, end));) {
+    for (const char *at = text; (at = find_next_remark(at, text, end));) {
         placement_line line;
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         char *own =
             lhi_arena_strndup(in->mem, at, (size_t)((stop ? stop : end) - at));
         if (!own)
             return lhi_fail_nomem(err);
-        if (!parse_placement(own, &line)) {
+        if (!parse_placement_line(own, &line)) {
             discard_placement(&p, "is not \"FIRST to LAST: DATACENTER\"", own);
             return LH_OK;
         }

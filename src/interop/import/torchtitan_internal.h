@@ -43,10 +43,11 @@ typedef struct lhi_titan_unmapped {
     const char *why;
 } lhi_titan_unmapped;
 
-/* Checks whether a name matches a row's pattern. */
+/* Checks whether a key's name matches a pattern, in which '*' stands for one
+ * part between dots. */
 bool lhi_titan_matches(const char *pattern, const char *name);
-/* Looks up a key without a counterpart; returns NULL if torchtitan has no such
- * key in this form. */
+/* Returns the row for a key without a counterpart in the job; NULL if
+ * torchtitan has no such key in this form of input. */
 const lhi_titan_unmapped *lhi_titan_find_unmapped(const char *name,
                                                   lhi_titan_form form);
 
@@ -114,46 +115,55 @@ typedef struct lhi_titan {
     bool uses_fp8, deepep; /* set by the config or the keys */
 } lhi_titan;
 
-/* Reads form, keys and launcher, and records the keys without a counterpart. */
+/* Detects the form of the input and reads its keys and its launcher into *out.
+ * Records the keys without a counterpart in the job. */
 lh_status lhi_titan_read(const char *text, size_t len, const char *name,
                          lhi_imported_job *in, lhi_titan *out, lh_error *err);
-/* Applies a named config's options as defaults: values for keys that the text
- * does not give. */
+/* Applies the options of a named configuration as defaults, which do not
+ * replace given values. */
 lh_status lhi_titan_read_config(const char *options, lhi_imported_job *in,
                                 lhi_titan *t, lh_error *err);
 
-/* Records the key behind each key of the job. */
+/* Records for each key of the job the torchtitan key that sets it, for
+ * messages. */
 lh_status lhi_titan_add_origins(const lhi_titan *t, lhi_imported_job *in,
                                 lh_error *err);
 
-/* Checks whether a key is given. */
+/* Checks whether a key has a value, given or by the named configuration. */
 bool lhi_titan_is_given(const lhi_titan *t, lhi_titan_key key);
-/* Returns the given string, or NULL. */
+/* Returns the first string of a key's value, or NULL without a value. */
 const char *lhi_titan_get_string(const lhi_titan *t, lhi_titan_key key);
-/* Reports "file:line: key: " with the problem. */
+/* Fails with `code` and "file:line: key: message". */
 lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
                          lh_error *err, const char *format, ...)
     LHI_PRINTF(5, 6);
-/* Reads an integer in least..most; *out is unchanged if it is not given. */
+/* Reads an integer key in least..most; *out is unchanged if it is not given.
+ * LH_EINPUT: the value is not such an integer. */
 lh_status lhi_titan_get_integer(const lhi_titan *t, lhi_titan_key key,
                                 uint32_t least, uint32_t most, uint32_t *out,
                                 lh_error *err);
-/* Reads an integer that may be -1 (derive it from the others), stored as 0. */
+/* Reads an integer key that may be -1, stored as 0, which derives it from
+ * others; *out is unchanged if it is not given.
+ * LH_EINPUT: the value is invalid or 0. */
 lh_status lhi_titan_get_optional_integer(const lhi_titan *t, lhi_titan_key key,
                                          uint32_t *out, lh_error *err);
-/* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
- * is not given. */
+/* Reads a key whose value is in the NULL-terminated list `names`; *out is its
+ * index, unchanged if it is not given.
+ * LH_EINPUT: the value is not in the list. */
 lh_status lhi_titan_get_choice(const lhi_titan *t, lhi_titan_key key,
                                const char *const *names, uint32_t *out,
                                lh_error *err);
-/* Reads a boolean; returns `usual` if it is not given. */
+/* Returns a boolean key's value, or `usual` if it is not given. */
 bool lhi_titan_get_bool(const lhi_titan *t, lhi_titan_key key, bool usual);
 
-/* Derives the model from the keys, after all are read. */
+/* Sets the job's model: that of --model, else of a TOML file's keys, else of
+ * the configuration, which is applied in any case. Call it after all keys are
+ * read. */
 lh_status lhi_titan_build_model(lhi_titan *t, lhi_imported_job *in,
                                 const lh_import_options *options,
                                 lh_error *err);
-/* Derives the pipeline stages from the keys. */
+/* Sets the layout's stages and schedule from the keys; with one rank, a chunk
+ * per layer, because FSDP communicates by layers. */
 lh_status lhi_titan_build_stages(const lhi_titan *t, lhi_imported_job *in,
                                  const lh_import_options *options,
                                  lh_error *err);

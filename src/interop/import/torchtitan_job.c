@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Returns the prefix of key names in messages: "--" for command-line options,
- * none for TOML keys. */
+ * "" for TOML keys. */
 static const char *find_key_prefix(const lhi_titan *t)
 {
     return t->form == LHI_TITAN_TOML ? "" : "--";
@@ -22,11 +22,13 @@ typedef struct data_degrees {
     uint32_t replicate, shard;
 } data_degrees;
 
-/* Determines the degrees; torchtitan's -1 means the degree that uses all
- * remaining GPUs. */
-static lh_status find_replicas(const lhi_titan *t, lhi_imported_job *in,
-                               const lh_import_options *options,
-                               data_degrees *d, lh_error *err)
+/* Computes the data-parallel degrees from the number of GPUs and the other
+ * degrees. A shard degree of 0 (torchtitan's -1) becomes the one that uses all
+ * remaining GPUs.
+ * LH_EINPUT: the number is unknown or does not match. */
+static lh_status find_data_degrees(const lhi_titan *t, lhi_imported_job *in,
+                                   const lh_import_options *options,
+                                   data_degrees *d, lh_error *err)
 {
     lh_layout *l = &in->layout;
     const uint64_t replica = (uint64_t)l->tensor * l->context * l->pipeline;
@@ -56,8 +58,9 @@ static lh_status find_replicas(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the expert degrees. LH_EINPUT: they do not divide the experts, or the
- * GPUs that share a layer's parameters, `sharers`. */
+/* Reads the expert and expert tensor parallel degrees; `sharers` GPUs share a
+ * layer's parameters.
+ * LH_EINPUT: the degrees do not divide the experts or `sharers`. */
 static lh_status read_expert_degrees(const lhi_titan *t, lhi_imported_job *in,
                                      uint64_t sharers, lh_error *err)
 {
@@ -88,7 +91,8 @@ static lh_status read_expert_degrees(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads all parallel degrees, including those of data parallelism. */
+/* Reads all parallel degrees, sets the rank order, and computes the
+ * data-parallel degrees. */
 static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
                               const lh_import_options *options, data_degrees *d,
                               lh_error *err)
@@ -115,7 +119,7 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
                               "the %u heads are not divisible by %u",
                               in->model.heads, l->tensor);
     l->outermost = l->pipeline == 1 ? LH_OUTERMOST_DATA : LH_OUTERMOST_PIPELINE;
-    LHI_TRY(find_replicas(t, in, options, d, err));
+    LHI_TRY(find_data_degrees(t, in, options, d, err));
     return read_expert_degrees(
         t, in, (uint64_t)d->shard * l->context * l->tensor, err);
 }
@@ -123,10 +127,10 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
 /* --- training ----------------------------------------------------------------
  */
 
-/* Reads the ZeRO stage from the shard degree and the resharding policy, and the
- * number of replica groups. */
-static lh_status read_state(const lhi_titan *t, lhi_imported_job *in,
-                            const data_degrees *d, lh_error *err)
+/* Derives the ZeRO stage from the degrees and from resharding after forward.
+ * Takes the number of replica groups from the degrees. */
+static lh_status read_zero(const lhi_titan *t, lhi_imported_job *in,
+                           const data_degrees *d, lh_error *err)
 {
     static const char *const policies[] = {"default", "always", "never", NULL};
     const lh_layout *l = &in->layout;
@@ -148,7 +152,8 @@ static lh_status read_state(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the activation checkpoint mode; notes what is modelled differently. */
+/* Reads the mode of activation checkpoints, with a note that selective modes
+ * are modelled differently. */
 static lh_status read_recompute(const lhi_titan *t, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -192,15 +197,16 @@ static lh_status read_recompute(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Checks whether `n` microbatches divide into n / ranks equal rounds (at least
- * one), as PyTorch's interleaved schedules require. */
+/* Checks whether PyTorch's interleaved schedules can divide `n` microbatches
+ * into n / ranks equal rounds, or one if fewer. */
 static bool has_equal_rounds(uint32_t n, uint32_t ranks)
 {
     return n % (n < ranks ? 1 : n / ranks) == 0;
 }
 
-/* Checks that PyTorch's named interleaved schedules get rounds of equal size
- * (ScheduleInterleaved1F1B). */
+/* Checks that a named interleaved schedule has rounds of equal size, which
+ * PyTorch's ScheduleInterleaved1F1B requires.
+ * LH_EINPUT: it does not; `err` suggests other numbers of microbatches. */
 static lh_status check_rounds(const lhi_titan *t, const lhi_imported_job *in,
                               uint32_t n, lh_error *err)
 {
@@ -222,8 +228,9 @@ static lh_status check_rounds(const lhi_titan *t, const lhi_imported_job *in,
                           n, l->pipeline, n / l->pipeline, less, more);
 }
 
-/* Reads the batch sizes. A pipeline processes local_batch_size samples at a
- * time, each gradient accumulation step separately. */
+/* Reads the sequence length and the batch sizes. Notes that the pipeline is
+ * modelled as filled once, not once per local batch.
+ * LH_EINPUT: one batch size does not divide another. */
 static lh_status read_batch(const lhi_titan *t, lhi_imported_job *in,
                             lh_error *err)
 {
@@ -266,7 +273,8 @@ static lh_status read_batch(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads precision, optimizer, ZeRO stage, recomputation and batch. */
+/* Reads the training settings: precision, optimizer, ZeRO stage, recomputation
+ * and batch. */
 static lh_status read_training(const lhi_titan *t, lhi_imported_job *in,
                                const data_degrees *d, lh_error *err)
 {
@@ -280,7 +288,7 @@ static lh_status read_training(const lhi_titan *t, lhi_imported_job *in,
     in->training.precision = precision ? LH_PRECISION_FP32 : LH_PRECISION_BF16;
     in->training.optimizer = LH_OPTIMIZER_ADAMW;
     in->training.dropout_given = true;
-    LHI_TRY(read_state(t, in, d, err));
+    LHI_TRY(read_zero(t, in, d, err));
     LHI_TRY(read_recompute(t, in, err));
     return read_batch(t, in, err);
 }
@@ -288,7 +296,9 @@ static lh_status read_training(const lhi_titan *t, lhi_imported_job *in,
 /* --- framework ---------------------------------------------------------------
  */
 
-/* Reads which matrix products use FP8. */
+/* Reads from the model converters whether matrix products use FP8, and notes or
+ * ignores the given keys that depend on it. With FP8 plans are not limited to
+ * torchtitan. */
 static lh_status read_converters(lhi_titan *t, lhi_imported_job *in,
                                  lh_error *err)
 {
@@ -328,9 +338,9 @@ static lh_status read_converters(lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Notes that element-wise operations are modelled as compiled if compilation is
- * off. */
-static void read_compiled(const lhi_titan *t, lhi_imported_job *in)
+/* Notes that element-wise operations are modelled as compiled, if the model is
+ * not. */
+static void note_compilation(const lhi_titan *t, lhi_imported_job *in)
 {
     const lhi_input_value *parts = &t->keys[LHI_TITAN_COMPONENTS];
     bool model = !parts->is_given;
@@ -343,8 +353,8 @@ static void read_compiled(const lhi_titan *t, lhi_imported_job *in)
                         find_key_prefix(t));
 }
 
-/* Reads the token dispatcher of experts; with DeepEP the plan is not limited to
- * torchtitan. */
+/* Reads the experts' token dispatcher. With DeepEP plans are not limited to
+ * torchtitan, with a note. */
 static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in,
                                  lh_error *err)
 {
@@ -366,8 +376,8 @@ static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the framework settings: sequence parallelism, asynchronous tensor
- * parallelism, compilation, dispatcher and converters. */
+/* Reads the framework settings: sequence parallelism, overlap of tensor
+ * communication, compilation, dispatcher and FP8. */
 static lh_status read_framework(lhi_titan *t, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -388,13 +398,13 @@ static lh_status read_framework(lhi_titan *t, lhi_imported_job *in,
                         "framework.overlap.tensor if the overlap is smaller",
                         find_key_prefix(t),
                         t->form == LHI_TITAN_TOML ? "parallelism" : "compile");
-    read_compiled(t, in);
+    note_compilation(t, in);
     LHI_TRY(read_dispatcher(t, in, err));
     return read_converters(t, in, err);
 }
 
-/* Parses torchtitan's TOML file or command-line options into an imported job.
- */
+/* Reads torchtitan's TOML file or command line into an imported job: model,
+ * degrees, stages, training and framework. */
 lh_status lhi_import_torchtitan_text(const char *text, size_t len,
                                      const char *name,
                                      const lh_import_options *options,

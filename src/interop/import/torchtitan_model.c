@@ -87,7 +87,8 @@ static const flavor flavors[] = {
     {"gpt_oss", "120b", BOTH, "gpt-oss-120b", {0}},
 };
 
-/* Writes the known flavors of a model to `out`, separated by commas. */
+/* Writes to `out` the names of the known flavors (sizes) of a model, separated
+ * by commas; an empty text if there are none. */
 static void list_flavors(lhi_titan_form form, const char *model, char *out,
                          size_t size)
 {
@@ -100,7 +101,7 @@ static void list_flavors(lhi_titan_form form, const char *model, char *out,
                                     len ? ", " : "", flavors[i].name);
 }
 
-/* Returns the flavor (size) of a model with this name, or NULL. */
+/* Returns the known flavor (size) of a model for a form of input, or NULL. */
 static const flavor *find_flavor(lhi_titan_form form, const char *model,
                                  const char *name)
 {
@@ -111,7 +112,7 @@ static const flavor *find_flavor(lhi_titan_form form, const char *model,
     return NULL;
 }
 
-/* Sets the job's model to that of a flavor. */
+/* Sets the job's model to a flavor's, and names it if it equals a preset. */
 static void use_flavor(const flavor *f, lhi_imported_job *in)
 {
     in->model = f->preset ? *lh_model_preset(f->preset) : f->shape;
@@ -176,7 +177,7 @@ static const config configs[] = {
     {"gpt_oss", "gpt_oss_120b", "120b", BATCH(1, 8192) FULL, false, false},
 };
 
-/* Returns the configuration with this module and name, or NULL. */
+/* Returns the known configuration of this module and name, or NULL. */
 static const config *find_config(const char *module, const char *name)
 {
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++)
@@ -186,7 +187,8 @@ static const config *find_config(const char *module, const char *name)
     return NULL;
 }
 
-/* Reports an unknown configuration, with the known ones of its module. */
+/* Fails because a configuration is unknown; the message lists the known ones of
+ * its module. */
 static lh_status reject_config(const lhi_titan *t, const char *module,
                                const char *name, lh_error *err)
 {
@@ -209,7 +211,10 @@ static lh_status reject_config(const lhi_titan *t, const char *module,
                           name, known);
 }
 
-/* Applies a named configuration; explicit options override it. */
+/* Applies the configuration that --module and --config name as defaults for
+ * keys not given. *out is NULL without one.
+ * LH_EINPUT: only one of the two is given. LH_EUNSUPPORTED: unknown
+ * configuration. */
 static lh_status read_config(lhi_titan *t, lhi_imported_job *in,
                              const config **out, lh_error *err)
 {
@@ -234,10 +239,11 @@ static lh_status read_config(lhi_titan *t, lhi_imported_job *in,
 /* --- selection ---------------------------------------------------------------
  */
 
-/* Sets the job's model by model.name and model.flavor of a TOML file.
- * LH_EUNSUPPORTED: unknown. */
-static lh_status find_toml_model(const lhi_titan *t, lhi_imported_job *in,
-                                 lh_error *err)
+/* Sets the job's model to that of model.name and model.flavor in a TOML file;
+ * by default llama3's debugmodel.
+ * LH_EUNSUPPORTED: it is unknown. */
+static lh_status use_toml_model(const lhi_titan *t, lhi_imported_job *in,
+                                lh_error *err)
 {
     const char *model = lhi_titan_get_string(t, LHI_TITAN_MODEL);
     const char *name = lhi_titan_get_string(t, LHI_TITAN_FLAVOR);
@@ -261,8 +267,8 @@ static lh_status find_toml_model(const lhi_titan *t, lhi_imported_job *in,
                           name, model, known);
 }
 
-/* Sets the job's model to the one of --model; notes that it replaces the
- * input's. */
+/* Sets the job's model to the one that --model gives, with a note if the input
+ * also names one. */
 static void use_given_model(const lhi_titan *t, lhi_imported_job *in,
                             const lh_model *model)
 {
@@ -284,7 +290,7 @@ lh_status lhi_titan_build_model(lhi_titan *t, lhi_imported_job *in,
     if (options->model)
         use_given_model(t, in, options->model);
     else if (t->form == LHI_TITAN_TOML)
-        return find_toml_model(t, in, err);
+        return use_toml_model(t, in, err);
     else if (c)
         use_flavor(find_flavor(t->form, c->module, c->flavor), in);
     else

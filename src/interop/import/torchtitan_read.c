@@ -35,13 +35,15 @@ typedef struct reader {
     uint32_t i; /* index of the next word */
 } reader;
 
-/* Returns the torchtitan version that reads this form of input. */
-static const char *program_of(lhi_titan_form form)
+/* Returns the torchtitan version that reads this form of input, for messages.
+ */
+static const char *find_program_version(lhi_titan_form form)
 {
     return form == LHI_TITAN_TOML ? "torchtitan 0.2" : "torchtitan 0.3";
 }
 
-/* Returns the prefix of a key in messages. */
+/* Returns the prefix of key names in messages: "--" for command-line options,
+ * "" for TOML keys. */
 static const char *find_key_prefix(lhi_titan_form form)
 {
     return form == LHI_TITAN_TOML ? "" : "--";
@@ -57,8 +59,8 @@ typedef struct found_key {
     lhi_titan_type type;
 } found_key;
 
-/* Finds a key by name, among mapped and then unmapped keys of this form. False:
- * unknown. */
+/* Finds a key by name, first among those with a counterpart in the job, then
+ * among the others. Returns false if this form of input does not have it. */
 static bool find_key(const char *name, lhi_titan_form form, found_key *out)
 {
     *out = (found_key){.row = LHI_N_TITAN_KEYS};
@@ -75,7 +77,8 @@ static bool find_key(const char *name, lhi_titan_form form, found_key *out)
     return out->unread != NULL;
 }
 
-/* Reports an unknown key, with a similar one or the form that has it. */
+/* Fails because a key is unknown; the message suggests a similar key, or names
+ * the other form of input that has it. */
 static lh_status reject_unknown(const reader *r, const char *name,
                                 uint32_t line, lh_error *err)
 {
@@ -91,26 +94,28 @@ static lh_status reject_unknown(const reader *r, const char *name,
             lhi_is_similar_name(rows[i].shown + DASHES, name))
             return lhi_fail(err, LH_EINPUT,
                             "%s:%u: %s has no key %s%s; did you mean %s%s?",
-                            r->t->file, line, program_of(form), dashes, shown,
-                            dashes, rows[i].shown + DASHES);
+                            r->t->file, line, find_program_version(form),
+                            dashes, shown, dashes, rows[i].shown + DASHES);
     if (find_key(name, other, &there))
         return lhi_fail(err, LH_EINPUT,
                         "%s:%u: %s has no key %s%s, only %s has; remove it to "
                         "plan without it",
-                        r->t->file, line, program_of(form), dashes, shown,
+                        r->t->file, line, find_program_version(form), dashes,
+                        shown,
                         other == LHI_TITAN_TOML ? "torchtitan 0.2 TOML"
-                                                : program_of(other));
+                                                : find_program_version(other));
     return lhi_fail(err, LH_EINPUT,
                     "%s:%u: %s has no key %s%s, so its effect on time and "
                     "memory is unknown; remove it to plan without it",
-                    r->t->file, line, program_of(form), dashes, shown);
+                    r->t->file, line, find_program_version(form), dashes,
+                    shown);
 }
 
 /* --- storage ---------------------------------------------------------------
  */
 
-/* Checks whether a value is the one with which an unmapped key has no effect.
- */
+/* Checks whether a key without a counterpart has the value with which it has no
+ * effect. */
 static bool is_ignored_value(const lhi_titan_unmapped *u,
                              const lhi_input_value *given)
 {
@@ -120,8 +125,8 @@ static bool is_ignored_value(const lhi_titan_unmapped *u,
                                                     u->ignored_value) == 0);
 }
 
-/* Handles a key that is not mapped to a job: rejects it, notes its effect, or
- * ignores it. */
+/* Handles a key without a counterpart in the job: rejects it, notes its effect,
+ * or records it as ignored. */
 static lh_status store_unmapped(reader *r, const lhi_titan_unmapped *u,
                                 const char *name, const lhi_input_value *given,
                                 lh_error *err)
@@ -142,9 +147,11 @@ static lh_status store_unmapped(reader *r, const lhi_titan_unmapped *u,
     return LH_OK;
 }
 
-/* Checks the optimizer of a parameter group; each group specifies its own. */
-static lh_status check_group(const reader *r, const lhi_input_value *given,
-                             lh_error *err)
+/* Checks that the optimizer of a parameter group is AdamW or Adam, since each
+ * group names its own. */
+static lh_status check_group_optimizer(const reader *r,
+                                       const lhi_input_value *given,
+                                       lh_error *err)
 {
     const lhi_input_key key = {r->t->file, "--optimizer.param-groups", given};
     static const char *const names[] = {"AdamW", "Adam", NULL};
@@ -152,22 +159,24 @@ static lh_status check_group(const reader *r, const lhi_input_value *given,
     return lhi_input_value_get_choice(key, names, &which, err);
 }
 
-/* Stores the value of a key; defaults never replace given values. */
+/* Stores the value of a key, or handles one without a counterpart. Defaults
+ * never replace given values. */
 static lh_status store_key(reader *r, const found_key *k, const char *name,
                            const lhi_input_value *given, lh_error *err)
 {
     if (k->row == LHI_N_TITAN_KEYS)
         return store_unmapped(r, k->unread, name, given, err);
     if (k->row == LHI_TITAN_OPTIMIZER_GROUP)
-        return check_group(r, given, err);
+        return check_group_optimizer(r, given, err);
     if (!r->usual || !r->t->keys[k->row].is_given)
         r->t->keys[k->row] = *given;
     return LH_OK;
 }
 
-/* Allocates a value with `n` texts, which the caller fills in. */
-static lhi_command_line_word *new_values(reader *r, lhi_input_value *given,
-                                         uint32_t n)
+/* Allocates a value with `n` texts, which the caller fills in; NULL if memory
+ * runs out. */
+static lhi_command_line_word *allocate_values(reader *r, lhi_input_value *given,
+                                              uint32_t n)
 {
     lhi_command_line_word *values =
         LHI_NEW(r->in->mem, lhi_command_line_word, n + (size_t)1);
@@ -180,22 +189,22 @@ static lhi_command_line_word *new_values(reader *r, lhi_input_value *given,
 /* --- options ---------------------------------------------------------------
  */
 
-/* Checks for an option's name; a negative number is a value. */
+/* Checks whether a word is an option's name. A negative number is a value. */
 static bool is_name(const char *word)
 {
     return word[0] == '-' && word[1] && !isdigit((unsigned char)word[1]) &&
            word[1] != '.';
 }
 
-/* Checks whether a word selects the activation checkpoint mode:
- * activation-checkpoint:MODE. */
-static bool is_kind(const char *word)
+/* Checks whether a word selects the mode of activation checkpoints, as in
+ * activation-checkpoint:full. */
+static bool is_checkpoint_mode(const char *word)
 {
     return strncmp(word, "activation", 10) == 0 && strchr(word, ':');
 }
 
-/* Removes "no_" from the last part of a name; returns false if it is not there.
- */
+/* Removes "no_" from the beginning of a name's last part. Returns false if it
+ * is not there. */
 static bool strip_no_prefix(char *name)
 {
     char *last = strrchr(name, '.');
@@ -206,7 +215,9 @@ static bool strip_no_prefix(char *name)
     return true;
 }
 
-/* Converts "--a.b-c=1" to "a.b_c" and sets *value to the text after '='. */
+/* Converts a word such as "--a.b-c=1" to the name "a.b_c". *value receives the
+ * text after '=', or NULL.
+ * LH_EINPUT: the word does not begin with --. */
 static lh_status read_name(const reader *r, const lhi_command_line_word *word,
                            char name[MOST_NAME], const char **value,
                            lh_error *err)
@@ -226,8 +237,9 @@ static lh_status read_name(const reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
-/* Reads an option's values: `behind` the `=`, or the words that follow.
- * LH_EINPUT: one is required. */
+/* Reads an option's values: the text `behind` the `=` unless NULL, else the
+ * words that follow.
+ * LH_EINPUT: a value is missing. */
 static lh_status read_values(reader *r, const found_key *k, const char *name,
                              const char *behind, lhi_input_value *given,
                              lh_error *err)
@@ -235,7 +247,7 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
     const bool one = k->type != LHI_TITAN_LISTS && k->type != LHI_TITAN_ANY;
     uint32_t n = behind ? 1 : 0;
     if (behind) {
-        lhi_command_line_word *value = new_values(r, given, 1);
+        lhi_command_line_word *value = allocate_values(r, given, 1);
         if (!value)
             return lhi_fail_nomem(err);
         *value = (lhi_command_line_word){.text = behind, .line = given->line};
@@ -243,7 +255,7 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
         given->values = r->words->all + r->i;
         while (r->i < r->words->n && (!one || n < 1) &&
                !is_name(r->words->all[r->i].text) &&
-               !is_kind(r->words->all[r->i].text)) {
+               !is_checkpoint_mode(r->words->all[r->i].text)) {
             r->i++;
             n++;
         }
@@ -255,12 +267,13 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
     return LH_OK;
 }
 
-/* Reads a boolean option: true, or false with a no- prefix. LH_EINPUT: it has a
- * value. */
+/* Sets the value of a boolean option to `is`, which a no- prefix has made
+ * false.
+ * LH_EINPUT: the option has a value after `=`. */
 static lh_status read_bool(reader *r, const char *name, const char *behind,
                            bool is, lhi_input_value *given, lh_error *err)
 {
-    lhi_command_line_word *value = new_values(r, given, 1);
+    lhi_command_line_word *value = allocate_values(r, given, 1);
     if (!value)
         return lhi_fail_nomem(err);
     if (behind)
@@ -273,7 +286,8 @@ static lh_status read_bool(reader *r, const char *name, const char *behind,
     return LH_OK;
 }
 
-/* Reads an option and its values, or an activation checkpoint mode. */
+/* Reads the next option with its values, or the mode of activation checkpoints,
+ * and stores it. */
 static lh_status read_option(reader *r, lh_error *err)
 {
     const lhi_command_line_word *word = &r->words->all[r->i++];
@@ -282,8 +296,8 @@ static lh_status read_option(reader *r, lh_error *err)
     found_key k;
     lhi_input_value given = {.is_given = true,
                              .line = r->usual ? 0 : word->line};
-    if (is_kind(word->text)) {
-        lhi_command_line_word *value = new_values(r, &given, 1);
+    if (is_checkpoint_mode(word->text)) {
+        lhi_command_line_word *value = allocate_values(r, &given, 1);
         if (!value)
             return lhi_fail_nomem(err);
         *value = (lhi_command_line_word){.text = strchr(word->text, ':') + 1,
@@ -309,7 +323,8 @@ static lh_status read_option(reader *r, lh_error *err)
     return store_key(r, &k, no ? plain : name, &given, err);
 }
 
-/* Reads the number of GPUs from the value of NGPU. */
+/* Reads the number of GPUs from the value of the launcher's variable NGPU.
+ * LH_EINPUT: it is invalid. */
 static lh_status read_gpus(reader *r, const lhi_command_line_word *word,
                            const char *text, lh_error *err)
 {
@@ -323,32 +338,33 @@ static lh_status read_gpus(reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
-/* Returns the value of variable `name` set before run_train.sh, which forwards
- * it; NULL if the word is something else. */
-static const char *variable_of(const lhi_command_line_word *word,
-                               const char *name)
+/* Returns the text after `name`, such as "NGPU=", if the word begins with it;
+ * else NULL. */
+static const char *find_variable_value(const lhi_command_line_word *word,
+                                       const char *name)
 {
     const size_t len = strlen(name);
     return strncmp(word->text, name, len) == 0 ? word->text + len : NULL;
 }
 
-/* Reads "NGPU=8 MODULE=llama3 CONFIG=llama3_8b ./run_train.sh", or torchrun. */
+/* Reads GPUs, module and configuration from a launcher, and skips it. Example:
+ * "NGPU=8 MODULE=llama3 CONFIG=llama3_8b ./run_train.sh", or torchrun. */
 static lh_status read_launcher(reader *r, lh_error *err)
 {
     const uint32_t n = lhi_command_line_find_arguments(r->words);
     r->t->gpus = lhi_command_line_count_gpus(r->words, n);
     for (uint32_t i = 0; i < n; i++) {
         const lhi_command_line_word *word = &r->words->all[i];
-        const char *module = variable_of(word, "MODULE=");
-        const char *config = variable_of(word, "CONFIG=");
-        const char *gpus = variable_of(word, "NGPU=");
-        if (variable_of(word, "CONFIG_FILE="))
+        const char *module = find_variable_value(word, "MODULE=");
+        const char *config = find_variable_value(word, "CONFIG=");
+        const char *gpus = find_variable_value(word, "NGPU=");
+        if (find_variable_value(word, "CONFIG_FILE="))
             return lhi_fail(err, LH_EINPUT,
                             "%s:%u: CONFIG_FILE names a torchtitan 0.2 "
                             "configuration file; import that file instead",
                             r->t->file, word->line);
         lhi_input_value given = {.line = word->line};
-        lhi_command_line_word *value = new_values(r, &given, 1);
+        lhi_command_line_word *value = allocate_values(r, &given, 1);
         if (!value)
             return lhi_fail_nomem(err);
         if (gpus)
@@ -365,7 +381,8 @@ static lh_status read_launcher(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads a command line: the launcher, then all options. */
+/* Reads a command line: first the launcher, unless the options are defaults,
+ * then all options. */
 static lh_status read_options(reader *r, const char *text, size_t len,
                               lh_error *err)
 {
@@ -396,15 +413,15 @@ lh_status lhi_titan_read_config(const char *options, lhi_imported_job *in,
 /* --- TOML ------------------------------------------------------------------
  */
 
-/* Checks whether a node is true or false. */
+/* Checks whether a TOML value is the text true or false. */
 static bool is_boolean(const lhi_node *node)
 {
     return strcmp(node->text, "true") == 0 || strcmp(node->text, "false") == 0;
 }
 
-/* Returns what a value of this type must be, if the node is not one; else NULL.
- */
-static const char *wrong_scalar(const lhi_node *node, lhi_titan_type type)
+/* Checks that a TOML value has this type. Returns NULL, or an error such as
+ * "must be a number". */
+static const char *check_scalar(const lhi_node *node, lhi_titan_type type)
 {
     if (node->kind != LHI_SCALAR)
         return type == LHI_TITAN_WORD     ? "must be a string"
@@ -426,16 +443,16 @@ static const char *wrong_scalar(const lhi_node *node, lhi_titan_type type)
     }
 }
 
-/* Returns what the node must be, if it is not a list of strings (`nested`: of
- * such lists); else NULL. */
-static const char *wrong_list(const lhi_node *node, bool nested)
+/* Checks that a TOML value is a list of strings, or with `nested` a list of
+ * such lists. Returns NULL, or the error. */
+static const char *check_list(const lhi_node *node, bool nested)
 {
     if (node->kind != LHI_LIST)
         return nested ? "must be a list of lists of strings"
                       : "must be a list of strings";
     for (const lhi_node *n = node->first; n; n = n->next) {
         const char *wrong =
-            nested ? wrong_list(n, false) : wrong_scalar(n, LHI_TITAN_WORD);
+            nested ? check_list(n, false) : check_scalar(n, LHI_TITAN_WORD);
         if (wrong)
             return nested ? "must be a list of lists of strings"
                           : "must be a list of strings";
@@ -443,8 +460,9 @@ static const char *wrong_list(const lhi_node *node, bool nested)
     return NULL;
 }
 
-/* Joins a list's strings with commas. */
-static const char *joined(lhi_arena *mem, const lhi_node *list)
+/* Returns the strings of a list, joined with commas; NULL if memory runs out.
+ */
+static const char *join_strings(lhi_arena *mem, const lhi_node *list)
 {
     lhi_text text = {0};
     for (const lhi_node *n = list->first; n; n = n->next)
@@ -455,21 +473,22 @@ static const char *joined(lhi_arena *mem, const lhi_node *list)
     return copy;
 }
 
-/* Reads a list of strings as one value per string, a list of lists as one value
- * per list. */
-static lh_status read_node(reader *r, const lhi_node *node, lhi_titan_type type,
-                           lhi_input_value *given, lh_error *err)
+/* Copies a TOML value. A list of strings gives one text per string, a list of
+ * lists one per inner list. */
+static lh_status read_toml_value(reader *r, const lhi_node *node,
+                                 lhi_titan_type type, lhi_input_value *given,
+                                 lh_error *err)
 {
     const bool list = node->kind == LHI_LIST;
     lhi_command_line_word *values =
-        new_values(r, given, list ? node->n_items : 1);
+        allocate_values(r, given, list ? node->n_items : 1);
     const lhi_node *n = list ? node->first : node;
     if (!values)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < given->n; i++, n = n->next) {
         const char *text =
             type == LHI_TITAN_LISTS
-                ? joined(r->in->mem, n)
+                ? join_strings(r->in->mem, n)
                 : lhi_arena_strdup(r->in->mem,
                                    n->kind == LHI_SCALAR ? n->text : "");
         if (!text)
@@ -479,9 +498,11 @@ static lh_status read_node(reader *r, const lhi_node *node, lhi_titan_type type,
     return LH_OK;
 }
 
-/* Reads the value of a TOML key. LH_EINPUT: a wrong type or an unknown key. */
-static lh_status read_leaf(reader *r, const lhi_doc *doc, const lhi_node *node,
-                           const char *name, lh_error *err)
+/* Reads a TOML key and stores its value.
+ * LH_EINPUT: the key is unknown or its value has a wrong type. */
+static lh_status read_toml_key(reader *r, const lhi_doc *doc,
+                               const lhi_node *node, const char *name,
+                               lh_error *err)
 {
     found_key k;
     lhi_input_value given = {.line = node->line};
@@ -489,39 +510,40 @@ static lh_status read_leaf(reader *r, const lhi_doc *doc, const lhi_node *node,
         return reject_unknown(r, name, node->line, err);
     const bool list = k.type == LHI_TITAN_WORDS || k.type == LHI_TITAN_LISTS;
     const char *wrong = k.type == LHI_TITAN_ANY ? NULL
-                        : list ? wrong_list(node, k.type == LHI_TITAN_LISTS)
-                               : wrong_scalar(node, k.type);
+                        : list ? check_list(node, k.type == LHI_TITAN_LISTS)
+                               : check_scalar(node, k.type);
     if (wrong)
         return lhi_doc_fail(doc, node, err, LH_EINPUT, "%s", wrong);
-    LHI_TRY(read_node(r, node, k.type, &given, err));
+    LHI_TRY(read_toml_value(r, node, k.type, &given, err));
     return store_key(r, &k, name, &given, err);
 }
 
-/* Reads all keys of a TOML table and its subtables; `before` is the table's
- * name. */
-static lh_status read_table(reader *r, const lhi_doc *doc, const lhi_node *map,
-                            const char *before, lh_error *err)
+/* Reads all keys of a TOML table and its subtables. `before` is the table's
+ * name, "" for the root. */
+static lh_status read_toml_table(reader *r, const lhi_doc *doc,
+                                 const lhi_node *map, const char *before,
+                                 lh_error *err)
 {
     char name[MOST_NAME];
     for (const lhi_node *n = map->first; n; n = n->next) {
         snprintf(name, sizeof name, "%s%s%s", before, *before ? "." : "",
                  n->key);
         if (n->kind == LHI_MAP)
-            LHI_TRY(read_table(r, doc, n, name, err));
+            LHI_TRY(read_toml_table(r, doc, n, name, err));
         else
-            LHI_TRY(read_leaf(r, doc, n, name, err));
+            LHI_TRY(read_toml_key(r, doc, n, name, err));
     }
     return LH_OK;
 }
 
-/* Reads a TOML file. */
+/* Reads all keys of a TOML file. */
 static lh_status read_toml(reader *r, const char *text, size_t len,
                            lh_error *err)
 {
     lhi_doc *doc = NULL;
     LHI_TRY(
         lhi_toml_parse(text, len, r->t->file, LHI_INPUT_ARGUMENTS, &doc, err));
-    lh_status status = read_table(r, doc, doc->root, "", err);
+    lh_status status = read_toml_table(r, doc, doc->root, "", err);
     lhi_doc_free(doc);
     return status;
 }
@@ -529,8 +551,8 @@ static lh_status read_toml(reader *r, const char *text, size_t len,
 /* --- input -------------------------------------------------------------------
  */
 
-/* Detects TOML: the first non-blank line is "[table]", "a.b = c" or "a = b".
- * "NAME=value" precedes a launcher instead. */
+/* Checks whether a text is TOML: its first line, after comments, is "[table]",
+ * "a.b = c" or "a = b". "NAME=value" precedes a launcher instead. */
 static bool is_toml(const char *text, size_t len)
 {
     const char *at = text, *end = text + len;
@@ -568,9 +590,9 @@ lh_status lhi_titan_read(const char *text, size_t len, const char *name,
 /* --- values ----------------------------------------------------------------
  */
 
-/* Returns a key with its file, its name and the given value, for the value
- * functions. */
-static lhi_input_key key_of(const lhi_titan *t, lhi_titan_key key)
+/* Returns a key with its file, name and given value, as input of the
+ * lhi_input_value functions. */
+static lhi_input_key make_key(const lhi_titan *t, lhi_titan_key key)
 {
     return (lhi_input_key){
         t->file, rows[key].shown + (t->form == LHI_TITAN_TOML ? DASHES : 0),
@@ -612,7 +634,7 @@ lh_status lhi_titan_add_origins(const lhi_titan *t, lhi_imported_job *in,
     };
     for (size_t i = 0; i < sizeof origins / sizeof *origins; i++)
         LHI_TRY(lhi_import_add_origin(in, origins[i].path,
-                                      key_of(t, origins[i].key), err));
+                                      make_key(t, origins[i].key), err));
     return LH_OK;
 }
 
@@ -635,7 +657,7 @@ lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
     va_start(list, format);
     vsnprintf(why, sizeof why, format, list);
     va_end(list);
-    return lhi_input_value_fail(key_of(t, key), code, err, "%s", why);
+    return lhi_input_value_fail(make_key(t, key), code, err, "%s", why);
 }
 
 lh_status lhi_titan_get_integer(const lhi_titan *t, lhi_titan_key key,
@@ -643,8 +665,8 @@ lh_status lhi_titan_get_integer(const lhi_titan *t, lhi_titan_key key,
                                 lh_error *err)
 {
     int64_t number = *out;
-    LHI_TRY(
-        lhi_input_value_get_integer(key_of(t, key), least, most, &number, err));
+    LHI_TRY(lhi_input_value_get_integer(make_key(t, key), least, most, &number,
+                                        err));
     *out = (uint32_t)number;
     return LH_OK;
 }
@@ -653,8 +675,8 @@ lh_status lhi_titan_get_optional_integer(const lhi_titan *t, lhi_titan_key key,
                                          uint32_t *out, lh_error *err)
 {
     int64_t number = *out;
-    LHI_TRY(
-        lhi_input_value_get_integer(key_of(t, key), -1, 1 << 30, &number, err));
+    LHI_TRY(lhi_input_value_get_integer(make_key(t, key), -1, 1 << 30, &number,
+                                        err));
     if (number == 0 && t->keys[key].is_given)
         return lhi_titan_fail(
             t, key, LH_EINPUT, err,
@@ -667,7 +689,7 @@ lh_status lhi_titan_get_choice(const lhi_titan *t, lhi_titan_key key,
                                const char *const *names, uint32_t *out,
                                lh_error *err)
 {
-    return lhi_input_value_get_choice(key_of(t, key), names, out, err);
+    return lhi_input_value_get_choice(make_key(t, key), names, out, err);
 }
 
 bool lhi_titan_get_bool(const lhi_titan *t, lhi_titan_key key, bool usual)

@@ -36,8 +36,9 @@ static const schedule_mapping orders[] = {
      "modelled in the pass order of zb-v, without overlap of passes"},
 };
 
-/* Returns the mapping of a torchtitan schedule name to longhaul's, or NULL. */
-static const schedule_mapping *find_order(const char *name)
+/* Returns the mapping of a PyTorch schedule's name, in any case, to longhaul's
+ * method; NULL if it is unknown. */
+static const schedule_mapping *find_schedule(const char *name)
 {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         if (strcasecmp(orders[i].name, name) == 0)
@@ -45,12 +46,13 @@ static const schedule_mapping *find_order(const char *name)
     return NULL;
 }
 
-/* Reads the pipeline schedule; default: 1F1B. */
-static lh_status read_order(const lhi_titan *t, const schedule_mapping **out,
-                            lh_error *err)
+/* Reads the name of the pipeline schedule; by default 1F1B. LH_EINPUT: it is
+ * unknown. */
+static lh_status read_schedule(const lhi_titan *t, const schedule_mapping **out,
+                               lh_error *err)
 {
     const char *name = lhi_titan_get_string(t, LHI_TITAN_SCHEDULE);
-    *out = find_order(name ? name : "1F1B");
+    *out = find_schedule(name ? name : "1F1B");
     if (*out)
         return LH_OK;
     return lhi_titan_fail(t, LHI_TITAN_SCHEDULE, LH_EINPUT, err,
@@ -60,21 +62,22 @@ static lh_status read_order(const lhi_titan *t, const schedule_mapping **out,
                           name);
 }
 
-/* Checks whether the schedule is a CSV file. */
-static bool has_csv(const lhi_titan *t)
+/* Checks whether a CSV file gives the schedule, instead of its name. */
+static bool has_schedule_csv(const lhi_titan *t)
 {
     const char *path = lhi_titan_get_string(t, LHI_TITAN_SCHEDULE_CSV);
     return path && *path;
 }
 
-/* Sets the pass order: a named schedule, or a CSV file, for which the caller
- * names the method that produced it. */
-static lh_status set_order(const lhi_titan *t, lhi_imported_job *in,
-                           const lh_import_options *options,
-                           const schedule_mapping *order, lh_error *err)
+/* Sets the layout's schedule: the named one, or for a CSV file the method that
+ * options->schedule names.
+ * LH_EINPUT: that method is missing, or given without a CSV file. */
+static lh_status set_schedule(const lhi_titan *t, lhi_imported_job *in,
+                              const lh_import_options *options,
+                              const schedule_mapping *order, lh_error *err)
 {
     lh_framework *f = &in->framework;
-    if (has_csv(t)) {
+    if (has_schedule_csv(t)) {
         if (!options->schedule)
             return lhi_titan_fail(t, LHI_TITAN_SCHEDULE_CSV, LH_EINPUT, err,
                                   "the pass order is in that file; give the "
@@ -104,9 +107,9 @@ static lh_status set_order(const lhi_titan *t, lhi_imported_job *in,
 /* --- listed stages -----------------------------------------------------------
  */
 
-/* Cuts the next name off "tok_embeddings,layers.0,layers.1"; returns NULL at
- * the end. */
-static const char *next_module(const char **at, char *name, size_t size)
+/* Copies the next name of a list such as "tok_embeddings,layers.0" to `name`
+ * and advances *at past it. Returns NULL at the end. */
+static const char *read_module_name(const char **at, char *name, size_t size)
 {
     const size_t n = strcspn(*at, ",");
     const size_t kept = n < size ? n : size - 1;
@@ -118,8 +121,9 @@ static const char *next_module(const char **at, char *name, size_t size)
     return name;
 }
 
-/* Returns the layer's number; -1 for another module. */
-static int64_t layer_of(const char *name)
+/* Returns the number of a layer from a module's name such as "layers.3"; -1 for
+ * another module. */
+static int64_t read_layer_number(const char *name)
 {
     char *end;
     if (strncmp(name, "layers.", 7) != 0)
@@ -128,16 +132,17 @@ static int64_t layer_of(const char *name)
     return end == name + 7 || *end || number < 0 ? -1 : number;
 }
 
-/* Counts the layers of a stage, which must continue from *next, with the
- * embedding first and the head last. Returns the error, or NULL. */
-static const char *count_stage(const char *list, bool first, bool last,
-                               uint32_t *next, uint32_t *layers)
+/* Counts the layers in a stage's list of modules. They must continue from
+ * *next, with the embedding in the first stage and the head in the last.
+ * Returns the error, or NULL. */
+static const char *count_stage_layers(const char *list, bool first, bool last,
+                                      uint32_t *next, uint32_t *layers)
 {
     char name[64];
     bool embeds = false, heads = false;
     *layers = 0;
-    while (next_module(&list, name, sizeof name)) {
-        const int64_t layer = layer_of(name);
+    while (read_module_name(&list, name, sizeof name)) {
+        const int64_t layer = read_layer_number(name);
         if (strcmp(name, "tok_embeddings") == 0) {
             embeds = true;
         } else if (strcmp(name, "lm_head") == 0 ||
@@ -160,15 +165,17 @@ static const char *count_stage(const char *list, bool first, bool last,
                            "last stage";
 }
 
-/* Reads the layers of each stage from the list of modules per stage. */
-static lh_status read_listed(const lhi_titan *t, lhi_imported_job *in,
-                             uint32_t *layers, lh_error *err)
+/* Reads the layers of each stage from the lists of modules per stage.
+ * LH_EINPUT or LH_EUNSUPPORTED: the lists do not match the model. */
+static lh_status read_listed_stages(const lhi_titan *t, lhi_imported_job *in,
+                                    uint32_t *layers, lh_error *err)
 {
     const lhi_input_value *given = &t->keys[LHI_TITAN_STAGES];
     uint32_t next = 0;
     for (uint32_t i = 0; i < given->n; i++) {
-        const char *wrong = count_stage(given->values[i].text, i == 0,
-                                        i + 1 == given->n, &next, &layers[i]);
+        const char *wrong =
+            count_stage_layers(given->values[i].text, i == 0, i + 1 == given->n,
+                               &next, &layers[i]);
         if (wrong)
             return lhi_titan_fail(t, LHI_TITAN_STAGES, LH_EUNSUPPORTED, err,
                                   "stage %u of %u %s", i, given->n, wrong);
@@ -188,8 +195,9 @@ typedef struct split {
     uint32_t stages, first, last; /* weights of the ends, in layers */
 } split;
 
-/* Reads the number of stages, and how many layers the embedding and the head
- * count as. */
+/* Reads the number of stages, and the number of layers that the embedding and
+ * the head each count as.
+ * LH_EINPUT: the stages do not match the ranks or the schedule. */
 static lh_status read_split(const lhi_titan *t, const lhi_imported_job *in,
                             const schedule_mapping *order, split *s,
                             lh_error *err)
@@ -220,10 +228,13 @@ static lh_status read_split(const lhi_titan *t, const lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Computes the layers of each stage; the embedding and the head count as
- * layers. LH_EINPUT: too few layers. */
-static lh_status count_layers(const lhi_titan *t, const lhi_imported_job *in,
-                              const split *s, uint32_t *layers, lh_error *err)
+/* Computes the layers of each stage, where the embedding and the head count as
+ * layers.
+ * LH_EINPUT: there are too few layers. */
+static lh_status compute_stage_layers(const lhi_titan *t,
+                                      const lhi_imported_job *in,
+                                      const split *s, uint32_t *layers,
+                                      lh_error *err)
 {
     const uint32_t all = in->model.layers + s->first + s->last;
     const uint32_t each = all / s->stages, more = all % s->stages;
@@ -241,7 +252,8 @@ static lh_status count_layers(const lhi_titan *t, const lhi_imported_job *in,
 /* --- pipeline ----------------------------------------------------------------
  */
 
-/* Checks that stages divide over ranks, suit the schedule, and have layers. */
+/* Checks that the `n` stages divide over the ranks and suit the schedule, and
+ * that all between the ends have layers. */
 static lh_status check_stages(const lhi_titan *t, const lhi_imported_job *in,
                               const schedule_mapping *order,
                               const uint32_t *layers, uint32_t n, lh_error *err)
@@ -252,7 +264,7 @@ static lh_status check_stages(const lhi_titan *t, const lhi_imported_job *in,
                               "has %u stages, not a multiple of "
                               "pipeline_parallel_degree %u",
                               n, pipeline);
-    if (!has_csv(t) && (n > pipeline) != order->several)
+    if (!has_schedule_csv(t) && (n > pipeline) != order->several)
         return lhi_titan_fail(
             t, LHI_TITAN_SCHEDULE, LH_EINPUT, err,
             "%s requires %s per rank, but there are %u", order->name,
@@ -267,14 +279,15 @@ static lh_status check_stages(const lhi_titan *t, const lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the layers of each pipeline stage and the schedule. */
-static lh_status read_pipeline(const lhi_titan *t, lhi_imported_job *in,
-                               const lh_import_options *options, lh_error *err)
+/* Reads the schedule and the layers of each stage, for several ranks. */
+static lh_status read_pipeline_stages(const lhi_titan *t, lhi_imported_job *in,
+                                      const lh_import_options *options,
+                                      lh_error *err)
 {
     const lhi_input_value *listed = &t->keys[LHI_TITAN_STAGES];
     const schedule_mapping *order;
     split s;
-    LHI_TRY(read_order(t, &order, err));
+    LHI_TRY(read_schedule(t, &order, err));
     LHI_TRY(read_split(t, in, order, &s, err));
     const bool is_listed = listed->is_given && listed->n;
     const uint32_t n = is_listed ? listed->n : s.stages;
@@ -285,13 +298,13 @@ static lh_status read_pipeline(const lhi_titan *t, lhi_imported_job *in,
     uint32_t *layers = LHI_NEW(in->mem, uint32_t, n);
     if (!layers)
         return lhi_fail_nomem(err);
-    LHI_TRY(is_listed ? read_listed(t, in, layers, err)
-                      : count_layers(t, in, &s, layers, err));
+    LHI_TRY(is_listed ? read_listed_stages(t, in, layers, err)
+                      : compute_stage_layers(t, in, &s, layers, err));
     LHI_TRY(check_stages(t, in, order, layers, n, err));
     in->layout.chunks_per_device = n / in->layout.pipeline;
     in->layout.n_chunk_layers = n;
     in->layout.chunk_layers = layers;
-    return set_order(t, in, options, order, err);
+    return set_schedule(t, in, options, order, err);
 }
 
 lh_status lhi_titan_build_stages(const lhi_titan *t, lhi_imported_job *in,
@@ -300,7 +313,7 @@ lh_status lhi_titan_build_stages(const lhi_titan *t, lhi_imported_job *in,
 {
     lh_layout *l = &in->layout;
     if (l->pipeline > 1)
-        return read_pipeline(t, in, options, err);
+        return read_pipeline_stages(t, in, options, err);
     if (options->schedule)
         return lhi_fail(err, LH_EINPUT,
                         "%s: has no pipeline, so --schedule has no effect",

@@ -31,9 +31,9 @@ static uint64_t count_site_gpus(const writer *w, uint32_t i)
     return (uint64_t)w->sites[i].nodes * lhi_draft_node_gpus(&w->sites[i]);
 }
 
-/* Writes a YAML string; job names contain no quotes, but may contain anything
- * else. */
-static void add_name(lhi_text *text, const writer *w, uint32_t i)
+/* Adds the name of datacenter `i` as a YAML string. Names from jobs are quoted;
+ * they contain no quotes, but may contain anything else. */
+static void add_site_name(lhi_text *text, const writer *w, uint32_t i)
 {
     char own[16];
     if (w->o->cluster)
@@ -42,9 +42,9 @@ static void add_name(lhi_text *text, const writer *w, uint32_t i)
         lhi_text_puts(text, lhi_draft_site_name(i, own));
 }
 
-/* Sets the nodes of each datacenter to the number that its ranks need, at least
- * one. */
-static void count_nodes(writer *w)
+/* Sets the number of nodes of each datacenter to the number that the ranks
+ * placed there need, at least one. */
+static void set_nodes_for_ranks(writer *w)
 {
     uint64_t ranks[LH_MAX_DATACENTERS] = {0}, first = 0;
     for (uint32_t i = 0; i < w->in->n_rank_ranges; i++) {
@@ -59,9 +59,10 @@ static void count_nodes(writer *w)
     }
 }
 
-/* Determines the nodes. Divides the GPUs evenly if neither nodes nor a
- * placement are given. */
-static lh_status find_nodes(writer *w, const char *name, lh_error *err)
+/* Determines the number of nodes of each datacenter: as given, or as the
+ * placement of ranks needs, or the same number in each.
+ * LH_EINPUT: the GPUs cannot be divided in this way. */
+static lh_status determine_nodes(writer *w, const char *name, lh_error *err)
 {
     const lh_draft_options *m = w->o->machines;
     uint64_t per_node = 0;
@@ -72,7 +73,7 @@ static lh_status find_nodes(writer *w, const char *name, lh_error *err)
     if (lhi_import_count_gpus(w->o))
         return LH_OK;
     if (w->in->n_rank_ranges) {
-        count_nodes(w);
+        set_nodes_for_ranks(w);
         return LH_OK;
     }
     for (uint32_t i = 0; i < m->n_sites; i++)
@@ -88,9 +89,9 @@ static lh_status find_nodes(writer *w, const char *name, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the datacenter of a rank: by the export's comments, else in the order
- * of the datacenters. */
-static uint32_t site_of_rank(const writer *w, uint64_t rank)
+/* Returns the datacenter of a rank: by the comments of the export, else with
+ * datacenters filled in order. */
+static uint32_t find_site_of_rank(const writer *w, uint64_t rank)
 {
     const lhi_imported_job *in = w->in;
     uint32_t i = 0;
@@ -106,7 +107,8 @@ static uint32_t site_of_rank(const writer *w, uint64_t rank)
 
 /* Returns the first rank of a replica's stage; a stage's ranks are consecutive.
  */
-static uint64_t find_rank(const lh_layout *l, uint32_t replica, uint32_t stage)
+static uint64_t find_first_rank(const lh_layout *l, uint32_t replica,
+                                uint32_t stage)
 {
     const uint64_t block = (uint64_t)l->tensor * l->context;
     return block * (l->outermost == LH_OUTERMOST_DATA
@@ -114,66 +116,68 @@ static uint64_t find_rank(const lh_layout *l, uint32_t replica, uint32_t stage)
                         : (uint64_t)stage * l->data + replica);
 }
 
-/* Checks whether replicas `a` and `b` have every stage in the same datacenter.
- */
-static bool same_sites(const writer *w, uint32_t a, uint32_t b)
+/* Checks whether two replicas `a` and `b` have every stage in the same
+ * datacenter. */
+static bool have_same_sites(const writer *w, uint32_t a, uint32_t b)
 {
     const lh_layout *l = &w->in->layout;
     for (uint32_t s = 0; s < l->pipeline; s++)
-        if (site_of_rank(w, find_rank(l, a, s)) !=
-            site_of_rank(w, find_rank(l, b, s)))
+        if (find_site_of_rank(w, find_first_rank(l, a, s)) !=
+            find_site_of_rank(w, find_first_rank(l, b, s)))
             return false;
     return true;
 }
 
-/* Checks whether a replica spans several datacenters. */
+/* Checks whether the stages of a replica are in several datacenters. */
 static bool spans_datacenters(const writer *w, uint32_t replica)
 {
     const lh_layout *l = &w->in->layout;
-    const uint32_t first = site_of_rank(w, find_rank(l, replica, 0));
+    const uint32_t first = find_site_of_rank(w, find_first_rank(l, replica, 0));
     for (uint32_t s = 1; s < l->pipeline; s++)
-        if (site_of_rank(w, find_rank(l, replica, s)) != first)
+        if (find_site_of_rank(w, find_first_rank(l, replica, s)) != first)
             return true;
     return false;
 }
 
-/* Writes a group of replicas with the number of stages in each datacenter, as
- * YAML. */
-static void add_group(writer *w, uint32_t first, uint32_t replicas)
+/* Adds a group of `replicas` replicas from `first` on, as YAML with the number
+ * of stages in each datacenter. */
+static void add_replica_group(writer *w, uint32_t first, uint32_t replicas)
 {
     const lh_layout *l = &w->in->layout;
     lhi_text_printf(&w->behind, "    - {replicas: %" PRIu32 ", pipeline: [",
                     replicas);
     for (uint32_t s = 0, from = 0; s < l->pipeline; from = s) {
-        const uint32_t site = site_of_rank(w, find_rank(l, first, from));
+        const uint32_t site =
+            find_site_of_rank(w, find_first_rank(l, first, from));
         while (s < l->pipeline &&
-               site_of_rank(w, find_rank(l, first, s)) == site)
+               find_site_of_rank(w, find_first_rank(l, first, s)) == site)
             s++;
         lhi_text_puts(&w->behind, from ? ", {datacenter: " : "{datacenter: ");
-        add_name(&w->behind, w, site);
+        add_site_name(&w->behind, w, site);
         lhi_text_printf(&w->behind, ", stages: %" PRIu32 "}", s - from);
     }
     lhi_text_puts(&w->behind, "]}\n");
 }
 
-/* Checks for hybrid sharding: the replicas in the same sites form one optimizer
- * instance, and all instances have equal size. */
-static bool is_hybrid(const writer *w)
+/* Checks for hybrid sharding: optimizer instances have equal size, and each is
+ * exactly the consecutive replicas in the same datacenters. */
+static bool has_instance_per_site(const writer *w)
 {
     const uint32_t n = w->in->instances, data = w->in->layout.data;
     if (n < 2 || data % n != 0)
         return false;
     for (uint32_t i = 0; i + 1 < data; i++)
-        if (same_sites(w, i, i + 1) == ((i + 1) % (data / n) == 0))
+        if (have_same_sites(w, i, i + 1) == ((i + 1) % (data / n) == 0))
             return false;
     return true;
 }
 
-/* Notes that optimizer state is modelled as sharded over all replicas, unless
- * each optimizer instance is one datacenter's replicas. */
+/* Adds a note that optimizer state is modelled as sharded over all replicas,
+ * unless each instance has exactly one datacenter's replicas. */
 static void note_instances(writer *w)
 {
-    if (w->in->training.zero > 0 && w->in->instances > 1 && !is_hybrid(w))
+    if (w->in->training.zero > 0 && w->in->instances > 1 &&
+        !has_instance_per_site(w))
         lhi_import_note(w->in,
                         "%s: optimizer state is modelled as sharded over all "
                         "replicas; instances are supported only if each has "
@@ -181,7 +185,8 @@ static void note_instances(writer *w)
                         w->in->instances_key);
 }
 
-/* Checks that no stage is divided between datacenters. */
+/* Checks that no stage of a replica is divided between datacenters.
+ * LH_EUNSUPPORTED: one is. */
 static lh_status check_stage_boundaries(const writer *w, const char *name,
                                         lh_error *err)
 {
@@ -203,8 +208,9 @@ static lh_status check_stage_boundaries(const writer *w, const char *name,
     return LH_OK;
 }
 
-/* Writes the placement of replicas and stages in datacenters, the rank order
- * and the sharding. */
+/* Adds the placement of replicas and stages in datacenters, the rank order and
+ * the sharding, as YAML.
+ * LH_EUNSUPPORTED: a job cannot express the placement. */
 static lh_status add_placement(writer *w, const char *name, lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
@@ -218,14 +224,14 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
             : "placement of ranks: they fill the datacenters in the order of "
               "the job");
     for (uint32_t first = 0, end = 0; first < l->data; first = end) {
-        while (end < l->data && same_sites(w, first, end))
+        while (end < l->data && have_same_sites(w, first, end))
             end++;
         if (++groups > LHI_MAX_PIPELINE_SEGMENTS)
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "%s: replicas have more different placements than "
                             "a job supports",
                             name);
-        add_group(w, first, end - first);
+        add_replica_group(w, first, end - first);
         crosses = crosses || spans_datacenters(w, first);
     }
     bool usual =
@@ -238,16 +244,17 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
                             "  rank_order: %s",
                             lh_outermost_name(l->outermost));
     if (w->in->training.zero > 0 && groups > 1)
-        lhi_draft_add_value(&w->behind,
-                            "replicas over which optimizer state is sharded",
-                            "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
+        lhi_draft_add_value(
+            &w->behind, "replicas over which optimizer state is sharded",
+            "  sharding: %s", has_instance_per_site(w) ? "hybrid" : "full");
     return LH_OK;
 }
 
 /* --- sections ----------------------------------------------------------------
  */
 
-/* Writes the model as a YAML map. False: no memory. */
+/* Adds the model as a YAML map of its keys. Returns false if memory runs out.
+ */
 static bool add_model_map(lhi_text *text, const lh_model *model)
 {
     json_t *map = lhi_model_to_json(model), *value;
@@ -266,7 +273,8 @@ static bool add_model_map(lhi_text *text, const lh_model *model)
     return ok && !text->failed;
 }
 
-/* Writes the model: its preset's name, or a map. False: no memory. */
+/* Adds the model with a comment on its size: its preset's name, else a map of
+ * its keys. Returns false if memory runs out. */
 static bool add_model(writer *w)
 {
     const lhi_imported_job *in = w->in;
@@ -283,7 +291,8 @@ static bool add_model(writer *w)
     return true;
 }
 
-/* Writes the kind of recomputation, or the list of recomputed modules. */
+/* Adds the kind of recomputation, or the list of recomputed modules, as YAML.
+ */
 static void add_recompute(lhi_text *text, const lh_training *t)
 {
     const char *const remark = "recomputation of activations";
@@ -302,7 +311,7 @@ static void add_recompute(lhi_text *text, const lh_training *t)
     lhi_draft_add_value(text, remark, "  recompute: [%s]", names);
 }
 
-/* Writes the training settings. */
+/* Adds the section `training` with the settings that the input gives. */
 static void add_training(writer *w)
 {
     const lh_training *t = &w->in->training;
@@ -342,7 +351,8 @@ static void add_training(writer *w)
                             "  dispatcher: deepep");
 }
 
-/* Writes the framework settings that differ from the preset. */
+/* Adds the section `framework` with the preset and the settings that differ
+ * from it. */
 static void add_framework(writer *w)
 {
     const lh_framework *f = &w->in->framework;
@@ -377,7 +387,8 @@ static void add_framework(writer *w)
     lhi_text_puts(text, "\n");
 }
 
-/* Writes the cluster as JSON, which is valid YAML. */
+/* Adds the section `cluster` of the given job, if any, as JSON, which is valid
+ * YAML. Returns false if memory runs out. */
 static bool add_cluster(writer *w)
 {
     if (!w->o->cluster)
@@ -394,7 +405,8 @@ static bool add_cluster(writer *w)
     return ok;
 }
 
-/* Writes the layers of each stage, 20 per line. */
+/* Adds the list of the layers of each stage, as YAML with 20 numbers per line.
+ */
 static void add_layers(lhi_text *text, const lh_layout *l)
 {
     lhi_text_puts(text, "  layers: [");
@@ -409,7 +421,8 @@ static void add_layers(lhi_text *text, const lh_layout *l)
     lhi_text_puts(text, "] # per stage, in model order\n");
 }
 
-/* Writes the degrees, the schedule, the layers per stage and the placement. */
+/* Adds the section `layout`: degrees, schedule, layers of each stage, and
+ * placement or rank order. */
 static lh_status add_layout(writer *w, const char *name, lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
@@ -452,9 +465,10 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
     return LH_OK;
 }
 
-/* Writes a list of names, separated by commas, as a comment after `before`. */
-static void add_list(lhi_text *text, const char *before, const lhi_text *list,
-                     uint32_t n)
+/* Adds a comment with the text `before` and `n` names, separated by commas;
+ * none if n is 0. */
+static void add_name_list(lhi_text *text, const char *before,
+                          const lhi_text *list, uint32_t n)
 {
     lhi_text all = {0};
     const char *at = list->data;
@@ -469,8 +483,8 @@ static void add_list(lhi_text *text, const char *before, const lhi_text *list,
     lhi_text_fini(&all);
 }
 
-/* Writes the head of the job: comments on its source, notes, ignored keys, and
- * the format. */
+/* Adds the beginning of the job: comments on its source, notes and ignored
+ * keys, and the format's version. */
 static void add_head(writer *w)
 {
     const lhi_imported_job *in = w->in;
@@ -492,17 +506,18 @@ static void add_head(writer *w)
         w->before.failed = w->before.failed || note.failed;
         lhi_text_fini(&note);
     }
-    add_list(&w->before,
-             "Ignored, no effect on time and memory: ", &in->ignored,
-             in->n_ignored);
+    add_name_list(&w->before,
+                  "Ignored, no effect on time and memory: ", &in->ignored,
+                  in->n_ignored);
     lhi_text_puts(&w->before, "longhaul: job/1\n\n");
 }
 
-/* Writes the job file. The caller frees *text. */
-static lh_status write_all(writer *w, const char *name, char **text,
-                           size_t *len, lh_error *err)
+/* Writes the text of the whole job file. The caller frees *text.
+ * LH_EINPUT or LH_EUNSUPPORTED: no valid job is possible. */
+static lh_status write_job_file(writer *w, const char *name, char **text,
+                                size_t *len, lh_error *err)
 {
-    LHI_TRY(find_nodes(w, name, err));
+    LHI_TRY(determine_nodes(w, name, err));
     note_instances(w);
     if (w->in->noted.failed)
         return lhi_fail_nomem(err);
@@ -535,7 +550,7 @@ lh_status lhi_import_write(lhi_imported_job *in, const char *name,
                            size_t *len, lh_error *err)
 {
     writer w = {.in = in, .o = options};
-    lh_status status = write_all(&w, name, text, len, err);
+    lh_status status = write_job_file(&w, name, text, len, err);
     lhi_text_fini(&w.before);
     lhi_text_fini(&w.cluster);
     lhi_text_fini(&w.behind);
