@@ -169,8 +169,6 @@ void lhi_arena_rewind(lhi_arena *arena, lhi_mark mark)
     }
 }
 
-/* Moves all memory of arena `from` into `into` and frees `from`; the top block
- * of `into` remains the one in use. */
 void lhi_arena_adopt(lhi_arena *into, lhi_arena *from)
 {
     block **bottom = &into->top;

@@ -39,8 +39,9 @@ lhi_mark lhi_arena_mark(const lhi_arena *arena);
 /* Releases everything allocated since `mark`. */
 void lhi_arena_rewind(lhi_arena *arena, lhi_mark mark);
 
-/* Moves all allocations from `from` to `into` and destroys `from`. Earlier
- * marks of `into` must not be rewound to afterwards. */
+/* Moves all memory of arena `from` into `into` and frees `from`. The top block
+ * of `into` remains the one in use. Earlier marks of `into` must not be
+ * rewound to afterwards. */
 void lhi_arena_adopt(lhi_arena *into, lhi_arena *from);
 
 /* Returns the bytes handed out so far. */

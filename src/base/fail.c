@@ -38,8 +38,6 @@ static void end_with_dots(char *text, size_t size, int needed)
         memcpy(text + size - 4, "...", 4);
 }
 
-/* Writes the formatted message into `err` (unless NULL) and returns `code`, so
- * that a check reads `return lhi_fail(err, LH_EINPUT, ...)`. */
 lh_status lhi_fail(lh_error *err, lh_status code, const char *format, ...)
 {
     if (err) {

@@ -12,8 +12,8 @@
 #define LHI_PRINTF(fmt, args)
 #endif
 
-/* Writes the message (if `err` is not NULL) and returns `code`, so that a check
- * reads `return lhi_fail(err, LH_EINPUT, ...)`. */
+/* Writes the formatted message into `err` (unless NULL) and returns `code`, so
+ * that a check reads `return lhi_fail(err, LH_EINPUT, ...)`. */
 lh_status lhi_fail(lh_error *err, lh_status code, const char *format, ...)
     LHI_PRINTF(3, 4);
 

@@ -116,8 +116,6 @@ lh_status lhi_compute_intra_datacenter_path(const lh_job *job,
     return LH_OK;
 }
 
-/* Returns the load on the link between two datacenters for
- * lhi_cost_link_setting(): line rate, latencies, loss and interface rate. */
 lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
                            const lh_cost_constants *constants)
 {

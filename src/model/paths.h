@@ -31,8 +31,10 @@ lh_status lhi_compute_intra_datacenter_path(const lh_job *job,
                                             const lh_cost_options *options,
                                             lh_cost_path *out, lh_error *err);
 
-/* Describes the link as one GPU at `from` uses it towards `to`. The caller
- * fills in the other senders and the traffic. */
+/* Returns the load on the link from datacenter `from` to `to`, as one GPU uses
+ * it: line rate, latencies, loss and interface rate. It is an input of
+ * lhi_cost_link_setting(). The caller fills in the other senders and the
+ * traffic. */
 lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
                            const lh_cost_constants *constants);
 

@@ -439,8 +439,6 @@ lh_status lhi_compute_marginal_sharding_times(
     return LH_OK;
 }
 
-/* Adds a layer to a two-stage overlap, with the durations of both its stages in
- * ns: its first stage runs during the previous layer's second stage. */
 void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
                            double second)
 {

@@ -86,7 +86,8 @@ typedef struct lhi_stage_overlap {
     double last_second_duration; /* duration of that stage */
 } lhi_stage_overlap;
 
-/* Adds a layer with its two durations, in ns. */
+/* Adds a layer to a two-stage overlap, with the durations of both its stages in
+ * ns: its first stage runs during the previous layer's second stage. */
 void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
                            double second);
 /* Returns the total duration of a two-stage overlap, in ns. */

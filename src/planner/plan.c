@@ -52,8 +52,6 @@ double lhi_choice_gap(const lh_choice *choice)
     return (double)(choice->makespan_ns - bound) / (double)bound;
 }
 
-/* Computes the hash of a job's text (FNV-1a), enough to detect a changed input.
- */
 void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT])
 {
     uint64_t hash = UINT64_C(14695981039346656037);

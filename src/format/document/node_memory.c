@@ -9,9 +9,6 @@ enum {
     SHORT_TEXT = 32, /* longer texts are not deduplicated */
 };
 
-/* Sets the memory budget for the nodes of a text of `len` bytes. A document may
- * use 8 times its text plus 16 MiB, including the text itself and the memory of
- * parser and reader. */
 void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len)
 {
     m->mem = mem;

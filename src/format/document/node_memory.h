@@ -20,7 +20,9 @@ typedef struct lhi_node_memory {
     const char *known[LHI_KNOWN_TEXTS]; /* by hash; the latest of each */
 } lhi_node_memory;
 
-/* Initialises the memory for a text with `len` bytes; `m` must be zeroed. */
+/* Sets the memory budget for the nodes of a text of `len` bytes; `m` must be
+ * zeroed. A document may use 8 times its text plus 16 MiB, including the
+ * text itself and the memory of parser and reader. */
 void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len);
 
 /* Allocates a zeroed node; returns NULL if the budget is exhausted (m->is_full)

@@ -15,7 +15,8 @@ typedef struct lhi_toml {
     char *scratch; /* as long as the text */
 } lhi_toml;
 
-/* Reports an error at the current line. */
+/* Fails with LH_EINPUT and the formatted message, prefixed by the file and the
+ * current line. */
 lh_status lhi_toml_fail(const lhi_toml *t, lh_error *err, const char *format,
                         ...) LHI_PRINTF(3, 4);
 /* Reports that the tree exceeds memory or the budget for its text. */

@@ -10,8 +10,6 @@
 /* --- errors ----------------------------------------------------------------
  */
 
-/* Fails with LH_EINPUT and the formatted message, prefixed by the file and the
- * current line. */
 lh_status lhi_toml_fail(const lhi_toml *t, lh_error *err, const char *format,
                         ...)
 {

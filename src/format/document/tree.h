@@ -81,8 +81,9 @@ lh_status lhi_doc_load(const char *path, lhi_input_kind kind, lhi_doc **out,
 /* Frees a document with all its nodes; accepts NULL. */
 void lhi_doc_free(lhi_doc *doc);
 
-/* Reports "file:line: key.path: message"; in a generated document "origin:
- * message", or without an origin "file: key.path: message". */
+/* Fails with `code` and "file:line: key.path: message". In a generated
+ * document the message is "origin: message", or without an origin "file:
+ * key.path: message". */
 lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
                        lh_status code, const char *format, ...)
     LHI_PRINTF(5, 6);

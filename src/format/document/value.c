@@ -76,8 +76,6 @@ static const char *find_origin(const lhi_doc_origin *origins, const char *path)
     return found;
 }
 
-/* Fails with `code` and "file:line: key.path: message"; in a generated document
- * "origin: message". */
 lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
                        lh_status code, const char *format, ...)
 {

@@ -132,9 +132,6 @@ lh_target lhi_framework_find_target(const lh_framework *framework)
     return LH_TARGET_ANY;
 }
 
-/* Sets the framework settings that the job does not give to those of its
- * target's preset. For attention and sequence parallelism, these equal the
- * defaults without a preset. */
 void lhi_framework_apply_target(lh_job *job)
 {
     lh_framework *f = &job->framework, usual = {0};

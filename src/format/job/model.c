@@ -26,8 +26,6 @@ uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer)
     return model->sliding_window;
 }
 
-/* Returns the default for dropout: true for GPT-2 and GPT-3, and for other
- * models with layer norm, except Falcon. */
 bool lhi_model_uses_dropout(const lh_model *model)
 {
     return model->norm == LH_NORM_LAYER && !model->parallel_block &&
@@ -172,10 +170,6 @@ uint64_t lhi_model_head_params(const lh_model *model)
     return count_norm_params(model) + (uint64_t)model->hidden * model->vocab;
 }
 
-/* Returns the parameters of the multi-token prediction modules. By DeepSeek-V3
- * (arXiv:2412.19437) equation 21, a module normalises the hidden state and the
- * next token's embedding, combines them with a 2h x h matrix, and passes them
- * through one layer like the model's last, and a norm. */
 uint64_t lhi_model_mtp_params(const lh_model *m)
 {
     uint64_t h = m->hidden;

@@ -63,8 +63,6 @@ static lh_status require_flag(const reader *r, const char *key, bool must,
                         LH_EUNSUPPORTED, "%s", why);
 }
 
-/* Reads Falcon 7B. LH_EUNSUPPORTED: Falcon 40B and 180B, whose layers have two
- * norms and keys shared by groups of heads. */
 lh_status lhi_config_read_falcon(reader *r, lh_error *err)
 {
     const family *f = r->family;

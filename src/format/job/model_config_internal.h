@@ -55,18 +55,23 @@ typedef struct reader {
 /* Marks a mandatory key. */
 #define REQUIRED UINT32_MAX
 
-/* Reads the number `key`; uses `absent` if it is missing or null. */
+/* Reads the integer `key` of a config.json, at most `most`; uses `absent` if it
+ * is missing or null. */
 lh_status lhi_config_read_number(const reader *r, const char *key,
                                  uint32_t most, uint32_t absent, uint32_t *out,
                                  lh_error *err);
-/* Reads a size: not 0, and optional only where the class provides a default. */
+/* Reads a size of a config.json: not 0, and optional only if the class has a
+ * default (`class_has`, else 0). */
 lh_status lhi_config_read_size(const reader *r, const char *key, uint32_t most,
                                uint32_t class_has, uint32_t *out,
                                lh_error *err);
 /* Reads a boolean of a config.json; keeps *out if it is missing or null. */
 lh_status lhi_config_read_flag(const reader *r, const lhi_node *map,
                                const char *key, bool *out, lh_error *err);
-/* Reads the base of rotary positions. */
+/* Reads the base of rotary positions from "rope_theta", or as transformers 5
+ * writes it in "rope_parameters", where "10000.0" counts as an integer. The
+ * default is 10000, which lh_model stores as unspecified; some classes
+ * differ. */
 lh_status lhi_config_read_rope_theta(reader *r, lh_error *err);
 /* Reads the size of an attention head; by default the hidden size divided by
  * the heads. */
@@ -79,7 +84,8 @@ lh_status lhi_config_read_layer_types(reader *r, uint32_t absent,
 /* Reads GPT-2: its size keys have other names, embeddings are tied by default,
  * and the MLP is four times as wide. */
 lh_status lhi_config_read_gpt2(reader *r, lh_error *err);
-/* Reads Falcon 7B: one norm per layer. */
+/* Reads Falcon 7B. LH_EUNSUPPORTED: Falcon 40B and 180B, whose layers have two
+ * norms and keys shared by groups of heads. */
 lh_status lhi_config_read_falcon(reader *r, lh_error *err);
 /* Reads the differences of the layers of a model's family from Llama's layers.
  */

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Reads the integer `key` of a config.json, at most `most`; uses `absent` if it
- * is missing or null. */
 lh_status lhi_config_read_number(const reader *r, const char *key,
                                  uint32_t most, uint32_t absent, uint32_t *out,
                                  lh_error *err)
@@ -22,8 +20,6 @@ lh_status lhi_config_read_number(const reader *r, const char *key,
     return LH_OK;
 }
 
-/* Reads a size of a config.json: not 0, and optional only if the class has a
- * default (`class_has`, else 0). */
 lh_status lhi_config_read_size(const reader *r, const char *key, uint32_t most,
                                uint32_t class_has, uint32_t *out, lh_error *err)
 {
@@ -45,9 +41,6 @@ lh_status lhi_config_read_flag(const reader *r, const lhi_node *map,
     return lhi_node_get_bool(r->doc, node, out, err);
 }
 
-/* Reads "rope_theta", or its value in "rope_parameters", as transformers 5
- * writes it, where "10000.0" counts as an integer. The default is 10000, which
- * lh_model stores as unspecified; some classes differ. */
 lh_status lhi_config_read_rope_theta(reader *r, lh_error *err)
 {
     const lhi_node *node = lhi_node_find(r->map, "rope_theta");

@@ -166,8 +166,8 @@ uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers);
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err);
 
-/* Checks whether a name is valid within link names; LH_EINPUT with the reason.
- */
+/* Checks that a datacenter's name has no characters that are special in link
+ * names ("west>east") or in CSV cells. LH_EINPUT otherwise. */
 lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
                               const char *name, lh_error *err);
 
@@ -202,8 +202,9 @@ typedef struct lhi_job_link {
 /* The keys of a link. Its context is a double, the default price per GB. */
 extern const lhi_schema lhi_job_link_schema;
 
-/* Applies the default behaviour of the target program, unless the job specifies
- * a framework. */
+/* Sets the framework settings that the job does not give to those of its
+ * target's preset. For attention and sequence parallelism, these equal the
+ * defaults without a preset. */
 void lhi_framework_apply_target(lh_job *job);
 /* Returns the target framework that a preset given in the job implies;
  * LH_TARGET_ANY: none. */
@@ -238,7 +239,9 @@ uint32_t lhi_job_padded_vocab(const lh_job *job, uint32_t tensor);
 /* Checks whether the model's layers use dropout, whose masks are then retained.
  */
 bool lhi_job_uses_dropout(const lh_job *job);
-/* Returns the default if the job does not specify it. */
+/* Returns whether a model's layers use dropout if the job does not specify it:
+ * true for GPT-2 and GPT-3, and for other models with layer norm, except
+ * Falcon. */
 bool lhi_model_uses_dropout(const lh_model *model);
 /* Returns the dropout rate; 0: none. */
 double lhi_job_dropout(const lh_job *job);

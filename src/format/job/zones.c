@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Checks that a datacenter's name has no characters that are special in link
- * names ("west>east") or in CSV cells. LH_EINPUT otherwise. */
 lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
                               const char *name, lh_error *err)
 {

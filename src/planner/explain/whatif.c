@@ -227,8 +227,6 @@ lh_status lhi_plan_check_questions(const lh_job *job,
     return status;
 }
 
-/* Each search is short. Its result also competes in the other questions, so
- * that no case is slower than another with worse links. */
 lh_status lhi_plan_answer_whatif(const lh_plan_options *options, lhi_arena *mem,
                                  lhi_found_plans *known, lh_plan *plan,
                                  lh_error *err)

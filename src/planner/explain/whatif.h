@@ -31,8 +31,10 @@ lh_status lhi_plan_search_short(const lh_job *job,
 lh_status lhi_plan_without_target(const lh_plan_options *options,
                                   lhi_arena *mem, lh_plan *plan, lh_error *err);
 
-/* Answers options->questions for an otherwise complete plan. Results join
- * `known` and are in `mem`. */
+/* Answers options->questions for an otherwise complete plan by a short search
+ * each. Each result also competes in the other questions, so that no case
+ * is slower than another with worse links. Results join `known` and are in
+ * `mem`. */
 lh_status lhi_plan_answer_whatif(const lh_plan_options *options, lhi_arena *mem,
                                  lhi_found_plans *known, lh_plan *plan,
                                  lh_error *err);

@@ -107,8 +107,6 @@ uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic)
     return elastic->parameters >= 1 ? 3 : elastic->gradients >= 1 ? 2 : 1;
 }
 
-/* Returns the configuration of a choice. The layout of an elastic plan has no
- * recomputation; `elastic` keeps its shares and recomputed operations. */
 lhi_config lhi_config_from_choice(const lh_choice *choice)
 {
     bool again = choice->recompute == LH_RECOMPUTE_OPERATIONS;

@@ -34,7 +34,8 @@ lh_status lhi_sharding_check(const lh_job *job, lh_error *err);
 /* Returns the least ZeRO stage that any parameter has in an elastic plan (which
  * shards only shares of the state). */
 uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic);
-/* Returns a choice's configuration. */
+/* Returns the configuration of a choice. The layout of an elastic plan has no
+ * recomputation; `elastic` keeps its shares and recomputed operations. */
 lhi_config lhi_config_from_choice(const lh_choice *choice);
 
 /* Resets a choice to one without schedule: no times and no memory. */

@@ -53,8 +53,8 @@ lh_cost_layer_range lhi_stage_range(const lhi_stage_placement *spread);
  * datacenters. */
 uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread);
 
-/* Checks whether the slices of a stage cost the same in its i-th datacenter as
- * in an earlier one. */
+/* Checks whether a stage's chunks cost the same in its i-th datacenter as in an
+ * earlier one. With hybrid sharding that requires equal numbers of replicas. */
 bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
                                  const lhi_stage_placement *spread, uint32_t i);
 

@@ -300,8 +300,6 @@ static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
     return true;
 }
 
-/* Checks whether a stage's chunks cost the same in its i-th datacenter as in an
- * earlier one. With hybrid sharding that requires equal numbers of replicas. */
 bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
                                  const lhi_stage_placement *spread, uint32_t i)
 {

@@ -72,14 +72,15 @@ bool lhi_local_search_is_out_of_budget(const lhi_local_search *d);
 /* Returns the objective value of candidate `at`; INT64_MAX: it does not work.
  */
 int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t candidate);
-/* Returns the time from which candidates are useless for the target; INT64_MAX:
- * no limit. */
+/* Returns the iteration time from which a result cannot improve the target;
+ * INT64_MAX if the objective is cost, to which time bounds do not apply. */
 int64_t lhi_local_search_limit(const lhi_local_search *d,
                                const lhi_local_search_target *t);
 /* Stores the result of candidate `at` in each target whose value it has and
  * whose best it improves. */
 void lhi_local_search_update_targets(lhi_local_search *d, uint32_t candidate);
-/* The same for one row of it. */
+/* Stores one row of a candidate's results in each target whose value it has
+ * and whose best it improves. `candidate` has the same layout. */
 void lhi_local_search_update_targets_by_row(lhi_local_search *d,
                                             uint32_t candidate,
                                             const lh_choice *row);

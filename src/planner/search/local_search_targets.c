@@ -142,8 +142,6 @@ int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t at)
                : INT64_MAX;
 }
 
-/* Returns the iteration time from which a result cannot improve the target;
- * INT64_MAX if the objective is cost, to which time bounds do not apply. */
 int64_t lhi_local_search_limit(const lhi_local_search *d,
                                const lhi_local_search_target *t)
 {
@@ -168,8 +166,6 @@ bool lhi_local_search_has_value(const lhi_local_search_target *t,
            lhi_dimension_value(t->dimension, config) == t->value;
 }
 
-/* Stores a result (`row`) in each target whose value it has and whose best it
- * improves. `at`: candidate with the same layout. */
 void lhi_local_search_update_targets_by_row(lhi_local_search *d, uint32_t at,
                                             const lh_choice *row)
 {

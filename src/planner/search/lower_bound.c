@@ -34,9 +34,6 @@ static bool is_uniform(const lhi_bound_case *c)
     return true;
 }
 
-/* Returns the work bound on the makespan in ns: all passes over all stages. A
- * stage that is slower than the first datacenter by a factor s in everything
- * does at most n / s of the work in time n. */
 int64_t lhi_bound_compute_work(const lhi_bound_case *c)
 {
     double rate = 0;
@@ -87,9 +84,6 @@ static int64_t compute_fastest_path(const lhi_bound_case *c)
     return sum;
 }
 
-/* Returns the path bound on the makespan in ns, from one microbatch: the first
- * chunk's gather, F of all chunks in sequence, their D, the messages between
- * them, then W of the first chunk and its reduction. */
 int64_t lhi_bound_compute_path(const lhi_bound_case *c)
 {
     int64_t w = INT64_MAX, hops = 0;
@@ -116,10 +110,6 @@ lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c)
     return p;
 }
 
-/* Returns the link bound on the makespan in ns: a link carries one message at a
- * time. `per_microbatch`: messages on this link for each microbatch. With one
- * chunk per device, all its messages are F or D messages on the microbatch's
- * path. */
 int64_t lhi_bound_compute_link(const lhi_bound_case *c, uint32_t per_microbatch,
                                int64_t transfer_ns, int64_t latency_ns)
 {

@@ -87,19 +87,24 @@ typedef struct lhi_bound_case {
     int64_t wrap_forth, wrap_back; /* last stage to first, and first to last */
 } lhi_bound_case;
 
-/* Each returns a lower bound on the pipeline's makespan, in ns. This one: total
- * work. */
+/* Returns the work bound on the makespan in ns: all passes over all stages. A
+ * stage that is slower than the first datacenter by a factor s in everything
+ * does at most n / s of the work in time n. */
 int64_t lhi_bound_compute_work(const lhi_bound_case *c);
 /* Returns the layer bound on the makespan in ns: some device has at least
  * layers / stages layers, rounded up. */
 int64_t lhi_bound_compute_layers(const lhi_bound_case *c);
-/* Bounds by the path of one microbatch. */
+/* Returns the path bound on the makespan in ns, from one microbatch: the first
+ * chunk's gather, F of all chunks in sequence, their D, the messages between
+ * them, then W of the first chunk and its reduction. */
 int64_t lhi_bound_compute_path(const lhi_bound_case *c);
 /* Returns the warm-up bound on the makespan in ns: the passes of each device,
  * plus the path of the first microbatch to it and of the last one back. */
 int64_t lhi_bound_compute_warmup(const lhi_bound_case *c);
-/* The same for one link with this transfer time and `per_microbatch` messages
- * per microbatch. */
+/* Returns the link bound on the makespan in ns: a link carries one message at a
+ * time. `per_microbatch`: messages on this link for each microbatch. With one
+ * chunk per device, all its messages are F or D messages on the microbatch's
+ * path. */
 int64_t lhi_bound_compute_link(const lhi_bound_case *c, uint32_t per_microbatch,
                                int64_t transfer_ns, int64_t latency_ns);
 /* Computes the partition bound on the makespan, in ns: the least makespan, by
