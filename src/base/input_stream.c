@@ -34,8 +34,8 @@ lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out,
     return LH_OK;
 }
 
-/* Waits, at most within_ms, until input is readable or the last writer has
- * closed; returns poll()'s result. */
+/* Waits until input is readable or the last writer has closed, but at most
+ * within_ms. Returns poll()'s result. */
 static int wait_for_input(int fd, int within_ms)
 {
     struct pollfd one = {.fd = fd, .events = POLLIN};

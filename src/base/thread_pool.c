@@ -46,7 +46,7 @@ static uint32_t count_done(const lhi_thread_pool *c)
     return n;
 }
 
-/* Worker thread: runs tasks, one job after another. */
+/* Runs the pool's tasks on a worker thread, one job after another. */
 static void *run_worker(void *context)
 {
     lhi_thread_pool *c = context;

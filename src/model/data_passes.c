@@ -114,9 +114,9 @@ static lh_status compute_adjacent_part(const lhi_cost_context *p,
     return LH_OK;
 }
 
-/* Finds the layers before and after the layer range. With one pipeline rank,
- * all ranges are on one GPU and a pass proceeds from each to the next, so FSDP
- * prefetches one layer ahead across their boundaries. In a pipeline, passes of
+/* Finds the layers before and after the layer range, across whose boundaries
+ * FSDP prefetches one layer ahead. It does so with one pipeline rank, where
+ * a pass proceeds from each range to the next. In a pipeline, passes of
  * other microbatches run in between. */
 static lh_status find_adjacent_parts(const lhi_cost_context *p,
                                      adjacent_part *before,

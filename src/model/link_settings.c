@@ -17,8 +17,8 @@ typedef struct truncated_poisson {
     double mean, variance, third, fourth; /* central moments */
 } truncated_poisson;
 
-/* Sums Poisson weights w(j) = x^j / j! for j up to `most` (*sum), and j w(j)
- * (*first), scaled so that the largest weight is 1. */
+/* Sums the Poisson weights w(j) = x^j / j! for j up to `most` into *sum, and j
+ * w(j) into *first. The largest weight is scaled to 1. */
 static void add_terms(double x, double most, double *sum, double *first)
 {
     double at = fmin(most, floor(x)), up = 1, down = 1;

@@ -85,9 +85,9 @@ lh_status lhi_chunk_cost_in_sequence(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_options *options,
                                      lhi_ecmp_cache *known, lh_cost *out,
                                      lh_error *err);
-/* Computes the cost of a layer range as lhi_chunk_cost() does, but with a lower
- * bound on the communication between experts that holds for every placement of
- * the replicas. */
+/* Computes the cost of a layer range as lhi_chunk_cost() does, but with a
+ * lower bound on the communication between experts. The bound holds for
+ * every placement of the replicas. */
 lh_status lhi_chunk_cost_lower_bound(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_layer_range *slice,
                                      const lh_cost_options *options,

@@ -34,8 +34,8 @@ typedef struct lhi_node_count {
     uint64_t fewest; /* members on the node with the fewest, of all groups */
 } lhi_node_count;
 
-/* Counts the nodes of the group of ranks first, first + step, ..., `count` in
- * all, and the fewest members on one of these nodes. */
+/* Counts the nodes of a group of `count` ranks: first, first + step, and so
+ * on. Also finds the fewest members on one of these nodes. */
 lhi_node_count lhi_stage_nodes_count(const lhi_stage_nodes *s, uint64_t first,
                                      uint64_t step, uint64_t count);
 /* Merges the node count of another group into *worst: most nodes, fewest

@@ -233,10 +233,11 @@ static void merge_ring_steps(const lhi_shape *shape, lhi_pass_work *out)
     add_ring_kernels(&out->d, (1.5 * c + 1) * kv, 2 * c);
 }
 
-/* Adds ring attention: c - 1 steps of F forward the keys and values of one
- * sequence shard during a step's attention, and the last step forwards nothing
- * (Liu et al., arXiv:2310.01889). In D the gradients follow one step behind:
- * the first step forwards only keys and values, the last one only gradients. */
+/* Adds the work of ring attention. In F, c - 1 steps forward the keys and
+ * values of one sequence shard during their attention; the last step
+ * forwards nothing (Liu et al., arXiv:2310.01889). In D the gradients
+ * follow one step behind: the first step forwards only keys and values, the
+ * last one only gradients. */
 static void add_ring_attention(const lhi_shape *shape, lhi_pass_work *out)
 {
     double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) *
@@ -251,8 +252,8 @@ static void add_ring_attention(const lhi_shape *shape, lhi_pass_work *out)
     merge_ring_steps(shape, out);
 }
 
-/* Adds the work of the projections to queries of all heads, if they are
- * computed directly from the hidden state, and to keys and values. */
+/* Adds the work of the projections to keys and values, and to queries of all
+ * heads if these come directly from the hidden state. */
 static void add_up_projections(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;

@@ -61,9 +61,8 @@ void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out);
 /* Computes the work of norm, vocabulary matrix and loss, which multi-token
  * prediction modules share: once for the model and once per module. */
 void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out);
-/* Computes the work of the multi-token prediction modules, each of which
- * combines the hidden state with the next token's embedding and runs one more
- * layer. */
+/* Computes the work of the multi-token prediction modules. Each combines the
+ * hidden state with the next token's embedding and runs one more layer. */
 void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
 
 /* Returns the number of norms per layer, which with tensor parallelism is also

@@ -69,10 +69,10 @@ LH_API lh_hybrid lh_hybrid_ns(lh_ring kind, uint32_t n, double bytes,
                               const lh_flow *inside, const lh_flow *across,
                               bool sharded);
 
-/* Returns the rate of a flow in bytes/s whose packets are sprayed over all
+/* Returns the rate in bytes/s of a flow whose packets are sprayed over all
  * paths. The sender stops when each queue pair has a full unacknowledged
- * window, so the rate is min(line, Q * window / (2 * latency)) [SX section 5.3,
- * with the round trip instead of the one-way latency]. */
+ * window. The rate is min(line, Q * window / (2 * latency)) [SX section
+ * 5.3, with the round trip instead of the one-way latency]. */
 LH_API double lh_spray_rate(double line_bytes_per_s, uint32_t queue_pairs,
                             double latency_ns);
 /* Returns the minimum number of queue pairs with which a sprayed flow reaches

@@ -151,10 +151,11 @@ LH_API lh_status lh_optical_run_all(const lh_scenario *scenario,
 /* Frees the results of lh_optical_run_all(); NULL is a no-op. */
 LH_API void lh_optical_free(lh_optical *optical);
 
-/* Formats a self-contained HTML page: policies with their spread, the topology
- * with the stages and routes of the first seed, spectrum over time per fibre,
- * and one iteration with communication-bound passes marked. Release *text with
- * lh_text_free(); `len` may be NULL. */
+/* Formats a self-contained HTML page: policies with their spread, topology,
+ * spectrum over time per fibre, and one iteration. The topology has the
+ * stages and routes of the first seed; the iteration marks
+ * communication-bound passes. Release *text with lh_text_free(); `len` may
+ * be NULL. */
 LH_API lh_status lh_optical_html(const lh_scenario *scenario,
                                  const lh_optical *optical, char **text,
                                  size_t *len, lh_error *err);

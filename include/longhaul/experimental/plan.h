@@ -380,8 +380,8 @@ struct lh_memory_needs {
     lh_fitting_layout key_layout;
 };
 
-/* Return the target's display name and the version against which its rules were
- * checked: "Megatron-LM", "core 0.16". Static storage. */
+/* Returns the name of the target framework for messages, such as
+ * "Megatron-LM"; static storage. */
 LH_API const char *lh_target_display_name(lh_target target);
 /* Returns the version of the target framework against which its rules were
  * checked; static storage. */

@@ -161,8 +161,9 @@ static bool is_better(const candidate *a, const candidate *b)
 
 /* Returns the delay, in ns, by which routes of late messages are compared: the
  * message's own time `takes_ns`. Policy CRITICAL adds the delay of queued
- * messages, which wait at the port for `ser`, the time to send this message,
- * and of the next message if `ser` exceeds the producing pass. */
+ * messages, which wait at the port for `ser`, the time to send this
+ * message. It also adds that of the next message if `ser` exceeds the
+ * producing pass. */
 static int64_t compute_delay(const lhi_request *r, int64_t takes_ns,
                              int64_t ser)
 {

@@ -114,8 +114,8 @@ static lh_status run_one(const shared_work *w, uint32_t i, lh_error *err)
     return status;
 }
 
-/* Thread function: simulates the next run until none is left, a run fails or
- * the caller cancels. */
+/* Simulates the next run on a worker thread, until none is left, a run fails
+ * or the caller cancels. */
 static void *worker_thread(void *context)
 {
     shared_work *w = context;

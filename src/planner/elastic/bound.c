@@ -149,10 +149,10 @@ static region find_least_traffic_region(const bound_state *b)
     return least;
 }
 
-/* Computes the largest number of bytes that sharding saves on device `d` within
- * region `r`. The saving is linear in the shares, so its maximum is at a corner
- * of the region, after removing the part with more parameters than gradients
- * sharded. */
+/* Computes the largest number of bytes that sharding saves on device `d`
+ * within region `r`. The saving is linear in the shares, so its maximum is
+ * at a corner. The part of the region with more parameters than gradients
+ * sharded is removed first. */
 static double compute_max_saving(const bound_state *b, uint32_t d,
                                  const region *r)
 {
@@ -199,8 +199,8 @@ static uint32_t next_group(const bound_state *b, uint32_t e)
 }
 
 /* Computes a lower bound on the forwards of stage `d` before its first
- * backward, not counting the first group's forwards on all chunks but the last
- * (pass_order.c). */
+ * backward. Does not count the first group's forwards on all chunks but the
+ * last (pass_order.c). */
 static uint32_t count_extra_forwards(const bound_state *b, uint32_t d)
 {
     return 2 * (b->P - 1 - d) + 1;
@@ -528,8 +528,8 @@ static lh_status allocate_idle_times(bound_state *b, lh_error *err)
     return LH_OK;
 }
 
-/* Computes the part of device `d`'s work, idle and tail times that does not
- * depend on the length of the first group, for region `r`. */
+/* Computes device `d`'s work, link and idle times for region `r`, without the
+ * parts that depend on the first group's length. */
 static void compute_span(const bound_state *b, uint32_t d, const region *r,
                          device_span *s)
 {

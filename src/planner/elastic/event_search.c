@@ -173,9 +173,9 @@ static lh_status store_best(event_search *s, const lh_elastic_case *g,
     return LH_OK;
 }
 
-/* Simulates one plan if it fits into memory and may be faster than the best so
- * far, by its lower bound and by the model's equation 1. Stores it if it is
- * faster. */
+/* Simulates one plan, unless it does not fit into memory or its lower bound or
+ * equation 1 shows that it is no faster. Stores it if it is the fastest so
+ * far. */
 static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
                                const lh_elastic_plan *plan, lh_error *err)
 {

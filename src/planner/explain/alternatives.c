@@ -183,8 +183,8 @@ static double percent(const alternative_search *r, const lh_choice *c)
 }
 
 /* Checks whether the result for the choice's value of dimension `d` comes from
- * a quick evaluation, without a local search that ended in a local optimum.
- * Values that no local search covers are final. */
+ * a quick evaluation instead of a completed local search. Values that no
+ * local search covers are final. */
 static bool is_quick_result(const alternative_search *r, lhi_dimension d,
                             const lh_choice *c)
 {

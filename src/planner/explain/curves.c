@@ -108,8 +108,8 @@ static bool belongs_to_series(const curve_builder *p, uint32_t series)
     return own->n_groups == n && lhi_sites_outermost(own) == LH_OUTERMOST_DATA;
 }
 
-/* Lowers the iteration time *ns of a point to that of the plan's own layers and
- * schedule on `job`, which may be faster than a search with even chunks. */
+/* Lowers the iteration time *ns of a point to that of the plan's own layers
+ * and schedule on `job`. They may be faster than a search with even chunks. */
 static lh_status include_plan(const curve_builder *p, const lh_job *job,
                               int64_t *ns, lh_error *err)
 {

@@ -173,8 +173,8 @@ static lh_status check_batch(const checker *k, lh_error *err)
         k->job->training.global_batch);
 }
 
-/* Checks that a simulated choice has times that add up to iteration_ns and not
- * below its lower bound, and that any other choice has no times. */
+/* Checks that a simulated choice has times that add up to iteration_ns and are
+ * not below its lower bound. Any other choice must have no times. */
 static lh_status check_times(const checker *k, lh_error *err)
 {
     static const char *const keys[] = {"iteration_ns", "makespan_ns"};

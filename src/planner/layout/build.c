@@ -338,8 +338,8 @@ static lh_status allocate(lhi_layout_builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the time to reduce the gradient of the matrix shared by embedding and
- * head to the iteration overhead, if they are on different devices. */
+/* Adds to the iteration overhead the time to reduce the gradient of the matrix
+ * shared by embedding and head, if they are on different devices. */
 static lh_status add_tied_embedding(lhi_layout_builder *b, lh_error *err)
 {
     uint32_t first = b->chunks[0].device;

@@ -202,9 +202,9 @@ static bool is_more_even(const loads *a, const loads *b)
     return a->most < b->most || (!(b->most < a->most) && a->n_most < b->n_most);
 }
 
-/* Moves one layer from a chunk of device `from` to one of device `to`, the
- * first move with which the device loads are more even than `now`. *next: the
- * new loads; *moved: there was one. */
+/* Makes the first move of one layer from a chunk of device `from` to one of
+ * device `to` that evens out the loads `now`. *next receives the new loads,
+ * and *moved whether there was one. */
 static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
                             uint32_t to, const loads *now, uint32_t *layers,
                             loads *next, bool *moved, lh_error *err)

@@ -22,8 +22,8 @@ bool lhi_layer_partition_has_alternatives(const lh_job *job,
                                           const lhi_config *config,
                                           const lh_plan_options *options);
 
-/* Hill climbing over partitions from several starts, by iteration time under
- * `method`:
+/* Searches for the fastest layer partition under `method` by hill climbing from
+ * several starts:
  * - the partition of `config` (even, or by speed);
  * - equal work per device;
  * - small first or last chunks, large middle ones, increasing and decreasing

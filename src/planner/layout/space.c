@@ -70,8 +70,6 @@ static lh_status visit_child(expansion *g, lh_error *err)
 
 /* --- values to explore ---------------------------------------------------- */
 
-/* Checks whether the search tries a tensor degree. Tensor parallelism stays
- * inside a node; small nodes are combined. */
 bool lhi_space_tensor(const lhi_space *space, uint32_t tensor)
 {
     const bool whole =

@@ -65,15 +65,17 @@ lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
 /* Releases the space's memory. */
 void lhi_space_fini(lhi_space *space);
 
-/* These four check whether a search explores a value that the job leaves open;
- * other values are used only if the job fixes them. */
+/* Checks whether the search tries a tensor degree that the job leaves open.
+ * Tensor parallelism stays inside a node; small nodes are combined. */
 bool lhi_space_tensor(const lhi_space *space, uint32_t tensor);
-/* Checks whether the search tries a context degree: each GPU must keep enough
- * tokens of a sequence. */
+/* Checks whether the search tries a context degree that the job leaves open:
+ * each GPU must keep enough tokens of a sequence. */
 bool lhi_space_context(const lhi_space *space, uint32_t context);
-/* Checks whether the search tries a microbatch size. */
+/* Checks whether the search tries a microbatch size that the job leaves open:
+ * powers of two up to a limit. */
 bool lhi_space_micro_batch(uint32_t size);
-/* Checks whether the search tries a number of chunks per device. */
+/* Checks whether the search tries a number of chunks per device that the job
+ * leaves open. */
 bool lhi_space_chunks(uint32_t chunks);
 
 /* Receives one configuration that has decided one level more; *dropped counts

@@ -32,7 +32,8 @@ static uint32_t get_datacenter(const counter *c, uint32_t group, uint32_t stage)
 }
 
 /* Counts the messages per iteration from stage `from` to stage `to` for each
- * pair of datacenters, and the largest number of GPUs that send at once. */
+ * pair of datacenters. Also finds the largest number of GPUs that send at
+ * once. */
 static void count_messages(counter *c, uint32_t from, uint32_t to)
 {
     const lh_sites *sites = c->places.sites;
@@ -80,10 +81,10 @@ static bool has_leaders(const counter *c)
            c->config->layout.sharding == LH_SHARDING_HYBRID_LEADERS;
 }
 
-/* Counts how often per iteration parameters are gathered and gradients reduced,
- * by ZeRO stage [Raj section 7]. In an elastic plan, sharded shares are sent
- * for every microbatch group on a chunk, except that the last chunk's first
- * backward group needs no gather. */
+/* Counts how often per iteration parameters are gathered and gradients
+ * reduced, by ZeRO stage [Raj section 7]. In an elastic plan, sharded
+ * shares are sent for every microbatch group on a chunk. The last chunk's
+ * first backward group needs no gather. */
 static void count_rounds(const counter *c, double *gathers, double *reductions)
 {
     uint32_t zero = c->job->training.zero;

@@ -464,8 +464,8 @@ static lh_status add_sending(lhi_bound_inputs *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Subtracts the longest gather and reduction of each rank from the pass times,
- * because ZeRO 2 and 3 run the first gather and the last reduction outside the
+/* Subtracts the longest gather and reduction of each rank from the pass times.
+ * With ZeRO 2 and 3 the first gather and the last reduction run outside the
  * passes (build.c). The first layer of a rank is unknown. */
 static lh_status remove_end_communication(lhi_bound_inputs *f,
                                           const lh_job *job,

@@ -7,9 +7,9 @@
 
 #include <math.h>
 
-/* Computes the times of gathering parameters and reducing gradients with ZeRO 2
- * and 3 for each layer kind, the embedding and the head, into sent[]. A head
- * that shares the embedding's matrix has none. */
+/* Computes the times to gather parameters and reduce gradients with ZeRO 2 and
+ * 3, into sent[]: per layer kind, embedding and head. A head that shares
+ * the embedding's matrix has none. */
 static lh_status compute_traffic(lhi_bound_inputs *f, const lh_job *job,
                                  const lh_layout *layout,
                                  lh_cost_layer_range slice,

@@ -184,9 +184,9 @@ static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
     return LH_OK;
 }
 
-/* Checks whether the method `elastic` is skipped: with ZeRO 2 and 3 and a job
- * that allows elastic plans, its pass order is an elastic plan, only slower
- * because every pass communicates. */
+/* Checks whether the method `elastic` is skipped. With ZeRO 2 and 3 its pass
+ * order is an elastic plan, only slower because every pass communicates. It
+ * is therefore skipped if the job allows elastic plans. */
 static bool is_elastic_plan(const lhi_layout_search *s, const lhi_candidate *c,
                             const lhi_method *method)
 {

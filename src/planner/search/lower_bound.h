@@ -88,15 +88,15 @@ typedef struct lhi_bound_case {
 } lhi_bound_case;
 
 /* Returns the work bound on the makespan in ns: all passes over all stages. A
- * stage that is slower than the first datacenter by a factor s in everything
- * does at most n / s of the work in time n. */
+ * stage that is slower than the first datacenter by a factor s does at most
+ * n / s of the work in time n. */
 int64_t lhi_bound_compute_work(const lhi_bound_case *c);
 /* Returns the layer bound on the makespan in ns: some device has at least
  * layers / stages layers, rounded up. */
 int64_t lhi_bound_compute_layers(const lhi_bound_case *c);
-/* Returns the path bound on the makespan in ns, from one microbatch: the first
- * chunk's gather, F of all chunks in sequence, their D, the messages between
- * them, then W of the first chunk and its reduction. */
+/* Returns the path bound on the makespan in ns, from one microbatch. Its path
+ * is the first chunk's gather, F of all chunks, their D and the messages
+ * between them. W of the first chunk and its reduction follow. */
 int64_t lhi_bound_compute_path(const lhi_bound_case *c);
 /* Returns the warm-up bound on the makespan in ns: the passes of each device,
  * plus the path of the first microbatch to it and of the last one back. */
@@ -123,7 +123,7 @@ int64_t lhi_bound_compute_missing_memory(const lhi_bound_case *c,
                                          uint32_t *site);
 
 /* Returns the fewest layers that a chunk can have if `layers` are in `chunks`
- * chunks and the largest chunk has at most `ratio` times as many as the
+ * chunks. The largest chunk has at most `ratio` times as many as the
  * smallest. */
 uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks,
                                         double ratio);

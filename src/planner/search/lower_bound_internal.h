@@ -49,8 +49,8 @@ static inline uint32_t lhi_bound_head_stage(const lhi_bound_case *c)
  * each. */
 enum { LHI_ANY_KIND = -1 };
 
-/* Number of counts to make: one per kind, and one over all kinds unless there
- * is only one. */
+/* Returns the end of the loop over layer kinds from LHI_ANY_KIND on. It
+ * includes single kinds only if there are several. */
 static inline int lhi_bound_count_kinds(const lhi_bound_case *c)
 {
     return c->n_kinds > 1 ? (int)c->n_kinds : 0;
@@ -99,8 +99,8 @@ static inline int64_t lhi_bound_reduce_ns(const lhi_bound_site *s,
     return s->reduce > 0 && layers > 0 ? layers * s->reduce + s->latency : 0;
 }
 
-/* The same for the first chunk, where every microbatch begins and ends; it
- * includes the embedding. */
+/* Returns the least gather time of the first chunk, where every microbatch
+ * begins and ends, in ns; it includes the embedding. */
 static inline int64_t lhi_bound_first_gather_ns(const lhi_bound_case *c)
 {
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, 0);

@@ -37,7 +37,8 @@ typedef struct lhi_neighbourhood {
 } lhi_neighbourhood;
 
 /* Calls back for each complete layout that differs from the centre in few
- * dimensions and has a low enough bound, in the order of the search space. */
+ * dimensions and has a low enough bound. Visits them in the order of the
+ * search space. */
 lh_status lhi_neighbourhood_visit(lhi_neighbourhood *nearby, lh_error *err);
 
 #endif

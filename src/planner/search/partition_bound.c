@@ -147,9 +147,9 @@ static pass_times compute_pass_times(const partition_search *s, const share *h)
     return m;
 }
 
-/* Computes the work and memory of a stage's second chunk, and the time that a
- * microbatch needs from its F to the end of its D: F, D and hops of all later
- * chunks. `head`: F and D time of the head. */
+/* Computes the work and memory of a stage's second chunk, and the time of a
+ * microbatch from its F to the end of its D. That time is F, D and hops of
+ * all later chunks. `head`: F and D time of the head. */
 static load compute_second_load(const partition_search *s, const share *h,
                                 double head)
 {
@@ -325,8 +325,8 @@ typedef struct range {
     uint32_t both_most;
 } range;
 
-/* Finds the possible numbers of layers in stage `k`'s chunks, given `front`
- * layers before the stage and `back` layers in the earlier stages' second
+/* Finds the possible numbers of layers in stage `k`'s chunks. `front` layers
+ * are before the stage, and `back` layers in the earlier stages' second
  * chunks. Returns false if there are none. */
 static bool find_range(const partition_search *s, uint32_t k, uint32_t front,
                        uint32_t back, range *out)

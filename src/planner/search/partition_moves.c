@@ -299,9 +299,9 @@ static lh_status move_other(partition_mover *m, lhi_candidate *c, lh_error *err)
     return LH_OK;
 }
 
-/* Improves the layer partitions of candidates that are not the fastest: first
- * one of each pipeline degree and chunk count, then alternately the one with
- * the least bound and the one with the least known time. */
+/* Improves the layer partitions of candidates that are not the fastest. First
+ * comes one of each pipeline degree and chunk count, then alternately the
+ * least bound and the least known time. */
 static lh_status move_others(partition_mover *m, lh_error *err)
 {
     lhi_candidate *c;

@@ -203,8 +203,8 @@ static lh_status refine_in_time(const lh_job *job,
     return lhi_plan_refine(job, &in_time, heads, mem, plan, err);
 }
 
-/* Searches for the cheapest plan if the objective is time, or for the fastest
- * if it is cost, and adds the results to the Pareto front. */
+/* Searches for the plan of the other objective, the cheapest or the fastest,
+ * and adds the results to the Pareto front. */
 static lh_status search_other(const lhi_layout_search *like, lh_error *err)
 {
     lh_plan other = {0};

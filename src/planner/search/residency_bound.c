@@ -184,9 +184,9 @@ static double compute_least_fill(const lhi_bound_case *c, const least_values *l,
     return least;
 }
 
-/* Computes a lower bound on the byte nanoseconds that stay empty on all devices
- * while the first F fill the memory and the last D free it. `room`: memory of
- * all devices; `ns`: the makespan. */
+/* Computes a lower bound on the byte nanoseconds that stay empty while the
+ * first F fill the memory and the last D free it. `room`: memory of all
+ * devices; `ns`: the makespan. */
 static double compute_empty_area(const lhi_bound_case *c, const least_values *l,
                                  double room, double ns)
 {

@@ -114,7 +114,7 @@ static double compute_layer_memory(const lhi_bound_case *c, int kind,
 }
 
 /* Adds the passes of embedding or head (`all` ns) to a memory limit. They take
- * their own memory from `room`, so the limit is either that of ns per byte of
+ * their own memory from `room`. The limit becomes that of ns per byte of
  * the layers (*of_layers), or *of_ends grows by `all`. */
 static void limit_by_end(double room, double all, double for_each_byte,
                          double *of_layers, double *of_ends)
@@ -316,8 +316,8 @@ static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
     return most < (double)n ? (int64_t)fmax(most, -1) : n;
 }
 
-/* Returns the most layers of `kind` that stage b->k can have if the makespan is
- * `ns`, by its work, the paths to it and back, and its memory. */
+/* Returns the most layers of `kind` that stage b->k can have if the makespan
+ * is `ns`. Its work, the paths to it and back, and its memory limit them. */
 static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
                                   const lhi_bound_pass *layer,
                                   const stages_before *b, int64_t ns)
