@@ -19,7 +19,7 @@ static int compare_at(const sorting *s, size_t i, size_t k)
 }
 
 /* Exchanges the items at indices `i` and `k`. */
-static void swap(const sorting *s, size_t i, size_t k)
+static void swap_items(const sorting *s, size_t i, size_t k)
 {
     char *a = s->base + i * s->size, *b = s->base + k * s->size;
     for (size_t n = 0; n < s->size; n++) {
@@ -33,7 +33,7 @@ static void swap(const sorting *s, size_t i, size_t k)
 static void reverse(const sorting *s, size_t from, size_t to)
 {
     for (; from + 1 < to; from++, to--)
-        swap(s, from, to - 1);
+        swap_items(s, from, to - 1);
 }
 
 /* Finds the first item of [from, to) that sorts after item `key`; with
@@ -54,13 +54,13 @@ static size_t find_first_after(const sorting *s, size_t from, size_t to,
 
 /* Merges the sorted ranges [from, mid) and [mid, to): halves the longer one,
  * finds the matching split in the other, and rotates the part between. */
-static void merge(const sorting *s, size_t from, size_t mid, size_t to)
+static void merge_ranges(const sorting *s, size_t from, size_t mid, size_t to)
 {
     while (from < mid && mid < to) {
         size_t a, b;
         if (to - from == 2) {
             if (compare_at(s, from, mid) > 0)
-                swap(s, from, mid);
+                swap_items(s, from, mid);
             return;
         }
         if (mid - from > to - mid) {
@@ -73,28 +73,28 @@ static void merge(const sorting *s, size_t from, size_t mid, size_t to)
         reverse(s, a, mid);
         reverse(s, mid, b);
         reverse(s, a, b);
-        merge(s, from, a, a + (b - mid));
+        merge_ranges(s, from, a, a + (b - mid));
         from = a + (b - mid);
         mid = b;
     }
 }
 
 /* Sorts the items in [from, to) by recursive halving and merging. */
-static void sort(const sorting *s, size_t from, size_t to)
+static void sort_range(const sorting *s, size_t from, size_t to)
 {
     size_t mid = from + (to - from) / 2;
     if (to - from < 2)
         return;
-    sort(s, from, mid);
-    sort(s, mid, to);
-    merge(s, from, mid, to);
+    sort_range(s, from, mid);
+    sort_range(s, mid, to);
+    merge_ranges(s, from, mid, to);
 }
 
 void lhi_sort(void *base, size_t n, size_t size,
               int (*compare)(const void *a, const void *b))
 {
     sorting s = {base, size, compare};
-    sort(&s, 0, n);
+    sort_range(&s, 0, n);
 }
 
 /* Orders int64_t times, for qsort(). */

@@ -27,7 +27,7 @@ void lhi_text_fini(lhi_text *text)
 
 /* Grows the buffer for `more` bytes; sets `failed` and returns false if
  * allocation fails. */
-static bool reserve(lhi_text *text, size_t more)
+static bool reserve_bytes(lhi_text *text, size_t more)
 {
     if (text->failed)
         return false;
@@ -53,7 +53,7 @@ static bool reserve(lhi_text *text, size_t more)
 
 void lhi_text_add(lhi_text *text, const char *bytes, size_t len)
 {
-    if (!reserve(text, len))
+    if (!reserve_bytes(text, len))
         return;
     memcpy(text->data + text->len, bytes, len);
     text->len += len;
@@ -80,7 +80,7 @@ void lhi_text_printf(lhi_text *text, const char *format, ...)
         lhi_text_add(text, small, (size_t)needed);
         return;
     }
-    if (!reserve(text, (size_t)needed))
+    if (!reserve_bytes(text, (size_t)needed))
         return;
     va_start(args, format);
     vsnprintf(text->data + text->len, text->capacity - text->len, format, args);
@@ -173,7 +173,7 @@ static lh_status read_open_file(lhi_input_stream *from, const read_request *r,
         if ((uintmax_t)info.st_size > r->max_bytes)
             return lhi_fail_too_large(r->path, r->max_bytes, r->what, err);
         /* reserves the file size in one allocation */
-        reserve(text, (size_t)info.st_size);
+        reserve_bytes(text, (size_t)info.st_size);
     }
     return read_chunks(from, r, text, err);
 }

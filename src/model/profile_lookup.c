@@ -16,7 +16,8 @@ static const char *const kind_names[] = {
 };
 
 /* Checks whether two profile entries differ at most in the microbatch size. */
-static bool same_shape(const lh_profile_entry *a, const lh_profile_entry *like)
+static bool have_same_shape(const lh_profile_entry *a,
+                            const lh_profile_entry *like)
 {
     if (a->kind != like->kind || a->tensor != like->tensor ||
         a->context != like->context || a->expert != like->expert ||
@@ -77,7 +78,7 @@ static bool find_nearest(const lh_profile *profile,
     for (uint32_t i = 0; i < profile->n_entries; i++) {
         const lh_profile_entry *e = &profile->entries[i];
 
-        if (!same_shape(e, like))
+        if (!have_same_shape(e, like))
             continue;
         if (e->micro_batch < like->micro_batch &&
             (!low || e->micro_batch > low->micro_batch))

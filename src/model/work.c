@@ -85,7 +85,8 @@ static void add_product(lhi_work *work, double flops, double bytes)
 /* Adds quantisation from 16 bits to two FP8 copies, along rows and along
  * columns. Products require a contiguous summation dimension, and the blocks
  * that share a scale follow it. */
-static void quantise(const lhi_shape *shape, double elements, lhi_work *work)
+static void add_quantisation(const lhi_shape *shape, double elements,
+                             lhi_work *work)
 {
     add_pointwise(work,
                   elements * (shape->element + 2 * shape->product_element), 1);
@@ -99,11 +100,11 @@ static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
 {
     double flops = 2 * m * k * n, weights = matrices * k * n;
 
-    quantise(shape, m * k, &out->f);
+    add_quantisation(shape, m * k, &out->f);
     add_product(&out->f, flops,
                 (m * k + weights) * shape->product_element +
                     m * n * shape->element);
-    quantise(shape, m * n, &out->d);
+    add_quantisation(shape, m * n, &out->d);
     add_product(&out->d, flops,
                 (m * n + weights) * shape->product_element +
                     m * k * shape->element);

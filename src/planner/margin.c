@@ -40,8 +40,9 @@ static int64_t reserve_margin(const lh_plan_margin *margin, uint32_t n,
 
 /* Replaces *best by `choice` if it leaves `margin` bytes free and has a better
  * objective value. */
-static void consider(const lh_plan_options *options, const lh_choice *choice,
-                     int64_t margin, const lh_choice **best)
+static void keep_if_better(const lh_plan_options *options,
+                           const lh_choice *choice, int64_t margin,
+                           const lh_choice **best)
 {
     if (choice->status == LH_CHOICE_OK &&
         choice->memory_limit_bytes - choice->peak_memory_bytes >= margin &&
@@ -53,9 +54,10 @@ static void consider(const lh_plan_options *options, const lh_choice *choice,
 /* Searches the best plan for `job`, whose memory reserve includes the margin;
  * *found is NULL if nothing fits. Raises the memory limit of *found by `margin`
  * bytes, back to that without margin. */
-static lh_status search(const lh_plan_options *options, const lh_job *job,
-                        int64_t margin, lhi_arena *mem, lh_choice **found,
-                        lh_error *err)
+static lh_status search_with_margin(const lh_plan_options *options,
+                                    const lh_job *job, int64_t margin,
+                                    lhi_arena *mem, lh_choice **found,
+                                    lh_error *err)
 {
     lh_plan there = {0};
     lh_error why = {0};
@@ -96,14 +98,14 @@ lh_status lhi_plan_find_margin(const lh_plan_options *options, lhi_arena *mem,
     const int64_t margin = reserve_margin(out, n, sites);
     lh_job job = *plan->job;
     job.datacenters = sites;
-    consider(options, &plan->best, margin, &out->best);
+    keep_if_better(options, &plan->best, margin, &out->best);
     if (!out->best) {
-        LHI_TRY(search(options, &job, margin, mem, &found, err));
+        LHI_TRY(search_with_margin(options, &job, margin, mem, &found, err));
         out->best = found;
         for (uint32_t i = 0; i < plan->n_methods; i++)
-            consider(options, &plan->methods[i], margin, &out->best);
+            keep_if_better(options, &plan->methods[i], margin, &out->best);
         for (uint32_t i = 0; i < plan->n_alternatives; i++)
-            consider(options, &plan->alternatives[i], margin, &out->best);
+            keep_if_better(options, &plan->alternatives[i], margin, &out->best);
     }
     if (out->best) {
         *best = *out->best;

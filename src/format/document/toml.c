@@ -219,8 +219,8 @@ static uint32_t count_depth(const container *c)
 
 /* Replaces *in by the table `key` in it, while reading a header or dotted key.
  * Creates the table if necessary and records `how` it was written. */
-static lh_status descend(lhi_toml *t, container **in, const char *key,
-                         origin how, lh_error *err)
+static lh_status descend_into(lhi_toml *t, container **in, const char *key,
+                              origin how, lh_error *err)
 {
     const lhi_node *there = lhi_node_find(&(*in)->node, key);
     if (!there) {
@@ -323,7 +323,7 @@ static lh_status read_pair(lhi_toml *t, container *in, lh_error *err)
     path p;
     LHI_TRY(read_path(t, &p, err));
     for (uint32_t i = 0; i + 1 < p.n; i++)
-        LHI_TRY(descend(t, &in, p.keys[i], DOTTED, err));
+        LHI_TRY(descend_into(t, &in, p.keys[i], DOTTED, err));
     const lhi_node *there = lhi_node_find(&in->node, p.keys[p.n - 1]);
     if (there)
         return fail_duplicate(t, there, err);
@@ -382,7 +382,7 @@ static lh_status read_header(lhi_toml *t, container *root, container **out,
         return lhi_toml_fail(t, err, "expected %s after a table name",
                              tables ? "]]" : "]");
     for (uint32_t i = 0; i + 1 < p.n; i++)
-        LHI_TRY(descend(t, &in, p.keys[i], IMPLICIT, err));
+        LHI_TRY(descend_into(t, &in, p.keys[i], IMPLICIT, err));
     if (count_depth(in) + tables >= LHI_DOC_MAX_DEPTH)
         return lhi_toml_fail(t, err, "nested too deeply");
     const char *key = p.keys[p.n - 1];

@@ -236,8 +236,8 @@ static lh_status process_event(builder *b, const yaml_event_t *event,
 }
 
 /* Fails with libyaml's error message and its position. */
-static lh_status parser_error(const lhi_doc *doc, const yaml_parser_t *parser,
-                              lh_error *err)
+static lh_status fail_in_parser(const lhi_doc *doc, const yaml_parser_t *parser,
+                                lh_error *err)
 {
     if (parser->error == YAML_MEMORY_ERROR)
         return lhi_fail_nomem(err);
@@ -253,12 +253,12 @@ static lh_status parser_error(const lhi_doc *doc, const yaml_parser_t *parser,
 }
 
 /* Builds the tree from the parser's events until the end of the text. */
-static lh_status build(builder *b, yaml_parser_t *parser, lh_error *err)
+static lh_status build_tree(builder *b, yaml_parser_t *parser, lh_error *err)
 {
     for (;;) {
         yaml_event_t event;
         if (!yaml_parser_parse(parser, &event))
-            return parser_error(b->doc, parser, err);
+            return fail_in_parser(b->doc, parser, err);
         bool last = event.type == YAML_STREAM_END_EVENT;
         lh_status status = process_event(b, &event, err);
         yaml_event_delete(&event);
@@ -360,7 +360,7 @@ static int read_input(void *of, unsigned char *buffer, size_t room, size_t *n)
 }
 
 /* Parses a YAML or JSON text into doc->root, which must be a map. */
-static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
+static lh_status parse_root(lhi_doc *doc, const char *text, size_t len,
                             lh_error *err)
 {
     LHI_TRY(reject_directives(doc, text, len, err));
@@ -371,7 +371,7 @@ static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
     yaml_parser_set_input(&parser, read_input, &f);
     builder b = {.doc = doc};
     lhi_node_memory_init(&b.memory, doc->mem, len);
-    lh_status status = build(&b, &parser, err);
+    lh_status status = build_tree(&b, &parser, err);
     yaml_parser_delete(&parser);
     if (status != LH_OK)
         return status;
@@ -404,7 +404,7 @@ lh_status lhi_doc_parse(const char *text, size_t len, const char *name,
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_make(len, name, kind, &doc, err));
-    lh_status status = parse_into(doc, text, len, err);
+    lh_status status = parse_root(doc, text, len, err);
     if (status == LH_OK)
         *out = doc;
     else

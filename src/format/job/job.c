@@ -334,7 +334,7 @@ static lh_status read_degree(reader *r, const lhi_node *map, const char *key,
 }
 
 /* Returns a parallel degree; 1 if it is unspecified (0). */
-static uint64_t at_least_one(uint32_t degree)
+static uint64_t get_degree(uint32_t degree)
 {
     return degree ? degree : 1;
 }
@@ -350,7 +350,7 @@ static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
     if (!l->expert || (l->expert == 1 && !l->expert_tensor))
         return LH_OK;
     block = lh_layout_expert_block(l);
-    ranks = r->job->n_gpus / at_least_one(l->pipeline);
+    ranks = r->job->n_gpus / get_degree(l->pipeline);
     if (block > ranks)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "expert x expert_tensor is %llu, above the %llu "
@@ -467,7 +467,7 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
     const uint32_t degrees[] = {l->tensor, l->context, l->pipeline, l->data};
     uint64_t gpus = 1;
     for (size_t i = 0; i < 4; i++) {
-        gpus *= at_least_one(degrees[i]);
+        gpus *= get_degree(degrees[i]);
         if (gpus > job->n_gpus)
             return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                                 "tensor x context x pipeline x data exceeds "
@@ -475,14 +475,14 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
                                 job->n_gpus);
     }
     uint64_t chunks =
-        at_least_one(l->pipeline) * at_least_one(l->chunks_per_device);
+        get_degree(l->pipeline) * get_degree(l->chunks_per_device);
     if (chunks > (uint64_t)job->model->layers + 2) /* embedding, head */
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "pipeline x chunks_per_device is %llu chunks, but "
                             "%s has %u layers",
                             (unsigned long long)chunks, job->model->name,
                             job->model->layers);
-    uint64_t share = at_least_one(l->data) * at_least_one(l->micro_batch);
+    uint64_t share = get_degree(l->data) * get_degree(l->micro_batch);
     if (job->training.global_batch % share != 0)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "the global batch of %u is not divisible by data x "

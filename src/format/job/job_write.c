@@ -96,7 +96,7 @@ static json_t *training_to_json(const lh_training *t)
 
 /* Compares two numbers that are not NaN, without a floating-point equality
  * warning. */
-static bool same_number(double a, double b)
+static bool is_same_number(double a, double b)
 {
     return !(a < b) && !(a > b);
 }
@@ -107,13 +107,13 @@ static bool is_preset(const lh_gpu *gpu, lh_precision precision)
     if (!gpu->preset || !lhi_gpu_preset_supports(gpu->preset, precision))
         return false;
     const lh_gpu *preset = lh_gpu_preset(gpu->preset);
-    return preset && same_number(gpu->tflops, preset->tflops) &&
-           same_number(gpu->fp8_tflops, preset->fp8_tflops) &&
-           same_number(gpu->sustained_tflops, 0) &&
-           same_number(gpu->sustained_fp8_tflops, 0) &&
-           same_number(gpu->memory_gib, preset->memory_gib) &&
-           same_number(gpu->memory_gbps, preset->memory_gbps) &&
-           same_number(gpu->efficiency, preset->efficiency);
+    return preset && is_same_number(gpu->tflops, preset->tflops) &&
+           is_same_number(gpu->fp8_tflops, preset->fp8_tflops) &&
+           is_same_number(gpu->sustained_tflops, 0) &&
+           is_same_number(gpu->sustained_fp8_tflops, 0) &&
+           is_same_number(gpu->memory_gib, preset->memory_gib) &&
+           is_same_number(gpu->memory_gbps, preset->memory_gbps) &&
+           is_same_number(gpu->efficiency, preset->efficiency);
 }
 
 /* Converts a GPU to its preset's name, or to a map if it differs from the
@@ -128,15 +128,15 @@ static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
         lhi_json_set(map, gpu->preset ? "preset" : "name",
                      json_string(gpu->preset ? gpu->preset : gpu->name)) &&
         set_number(map, "tflops", gpu->tflops) &&
-        (same_number(gpu->fp8_tflops, 0) ||
+        (is_same_number(gpu->fp8_tflops, 0) ||
          set_number(map, "fp8_tflops", gpu->fp8_tflops)) &&
-        (same_number(gpu->sustained_tflops, 0) ||
+        (is_same_number(gpu->sustained_tflops, 0) ||
          set_number(map, "sustained_tflops", gpu->sustained_tflops)) &&
-        (same_number(gpu->sustained_fp8_tflops, 0) ||
+        (is_same_number(gpu->sustained_fp8_tflops, 0) ||
          set_number(map, "sustained_fp8_tflops", gpu->sustained_fp8_tflops)) &&
         set_number(map, "memory_gib", gpu->memory_gib) &&
         set_number(map, "memory_gbps", gpu->memory_gbps) &&
-        (same_number(gpu->efficiency, 0) ||
+        (is_same_number(gpu->efficiency, 0) ||
          set_number(map, "efficiency", gpu->efficiency));
     return lhi_json_finish(map, ok);
 }
@@ -148,7 +148,7 @@ static bool set_reserve(json_t *map, const lh_gpu *gpu)
     char share[48];
     if (gpu->reserve_gib > 0)
         return set_number(map, "memory_reserve", gpu->reserve_gib);
-    if (same_number(gpu->reserve_percent, LH_MEMORY_RESERVE_PERCENT))
+    if (is_same_number(gpu->reserve_percent, LH_MEMORY_RESERVE_PERCENT))
         return true;
     snprintf(share, sizeof share, "%.15g%%", gpu->reserve_percent);
     return lhi_json_set(map, "memory_reserve", json_string(share));
@@ -157,13 +157,13 @@ static bool set_reserve(json_t *map, const lh_gpu *gpu)
 /* Sets a key to a network, unless its bandwidth is 0. */
 static bool set_network(json_t *map, const char *key, const lh_network *network)
 {
-    if (same_number(network->gbps, 0))
+    if (is_same_number(network->gbps, 0))
         return true;
     json_t *value = json_object();
     bool ok =
         value && set_number(value, "gbps", network->gbps) &&
         set_time(value, "latency_us", network->latency_ns, 1e3) &&
-        (same_number(network->oversubscription, 0) ||
+        (is_same_number(network->oversubscription, 0) ||
          set_number(value, "oversubscription", network->oversubscription));
     return lhi_json_set(map, key, lhi_json_finish(value, ok));
 }
@@ -171,12 +171,12 @@ static bool set_network(json_t *map, const char *key, const lh_network *network)
 /* Sets a key to a price, unless it is 0. */
 static bool set_price(json_t *map, const char *key, double usd)
 {
-    return same_number(usd, 0) || set_number(map, key, usd);
+    return is_same_number(usd, 0) || set_number(map, key, usd);
 }
 
 /* Checks whether two zones belong to the same datacenter; zones of one
  * datacenter are consecutive. */
-static bool same_site(const lh_datacenter *a, const lh_datacenter *b)
+static bool have_same_site(const lh_datacenter *a, const lh_datacenter *b)
 {
     return a == b || (a->zone_of && b->zone_of && a->zone_of == b->zone_of);
 }
@@ -190,7 +190,7 @@ static json_t *zones_to_json(const lh_job *job, uint32_t i)
     for (; list && i < job->n_datacenters; i++) {
         const lh_datacenter *zone = &job->datacenters[i];
         json_t *map;
-        if (!same_site(first, zone))
+        if (!have_same_site(first, zone))
             break;
         map = json_object();
         bool ok = map &&
@@ -249,7 +249,7 @@ static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
 static bool is_first_zone(const lh_job *job, uint32_t i)
 {
     const lh_datacenter *dcs = job->datacenters;
-    return i == 0 || !same_site(&dcs[i - 1], &dcs[i]);
+    return i == 0 || !have_same_site(&dcs[i - 1], &dcs[i]);
 }
 
 /* Appends all datacenters; false on allocation failure. */

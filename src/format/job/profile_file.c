@@ -131,15 +131,15 @@ static const lhi_schema entry_table = {
     .check = check_entry};
 
 /* Checks whether two texts are equal; NULL equals only NULL. */
-static bool same_text(const char *a, const char *b)
+static bool is_same_text(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 /* Checks whether two profile entries were measured under equal conditions;
  * ignores GPU, model and chunk index. */
-static bool same_conditions(const lh_profile_entry *a,
-                            const lh_profile_entry *b)
+static bool have_same_conditions(const lh_profile_entry *a,
+                                 const lh_profile_entry *b)
 {
     return a->kind == b->kind && a->tensor == b->tensor &&
            a->context == b->context && a->expert == b->expert &&
@@ -158,8 +158,9 @@ static lh_status check_entries(const lhi_read_context *r, const lhi_node *list,
         uint32_t same = 0;
         for (uint32_t i = 0; i < list->n_items; i++) {
             const lh_profile_entry *other = &entries[i];
-            if (!same_conditions(e, other) || !same_text(e->gpu, other->gpu) ||
-                !same_text(e->model, other->model))
+            if (!have_same_conditions(e, other) ||
+                !is_same_text(e->gpu, other->gpu) ||
+                !is_same_text(e->model, other->model))
                 continue;
             same++;
             if (i < n->index && e->chunk == other->chunk)
@@ -221,9 +222,10 @@ static lh_status check_links(const lhi_read_context *r, const lhi_node *list,
     for (const lhi_node *node = list->first; node; node = node->next) {
         const lh_profile_link *l = &links[node->index];
         for (uint32_t i = 0; i < node->index; i++)
-            if (links[i].path == l->path && same_text(links[i].site, l->site) &&
-                same_text(links[i].from, l->from) &&
-                same_text(links[i].to, l->to))
+            if (links[i].path == l->path &&
+                is_same_text(links[i].site, l->site) &&
+                is_same_text(links[i].from, l->from) &&
+                is_same_text(links[i].to, l->to))
                 return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                     "duplicates the path of entry %u; keep one",
                                     i);
@@ -348,7 +350,8 @@ const lh_profile_entry *lhi_profile_find(const lh_profile *profile,
 {
     for (uint32_t i = 0; i < profile->n_entries; i++) {
         const lh_profile_entry *e = &profile->entries[i];
-        if (same_conditions(e, like) && lhi_profile_entry_matches(e, like) &&
+        if (have_same_conditions(e, like) &&
+            lhi_profile_entry_matches(e, like) &&
             (e->kind != LH_PROFILE_CHUNK || e->chunk == like->chunk))
             return e;
     }

@@ -20,7 +20,7 @@ typedef struct argument {
 
 /* Reads the next argument at or after *text, skips comment lines, and advances
  * *text past it. Returns false at the end. */
-static bool next_argument(const char **text, argument *out)
+static bool read_next_argument(const char **text, argument *out)
 {
     const char *line = *text;
     while (*line && strncmp(line, "--", 2) != 0) {
@@ -51,7 +51,7 @@ static bool is_called(const argument *a, const char *name)
 static bool is_given(const char *text, const char *name)
 {
     argument a;
-    while (next_argument(&text, &a))
+    while (read_next_argument(&text, &a))
         if (is_called(&a, name))
             return true;
     return false;
@@ -125,7 +125,7 @@ static lh_status put_arguments(recipe *r, lh_error *err)
 {
     const char *text = r->text;
     argument a;
-    while (next_argument(&text, &a)) {
+    while (read_next_argument(&text, &a)) {
         bool known = false;
         for (size_t i = 0; i < lhi_n_bridge_fields; i++)
             if (is_called(&a, lhi_bridge_fields[i].argument)) {

@@ -26,7 +26,7 @@ void lhi_circuits_fini(lhi_circuits *circuits)
 }
 
 /* Doubles the capacity of the circuit array; false on allocation failure. */
-static bool grow(lhi_circuits *c)
+static bool grow_circuits(lhi_circuits *c)
 {
     uint32_t room = c->room ? c->room * 2 : 64;
     if (room > UINT32_MAX / 2)
@@ -47,7 +47,7 @@ uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
     if (at != LH_NONE) {
         c->unused = c->items[at].next_unused;
     } else {
-        if (c->count == c->room && !grow(c))
+        if (c->count == c->room && !grow_circuits(c))
             return LH_NONE;
         at = c->count++;
     }

@@ -81,7 +81,7 @@ static void compute_latest_starts(critical *c, int64_t ideal_ns)
 }
 
 /* Checks whether a task's message goes to a device on another node. */
-static bool crosses(const lhi_optical_run_job *job, uint32_t task)
+static bool crosses_nodes(const lhi_optical_run_job *job, uint32_t task)
 {
     const lhi_task *t = &job->program->tasks[task];
     return t->consumer != LH_NONE &&
@@ -118,7 +118,7 @@ lh_status lhi_deadlines_compute(lhi_network *network,
         compute_latest_starts(&c, *ideal_ns);
         for (uint32_t i = 0; i < n; i++)
             deadline_ns[i] =
-                crosses(job, i) ? c.latest[p->tasks[i].consumer] : -1;
+                crosses_nodes(job, i) ? c.latest[p->tasks[i].consumer] : -1;
     }
     free(c.takes);
     free(c.end);

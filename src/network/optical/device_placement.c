@@ -44,7 +44,7 @@ typedef struct stop_set {
 } stop_set;
 
 /* Frees the arrays of a stop set (the distinct nodes of the devices). */
-static void stops_fini(stop_set *s)
+static void free_stops(stop_set *s)
 {
     free(s->nodes);
     free(s->copies);
@@ -52,15 +52,15 @@ static void stops_fini(stop_set *s)
 }
 
 /* Orders node numbers, for qsort(). */
-static int ascending(const void *a, const void *b)
+static int compare_nodes(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
 /* Builds the set of distinct nodes among the devices' sites, with the route
- * lengths between them; release with stops_fini(). */
-static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
+ * lengths between them; release with free_stops(). */
+static lh_status make_stops(const lh_topology *t, const uint32_t *sites,
                             uint32_t devices, stop_set *s, lh_error *err)
 {
     *s = (stop_set){.nodes = malloc(devices * sizeof *s->nodes),
@@ -71,7 +71,7 @@ static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
         status = LH_ENOMEM;
     } else {
         memcpy(s->nodes, sites, devices * sizeof *sites);
-        qsort(s->nodes, devices, sizeof *s->nodes, ascending);
+        qsort(s->nodes, devices, sizeof *s->nodes, compare_nodes);
         for (uint32_t i = 0; i < devices; i++) {
             if (i == 0 || s->nodes[i] != s->nodes[s->count - 1])
                 s->nodes[s->count++] = s->nodes[i];
@@ -89,7 +89,7 @@ static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
     free(km);
     if (status == LH_OK)
         return LH_OK;
-    stops_fini(s);
+    free_stops(s);
     return lhi_fail_nomem(err);
 }
 
@@ -107,12 +107,12 @@ lh_status lhi_device_placement_km(const lh_topology *topology,
                                   int64_t *km, lh_error *err)
 {
     stop_set s;
-    LHI_TRY(stops_make(topology, sites, devices, &s, err));
+    LHI_TRY(make_stops(topology, sites, devices, &s, err));
     *km = 0;
     for (uint32_t i = 0; i + 1 < devices; i++)
         *km += s.km[(size_t)find_stop(&s, sites[i]) * s.count +
                     find_stop(&s, sites[i + 1])];
-    stops_fini(&s);
+    free_stops(&s);
     return LH_OK;
 }
 
@@ -173,7 +173,7 @@ lh_status lhi_device_placement_order(const lh_topology *topology,
                                      lh_error *err)
 {
     stop_set s;
-    LHI_TRY(stops_make(topology, sites, devices, &s, err));
+    LHI_TRY(make_stops(topology, sites, devices, &s, err));
     uint64_t *weight = malloc(s.count * sizeof *weight), n_states = 1;
     lh_status status = weight ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < s.count; i++) {
@@ -199,6 +199,6 @@ lh_status lhi_device_placement_order(const lh_topology *topology,
     }
     free(least);
     free(weight);
-    stops_fini(&s);
+    free_stops(&s);
     return status;
 }

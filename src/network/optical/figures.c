@@ -27,7 +27,7 @@ void lhi_html_text(lhi_text *out, const char *text)
 /* Runs one step of stress majorisation on the node positions x, y with
  * distances `km` and weights 1/d^2 (Gansner, Koren, North, "Graph drawing by
  * stress majorization", 2004), node by node. */
-static void relax(uint32_t n, const int64_t *km, double *x, double *y)
+static void relax_positions(uint32_t n, const int64_t *km, double *x, double *y)
 {
     for (uint32_t i = 0; i < n; i++) {
         double sx = 0, sy = 0, weights = 0;
@@ -77,7 +77,7 @@ lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
         y[i] = 1000 * sin(turn);
     }
     for (int round = 0; round < 300; round++)
-        relax(n, km, x, y);
+        relax_positions(n, km, x, y);
     fit_square(n, x);
     fit_square(n, y);
     free(km);

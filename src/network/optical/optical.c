@@ -116,7 +116,7 @@ static lh_status run_one(const shared_work *w, uint32_t i, lh_error *err)
 
 /* Simulates the next run on a worker thread, until none is left, a run fails
  * or the caller cancels. */
-static void *worker_thread(void *context)
+static void *run_worker(void *context)
 {
     shared_work *w = context;
     for (;;) {
@@ -162,9 +162,9 @@ static lh_status run_threads(shared_work *w, lh_error *err)
         return lhi_fail_nomem(err);
     /* The calling thread works too; it runs everything if no thread starts. */
     while (started + 1 < n &&
-           pthread_create(&threads[started], NULL, worker_thread, w) == 0)
+           pthread_create(&threads[started], NULL, run_worker, w) == 0)
         started++;
-    worker_thread(w);
+    run_worker(w);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&w->lock);

@@ -106,7 +106,7 @@ const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task)
 }
 
 /* Checks whether a program exceeds the limit of tasks. */
-static bool too_many(uint64_t n_tasks)
+static bool exceeds_task_limit(uint64_t n_tasks)
 {
     return n_tasks > MAX_TASKS;
 }
@@ -115,7 +115,7 @@ lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
                                   lhi_program *out, lh_error *err)
 {
     uint32_t n = chain->stages, m = chain->microbatches;
-    if (too_many((uint64_t)n * m * 2))
+    if (exceeds_task_limit((uint64_t)n * m * 2))
         return lhi_fail(err, LH_EINPUT,
                         "%" PRIu32 " stages with %" PRIu32
                         " microbatches exceed %d passes",
@@ -188,7 +188,7 @@ static uint32_t *get_task_slot(const places *p, uint32_t chunk,
 
 /* Connects task `i` with the consumer of its message on another device; a W
  * task with the input gradient (D) before it. */
-static void connect(lhi_task *tasks, const places *where, uint32_t i)
+static void connect_task(lhi_task *tasks, const places *where, uint32_t i)
 {
     const lh_pass *pass = &tasks[i].pass;
     bool forward = pass->kind == LH_F;
@@ -226,7 +226,7 @@ lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
         lh_schedule_order(schedule, d, &count);
         total += count;
     }
-    if (too_many(total))
+    if (exceeds_task_limit(total))
         return lhi_fail(err, LH_EINPUT, "more than %d passes", MAX_TASKS);
     lhi_program p = {.n_devices = n,
                      .n_tasks = (uint32_t)total,
@@ -262,7 +262,7 @@ lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
     }
     first[n] = t;
     for (uint32_t i = 0; i < p.n_tasks; i++)
-        connect(tasks, &where, i);
+        connect_task(tasks, &where, i);
     p.tasks = tasks;
     p.first = first;
     LHI_TRY(compute_totals(&p, mem, err));

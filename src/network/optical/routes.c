@@ -82,7 +82,7 @@ static uint32_t find_next_node(const finder *f, uint32_t n, bool first,
 
 /* Orders routes by length in km, then hops, then node numbers; returns -1, 0 or
  * 1. */
-static int compare(const lhi_node_route *a, const lhi_node_route *b)
+static int compare_routes(const lhi_node_route *a, const lhi_node_route *b)
 {
     if (a->km != b->km)
         return a->km < b->km ? -1 : 1;
@@ -150,10 +150,10 @@ typedef struct route_pool {
 
 /* Adds a copy of a route to the pool unless it contains an equal one; false on
  * allocation failure. */
-static bool pool_add(route_pool *p, const lhi_node_route *route)
+static bool add_to_pool(route_pool *p, const lhi_node_route *route)
 {
     for (uint32_t i = 0; i < p->count; i++)
-        if (compare(&p->items[i], route) == 0)
+        if (compare_routes(&p->items[i], route) == 0)
             return true;
     if (p->count == p->room) {
         uint32_t room = p->room ? p->room * 2 : 32;
@@ -168,11 +168,11 @@ static bool pool_add(route_pool *p, const lhi_node_route *route)
 }
 
 /* Removes and returns the shortest route of a non-empty pool. */
-static lhi_node_route pool_take_least(route_pool *p)
+static lhi_node_route take_shortest(route_pool *p)
 {
     uint32_t least = 0;
     for (uint32_t i = 1; i < p->count; i++)
-        if (compare(&p->items[i], &p->items[least]) < 0)
+        if (compare_routes(&p->items[i], &p->items[least]) < 0)
             least = i;
     lhi_node_route route = p->items[least];
     p->items[least] = p->items[--p->count];
@@ -181,9 +181,9 @@ static lhi_node_route pool_take_least(route_pool *p)
 
 /* Finds the k shortest loop-free routes by Yen's algorithm; *count is less than
  * k if there are no more. */
-static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
-                        route_pool *waiting, lhi_node_route *out,
-                        uint32_t *count)
+static lh_status find_routes(finder *f, uint32_t from, uint32_t k,
+                             lhi_arena *mem, route_pool *waiting,
+                             lhi_node_route *out, uint32_t *count)
 {
     lhi_node_route begin = {.nodes = &from}, route;
     *count = 0;
@@ -197,14 +197,14 @@ static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
             lhi_node_route other;
             LHI_TRY(find_spur_route(f, &route, spur, root_km, out, *count, mem,
                                     &other));
-            if (other.nodes && !pool_add(waiting, &other))
+            if (other.nodes && !add_to_pool(waiting, &other))
                 return LH_ENOMEM;
             root_km +=
                 get_cable_km(f->t, route.nodes[spur], route.nodes[spur + 1]);
         }
         route.nodes = NULL;
         if (waiting->count > 0)
-            route = pool_take_least(waiting);
+            route = take_shortest(waiting);
     }
     return LH_OK;
 }
@@ -225,7 +225,7 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
     route_pool waiting = {0};
     lh_status status = LH_ENOMEM;
     if (f.km && f.hops && f.closed && f.closed_first)
-        status = search(&f, from, k, mem, &waiting, out, count);
+        status = find_routes(&f, from, k, mem, &waiting, out, count);
     free(waiting.items);
     lhi_heap_fini(&f.heap);
     return status;

@@ -80,7 +80,7 @@ typedef struct run {
 
 /* Adds an event at time_ns to the queue; `what`: its payload. Returns false on
  * allocation failure, which also sets r->no_memory. */
-static bool push(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
+static bool push_event(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
 {
     lhi_event e = {
         .time_ns = time_ns, .rank = kind, .seq = r->seq++, .payload = what};
@@ -96,7 +96,7 @@ static uint64_t make_task_payload(const job *j, uint32_t task)
 }
 
 /* Checks whether a task's message goes to a device on another network node. */
-static bool crosses(const job *j, uint32_t task)
+static bool crosses_nodes(const job *j, uint32_t task)
 {
     const lhi_task *t = &j->program->tasks[task];
     return t->consumer != LH_NONE &&
@@ -119,7 +119,7 @@ static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
     int64_t arrives = INT64_MAX;
     if (j->arrive[m] >= 0)
         arrives = j->arrive[m];
-    else if (j->started[m] && !crosses(j, m))
+    else if (j->started[m] && !crosses_nodes(j, m))
         arrives = j->start[m] + p->tasks[m].duration_ns;
     return arrives < r->now + p->tasks[i].duration_ns ? LH_NONE : i;
 }
@@ -146,12 +146,12 @@ static int64_t send_within_site(const run *r, job *j, uint32_t task)
  * uses the link within the datacenter. */
 static void send_message(run *r, job *j, uint32_t task)
 {
-    if (crosses(j, task)) {
+    if (crosses_nodes(j, task)) {
         request_circuit(r, j, task);
         return;
     }
     j->arrive[task] = send_within_site(r, j, task);
-    push(r, j->arrive[task], ARRIVAL, make_task_payload(j, task));
+    push_event(r, j->arrive[task], ARRIVAL, make_task_payload(j, task));
 }
 
 /* Posts the receive for task i's input when the device reaches the task
@@ -185,7 +185,7 @@ static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
         return true;
     }
     if (j->wake_ns[device] != *since)
-        push(r, *since, WAKE, (uint64_t)j->index << 32 | device);
+        push_event(r, *since, WAKE, (uint64_t)j->index << 32 | device);
     j->wake_ns[device] = *since;
     return false;
 }
@@ -214,8 +214,8 @@ static void try_start(run *r, job *j, uint32_t device)
     j->running[device] = j->started[i] = true;
     j->start[i] = r->now;
     j->before[i] = since;
-    push(r, r->now + p->tasks[i].duration_ns, TASK_END,
-         make_task_payload(j, i));
+    push_event(r, r->now + p->tasks[i].duration_ns, TASK_END,
+               make_task_payload(j, i));
 }
 
 /* Starts the data-parallel communication of a job's iteration: its gathers, and
@@ -308,7 +308,7 @@ static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
     c->task = task;
     c->start_ns = r->now;
     c->end_ns = end_ns;
-    push(r, end_ns, RELEASE, at);
+    push_event(r, end_ns, RELEASE, at);
     if (is_recording(r))
         record_held(r, c, end_ns);
 }
@@ -347,7 +347,7 @@ static void accept_grant(run *r, job *j, uint32_t task,
         (double)grant->slots * grant->path->hops * (double)(end - r->now);
     j->arrive[task] = end;
     hold_circuit(r, grant, end, j->index, task);
-    push(r, end, ARRIVAL, make_task_payload(j, task));
+    push_event(r, end, ARRIVAL, make_task_payload(j, task));
 }
 
 /* Requests a circuit for a task's message; with policy option ask_late, only
@@ -363,7 +363,7 @@ static void request_circuit(run *r, job *j, uint32_t task)
     if (in->policy->ask_late && wait > 0) {
         j->port_queue[t->port] += !j->deferred[task];
         j->deferred[task] = true;
-        push(r, r->now + wait, REQUEST, make_task_payload(j, task));
+        push_event(r, r->now + wait, REQUEST, make_task_payload(j, task));
         return;
     }
     j->port_queue[t->port] -= j->deferred[task];
@@ -400,7 +400,7 @@ static void request_circuit(run *r, job *j, uint32_t task)
     }
     if (j->attempt[task] < UINT8_MAX)
         j->attempt[task]++;
-    push(r, r->now + in->retry_ns, REQUEST, make_task_payload(j, task));
+    push_event(r, r->now + in->retry_ns, REQUEST, make_task_payload(j, task));
 }
 
 /* Finds the passes that the network delayed and labels their messages for the
@@ -415,7 +415,7 @@ static uint32_t update_labels(run *r, job *j)
     for (uint32_t d = 0; d < p->n_devices; d++)
         for (uint32_t i = p->first[d]; i < p->first[d + 1]; i++) {
             uint32_t m = p->tasks[i].producer;
-            if (m == LH_NONE || !crosses(j, m))
+            if (m == LH_NONE || !crosses_nodes(j, m))
                 continue;
             int64_t ready = j->before[i];
             if (j->end[m] > ready)
@@ -449,7 +449,8 @@ static void record_end(run *r, const job *j)
         rec->arrive_ns[i] = j->arrive[i];
         if (m != LH_NONE && j->end[m] > ready)
             ready = j->end[m];
-        rec->is_bound[i] = m != LH_NONE && crosses(j, m) && j->start[i] > ready;
+        rec->is_bound[i] =
+            m != LH_NONE && crosses_nodes(j, m) && j->start[i] > ready;
     }
 }
 
@@ -541,7 +542,7 @@ static void end_passes(run *r, job *j)
         end = j->data.last_ns;
     end += j->program->after_ns;
     if (end > r->now)
-        push(r, end, END, make_task_payload(j, 0));
+        push_event(r, end, END, make_task_payload(j, 0));
     else
         end_iteration(r, j);
 }
@@ -568,7 +569,7 @@ static void end_task(run *r, job *j, uint32_t task)
 }
 
 /* Marks a task's message as arrived and starts the consumer if it is ready. */
-static void arrive(run *r, job *j, uint32_t task)
+static void arrive_message(run *r, job *j, uint32_t task)
 {
     const lhi_program *p = j->program;
     j->there[task] = true;
@@ -606,7 +607,7 @@ static void process_event(run *r, const lhi_event *e)
         lhi_circuits_release(&r->circuits, low);
         break;
     case ARRIVAL:
-        arrive(r, j, low);
+        arrive_message(r, j, low);
         break;
     case TASK_END:
         end_task(r, j, low);
@@ -761,7 +762,7 @@ static lh_status make_run(run *r, lh_error *err)
     int64_t begin_ns = (int64_t)(8 * in->background->holding_ns);
     for (uint32_t i = 0; i < in->n_jobs; i++) {
         LHI_TRY(make_job(r, i, err));
-        if (!push(r, begin_ns, BEGIN, make_task_payload(&r->jobs[i], 0)))
+        if (!push_event(r, begin_ns, BEGIN, make_task_payload(&r->jobs[i], 0)))
             return lhi_fail_nomem(err);
     }
     r->jobs_left = in->n_jobs;

@@ -177,10 +177,10 @@ static double compute_max_saving(const bound_state *b, uint32_t d,
  */
 
 /* Returns the next allowed length above `e` (in microbatches) of the first
- * group of microbatches; 0: none. next_group(b, 0) is the shortest. Groups have
- * at least P microbatches, so fewer than 2 P microbatches form one group. With
- * one chunk per device the order does not depend on the groups. */
-static uint32_t next_group(const bound_state *b, uint32_t e)
+ * group of microbatches; 0: none. find_next_group_length(b, 0) is the shortest.
+ * Groups have at least P microbatches, so fewer than 2 P microbatches form one
+ * group. With one chunk per device the order does not depend on the groups. */
+static uint32_t find_next_group_length(const bound_state *b, uint32_t e)
 {
     const lhi_elastic_options *f = b->freedom;
     uint32_t all = b->config->microbatches, least = b->P, most = all;
@@ -511,7 +511,8 @@ static lh_status allocate_idle_times(bound_state *b, lh_error *err)
 {
     uint64_t forwards = 0;
     uint32_t most = 0;
-    for (uint32_t e = next_group(b, 0); e; e = next_group(b, e)) {
+    for (uint32_t e = find_next_group_length(b, 0); e;
+         e = find_next_group_length(b, e)) {
         forwards += (uint64_t)e * b->P * b->M;
         if (forwards > MAX_WARMUP_FORWARDS)
             break;
@@ -613,7 +614,8 @@ static double compute_region_bound(const bound_state *b, const region *r)
     if (r->p[0] > r->g[1]) /* more parameters than gradients */
         return INFINITY;
     compute_spans(b, r);
-    for (uint32_t e = next_group(b, 0); e; e = next_group(b, e), at++) {
+    for (uint32_t e = find_next_group_length(b, 0); e;
+         e = find_next_group_length(b, e), at++) {
         if (!compute_recomputation(b, e))
             break;
         double any = compute_makespan_bound(b, r, NULL);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Returns the bit of a sharding mode in a set of modes. */
-static uint32_t bit(lh_elastic_sharding sharding)
+static uint32_t get_mode_bit(lh_elastic_sharding sharding)
 {
     return 1u << sharding;
 }
@@ -30,9 +30,9 @@ lhi_elastic_options lhi_elastic_options_from_job(const lh_job *job)
         f.uneven = false;
     }
     if (t->zero_given)
-        f.shardings = bit(t->zero == 1   ? LH_ELASTIC_ZERO1
-                          : t->zero == 2 ? LH_ELASTIC_ZERO2
-                                         : LH_ELASTIC_ZERO3);
+        f.shardings = get_mode_bit(t->zero == 1   ? LH_ELASTIC_ZERO1
+                                   : t->zero == 2 ? LH_ELASTIC_ZERO2
+                                                  : LH_ELASTIC_ZERO3);
     return f;
 }
 
@@ -177,11 +177,11 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
     all.layers = best->layers;
     f = all;
     if (!job->training.zero_given) {
-        f.shardings = bit(LH_ELASTIC_ZERO1);
+        f.shardings = get_mode_bit(LH_ELASTIC_ZERO1);
         LHI_TRY(add_row(job, best, &f, "all ZeRO-1", mem, out, err));
-        f.shardings = bit(LH_ELASTIC_ZERO2);
+        f.shardings = get_mode_bit(LH_ELASTIC_ZERO2);
         LHI_TRY(add_row(job, best, &f, "all ZeRO-2", mem, out, err));
-        f.shardings = bit(LH_ELASTIC_ZERO3);
+        f.shardings = get_mode_bit(LH_ELASTIC_ZERO3);
         LHI_TRY(add_row(job, best, &f, "all ZeRO-3", mem, out, err));
     }
     f = all;
@@ -189,7 +189,7 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
     if (all.recompute)
         LHI_TRY(add_row(job, best, &f, "nothing recomputed", mem, out, err));
     if (all.recompute && !job->training.zero_given) {
-        f.shardings = bit(LH_ELASTIC_ZERO1);
+        f.shardings = get_mode_bit(LH_ELASTIC_ZERO1);
         LHI_TRY(add_row(job, best, &f, "all ZeRO-1, nothing recomputed", mem,
                         out, err));
     }

@@ -355,9 +355,9 @@ static lhi_config make_zero1_config(const lh_job *job, const lhi_config *config,
 
 /* Replaces the ZeRO-1 pipeline in *built by the one with the plan's groups,
  * sharded shares and recomputed operations. */
-static lh_status rebuild(const lh_job *plain, const lhi_config *own,
-                         const lh_plan_elastic *plan, lhi_arena *mem,
-                         lhi_built_layout *built, lh_error *err)
+static lh_status rebuild_pipeline(const lh_job *plain, const lhi_config *own,
+                                  const lh_plan_elastic *plan, lhi_arena *mem,
+                                  lhi_built_layout *built, lh_error *err)
 {
     lhi_elastic_kinds kinds;
     lhi_elastic_state state;
@@ -389,7 +389,7 @@ lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
     LHI_TRY(lhi_layout_build(&plain, &own, out, err));
     lhi_arena *mem = lhi_arena_make(0);
     lh_status status =
-        mem ? rebuild(&plain, &own, config->elastic, mem, out, err)
+        mem ? rebuild_pipeline(&plain, &own, config->elastic, mem, out, err)
             : lhi_fail_nomem(err);
     lhi_arena_free(mem);
     if (status != LH_OK) {

@@ -102,8 +102,8 @@ static lh_status find_kinds(shape_search *s, lh_error *err)
 
 /* Sums `value` over each device's chunks; returns the largest sum divided by
  * the chunks per device, rounded up. */
-static int64_t max_per_chunk(const shape_search *s,
-                             int64_t (*value)(const lh_chunk *))
+static int64_t compute_max_per_chunk(const shape_search *s,
+                                     int64_t (*value)(const lh_chunk *))
 {
     int64_t most = 0;
     for (uint32_t d = 0; d < s->P; d++) {
@@ -157,7 +157,7 @@ static int64_t find_slowest_hop_ns(const lh_pipeline *p)
  * and computes its activation bytes that belong to no operation. */
 static lh_status list_ops(shape_search *s, lh_error *err)
 {
-    int64_t stored = max_per_chunk(s, get_activation_bytes), listed = 0,
+    int64_t stored = compute_max_per_chunk(s, get_activation_bytes), listed = 0,
             again = 0;
     s->ops = LHI_NEW(s->mem, lh_elastic_op, (size_t)s->kinds.n * s->layers);
     if (!s->ops)
@@ -197,9 +197,9 @@ static lh_status fill_case(shape_search *s, lh_error *err)
                            .expert_replicas = experts,
                            .chunks = s->M,
                            .microbatches = s->config->microbatches,
-                           .f_ns = max_per_chunk(s, get_forward_ns),
-                           .b_ns = max_per_chunk(s, get_backward_ns),
-                           .dp_ns = max_per_chunk(s, get_collective_ns),
+                           .f_ns = compute_max_per_chunk(s, get_forward_ns),
+                           .b_ns = compute_max_per_chunk(s, get_backward_ns),
+                           .dp_ns = compute_max_per_chunk(s, get_collective_ns),
                            .pp_ns = find_slowest_hop_ns(p),
                            .weight_bytes = 2,
                            .gradient_bytes =
@@ -522,7 +522,7 @@ lh_status lhi_elastic_can_hide_receives(const lh_job *job,
         .job = job, .config = config, .P = P, .M = M, .n_chunks = P * M};
     LHI_TRY(lhi_layout_build(job, config, &s.built, err));
     *out = find_slowest_hop_ns(s.built.pipeline) <=
-           max_per_chunk(&s, get_forward_ns);
+           compute_max_per_chunk(&s, get_forward_ns);
     lh_pipeline_free(s.built.pipeline);
     return LH_OK;
 }

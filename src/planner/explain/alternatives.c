@@ -167,8 +167,8 @@ static const lh_choice *find_pareto_best(const alternative_search *r,
 /* Computes the difference to the plan, in percent, if the choice took `ns`. */
 /* Returns by how much time `ns` of choice `c` exceeds the plan's, in percent,
  * rounded to one decimal; never -0.0. */
-static double percent_at(const alternative_search *r, const lh_choice *c,
-                         int64_t ns)
+static double compute_percent_at(const alternative_search *r,
+                                 const lh_choice *c, int64_t ns)
 {
     lh_choice then = *c;
     then.iteration_ns = ns;
@@ -177,9 +177,9 @@ static double percent_at(const alternative_search *r, const lh_choice *c,
 
 /* Returns the difference of a choice's iteration time to the plan's, in
  * percent. */
-static double percent(const alternative_search *r, const lh_choice *c)
+static double compute_percent(const alternative_search *r, const lh_choice *c)
 {
-    return percent_at(r, c, c->iteration_ns);
+    return compute_percent_at(r, c, c->iteration_ns);
 }
 
 /* Checks whether the result for the choice's value of dimension `d` comes from
@@ -219,15 +219,17 @@ static lh_status format_reason(const alternative_search *r,
     const char *in =
         r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "";
     if (c->status == LH_CHOICE_BOUNDED)
-        snprintf(
-            text, sizeof text, "%+.1f %% or more",
-            percent_at(r, c,
-                       it->bound_ns >= 0 ? it->bound_ns : c->lower_bound_ns));
+        snprintf(text, sizeof text, "%+.1f %% or more",
+                 compute_percent_at(r, c,
+                                    it->bound_ns >= 0 ? it->bound_ns
+                                                      : c->lower_bound_ns));
     else if (it->bound_ns >= 0 && it->bound_ns < c->iteration_ns)
         snprintf(text, sizeof text, "%+.1f %%%s%s; none is below %+.1f %%",
-                 percent(r, c), in, first, percent_at(r, c, it->bound_ns));
+                 compute_percent(r, c), in, first,
+                 compute_percent_at(r, c, it->bound_ns));
     else
-        snprintf(text, sizeof text, "%+.1f %%%s%s", percent(r, c), in, first);
+        snprintf(text, sizeof text, "%+.1f %%%s%s", compute_percent(r, c), in,
+                 first);
     c->why = lhi_arena_strdup(r->mem, text);
     return c->why ? LH_OK : lhi_fail_nomem(err);
 }
@@ -242,7 +244,8 @@ static uint64_t count_passes(const lh_choice *c)
 
 /* Simulates an alternative that only has a lower bound, and stores its time in
  * *slot. */
-static lh_status simulate(alternative_search *r, lh_choice *slot, lh_error *err)
+static lh_status simulate_alternative(alternative_search *r, lh_choice *slot,
+                                      lh_error *err)
 {
     lhi_layout_search s = {
         .job = r->job, .options = *r->options, .mem = r->mem};
@@ -271,7 +274,7 @@ static lh_status find_best(alternative_search *r, lhi_dimension d,
             i == MAX_SIMULATED_PER_DIMENSION ||
             r->passes + count_passes(*least) > MOST_PASSES)
             return LH_OK;
-        LHI_TRY(simulate(r, *least, err));
+        LHI_TRY(simulate_alternative(r, *least, err));
     }
 }
 
@@ -302,9 +305,9 @@ static lh_status add_equal(alternative_search *r, lhi_dimension d,
     const int64_t bound_ns = compute_other_bound(r, d, &equal);
     if (bound_ns >= 0 && bound_ns < equal.iteration_ns)
         snprintf(bound, sizeof bound, "; none is below %+.1f %%",
-                 percent_at(r, &equal, bound_ns));
+                 compute_percent_at(r, &equal, bound_ns));
     snprintf(text, sizeof text, "%+.1f %%, no effect on this layout%s",
-             percent(r, &equal), bound);
+             compute_percent(r, &equal), bound);
     equal.why = lhi_arena_strdup(r->mem, text);
     if (!equal.why)
         return lhi_fail_nomem(err);

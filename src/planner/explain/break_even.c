@@ -56,7 +56,8 @@ typedef struct sensitivity_search {
 
 /* Progress callback for the inner searches: stops them once the caller's
  * progress callback has returned true. */
-static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
+static bool watch_progress(void *context, uint32_t done, uint32_t total,
+                           int64_t best_ns)
 {
     sensitivity_search *f = context;
     if (f->given->progress && !f->stopped)
@@ -93,7 +94,7 @@ static lh_status plan_fully(sensitivity_search *f, const lh_job *job,
     const uint32_t n = EACH * f->plan->sensitivity->n_ranges;
     lh_plan_options full = *f->given;
     full.no_optimal = true;
-    full.progress = watch;
+    full.progress = watch_progress;
     full.layout_progress = NULL;
     full.context = f;
     LHI_TRY(lhi_plan_search_again(job, &full, n > MIN_PARTS ? n : MIN_PARTS,
@@ -189,8 +190,8 @@ static lh_status add_break_even(sensitivity_search *f, const point *same,
 
 /* Bisects between a factor `same`, where the plan's layout is best, and a
  * factor `other`, where another layout is. */
-static lh_status bisect(sensitivity_search *f, point *same, point *other,
-                        lh_error *err)
+static lh_status bisect_factor(sensitivity_search *f, point *same, point *other,
+                               lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
     while (!f->stopped && fmax(same->factor, other->factor) /
@@ -207,8 +208,8 @@ static lh_status bisect(sensitivity_search *f, point *same, point *other,
 /* Verifies with full searches that the plan's layout is the best up to *same.
  * If not, *same and *other become the points of the full searches that bracket
  * the change. *found: a break-even value exists. */
-static lh_status confirm(sensitivity_search *f, point *same, point *other,
-                         bool *found, lh_error *err)
+static lh_status confirm_factor(sensitivity_search *f, point *same,
+                                point *other, bool *found, lh_error *err)
 {
     const double last = same->factor;
     point stands = {1, f->plan->sensitivity->reference, true, true};
@@ -219,7 +220,7 @@ static lh_status confirm(sensitivity_search *f, point *same, point *other,
             *found = true;
             *same = stands;
             *other = there;
-            return bisect(f, same, other, err);
+            return bisect_factor(f, same, other, err);
         }
         stands = there;
     }
@@ -245,9 +246,9 @@ static lh_status find_break_even(sensitivity_search *f, double end,
             found = true;
     }
     if (found)
-        LHI_TRY(bisect(f, &same, &next, err));
+        LHI_TRY(bisect_factor(f, &same, &next, err));
     if (s->margin > 0 && (same.factor < 1 || same.factor > 1))
-        LHI_TRY(confirm(f, &same, &next, &found, err));
+        LHI_TRY(confirm_factor(f, &same, &next, &found, err));
     return found && !f->stopped ? add_break_even(f, &same, &next, err) : LH_OK;
 }
 
@@ -335,7 +336,7 @@ lh_status lhi_plan_find_break_even(const lh_plan_options *options,
     f.options.quick = true;
     f.options.jitter = NULL;
     f.options.pareto_front = false;
-    f.options.progress = watch;
+    f.options.progress = watch_progress;
     f.options.layout_progress = NULL;
     f.options.context = &f;
     plan->sensitivity = s;

@@ -26,8 +26,8 @@ typedef struct breakdown {
 
 /* Replaces a->reduced, the pipeline without the removed causes of delay, by the
  * pipeline described in *changed. */
-static lh_status replace(breakdown *a, const lh_pipeline_desc *changed,
-                         lh_error *err)
+static lh_status replace_reduced(breakdown *a, const lh_pipeline_desc *changed,
+                                 lh_error *err)
 {
     lh_pipeline *less;
     LHI_TRY(lh_pipeline_make(changed, &less, err));
@@ -42,7 +42,7 @@ static lh_status remove_memory_limits(breakdown *a, lh_error *err)
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(a->reduced, &desc, err));
     desc.memory_limits = NULL;
-    return replace(a, &desc, err);
+    return replace_reduced(a, &desc, err);
 }
 
 /* Removes the data-parallel communication from the reduced pipeline. */
@@ -65,7 +65,7 @@ static lh_status remove_data_traffic(breakdown *a, lh_error *err)
     }
     desc.chunks = chunks;
     desc.dp_ops = ops;
-    return replace(a, &desc, err);
+    return replace_reduced(a, &desc, err);
 }
 
 /* Removes the latency and transfer time of all messages from the reduced
@@ -82,7 +82,7 @@ static lh_status remove_messages(breakdown *a, lh_error *err)
         links[i].latency_ns = links[i].transfer_ns = 0;
     }
     desc.links = links;
-    return replace(a, &desc, err);
+    return replace_reduced(a, &desc, err);
 }
 
 /* Removes the offloading time from the reduced pipeline. */
@@ -98,7 +98,7 @@ static lh_status remove_offload(breakdown *a, lh_error *err)
         chunks[c].offload_ns = 0;
     }
     desc.chunks = chunks;
-    return replace(a, &desc, err);
+    return replace_reduced(a, &desc, err);
 }
 
 /* Simulates the current schedule on the reduced pipeline, after one more cause

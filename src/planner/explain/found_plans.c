@@ -69,7 +69,7 @@ void lhi_found_plans_fini(lhi_found_plans *known)
 }
 
 /* Grows the pool's array by at least one entry. */
-static lh_status grow(lhi_found_plans *known, lh_error *err)
+static lh_status grow_pool(lhi_found_plans *known, lh_error *err)
 {
     uint32_t room = known->room ? 2 * known->room : 8;
     lh_plan *more;
@@ -128,7 +128,7 @@ lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
                               lh_error *err)
 {
     const bool again = is_known(known, plan);
-    lh_status status = again ? LH_OK : grow(known, err);
+    lh_status status = again ? LH_OK : grow_pool(known, err);
     if (status == LH_OK && !again) {
         known->all[known->n++] = (lh_plan){.job = plan->job,
                                            .best = plan->best,

@@ -224,8 +224,8 @@ static lh_status choose_recovery(const lhi_link_advisor *a, lh_link_setting *s,
 
 /* Simulates the plan with the links `wans`; *ns is the iteration time, -1 if
  * the links are too slow for a pipeline's time range. */
-static lh_status simulate(const lhi_link_advisor *a, const lh_wan *wans,
-                          int64_t *ns, lh_error *err)
+static lh_status simulate_links(const lhi_link_advisor *a, const lh_wan *wans,
+                                int64_t *ns, lh_error *err)
 {
     lh_job job = *a->job;
     lh_pipeline *pipeline;
@@ -289,7 +289,7 @@ static lh_status simulate_option(const lhi_link_advisor *a, lh_advice_option *o,
     lh_wan *wans;
     LHI_TRY(copy_wans(a, &wans, err));
     set_link(a->job, t, &o->setting, wans);
-    lh_status status = simulate(a, wans, &o->iteration_ns, err);
+    lh_status status = simulate_links(a, wans, &o->iteration_ns, err);
     lhi_arena_rewind(a->mem, mark);
     return status;
 }
@@ -513,9 +513,11 @@ static bool is_applicable(const lhi_link_advisor *a, lh_advice_topic topic,
 
 /* Compares setting `s` with and without the value of one topic taken from
  * `other`. *times: iteration time with it, divided by that without. */
-static lh_status compare(const lhi_link_advisor *a, const lh_link_setting *s,
-                         lh_advice_topic topic, const lh_link_setting *other,
-                         double *times, lh_error *err)
+static lh_status compare_setting(const lhi_link_advisor *a,
+                                 const lh_link_setting *s,
+                                 lh_advice_topic topic,
+                                 const lh_link_setting *other, double *times,
+                                 lh_error *err)
 {
     lh_advice_option as_is = {.setting = *s};
     lh_advice_option changed = {.setting = replace_answer(s, topic, other)};
@@ -540,7 +542,8 @@ static lh_status apply_gains(const lhi_link_advisor *a,
         for (int i = 0; i < LH_N_ADVICE_TOPICS; i++) {
             if (!is_applicable(a, (lh_advice_topic)i, s, fastest))
                 continue;
-            LHI_TRY(compare(a, s, (lh_advice_topic)i, fastest, &times, err));
+            LHI_TRY(compare_setting(a, s, (lh_advice_topic)i, fastest, &times,
+                                    err));
             if (times <= least) {
                 least = times;
                 best = i;
@@ -561,7 +564,7 @@ static lh_status revert_useless(const lhi_link_advisor *a,
 {
     double times;
     for (int i = 0; i < LH_N_ADVICE_TOPICS; i++) {
-        LHI_TRY(compare(a, s, (lh_advice_topic)i, now, &times, err));
+        LHI_TRY(compare_setting(a, s, (lh_advice_topic)i, now, &times, err));
         if (times < MIN_GAIN_RATIO)
             *s = replace_answer(s, (lh_advice_topic)i, now);
     }
@@ -679,5 +682,5 @@ lh_status lhi_link_advisor_simulate_links(const lhi_link_advisor *a,
             set_link(a->job, &traffic[i],
                      advised ? &links[i].advised.setting : &now, wans);
     }
-    return simulate(a, wans, ns, err);
+    return simulate_links(a, wans, ns, err);
 }

@@ -45,7 +45,7 @@ static bool set_degrees(const lh_profile_entry *e, uint32_t chunks,
 
 /* Checks whether two layouts have equal degrees, microbatch size and chunk
  * count; ignores replicas. */
-static bool same_degrees(const lh_layout *x, const lh_layout *y)
+static bool have_same_degrees(const lh_layout *x, const lh_layout *y)
 {
     return x->tensor == y->tensor && x->context == y->context &&
            x->expert == y->expert && x->micro_batch == y->micro_batch &&
@@ -57,7 +57,7 @@ static bool same_degrees(const lh_layout *x, const lh_layout *y)
 static void add_layout(const lh_layout *l, lh_layout *list, uint32_t *n)
 {
     for (uint32_t i = 0; i < *n; i++)
-        if (same_degrees(&list[i], l))
+        if (have_same_degrees(&list[i], l))
             return;
     list[(*n)++] = *l;
 }

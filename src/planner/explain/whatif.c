@@ -57,8 +57,8 @@ lh_status lhi_plan_search_again(const lh_job *job,
 
 /* Returns options whose search work, divided by `parts`, is at least the
  * minimum of a plan search. */
-static lh_plan_options with_minimum_work(const lh_plan_options *options,
-                                         uint32_t parts)
+static lh_plan_options ensure_minimum_work(const lh_plan_options *options,
+                                           uint32_t parts)
 {
     const uint64_t least = parts * LHI_MIN_SEARCH_WORK;
     lh_plan_options own = *options;
@@ -71,7 +71,7 @@ lh_status lhi_plan_search_short(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
                                 lhi_arena *mem, lh_plan *out, lh_error *err)
 {
-    const lh_plan_options own = with_minimum_work(options, WORK_DIVISOR);
+    const lh_plan_options own = ensure_minimum_work(options, WORK_DIVISOR);
     return search_with_share(job, &own, WORK_DIVISOR * parts, mem, out, err);
 }
 
@@ -82,7 +82,7 @@ static lh_status search_changed_job(const lh_job *job,
                                     lhi_arena *mem, lhi_found_plans *known,
                                     lh_choice *best, lh_error *err)
 {
-    const lh_plan_options own = with_minimum_work(options, WORK_DIVISOR);
+    const lh_plan_options own = ensure_minimum_work(options, WORK_DIVISOR);
     return lhi_plan_search_again(job, &own, WORK_DIVISOR, mem, known, best,
                                  err);
 }
@@ -181,10 +181,11 @@ static lh_status reschedule_known(const lh_job *job,
 
 /* Answers one --what-if question by its own search: the plan kept, and the best
  * plan for the changed job. */
-static lh_status answer(const lh_plan_whatif_question *question,
-                        const lh_plan_options *options, lhi_arena *mem,
-                        const lh_plan *plan, lhi_found_plans *known,
-                        lh_job *job, lh_plan_whatif_answer *out, lh_error *err)
+static lh_status answer_question(const lh_plan_whatif_question *question,
+                                 const lh_plan_options *options, lhi_arena *mem,
+                                 const lh_plan *plan, lhi_found_plans *known,
+                                 lh_job *job, lh_plan_whatif_answer *out,
+                                 lh_error *err)
 {
     out->text = lhi_arena_strdup(mem, question->text ? question->text : "");
     if (!out->text)
@@ -237,8 +238,9 @@ lh_status lhi_plan_answer_whatif(const lh_plan_options *options, lhi_arena *mem,
     if (!answers || !jobs)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
-        lh_status status = answer(&options->questions[i], options, mem, plan,
-                                  known, &jobs[i], &answers[i], err);
+        lh_status status =
+            answer_question(&options->questions[i], options, mem, plan, known,
+                            &jobs[i], &answers[i], err);
         if (status != LH_OK) {
             prefix_error(&options->questions[i], err);
             return status;

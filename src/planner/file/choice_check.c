@@ -19,7 +19,7 @@ typedef struct checker {
 
 /* Checks whether a number in the file, `said`, equals `value` with a relative
  * tolerance of 1e-6, the precision of the file. */
-static bool nearly_equal(double said, double value)
+static bool is_nearly_equal(double said, double value)
 {
     return fabs(said - value) <= 1e-6 * fabs(value);
 }
@@ -217,7 +217,7 @@ static lh_status check_seconds(const checker *k, lh_error *err)
         return LH_OK;
     LHI_TRY(lhi_node_get_number(k->doc, node, 0, 1e300, &said, err));
     if (k->c->iteration_ns >= 0 &&
-        nearly_equal(said, (double)k->c->iteration_ns / 1e9))
+        is_nearly_equal(said, (double)k->c->iteration_ns / 1e9))
         return LH_OK;
     return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
                         "does not match iteration_ns");
@@ -234,8 +234,8 @@ static lh_status check_rates(const checker *k, lh_error *err)
         return lhi_doc_fail(k->doc, lhi_node_find(k->map, "peak_memory_bytes"),
                             err, LH_EINPUT, "is above memory_limit_bytes");
     if (!ok || c->iteration_ns == 0 ||
-        nearly_equal(c->tokens_per_s, (double)t->global_batch * t->sequence /
-                                          ((double)c->iteration_ns / 1e9)))
+        is_nearly_equal(c->tokens_per_s, (double)t->global_batch * t->sequence /
+                                             ((double)c->iteration_ns / 1e9)))
         return LH_OK;
     return lhi_doc_fail(k->doc, lhi_node_find(k->map, "tokens_per_s"), err,
                         LH_EINPUT,
@@ -257,7 +257,7 @@ static lh_status check_mfu(const checker *k, lh_error *err)
             *err = why;
         return status;
     }
-    if (nearly_equal(k->c->mfu, want.mfu))
+    if (is_nearly_equal(k->c->mfu, want.mfu))
         return LH_OK;
     return lhi_doc_fail(k->doc, lhi_node_find(k->map, "mfu"), err, LH_EINPUT,
                         "does not match iteration_ns and the job's model and "

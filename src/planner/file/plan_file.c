@@ -87,7 +87,7 @@ static json_t *write_link_orders(const void *owner, const void *context)
 
 /* Checks whether a number in the file, `said`, equals `value` with a relative
  * tolerance of 1e-9. */
-static bool agree(double said, double value)
+static bool is_nearly_equal(double said, double value)
 {
     return said >= value * (1 - 1e-9) && said <= value * (1 + 1e-9);
 }
@@ -106,7 +106,7 @@ static lh_status check_schedule(const lhi_read_context *r, const lhi_node *map,
         LHI_TRY(lhi_node_get_choice(r->doc, status, proofs, &proof, err));
     if (node)
         LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &said, err));
-    if (proof == (gap > 0) && agree(said, gap))
+    if (proof == (gap > 0) && is_nearly_equal(said, gap))
         return LH_OK;
     return lhi_doc_fail(r->doc, proof == (gap > 0) ? node : status, err,
                         LH_EINPUT, "does not match lower_bound_ns");
@@ -206,7 +206,7 @@ static lh_status check_search(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(lhi_node_require(r->doc, map, "pruned", &node, err));
     LHI_TRY(lhi_node_require(r->doc, map, "lower_bound_s", &node, err));
     LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &said, err));
-    if (!agree(said, (double)p->search_bound_ns / 1e9))
+    if (!is_nearly_equal(said, (double)p->search_bound_ns / 1e9))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "does not match lower_bound_ns");
     LHI_TRY(lhi_node_require(r->doc, map, "gap", &node, err));
@@ -376,7 +376,7 @@ static lh_status read_plan(const lhi_doc *doc, lhi_plan *plan, lh_error *err)
 
 /* Builds a plan from a document and frees the document. The caller frees *out
  * with lh_plan_free(). */
-static lh_status from_doc(lhi_doc *doc, lh_plan **out, lh_error *err)
+static lh_status build_plan(lhi_doc *doc, lh_plan **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     lhi_plan *plan = mem ? LHI_NEW(mem, lhi_plan, 1) : NULL;
@@ -401,14 +401,14 @@ lh_status lh_plan_parse(const char *text, size_t len, const char *name,
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_PLAN, &doc, err));
-    return from_doc(doc, out, err);
+    return build_plan(doc, out, err);
 }
 
 lh_status lh_plan_read(const char *path, lh_plan **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_load(path, LHI_INPUT_PLAN, &doc, err));
-    return from_doc(doc, out, err);
+    return build_plan(doc, out, err);
 }
 
 lh_status lh_plan_format(const lh_plan *plan, char **text, size_t *len,

@@ -52,7 +52,7 @@ typedef enum similarity {
 
 /* Checks whether two pipelines have equal data-parallel operations: chunks,
  * buckets and transfer times. */
-static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
+static bool have_same_ops(const lh_pipeline *a, const lh_pipeline *b)
 {
     if (a->n_dp_ops != b->n_dp_ops)
         return false;
@@ -68,11 +68,11 @@ static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
 /* Compares the memory and times of two pipelines: DIFFERENT, SAME_MEMORY or
  * SAME. D and W count as a sum, because joined passes have no separate values.
  */
-static similarity compare(const lh_pipeline *a, const lh_pipeline *b)
+static similarity compare_pipelines(const lh_pipeline *a, const lh_pipeline *b)
 {
     if (a->n_chunks != b->n_chunks)
         return DIFFERENT;
-    bool times = same_ops(a, b);
+    bool times = have_same_ops(a, b);
     for (uint32_t c = 0; c < a->n_chunks; c++) {
         const lh_chunk *x = &a->chunks[c], *y = &b->chunks[c];
         if (x->mem_static != y->mem_static || x->mem_f != y->mem_f ||
@@ -96,8 +96,8 @@ typedef struct timeline_index {
 } edit_search;
 
 /* Builds the pipeline of a configuration for the plan's job. */
-static lh_status build(const lh_plan *p, const lhi_config *config,
-                       lhi_built_layout *out, lh_error *err)
+static lh_status build_pipeline(const lh_plan *p, const lhi_config *config,
+                                lhi_built_layout *out, lh_error *err)
 {
     return config->elastic ? lhi_elastic_rebuild(p->job, config, out, err)
                            : lhi_layout_build(p->job, config, out, err);
@@ -111,9 +111,9 @@ static lh_status try_config(edit_search *f, const lhi_config *config,
 {
     lhi_built_layout built;
     lh_error why = {0};
-    lh_status status = build(f->plan, config, &built, &why);
+    lh_status status = build_pipeline(f->plan, config, &built, &why);
     if (status == LH_OK) {
-        similarity now = compare(f->plan->pipeline, built.pipeline);
+        similarity now = compare_pipelines(f->plan->pipeline, built.pipeline);
         lh_pipeline_free(built.pipeline);
         if (now > f->like) {
             f->like = now;
@@ -157,7 +157,7 @@ static lh_status try_states(edit_search *f, lh_error *err)
 
 /* Checks whether the job leaves a degree open (`asked` is 0) or fixes it to
  * `value`. */
-static bool job_allows(uint32_t asked, uint32_t value)
+static bool is_allowed(uint32_t asked, uint32_t value)
 {
     return !asked || asked == value;
 }
@@ -181,10 +181,10 @@ static lh_status try_degrees(edit_search *f, lh_error *err)
             config.layout.micro_batch = (uint32_t)(together / data);
             config.layout.tensor = tensor;
             config.layout.context = (uint32_t)(rest / tensor);
-            if (job_allows(asked->data, config.layout.data) &&
-                job_allows(asked->micro_batch, config.layout.micro_batch) &&
-                job_allows(asked->tensor, config.layout.tensor) &&
-                job_allows(asked->context, config.layout.context))
+            if (is_allowed(asked->data, config.layout.data) &&
+                is_allowed(asked->micro_batch, config.layout.micro_batch) &&
+                is_allowed(asked->tensor, config.layout.tensor) &&
+                is_allowed(asked->context, config.layout.context))
                 LHI_TRY(try_config(f, &config, err));
         }
     }
@@ -199,7 +199,7 @@ static lh_status try_experts(edit_search *f, lh_error *err)
     for (uint32_t n = 1; n <= experts; n++) {
         lhi_config config = f->has;
         config.layout.expert = n;
-        if (experts % n == 0 && job_allows(f->plan->job->layout.expert, n))
+        if (experts % n == 0 && is_allowed(f->plan->job->layout.expert, n))
             LHI_TRY(try_config(f, &config, err));
     }
     return LH_OK;
@@ -242,7 +242,7 @@ static lh_status try_layers(edit_search *f, lh_error *err)
     lh_error why = {0};
     if (!layers)
         return lhi_fail_nomem(err);
-    lh_status status = build(f->plan, &config, &built, &why);
+    lh_status status = build_pipeline(f->plan, &config, &built, &why);
     if (lhi_layout_is_infeasible(status))
         return LH_OK;
     if (status != LH_OK) {
@@ -422,7 +422,7 @@ static lh_status check_similarity(const lhi_doc *doc, const lh_plan *p,
 {
     edit_search f = {.doc = doc, .plan = p, .has = *config, .best = *config};
     if (built->pipeline)
-        f.like = compare(p->pipeline, built->pipeline);
+        f.like = compare_pipelines(p->pipeline, built->pipeline);
     if (f.like == SAME)
         return check_source(doc, p, lh_cost_source_name(built->source), err);
     f.mem = lhi_arena_make(0);
@@ -452,7 +452,7 @@ lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p,
     const lhi_config config = lhi_config_from_choice(&p->best);
     lhi_built_layout built = {0};
     lh_error why = {0};
-    lh_status status = build(p, &config, &built, &why);
+    lh_status status = build_pipeline(p, &config, &built, &why);
     if (status != LH_OK)
         built.pipeline = NULL;
     if (status != LH_OK && !lhi_layout_is_infeasible(status)) {

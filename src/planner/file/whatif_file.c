@@ -40,7 +40,7 @@ bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
  */
 
 /* Compares values with a relative tolerance of 1e-9. */
-static bool nearly_equal(double a, double b)
+static bool is_nearly_equal(double a, double b)
 {
     return fabs(a - b) <= 1e-9 * fmax(1, fabs(b));
 }
@@ -61,7 +61,7 @@ static lh_status check_keeping(const lhi_read_context *r, const lhi_node *map,
     double said;
     LHI_TRY(lhi_node_require(r->doc, map, "keeping_costs", &node, err));
     LHI_TRY(lhi_node_get_number(r->doc, node, -1, 1e300, &said, err));
-    if (nearly_equal(said, lhi_compute_keeping_loss(r->context, it)))
+    if (is_nearly_equal(said, lhi_compute_keeping_loss(r->context, it)))
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                         "does not match 'kept' and 'best'");
@@ -168,7 +168,8 @@ static lh_status check_value(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(lhi_node_require(r->doc, map, "value", &node, err));
     if (!lhi_node_is_null(node))
         LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &said, err));
-    if (known == !lhi_node_is_null(node) && nearly_equal(said, value * known))
+    if (known == !lhi_node_is_null(node) &&
+        is_nearly_equal(said, value * known))
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                         "does not match these links in the job");

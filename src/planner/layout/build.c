@@ -236,8 +236,8 @@ static void format_ring_name(lhi_layout_builder *b,
 }
 
 /* Checks whether two stages use the same datacenters in the same order. */
-static bool same_ring(const lhi_stage_placement *a,
-                      const lhi_stage_placement *b)
+static bool have_same_ring(const lhi_stage_placement *a,
+                           const lhi_stage_placement *b)
 {
     bool same = a->n_sites == b->n_sites;
     for (uint32_t i = 0; same && i < a->n_sites; i++)
@@ -273,7 +273,7 @@ static lh_status name_dp_link(lhi_layout_builder *b, uint32_t chunk,
     const lhi_stage_placement *spread = &b->places.stages[d];
     lhi_text name = {0};
     if (spread->n_sites > 1 && d > 0 && b->dp_links[d - 1] &&
-        same_ring(spread, spread - 1)) {
+        have_same_ring(spread, spread - 1)) {
         b->dp_links[d] = b->dp_links[d - 1];
         return LH_OK;
     }
@@ -318,7 +318,7 @@ static lh_status add_hop(lhi_layout_builder *b, uint32_t from, uint32_t to,
 }
 
 /* Allocates the builder's arrays in its arena. */
-static lh_status allocate(lhi_layout_builder *b, lh_error *err)
+static lh_status allocate_arrays(lhi_layout_builder *b, lh_error *err)
 {
     uint32_t P = b->config->layout.pipeline;
     size_t n = b->job->n_datacenters;
@@ -418,10 +418,10 @@ static lh_status make_pipeline(lhi_layout_builder *b, lh_error *err)
 
 /* Places the ranks, then adds chunks, links, data-parallel links and the tied
  * embedding, and builds the pipeline. */
-static lh_status build(lhi_layout_builder *b, lh_error *err)
+static lh_status build_pipeline(lhi_layout_builder *b, lh_error *err)
 {
     const lh_layout *l = &b->config->layout;
-    LHI_TRY(allocate(b, err));
+    LHI_TRY(allocate_arrays(b, err));
     if (b->known)
         LHI_TRY(lhi_build_cache_place(b->known, b->job, l, &b->places, err));
     else
@@ -474,7 +474,7 @@ static lh_status build_config(const lh_job *job, const lhi_config *config,
     b.mem = lhi_arena_make(0);
     if (!b.mem)
         return lhi_fail_nomem(err);
-    lh_status status = build(&b, err);
+    lh_status status = build_pipeline(&b, err);
     lhi_arena_free(b.mem);
     return status;
 }

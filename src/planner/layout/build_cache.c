@@ -62,7 +62,8 @@ lh_status lhi_build_cache_place(lhi_build_cache *known, const lh_job *job,
 
 /* Returns the cache index for the cost of a chunk with `layers` layers from
  * layer `first` on. */
-static uint32_t entry_index(uint32_t chunk, uint32_t first, uint32_t layers)
+static uint32_t compute_entry_index(uint32_t chunk, uint32_t first,
+                                    uint32_t layers)
 {
     return (chunk % CHUNKS * FIRST_LAYERS + first % FIRST_LAYERS) * SIZES +
            layers % SIZES;
@@ -71,7 +72,7 @@ static uint32_t entry_index(uint32_t chunk, uint32_t first, uint32_t layers)
 bool lhi_build_cache_find_cost(const lhi_build_cache *known, uint32_t chunk,
                                uint32_t first, uint32_t layers, lh_cost *out)
 {
-    const entry *e = &known->entries[entry_index(chunk, first, layers)];
+    const entry *e = &known->entries[compute_entry_index(chunk, first, layers)];
     if (!layers || e->chunk != chunk || e->first != first ||
         e->layers != layers)
         return false;
@@ -83,6 +84,6 @@ void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk,
                               uint32_t first, uint32_t layers,
                               const lh_cost *cost)
 {
-    known->entries[entry_index(chunk, first, layers)] =
+    known->entries[compute_entry_index(chunk, first, layers)] =
         (entry){chunk, first, layers, *cost};
 }

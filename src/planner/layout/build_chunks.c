@@ -18,7 +18,7 @@ static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
 
 /* Returns the bytes of model state in a cost: its static bytes without
  * workspace and buffers, which all passes of a device share. */
-static int64_t state_bytes(const lh_cost *cost)
+static int64_t get_state_bytes(const lh_cost *cost)
 {
     return cost->static_bytes - cost->workspace_bytes - cost->buffer_bytes;
 }
@@ -44,8 +44,8 @@ static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
  * replica's time, and memory is that of the fullest. */
 static void merge_worst(lh_cost *cost, const lh_cost *here)
 {
-    int64_t state = lhi_max_int64(state_bytes(cost), state_bytes(here));
-    if (state > state_bytes(cost)) {
+    int64_t state = lhi_max_int64(get_state_bytes(cost), get_state_bytes(here));
+    if (state > get_state_bytes(cost)) {
         cost->weight_bytes = here->weight_bytes;
         cost->gradient_bytes = here->gradient_bytes;
         cost->optimizer_bytes = here->optimizer_bytes;
@@ -201,7 +201,7 @@ static lh_status compute_chunk_cost(lhi_layout_builder *b, uint32_t c,
 
 lhi_state_parts lhi_state_parts_of(const lh_cost *cost)
 {
-    int64_t state = state_bytes(cost);
+    int64_t state = get_state_bytes(cost);
     lhi_state_parts out = {cost->weight_bytes, cost->gradient_bytes,
                            cost->optimizer_bytes};
     double counted =
@@ -276,7 +276,7 @@ lh_status lhi_layout_builder_add_chunk(lhi_layout_builder *b, uint32_t c,
     chunk->mem_w = -cost.weight_input_bytes;
     chunk->offload_ns = cost.offload_ns;
     /* Weights, gradients, optimizer; measured if the profile has them. */
-    chunk->mem_static = state_bytes(&cost);
+    chunk->mem_static = get_state_bytes(&cost);
     if (b->parts)
         add_state(&cost, &b->parts[d]);
     /* Counted once, for any chunk count on the device. */

@@ -19,7 +19,7 @@ bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b)
 
 /* Checks whether two replica groups have equal numbers of replicas, and equal
  * stages in the same datacenters. */
-static bool same_group(const lh_site_group *a, const lh_site_group *b)
+static bool is_same_group(const lh_site_group *a, const lh_site_group *b)
 {
     if (a->replicas != b->replicas || a->n_parts != b->n_parts)
         return false;
@@ -35,7 +35,7 @@ bool lhi_sites_are_equal(const lh_sites *a, const lh_sites *b)
     if (!a || !b || a->n_groups != b->n_groups)
         return !a && !b;
     for (uint32_t i = 0; i < a->n_groups; i++)
-        if (!same_group(&a->groups[i], &b->groups[i]))
+        if (!is_same_group(&a->groups[i], &b->groups[i]))
             return false;
     return true;
 }
@@ -146,7 +146,7 @@ bool lhi_stage_placements_are_alike(const lh_job *job, const lh_layout *layout,
 /* ---- datacenters and links ---- */
 
 /* Checks whether two networks have equal bandwidth and latency. */
-static bool same_network(const lh_network *a, const lh_network *b)
+static bool is_same_network(const lh_network *a, const lh_network *b)
 {
     return lhi_equals_exactly(a->bytes_per_s, b->bytes_per_s) &&
            a->latency_ns == b->latency_ns;
@@ -154,7 +154,7 @@ static bool same_network(const lh_network *a, const lh_network *b)
 
 /* Checks whether two GPU types are equal in every property that affects costs
  * and memory. */
-static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
+static bool is_same_gpu(const lh_gpu *a, const lh_gpu *b)
 {
     const char *p = a->preset ? a->preset : "";
     const char *q = b->preset ? b->preset : "";
@@ -172,8 +172,8 @@ static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
 
 /* Checks whether two measured links have equal latency and time per byte;
  * either may be NULL. */
-static bool same_profile_link(const lh_profile_link *a,
-                              const lh_profile_link *b)
+static bool is_same_profile_link(const lh_profile_link *a,
+                                 const lh_profile_link *b)
 {
     if (!a || !b)
         return a == b;
@@ -183,12 +183,12 @@ static bool same_profile_link(const lh_profile_link *a,
 
 /* Checks whether two datacenters have equal GPUs, nodes, internal networks and
  * profile times. */
-static bool same_inside(const lh_job *job, uint32_t a, uint32_t b)
+static bool have_same_inside(const lh_job *job, uint32_t a, uint32_t b)
 {
     for (int k = 0; k < 2; k++) {
         lh_profile_path path = k ? LH_PATH_NODE : LH_PATH_FABRIC;
-        if (!same_profile_link(lhi_profile_link(job, path, a, a),
-                               lhi_profile_link(job, path, b, b)))
+        if (!is_same_profile_link(lhi_profile_link(job, path, a, a),
+                                  lhi_profile_link(job, path, b, b)))
             return false;
     }
     return true;
@@ -197,13 +197,15 @@ static bool same_inside(const lh_job *job, uint32_t a, uint32_t b)
 bool lhi_datacenters_are_equivalent(const lh_job *job, uint32_t a, uint32_t b)
 {
     const lh_datacenter *x = &job->datacenters[a], *y = &job->datacenters[b];
-    return x->gpus_per_node == y->gpus_per_node && same_gpu(&x->gpu, &y->gpu) &&
-           same_network(&x->node_link, &y->node_link) &&
-           same_network(&x->fabric, &y->fabric) && same_inside(job, a, b);
+    return x->gpus_per_node == y->gpus_per_node &&
+           is_same_gpu(&x->gpu, &y->gpu) &&
+           is_same_network(&x->node_link, &y->node_link) &&
+           is_same_network(&x->fabric, &y->fabric) &&
+           have_same_inside(job, a, b);
 }
 
 /* Checks whether two link settings are equal. */
-static bool same_setting(const lh_link_setting *a, const lh_link_setting *b)
+static bool is_same_setting(const lh_link_setting *a, const lh_link_setting *b)
 {
     return a->balancing == b->balancing && a->congestion == b->congestion &&
            a->recovery == b->recovery && a->queue_pairs == b->queue_pairs &&
@@ -226,9 +228,9 @@ bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b,
            lhi_equals_exactly(p->loss, q->loss) &&
            lhi_equals_exactly(p->oversubscription, q->oversubscription) &&
            lhi_equals_exactly(p->usd_per_gb, q->usd_per_gb) &&
-           same_setting(&p->setting, &q->setting) &&
+           is_same_setting(&p->setting, &q->setting) &&
            lhi_are_zones_of_same_datacenter(job, a, b) ==
                lhi_are_zones_of_same_datacenter(job, x, y) &&
-           same_profile_link(lhi_profile_link(job, LH_PATH_WAN, a, b),
-                             lhi_profile_link(job, LH_PATH_WAN, x, y));
+           is_same_profile_link(lhi_profile_link(job, LH_PATH_WAN, a, b),
+                                lhi_profile_link(job, LH_PATH_WAN, x, y));
 }

@@ -128,7 +128,7 @@ static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
 /* --- new results ---------------------------------------------------------- */
 
 /* Returns the idle fraction of all devices over the makespan. */
-static double bubble_ratio(const lh_pipeline *p, int64_t makespan_ns)
+static double compute_bubble_ratio(const lh_pipeline *p, int64_t makespan_ns)
 {
     double all = (double)makespan_ns * p->n_devices;
     int64_t busy_ns = 0;
@@ -139,8 +139,9 @@ static double bubble_ratio(const lh_pipeline *p, int64_t makespan_ns)
 }
 
 /* Simulates a schedule: fills makespan, bubble ratio and memory in *out. */
-static lh_status evaluate(const lh_pipeline *p, const lh_schedule *schedule,
-                          lhi_method_outcome *out, lh_error *err)
+static lh_status evaluate_schedule(const lh_pipeline *p,
+                                   const lh_schedule *schedule,
+                                   lhi_method_outcome *out, lh_error *err)
 {
     lh_evaluator *evaluator;
     lh_choice choice = {0};
@@ -152,7 +153,7 @@ static lh_status evaluate(const lh_pipeline *p, const lh_schedule *schedule,
     lhi_choice_memory(&choice, p, schedule);
     out->peak_memory_bytes = choice.peak_memory_bytes;
     out->memory_limit_bytes = choice.memory_limit_bytes;
-    out->bubble_ratio = bubble_ratio(p, out->makespan_ns);
+    out->bubble_ratio = compute_bubble_ratio(p, out->makespan_ns);
     out->status = LH_CHOICE_OK;
     out->why = "";
     return LH_OK;
@@ -170,7 +171,7 @@ static lh_status run_method(const lh_pipeline *p, const char *method,
     lh_error why = {0};
     lh_status status = lh_method_run(method, p, &how, &made, NULL, &why);
     if (status == LH_OK) {
-        status = evaluate(p, made, out, err);
+        status = evaluate_schedule(p, made, out, err);
         if (status != LH_OK)
             lhi_fail_add_context(err, "method %s", method);
         if (status != LH_OK || !schedule)

@@ -357,9 +357,9 @@ static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
 /* Runs hill climbing from each start, fastest first, until `most` partitions
  * are timed. Skips the given partition until last if `climbed`: it usually is a
  * local optimum. */
-static lh_status climb(lhi_partition *p, uint64_t most, bool climbed,
-                       start *starts, uint32_t *best, int64_t *best_ns,
-                       lh_error *err)
+static lh_status climb_from_starts(lhi_partition *p, uint64_t most,
+                                   bool climbed, start *starts, uint32_t *best,
+                                   int64_t *best_ns, lh_error *err)
 {
     for (;;) {
         start *next = NULL;
@@ -429,7 +429,7 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
         status = find_starts(&t, &p, like, most, speed, room, starts, err);
     int64_t ns = starts[INPUT_PARTITION].ns;
     if (status == LH_OK)
-        status = climb(&p, most, climbed, starts, best, &ns, err);
+        status = climb_from_starts(&p, most, climbed, starts, best, &ns, err);
     if (status == LH_OK && ns < INT64_MAX && best[0] > 0) {
         *iteration_ns = ns;
         config->layers = best;

@@ -12,7 +12,7 @@
 
 /* Returns the most layers that a chunk may have if the smallest chunk has
  * `least`, by the largest allowed ratio. */
-static uint32_t max_chunk(const lhi_partition *p, uint32_t least)
+static uint32_t compute_max_chunk(const lhi_partition *p, uint32_t least)
 {
     double most = floor(p->max_ratio * least + 1e-9);
     return most < p->n_layers ? (uint32_t)most : p->n_layers;
@@ -25,7 +25,7 @@ bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers)
         least = layers[c] < least ? layers[c] : least;
         most = layers[c] > most ? layers[c] : most;
     }
-    return least > 0 && most <= max_chunk(p, least);
+    return least > 0 && most <= compute_max_chunk(p, least);
 }
 
 /* Adds two numbers; UINT64_MAX on overflow. */
@@ -63,7 +63,7 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
         return lhi_fail_nomem(err);
     uint64_t *ways = room + p->n_layers + 1;
     for (uint32_t least = 1; least <= p->n_layers / p->n_chunks; least++) {
-        uint32_t most = max_chunk(p, least);
+        uint32_t most = compute_max_chunk(p, least);
         uint64_t with = count_between(p, least, most, ways, room);
         uint64_t without = count_between(p, least + 1, most, ways, room);
         count = with == UINT64_MAX ? with : add_capped(count, with - without);
@@ -74,9 +74,9 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
 }
 
 /* Times a partition, in *ns; copies it to *best if it is the fastest so far. */
-static lh_status evaluate(lhi_partition *p, const uint32_t *layers,
-                          uint32_t *best, int64_t *best_ns, int64_t *ns,
-                          lh_error *err)
+static lh_status time_partition(lhi_partition *p, const uint32_t *layers,
+                                uint32_t *best, int64_t *best_ns, int64_t *ns,
+                                lh_error *err)
 {
     LHI_TRY(p->time(p->context, layers, ns, err));
     p->n_timed++;
@@ -96,8 +96,9 @@ typedef struct order_shape {
 
 /* Times every allowed partition recursively: chunks from `at` on share `left`
  * layers; earlier chunks have `least` to `most` layers. */
-static lh_status enumerate(enumeration *w, uint32_t at, uint32_t left,
-                           uint32_t least, uint32_t most, lh_error *err)
+static lh_status enumerate_partitions(enumeration *w, uint32_t at,
+                                      uint32_t left, uint32_t least,
+                                      uint32_t most, lh_error *err)
 {
     const lhi_partition *p = w->p;
     uint32_t after = p->n_chunks - at - 1;
@@ -106,14 +107,14 @@ static lh_status enumerate(enumeration *w, uint32_t at, uint32_t left,
         w->layers[at] = left;
         if (!lhi_partition_allows(p, w->layers))
             return LH_OK;
-        return evaluate(w->p, w->layers, w->best, w->best_ns, &ns, err);
+        return time_partition(w->p, w->layers, w->best, w->best_ns, &ns, err);
     }
     for (uint32_t k = 1; k + after <= left; k++) {
         uint32_t low = k < least ? k : least, high = k > most ? k : most;
-        if (high > max_chunk(p, low))
+        if (high > compute_max_chunk(p, low))
             continue;
         w->layers[at] = k;
-        LHI_TRY(enumerate(w, at + 1, left - k, low, high, err));
+        LHI_TRY(enumerate_partitions(w, at + 1, left - k, low, high, err));
     }
     return LH_OK;
 }
@@ -125,7 +126,8 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
     w.layers = calloc(p->n_chunks, sizeof *w.layers);
     if (!w.layers)
         return lhi_fail_nomem(err);
-    lh_status status = enumerate(&w, 0, p->n_layers, p->n_layers, 1, err);
+    lh_status status =
+        enumerate_partitions(&w, 0, p->n_layers, p->n_layers, 1, err);
     free(w.layers);
     return status;
 }
@@ -142,7 +144,7 @@ static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
     layers[a] = at_a;
     layers[b] = at_b;
     if (lhi_partition_allows(p, layers))
-        LHI_TRY(evaluate(p, layers, best, best_ns, &ns, err));
+        LHI_TRY(time_partition(p, layers, best, best_ns, &ns, err));
     if (*best_ns < before && !p->steepest)
         return LH_OK;
     layers[a] = was_a;
@@ -198,7 +200,7 @@ typedef struct sample {
 } sample;
 
 /* Orders sampled partitions by time, then by sampling order. */
-static int compare(const void *a, const void *b)
+static int compare_samples(const void *a, const void *b)
 {
     const sample *x = a, *y = b;
     if (x->ns != y->ns)
@@ -235,7 +237,7 @@ static lh_status sample_partitions(lhi_partition *p,
         uint32_t *layers = drawn + (size_t)i * p->n_chunks;
         sample_partition(p, random, layers);
         samples[i].number = i;
-        LHI_TRY(evaluate(p, layers, best, best_ns, &samples[i].ns, err));
+        LHI_TRY(time_partition(p, layers, best, best_ns, &samples[i].ns, err));
     }
     return LH_OK;
 }
@@ -257,7 +259,7 @@ static lh_status improve_samples(lhi_partition *p,
         layers[to]++;
         lh_status status = LH_OK;
         if (lhi_partition_allows(p, layers))
-            status = evaluate(p, layers, best, best_ns, &ns, err);
+            status = time_partition(p, layers, best, best_ns, &ns, err);
         layers[from]++;
         layers[to]--;
         LHI_TRY(status);
@@ -280,7 +282,7 @@ lh_status lhi_partition_sample(lhi_partition *p,
         status = sample_partitions(p, how, &random, samples, drawn, best,
                                    best_ns, err);
     if (status == LH_OK)
-        lhi_sort(samples, how->samples, sizeof *samples, compare);
+        lhi_sort(samples, how->samples, sizeof *samples, compare_samples);
     for (uint32_t i = 0; i < how->keep && i < how->samples && status == LH_OK;
          i++)
         status = improve_samples(

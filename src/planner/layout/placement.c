@@ -196,7 +196,8 @@ static lh_status place_groups(placement_builder *p, lh_error *err)
 
 /* Checks whether stages `s` and `t` are in the same datacenter in every replica
  * group. */
-static bool same_datacenters(const placement_builder *p, uint32_t s, uint32_t t)
+static bool have_same_datacenters(const placement_builder *p, uint32_t s,
+                                  uint32_t t)
 {
     uint32_t P = p->layout->pipeline;
     for (uint32_t g = 0; g < p->sites->n_groups; g++)
@@ -357,7 +358,7 @@ static lh_status find_stage_placements(placement_builder *p, lh_error *err)
     if (!first)
         return lhi_fail_nomem(err);
     for (uint32_t s = 0; s < P; s++) {
-        if (s > 0 && same_datacenters(p, s - 1, s))
+        if (s > 0 && have_same_datacenters(p, s - 1, s))
             continue;
         first[n++] = s;
         LHI_TRY(find_stage_placement(p, s, &p->spreads[s], err));

@@ -45,7 +45,7 @@ static double compute_step_ns(const ring *r, const uint32_t *order)
 /* Searches all orders that start with the first datacenter (branch and bound);
  * of equally fast ones the first wins. `placed`: datacenters in r->order;
  * `slow`, `late`: largest time per byte and latency so far. */
-static void search(ring *r, uint32_t placed, double slow, double late)
+static void search_orders(ring *r, uint32_t placed, double slow, double late)
 {
     uint32_t last = r->order[placed - 1];
     if (placed == r->n) {
@@ -64,13 +64,13 @@ static void search(ring *r, uint32_t placed, double slow, double late)
             continue;
         r->used[next] = true;
         r->order[placed] = next;
-        search(r, placed + 1, a, b);
+        search_orders(r, placed + 1, a, b);
         r->used[next] = false;
     }
 }
 
 /* Moves order[from] to position `to`. */
-static void move(uint32_t *order, uint32_t from, uint32_t to)
+static void move_in_order(uint32_t *order, uint32_t from, uint32_t to)
 {
     uint32_t one = order[from];
     if (from < to)
@@ -102,15 +102,15 @@ static bool move_to_best_position(ring *r, uint32_t from)
 {
     uint32_t best = from;
     for (uint32_t to = 0; to < r->n; to++) {
-        move(r->order, from, to);
+        move_in_order(r->order, from, to);
         double ns = compute_step_ns(r, r->order);
         if (ns < r->best_ns) {
             r->best_ns = ns;
             best = to;
         }
-        move(r->order, to, from);
+        move_in_order(r->order, to, from);
     }
-    move(r->order, from, best);
+    move_in_order(r->order, from, best);
     return best != from;
 }
 
@@ -128,7 +128,7 @@ static void build_nearest_neighbour_order(ring *r)
                 best = j;
             }
         }
-        move(r->order, best, i);
+        move_in_order(r->order, best, i);
     }
 }
 
@@ -213,7 +213,7 @@ static lh_status find_order(ring *r, const lh_job *job, lh_cost_site *sites,
         return LH_OK;
     r->best_ns = INFINITY;
     if (n <= MOST_EXACT)
-        search(r, 1, 0, 0);
+        search_orders(r, 1, 0, 0);
     else
         improve_slowest_link(r);
     memcpy(listed, sites, n * sizeof *sites);

@@ -43,7 +43,7 @@ lh_outermost lhi_sites_outermost(const lh_sites *sites)
 /* ---- duplicates ---- */
 
 /* Adds a value to an FNV-1a hash. */
-static uint64_t mix(uint64_t hash, uint32_t value)
+static uint64_t add_to_hash(uint64_t hash, uint32_t value)
 {
     return (hash ^ value) * UINT64_C(1099511628211);
 }
@@ -54,9 +54,9 @@ static uint64_t hash_draft(const lhi_placement_draft *d)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (uint32_t g = 0; g < d->n_groups; g++) {
-        hash = mix(mix(hash, d->replicas[g]), UINT32_MAX);
+        hash = add_to_hash(add_to_hash(hash, d->replicas[g]), UINT32_MAX);
         for (uint32_t i = d->from[g]; i < d->from[g + 1]; i++)
-            hash = mix(mix(hash, d->site[i]), d->stages[i]);
+            hash = add_to_hash(add_to_hash(hash, d->site[i]), d->stages[i]);
     }
     return hash ? hash : 1;
 }

@@ -10,7 +10,7 @@
 
 /* Checks whether two datacenters are equivalent inside and have equal GPU
  * prices; their size and links may differ. */
-static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
+static bool have_same_kind(const lh_job *job, uint32_t a, uint32_t b)
 {
     return lhi_datacenters_are_equivalent(job, a, b) &&
            lhi_equals_exactly(job->datacenters[a].usd_per_gpu_hour,
@@ -26,7 +26,7 @@ static bool may_rename(const lhi_placement_case *c, const uint32_t *to,
 {
     uint32_t last = placed - 1;
     if (c->capacity[last] != c->capacity[to[last]] ||
-        !same_kind(c->job, last, to[last]))
+        !have_same_kind(c->job, last, to[last]))
         return false;
     for (uint32_t i = 0; i < last; i++)
         if (!lhi_wan_links_are_equal(c->job, i, last, to[i], to[last]) ||
@@ -40,7 +40,7 @@ static bool may_rename(const lhi_placement_case *c, const uint32_t *to,
 static bool may_swap(const lhi_placement_case *c, uint32_t a, uint32_t b)
 {
     const lh_job *job = c->job;
-    if (c->capacity[a] != c->capacity[b] || !same_kind(job, a, b) ||
+    if (c->capacity[a] != c->capacity[b] || !have_same_kind(job, a, b) ||
         !lhi_wan_links_are_equal(job, a, b, b, a))
         return false;
     for (uint32_t i = 0; i < job->n_datacenters; i++)
@@ -132,7 +132,7 @@ void lhi_placement_sort_groups(lhi_placement_draft *d)
 }
 
 /* Orders numbers, ascending. */
-static int compare(uint32_t a, uint32_t b)
+static int compare_numbers(uint32_t a, uint32_t b)
 {
     return a < b ? -1 : a > b;
 }
@@ -140,15 +140,15 @@ static int compare(uint32_t a, uint32_t b)
 int lhi_placement_compare_drafts(const lhi_placement_draft *a,
                                  const lhi_placement_draft *b)
 {
-    int sign = compare(a->n_groups, b->n_groups);
+    int sign = compare_numbers(a->n_groups, b->n_groups);
     for (uint32_t g = 0; !sign && g < a->n_groups; g++) {
-        sign = compare(a->from[g + 1], b->from[g + 1]);
+        sign = compare_numbers(a->from[g + 1], b->from[g + 1]);
         if (!sign)
-            sign = compare(a->replicas[g], b->replicas[g]);
+            sign = compare_numbers(a->replicas[g], b->replicas[g]);
         for (uint32_t i = a->from[g]; !sign && i < a->from[g + 1]; i++) {
-            sign = compare(a->site[i], b->site[i]);
+            sign = compare_numbers(a->site[i], b->site[i]);
             if (!sign)
-                sign = compare(a->stages[i], b->stages[i]);
+                sign = compare_numbers(a->stages[i], b->stages[i]);
         }
     }
     return sign;
@@ -182,7 +182,7 @@ static bool is_reversible(const lhi_placement_case *c,
 {
     for (uint32_t i = 0; i < d->n_parts; i++)
         for (uint32_t j = 0; j < i; j++)
-            if (!same_kind(c->job, d->site[i], d->site[j]) ||
+            if (!have_same_kind(c->job, d->site[i], d->site[j]) ||
                 (d->site[i] != d->site[j] &&
                  !lhi_wan_links_are_equal(c->job, d->site[i], d->site[j],
                                           d->site[j], d->site[i])))

@@ -121,7 +121,7 @@ static lh_status add_micro_batches(expansion *g, lh_error *err)
 
 /* Checks whether to visit a context degree: the job's, or one that leaves each
  * GPU enough tokens. */
-static bool context_suits(const expansion *g, uint32_t cp)
+static bool suits_context(const expansion *g, uint32_t cp)
 {
     if (g->want->context)
         return g->want->context == cp;
@@ -130,7 +130,7 @@ static bool context_suits(const expansion *g, uint32_t cp)
 
 /* Checks whether tensor x context is allowed: it fits in the GPUs, and in a
  * node or in whole nodes, unless the job sets the tensor degree. */
-static bool group_suits(const expansion *g, uint32_t tp, uint32_t cp)
+static bool suits_group(const expansion *g, uint32_t tp, uint32_t cp)
 {
     uint64_t group = (uint64_t)tp * cp, node = g->space->node;
     uint32_t gpus = g->space->job->n_gpus;
@@ -145,7 +145,7 @@ static bool group_suits(const expansion *g, uint32_t tp, uint32_t cp)
 
 /* Checks whether to visit an expert degree: it must divide the number of
  * experts. */
-static bool expert_suits(const expansion *g, uint32_t ep)
+static bool suits_expert(const expansion *g, uint32_t ep)
 {
     uint32_t experts = g->space->job->model->experts;
     if (!is_allowed(ep, g->want->expert))
@@ -160,7 +160,7 @@ static lh_status add_experts(expansion *g, lh_error *err)
     uint32_t most = job->model->experts ? job->model->experts : 1;
     lh_layout *l = &g->config.layout;
     for (uint32_t ep = 1; ep <= most && ep <= job->n_gpus; ep++) {
-        if (!expert_suits(g, ep))
+        if (!suits_expert(g, ep))
             continue;
         l->expert = ep;
         /* Given, or 1 with expert parallelism, else that of the other layers.
@@ -180,8 +180,8 @@ static lh_status add_groups(expansion *g, lh_error *err)
     uint32_t gpus = g->space->job->n_gpus;
     lh_layout *l = &g->config.layout;
     for (uint32_t cp = 1; cp <= gpus; cp++)
-        for (uint32_t tp = 1; context_suits(g, cp) && tp <= gpus; tp++) {
-            if (!group_suits(g, tp, cp))
+        for (uint32_t tp = 1; suits_context(g, cp) && tp <= gpus; tp++) {
+            if (!suits_group(g, tp, cp))
                 continue;
             l->tensor = tp;
             l->context = cp;
@@ -214,7 +214,7 @@ static lh_status add_recomputations(expansion *g, lh_error *err)
 
 /* Checks that a stage's ranks (tensor x context x data) divide evenly into
  * expert groups. */
-static bool experts_fit(const lh_layout *l, uint32_t data)
+static bool does_expert_group_fit(const lh_layout *l, uint32_t data)
 {
     return (uint64_t)lhi_group_size(l) * data % lh_layout_expert_block(l) == 0;
 }
@@ -234,7 +234,7 @@ static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
         for (uint32_t i = 0; i < s->n_data; i++) {
             uint32_t d = s->data[i];
             if (!is_allowed(d, g->want->data) || (uint64_t)pp * d > groups ||
-                batch / d % l->micro_batch != 0 || !experts_fit(l, d))
+                batch / d % l->micro_batch != 0 || !does_expert_group_fit(l, d))
                 continue;
             uint32_t m = batch / d / l->micro_batch;
             if (m > LHI_MOST_MICROBATCHES && !g->want->micro_batch) {
@@ -285,7 +285,7 @@ bool lhi_rank_order_matters(const lh_job *job, const lh_layout *layout)
 
 /* Checks whether to visit an outermost parallelism: the job's if it sets one,
  * else pipeline and, if it makes a difference, data. */
-static bool outermost_suits(const expansion *g, lh_outermost o)
+static bool suits_outermost(const expansion *g, lh_outermost o)
 {
     if (g->want->outermost)
         return g->want->outermost == o;
@@ -301,7 +301,7 @@ static lh_status add_outermost(expansion *g, lh_error *err)
     g->config.layout.sites = g->want->sites;
     g->config.layout.rank_order = g->want->rank_order;
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_MIXED; o++) {
-        if (!outermost_suits(g, (lh_outermost)o))
+        if (!suits_outermost(g, (lh_outermost)o))
             continue;
         g->config.layout.outermost = (lh_outermost)o;
         LHI_TRY(visit_child(g, err));
@@ -359,7 +359,7 @@ bool lhi_zero_matters(const lh_job *job, const lh_layout *layout)
 
 /* Checks whether to visit a ZeRO stage: the job's, or any from 1 on, because
  * these need less memory for the same traffic. */
-static bool zero_suits(const expansion *g, uint32_t zero)
+static bool suits_zero(const expansion *g, uint32_t zero)
 {
     const lh_training *t = &g->space->job->training;
     if (t->zero_given)
@@ -377,7 +377,7 @@ bool lhi_sharding_matters(const lh_job *job, const lhi_config *config)
 
 /* Checks whether to visit a kind of sharding (full, hybrid) with ZeRO stage
  * `zero`: the job's, or full and, if it makes a difference, hybrid. */
-static bool sharding_suits(const expansion *g, uint32_t zero,
+static bool suits_sharding(const expansion *g, uint32_t zero,
                            lh_sharding sharding)
 {
     if (g->want->sharding != LH_SHARDING_ANY)
@@ -395,8 +395,8 @@ static lh_status add_states(expansion *g, bool visit, uint64_t *n,
 {
     for (uint32_t zero = 0; zero <= 3; zero++)
         for (int k = LH_SHARDING_FULL; k <= LH_SHARDING_HYBRID_LEADERS; k++) {
-            if (!zero_suits(g, zero) ||
-                !sharding_suits(g, zero, (lh_sharding)k))
+            if (!suits_zero(g, zero) ||
+                !suits_sharding(g, zero, (lh_sharding)k))
                 continue;
             g->config.zero_given = true;
             g->config.zero = zero;

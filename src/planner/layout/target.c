@@ -154,7 +154,8 @@ uint32_t lhi_state_groups(const lh_job *job, const lh_layout *l, uint32_t zero)
  */
 
 /* Fails with LH_EUNSUPPORTED and the text "TARGET why". */
-static lh_status refuse(lh_target target, lh_error *err, const char *why)
+static lh_status fail_unsupported(lh_target target, lh_error *err,
+                                  const char *why)
 {
     return lhi_fail(err, LH_EUNSUPPORTED, "%s %s",
                     get_capability(target)->shown, why);
@@ -194,47 +195,54 @@ static bool supports_biases(const lh_model *m)
 
 /* Checks that Megatron-LM supports the job's model and framework settings.
  * LH_EUNSUPPORTED otherwise. */
-static lh_status megatron_job(const lh_job *job, lh_error *err)
+static lh_status check_megatron_job(const lh_job *job, lh_error *err)
 {
     if (job->model->parallel_block)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "runs attention and MLP sequentially; use a model with "
-                      "parallel_block: false");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "runs attention and MLP sequentially; use a model with "
+            "parallel_block: false");
     if (!supports_biases(job->model))
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "has biases on all linear layers including routers, or "
-                      "only on queries, keys and values; set qkv_bias, "
-                      "output_bias, mlp_bias and router_bias of the model "
-                      "accordingly");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "has biases on all linear layers including routers, or "
+            "only on queries, keys and values; set qkv_bias, "
+            "output_bias, mlp_bias and router_bias of the model "
+            "accordingly");
     if (!supports_gradients(job))
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "reduces gradients in the type in which it stores them; "
-                      "use one value for framework.gradients and "
-                      "framework.reduce");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "reduces gradients in the type in which it stores them; "
+            "use one value for framework.gradients and "
+            "framework.reduce");
     if (job->framework.fp8 == LH_FP8_DISPATCH)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "has no argument for 8-bit expert dispatch; use "
-                      "framework.fp8: matmul");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "has no argument for 8-bit expert dispatch; use "
+            "framework.fp8: matmul");
     if (job->framework.fused_experts)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "has no argument to run experts as one kernel; use "
-                      "framework.experts: grouped");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "has no argument to run experts as one kernel; use "
+            "framework.experts: grouped");
     if (job->framework.overlap_expert > 0 && job->model->mtp_layers > 1)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps expert communication with at most one "
-                      "multi-token prediction layer; remove "
-                      "framework.overlap.expert");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "overlaps expert communication with at most one "
+            "multi-token prediction layer; remove "
+            "framework.overlap.expert");
     if (job->framework.overlap_expert > 0 &&
         job->training.precision == LH_PRECISION_FP32)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps expert communication only in 16-bit precision; "
-                      "remove framework.overlap.expert");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "overlaps expert communication only in 16-bit precision; "
+            "remove framework.overlap.expert");
     return LH_OK;
 }
 
 /* Checks that DeepEP supports the number of ranks; it rejects all others
  * (deep_ep/buffer.py, get_dispatch_config()). */
-static bool deepep_supports(uint64_t ranks)
+static bool check_deepep_ranks(uint64_t ranks)
 {
     static const uint64_t known[] = {2, 4, 8, 16, 24, 32, 64, 128, 144, 160};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -245,12 +253,12 @@ static bool deepep_supports(uint64_t ranks)
 
 /* Checks that Megatron-LM supports the dispatcher and sequence parallelism with
  * these tensor and expert degrees. */
-static lh_status megatron_group(const lh_job *job, const lh_layout *l,
-                                lh_error *err)
+static lh_status check_megatron_group(const lh_job *job, const lh_layout *l,
+                                      lh_error *err)
 {
     uint64_t block = lh_layout_expert_block(l);
     if (job->training.dispatcher == LH_DISPATCHER_DEEPEP && l->expert > 1 &&
-        !deepep_supports(block))
+        !check_deepep_ranks(block))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "Megatron-LM dispatches by DeepEP, which does not "
                         "support groups of %" PRIu64 " ranks; use an expert x "
@@ -259,15 +267,17 @@ static lh_status megatron_group(const lh_job *job, const lh_layout *l,
                         block);
     if (job->framework.no_sequence_parallel && job->model->experts &&
         l->tensor > 1)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "requires sequence parallelism if experts are combined "
-                      "with tensor parallelism; use "
-                      "framework.sequence_parallel: true");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "requires sequence parallelism if experts are combined "
+            "with tensor parallelism; use "
+            "framework.sequence_parallel: true");
     if (job->framework.no_sequence_parallel &&
         job->framework.overlap_tensor > 0 && l->tensor > 1)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps tensor-parallel communication only with "
-                      "sequence parallelism");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "overlaps tensor-parallel communication only with "
+            "sequence parallelism");
     return LH_OK;
 }
 
@@ -293,23 +303,26 @@ static lh_status check_megatron_recompute(const lh_job *job,
     bool overlaps = overlaps_experts(job, &c->layout);
     if (c->recompute == LH_RECOMPUTE_SELECTIVE &&
         !job->framework.unfused_attention && (m->ffn || m->shared_expert_ffn))
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "cannot recompute only the activation functions of MLPs; "
-                      "use training.recompute: [layernorm, mlp], full or none");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "cannot recompute only the activation functions of MLPs; "
+            "use training.recompute: [layernorm, mlp], full or none");
     if (job->framework.fp8 != LH_FP8_NONE && recomputes_8_bit_inputs(job, c))
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "does not recompute norms and activation functions with "
-                      "delayed scaling; use training.recompute: full or none, "
-                      "or framework.fp8: none");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "does not recompute norms and activation functions with "
+            "delayed scaling; use training.recompute: full or none, "
+            "or framework.fp8: none");
     if (overlaps && c->recompute == LH_RECOMPUTE_FULL)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps expert communication only without full "
-                      "recomputation");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "overlaps expert communication only without full "
+            "recomputation");
     if (overlaps && c->recompute == LH_RECOMPUTE_MODULES &&
         job->training.recompute_modules >> LH_MODULE_MOE & 1)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps expert communication only if "
-                      "training.recompute does not list moe");
+        return fail_unsupported(LH_TARGET_MEGATRON, err,
+                                "overlaps expert communication only if "
+                                "training.recompute does not list moe");
     return LH_OK;
 }
 
@@ -317,16 +330,16 @@ static lh_status check_megatron_recompute(const lh_job *job,
  * With replicas outermost a stage's ranks are not contiguous, and
  * parallel_state.py then distributes experts only over the ranks of one
  * replica. */
-static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
-                                 lh_error *err)
+static lh_status check_megatron_rank_order(const lh_job *job,
+                                           const lh_layout *l, lh_error *err)
 {
     uint64_t block = lh_layout_expert_block(l);
     uint64_t replica = (uint64_t)l->tensor * l->context;
     if (job->model->experts && job->model->mlp_bias &&
         lh_layout_expert_tensor(l) > 1)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "does not shard experts that have biases; use "
-                      "layout.expert_tensor: 1");
+        return fail_unsupported(LH_TARGET_MEGATRON, err,
+                                "does not shard experts that have biases; use "
+                                "layout.expert_tensor: 1");
     if (!job->model->experts || lh_layout_rank_order(l) != LH_OUTERMOST_DATA ||
         l->pipeline == 1 || block == replica)
         return LH_OK;
@@ -342,35 +355,38 @@ static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
 /* Checks that Megatron-LM's FSDP (ZeRO 2 and 3) supports the layout: no
  * pipeline, and with several HSDP instances (`groups`) no expert parallelism.
  * Source: distributed/fsdp/mcore_fsdp_adapter.py, _get_dp_tp_mesh(). */
-static lh_status megatron_fsdp(const lh_job *job, const lh_layout *l,
-                               uint32_t groups, lh_error *err)
+static lh_status check_megatron_fsdp(const lh_job *job, const lh_layout *l,
+                                     uint32_t groups, lh_error *err)
 {
     if (l->pipeline > 1)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "shards gradients and parameters by its FSDP, which does "
-                      "not support pipelines; use training.zero: 1, or "
-                      "layout.pipeline: 1");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "shards gradients and parameters by its FSDP, which does "
+            "not support pipelines; use training.zero: 1, or "
+            "layout.pipeline: 1");
     if (groups > 1 && job->model->experts &&
         (l->expert > 1 || lh_layout_expert_tensor(l) != l->tensor))
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "reduces expert gradients over all replicas of an FSDP "
-                      "with several instances; use layout.sharding: full, or "
-                      "training.zero: 1");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "reduces expert gradients over all replicas of an FSDP "
+            "with several instances; use layout.sharding: full, or "
+            "training.zero: 1");
     return LH_OK;
 }
 
 /* Checks that Megatron-LM supports the ZeRO stage and the sharding of optimizer
  * state. */
-static lh_status megatron_state(const lh_job *job, const lhi_config *c,
-                                lh_error *err)
+static lh_status check_megatron_sharding(const lh_job *job, const lhi_config *c,
+                                         lh_error *err)
 {
     uint32_t groups = lhi_state_groups(job, &c->layout, c->zero);
     if (!groups)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "divides replicas into equal optimizer instances, but "
-                      "these datacenters have different numbers of replicas");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "divides replicas into equal optimizer instances, but "
+            "these datacenters have different numbers of replicas");
     if (c->zero >= 2)
-        LHI_TRY(megatron_fsdp(job, &c->layout, groups, err));
+        LHI_TRY(check_megatron_fsdp(job, &c->layout, groups, err));
     uint64_t copies = (uint64_t)c->layout.tensor * c->layout.context *
                       c->layout.data / lh_layout_expert_block(&c->layout);
     if (job->model->experts && copies % groups != 0)
@@ -382,55 +398,63 @@ static lh_status megatron_state(const lh_job *job, const lhi_config *c,
             "layout.expert",
             copies, groups);
     if (groups > 1 && c->layout.sharding == LH_SHARDING_HYBRID_LEADERS)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "reduces gradients between the optimizer instances on "
-                      "every GPU; use layout.sharding: hybrid or full");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "reduces gradients between the optimizer instances on "
+            "every GPU; use layout.sharding: hybrid or full");
     if (job->framework.fp8 != LH_FP8_NONE && c->zero == 0)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "stores weights in 8 bits only with its distributed "
-                      "optimizer; use training.zero: 1");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "stores weights in 8 bits only with its distributed "
+            "optimizer; use training.zero: 1");
     return LH_OK;
 }
 
 /* Checks that Megatron-LM supports the pipeline's chunks, receives and
  * microbatch count. */
-static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
-                                lh_error *err)
+static lh_status check_megatron_pipeline(const lh_job *job, const lhi_config *c,
+                                         lh_error *err)
 {
     const lh_layout *l = &c->layout;
     uint32_t chunks = l->chunks_per_device;
     lh_receives receives = lhi_framework_receives(&job->framework, chunks);
     if (l->pipeline == 1 && job->model->mtp_layers && overlaps_experts(job, l))
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps expert communication with multi-token "
-                      "prediction only in a pipeline; use layout.pipeline "
-                      "above 1");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "overlaps expert communication with multi-token "
+            "prediction only in a pipeline; use layout.pipeline "
+            "above 1");
     if (l->pipeline == 1)
         return LH_OK;
     if (job->layout.mtp_chunk &&
         job->layout.mtp_chunk / l->pipeline + 1 < chunks)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "runs multi-token prediction in the last chunk of a "
-                      "rank; use a layout.mtp_chunk among the last pipeline "
-                      "chunks");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "runs multi-token prediction in the last chunk of a "
+            "rank; use a layout.mtp_chunk among the last pipeline "
+            "chunks");
     if (chunks == 1 && receives != LH_RECEIVES_LATE)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "posts receives late if devices have one chunk; remove "
-                      "framework.receives and preset");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "posts receives late if devices have one chunk; remove "
+            "framework.receives and preset");
     if (chunks == 1)
         return overlaps_experts(job, l)
-                   ? refuse(LH_TARGET_MEGATRON, err,
-                            "overlaps expert communication in a pipeline only "
-                            "with several chunks per device")
+                   ? fail_unsupported(
+                         LH_TARGET_MEGATRON, err,
+                         "overlaps expert communication in a pipeline only "
+                         "with several chunks per device")
                    : LH_OK;
     if (receives == LH_RECEIVES_LATE_FD)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "posts the receives of interleaved chunks either all "
-                      "early or all late");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "posts the receives of interleaved chunks either all "
+            "early or all late");
     if (receives == LH_RECEIVES_LATE && l->pipeline == 2)
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "posts receives of interleaved chunks late only with "
-                      "more than two stages");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "posts receives of interleaved chunks late only with "
+            "more than two stages");
     if (c->microbatches < l->pipeline)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "Megatron-LM interleaves groups of at least pipeline = "
@@ -446,61 +470,69 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
 /* Checks that torchtitan supports the context degree with this ZeRO stage: it
  * shards parameters over the context ranks in any case (parallel_dims.py: fsdp
  * = dp_shard * cp). */
-static lh_status torchtitan_context(uint32_t context, uint32_t zero,
-                                    lh_error *err)
+static lh_status check_torchtitan_context(uint32_t context, uint32_t zero,
+                                          lh_error *err)
 {
     if (context <= 1 || zero > 0)
         return LH_OK;
-    return refuse(LH_TARGET_TORCHTITAN, err,
-                  "shards parameters over the GPUs of layout.context; use "
-                  "training.zero: 2 or 3, or layout.context: 1");
+    return fail_unsupported(
+        LH_TARGET_TORCHTITAN, err,
+        "shards parameters over the GPUs of layout.context; use "
+        "training.zero: 2 or 3, or layout.context: 1");
 }
 
 /* Checks that torchtitan supports the job's model, training and framework
  * settings. LH_EUNSUPPORTED otherwise. */
-static lh_status torchtitan_job(const lh_job *job, lh_error *err)
+static lh_status check_torchtitan_job(const lh_job *job, lh_error *err)
 {
     const lh_framework *f = &job->framework;
     if (f->fp8 != LH_FP8_NONE)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "has no option for 8-bit matrix products; use "
-                      "framework.fp8: none");
+        return fail_unsupported(LH_TARGET_TORCHTITAN, err,
+                                "has no option for 8-bit matrix products; use "
+                                "framework.fp8: none");
     if (f->reduce != LH_GRADIENT_FP32 || f->gradients != LH_GRADIENT_FP32)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "stores and reduces gradients in fp32; use "
-                      "framework.gradients and framework.reduce: fp32");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "stores and reduces gradients in fp32; use "
+            "framework.gradients and framework.reduce: fp32");
     if (f->unfused_attention)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "runs fused attention; use framework.attention: fused");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "runs fused attention; use framework.attention: fused");
     if (f->overlap_expert > 0 || f->fused_experts)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "has no option to overlap expert communication or to "
-                      "fuse experts; remove framework.overlap.expert and "
-                      "framework.experts");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "has no option to overlap expert communication or to "
+            "fuse experts; remove framework.overlap.expert and "
+            "framework.experts");
     if (job->training.dispatcher == LH_DISPATCHER_DEEPEP)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "selects DeepEP by the model, not by an option; use "
-                      "training.dispatcher: alltoall");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "selects DeepEP by the model, not by an option; use "
+            "training.dispatcher: alltoall");
     if (job->model->mtp_layers)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "has no multi-token prediction; use a model with "
-                      "mtp_layers: 0");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "has no multi-token prediction; use a model with "
+            "mtp_layers: 0");
     if (job->model->parallel_block)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "runs attention and MLP sequentially; use a model with "
-                      "parallel_block: false");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "runs attention and MLP sequentially; use a model with "
+            "parallel_block: false");
     if (lhi_job_uses_dropout(job))
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "does not support dropout; use training.dropout: false");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "does not support dropout; use training.dropout: false");
     return job->training.zero_given
-               ? torchtitan_context(job->layout.context, job->training.zero,
-                                    err)
+               ? check_torchtitan_context(job->layout.context,
+                                          job->training.zero, err)
                : LH_OK;
 }
 
 /* Checks that torchtitan supports the expert tensor degree. */
-static lh_status torchtitan_group(const lh_job *job, const lh_layout *l,
-                                  lh_error *err)
+static lh_status check_torchtitan_group(const lh_job *job, const lh_layout *l,
+                                        lh_error *err)
 {
     uint32_t etp = lh_layout_expert_tensor(l);
     if (!job->model->experts || etp == (l->expert > 1 ? 1 : l->tensor))
@@ -514,37 +546,41 @@ static lh_status torchtitan_group(const lh_job *job, const lh_layout *l,
 
 /* Checks that the rank order has the pipeline outermost, as torchtitan
  * requires. */
-static lh_status torchtitan_placed(const lh_job *job, const lh_layout *l,
-                                   lh_error *err)
+static lh_status check_torchtitan_rank_order(const lh_job *job,
+                                             const lh_layout *l, lh_error *err)
 {
     if (lh_layout_rank_order(l) != LH_OUTERMOST_DATA || l->pipeline == 1 ||
         l->data == 1)
         return LH_OK;
     return job->n_datacenters > 1
-               ? refuse(LH_TARGET_TORCHTITAN, err,
-                        "places the pipeline outermost in the rank order; use "
-                        "layout.rank_order: pipeline")
-               : refuse(LH_TARGET_TORCHTITAN, err,
-                        "places the pipeline outermost in the rank order; use "
-                        "layout.outermost: pipeline");
+               ? fail_unsupported(
+                     LH_TARGET_TORCHTITAN, err,
+                     "places the pipeline outermost in the rank order; use "
+                     "layout.rank_order: pipeline")
+               : fail_unsupported(
+                     LH_TARGET_TORCHTITAN, err,
+                     "places the pipeline outermost in the rank order; use "
+                     "layout.outermost: pipeline");
 }
 
 /* Checks that torchtitan supports the ZeRO stage and sharding: equal groups of
  * replicas, and experts spread over replicas that share state. */
-static lh_status torchtitan_state(const lh_job *job, const lhi_config *c,
-                                  lh_error *err)
+static lh_status check_torchtitan_sharding(const lh_job *job,
+                                           const lhi_config *c, lh_error *err)
 {
     const lh_layout *l = &c->layout;
-    LHI_TRY(torchtitan_context(l->context, c->zero, err));
+    LHI_TRY(check_torchtitan_context(l->context, c->zero, err));
     uint32_t groups = lhi_state_groups(job, l, c->zero);
     if (!groups)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "shards over equal groups of replicas, but these "
-                      "datacenters have different numbers of replicas");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "shards over equal groups of replicas, but these "
+            "datacenters have different numbers of replicas");
     if (groups > 1 && l->sharding == LH_SHARDING_HYBRID_LEADERS)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "reduces gradients between groups on every GPU; use "
-                      "layout.sharding: hybrid or full");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "reduces gradients between groups on every GPU; use "
+            "layout.sharding: hybrid or full");
     uint64_t sharers =
         (uint64_t)l->tensor * l->context * (c->zero ? l->data / groups : 1);
     if (job->model->experts && l->expert > 1 && sharers % l->expert != 0)
@@ -560,18 +596,19 @@ static lh_status torchtitan_state(const lh_job *job, const lhi_config *c,
 }
 
 /* Checks that torchtitan supports the chunks per device and the receives. */
-static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
-                                  lh_error *err)
+static lh_status check_torchtitan_pipeline(const lh_job *job,
+                                           const lhi_config *c, lh_error *err)
 {
     const lh_layout *l = &c->layout;
     const uint32_t chunks = lhi_target_chunks(
         LH_TARGET_TORCHTITAN, job->model->layers, l->pipeline, c->zero);
     if (chunks > 1 && job->layout.schedule &&
         strcmp(job->layout.schedule, "1f1b") == 0)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "without a pipeline and with ZeRO 0 is modelled as one "
-                      "chunk per layer; remove layout.schedule, or use "
-                      "interleaved-1f1b");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "without a pipeline and with ZeRO 0 is modelled as one "
+            "chunk per layer; remove layout.schedule, or use "
+            "interleaved-1f1b");
     if (chunks && chunks != l->chunks_per_device)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "torchtitan without a pipeline gathers and reduces "
@@ -581,9 +618,10 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
     if (l->pipeline > 1 &&
         lhi_framework_receives(&job->framework, l->chunks_per_device) !=
             LH_RECEIVES_EARLY)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "posts receives early; remove framework.receives and "
-                      "preset");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "posts receives early; remove framework.receives and "
+            "preset");
     return LH_OK;
 }
 
@@ -597,9 +635,10 @@ static lh_status check_stages(lh_target target, const lh_job *job,
 {
     if (!lhi_layers_requested_empty_chunks(job))
         return LH_OK;
-    return refuse(target, err,
-                  "requires layers in every stage; use 0 in layout.layers only "
-                  "for the first and the last chunk");
+    return fail_unsupported(
+        target, err,
+        "requires layers in every stage; use 0 in layout.layers only "
+        "for the first and the last chunk");
 }
 
 /* --- all targets -------------------------------------------------------------
@@ -625,22 +664,23 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
                                                      : "all but elastic");
     if (job->training.offload_share > 0 && target != LH_TARGET_LONGHAUL &&
         target != LH_TARGET_ANY)
-        return refuse(target, err,
-                      "does not support activation offloading; remove "
-                      "training.offload");
+        return fail_unsupported(
+            target, err,
+            "does not support activation offloading; remove "
+            "training.offload");
     if (!has_bit(c->precisions, job->training.precision))
         return lhi_fail(err, LH_EUNSUPPORTED, "%s does not train in %s",
                         c->shown, lh_precision_name(job->training.precision));
     if (job->training.zero_given && !has_bit(c->zeros, job->training.zero))
-        return refuse(target, err, c->why_zero);
+        return fail_unsupported(target, err, c->why_zero);
     if (job->training.recompute_given &&
         !has_bit(c->recomputes, job->training.recompute))
-        return refuse(target, err, c->why_recompute);
+        return fail_unsupported(target, err, c->why_recompute);
     switch (target) {
     case LH_TARGET_MEGATRON:
-        return megatron_job(job, err);
+        return check_megatron_job(job, err);
     case LH_TARGET_TORCHTITAN:
-        LHI_TRY(torchtitan_job(job, err));
+        LHI_TRY(check_torchtitan_job(job, err));
         return check_stages(target, job, err);
     case LH_TARGET_PYTORCH:
         return check_stages(target, job, err);
@@ -658,15 +698,15 @@ static lh_status check_megatron(const lh_job *job, lhi_level level,
 {
     switch (level) {
     case LHI_LEVEL_GROUP:
-        return megatron_group(job, &c->layout, err);
+        return check_megatron_group(job, &c->layout, err);
     case LHI_LEVEL_WORK:
         return check_megatron_recompute(job, c, err);
     case LHI_LEVEL_PLACED:
-        return megatron_placed(job, &c->layout, err);
+        return check_megatron_rank_order(job, &c->layout, err);
     case LHI_LEVEL_STATE:
-        return megatron_state(job, c, err);
+        return check_megatron_sharding(job, c, err);
     case LHI_LEVEL_COMPLETE:
-        return megatron_whole(job, c, err);
+        return check_megatron_pipeline(job, c, err);
     default:
         return LH_OK;
     }
@@ -679,13 +719,13 @@ static lh_status check_torchtitan(const lh_job *job, lhi_level level,
 {
     switch (level) {
     case LHI_LEVEL_GROUP:
-        return torchtitan_group(job, &c->layout, err);
+        return check_torchtitan_group(job, &c->layout, err);
     case LHI_LEVEL_PLACED:
-        return torchtitan_placed(job, &c->layout, err);
+        return check_torchtitan_rank_order(job, &c->layout, err);
     case LHI_LEVEL_STATE:
-        return torchtitan_state(job, c, err);
+        return check_torchtitan_sharding(job, c, err);
     case LHI_LEVEL_COMPLETE:
-        return torchtitan_whole(job, c, err);
+        return check_torchtitan_pipeline(job, c, err);
     default:
         return LH_OK;
     }
@@ -713,12 +753,12 @@ static lh_status check_values(lh_target target, lhi_level level,
 {
     const capability *c = get_capability(target);
     if (level == LHI_LEVEL_WORK && !has_bit(c->recomputes, config->recompute))
-        return refuse(target, err, c->why_recompute);
+        return fail_unsupported(target, err, c->why_recompute);
     if (level == LHI_LEVEL_STATE && !has_bit(c->zeros, config->zero))
-        return refuse(target, err, c->why_zero);
+        return fail_unsupported(target, err, c->why_zero);
     if (level == LHI_LEVEL_COMPLETE && config->layout.pipeline > 1 &&
         !has_bit(c->placements, config->placement))
-        return refuse(target, err, c->why_placement);
+        return fail_unsupported(target, err, c->why_placement);
     return LH_OK;
 }
 

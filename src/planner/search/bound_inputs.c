@@ -177,7 +177,7 @@ static lh_status cost_site(lhi_bound_inputs *f, const lh_job *job,
 /* --- sites ---------------------------------------------------------------- */
 
 /* Returns the larger or the smaller value. */
-static int64_t pick(int64_t a, int64_t b, bool larger)
+static int64_t pick_extreme(int64_t a, int64_t b, bool larger)
 {
     return larger ? lhi_max_int64(a, b) : lhi_min_int64(a, b);
 }
@@ -186,9 +186,9 @@ static int64_t pick(int64_t a, int64_t b, bool larger)
  * larger or, without `larger`, smaller. */
 static void pick_pass(lhi_bound_pass *a, const lhi_bound_pass *b, bool larger)
 {
-    a->f = pick(a->f, b->f, larger);
-    a->d = pick(a->d, b->d, larger);
-    a->w = pick(a->w, b->w, larger);
+    a->f = pick_extreme(a->f, b->f, larger);
+    a->d = pick_extreme(a->d, b->d, larger);
+    a->w = pick_extreme(a->w, b->w, larger);
 }
 
 /* Sums the F and D times of the whole model on a site. */
@@ -256,8 +256,8 @@ static void merge_parts(const lhi_bound_inputs *f, lhi_bound_site *a,
 /* Merges site `b` into `a` in all times and memory: the best of both while the
  * datacenter is open; the worst if both have replicas, which wait for each
  * other. */
-static void merge(const lhi_bound_inputs *f, lhi_bound_site *a,
-                  const lhi_bound_site *b, bool worst)
+static void merge_sites(const lhi_bound_inputs *f, lhi_bound_site *a,
+                        const lhi_bound_site *b, bool worst)
 {
     int64_t *const to[] = {&a->layer_fd,
                            &a->layer_all,
@@ -288,11 +288,11 @@ static void merge(const lhi_bound_inputs *f, lhi_bound_site *a,
                             b->first_reduce,
                             b->latency};
     for (size_t i = 0; i < sizeof to / sizeof to[0]; i++)
-        *to[i] = pick(*to[i], from[i], worst);
+        *to[i] = pick_extreme(*to[i], from[i], worst);
     pick_pass(&a->layer, &b->layer, worst);
     merge_parts(f, a, b, worst);
     merge_memory(f, a, b, worst);
-    a->capacity = pick(a->capacity, b->capacity, !worst);
+    a->capacity = pick_extreme(a->capacity, b->capacity, !worst);
     if (worst ? b->slowness > a->slowness : b->slowness < a->slowness)
         a->slowness = b->slowness;
 }
@@ -408,7 +408,7 @@ static lh_status cost_sites(lhi_bound_inputs *f, const lh_job *job,
         if (d == 0)
             f->sites[0] = *s;
         else
-            merge(f, &f->sites[0], s, false);
+            merge_sites(f, &f->sites[0], s, false);
     }
     /* Each part may be on its fastest site. */
     lhi_bound_site *any = &f->sites[0];
@@ -542,7 +542,7 @@ static lh_status cost_spread(lhi_bound_inputs *f, const lh_job *job,
         if (i == 0)
             *out = s;
         else
-            merge(f, out, &s, true);
+            merge_sites(f, out, &s, true);
     }
     f->n_sites++;
     return LH_OK;

@@ -49,7 +49,8 @@ static bool has_enough(const lhi_layout_search *s)
 
 /* Returns the index of an unused search node in *at; grows the array as needed.
  */
-static lh_status new_node(lhi_branch_and_bound *b, uint32_t *at, lh_error *err)
+static lh_status allocate_node(lhi_branch_and_bound *b, uint32_t *at,
+                               lh_error *err)
 {
     if (b->n_unused) {
         *at = b->unused[--b->n_unused];
@@ -73,10 +74,10 @@ static lh_status new_node(lhi_branch_and_bound *b, uint32_t *at, lh_error *err)
 
 /* Adds a node to the open nodes, ordered by lower bound; of equal bounds, the
  * deeper node comes first. */
-static lh_status push(lhi_branch_and_bound *b, const lhi_search_node *n,
-                      uint32_t *at, lh_error *err)
+static lh_status push_node(lhi_branch_and_bound *b, const lhi_search_node *n,
+                           uint32_t *at, lh_error *err)
 {
-    LHI_TRY(new_node(b, at, err));
+    LHI_TRY(allocate_node(b, at, err));
     b->nodes[*at] = *n;
     b->n_open += n->n_layouts;
     lhi_event event = {.time_ns = n->bound,
@@ -110,7 +111,7 @@ static lh_status queue_child(lhi_branch_and_bound *b,
                                       child->floor.ns, err);
     }
     uint32_t at;
-    LHI_TRY(push(b, child, &at, err));
+    LHI_TRY(push_node(b, child, &at, err));
     if (b->least_child == NO_NODE || child->bound < b->least_bound) {
         b->least_child = at;
         b->least_bound = child->bound;
@@ -140,8 +141,8 @@ static lh_status add_child(void *context, const lhi_config *config,
 
 /* Lists the children of a configuration in the search tree in the current
  * batch. */
-static lh_status expand(lhi_branch_and_bound *b, lhi_level level,
-                        const lhi_config *config, lh_error *err)
+static lh_status list_children(lhi_branch_and_bound *b, lhi_level level,
+                               const lhi_config *config, lh_error *err)
 {
     b->level = (lhi_level)(level + 1);
     return lhi_space_children(&b->space, level, config, &b->s->n_dropped,
@@ -151,7 +152,7 @@ static lh_status expand(lhi_branch_and_bound *b, lhi_level level,
 /* --- complete layouts ----------------------------------------------------- */
 
 /* Grows the array of candidates so that one more fits. */
-static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
+static lh_status reserve_candidate(lhi_layout_search *s, lh_error *err)
 {
     if (s->n < s->room)
         return LH_OK;
@@ -170,7 +171,7 @@ static lh_status add_built(lhi_branch_and_bound *b, const lhi_search_node *n,
                            lh_error *err)
 {
     lhi_layout_search *s = b->s;
-    LHI_TRY(new_candidate(s, err));
+    LHI_TRY(reserve_candidate(s, err));
     s->candidates[s->n] =
         (lhi_candidate){.config = n->config, .lower_bound = n->floor};
     b->batch.built[b->batch.n_built++] = s->n++;
@@ -243,7 +244,7 @@ static lh_status process_node(lhi_branch_and_bound *b, uint32_t at,
     b->n_taken++;
     if (n.level == LHI_LEVEL_COMPLETE)
         return add_built(b, &n, err);
-    return expand(b, n.level, &n.config, err);
+    return list_children(b, n.level, &n.config, err);
 }
 
 /* Computes the lower bound of a child node and counts the layouts below it.
@@ -274,7 +275,8 @@ static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
 
 /* Builds a candidate's pipeline and its bound. Rebalances its layers first if
  * this partition's bound is too high, but that over all partitions is not. */
-static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
+static lh_status build_candidate(lhi_layout_search *own, lhi_candidate *c,
+                                 lh_error *err)
 {
     LHI_TRY(lhi_candidate_compute_bound(own, c, err));
     if (own->best_ns == INT64_MAX || own->options.quick ||
@@ -301,7 +303,7 @@ static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
             own, &all[t->quick_evaluations[i]], err);
     i -= t->n_quick_evaluations;
     if (i < t->n_built)
-        return build(own, &all[t->built[i]], err);
+        return build_candidate(own, &all[t->built[i]], err);
     i -= t->n_built;
     for (uint32_t k = i * BOUNDS_PER_TASK;
          k < t->n_children && k < (i + 1) * BOUNDS_PER_TASK; k++)
@@ -627,7 +629,7 @@ lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
         status = lhi_space_init(s->job, s->mem, &b.space, err);
     b.space.refused = &refused;
     if (status == LH_OK)
-        status = expand(&b, LHI_LEVEL_NONE, &none, err);
+        status = list_children(&b, LHI_LEVEL_NONE, &none, err);
     if (status == LH_OK)
         status = run_batch(&b, err);
     if (status == LH_OK)

@@ -95,7 +95,7 @@ static lh_status record_bound(elastic_branch *t, const node *n, lh_error *err)
 
 /* Adds node `at` to the open nodes, ordered by lower bound; of equal bounds,
  * the deeper node comes first. */
-static lh_status push(elastic_branch *t, uint32_t at, lh_error *err)
+static lh_status push_node(elastic_branch *t, uint32_t at, lh_error *err)
 {
     const node *n = &t->nodes[at];
     lhi_event event = {.time_ns = compute_bound(t, n),
@@ -117,7 +117,7 @@ static lh_status add_node(elastic_branch *t, const node *n, lh_error *err)
         t->room = room;
     }
     t->nodes[t->n] = *n;
-    return push(t, t->n++, err);
+    return push_node(t, t->n++, err);
 }
 
 /* Checks whether elastic plans may have the values that the configuration
@@ -211,7 +211,7 @@ static lh_status bound_layout(elastic_branch *t, uint32_t at, lh_error *err)
     n->bounded = true;
     n->floor.ns = lhi_max_int64(n->floor.ns, ns);
     if (!is_hopeless(t, n))
-        return push(t, at, err);
+        return push_node(t, at, err);
     s->n_elastic++;
     return record_bound(t, n, err);
 }
@@ -451,7 +451,7 @@ static lh_status search_all(elastic_branch *t, lh_error *err)
 
 /* Sets up the search space and the bounds without memory limits, runs the
  * elastic branch and bound, and frees them. */
-static lh_status branch(elastic_branch *t, lh_error *err)
+static lh_status run_branch_and_bound(elastic_branch *t, lh_error *err)
 {
     lhi_layout_search *s = t->s;
     lh_status status = lhi_space_init(s->job, s->mem, &t->space, err);
@@ -497,7 +497,7 @@ lh_status lhi_elastic_search(lhi_layout_search *s, bool all,
     if (!t.likes && (!best || !s->options.quick))
         status = search_best_degrees(&t, err);
     if (status == LH_OK && all)
-        status = branch(&t, err);
+        status = run_branch_and_bound(&t, err);
     if (status != LH_OK) {
         lh_pipeline_free(found.built.pipeline);
         lh_schedule_free(found.schedule);

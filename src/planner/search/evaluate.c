@@ -234,8 +234,8 @@ static lh_status evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
 
 /* Builds a candidate, runs one or (`all`) every schedule method, and counts it
  * as simulated. */
-static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
-                          lh_error *err)
+static lh_status simulate_candidate(lhi_layout_search *s, lhi_candidate *c,
+                                    bool all, lh_error *err)
 {
     lhi_built_layout built;
     bool before = c->simulated;
@@ -255,13 +255,13 @@ lh_status lhi_candidate_evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
     bool all = !lhi_method_is_considered(s->job, &s->options,
                                          c->config.layout.pipeline,
                                          lhi_method_get_representative());
-    return simulate(s, c, all, err);
+    return simulate_candidate(s, c, all, err);
 }
 
 lh_status lhi_candidate_evaluate(lhi_layout_search *s, lhi_candidate *c,
                                  lh_error *err)
 {
-    return simulate(s, c, true, err);
+    return simulate_candidate(s, c, true, err);
 }
 
 lhi_candidate *lhi_layout_search_find_best(const lhi_layout_search *s)

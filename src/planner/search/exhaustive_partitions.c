@@ -105,8 +105,8 @@ static lhi_partition make_partition(const lhi_layout_search *s,
 
 /* Evaluates all layer partitions of a candidate. Raises its lower bound to the
  * least of them if none was skipped. LH_EINVAL: more than MAX_PARTITIONS. */
-static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
-                           lh_error *err)
+static lh_status enumerate_partitions(lhi_layout_search *s, lhi_candidate *c,
+                                      lh_error *err)
 {
     enumeration t = {s, c, NULL, INT64_MAX, false};
     int64_t best_ns = INT64_MAX;
@@ -172,7 +172,7 @@ lh_status lhi_layout_search_enumerate_partitions(lhi_layout_search *s,
         lhi_candidate *c = &s->candidates[i];
         if (!is_open(s, c))
             continue;
-        LHI_TRY(enumerate(s, c, err));
+        LHI_TRY(enumerate_partitions(s, c, err));
     }
     return LH_OK;
 }

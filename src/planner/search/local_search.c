@@ -118,8 +118,8 @@ static lh_status find_candidate(lhi_local_search *d,
 
 /* Appends a neighbouring layout and its bound to the lists. Visitor callback.
  */
-static lh_status collect(void *context, const lhi_config *config,
-                         const lhi_lower_bound *floor, lh_error *err)
+static lh_status collect_neighbour(void *context, const lhi_config *config,
+                                   const lhi_lower_bound *floor, lh_error *err)
 {
     lhi_local_search *d = context;
     if (d->n_near == MAX_NEIGHBOURS)
@@ -352,8 +352,9 @@ static lh_status evaluate_neighbours_by_method(lhi_local_search *d,
 /* Explores the neighbourhood of candidate `from` for target `which`: all
  * layouts that differ in at most `changes` dimensions. *better: the target's
  * best improved. */
-static lh_status explore(lhi_local_search *d, uint32_t which, uint32_t from,
-                         uint32_t changes, bool *better, lh_error *err)
+static lh_status explore_neighbourhood(lhi_local_search *d, uint32_t which,
+                                       uint32_t from, uint32_t changes,
+                                       bool *better, lh_error *err)
 {
     const lhi_local_search_target *t = &d->targets[which];
     int64_t before = t->best;
@@ -366,7 +367,7 @@ static lh_status explore(lhi_local_search *d, uint32_t which, uint32_t from,
                                 .dimension = t->dimension,
                                 .value = t->value,
                                 .limit_ns = lhi_local_search_limit(d, t),
-                                .visit = collect,
+                                .visit = collect_neighbour,
                                 .context = d};
     if (from == t->at && t->row.chunk_layers)
         anchor.layers = t->row.chunk_layers;
@@ -452,7 +453,7 @@ static lh_status transfer_layers(lhi_local_search *d, uint32_t which,
                                 .dimension = t->dimension,
                                 .value = t->value,
                                 .limit_ns = lhi_local_search_limit(d, t),
-                                .visit = collect,
+                                .visit = collect_neighbour,
                                 .context = d};
     *better = false;
     if (!from.layers || t->dimension == LHI_DIMENSION_SCHEDULE ||
@@ -514,14 +515,14 @@ static lh_status run_local_search(lhi_local_search *d, uint32_t which,
     if (t->settled || (which > 0 && t->best == d->targets[0].best))
         return LH_OK; /* it is the overall best, or as good */
     if (which > 0)
-        LHI_TRY(explore(d, which, top, 1, &better, err));
+        LHI_TRY(explore_neighbourhood(d, which, top, 1, &better, err));
     if (t->at == LHI_NO_CANDIDATE)
-        LHI_TRY(explore(d, which, top, 2, &better, err));
+        LHI_TRY(explore_neighbourhood(d, which, top, 2, &better, err));
     for (int i = 0;
          i < MAX_ROUNDS && t->at != LHI_NO_CANDIDATE && !is_far(d, t->best) &&
          !lhi_local_search_is_out_of_budget(d);
          i++) {
-        LHI_TRY(explore(d, which, t->at, changes, &better, err));
+        LHI_TRY(explore_neighbourhood(d, which, t->at, changes, &better, err));
         if (!better && changes == 2)
             break;
         if (!better && !allows_two_dimensions(d, t))
@@ -580,7 +581,7 @@ static lh_status restart_from_others(lhi_local_search *d, uint32_t which,
     uint32_t from[MAX_STARTS], n = 0;
     bool better;
     int64_t after = 0;
-    LHI_TRY(explore(d, which, d->targets[0].at, 2, &better, err));
+    LHI_TRY(explore_neighbourhood(d, which, d->targets[0].at, 2, &better, err));
     while (n < MAX_STARTS && !lhi_local_search_is_out_of_budget(d)) {
         const lhi_local_search_target *next = NULL;
         for (uint32_t i = 1; i < d->n_targets; i++) {
@@ -597,7 +598,7 @@ static lh_status restart_from_others(lhi_local_search *d, uint32_t which,
             break;
         after = next->best;
         from[n++] = next->at;
-        LHI_TRY(explore(d, which, next->at, 1, &better, err));
+        LHI_TRY(explore_neighbourhood(d, which, next->at, 1, &better, err));
     }
     return LH_OK;
 }

@@ -67,7 +67,7 @@ static bool has_result(void *context, const lh_plan_progress *now)
 
 /* Returns the degrees, ZeRO stage and recomputation of a configuration that
  * fits. */
-static lh_fitting_layout fitting_layout_of(const lhi_config *config)
+static lh_fitting_layout find_fitting_layout(const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
     return (lh_fitting_layout){.tensor = l->tensor,
@@ -97,7 +97,7 @@ static lh_status search_elastic(lhi_layout_search *s, lh_fitting_layout *at,
     LHI_TRY(lhi_elastic_search(s, true, &best, err));
     *found = best.schedule != NULL;
     if (*found)
-        *at = fitting_layout_of(&best.config);
+        *at = find_fitting_layout(&best.config);
     lh_pipeline_free(best.built.pipeline);
     lh_schedule_free(best.schedule);
     return LH_OK;
@@ -148,7 +148,7 @@ static lh_status check_fit(needs_search *n, const lh_job *job, bool all_steps,
     const lhi_candidate *best =
         status == LH_OK ? lhi_layout_search_find_best(&s) : NULL;
     if (best) {
-        *at = fitting_layout_of(&best->config);
+        *at = find_fitting_layout(&best->config);
         *found = true;
     } else if (status == LH_OK && (all_steps || lhi_elastic_is_required(job))) {
         status = search_elastic(&s, at, found, err);
@@ -191,9 +191,9 @@ static lh_status check_number(needs_search *n, const job_number *number,
 
 /* Bisects the tested number between `low`, with which the job does not fit, and
  * *high, with which it does. */
-static lh_status bisect(needs_search *n, const job_number *number,
-                        bool all_steps, double low, double *high,
-                        lh_fitting_layout *at, lh_error *err)
+static lh_status bisect_number(needs_search *n, const job_number *number,
+                               bool all_steps, double low, double *high,
+                               lh_fitting_layout *at, lh_error *err)
 {
     double middle;
     while ((middle = number->between(low, *high)) > low && !n->cancelled) {
@@ -225,7 +225,7 @@ static lh_status find_least(needs_search *n, const job_number *number,
     }
     if (!found || n->cancelled)
         return LH_OK;
-    LHI_TRY(bisect(n, number, false, low, &high, at, err));
+    LHI_TRY(bisect_number(n, number, false, low, &high, at, err));
     const double below = number->below ? number->below(high) : number->lowest;
     lh_fitting_layout better;
     found = false;
@@ -234,7 +234,7 @@ static lh_status find_least(needs_search *n, const job_number *number,
     if (found) {
         high = below;
         *at = better;
-        LHI_TRY(bisect(n, number, true, number->lowest, &high, at, err));
+        LHI_TRY(bisect_number(n, number, true, number->lowest, &high, at, err));
     }
     *out = n->cancelled ? 0 : high;
     return LH_OK;

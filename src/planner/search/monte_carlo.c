@@ -41,7 +41,7 @@ typedef struct drawing {
 } monte_carlo;
 
 /* Returns the given value, or the default if it is 0. */
-static uint32_t value_or_default(uint32_t given, uint32_t usual)
+static uint32_t get_value_or_default(uint32_t given, uint32_t usual)
 {
     return given ? given : usual;
 }
@@ -192,7 +192,7 @@ static lhi_partition make_partition(monte_carlo *d)
 }
 
 /* Samples random layer partitions of the current layout. */
-static lh_status explore(monte_carlo *d, lh_error *err)
+static lh_status sample_partitions(monte_carlo *d, lh_error *err)
 {
     lhi_partition p = make_partition(d);
     lhi_partition_sampling how = {.samples = d->n_partitions,
@@ -208,8 +208,8 @@ static lh_status explore(monte_carlo *d, lh_error *err)
 
 /* Times random moves of one layer in a stored partition `one`; `layers` is
  * scratch. */
-static lh_status change(monte_carlo *d, const kept_partition *one,
-                        uint32_t *layers, lh_error *err)
+static lh_status change_partition(monte_carlo *d, const kept_partition *one,
+                                  uint32_t *layers, lh_error *err)
 {
     d->layout = one->layout;
     d->method = one->method;
@@ -247,7 +247,7 @@ static lh_status sample_all(monte_carlo *d, lh_error *err)
         d->layout = s->n;
         d->method = sample_method(d, l->pipeline);
         s->candidates[s->n++] = (lhi_candidate){.config = d->chosen};
-        LHI_TRY(explore(d, err));
+        LHI_TRY(sample_partitions(d, err));
     }
     return LH_OK;
 }
@@ -262,7 +262,7 @@ static lh_status change_all(monte_carlo *d, lh_error *err)
     if (status == LH_OK && n)
         memcpy(start, d->best, n * sizeof *start);
     for (uint32_t i = 0; i < n && status == LH_OK && !is_stopped(d, i, n); i++)
-        status = change(d, &start[i], layers, err);
+        status = change_partition(d, &start[i], layers, err);
     free(layers);
     free(start);
     return status;
@@ -303,10 +303,10 @@ lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
     const lh_plan_sampling *o = &s->options.sampling;
     monte_carlo d = {.s = s,
                      .random = {o->seed ? o->seed : 1},
-                     .n_layouts = value_or_default(o->layouts, 100),
-                     .n_partitions = value_or_default(o->partitions, 100),
-                     .n_keep = value_or_default(o->keep, 1000),
-                     .n_changes = value_or_default(o->changes, 100)};
+                     .n_layouts = get_value_or_default(o->layouts, 100),
+                     .n_partitions = get_value_or_default(o->partitions, 100),
+                     .n_keep = get_value_or_default(o->keep, 1000),
+                     .n_changes = get_value_or_default(o->changes, 100)};
     s->best_ns = s->best_value = INT64_MAX;
     d.mem = lhi_arena_make(0);
     d.best = calloc(d.n_keep, sizeof *d.best);

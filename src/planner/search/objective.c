@@ -15,7 +15,7 @@
 
 /* Returns the bits of a non-negative number as an integer: IEEE 754 numbers
  * have the same order as these integers. */
-static int64_t to_ordered_integer(double usd)
+static int64_t convert_to_ordered_integer(double usd)
 {
     int64_t bits;
     if (!(usd > 0))
@@ -32,7 +32,7 @@ int64_t lhi_objective_value_at(const lh_plan_options *options,
         return iteration_ns;
     if (!c)
         return INT64_MAX;
-    return to_ordered_integer(
+    return convert_to_ordered_integer(
         c->usd_per_hour * ((double)iteration_ns / HOUR_NS) + c->between_usd);
 }
 
@@ -71,8 +71,8 @@ double lhi_compute_percent_gap(const lh_plan_options *options,
 
 /* Orders choices by status, then by objective value; infeasible ones by lower
  * bound. */
-static int compare(const lh_plan_options *options, const lh_choice *x,
-                   const lh_choice *y)
+static int compare_choices(const lh_plan_options *options, const lh_choice *x,
+                           const lh_choice *y)
 {
     if (x->status != y->status)
         return x->status < y->status ? -1 : 1;
@@ -85,13 +85,15 @@ static int compare(const lh_plan_options *options, const lh_choice *x,
 /* Orders choices by iteration time. */
 static int compare_times(const void *a, const void *b)
 {
-    return compare(&(lh_plan_options){.objective = LH_PLAN_FASTEST}, a, b);
+    return compare_choices(&(lh_plan_options){.objective = LH_PLAN_FASTEST}, a,
+                           b);
 }
 
 /* Orders choices by cost. */
 static int compare_costs(const void *a, const void *b)
 {
-    return compare(&(lh_plan_options){.objective = LH_PLAN_CHEAPEST}, a, b);
+    return compare_choices(&(lh_plan_options){.objective = LH_PLAN_CHEAPEST}, a,
+                           b);
 }
 
 void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
@@ -173,7 +175,8 @@ static int64_t bound_cost(void *context, lhi_level level,
     if (!g->cost)
         return floor->ns;
     double usd = lhi_cost_objective_bound(g, level, config, floor);
-    return to_ordered_integer(usd * (1 + compute_order_penalty(level, config)));
+    return convert_to_ordered_integer(
+        usd * (1 + compute_order_penalty(level, config)));
 }
 
 /* Checks whether the cost bound, or the Pareto front, shows that plans with the

@@ -35,7 +35,7 @@ bool lhi_pareto_front_covers(const lhi_pareto_front *front,
 }
 
 /* Ensures capacity for one more point. */
-static lh_status grow(lhi_pareto_front *f, lh_error *err)
+static lh_status ensure_capacity(lhi_pareto_front *f, lh_error *err)
 {
     if (f->n < f->room)
         return LH_OK;
@@ -75,7 +75,7 @@ lh_status lhi_pareto_front_add(lhi_pareto_front *f, const lh_choice *choice,
     uint32_t kept = 0;
     if (choice->status != LH_CHOICE_OK || lhi_pareto_front_covers(f, &point))
         return LH_OK;
-    LHI_TRY(grow(f, err));
+    LHI_TRY(ensure_capacity(f, err));
     LHI_TRY(keep_layers(f, &own, err));
     for (uint32_t i = 0; i < f->n; i++) {
         lhi_pareto_point here = lhi_pareto_point_of(&f->all[i]);
@@ -88,7 +88,7 @@ lh_status lhi_pareto_front_add(lhi_pareto_front *f, const lh_choice *choice,
 }
 
 /* Orders choices by iteration time, then memory, then cost. */
-static int compare(const void *a, const void *b)
+static int compare_choices(const void *a, const void *b)
 {
     lhi_pareto_point x = lhi_pareto_point_of(a), y = lhi_pareto_point_of(b);
     if (x.iteration_ns != y.iteration_ns)
@@ -124,7 +124,7 @@ lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
     for (uint32_t i = 0; i < plan->n_alternatives; i++)
         LHI_TRY(lhi_pareto_front_add(&f, &plan->alternatives[i], err));
     if (f.n)
-        lhi_sort(f.all, f.n, sizeof *f.all, compare);
+        lhi_sort(f.all, f.n, sizeof *f.all, compare_choices);
     if (f.n)
         drop_slow(times, &f, plan);
     if (f.n > LHI_MAX_PARETO_FRONT) {

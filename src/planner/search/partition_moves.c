@@ -100,8 +100,8 @@ static const uint32_t *find_sibling_layers(const partition_mover *m,
 
 /* Evaluates `moved`, candidate `c` with other layers, under every method; it
  * replaces `c` if it is better. */
-static lh_status simulate(partition_mover *m, lhi_candidate *c,
-                          lhi_candidate *moved, lh_error *err)
+static lh_status evaluate_moved(partition_mover *m, lhi_candidate *c,
+                                lhi_candidate *moved, lh_error *err)
 {
     lhi_layout_search *s = m->s;
     moved->missing = 0; /* with even chunks */
@@ -147,7 +147,7 @@ static lh_status move_layers(partition_mover *m, lhi_candidate *c,
     if (best && !how->any && s->options.objective == LH_PLAN_FASTEST &&
         (double)ns > CLOSE_RATIO * (double)best->choice.iteration_ns)
         return LH_OK;
-    return simulate(m, c, &moved, err);
+    return evaluate_moved(m, c, &moved, err);
 }
 
 /* Checks whether two candidates have the same chunks. Placement, state and
@@ -278,7 +278,7 @@ static lh_status move_fastest(partition_mover *m, lh_error *err)
 
 /* Returns the number of F, D and W passes of one iteration, to estimate
  * simulation work. */
-static uint64_t passes_of(const lhi_candidate *c)
+static uint64_t count_passes(const lhi_candidate *c)
 {
     return 3 * (uint64_t)c->config.layout.pipeline *
            c->config.layout.chunks_per_device * c->config.microbatches;
@@ -288,7 +288,7 @@ static uint64_t passes_of(const lhi_candidate *c)
  * candidates that are not the fastest. */
 static lh_status move_other(partition_mover *m, lhi_candidate *c, lh_error *err)
 {
-    uint64_t each = passes_of(c);
+    uint64_t each = count_passes(c);
     effort how = {c->config.layers, PASSES_OF_OTHERS, false, false, false};
     if (how.most < TIMED_OF_OTHERS * each)
         how.most = TIMED_OF_OTHERS * each;
@@ -443,11 +443,11 @@ static lh_status evaluate_donor(partition_mover *m, lhi_candidate *c,
              : lhi_candidate_is_feasible(c) &&
                    lhi_objective_value_at(&s->options, &c->choice,
                                           moved.bound_ns) >= s->best_value);
-    const uint64_t passes = passes_of(c);
+    const uint64_t passes = count_passes(c);
     if (hopeless || m->passes < passes)
         return LH_OK;
     m->passes -= passes;
-    LHI_TRY(simulate(m, c, &moved, err));
+    LHI_TRY(evaluate_moved(m, c, &moved, err));
     record_best(m, c);
     return LH_OK;
 }
@@ -518,7 +518,7 @@ static lhi_candidate *find_least_bound(const partition_mover *m)
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
         lhi_candidate *c = &m->s->candidates[i];
-        const uint64_t passes = passes_of(c);
+        const uint64_t passes = count_passes(c);
         if (!is_hopeless(m, c) && passes > LHI_FEW_PASSES &&
             passes * LEAST_SLOW <= SLOW_PASSES &&
             (!best || c->lower_bound.ns < best->lower_bound.ns) &&
@@ -540,7 +540,7 @@ static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
     if (!method || !s->complete || s->options.objective != LH_PLAN_FASTEST ||
         is_over(m))
         return LH_OK;
-    const uint64_t most = SLOW_PASSES / passes_of(c);
+    const uint64_t most = SLOW_PASSES / count_passes(c);
     lhi_layer_partition_slow_search how = {
         .method = method,
         .max_partitions = most < SLOW_PARTITIONS ? most : SLOW_PARTITIONS,
@@ -557,7 +557,7 @@ static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
     if (ns >= s->best_value)
         return LH_OK;
     moved.with_slow_methods = true;
-    LHI_TRY(simulate(m, c, &moved, err));
+    LHI_TRY(evaluate_moved(m, c, &moved, err));
     record_best(m, c);
     return LH_OK;
 }

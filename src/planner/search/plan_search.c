@@ -110,8 +110,8 @@ static void share_work(lh_plan_options *o, bool first)
 
 /* Runs the branch and bound over layouts. `goal`: objective besides time; NULL:
  * none. */
-static lh_status branch(lhi_layout_search *s, lhi_cost_objective *goal,
-                        lh_error *err)
+static lh_status run_branch_and_bound(lhi_layout_search *s,
+                                      lhi_cost_objective *goal, lh_error *err)
 {
     const lh_plan_options whole = s->options;
     lhi_candidate first = {0};
@@ -163,7 +163,7 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     if (goal)
         LHI_TRY(lhi_cost_objective_init(job, options, NULL, goal, err));
     lh_status status = drawn ? lhi_layout_search_run_monte_carlo(&s, err)
-                             : branch(&s, goal, err);
+                             : run_branch_and_bound(&s, goal, err);
     if (status == LH_OK && !s.options.quick && !drawn &&
         !s.exact) /* already tried all */
         status = lhi_layout_search_move_layers(&s, err);
@@ -189,10 +189,10 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
 
 /* Optimises the plan's schedules within the seconds that the search has left.
  */
-static lh_status refine_in_time(const lh_job *job,
-                                const lh_plan_options *options,
-                                const lhi_best_per_value *heads, lhi_arena *mem,
-                                lh_plan *plan, lh_error *err)
+static lh_status refine_schedules(const lh_job *job,
+                                  const lh_plan_options *options,
+                                  const lhi_best_per_value *heads,
+                                  lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     lhi_deadline end;
     const lh_plan_options in_time = lhi_options_with_deadline(
@@ -217,7 +217,7 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
                               : LH_PLAN_FASTEST;
     lh_status status = search_for(&s, &other, &why);
     if (status == LH_OK)
-        status = refine_in_time(s.job, &s.options, NULL, s.mem, &other, &why);
+        status = refine_schedules(s.job, &s.options, NULL, s.mem, &other, &why);
     if (status == LH_OK)
         status = lhi_pricing_set_choice(s.job, s.mem, &other.best, &why);
     if (status == LH_OK)
@@ -243,7 +243,7 @@ static lh_status search_remaining_front(const lhi_layout_search *like,
     s.sharing = FRONT_SEARCHES;
     s.options.jitter = NULL;
     LHI_TRY(lhi_cost_objective_init(s.job, &s.options, s.front, &goal, err));
-    lh_status status = branch(&s, &goal, err);
+    lh_status status = run_branch_and_bound(&s, &goal, err);
     s.objective = &goal.objective;
     if (status == LH_OK)
         status = lhi_elastic_search(&s, true, &best, err);
@@ -399,7 +399,7 @@ lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      lh_plan *plan, lh_error *err)
 {
     LHI_TRY(lhi_plan_search(job, options, mem, unexplored, plan, err));
-    LHI_TRY(refine_in_time(job, options, unexplored ? &unexplored->heads : NULL,
-                           mem, plan, err));
+    LHI_TRY(refine_schedules(
+        job, options, unexplored ? &unexplored->heads : NULL, mem, plan, err));
     return lhi_pricing_set_choice(job, mem, &plan->best, err);
 }

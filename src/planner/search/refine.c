@@ -34,7 +34,7 @@ enum {
 
 /* Progress callback of the solver: calls the caller's progress callback.
  * Returns true to stop. */
-static bool watch(void *context, const lh_solve_progress *now)
+static bool watch_progress(void *context, const lh_solve_progress *now)
 {
     lhi_refinement *r = context;
     (void)now;
@@ -54,7 +54,7 @@ static bool is_elastic(const lh_choice *c)
 
 /* Returns the number of F, D and W passes of one iteration, to estimate solver
  * work. */
-static uint64_t passes_of(const lh_pipeline *p)
+static uint64_t count_passes(const lh_pipeline *p)
 {
     return (uint64_t)lh_pipeline_n_chunks(p) * lh_pipeline_n_microbatches(p) *
            3;
@@ -64,15 +64,15 @@ static uint64_t passes_of(const lh_pipeline *p)
 
 /* Runs the solver on a pipeline with first-in, first-out messages: networks
  * keep no other order. Adds its effort to r->spent. */
-static lh_status search(lhi_refinement *r, const lh_pipeline *p,
-                        uint64_t effort, lh_solution *out, lh_error *err)
+static lh_status run_solver(lhi_refinement *r, const lh_pipeline *p,
+                            uint64_t effort, lh_solution *out, lh_error *err)
 {
     lh_solve_options o = {.size = sizeof o,
                           .effort = effort ? effort : 1,
                           .memory = MAX_TABLE_BYTES,
                           .sub_blocks = r->options->sub_blocks,
                           .fifo = true,
-                          .progress = watch,
+                          .progress = watch_progress,
                           .context = r};
     LHI_TRY(lh_solve(p, &o, out, err));
     r->spent += out->effort;
@@ -105,11 +105,11 @@ lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
 {
     lh_solution s = {0};
     int64_t after_ns = c->optimizer_ns + c->overhead_ns;
-    if (c->iteration_ns <= c->lower_bound_ns || passes_of(p) > MOST_OPS ||
+    if (c->iteration_ns <= c->lower_bound_ns || count_passes(p) > MOST_OPS ||
         lh_pipeline_offloads(p) || /* not supported by the solver */
         !lhi_target_accepts_any_order(r->job->target, c->layout.pipeline))
         return LH_OK;
-    LHI_TRY(search(r, p, effort, &s, err));
+    LHI_TRY(run_solver(r, p, effort, &s, err));
     if (s.bound_ns + after_ns > c->lower_bound_ns) {
         c->lower_bound_ns = s.bound_ns + after_ns;
         r->changed = true;
@@ -354,8 +354,8 @@ static lh_status improve_placement(lhi_refinement *r, char *why, size_t room,
 
 /* Checks whether the solver already ran, without gain, on a pipeline with the
  * same time and bound, with at least this effort. */
-static bool was_searched(const lhi_refinement *r, const lh_choice *c,
-                         uint64_t effort)
+static bool was_solved_before(const lhi_refinement *r, const lh_choice *c,
+                              uint64_t effort)
 {
     for (uint32_t i = 0; i < r->n_looked; i++)
         if (r->at[i].iteration_ns == c->iteration_ns &&
@@ -366,7 +366,7 @@ static bool was_searched(const lhi_refinement *r, const lh_choice *c,
 }
 
 /* Records that the solver ran on the pipeline of choice `before`, with result
- * `c`, for was_searched(). */
+ * `c`, for was_solved_before(). */
 static void record_search(lhi_refinement *r, const lh_choice *before,
                           const lh_choice *c, uint64_t effort)
 {
@@ -441,7 +441,7 @@ static lh_status search_alternative(lhi_refinement *r, lh_choice *list,
     const lh_choice *c = &list[i];
     *done = c->status == LH_CHOICE_OK && !is_elastic(c) && !r->stopped &&
             r->n_looked < LHI_MAX_SEARCHED_PIPELINES &&
-            !was_searched(r, c, effort);
+            !was_solved_before(r, c, effort);
     if (!*done)
         return LH_OK;
     return search_other(r, list, i, effort, why, room, err);
@@ -550,8 +550,8 @@ lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
     alone.progress = NULL;
     lhi_refinement r = {.options = &alone};
     lh_solution s = {0};
-    LHI_TRY(search(&r, pipeline, lhi_refinement_effort(&r) / WORK_DIVISOR, &s,
-                   err));
+    LHI_TRY(run_solver(&r, pipeline, lhi_refinement_effort(&r) / WORK_DIVISOR,
+                       &s, err));
     *out = s.schedule;
     s.schedule = NULL;
     lh_solution_fini(&s);

@@ -93,7 +93,7 @@ static int64_t get_best_value(const partition_refinement *m)
 }
 
 /* Subtracts `work` from the remaining budget m->left, down to 0. */
-static void spend(partition_refinement *m, uint64_t work)
+static void spend_work(partition_refinement *m, uint64_t work)
 {
     m->left -= work < m->left ? work : m->left;
 }
@@ -146,7 +146,7 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     *ns = INT64_MAX;
     if (is_over(m))
         return LH_OK;
-    spend(m, m->cost);
+    spend_work(m, m->cost);
     lh_status status =
         lhi_layout_build_cached(m->r->job, &config, m->known, &built, &why);
     if (status == LH_OK) {
@@ -166,8 +166,8 @@ static lh_status time_partition(void *context, const uint32_t *layers,
 }
 
 /* Makes `moves` random moves of one layer between two chunks. */
-static void perturb(const partition_refinement *m, lhi_random *random,
-                    uint32_t moves, uint32_t *layers)
+static void perturb_layers(const partition_refinement *m, lhi_random *random,
+                           uint32_t moves, uint32_t *layers)
 {
     const uint32_t n = m->p.n_chunks;
     for (uint32_t i = 0; i < moves; i++) {
@@ -186,8 +186,9 @@ static void perturb(const partition_refinement *m, lhi_random *random,
 /* Improves a layer partition by iterated local search under one method: climbs
  * from random changes of the best partition, with a part of the budget. The
  * result replaces `layers`. */
-static lh_status climb_again(partition_refinement *m, const lh_choice *from,
-                             uint32_t *layers, lh_error *err)
+static lh_status climb_from_random_changes(partition_refinement *m,
+                                           const lh_choice *from,
+                                           uint32_t *layers, lh_error *err)
 {
     const uint32_t n = m->p.n_chunks;
     const uint64_t end = m->left - m->left / RESTART_DIVISOR;
@@ -214,7 +215,7 @@ static lh_status climb_again(partition_refinement *m, const lh_choice *from,
         memcpy(start, layers, n * sizeof *start);
         for (uint32_t c = 0; c < n && i % 2 == 0; c++) /* even chunks */
             lhi_layer_range(m->p.n_layers, n, c, &first, &start[c]);
-        perturb(m, &random, 2 + i % MAX_CHANGES, start);
+        perturb_layers(m, &random, 2 + i % MAX_CHANGES, start);
         LHI_TRY(time_partition(m, start, &ns, err));
         LHI_TRY(lhi_partition_climb(&m->p, most, start, &ns, err));
         n_vain++;
@@ -256,7 +257,7 @@ static lh_status compute_bound(partition_refinement *m, const uint32_t *layers,
     lh_error why = {0};
     config.layers = layers;
     *ns = INT64_MAX;
-    spend(m, lhi_estimate_pipeline_work(&config));
+    spend_work(m, lhi_estimate_pipeline_work(&config));
     lh_status status =
         lhi_layout_build_cached(m->r->job, &config, m->known, &built, &why);
     if (status != LH_OK && lhi_layout_is_infeasible(status))
@@ -337,8 +338,8 @@ static lh_status collect_moves(partition_refinement *m, uint32_t step,
 }
 
 /* Adds the layer partitions one move away from `layers`. */
-static lh_status expand(partition_refinement *m, uint32_t *layers,
-                        lh_error *err)
+static lh_status add_moved_partitions(partition_refinement *m, uint32_t *layers,
+                                      lh_error *err)
 {
     static const uint32_t steps[] = {1, 0, 2};
     for (int i = 0; i < (m->p.n_chunks > FEW_CHUNKS ? 1 : 3); i++)
@@ -361,8 +362,8 @@ static neighbour *find_next_to_expand(const partition_refinement *m)
 
 /* Collects the neighbours of a partition: all partitions if there are few;
  * otherwise those one move away, then those around the least bounds. */
-static lh_status collect(partition_refinement *m, uint32_t *layers,
-                         lh_error *err)
+static lh_status collect_neighbours(partition_refinement *m, uint32_t *layers,
+                                    lh_error *err)
 {
     int64_t ns = INT64_MAX;
     uint64_t all;
@@ -376,14 +377,14 @@ static lh_status collect(partition_refinement *m, uint32_t *layers,
     m->nearest = true;
     m->n_bounds = 0;
     LHI_TRY(add_neighbour(m, layers, &ns, err));
-    LHI_TRY(expand(m, layers, err));
+    LHI_TRY(add_moved_partitions(m, layers, err));
     m->nearest = false;
     if (all <= MAX_PARTITIONS)
         return lhi_partition_exact(&m->p, layers, &ns, err);
     while (m->n_bounds < MAX_BOUNDS && m->left &&
            (next = find_next_to_expand(m))) {
         next->expanded = true;
-        LHI_TRY(expand(m, next->layers, err));
+        LHI_TRY(add_moved_partitions(m, next->layers, err));
     }
     return LH_OK;
 }
@@ -430,7 +431,7 @@ static void insert_contender(partition_refinement *m, const contender *o)
 
 /* Evaluates the neighbouring partitions with the least bounds under every
  * method, and stores those close to the plan as contenders for the solver. */
-static lh_status evaluate(partition_refinement *m, lh_error *err)
+static lh_status evaluate_neighbours(partition_refinement *m, lh_error *err)
 {
     const uint64_t end = m->left - m->left / EVALUATION_DIVISOR;
     m->n_contenders = 0;
@@ -444,7 +445,8 @@ static lh_status evaluate(partition_refinement *m, lh_error *err)
         if (o.c.bound_ns == INT64_MAX)
             continue;
         LHI_TRY(lhi_candidate_evaluate(&m->s, &o.c, err));
-        spend(m, SLOW_FACTOR * lhi_estimate_schedule_work(&o.c.config, false));
+        spend_work(m, SLOW_FACTOR *
+                          lhi_estimate_schedule_work(&o.c.config, false));
         if (!lhi_candidate_is_feasible(&o.c))
             continue;
         o.value = lhi_objective_value(m->r->options, &o.c.choice);
@@ -473,8 +475,9 @@ static lh_status keep_layers(const partition_refinement *m, lh_choice *row,
 
 /* Optimises the schedule of a contender (neighbouring partition) with the
  * solver; *won: it became the plan. */
-static lh_status solve(partition_refinement *m, contender *o, uint64_t effort,
-                       bool *won, char *why, size_t room, lh_error *err)
+static lh_status solve_contender(partition_refinement *m, contender *o,
+                                 uint64_t effort, bool *won, char *why,
+                                 size_t room, lh_error *err)
 {
     lhi_refinement *r = m->r;
     lhi_built_layout built;
@@ -496,7 +499,7 @@ static lh_status solve(partition_refinement *m, contender *o, uint64_t effort,
         lh_schedule_free(schedule);
         schedule = better;
     }
-    spend(m, r->spent - before + lhi_estimate_pipeline_work(&o->c.config));
+    spend_work(m, r->spent - before + lhi_estimate_pipeline_work(&o->c.config));
     *won = status == LH_OK && schedule &&
            lhi_objective_value(r->options, &row) < get_best_value(m);
     if (*won)
@@ -524,7 +527,8 @@ static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
         for (uint32_t i = 0; i < m->n_contenders && i < most; i++) {
             if (is_over(m) || m->left <= end)
                 return LH_OK;
-            LHI_TRY(solve(m, &m->contenders[i], effort, won, why, room, err));
+            LHI_TRY(solve_contender(m, &m->contenders[i], effort, won, why,
+                                    room, err));
             if (*won)
                 return LH_OK;
         }
@@ -577,12 +581,12 @@ static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
     if (!layers || effort < TICKS_PER_PASS * passes)
         return LH_OK;
     LHI_TRY(lhi_build_cache_make(&m->known, err));
-    lh_status status = climb_again(m, from, layers, err);
+    lh_status status = climb_from_random_changes(m, from, layers, err);
     if (status == LH_OK)
-        status = collect(m, layers, err);
+        status = collect_neighbours(m, layers, err);
     lhi_build_cache_free(m->known);
     if (status == LH_OK)
-        status = evaluate(m, err);
+        status = evaluate_neighbours(m, err);
     if (status == LH_OK)
         status = solve_contenders(m, effort, won, why, room, err);
     lhi_arena_rewind(m->mem, mark);

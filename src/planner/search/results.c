@@ -398,9 +398,9 @@ static lh_status list_alternatives(lhi_layout_search *s,
 /* Checks whether the plan's current chunk placement `best` is at least as good
  * as `again`, another placement of the same layout. If equal, the placement
  * `found` by the search wins. */
-static bool keeps_current(const lhi_layout_search *s, const lh_plan *plan,
-                          const lhi_candidate *best, const lhi_candidate *again,
-                          lh_placement found)
+static bool is_current_best(const lhi_layout_search *s, const lh_plan *plan,
+                            const lhi_candidate *best,
+                            const lhi_candidate *again, lh_placement found)
 {
     if (!plan->pipeline)
         return false;
@@ -445,7 +445,7 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
             status = lhi_candidate_run_methods(s, &again, &built, &schedule,
                                                list, &plan->n_methods, err);
         if (status == LH_OK &&
-            !keeps_current(s, plan, best, &again, found.config.placement)) {
+            !is_current_best(s, plan, best, &again, found.config.placement)) {
             *best = again;
             lh_pipeline_free((lh_pipeline *)plan->pipeline);
             lh_schedule_free((lh_schedule *)plan->schedule);

@@ -94,7 +94,7 @@ typedef struct tally {
 /* Adds a sample's time to the statistic of a schedule. Returns true if the
  * schedule cannot beat the limit even if all other samples are as fast as
  * possible. */
-static bool cannot_win(tally *t, int64_t ns)
+static bool add_sample(tally *t, int64_t ns)
 {
     t->done++;
     t->at_least += ns >= t->limit_ns;
@@ -131,7 +131,7 @@ static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
         lhi_jitter_sampler_draw(d->draws, i);
         LHI_TRY(lhi_compute_closed_form_bound(
             lhi_jitter_sampler_get_pipeline(d->draws), &bound, err));
-        *out = cannot_win(&t, bound.ns);
+        *out = add_sample(&t, bound.ns);
     }
     return LH_OK;
 }
@@ -153,7 +153,7 @@ static lh_status sample_iterations(const robust *r, drawn *d,
         lhi_jitter_sampler_draw(d->draws, i);
         status = lh_evaluator_run(evaluator, schedule, &r->ns[i], err);
         if (status == LH_OK)
-            lost = cannot_win(&t, r->ns[i]) && limit_ns != INT64_MAX;
+            lost = add_sample(&t, r->ns[i]) && limit_ns != INT64_MAX;
     }
     lh_evaluator_free(evaluator);
     *out = NULL;
@@ -213,7 +213,8 @@ static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
 
 /* Stores the schedule of d->rows[row] if its statistic is the best over all
  * layouts so far; otherwise frees it. */
-static void compare(robust *r, drawn *d, uint32_t row, lh_schedule *schedule)
+static void store_if_best(robust *r, drawn *d, uint32_t row,
+                          lh_schedule *schedule)
 {
     if (get_score(&d->rows[row], r->options->statistic) >= r->best_ns) {
         lh_schedule_free(schedule);
@@ -234,7 +235,7 @@ static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
     lh_status status =
         sample_iterations(r, d, schedule, limit_ns, &d->rows[row].jitter, err);
     if (status == LH_OK)
-        compare(r, d, row, schedule);
+        store_if_best(r, d, row, schedule);
     else
         lh_schedule_free(schedule);
     return status;
@@ -258,7 +259,8 @@ static lh_status sample_solver_schedule(robust *r, const lh_choice *like,
 
 /* Checks whether to skip a slow schedule method: no other method's nominal time
  * on this layout is below the best time with jitter. */
-static bool too_slow(const robust *r, const drawn *d, const lhi_method *method)
+static bool is_too_slow(const robust *r, const drawn *d,
+                        const lhi_method *method)
 {
     bool hope = d->n_rows == 0;
     if (method->kind != LHI_METHOD_SLOW)
@@ -283,7 +285,7 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
         bool named = show && shown && strcmp(shown, method->name) == 0;
         if (!lhi_method_is_considered(r->job, r->options, like->layout.pipeline,
                                       method) ||
-            (hopeless && !named) || (!named && too_slow(r, d, method)))
+            (hopeless && !named) || (!named && is_too_slow(r, d, method)))
             continue;
         lh_choice *row = &d->rows[d->n_rows++];
         lh_schedule *schedule;
@@ -401,7 +403,7 @@ static lh_status sample_best(robust *r, lh_error *err)
 
 /* Checks whether choice `x` is better than `y` (NULL: none) by status, then by
  * its statistic under jitter, then by nominal time. */
-static bool row_is_better(const lh_choice *x, const lh_choice *y,
+static bool is_better_row(const lh_choice *x, const lh_choice *y,
                           lh_plan_statistic by)
 {
     if (!y || x->status != y->status)
@@ -436,7 +438,7 @@ static void keep_row(robust *r, const drawn *d, lh_choice *slot)
     const lh_choice *best = NULL;
     bool was_bounded = slot->status == LH_CHOICE_BOUNDED;
     for (uint32_t i = 0; i < d->n_rows; i++)
-        if (row_is_better(&d->rows[i], best, r->options->statistic))
+        if (is_better_row(&d->rows[i], best, r->options->statistic))
             best = &d->rows[i];
     if (!best || (!was_bounded && !best->jitter))
         return;

@@ -44,7 +44,7 @@ lhi_level lhi_dimension_level(lhi_dimension dimension)
 }
 
 /* Mixes a number into an FNV hash. */
-static uint64_t mix(uint64_t hash, uint64_t number)
+static uint64_t add_to_hash(uint64_t hash, uint64_t number)
 {
     return (hash ^ number) * UINT64_C(1099511628211);
 }
@@ -52,14 +52,14 @@ static uint64_t mix(uint64_t hash, uint64_t number)
 /* Returns a hash of the placement in datacenters. */
 static uint64_t hash_sites(const lh_layout *l)
 {
-    uint64_t hash = mix(UINT64_C(14695981039346656037), l->outermost);
-    hash = mix(hash, l->rank_order);
+    uint64_t hash = add_to_hash(UINT64_C(14695981039346656037), l->outermost);
+    hash = add_to_hash(hash, l->rank_order);
     for (uint32_t g = 0; l->sites && g < l->sites->n_groups; g++) {
         const lh_site_group *group = &l->sites->groups[g];
-        hash = mix(mix(hash, group->replicas), group->n_parts);
+        hash = add_to_hash(add_to_hash(hash, group->replicas), group->n_parts);
         for (uint32_t i = 0; i < group->n_parts; i++)
-            hash = mix(mix(hash, group->parts[i].datacenter),
-                       group->parts[i].stages);
+            hash = add_to_hash(add_to_hash(hash, group->parts[i].datacenter),
+                               group->parts[i].stages);
     }
     return hash;
 }
@@ -138,7 +138,8 @@ void lhi_unexplored_fini(lhi_unexplored *unexplored)
 static lhi_unexplored_bound *find_entry(const lhi_unexplored *u,
                                         uint32_t dimension, uint64_t value)
 {
-    uint64_t hash = mix(mix(UINT64_C(14695981039346656037), dimension), value);
+    uint64_t hash = add_to_hash(
+        add_to_hash(UINT64_C(14695981039346656037), dimension), value);
     uint32_t at = (uint32_t)(hash >> 32) & (u->room - 1);
     while (u->table[at].ns != 0 &&
            (u->table[at].dimension != dimension || u->table[at].value != value))
