@@ -11,7 +11,7 @@ void lhi_heap_fini(lhi_heap *heap)
 
 /* Checks whether event `a` precedes `b`: by time, then rank, then sequence
  * number. */
-static bool before(const lhi_event *a, const lhi_event *b)
+static bool is_before(const lhi_event *a, const lhi_event *b)
 {
     if (a->time_ns != b->time_ns)
         return a->time_ns < b->time_ns;
@@ -33,7 +33,7 @@ bool lhi_heap_push(lhi_heap *heap, lhi_event event)
     size_t i = heap->count++;
     while (i > 0) {
         size_t parent = (i - 1) / 2;
-        if (!before(&event, &heap->items[parent]))
+        if (!is_before(&event, &heap->items[parent]))
             break;
         heap->items[i] = heap->items[parent];
         i = parent;
@@ -54,9 +54,9 @@ bool lhi_heap_pop(lhi_heap *heap, lhi_event *out)
         if (child >= heap->count)
             break;
         if (child + 1 < heap->count &&
-            before(&heap->items[child + 1], &heap->items[child]))
+            is_before(&heap->items[child + 1], &heap->items[child]))
             child++;
-        if (!before(&heap->items[child], &last))
+        if (!is_before(&heap->items[child], &last))
             break;
         heap->items[i] = heap->items[child];
         i = child;

@@ -30,7 +30,7 @@ static void swap_items(const sorting *s, size_t i, size_t k)
 }
 
 /* Reverses the order of the items in [from, to). */
-static void reverse(const sorting *s, size_t from, size_t to)
+static void reverse_range(const sorting *s, size_t from, size_t to)
 {
     for (; from + 1 < to; from++, to--)
         swap_items(s, from, to - 1);
@@ -70,9 +70,9 @@ static void merge_ranges(const sorting *s, size_t from, size_t mid, size_t to)
             b = mid + (to - mid) / 2;
             a = find_first_after(s, from, mid, b, false);
         }
-        reverse(s, a, mid);
-        reverse(s, mid, b);
-        reverse(s, a, b);
+        reverse_range(s, a, mid);
+        reverse_range(s, mid, b);
+        reverse_range(s, a, b);
         merge_ranges(s, from, a, a + (b - mid));
         from = a + (b - mid);
         mid = b;

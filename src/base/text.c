@@ -217,7 +217,7 @@ lh_status lh_file_read(const char *path, size_t max_bytes, char **text,
 
 /* Writes all bytes to a file descriptor, retrying after signals; on failure
  * returns false with errno set. */
-static bool write_all(int fd, const char *data, size_t len)
+static bool write_bytes(int fd, const char *data, size_t len)
 {
     while (len > 0) {
         ssize_t put = write(fd, data, len);
@@ -255,7 +255,7 @@ static lh_status replace_file(const char *path, mode_t old_mode,
         free(temp);
         return status;
     }
-    bool ok = write_all(fd, text, len) &&
+    bool ok = write_bytes(fd, text, len) &&
               (old_mode == 0 || fchmod(fd, old_mode) == 0) && fsync(fd) == 0;
     int cause = ok ? 0 : errno;
     if (close(fd) != 0 && ok) {
@@ -296,7 +296,7 @@ static lh_status write_in_place(const char *path, const char *text, size_t len,
                                 lh_error *err)
 {
     int fd = open_for_writing(path);
-    bool ok = fd >= 0 && write_all(fd, text, len);
+    bool ok = fd >= 0 && write_bytes(fd, text, len);
     int cause = ok ? 0 : errno;
     if (fd >= 0 && close(fd) != 0 && ok) {
         cause = errno;

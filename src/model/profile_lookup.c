@@ -41,9 +41,9 @@ static double interpolate_value(int64_t low, int64_t high, double share)
 
 /* Interpolates times and bytes linearly between the measurements of two
  * microbatch sizes. */
-static void interpolate(const lh_profile_entry *low,
-                        const lh_profile_entry *high, uint32_t micro_batch,
-                        lhi_measurement *out)
+static void interpolate_times(const lh_profile_entry *low,
+                              const lh_profile_entry *high,
+                              uint32_t micro_batch, lhi_measurement *out)
 {
     double share = low == high
                        ? 0
@@ -72,7 +72,7 @@ static bool find_nearest(const lh_profile *profile,
     const lh_profile_entry *exact = lhi_profile_find(profile, like);
 
     if (exact) {
-        interpolate(exact, exact, like->micro_batch, out);
+        interpolate_times(exact, exact, like->micro_batch, out);
         return true;
     }
     for (uint32_t i = 0; i < profile->n_entries; i++) {
@@ -89,7 +89,7 @@ static bool find_nearest(const lh_profile *profile,
     }
     if (!low || !high || low->communication != high->communication)
         return false;
-    interpolate(low, high, like->micro_batch, out);
+    interpolate_times(low, high, like->micro_batch, out);
     return true;
 }
 

@@ -195,10 +195,10 @@ static lh_status read_real(const lhi_read_context *r,
 }
 
 /* Reads a map into a new struct and stores its pointer in the member. */
-static lh_status read_struct_at(const lhi_read_context *r,
-                                const lhi_schema_field *row,
-                                const lhi_node *node, void *member,
-                                lh_error *err)
+static lh_status read_new_struct(const lhi_read_context *r,
+                                 const lhi_schema_field *row,
+                                 const lhi_node *node, void *member,
+                                 lh_error *err)
 {
     void *it = lhi_arena_alloc(r->mem, 1, row->table->size);
     if (!it)
@@ -250,7 +250,7 @@ static lh_status read_value(const lhi_read_context *r,
         assert(row->width == row->table->size);
         return lhi_schema_read(r, node, row->table, member, err);
     case LHI_FIELD_STRUCT_POINTER:
-        return read_struct_at(r, row, node, member, err);
+        return read_new_struct(r, row, node, member, err);
     case LHI_FIELD_LIST:
         return read_list(r, row, node, owner, err);
     case LHI_FIELD_CUSTOM:

@@ -414,7 +414,7 @@ static lh_status check_characters(lhi_toml *t, lh_error *err)
 }
 
 /* Reads the whole document: headers and key-value pairs. */
-static lh_status read_all(lhi_toml *t, lh_error *err)
+static lh_status read_document(lhi_toml *t, lh_error *err)
 {
     container *root = lhi_node_alloc_bytes(&t->memory, sizeof *root),
               *in = root;
@@ -442,7 +442,7 @@ lh_status lhi_toml_parse(const char *text, size_t len, const char *name,
     lhi_toml t = {.at = text, .end = text + len, .line = 1};
     LHI_TRY(lhi_doc_make(len, name, kind, &t.doc, err));
     lhi_node_memory_init(&t.memory, t.doc->mem, len);
-    lh_status status = read_all(&t, err);
+    lh_status status = read_document(&t, err);
     if (status == LH_OK)
         *out = t.doc;
     else

@@ -33,8 +33,8 @@ static uint32_t get_line(const yaml_mark_t *mark)
 }
 
 /* Fails with LH_EINPUT and a message with file and line. */
-static lh_status fail_at(const lhi_doc *doc, uint32_t line, lh_error *err,
-                         const char *what)
+static lh_status fail_at_line(const lhi_doc *doc, uint32_t line, lh_error *err,
+                              const char *what)
 {
     return lhi_fail(err, LH_EINPUT, "%s:%u: %s", doc->file, line, what);
 }
@@ -81,10 +81,10 @@ static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
                                 lh_error *err)
 {
     if (b->depth == LHI_DOC_MAX_DEPTH)
-        return fail_at(b->doc, line, err, "nested too deeply");
+        return fail_at_line(b->doc, line, err, "nested too deeply");
     if (b->depth && b->open[b->depth - 1].node->kind == LHI_MAP &&
         !b->open[b->depth - 1].key)
-        return fail_at(b->doc, line, err, "a key must be a scalar");
+        return fail_at_line(b->doc, line, err, "a key must be a scalar");
     lhi_node *node;
     LHI_TRY(append_node(b, kind, line, &node, err));
     b->open[b->depth++] = (open_node){.node = node, .tail = &node->first};
@@ -152,7 +152,8 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     const char *text = (const char *)event->data.scalar.value;
     size_t len = event->data.scalar.length;
     if (strlen(text) != len)
-        return fail_at(b->doc, line, err, "the text contains a NUL character");
+        return fail_at_line(b->doc, line, err,
+                            "the text contains a NUL character");
     if (len > LHI_TOKEN_BYTES)
         return lhi_fail(err, LH_EINPUT, "%s:%u: a value exceeds %d MiB",
                         b->doc->file, line, LHI_TOKEN_BYTES >> 20);
@@ -162,7 +163,7 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     open_node *in = b->depth ? &b->open[b->depth - 1] : NULL;
     if (in && in->node->kind == LHI_MAP && !in->key) {
         if (in->node->n_items == LHI_DOC_MAX_KEYS)
-            return fail_at(b->doc, line, err, "too many keys in one map");
+            return fail_at_line(b->doc, line, err, "too many keys in one map");
         if (!b->doc->keys_repeat && in->node->n_items <= SMALL_MAP_KEYS &&
             lhi_node_find(in->node, copy))
             return fail_duplicate(b->doc, line, copy, err);
@@ -187,11 +188,11 @@ static lh_status reject_anchors_and_tags(const lhi_doc *doc, uint32_t line,
                                          const yaml_char_t *tag, lh_error *err)
 {
     if (anchor)
-        return fail_at(
+        return fail_at_line(
             doc, line, err,
             "anchors (&name) are not supported; write the value out");
     if (tag)
-        return fail_at(
+        return fail_at_line(
             doc, line, err,
             "tags (!name) are not supported; write the value without a tag");
     return LH_OK;
@@ -222,13 +223,13 @@ static lh_status process_event(builder *b, const yaml_event_t *event,
     case YAML_MAPPING_END_EVENT:
         return close_container(b, err);
     case YAML_ALIAS_EVENT:
-        return fail_at(
+        return fail_at_line(
             b->doc, line, err,
             "aliases (*name) are not supported; write the value out");
     case YAML_DOCUMENT_START_EVENT:
         if (b->doc->root)
-            return fail_at(b->doc, line, err,
-                           "a file must contain only one document");
+            return fail_at_line(b->doc, line, err,
+                                "a file must contain only one document");
         return LH_OK;
     default:
         return LH_OK;
@@ -282,8 +283,8 @@ static lh_status reject_directives(const lhi_doc *doc, const char *text,
              (end - at > 2 && at[0] == '\0' && at[1] == 'T');
     }
     return n <= MOST ? LH_OK
-                     : fail_at(doc, 1, err,
-                               "too many directives (%TAG); remove them");
+                     : fail_at_line(doc, 1, err,
+                                    "too many directives (%TAG); remove them");
 }
 
 /* The parser's input. YAML is passed unchanged. JSON surrogate pairs are
@@ -378,8 +379,8 @@ static lh_status parse_root(lhi_doc *doc, const char *text, size_t len,
     if (!doc->root)
         return lhi_fail(err, LH_EINPUT, "%s:1: the file is empty", doc->file);
     if (doc->root->kind != LHI_MAP)
-        return fail_at(doc, doc->root->line, err,
-                       "must be a map of keys and values");
+        return fail_at_line(doc, doc->root->line, err,
+                            "must be a map of keys and values");
     return LH_OK;
 }
 

@@ -180,7 +180,7 @@ static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
 }
 
 /* Writes the step of a rail event; null for other events. */
-static json_t *write_at(const void *owner, const void *context)
+static json_t *write_step(const void *owner, const void *context)
 {
     const lh_event *e = owner;
     (void)context;
@@ -212,7 +212,7 @@ static const lhi_schema_field event_rows[] = {
     {"to", LHI_INTEGER(lh_event, end_step), .most = MOST_STEP,
      .when = LHI_OPTIONAL, .absent = -1},
     /* read by `check`, into `from` */
-    {"at", LHI_CUSTOM(lh_event), .write = write_at, .when = LHI_OPTIONAL},
+    {"at", LHI_CUSTOM(lh_event), .write = write_step, .when = LHI_OPTIONAL},
     {"links", LHI_LIST(lh_event, links, n_links), .item_type = LHI_FIELD_STRING,
      .least = 1, .min_items = 1, .max_items = LH_MAX_EVENT_LINKS,
      .when = LHI_OPTIONAL},

@@ -686,7 +686,7 @@ static lh_status read_profile(reader *r, lh_error *err)
 }
 
 /* Reads all sections of a job in the order of their dependencies. */
-static lh_status read_all(reader *r, lh_error *err)
+static lh_status read_sections(reader *r, lh_error *err)
 {
     static const char *const keys[] = {"longhaul",  "model",   "training",
                                        "framework", "cluster", "layout",
@@ -757,7 +757,7 @@ lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
                     .job = &held->job,
                     .files = held->files};
         held->job.files = held->files;
-        status = read_all(&r, err);
+        status = read_sections(&r, err);
     }
     if (status != LH_OK) {
         lhi_arena_free(mem);

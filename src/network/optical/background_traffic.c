@@ -44,7 +44,7 @@ typedef struct traffic_state {
 
 /* Advances the clock to time_ns and adds the occupied slots times the elapsed
  * time to f->held_ns. */
-static void advance_to(traffic_state *f, int64_t time_ns)
+static void advance_clock(traffic_state *f, int64_t time_ns)
 {
     f->held_ns += (double)f->circuits.held * (double)(time_ns - f->now);
     f->now = time_ns;
@@ -53,15 +53,15 @@ static void advance_to(traffic_state *f, int64_t time_ns)
 /* Processes the next request of the background traffic, and the circuit
  * releases before it. *refused: no path was free. Returns false on allocation
  * failure. */
-static bool arrive_one(traffic_state *f, bool *refused)
+static bool process_request(traffic_state *f, bool *refused)
 {
     lhi_event e;
     while (f->heap.count && f->heap.items[0].time_ns <= f->arrivals.next_ns) {
         lhi_heap_pop(&f->heap, &e);
-        advance_to(f, e.time_ns);
+        advance_clock(f, e.time_ns);
         lhi_circuits_release(&f->circuits, (uint32_t)e.payload);
     }
-    advance_to(f, f->arrivals.next_ns);
+    advance_clock(f, f->arrivals.next_ns);
     lhi_arrival a = lhi_arrivals_next(&f->arrivals);
     const lhi_paths *paths = lhi_network_paths(f->network, a.from, a.to);
     lhi_circuit_grant grant;
@@ -91,7 +91,7 @@ static lh_status simulate_requests(traffic_state *f, uint64_t warm_up,
             begin_ns = f->now;
             f->held_ns = 0;
         }
-        if (!arrive_one(f, &refused))
+        if (!process_request(f, &refused))
             return lhi_fail_nomem(err);
         r.refused += i >= warm_up && refused;
     }

@@ -67,7 +67,7 @@ static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
 
 /* Simulates run `i` and stores its results; runs of different numbers may run
  * in parallel. */
-static lh_status run_one(const shared_work *w, uint32_t i, lh_error *err)
+static lh_status simulate_run(const shared_work *w, uint32_t i, lh_error *err)
 {
     const lh_scenario *s = w->s;
     lh_optical_run *run = get_run(w, i);
@@ -124,7 +124,7 @@ static void *run_worker(void *context)
         if (i >= w->total || atomic_load(&w->stop))
             return NULL;
         lh_error err = {0};
-        lh_status status = run_one(w, i, &err);
+        lh_status status = simulate_run(w, i, &err);
         pthread_mutex_lock(&w->lock);
         w->done++;
         /* Runs start in order, so the first one that fails always runs. */

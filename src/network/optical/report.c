@@ -227,8 +227,8 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
 }
 
 /* Adds the sections of all policies to the page. */
-static lh_status draw_all(lhi_text *out, const lh_scenario *s,
-                          const lh_optical *o, lh_error *err)
+static lh_status draw_policies(lhi_text *out, const lh_scenario *s,
+                               const lh_optical *o, lh_error *err)
 {
     uint32_t n = s->topology->n_nodes;
     double *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);
@@ -285,7 +285,7 @@ static lh_status add_page(lhi_text *out, const lh_scenario *s,
     add_until(out, &page, "@BODY@");
     add_table(out, o);
     add_bars(out, o);
-    LHI_TRY(draw_all(out, s, o, err));
+    LHI_TRY(draw_policies(out, s, o, err));
     add_until(out, &page, "@VERSION@");
     lhi_text_puts(out, LONGHAUL_VERSION);
     lhi_text_puts(out, page);

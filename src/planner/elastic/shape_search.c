@@ -302,9 +302,10 @@ static lh_status list_layers(const shape_search *s,
 
 /* Fills the elastic part of a plan file (groups, shares, recomputed operations)
  * from the search result. */
-static lh_status describe(const shape_search *s,
-                          const lh_elastic_search_result *best, lhi_arena *mem,
-                          const lh_plan_elastic **out, lh_error *err)
+static lh_status describe_result(const shape_search *s,
+                                 const lh_elastic_search_result *best,
+                                 lhi_arena *mem, const lh_plan_elastic **out,
+                                 lh_error *err)
 {
     const lh_elastic_plan *plan = best->plan;
     lh_plan_elastic *e = LHI_NEW(mem, lh_plan_elastic, 1);
@@ -343,7 +344,7 @@ static lh_status make_pipeline(const shape_search *s,
 {
     const lhi_elastic_context ground = make_context(s);
     const lh_plan_elastic *plan;
-    LHI_TRY(describe(s, best, s->mem, &plan, err));
+    LHI_TRY(describe_result(s, best, s->mem, &plan, err));
     return lhi_elastic_build_plan_pipeline(&ground, plan, s->mem, out, err);
 }
 
@@ -466,7 +467,7 @@ static lh_status evaluate_budget(shape_search *s, int64_t budget,
     out->work += estimate_simulation_work(s, best->n_runs);
     lh_status status = build_result(s, best, out, missing, err);
     if (status == LH_OK && out->schedule && out->makespan_ns != before)
-        status = describe(s, best, mem, &out->details, err);
+        status = describe_result(s, best, mem, &out->details, err);
     lh_elastic_search_result_free(found);
     lh_elastic_choice_free(choice);
     return status;

@@ -65,8 +65,9 @@ static double get_rate(const lh_advice_option *o)
 /* Formats one option of a link setting with its rate and times, relative to the
  * advised option: "ecmp: 12.5 Gb/s a flow, 84.2 ms a message, iteration 14.1 s
  * (+3.10 %)". */
-static int describe(lh_advice_topic topic, const lh_advice_option *o,
-                    const lh_advice_option *advised, char *text, size_t room)
+static int describe_option(lh_advice_topic topic, const lh_advice_option *o,
+                           const lh_advice_option *advised, char *text,
+                           size_t room)
 {
     char name[80];
     lh_advice_option_text(o, topic, name, sizeof name);
@@ -123,17 +124,17 @@ static int describe_shortly(const lh_advice_question *q,
 }
 
 /* Formats all options of a question on link settings into `text`. */
-static int describe_all(const lh_advice_question *q,
-                        const lh_advice_option *advised, char *text,
-                        size_t room)
+static int describe_options(const lh_advice_question *q,
+                            const lh_advice_option *advised, char *text,
+                            size_t room)
 {
-    int n = describe(q->topic, advised, advised, text, room);
+    int n = describe_option(q->topic, advised, advised, text, room);
     for (uint32_t i = 0; i < q->n_options; i++) {
         if (&q->options[i] == advised)
             continue;
         n += snprintf(text + n, room - (size_t)n, "; ");
-        n += describe(q->topic, &q->options[i], advised, text + n,
-                      room - (size_t)n);
+        n += describe_option(q->topic, &q->options[i], advised, text + n,
+                             room - (size_t)n);
     }
     return n;
 }
@@ -147,7 +148,7 @@ lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared,
     for (uint32_t i = 0; i < q->n_options; i++)
         if (q->options[i].advised)
             advised = &q->options[i];
-    n = q->change_advised ? describe_all(q, advised, text, sizeof text)
+    n = q->change_advised ? describe_options(q, advised, text, sizeof text)
                           : describe_shortly(q, advised, text, sizeof text);
     if (q->topic == LH_ADVICE_CONGESTION && q->change_advised)
         snprintf(text + n, sizeof text - (size_t)n,

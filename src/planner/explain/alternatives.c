@@ -32,7 +32,8 @@ typedef struct alternative_search {
 
 /* Checks whether two choices differ in layout dimension `d` (tensor degree,
  * placement, ...). */
-static bool differs(lhi_dimension d, const lh_choice *a, const lh_choice *b)
+static bool differs_in_dimension(lhi_dimension d, const lh_choice *a,
+                                 const lh_choice *b)
 {
     if (d == LHI_DIMENSION_SCHEDULE)
         return a->layout.schedule && b->layout.schedule &&
@@ -63,7 +64,7 @@ static bool copy_with_other_value(const alternative_search *r, lhi_dimension d,
             out->zero = stages[i];
         else
             out->layout.sharding = kinds[i];
-        if (differs(d, out, &r->plan->best) &&
+        if (differs_in_dimension(d, out, &r->plan->best) &&
             lhi_target_check_choice(r->job->target, r->job, out, NULL) == LH_OK)
             return true;
     }
@@ -76,7 +77,7 @@ static bool is_alternative(const alternative_search *r, lhi_dimension d,
                            const lh_choice *c)
 {
     lh_choice other;
-    return differs(d, c, &r->plan->best) ||
+    return differs_in_dimension(d, c, &r->plan->best) ||
            copy_with_other_value(r, d, c, &other);
 }
 
@@ -344,7 +345,7 @@ static lh_status add_alternative(alternative_search *r, lhi_dimension d,
         .dimension = lhi_dimension_name(d),
         .choice = best ? *best : *least,
         .bound_ns = compute_other_bound(r, d, least)};
-    if (!differs(d, &out->choice, &r->plan->best))
+    if (!differs_in_dimension(d, &out->choice, &r->plan->best))
         (void)copy_with_other_value(r, d, best ? best : least, &out->choice);
     out->is_quick_evaluation = is_quick_result(r, d, &out->choice);
     return format_reason(r, out, &out->choice, err);

@@ -127,8 +127,8 @@ static lh_status change_job(sensitivity_search *f, double factor,
 /* Plans the job with the link quantity scaled by p->factor; p->same: the plan's
  * own layout is still the best. A full search's result must beat it by more
  * than the margin. */
-static lh_status plan_at(sensitivity_search *f, lhi_arena *mem, point *p,
-                         lh_error *err)
+static lh_status plan_at_factor(sensitivity_search *f, lhi_arena *mem, point *p,
+                                lh_error *err)
 {
     lh_choice kept;
     lh_job *job;
@@ -159,7 +159,7 @@ static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
     lhi_arena *scratch = lhi_arena_make(0);
     if (!scratch)
         return lhi_fail_nomem(err);
-    lh_status status = plan_at(f, scratch, out, err);
+    lh_status status = plan_at_factor(f, scratch, out, err);
     if (status == LH_OK)
         status = lhi_copy_sites(out->best.layout.sites, f->sites,
                                 &out->best.layout.sites, err);
@@ -181,8 +181,8 @@ static lh_status add_break_even(sensitivity_search *f, const point *same,
     *flip = (lh_plan_break_even){.factor_below = low.factor,
                                  .factor_above = high.factor};
     /* Repeats both plans in the permanent arena. */
-    LHI_TRY(plan_at(f, f->mem, &low, err));
-    LHI_TRY(plan_at(f, f->mem, &high, err));
+    LHI_TRY(plan_at_factor(f, f->mem, &low, err));
+    LHI_TRY(plan_at_factor(f, f->mem, &high, err));
     flip->below = low.best;
     flip->above = high.best;
     return LH_OK;

@@ -332,8 +332,8 @@ static lh_status prefer_if_equal(const lhi_link_advisor *a,
 /* Simplifies setting *s wherever that costs at most 0.05 % of the time: no
  * error correction, go-back-n, congestion control on, ECMP, fewer queue pairs.
  */
-static lh_status simplify(const lhi_link_advisor *a, uint32_t paths,
-                          lh_link_setting *s, lh_error *err)
+static lh_status simplify_setting(const lhi_link_advisor *a, uint32_t paths,
+                                  lh_link_setting *s, lh_error *err)
 {
     lh_advice_option best = {.setting = *s};
     LHI_TRY(lhi_link_advisor_fill_option(a, &best, err));
@@ -638,7 +638,7 @@ static lh_status find_fastest(const lhi_link_advisor *a, uint32_t paths,
     LHI_TRY(choose_balancing(a, paths, s, err));
     LHI_TRY(choose_congestion(a, s, err));
     LHI_TRY(choose_recovery(a, s, err)); /* at the remaining loss rate */
-    return simplify(a, paths, s, err);
+    return simplify_setting(a, paths, s, err);
 }
 
 lh_status lhi_link_advisor_answer_questions(const lhi_link_advisor *a,

@@ -122,10 +122,11 @@ static lh_status solve_again(const lh_plan_options *options, lh_plan *there,
 
 /* Schedules the layout and partition of `like` anew on the changed job; a
  * result that is better than *best replaces it and joins the pool `known`. */
-static lh_status reschedule(const lh_job *job, const lh_plan_options *options,
-                            const lh_choice *like, lhi_arena *mem,
-                            lhi_found_plans *known, lh_choice *best,
-                            lh_error *err)
+static lh_status reschedule_layout(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   const lh_choice *like, lhi_arena *mem,
+                                   lhi_found_plans *known, lh_choice *best,
+                                   lh_error *err)
 {
     lhi_layout_search s = {.job = job, .options = *options, .mem = mem};
     lhi_candidate c = {.config = lhi_config_from_choice(like)};
@@ -172,10 +173,11 @@ static lh_status reschedule_known(const lh_job *job,
                                   lhi_found_plans *known, lh_choice *best,
                                   lh_error *err)
 {
-    LHI_TRY(reschedule(job, options, &plan->best, mem, known, best, err));
+    LHI_TRY(
+        reschedule_layout(job, options, &plan->best, mem, known, best, err));
     for (uint32_t i = 0; i < plan->n_alternatives && i < MAX_RESCHEDULED; i++)
-        LHI_TRY(reschedule(job, options, &plan->alternatives[i], mem, known,
-                           best, err));
+        LHI_TRY(reschedule_layout(job, options, &plan->alternatives[i], mem,
+                                  known, best, err));
     return LH_OK;
 }
 

@@ -228,7 +228,7 @@ static void add_state(const lh_cost *cost, lh_plan_memory *to)
 }
 
 /* Raises *most to `value` if that is larger; returns the increase. */
-static int64_t raise_to(int64_t *most, int64_t value)
+static int64_t raise_maximum(int64_t *most, int64_t value)
 {
     int64_t more = lhi_max_int64(value - *most, 0);
     *most += more;
@@ -280,8 +280,8 @@ lh_status lhi_layout_builder_add_chunk(lhi_layout_builder *b, uint32_t c,
     if (b->parts)
         add_state(&cost, &b->parts[d]);
     /* Counted once, for any chunk count on the device. */
-    chunk->mem_static += raise_to(&b->buffers[d], cost.buffer_bytes) +
-                         raise_to(&b->workspace[d], cost.workspace_bytes);
+    chunk->mem_static += raise_maximum(&b->buffers[d], cost.buffer_bytes) +
+                         raise_maximum(&b->workspace[d], cost.workspace_bytes);
     if (b->parts) {
         b->parts[d].buffers_bytes = b->buffers[d];
         b->parts[d].temporary_bytes = b->workspace[d];

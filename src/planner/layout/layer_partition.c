@@ -233,8 +233,8 @@ static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
  * loaded device while that lowers the largest load. Embedding, head and layers
  * of other kinds weigh several layers. Needs no schedule, so it costs little.
  */
-static lh_status rebalance(trial *t, const lhi_partition *p, uint32_t *layers,
-                           lh_error *err)
+static lh_status rebalance_layers(trial *t, const lhi_partition *p,
+                                  uint32_t *layers, lh_error *err)
 {
     uint32_t devices = t->config.layout.pipeline;
     double *room = calloc(2 * (size_t)devices, sizeof *room);
@@ -424,7 +424,7 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
         memcpy(room + EVEN_WORK * n, room, n * sizeof *room);
     }
     if (status == LH_OK && !steepest)
-        status = rebalance(&t, &p, room + EVEN_WORK * n, err);
+        status = rebalance_layers(&t, &p, room + EVEN_WORK * n, err);
     if (status == LH_OK)
         status = find_starts(&t, &p, like, most, speed, room, starts, err);
     int64_t ns = starts[INPUT_PARTITION].ns;
@@ -544,7 +544,7 @@ static lh_status time_rebalanced(random_walk *s, lh_error *err)
     memcpy(s->drawn, s->evened, n * sizeof *s->drawn);
     s->most = INFINITY;
     LHI_TRY(time_sample(s, err));
-    LHI_TRY(rebalance(&s->t, &s->p, s->evened, err));
+    LHI_TRY(rebalance_layers(&s->t, &s->p, s->evened, err));
     LHI_TRY(compute_loads(&s->t, s->evened, &s->now, err));
     s->most = s->now.most;
     memcpy(s->drawn, s->evened, n * sizeof *s->drawn);
@@ -637,7 +637,7 @@ lh_status lhi_layer_partition_rebalance(const lh_job *job,
         status = lhi_build_cache_make(&t.known, err);
     if (status == LH_OK) {
         get_input_layers(&t, n, layers);
-        status = rebalance(&t, &p, layers, err);
+        status = rebalance_layers(&t, &p, layers, err);
     }
     for (uint32_t c = 0; c < n && status == LH_OK; c++) {
         uint32_t first, given;

@@ -221,7 +221,7 @@ static lh_status read_hops(placement_generator *m, lh_error *err)
 
 /* Generates placements from the job's order of datacenters, from
  * nearest-neighbour orders improved by 2-opt, and from clusters. */
-static lh_status add_all(placement_generator *m, lh_error *err)
+static lh_status add_placements(placement_generator *m, lh_error *err)
 {
     LHI_TRY(read_hops(m, err));
     for (uint32_t i = 0; i < m->n; i++)
@@ -260,5 +260,5 @@ lh_status lhi_placement_generate_heuristic(
     for (uint32_t i = 0; i < n; i++)
         if (c->capacity[i])
             m.site[m.n++] = i;
-    return m.n ? add_all(&m, err) : LH_OK;
+    return m.n ? add_placements(&m, err) : LH_OK;
 }

@@ -428,7 +428,7 @@ static lh_status tighten_bounds(elastic_branch *t, lh_error *err)
 
 /* Searches the best degrees of other schedules first if required, then all
  * degrees in the order of their bounds. */
-static lh_status search_all(elastic_branch *t, lh_error *err)
+static lh_status search_degrees(elastic_branch *t, lh_error *err)
 {
     lhi_event e;
     lhi_config none = {0};
@@ -459,7 +459,7 @@ static lh_status run_branch_and_bound(elastic_branch *t, lh_error *err)
         status = lhi_bound_inputs_make(&t->plain, 1, &t->floors, err);
     if (status == LH_OK) {
         lhi_bound_inputs_ignore_memory(t->floors);
-        status = search_all(t, err);
+        status = search_degrees(t, err);
     }
     lhi_heap_fini(&t->open);
     lhi_bound_inputs_free(t->floors);

@@ -411,7 +411,7 @@ static lh_status move_by_method(lhi_local_search *d,
 
 /* Improves the layer partition of candidate `at` by moving layers, and updates
  * the targets. */
-static lh_status move_one(lhi_local_search *d, uint32_t at, lh_error *err)
+static lh_status move_layers(lhi_local_search *d, uint32_t at, lh_error *err)
 {
     uint64_t passes = (uint64_t)2 * PASSES, left = passes;
     d->moved[at] = true;
@@ -429,7 +429,7 @@ static lh_status move_best(lhi_local_search *d, uint32_t which, lh_error *err)
         return LH_OK;
     if (t->dimension == LHI_DIMENSION_SCHEDULE)
         return move_by_method(d, t, err);
-    return d->moved[t->at] ? LH_OK : move_one(d, t->at, err);
+    return d->moved[t->at] ? LH_OK : move_layers(d, t->at, err);
 }
 
 /* --- partition transfer --------------------------------------------------- */
@@ -557,7 +557,7 @@ static lh_status move_next(lhi_local_search *d, uint32_t which, lh_error *err)
             }
         if (found == LHI_NO_CANDIDATE)
             break;
-        LHI_TRY(move_one(d, found, err));
+        LHI_TRY(move_layers(d, found, err));
     }
     return LH_OK;
 }
@@ -656,7 +656,7 @@ static lh_status move_others(lhi_local_search *d, lh_error *err)
             }
         if (found == LHI_NO_CANDIDATE)
             break;
-        LHI_TRY(move_one(d, found, err));
+        LHI_TRY(move_layers(d, found, err));
     }
     return LH_OK;
 }
@@ -722,7 +722,7 @@ static lh_status list_best_per_value(const lhi_local_search *d, lh_error *err)
 }
 
 /* Creates the targets and runs all steps of the local search. */
-static lh_status run_all(lhi_local_search *d, lh_error *err)
+static lh_status run_steps(lhi_local_search *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     LHI_TRY(ensure_capacity(d, 1, err));
@@ -755,7 +755,7 @@ lh_status lhi_layout_search_run_local_search(lhi_layout_search *s,
     if (status == LH_OK)
         status = lhi_bound_cache_make(&d.bound_cache, err);
     if (status == LH_OK)
-        status = run_all(&d, err);
+        status = run_steps(&d, err);
     remove_infeasible(&d);
     count_own_candidates(&d, 1, &simulated, &too_large);
     /* The search has already counted the others as unexplored or pruned. */

@@ -511,10 +511,10 @@ static const char *format_layout(const lh_fitting_layout *at,
 }
 
 /* Appends to a text of LHI_MEMORY_NEEDS_TEXT bytes. */
-static void append(char *text, const char *format, ...) LHI_PRINTF(2, 3);
+static void append_text(char *text, const char *format, ...) LHI_PRINTF(2, 3);
 
 /* Appends formatted text to `text`, cut at LHI_MEMORY_NEEDS_TEXT bytes. */
-static void append(char *text, const char *format, ...)
+static void append_text(char *text, const char *format, ...)
 {
     const size_t len = strlen(text);
     va_list args;
@@ -529,17 +529,17 @@ void lhi_format_memory_needs(const lh_job *job, const lh_memory_needs *needs,
     char layout[LAYOUT_TEXT];
     text[0] = '\0';
     if (needs->gpu_gib > 0)
-        append(text, "use GPUs with at least %.4g GiB (now %.4g; %s)",
-               needs->gpu_gib, find_least_memory(job),
-               format_layout(&needs->gpu_layout, layout));
+        append_text(text, "use GPUs with at least %.4g GiB (now %.4g; %s)",
+                    needs->gpu_gib, find_least_memory(job),
+                    format_layout(&needs->gpu_layout, layout));
     if (needs->nodes)
-        append(text, "%s %" PRIu32 " nodes%s (now %" PRIu32 "; %s)",
-               *text ? ", or" : "use", needs->nodes,
-               job->n_datacenters > 1 ? " in the same ratio" : "", job->n_nodes,
-               format_layout(&needs->nodes_layout, layout));
+        append_text(text, "%s %" PRIu32 " nodes%s (now %" PRIu32 "; %s)",
+                    *text ? ", or" : "use", needs->nodes,
+                    job->n_datacenters > 1 ? " in the same ratio" : "",
+                    job->n_nodes, format_layout(&needs->nodes_layout, layout));
     if (*needs->key && needs->key_gib > find_least_memory(job))
-        append(text, ", or %s with GPUs of %.4g GiB", needs->key,
-               needs->key_gib);
+        append_text(text, ", or %s with GPUs of %.4g GiB", needs->key,
+                    needs->key_gib);
     else if (*needs->key)
-        append(text, ", or %s", needs->key);
+        append_text(text, ", or %s", needs->key);
 }

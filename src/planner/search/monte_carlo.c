@@ -232,7 +232,7 @@ static lh_status change_partition(monte_carlo *d, const kept_partition *one,
 
 /* Samples layouts, each with a schedule method, and random layer partitions of
  * each. */
-static lh_status sample_all(monte_carlo *d, lh_error *err)
+static lh_status sample_layouts(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     for (uint32_t i = 0; i < d->n_layouts; i++) {
@@ -253,7 +253,7 @@ static lh_status sample_all(monte_carlo *d, lh_error *err)
 }
 
 /* Improves the stored partitions by random moves of one layer each. */
-static lh_status change_all(monte_carlo *d, lh_error *err)
+static lh_status change_partitions(monte_carlo *d, lh_error *err)
 {
     uint32_t n = d->n_best;
     uint32_t *layers = calloc(d->s->job->model->layers, sizeof *layers);
@@ -316,9 +316,9 @@ lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
     if (status == LH_OK)
         status = lhi_space_init(s->job, s->mem, &d.space, err);
     if (status == LH_OK)
-        status = sample_all(&d, err);
+        status = sample_layouts(&d, err);
     if (status == LH_OK)
-        status = change_all(&d, err);
+        status = change_partitions(&d, err);
     if (status == LH_OK)
         status = simulate_best(&d, err);
     lhi_space_fini(&d.space);

@@ -193,7 +193,7 @@ static void run_chunks(parallel_job *j)
 
 /* Runs all parts in parallel, then merges counts, errors and Pareto fronts in
  * the order of the parts. */
-static lh_status run_all(parallel_job *j, lh_error *err)
+static lh_status run_parts(parallel_job *j, lh_error *err)
 {
     lhi_layout_search *s = j->s;
     atomic_bool stop = false, *outer = s->stop;
@@ -229,7 +229,7 @@ lh_status lhi_layout_search_parallel_for(lhi_layout_search *s, uint32_t n,
         if (!alone)
             return lhi_fail_nomem(err);
     }
-    lh_status status = run_all(&j, err);
+    lh_status status = run_parts(&j, err);
     free(j.fronts);
     free(alone);
     return status;

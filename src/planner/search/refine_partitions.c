@@ -540,8 +540,9 @@ static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
 
 /* Prepares the search over the layer partitions of a choice's layout. *layers:
  * its own partition, or NULL if there are no others. */
-static lh_status begin(partition_refinement *m, const lh_choice *from,
-                       uint32_t **layers, lh_error *err)
+static lh_status begin_partitions(partition_refinement *m,
+                                  const lh_choice *from, uint32_t **layers,
+                                  lh_error *err)
 {
     const lh_job *job = m->r->job;
     const lhi_config config = lhi_config_from_choice(from);
@@ -575,7 +576,7 @@ static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
     uint32_t *layers;
     *won = false;
     const lhi_mark mark = lhi_arena_mark(m->mem);
-    LHI_TRY(begin(m, from, &layers, err));
+    LHI_TRY(begin_partitions(m, from, &layers, err));
     const uint64_t passes =
         3 * (uint64_t)m->p.n_chunks * m->base.config.microbatches;
     if (!layers || effort < TICKS_PER_PASS * passes)
