@@ -24,9 +24,9 @@
 lh_status lhi_options_check_size(const void *given, const char *what,
                                  lh_error *err);
 
-/* Copies a caller's struct of any header version, as LHI_OPTIONS_COPY describes,
- * without type checks. `mine_size`: size of our struct; `what`: its name in
- * messages. */
+/* Copies a caller's struct of any header version, as LHI_OPTIONS_COPY
+ * describes, without type checks. `mine_size`: size of our struct; `what`: its
+ * name in messages. */
 lh_status lhi_options_copy(void *mine, size_t mine_size, const void *given,
                            const char *what, lh_error *err);
 
