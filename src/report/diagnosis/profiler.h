@@ -3,7 +3,10 @@
  * rows of a recording.
  *
  * - profiler_events.c: a file's ranges and their GPU work
+ * - profiler_cpu.c: a file's CPU operators
+ * - profiler_passes.c: passes of a file without ranges, from its operators
  * - profiler_ranges.c: a rank's operations from these
+ * - profiler_positions.c: stages of ranks whose passes do not name their chunk
  * - profiler_ranks.c: a rank's stage and replica
  * - profiler_clocks.c: clock offsets between ranks
  * - profiler_messages.c: matches receives with sends and computes transfer
@@ -38,6 +41,26 @@ typedef struct lhi_kernel {
     uint64_t correlation;
     bool is_launch, communicates;
 } lhi_kernel;
+
+/* Kind of a CPU operator. */
+typedef enum lhi_cpu_kind {
+    LHI_CPU_OTHER,
+    LHI_CPU_AUTOGRAD, /* a function of the backward pass */
+    LHI_CPU_SEND,     /* to another rank */
+    LHI_CPU_RECV,
+    LHI_CPU_COMMUNICATION, /* collectives; waits of the libraries */
+} lhi_cpu_kind;
+
+/* An outermost operator of a CPU thread, or a range of a communication
+ * library. */
+typedef struct lhi_cpu_op {
+    int64_t start_ns, end_ns;
+    int64_t first_number, last_number; /* autograd's; -1: none */
+    size_t order;                      /* in the file */
+    lhi_cpu_kind kind;
+    bool is_range; /* a library's range, which is not nested in operators */
+    int64_t thread;
+} lhi_cpu_op;
 
 /* A process group. */
 typedef struct lhi_rank_group {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/diagnosis/profiler_internal.h"
 
-#include "base/json_input.h"
 #include "report/diagnosis/json_stream.h"
 
 #include <longhaul/experimental/pipeline.h>
@@ -49,24 +48,11 @@ static const struct {
     {"nccl:*reduce_scatter*", LHI_RANGE_REDUCE},
 };
 
-lh_status lhi_profiler_grow_array(void **items, size_t n, size_t *room,
-                                  size_t size, lh_error *err)
-{
-    if (n < *room)
-        return LH_OK;
-    size_t more = *room ? *room + *room / 2 : 16;
-    void *grown = more < SIZE_MAX / size ? realloc(*items, more * size) : NULL;
-    if (!grown)
-        return lhi_fail_nomem(err);
-    *items = grown;
-    *room = more;
-    return LH_OK;
-}
-
 void lhi_file_events_fini(lhi_file_events *events)
 {
     free(events->ranges);
     free(events->kernels);
+    free(events->operators);
 }
 
 /* --- one event ------------------------------------------------------------ */
@@ -187,19 +173,25 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
     if (!ph || strcmp(ph, "X") != 0 || !cat || !name)
         return LH_OK;
     bool is_range = strcmp(cat, "user_annotation") == 0;
+    bool is_operator = strcmp(cat, "cpu_op") == 0;
     bool is_launch =
         strcmp(cat, "cuda_runtime") == 0 || strcmp(cat, "cuda_driver") == 0;
     bool is_kernel = strcmp(cat, "kernel") == 0 ||
                      strcmp(cat, "gpu_memcpy") == 0 ||
                      strcmp(cat, "gpu_memset") == 0;
-    if (!is_range && !is_launch && !is_kernel)
+    if (!is_range && !is_operator && !is_launch && !is_kernel)
         return LH_OK;
     if (!get_times(event, &start_ns, &end_ns)) {
         report_unreadable(r, "its 'ts' or 'dur' is not a time in microseconds");
         return LH_OK;
     }
+    if (is_range || is_operator)
+        LHI_TRY(lhi_profiler_add_operator(r->out, event, name, is_range,
+                                          start_ns, end_ns, err));
     if (is_range)
         return add_range(r, name, start_ns, end_ns, err);
+    if (is_operator)
+        return LH_OK;
     return add_kernel(r, event, name, is_launch, start_ns, end_ns, err);
 }
 
@@ -207,8 +199,9 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
  * category; most events are not. */
 static bool is_relevant(const lhi_text *text)
 {
-    static const char *const words[] = {
-        "user_annotation", "kernel", "cuda_runtime", "cuda_driver", "gpu_mem"};
+    static const char *const words[] = {"user_annotation", "cpu_op",
+                                        "kernel",          "cuda_runtime",
+                                        "cuda_driver",     "gpu_mem"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(text->data, words[i]))
             return true;
@@ -372,6 +365,12 @@ static void add_base(const reading *r)
         if (shift_range(r, &out->kernels[i].start_ns, &out->kernels[i].end_ns))
             out->kernels[kept++] = out->kernels[i];
     out->n_kernels = kept;
+    kept = 0;
+    for (size_t i = 0; i < out->n_operators; i++)
+        if (shift_range(r, &out->operators[i].start_ns,
+                        &out->operators[i].end_ns))
+            out->operators[kept++] = out->operators[i];
+    out->n_operators = kept;
 }
 
 lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,

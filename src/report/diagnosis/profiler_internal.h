@@ -5,12 +5,18 @@
 
 #include "report/diagnosis/profiler.h"
 
+#include "base/json_input.h"
+
+#include <stdlib.h>
+
 /* One file's ranges and kernels, in file order. */
 typedef struct lhi_file_events {
     lhi_named_range *ranges;
     size_t n_ranges, ranges_room;
     lhi_kernel *kernels;
     size_t n_kernels, kernels_room;
+    lhi_cpu_op *operators;
+    size_t n_operators, operators_room;
 } lhi_file_events;
 
 /* Reads a PyTorch profiler file into *out; `into` receives its rank, world
@@ -22,13 +28,24 @@ lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
 /* Frees the ranges and kernels read from a file. */
 void lhi_file_events_fini(lhi_file_events *events);
 
-/* Converts the ranges and kernels of a file to operations of rank `into` and
- * assigns them to steps. */
+/* Adds a CPU operator, or a library's range (`is_range`). */
+lh_status lhi_profiler_add_operator(lhi_file_events *events,
+                                    const json_t *event, const char *name,
+                                    bool is_range, int64_t start_ns,
+                                    int64_t end_ns, lh_error *err);
+/* Adds ranges for the passes and messages of a file that has messages between
+ * ranks, but no ranges for passes. Sorts the operators. */
+lh_status lhi_profiler_derive_passes(lhi_file_events *events, lh_error *err);
+
+/* Adds a file's operations to `into`. */
 lh_status lhi_profiler_add_operations(lhi_file_events *events,
                                       lhi_profiled_rank *into, lh_error *err);
 
-/* Determines each rank's stage and replica, from the rank map or the process
- * groups. */
+/* Sets the chunk of passes whose names lack it, for ranks with a place in a
+ * pipeline: their index in the process group whose first rank receives no
+ * activations, and whose last sends none. */
+void lhi_profiler_find_positions(lhi_profiler *p);
+/* Determines each rank's stage and replica. */
 lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err);
 /* Corrects the ranks' clocks where their times contradict the messages and
  * collectives. */
@@ -38,8 +55,20 @@ lh_status lhi_profiler_correct_clocks(lhi_profiler *p, lh_error *err);
 lh_status lhi_profiler_time_messages(lhi_profiler *p, lh_error *err);
 
 /* Grows an array by at least one item of `size` bytes. */
-lh_status lhi_profiler_grow_array(void **items, size_t n, size_t *room,
-                                  size_t size, lh_error *err);
+static inline lh_status lhi_profiler_grow_array(void **items, size_t n,
+                                                size_t *room, size_t size,
+                                                lh_error *err)
+{
+    if (n < *room)
+        return LH_OK;
+    size_t more = *room ? *room + *room / 2 : 16;
+    void *grown = more < SIZE_MAX / size ? realloc(*items, more * size) : NULL;
+    if (!grown)
+        return lhi_fail_nomem(err);
+    *items = grown;
+    *room = more;
+    return LH_OK;
+}
 
 /* Checks whether a range is a pass. */
 static inline bool lhi_range_is_pass(uint8_t is)

@@ -216,6 +216,7 @@ lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err)
     if (p->map && p->map->n_ranks) {
         LHI_TRY(assign_from_map(p, err));
     } else {
+        lhi_profiler_find_positions(p);
         LHI_TRY(find_stages(p, &n_stages, err));
         LHI_TRY(find_replicas(p, n_stages, err));
     }

@@ -108,6 +108,8 @@ lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
     if (status == LH_OK)
         status = check_file_rank(p, &r, err);
     if (status == LH_OK)
+        status = lhi_profiler_derive_passes(&events, err);
+    if (status == LH_OK)
         status = lhi_profiler_add_operations(&events, &r, err);
     lhi_file_events_fini(&events);
     if (status == LH_OK)

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Passes that longhaul derives from traces of PyTorch's own schedules.
+
+    test_profiled_schedules.py PROGRAM [FOLDER]
+
+Four processes over gloo run Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B,
+and two replicas of Schedule1F1B with two stages each, under torch.profiler. One
+process sleeps longer in its passes. The order of passes on each rank must be that in
+which the schedule called the stages, the mean times must be those of these calls, and
+the slow stage must be named. FOLDER keeps the traces. Needs torch 2.15;
+$LONGHAUL_TORCH names a Python that has it.
+"""
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+from lacking import lacking
+
+PROGRAM = os.path.abspath(sys.argv[1])
+warnings.filterwarnings("ignore")
+try:
+    import torch
+    from torch import distributed, multiprocessing, nn
+    from torch.distributed.pipelining import (PipelineStage, Schedule1F1B,
+                                              ScheduleGPipe,
+                                              ScheduleInterleaved1F1B)
+    from torch.profiler import ProfilerActivity, profile, schedule
+except ImportError as error:
+    lacking("torch", error, "LONGHAUL_TORCH",
+            "the passes of PyTorch's schedules are derived from traces")
+
+RANKS, MICROBATCHES, STEPS = 4, 8, 2
+PASS_S, SLOW_S, SLOW_RANK = 0.004, 0.016, 2
+# name: (schedule, stages of a pipeline, chunks of a rank)
+RUNS = {"1f1b": (Schedule1F1B, RANKS, 1),
+        "gpipe": (ScheduleGPipe, RANKS, 1),
+        "interleaved": (ScheduleInterleaved1F1B, RANKS, 2),
+        "replicas": (Schedule1F1B, 2, 1)}
+
+
+class Wait(torch.autograd.Function):
+    """Takes its time, forward and backward, as a GPU would."""
+
+    @staticmethod
+    def forward(ctx, x, seconds):
+        ctx.seconds = seconds
+        time.sleep(seconds)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(ctx.seconds)
+        return gradient, None
+
+
+class Part(nn.Module):
+    def __init__(self, seconds):
+        super().__init__()
+        self.layer, self.seconds = nn.Linear(32, 32), seconds
+
+    def forward(self, x):
+        time.sleep(self.seconds / 2)  # a module's own code: no operator
+        return Wait.apply(torch.relu(self.layer(x)), self.seconds / 2)
+
+
+def timed(function, kind, chunk, calls):
+    """Returns a stage's method that also notes its calls."""
+    def call(microbatch, *args, **more):
+        start = time.perf_counter_ns()
+        out = function(microbatch, *args, **more)
+        calls.append((kind, chunk, microbatch, start, time.perf_counter_ns()))
+        return out
+    return call
+
+
+def run_schedule(rank, name, group, folder):
+    """Trains under the profiler; writes the trace and the calls of its steps."""
+    kind, n_stages, n_chunks = RUNS[name]
+    place = distributed.get_rank(group)
+    seconds = SLOW_S if rank == SLOW_RANK else PASS_S
+    parts = [Part(seconds) for _ in range(n_chunks)]
+    stages, calls = [], []
+    for i, part in enumerate(parts):
+        chunk = place + i * n_stages
+        stage = PipelineStage(part, chunk, n_stages * n_chunks,
+                              torch.device("cpu"), group=group)
+        stage.forward_one_chunk = timed(stage.forward_one_chunk, "F", chunk,
+                                        calls)
+        stage.backward_one_chunk = timed(stage.backward_one_chunk, "B", chunk,
+                                         calls)
+        stages.append(stage)
+    pipeline = kind(stages if n_chunks > 1 else stages[0], MICROBATCHES,
+                    loss_fn=lambda out, target: ((out - target) ** 2).mean())
+    optimizer = torch.optim.SGD([p for part in parts
+                                 for p in part.parameters()], lr=1e-3)
+    with profile(activities=[ProfilerActivity.CPU],
+                 schedule=schedule(wait=1, warmup=1, active=STEPS, repeat=1),
+                 on_trace_ready=lambda p: p.export_chrome_trace(
+                     f"{folder}/{name}-rank{rank}.json.gz")) as profiler:
+        for step in range(STEPS + 2):
+            if step == 2:
+                calls.clear()
+            x = torch.randn(2 * MICROBATCHES, 32)
+            pipeline.step(*([x] if place == 0 else []),
+                          **({"target": x} if place == n_stages - 1 else {}))
+            optimizer.step()
+            optimizer.zero_grad()
+            profiler.step()
+    (folder / f"{name}-calls{rank}.json").write_text(json.dumps(calls))
+
+
+def train(rank, port, folder):
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    distributed.init_process_group("gloo", rank=rank, world_size=RANKS)
+    halves = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
+    for name, (_, n_stages, _) in RUNS.items():
+        group = (distributed.group.WORLD if n_stages == RANKS
+                 else halves[rank // n_stages])
+        run_schedule(rank, name, group, folder)
+    distributed.destroy_process_group()
+
+
+def longhaul(*args):
+    done = subprocess.run([PROGRAM, *args], text=True, capture_output=True)
+    if done.returncode:
+        sys.exit(f"{args}: {done.stderr}")
+    return done.stdout
+
+
+def passes_on_page(page):
+    """Returns the passes of each device on the page, in the order of replicas:
+    kind, chunk, microbatch of its first step."""
+    data = json.loads(re.search(
+        r'<script type="application/json" id="data">(.*?)</script>',
+        page, re.DOTALL).group(1))
+    runs = data["diagnosis"]["steps"][0]["own"]["runs"]
+
+    def column(name, n):
+        return runs[name] if isinstance(runs[name], list) else [runs[name]] * n
+    out, at = [], 0
+    sizes = column("of", RANKS)
+    for n in sizes:
+        rows = zip(runs["kind"], column("chunk", runs["n"]),
+                   column("mb", runs["n"]))
+        out.append([tuple(row) for row in rows][at:at + n])
+        at += n
+    return out
+
+
+def mean_ms(calls, kind, chunk):
+    times = [end - start for k, c, _, start, end in calls
+             if (k, c) == (kind, chunk)]
+    return sum(times) / len(times) / 1e6
+
+
+def compare_times(name, pipeline, calls):
+    """Compares the mean times of chunks with those of the calls."""
+    wrong = []
+    for chunk, one in enumerate(pipeline["chunks"]):
+        rank = chunk % RANKS
+        for kind, ns in (("F", one["F"]), ("B", one["D"] + one["W"])):
+            want, got = mean_ms(calls[rank], kind, chunk), ns / 1e6
+            print(f"{name}: {kind} of chunk {chunk}: {got:.2f} ms, "
+                  f"called for {want:.2f} ms")
+            if abs(got - want) > 0.5 + 0.15 * want:
+                wrong.append(f"{name}: {kind} of chunk {chunk}: {got:.2f} ms "
+                             f"in place of {want:.2f} ms")
+    return wrong
+
+
+def what_is_wrong(name, folder):
+    traces = [str(folder / f"{name}-rank{i}.json.gz") for i in range(RANKS)]
+    calls = [[tuple(call) for call in
+              json.loads((folder / f"{name}-calls{i}.json").read_text())]
+             for i in range(RANKS)]
+    page, pipeline = folder / "page.html", folder / "pipeline.json"
+    found = json.loads(longhaul("diagnose", *traces, "--json", "--html",
+                                str(page), "--pipeline-out", str(pipeline)))
+    _, n_stages, n_chunks = RUNS[name]
+    about = {"n_steps": STEPS, "stages": n_stages,
+             "replicas": RANKS // n_stages, "microbatches": MICROBATCHES}
+    wrong = [f"{name}: {key}: {found[key]}, not {value}"
+             for key, value in about.items() if found[key] != value]
+    wrong += [f"{name}: {remark}" for remark in found["remarks"]]
+    want = [[call[:3] for call in calls[i]][:len(calls[i]) // STEPS]
+            for i in range(RANKS)]
+    got = passes_on_page(page.read_text())[:RANKS]
+    # Any of the steps may be shown: all have the same order.
+    if got != want:
+        wrong.append(f"{name}: order\n{got}\nin place of\n{want}")
+    if n_stages == RANKS:
+        wrong += compare_times(name, json.loads(pipeline.read_text()), calls)
+    worst = max((s for s in found["slow"] if s["what"] in ("stage", "worker")),
+                key=lambda s: s["cost_s"], default={})
+    stage = worst.get("stage")
+    if stage != SLOW_RANK % n_stages or \
+            (n_stages < RANKS and worst.get("replica") != 1):
+        wrong.append(f"{name}: the slow rank is not named: {found['slow']}")
+    return wrong
+
+
+def main(folder):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    multiprocessing.start_processes(train, (port, folder), nprocs=RANKS,
+                                    start_method="fork")
+    wrong = [line for name in RUNS for line in what_is_wrong(name, folder)]
+    print(f"torch {torch.__version__}:", *wrong or ["equal"], sep="\n")
+    return 1 if wrong else 0
+
+
+if len(sys.argv) > 2:
+    sys.exit(main(pathlib.Path(sys.argv[2])))
+with tempfile.TemporaryDirectory(prefix="longhaul-schedules-") as temp:
+    sys.exit(main(pathlib.Path(temp)))
