@@ -135,8 +135,40 @@ def what_is_damaged_is_counted():
                           "name": "PP:0F9", "ts": 3e18, "dur": 1}]
     result = found(profiled(replicas=2, edit=odd))
     check_steps(result, ALL_S, remarks={"unknown-types": 4, "unread-rows": 8})
-    check("its 'ts' or 'dur' is not a time" in str(result["remarks"]),
-          result["remarks"])
+    check("its 'ts' is a text" in str(result["remarks"]), result["remarks"])
+
+
+@test
+def times_as_texts_are_the_reason():
+    def texts(rank, events):
+        for e in events:
+            if rank == 1 and "dur" in e:
+                e["ts"], e["dur"] = str(e["ts"]), str(e["dur"])
+        return events
+    case("texts", ["diagnose", *profiled(edit=texts)], 1,
+         err="rank1.json: none of its 21 operators, ranges and kernels has a "
+             "readable time; event 2: its 'ts' is a text, not a number of "
+             "microseconds; write 'ts' and 'dur' as numbers")
+
+
+@test
+def a_rank_that_comes_twice_is_named():
+    names = profiled(replicas=2)
+    trace = json.loads((WORK / "rank3.json").read_text())
+    trace["distributedInfo"]["rank"] = 2
+    (WORK / "rank3.json").write_text(json.dumps(trace))
+    case("twice", ["diagnose", *names], 1,
+         err="^longhaul: rank3.json: is a trace of rank 2, as rank2.json is, "
+             "of the same time, but with other operations; give one trace per "
+             "rank")
+
+
+@test
+def all_missing_ranks_are_named():
+    names = profiled(replicas=3)
+    result = found([names[0], names[1], names[4]])
+    check("3 ranks of the job without a trace; the first: rank 2, "
+          "rank 3, rank 5" in str(result["remarks"]), result["remarks"])
 
 
 @test

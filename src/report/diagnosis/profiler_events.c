@@ -57,12 +57,20 @@ void lhi_file_events_fini(lhi_file_events *events)
 
 /* --- one event ------------------------------------------------------------ */
 
+/* An event without a usable time. */
+typedef struct untimed_event {
+    uint64_t number; /* in the file, from 1 */
+    const char *reason;
+} untimed_event;
+
 /* File reader state. */
 typedef struct reading {
     const lhi_profiler *p;
     const char *name;
-    int64_t base_ns;  /* offset of all times in the file */
-    uint64_t n_items; /* events read so far */
+    int64_t base_ns;             /* offset of all times in the file */
+    uint64_t n_items;            /* events read so far */
+    uint64_t n_timed, n_untimed; /* used events with and without a time */
+    untimed_event first_untimed;
     lhi_profiled_rank *into;
     lhi_file_events *out;
 } reading;
@@ -72,21 +80,39 @@ typedef struct reading {
 #define MOST_NS (INT64_C(2400000000) * 1000000000)
 #define LONGEST_NS (INT64_C(1000000) * 1000000000)
 
-/* Reads an event's start and end, converted from microseconds to ns; false if
- * `ts` or `dur` is missing or out of range. */
-static bool get_times(const json_t *event, int64_t *start_ns, int64_t *end_ns)
+/* Reads the number at `key`; returns NULL, or why it is not one. */
+static const char *get_number(const json_t *event, const char *key,
+                              const char *const why[2], double *out)
 {
-    const json_t *ts = json_object_get(event, "ts");
-    const json_t *dur = json_object_get(event, "dur");
-    if (!json_is_number(ts) || !json_is_number(dur))
-        return false;
-    double from = json_number_value(ts), us = json_number_value(dur);
-    if (!(fabs(from) <= (double)MOST_NS / 1000) ||
-        !(us >= 0 && us <= (double)LONGEST_NS / 1000))
-        return false;
+    const json_t *value = json_object_get(event, key);
+    *out = json_number_value(value);
+    return json_is_number(value) ? NULL : why[json_is_string(value)];
+}
+
+/* Reads an event's start and end, converted from microseconds to ns. Returns
+ * NULL, or why `ts` or `dur` is not a time. */
+static const char *get_times(const json_t *event, int64_t *start_ns,
+                             int64_t *end_ns)
+{
+    static const char *const ts[] = {
+        "its 'ts' is not a number of microseconds",
+        "its 'ts' is a text, not a number of microseconds"};
+    static const char *const dur[] = {
+        "its 'dur' is not a number of microseconds",
+        "its 'dur' is a text, not a number of microseconds"};
+    double from, us;
+    const char *reason = get_number(event, "ts", ts, &from);
+    if (!reason)
+        reason = get_number(event, "dur", dur, &us);
+    if (reason)
+        return reason;
+    if (!(fabs(from) <= (double)MOST_NS / 1000))
+        return "its 'ts' is out of range";
+    if (!(us >= 0 && us <= (double)LONGEST_NS / 1000))
+        return "its 'dur' is out of range";
     *start_ns = llround(from * 1000);
     *end_ns = *start_ns + llround(us * 1000);
-    return true;
+    return NULL;
 }
 
 /* Returns a range's kind by the rank map's name patterns, then by the known
@@ -181,10 +207,14 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
                      strcmp(cat, "gpu_memset") == 0;
     if (!is_range && !is_operator && !is_launch && !is_kernel)
         return LH_OK;
-    if (!get_times(event, &start_ns, &end_ns)) {
-        report_unreadable(r, "its 'ts' or 'dur' is not a time in microseconds");
+    const char *reason = get_times(event, &start_ns, &end_ns);
+    if (reason) {
+        report_unreadable(r, reason);
+        if (r->n_untimed++ == 0)
+            r->first_untimed = (untimed_event){r->n_items, reason};
         return LH_OK;
     }
+    r->n_timed++;
     if (is_range || is_operator)
         LHI_TRY(lhi_profiler_add_operator(r->out, event, name, is_range,
                                           start_ns, end_ns, err));
@@ -387,6 +417,15 @@ lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
     lh_status status = read_items(&r, items, err);
     lhi_json_stream_fini(items);
     free(items);
+    if (status == LH_OK && r.n_untimed && r.n_timed == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: none of its %" PRIu64
+                        " operators, ranges and kernels has a readable time; "
+                        "event %" PRIu64
+                        ": %s; write 'ts' and 'dur' as numbers, as PyTorch's "
+                        "export_chrome_trace() does",
+                        name, r.n_untimed, r.first_untimed.number,
+                        r.first_untimed.reason);
     if (status == LH_OK)
         add_base(&r);
     return status;

@@ -6,7 +6,9 @@
 #include "report/diagnosis/profiler_internal.h"
 
 #include "base/sort.h"
+#include "base/text.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,30 +191,46 @@ static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
 
 /* --- all ------------------------------------------------------------------ */
 
-/* Returns the first rank number without a trace, or LH_NONE; *n: the number of
- * such ranks. */
-static uint32_t find_missing(const lhi_profiler *p, uint32_t *n)
+enum { MOST_NAMED = 8 }; /* ranks in a remark */
+
+/* Appends a rank without a trace to a list of names; counts it in *n. */
+static void name_missing(uint32_t rank, lhi_text *names, uint32_t *n)
 {
-    uint32_t first = LH_NONE, world = 0;
-    *n = 0;
-    for (uint32_t i = 0; p->map && i < p->map->n_ranks; i++)
-        if (!find_profiled_rank(p, p->map->ranks[i].rank) && (*n)++ == 0)
-            first = p->map->ranks[i].rank;
-    if (p->map && p->map->n_ranks)
-        return first;
-    for (uint32_t i = 0; i < p->n_ranks; i++)
+    if ((*n)++ < MOST_NAMED)
+        lhi_text_printf(names, "%srank %" PRIu32, names->len ? ", " : "", rank);
+    else if (*n == MOST_NAMED + 1)
+        lhi_text_puts(names, ", ...");
+}
+
+/* Reports ranks without a trace: those of the map, or those below the world
+ * size. */
+static lh_status report_missing(const lhi_profiler *p, lh_error *err)
+{
+    lhi_text names = {0};
+    uint32_t n = 0, world = 0;
+    bool has_map = p->map && p->map->n_ranks;
+    for (uint32_t i = 0; has_map && i < p->map->n_ranks; i++)
+        if (!find_profiled_rank(p, p->map->ranks[i].rank))
+            name_missing(p->map->ranks[i].rank, &names, &n);
+    for (uint32_t i = 0; i < p->n_ranks && !has_map; i++)
         world = p->ranks[i].world > world ? p->ranks[i].world : world;
-    if (world <= p->n_ranks)
-        return LH_NONE;
-    *n = world - p->n_ranks;
-    for (first = 0; find_profiled_rank(p, first);)
-        first++;
-    return first;
+    if (world > p->n_ranks) {
+        for (uint32_t rank = 0; n <= MOST_NAMED && rank < world; rank++)
+            if (!find_profiled_rank(p, rank))
+                name_missing(rank, &names, &n);
+        n = world - p->n_ranks;
+    }
+    if (n && !names.failed)
+        lhi_defect_add(p->remarks, LHI_REMARK_FILES, n, "%s", names.data);
+    lh_status status = names.failed ? lhi_fail_nomem(err) : LH_OK;
+    lhi_text_fini(&names);
+    return status;
 }
 
 lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err)
 {
-    uint32_t n_stages, n_missing;
+    uint32_t n_stages;
+    LHI_TRY(report_missing(p, err));
     if (p->map && p->map->n_ranks) {
         LHI_TRY(assign_from_map(p, err));
     } else {
@@ -220,8 +238,6 @@ lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err)
         LHI_TRY(find_stages(p, &n_stages, err));
         LHI_TRY(find_replicas(p, n_stages, err));
     }
-    uint32_t missing = find_missing(p, &n_missing);
-    lhi_defect_add(p->remarks, LHI_REMARK_FILES, n_missing, "rank %u", missing);
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         lhi_profiled_rank *r = &p->ranks[i];
         for (size_t k = 0; k < r->n_ops; k++)

@@ -69,6 +69,55 @@ static lh_status append_rank(lhi_profiled_rank *to,
     return LH_OK;
 }
 
+/* Returns the time from the first to the last operation of a rank's file. */
+static void find_span(const lhi_rank_op *ops, size_t n, int64_t *from_ns,
+                      int64_t *to_ns)
+{
+    *from_ns = INT64_MAX;
+    *to_ns = INT64_MIN;
+    for (size_t i = 0; i < n; i++) {
+        *from_ns = ops[i].cpu_ns < *from_ns ? ops[i].cpu_ns : *from_ns;
+        *to_ns = ops[i].cpu_end_ns > *to_ns ? ops[i].cpu_end_ns : *to_ns;
+    }
+}
+
+/* Checks whether two files have the same operations. */
+static bool same_operations(const lhi_rank_op *a, const lhi_rank_op *b,
+                            size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (a[i].op != b[i].op || a[i].chunk != b[i].chunk ||
+            a[i].microbatch != b[i].microbatch || a[i].cpu_ns != b[i].cpu_ns ||
+            a[i].cpu_end_ns != b[i].cpu_end_ns)
+            return false;
+    return true;
+}
+
+/* Fails with LH_EINPUT if a further file of a rank is another rank's by its
+ * content: other operations in the same time. The rank's files so far are in
+ * `rank`; their operations are in the order of the files. */
+static lh_status check_same_rank(const lhi_profiled_rank *rank,
+                                 const lhi_profiled_rank *more, lh_error *err)
+{
+    int64_t from, to, more_from, more_to;
+    find_span(rank->ops, rank->n_ops, &from, &to);
+    find_span(more->ops, more->n_ops, &more_from, &more_to);
+    int64_t begin = from > more_from ? from : more_from;
+    int64_t end = to < more_to ? to : more_to;
+    if (rank->n_ops == 0 || more->n_ops == 0 || begin >= end ||
+        (end - begin) / 2 < (more_to - more_from) / 4)
+        return LH_OK;
+    if (rank->n_ops >= more->n_ops &&
+        same_operations(rank->ops, more->ops, more->n_ops))
+        return LH_OK; /* the same file again: doubled rows */
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: is a trace of rank %" PRIu32
+                    ", as %s is, of the same time, but with other operations; "
+                    "give one trace per rank, or correct 'rank' in the file's "
+                    "'distributedInfo'",
+                    more->file, more->rank, rank->file);
+}
+
 /* Adds a file's rank, or its operations to a rank that has other files. Takes
  * over `r`, also on failure. */
 static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
@@ -76,8 +125,10 @@ static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (p->ranks[i].rank == r->rank && r->rank != LH_NONE) {
-            lh_status status = append_rank(&p->ranks[i], r, err);
-            free_profiled_rank(r);
+            lh_status status = check_same_rank(&p->ranks[i], r, err);
+            if (status == LH_OK)
+                status = append_rank(&p->ranks[i], r, err);
+            profiled_fini(r);
             return status;
         }
     size_t room = p->room;
