@@ -312,9 +312,90 @@ static void print_remarks(cli *c, const lh_diagnosis *d)
         cli_wrap(c, i ? "" : "damage", "%s", d->defects[i].text);
 }
 
-/* Prints the whole diagnosis as text. */
+/* --- activity ----------------------------------------------------------- */
+
+/* Writes a rank's number, or its file if the number is unknown; returns it. */
+static char *rank_text(const lh_rank_activity *r, char *text, size_t room)
+{
+    if (r->rank == LH_NONE)
+        snprintf(text, room, "%.*s", (int)room - 1, r->file);
+    else
+        snprintf(text, room, "%" PRIu32, r->rank);
+    return text;
+}
+
+/* Adds a row per rank, with the share of each activity in its time. */
+static void fill_activity_table(const lh_diagnosis *d, cli_table *t)
+{
+    static const char *const head[] = {"rank",     "on",       "#steps",
+                                       "#time",    "#compute", "#communication",
+                                       "#overlap", "#copy",    "#idle"};
+    cli_table_row(t, 9, head);
+    for (uint32_t i = 0; i < d->n_ranks; i++) {
+        const lh_rank_activity *r = &d->ranks[i];
+        int64_t times[] = {r->compute_ns, r->communication_ns, r->overlap_ns,
+                           r->copy_ns, r->idle_ns};
+        char rank[64], steps[16], span[CLI_TIME_TEXT], shares[5][16];
+        double whole = r->span_ns > 0 ? (double)r->span_ns : 1;
+        for (uint32_t k = 0; k < 5; k++)
+            snprintf(shares[k], sizeof shares[k], "%.1f %%",
+                     100 * (double)times[k] / whole);
+        snprintf(steps, sizeof steps, "%" PRIu32, r->n_steps);
+        const char *cells[] = {rank_text(r, rank, sizeof rank),
+                               r->on_gpu ? "GPU" : "CPU",
+                               r->n_steps ? steps : "-",
+                               cli_time_text(r->span_ns, span),
+                               shares[0],
+                               shares[1],
+                               shares[2],
+                               shares[3],
+                               shares[4]};
+        cli_table_row(t, 9, cells);
+    }
+}
+
+/* Writes a sentence about a rank that computes slowly to `text`; returns it. */
+static char *slow_rank_text(const lh_rank_activity *r, char text[SENTENCE])
+{
+    char rank[64], time[CLI_TIME_TEXT];
+    snprintf(text, SENTENCE,
+             "rank %s computes for %s%s, %.2f times as long as the median of "
+             "the other ranks",
+             rank_text(r, rank, sizeof rank),
+             cli_time_text(r->compute_ns, time), r->n_steps ? " per step" : "",
+             r->ratio);
+    return text;
+}
+
+/* Prints the activity of the ranks of a recording without steps. */
+static void print_activity(cli *c, const lh_diagnosis *d)
+{
+    cli_table t = {0};
+    uint32_t n_slow = 0;
+    char text[SENTENCE];
+    cli_wrap(c, "recording", "%" PRIu32 " rank%s", d->n_ranks,
+             d->n_ranks == 1 ? "" : "s");
+    cli_wrap(c, "not replayed", "%s", d->unreplayed);
+    print_remarks(c, d);
+    for (uint32_t i = 0; i < d->n_ranks; i++)
+        if (d->ranks[i].is_slow)
+            cli_wrap(c, n_slow++ ? "" : "slow", "%s",
+                     slow_rank_text(&d->ranks[i], text));
+    if (n_slow == 0 && d->n_ranks > 1)
+        cli_wrap(c, "slow", "no rank computes 1.1 times as long as the others");
+    cli_print(c, "\nTime per marked step, or of the whole trace (steps -), and "
+                 "its shares\n");
+    fill_activity_table(d, &t);
+    cli_table_print(c, "", &t);
+}
+
+/* Prints the whole diagnosis for a reader. */
 static void print_text(cli *c, const lh_diagnosis *d)
 {
+    if (d->n_steps == 0) {
+        print_activity(c, d);
+        return;
+    }
     print_heading(c, d);
     print_remarks(c, d);
     print_slow(c, d);
@@ -353,13 +434,25 @@ static lh_status fill_page(cli *c, const lh_recording *recording,
     return status;
 }
 
-/* Writes the HTML report of the diagnosis to `path`. */
+/* Adds the ranks' activity to the report of a recording without steps. */
+static lh_status fill_activity_page(cli *c, const lh_diagnosis *d,
+                                    lh_report *report)
+{
+    cli_table t = {0};
+    CLI_TRY(lh_report_add_fact(report, "not replayed",
+                               cli_utf8_name(c, d->unreplayed), &c->err));
+    fill_activity_table(d, &t);
+    return cli_table_report(c, "Time per step and its shares", &t, report);
+}
+
+/* Writes the HTML report to `path`. */
 static lh_status write_page(cli *c, const lh_recording *recording,
                             const lh_diagnosis *d, const char *path)
 {
     lh_report *report = NULL;
     CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
-    lh_status status = fill_page(c, recording, d, report);
+    lh_status status = d->n_steps ? fill_page(c, recording, d, report)
+                                  : fill_activity_page(c, d, report);
     if (status == LH_OK)
         status = cli_write_html(c, report, path);
     lh_report_free(report);
@@ -443,6 +536,9 @@ const cli_command cmd_diagnose = {
         "with the affected steps. Possible fixes are replayed likewise, or "
         "simulated with measured times: slow parts at normal speed, moved "
         "layers, other schedules, smaller microbatches.\n"
+        "\n"
+        "PyTorch traces without a complete step give each rank's time of "
+        "computation, communication and idleness, and name slow ranks.\n"
         "\n"
         "Damaged parts of a recording are skipped; one remark per kind of "
         "damage gives their amount.",

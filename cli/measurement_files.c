@@ -147,6 +147,10 @@ lh_status cli_write_measurements(cli *c, const cli_measurement_files *files,
     uint32_t replica = find_slowest_replica(recording);
     if (!files->pipeline && !files->profile)
         return LH_OK;
+    if (diagnosis->n_steps == 0)
+        return cli_error(c, LH_EINPUT, "%s requires replayed steps: %s",
+                         files->pipeline ? "--pipeline-out" : "--profile-out",
+                         diagnosis->unreplayed);
     CLI_TRY(lh_recording_linked_pipeline(recording, replica, &p, &c->err));
     lh_status status = LH_OK;
     if (files->pipeline)

@@ -48,11 +48,16 @@ def kernels_say_when_a_gpu_worked():
     check_steps(found(profiled(replicas=2, gpu=True)), ALL_S)
 
 
+def without_ranks(result):
+    """The result without activities, which have file names."""
+    return {**result, "ranks": None}
+
+
 @test
 def compressed_files_and_files_in_any_order_are_the_same():
-    want = found(profiled(replicas=2))
+    want = without_ranks(found(profiled(replicas=2)))
     names = profiled(replicas=2, ending="json.gz")
-    check(found(names[::-1]) == want, "compressed")
+    check(without_ranks(found(names[::-1])) == want, "compressed")
     # Of each rank a file for every step, as profiling in cycles leaves them.
     def of_step(number):
         return lambda rank, events: [
@@ -60,7 +65,7 @@ def compressed_files_and_files_in_any_order_are_the_same():
             int((e["ts"] - 1e6 + 1000) // 1e5) == number]
     names = [name for k in range(3) for name in
              profiled(replicas=2, edit=of_step(k), prefix=f"cycle{k}-")]
-    check(len(names) == 12 and found(names) == want, "cycles")
+    check(len(names) == 12 and without_ranks(found(names)) == want, "cycles")
 
 
 @test
@@ -190,8 +195,8 @@ def steps_without_marks_are_counted_and_missing_ones_left_out():
 @test
 def a_map_says_what_traces_do_not():
     names = profiled(told=False)
-    case("one rank of each stage", ["diagnose", *names], 1,
-         err="rank0.json: does not contain its rank.*--map")
+    case("one rank of each stage", ["diagnose", *names],
+         out=r"not replayed  rank0.json: does not contain its rank")
     write("ranks.yaml", MAP)
     check_steps(found(names, "--map", "ranks.yaml"), PASSES_S)
 
@@ -280,14 +285,14 @@ def where_a_rank_belongs_is_not_made_up():
         trace = json.loads((WORK / name).read_text())
         del trace["distributedInfo"]["pg_config"]
         (WORK / name).write_text(json.dumps(trace))
-    case("no groups", ["diagnose", *names], 1,
-         err="does not list the ranks of its pipeline.*--map")
+    case("no groups", ["diagnose", *names],
+         out="not replayed  rank0.json: does not list the ranks of its pipeline")
     # One rank of each stage is one pipeline.
     case("two of four", ["diagnose", *names[:2]], out="2 stages x 1 replica")
     names = profiled(edit=lambda rank, events: [
         e for e in events if not e["name"].startswith("PP:")])
-    case("no passes", ["diagnose", *names], 1,
-         err="has no passes whose names contain their chunk")
+    case("no passes", ["diagnose", *names],
+         out=r"not replayed  rank0.json: has no passes whose names contain")
 
 
 @test
@@ -296,8 +301,8 @@ def other_json_is_refused():
                         "nor of PyTorch's profiler"),
                        ('{"a": 1, ' + '"b": 2, ' * 90 + '"longhaul": "plan/1"}',
                         "has the key 'longhaul', but not as its first"),
-                       ('{"traceEvents": [1', "no step is complete|has no passes"),
-                       ("[1, 2]", "has no passes|no step")):
+                       ('{"traceEvents": [1', "x.json: has no operator, range or kernel"),
+                       ("[1, 2]", "x.json: has no operator, range or kernel")):
         write("x.json", text)
         case(text, ["diagnose", "x.json"], 1, err=want)
     names = profiled()

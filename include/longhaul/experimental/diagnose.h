@@ -87,6 +87,9 @@ LH_API void lh_rank_map_free(lh_rank_map *map); /* frees; NULL is a no-op */
  * "-" has no special meaning. Damaged records are skipped and listed in
  * lh_diagnosis.defects. Release with lh_recording_free().
  *
+ * PyTorch profiler traces without a complete step give a recording without
+ * steps, if no map was given: lh_diagnose() then compares the ranks' activity.
+ *
  * LH_EINPUT: a file has a different kind than the first or an unknown kind, has
  * no heading, contains no intact record, or a rank's position is unknown; or a
  * map was given and the files are not PyTorch profiler traces, or the map names
@@ -165,6 +168,22 @@ typedef struct lh_remedy {
     double gain; /* fraction of t_ns, 0..1 */
 } lh_remedy;
 
+/* A rank's activity, from PyTorch profiler traces of any job: times of GPU
+ * kernels, or without kernels of the outermost CPU operators. Per marked step
+ * (ProfilerStep#); without marks, times of the whole trace. */
+typedef struct lh_rank_activity {
+    const char *file; /* its first trace */
+    uint32_t rank;    /* LH_NONE: unknown */
+    uint32_t n_steps; /* marked; 0: none */
+    bool on_gpu;
+    int64_t span_ns; /* from the first to the last activity or mark */
+    int64_t compute_ns, communication_ns, copy_ns;
+    int64_t overlap_ns; /* computation and communication at once */
+    int64_t idle_ns;    /* none of the three */
+    double ratio;       /* compute_ns / median of the others; 0: no others */
+    bool is_slow;       /* ratio above 1.1 */
+} lh_rank_activity;
+
 /* A kind of recording defect and its frequency. */
 typedef struct lh_recording_defect {
     const char *kind; /* "doubled-rows" */
@@ -173,7 +192,8 @@ typedef struct lh_recording_defect {
 } lh_recording_defect;
 
 /* Result of lh_diagnose(): plain arrays, immutable, owned by the diagnosis.
- * Step times are means over the steps. */
+ * Step times are means over the steps. Without steps (n_steps = 0) only
+ * `unreplayed`, `ranks` and `defects` are set. */
 typedef struct lh_diagnosis {
     uint32_t n_steps, n_stages, n_replicas, n_chunks, n_microbatches;
     const uint32_t *replicas;       /* replica numbers in the recording */
@@ -205,6 +225,9 @@ typedef struct lh_diagnosis {
     const lh_remedy *remedies;
     uint32_t n_defects;
     const lh_recording_defect *defects;
+    const char *unreplayed;        /* why there are no steps; NULL: there are */
+    uint32_t n_ranks;              /* PyTorch profiler traces; else 0 */
+    const lh_rank_activity *ranks; /* by rank */
 } lh_diagnosis;
 
 /* Options of lh_diagnose(). */

@@ -23,10 +23,21 @@ static lh_status fill_header(lhi_diagnosis_state *d, lh_error *err)
     return LH_OK;
 }
 
-/* Computes all parts of the diagnosis in order: slowdowns, typical times,
- * stragglers, remedies, defects. */
+/* Runs all parts of the diagnosis in order: slowdowns, typical times,
+ * stragglers, remedies, defects. Without steps there are only activities. */
 static lh_status diagnose(lhi_diagnosis_state *d, lh_error *err)
 {
+    const lh_recording *r = d->recording;
+    LHI_TRY(lhi_rank_activities_compare(r->activities, r->n_activities,
+                                        d->arena, &d->out.ranks, err));
+    d->out.n_ranks = r->n_activities;
+    if (r->n_steps == 0) {
+        d->out.unreplayed = lhi_arena_strdup(d->arena, r->unreplayed.text);
+        if (!d->out.unreplayed)
+            return lhi_fail_nomem(err);
+        return lhi_defects_list(&r->remarks, d->arena, &d->out.defects,
+                                &d->out.n_defects, err);
+    }
     LHI_TRY(fill_header(d, err));
     LHI_TRY(lhi_diagnosis_compute_slowdowns(d, err));
     LHI_TRY(

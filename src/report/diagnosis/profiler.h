@@ -11,11 +11,13 @@
  * - profiler_clocks.c: clock offsets between ranks
  * - profiler_messages.c: matches receives with sends and computes transfer
  *   times
+ * - profiler_activity.c: a file's times of computation and communication
  * - profiler_read.c: the whole conversion for all ranks */
 #ifndef LHI_REPORT_DIAGNOSIS_PROFILER_H
 #define LHI_REPORT_DIAGNOSIS_PROFILER_H
 
 #include "report/diagnosis/gzip_stream.h"
+#include "report/diagnosis/rank_activity.h"
 #include "report/diagnosis/rank_map.h"
 
 /* Kinds of ranges that communication libraries name themselves, besides
@@ -39,7 +41,7 @@ typedef struct lhi_named_range {
 typedef struct lhi_kernel {
     int64_t start_ns, end_ns; /* for a launch: the CPU's call */
     uint64_t correlation;
-    bool is_launch, communicates;
+    bool is_launch, communicates, is_copy;
 } lhi_kernel;
 
 /* Kind of a CPU operator. */
@@ -90,6 +92,7 @@ typedef struct lhi_profiled_rank {
     lhi_rank_op *ops;
     size_t n_ops, ops_room;
     bool no_steps; /* no step ranges: steps are counted */
+    lhi_activity activity;
 } lhi_profiled_rank;
 
 /* Profiler reader state for all ranks. */

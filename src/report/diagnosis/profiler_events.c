@@ -156,23 +156,22 @@ static lh_status add_range(reading *r, const char *name, int64_t start_ns,
     return LH_OK;
 }
 
-/* Adds a GPU kernel, or the CPU call that launched it (`is_launch`); events
- * without a correlation number are skipped. */
-static lh_status add_kernel(reading *r, const json_t *event, const char *name,
-                            bool is_launch, int64_t start_ns, int64_t end_ns,
+/* Adds a GPU kernel or copy, or the CPU call that launched it; `k` lacks its
+ * correlation number, which is 0 for work without a launch. */
+static lh_status add_kernel(reading *r, const json_t *event, lhi_kernel k,
                             lh_error *err)
 {
     lhi_file_events *out = r->out;
     const json_t *args = json_object_get(event, "args");
     const json_t *number = json_object_get(args, "correlation");
-    if (!json_is_integer(number) || json_integer_value(number) <= 0)
-        return LH_OK; /* belongs to no launch */
+    if (json_is_integer(number) && json_integer_value(number) > 0)
+        k.correlation = (uint64_t)json_integer_value(number);
+    else if (k.is_launch)
+        return LH_OK; /* launched nothing */
     LHI_TRY(lhi_profiler_grow_array((void **)&out->kernels, out->n_kernels,
                                     &out->kernels_room, sizeof *out->kernels,
                                     err));
-    out->kernels[out->n_kernels++] =
-        (lhi_kernel){start_ns, end_ns, (uint64_t)json_integer_value(number),
-                     is_launch, strncmp(name, "nccl", 4) == 0};
+    out->kernels[out->n_kernels++] = k;
     return LH_OK;
 }
 
@@ -202,9 +201,9 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
     bool is_operator = strcmp(cat, "cpu_op") == 0;
     bool is_launch =
         strcmp(cat, "cuda_runtime") == 0 || strcmp(cat, "cuda_driver") == 0;
-    bool is_kernel = strcmp(cat, "kernel") == 0 ||
-                     strcmp(cat, "gpu_memcpy") == 0 ||
-                     strcmp(cat, "gpu_memset") == 0;
+    bool is_copy =
+        strcmp(cat, "gpu_memcpy") == 0 || strcmp(cat, "gpu_memset") == 0;
+    bool is_kernel = is_copy || strcmp(cat, "kernel") == 0;
     if (!is_range && !is_operator && !is_launch && !is_kernel)
         return LH_OK;
     const char *reason = get_times(event, &start_ns, &end_ns);
@@ -222,7 +221,14 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
         return add_range(r, name, start_ns, end_ns, err);
     if (is_operator)
         return LH_OK;
-    return add_kernel(r, event, name, is_launch, start_ns, end_ns, err);
+    return add_kernel(
+        r, event,
+        (lhi_kernel){.start_ns = start_ns,
+                     .end_ns = end_ns,
+                     .is_launch = is_launch,
+                     .communicates = strncmp(name, "nccl", 4) == 0,
+                     .is_copy = is_copy},
+        err);
 }
 
 /* Checks by substrings, before an event is parsed, whether it can be of a used

@@ -33,6 +33,9 @@ lh_status lhi_profiler_add_operator(lhi_file_events *events,
                                     const json_t *event, const char *name,
                                     bool is_range, int64_t start_ns,
                                     int64_t end_ns, lh_error *err);
+/* Adds up a file's activities, from its kernels or else its operators. */
+lh_status lhi_profiler_measure_activity(const lhi_file_events *events,
+                                        lhi_activity *out, lh_error *err);
 /* Adds ranges for the passes and messages of a file that has messages between
  * ranks, but no ranges for passes. Sorts the operators. */
 lh_status lhi_profiler_derive_passes(lhi_file_events *events, lh_error *err);

@@ -58,8 +58,8 @@ static lh_status check_file_rank(const lhi_profiler *p, lhi_profiled_rank *r,
 
 /* Appends a file's operations to those of its rank, which may have several
  * files with different steps. */
-static lh_status append_rank(lhi_profiled_rank *to,
-                             const lhi_profiled_rank *from, lh_error *err)
+static lh_status append_operations(lhi_profiled_rank *to,
+                                   const lhi_profiled_rank *from, lh_error *err)
 {
     for (size_t i = 0; i < from->n_ops; i++) {
         LHI_TRY(lhi_profiler_grow_array((void **)&to->ops, to->n_ops,
@@ -69,23 +69,33 @@ static lh_status append_rank(lhi_profiled_rank *to,
     return LH_OK;
 }
 
-/* Returns the time from the first to the last operation of a rank's file. */
-static void find_span(const lhi_rank_op *ops, size_t n, int64_t *from_ns,
+/* Returns the time from the first to the last operation of a rank's files, or
+ * of its activity if it has no operations. */
+static void find_span(const lhi_profiled_rank *r, int64_t *from_ns,
                       int64_t *to_ns)
 {
-    *from_ns = INT64_MAX;
-    *to_ns = INT64_MIN;
-    for (size_t i = 0; i < n; i++) {
-        *from_ns = ops[i].cpu_ns < *from_ns ? ops[i].cpu_ns : *from_ns;
-        *to_ns = ops[i].cpu_end_ns > *to_ns ? ops[i].cpu_end_ns : *to_ns;
+    *from_ns = r->n_ops ? INT64_MAX : r->activity.start_ns;
+    *to_ns = r->n_ops ? INT64_MIN : r->activity.end_ns;
+    for (size_t i = 0; i < r->n_ops; i++) {
+        const lhi_rank_op *op = &r->ops[i];
+        *from_ns = op->cpu_ns < *from_ns ? op->cpu_ns : *from_ns;
+        *to_ns = op->cpu_end_ns > *to_ns ? op->cpu_end_ns : *to_ns;
     }
 }
 
-/* Checks whether two files have the same operations. */
-static bool same_operations(const lhi_rank_op *a, const lhi_rank_op *b,
-                            size_t n)
+/* Checks whether a further file of a rank has the same operations and activity
+ * as its first. */
+static bool is_same_file(const lhi_profiled_rank *rank,
+                         const lhi_profiled_rank *more)
 {
-    for (size_t i = 0; i < n; i++)
+    const lhi_rank_op *a = rank->ops, *b = more->ops;
+    const lhi_activity *x = &rank->activity, *y = &more->activity;
+    if (rank->n_ops < more->n_ops || x->start_ns != y->start_ns ||
+        (more->n_ops == 0 &&
+         (x->end_ns != y->end_ns || x->compute_ns != y->compute_ns ||
+          x->communication_ns != y->communication_ns)))
+        return false;
+    for (size_t i = 0; i < more->n_ops; i++)
         if (a[i].op != b[i].op || a[i].chunk != b[i].chunk ||
             a[i].microbatch != b[i].microbatch || a[i].cpu_ns != b[i].cpu_ns ||
             a[i].cpu_end_ns != b[i].cpu_end_ns)
@@ -93,29 +103,38 @@ static bool same_operations(const lhi_rank_op *a, const lhi_rank_op *b,
     return true;
 }
 
-/* Fails with LH_EINPUT if a further file of a rank is another rank's by its
- * content: other operations in the same time. The rank's files so far are in
- * `rank`; their operations are in the order of the files. */
-static lh_status check_same_rank(const lhi_profiled_rank *rank,
-                                 const lhi_profiled_rank *more, lh_error *err)
+/* Checks whether half of a further file's time is in that of the rank's files
+ * so far. */
+static bool is_same_time(const lhi_profiled_rank *rank,
+                         const lhi_profiled_rank *more)
 {
     int64_t from, to, more_from, more_to;
-    find_span(rank->ops, rank->n_ops, &from, &to);
-    find_span(more->ops, more->n_ops, &more_from, &more_to);
+    find_span(rank, &from, &to);
+    find_span(more, &more_from, &more_to);
     int64_t begin = from > more_from ? from : more_from;
     int64_t end = to < more_to ? to : more_to;
-    if (rank->n_ops == 0 || more->n_ops == 0 || begin >= end ||
-        (end - begin) / 2 < (more_to - more_from) / 4)
-        return LH_OK;
-    if (rank->n_ops >= more->n_ops &&
-        same_operations(rank->ops, more->ops, more->n_ops))
-        return LH_OK; /* the same file again: doubled rows */
-    return lhi_fail(err, LH_EINPUT,
-                    "%s: is a trace of rank %" PRIu32
-                    ", as %s is, of the same time, but with other operations; "
-                    "give one trace per rank, or correct 'rank' in the file's "
-                    "'distributedInfo'",
-                    more->file, more->rank, rank->file);
+    return begin < end && (end - begin) / 2 >= (more_to - more_from) / 4;
+}
+
+/* Appends a further file of a rank. LH_EINPUT: it is another rank's by its
+ * content, which has other operations in the same time. */
+static lh_status append_file(lhi_profiler *p, lhi_profiled_rank *rank,
+                             const lhi_profiled_rank *more, lh_error *err)
+{
+    bool again = is_same_file(rank, more);
+    if (!again && is_same_time(rank, more))
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is a trace of rank %" PRIu32
+                        ", as %s is, of the same time, but with other "
+                        "operations; give one trace per rank, or correct "
+                        "'rank' in the file's 'distributedInfo'",
+                        more->file, more->rank, rank->file);
+    if (!again)
+        lhi_activity_add(&rank->activity, &more->activity);
+    else if (more->n_ops == 0)
+        lhi_defect_add(p->remarks, LHI_REMARK_DOUBLED, 1, "%s: is as %s",
+                       more->file, rank->file);
+    return append_operations(rank, more, err);
 }
 
 /* Adds a file's rank, or its operations to a rank that has other files. Takes
@@ -125,9 +144,7 @@ static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (p->ranks[i].rank == r->rank && r->rank != LH_NONE) {
-            lh_status status = check_same_rank(&p->ranks[i], r, err);
-            if (status == LH_OK)
-                status = append_rank(&p->ranks[i], r, err);
+            lh_status status = append_file(p, &p->ranks[i], r, err);
             profiled_fini(r);
             return status;
         }
@@ -159,6 +176,8 @@ lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
     if (status == LH_OK)
         status = check_file_rank(p, &r, err);
     if (status == LH_OK)
+        status = lhi_profiler_measure_activity(&events, &r.activity, err);
+    if (status == LH_OK)
         status = lhi_profiler_derive_passes(&events, err);
     if (status == LH_OK)
         status = lhi_profiler_add_operations(&events, &r, err);
@@ -179,8 +198,18 @@ void lhi_profiler_fini(lhi_profiler *p)
 
 /* --- all files ------------------------------------------------------------ */
 
-/* Fails with LH_EINPUT if a name pattern of the rank map matched no range, or
- * if one of several files has no known rank; a single file gets rank 0. */
+/* Checks whether no file has an operation or any other activity. */
+static bool is_empty(const lhi_profiler *p)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++)
+        if (p->ranks[i].n_ops || p->ranks[i].activity.span_ns)
+            return false;
+    return true;
+}
+
+/* Fails with LH_EINPUT if a name pattern matched no range, if the files are
+ * empty, or if one of several files has no known rank; a single file gets rank
+ * 0. */
 static lh_status check_ranks(lhi_profiler *p, lh_error *err)
 {
     for (uint32_t i = 0; p->map && i < p->map->n_names; i++)
@@ -190,6 +219,12 @@ static lh_status check_ranks(lhi_profiler *p, lh_error *err)
                             "].name: no range in the traces matches '%.80s'",
                             p->map->file, p->map->names[i].line, i,
                             p->map->names[i].pattern);
+    if (is_empty(p))
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: has no operator, range or kernel: record with "
+                        "torch.profiler, and export in its on_trace_ready "
+                        "(docs/diagnose.md)",
+                        p->ranks[0].file);
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         lhi_profiled_rank *r = &p->ranks[i];
         if (r->rank == LH_NONE && p->n_ranks > 1)

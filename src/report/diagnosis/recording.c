@@ -286,6 +286,9 @@ void lh_recording_free(lh_recording *recording)
         free_step(&recording->steps[i]);
     for (uint32_t i = 0; i < recording->n_graphs; i++)
         lhi_op_graph_free(recording->graphs[i]);
+    for (uint32_t i = 0; i < recording->n_activities; i++)
+        free(recording->activities[i].file);
+    free(recording->activities);
     free(recording->steps);
     free(recording->graphs);
     free(recording);

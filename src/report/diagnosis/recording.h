@@ -5,6 +5,7 @@
 
 #include "report/diagnosis/defects.h"
 #include "report/diagnosis/op_graph.h"
+#include "report/diagnosis/rank_activity.h"
 
 #include <longhaul/experimental/diagnose.h>
 
@@ -25,6 +26,10 @@ struct lh_recording {
     lhi_recorded_step *steps; /* sorted by step number */
     uint32_t n_graphs, graphs_room;
     lhi_op_graph **graphs;
+    /* PyTorch profiler traces: by rank, then in argument order. */
+    lhi_recorded_activity *activities;
+    uint32_t n_activities;
+    lh_error unreplayed; /* why there are no steps, beside activities */
 };
 
 /* Counts workers. */

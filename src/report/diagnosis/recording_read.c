@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a recording's files. */
+#include "base/sort.h"
 #include "report/diagnosis/op_table.h"
 #include "report/diagnosis/op_trace.h"
 #include "report/diagnosis/profiler.h"
@@ -99,17 +100,78 @@ static lh_status read_opened(reading *r, const char *name, lh_error *err)
     return lhi_op_table_read(&r->zip, name, &r->rows, err);
 }
 
+/* Orders activities by rank, for lhi_sort(). */
+static int compare_activities(const void *a, const void *b)
+{
+    const lhi_recorded_activity *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank > y->rank ? 1 : -1;
+    return strcmp(x->file, y->file);
+}
+
+/* Moves the activities of a profiler's ranks, with the file names, into the
+ * recording. */
+static lh_status take_activities(lhi_profiler *p, lh_recording *recording,
+                                 lh_error *err)
+{
+    recording->activities =
+        calloc(p->n_ranks + 1u, sizeof *recording->activities);
+    if (!recording->activities)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        lhi_profiled_rank *r = &p->ranks[i];
+        if (r->activity.span_ns == 0)
+            continue;
+        recording->activities[recording->n_activities++] =
+            (lhi_recorded_activity){r->file, r->rank, r->activity};
+        r->file = NULL;
+    }
+    lhi_sort(recording->activities, recording->n_activities,
+             sizeof *recording->activities, compare_activities);
+    return LH_OK;
+}
+
+/* Adds the profiler's operations to the recording as complete steps. */
+static lh_status add_profiled_steps(reading *r, const char *name, lh_error *err)
+{
+    LHI_TRY(lhi_profiler_write_rows(&r->profiler, &r->rows, err));
+    LHI_TRY(lhi_rows_close(&r->rows, err));
+    return lhi_recording_finalise(r->recording, name, err);
+}
+
+/* Builds the recording from a profiler's traces. If they have no complete step,
+ * the ranks' activity remains, unless a map was given. */
+static lh_status build_profiled(reading *r, const char *name, lh_error *err)
+{
+    lh_recording *out = r->recording;
+    lh_status status = add_profiled_steps(r, name, &out->unreplayed);
+    if (status == LH_EINPUT && out->remarks.n[LHI_REMARK_FILES] &&
+        (out->remarks.n[LHI_REMARK_INCOMPLETE] ||
+         out->remarks.n[LHI_REMARK_REPLICAS]))
+        lhi_fail(&out->unreplayed, LH_EINPUT,
+                 "no step is complete without the traces of %s; add them",
+                 out->remarks.first[LHI_REMARK_FILES]);
+    if (status == LH_OK || status == LH_EINPUT)
+        LHI_TRY(take_activities(&r->profiler, out, err));
+    if (status == LH_EINPUT && out->n_activities && !r->profiler.map)
+        return LH_OK;
+    if (status != LH_OK && err)
+        *err = out->unreplayed;
+    return status;
+}
+
 /* Finalises the recording and frees the reader. On failure, here or before
  * (`status`), the recording is freed too. */
 static lh_status end_reading(reading *r, lh_status status, const char *name,
                              lh_recording **out, lh_error *err)
 {
-    if (status == LH_OK && r->kind == PROFILER)
-        status = lhi_profiler_write_rows(&r->profiler, &r->rows, err);
-    if (status == LH_OK)
+    if (status == LH_OK && r->kind == PROFILER) {
+        status = build_profiled(r, name, err);
+    } else if (status == LH_OK) {
         status = lhi_rows_close(&r->rows, err);
-    if (status == LH_OK)
-        status = lhi_recording_finalise(r->recording, name, err);
+        if (status == LH_OK)
+            status = lhi_recording_finalise(r->recording, name, err);
+    }
     if (status == LH_OK)
         *out = r->recording;
     else

@@ -137,6 +137,28 @@ static json_t *workers_json(const lh_diagnosis *d)
     return list;
 }
 
+/* Builds the list of the ranks' activities. */
+static json_t *ranks_json(const lh_diagnosis *d)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < d->n_ranks; i++) {
+        const lh_rank_activity *r = &d->ranks[i];
+        json_t *j = json_pack(
+            "{s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:b}",
+            "rank", r->rank == LH_NONE ? json_null() : json_integer(r->rank),
+            "file", shown_json(r->file), "n_steps", (json_int_t)r->n_steps,
+            "on_gpu", r->on_gpu, "span_s", lhi_json_seconds(r->span_ns),
+            "compute_s", lhi_json_seconds(r->compute_ns), "communication_s",
+            lhi_json_seconds(r->communication_ns), "overlap_s",
+            lhi_json_seconds(r->overlap_ns), "copy_s",
+            lhi_json_seconds(r->copy_ns), "idle_s",
+            lhi_json_seconds(r->idle_ns), "ratio", r->ratio, "slow",
+            r->is_slow);
+        list = lhi_json_append(list, j);
+    }
+    return list;
+}
+
 json_t *lhi_json_diagnosis(const lh_diagnosis *d)
 {
     json_t *j = json_pack(
@@ -156,10 +178,13 @@ json_t *lhi_json_diagnosis(const lh_diagnosis *d)
         lhi_json_set(j, "worker_share", json_real(d->worker_share)) &&
         lhi_json_set(j, "last_stage_share", json_real(d->last_stage_share)) &&
         lhi_json_set(j, "slowest_workers", workers_json(d)) &&
-        lhi_json_set(j, "slow", make_slow_json(d)) &&
-        lhi_json_set(j, "helps", make_remedies_json(d)) &&
-        lhi_json_set(j, "steps", make_steps_json(d)) &&
-        lhi_json_set(j, "remarks", defects_json(d));
+        lhi_json_set(j, "slow", slow_json(d)) &&
+        lhi_json_set(j, "helps", remedies_json(d)) &&
+        lhi_json_set(j, "steps", steps_json(d)) &&
+        lhi_json_set(j, "remarks", defects_json(d)) &&
+        lhi_json_set(j, "ranks", ranks_json(d)) &&
+        lhi_json_set(j, "unreplayed",
+                     d->unreplayed ? shown_json(d->unreplayed) : json_null());
     return lhi_json_finish(j, ok);
 }
 

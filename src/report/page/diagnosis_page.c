@@ -357,6 +357,9 @@ lh_status lh_report_add_diagnosis(lh_report *report,
     if (!given.recording || !given.diagnosis)
         return lhi_fail(err, LH_EINVAL,
                         "a diagnosis and its recording are required");
+    if (given.diagnosis->n_steps == 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "the diagnosis has no replayed steps to show");
     for (uint32_t i = 0; i < given.n_sentences; i++)
         if (!lhi_is_utf8(given.sentences[i]))
             return lhi_fail(err, LH_EINVAL, "a sentence is not UTF-8 text");

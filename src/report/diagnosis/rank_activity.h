@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Activities of all ranks of a recording, compared. */
+#ifndef LHI_REPORT_DIAGNOSIS_RANK_ACTIVITY_H
+#define LHI_REPORT_DIAGNOSIS_RANK_ACTIVITY_H
+
+#include "base/arena.h"
+#include "base/fail.h"
+
+#include <longhaul/experimental/diagnose.h>
+
+/* One rank's activity over all steps of its traces, in ns. */
+typedef struct lhi_activity {
+    uint32_t n_steps;         /* marked ones */
+    bool on_gpu;              /* times of kernels, else of CPU operators */
+    int64_t start_ns, end_ns; /* first and last activity or mark of a file */
+    int64_t span_ns;          /* between them, of all files */
+    int64_t compute_ns, communication_ns, copy_ns;
+    int64_t overlap_ns; /* compute and communication at once */
+    int64_t idle_ns;    /* none of the three */
+} lhi_activity;
+
+/* Adds the times and steps of another file. */
+void lhi_activity_add(lhi_activity *to, const lhi_activity *from);
+
+/* A rank's activity with its origin. */
+typedef struct lhi_recorded_activity {
+    char *file; /* owned */
+    uint32_t rank;
+    lhi_activity sums;
+} lhi_recorded_activity;
+
+/* Compares the ranks: times per step, and the ratio of each rank's computation
+ * to the median of the others. */
+lh_status lhi_rank_activities_compare(const lhi_recorded_activity *list,
+                                      uint32_t n, lhi_arena *arena,
+                                      const lh_rank_activity **out,
+                                      lh_error *err);
+
+#endif
