@@ -4,12 +4,11 @@
 import json
 import re
 
-from harness import ROOT, WORK, check, finish, json_case, read, test
-from operator_traces import (BACKWARD_MS, FORWARD_MS, gpipe, last_first,
-                             one_f_one_b, operator_traces)
+from harness import check, finish, json_case, read, test
+from operator_traces import (BACKWARD_MS, FORWARD_MS, STEP_MS, gpipe,
+                             last_first, one_f_one_b, operator_traces,
+                             start_times)
 from profiled import event
-
-RECORDINGS = ROOT / "tests/data/recordings"
 
 
 def found(names, *more):
@@ -102,6 +101,27 @@ def a_wait_for_a_send_is_not_in_the_pass():
     found(names, "--pipeline-out", "p.json")
     f = json.loads(read("p.json"))["chunks"][0]["F"] / 1e6
     check(abs(f - (FORWARD_MS - 3 / 4)) < 0.01, f)
+
+
+@test
+def named_passes_get_their_messages():
+    """Without its own messages a stage would start as early as it can."""
+    for schedule in one_f_one_b, last_first:
+        orders = [schedule(s, 2, 4) for s in range(2)]
+        times = start_times(orders, {})
+
+        def named(rank, events, orders=orders, times=times):
+            for step in range(2):
+                at = STEP_MS * (1 + step)
+                for kind, i in orders[rank]:
+                    start, end, _, _ = times[rank, kind, i]
+                    events.append(event(f"PP:{rank}{kind}{i}", at + start,
+                                        at + end))
+            return events
+        result = check_passes(operator_traces(2, 4, schedule, edit=named), 2,
+                              4, schedule)
+        check({"forward-pp-comm", "backward-pp-comm"} <=
+              set(result["by_operation"]), result["by_operation"])
 
 
 finish()

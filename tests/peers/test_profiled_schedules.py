@@ -6,7 +6,8 @@
 
 Four processes over gloo run Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B,
 and two replicas of Schedule1F1B with two stages each, under torch.profiler. One
-process sleeps longer in its passes. The order of passes on each rank must be that in
+process sleeps longer in its passes. The recipe in docs/diagnose.md runs in a loop
+without messages, and must write its three steps. The order of passes on each rank must be that in
 which the schedule called the stages, the mean times must be those of these calls, and
 the slow stage must be named. FOLDER keeps the traces. Needs torch 2.15;
 $LONGHAUL_TORCH names a Python that has it.
@@ -208,6 +209,22 @@ def what_is_wrong(name, folder):
     return wrong
 
 
+def recipe_is_wrong(folder):
+    """Runs the code in docs/diagnose.md in a small training loop."""
+    page = pathlib.Path(__file__).resolve().parents[2] / "docs/diagnose.md"
+    code = next(block for block in re.findall(
+        r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        if "export_chrome_trace" in block)
+    part = nn.Linear(64, 64)
+    os.chdir(folder)
+    exec(code, {"rank": 0, "batches": range(7), "train_step":
+                lambda _: part(torch.randn(64, 64)).sum().backward()})
+    one, = json.loads(longhaul("diagnose", "rank0.json.gz", "--json"))["ranks"]
+    print("recipe:", one)
+    return [] if one["n_steps"] == 3 and one["compute_s"] > 0 else [
+        f"the recipe's trace: {one}"]
+
+
 def main(folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -215,6 +232,7 @@ def main(folder):
     multiprocessing.start_processes(train, (port, folder), nprocs=RANKS,
                                     start_method="fork")
     wrong = [line for name in RUNS for line in what_is_wrong(name, folder)]
+    wrong += recipe_is_wrong(folder)
     print(f"torch {torch.__version__}:", *wrong or ["equal"], sep="\n")
     return 1 if wrong else 0
 

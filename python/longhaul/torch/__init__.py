@@ -14,6 +14,15 @@ from ._versions import check as _check
 _check()
 
 from ._profile import profile  # noqa: E402
+from ._ranges import name_passes, pass_range  # noqa: E402
 from ._runtime import Adapt, PipelineRuntime, Switch, places  # noqa: E402
 
-__all__ = ["Adapt", "PipelineRuntime", "Switch", "places", "profile"]
+__all__ = [
+    "Adapt",
+    "PipelineRuntime",
+    "Switch",
+    "name_passes",
+    "pass_range",
+    "places",
+    "profile",
+]

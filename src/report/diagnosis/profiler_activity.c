@@ -105,9 +105,11 @@ static void find_span(const lhi_file_events *e, const change *list, size_t n,
     out->span_ns = out->end_ns - out->start_ns;
 }
 
-lh_status lhi_profiler_measure_activity(const lhi_file_events *e,
-                                        lhi_activity *out, lh_error *err)
+lh_status lhi_profiler_measure_activity(const lhi_profiler *p,
+                                        const lhi_file_events *e,
+                                        lhi_profiled_rank *into, lh_error *err)
 {
+    lhi_activity *out = &into->activity;
     size_t n = 0;
     change *list =
         malloc((2 * (e->n_kernels + e->n_operators) + 1) * sizeof *list);
@@ -120,10 +122,14 @@ lh_status lhi_profiler_measure_activity(const lhi_file_events *e,
     lhi_sort(list, n, sizeof *list, compare_changes);
     if (n)
         find_span(e, list, n, out);
-    if (out->span_ns > MAX_SPAN_NS)
+    if (out->span_ns > MAX_SPAN_NS) {
         *out = (lhi_activity){0};
-    else if (n)
+        lhi_defect_add(p->remarks, LHI_REMARK_UNREAD, 1,
+                       "%s: its times are more than 27 hours apart",
+                       into->file);
+    } else if (n) {
         sum_changes(list, n, out);
+    }
     free(list);
     return LH_OK;
 }

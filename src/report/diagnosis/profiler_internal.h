@@ -34,10 +34,12 @@ lh_status lhi_profiler_add_operator(lhi_file_events *events,
                                     bool is_range, int64_t start_ns,
                                     int64_t end_ns, lh_error *err);
 /* Adds up a file's activities, from its kernels or else its operators. */
-lh_status lhi_profiler_measure_activity(const lhi_file_events *events,
-                                        lhi_activity *out, lh_error *err);
+lh_status lhi_profiler_measure_activity(const lhi_profiler *p,
+                                        const lhi_file_events *events,
+                                        lhi_profiled_rank *into, lh_error *err);
 /* Adds ranges for the passes and messages of a file that has messages between
- * ranks, but no ranges for passes. Sorts the operators. */
+ * ranks, but no ranges for messages; passes with ranges are kept. Sorts the
+ * operators. */
 lh_status lhi_profiler_derive_passes(lhi_file_events *events, lh_error *err);
 
 /* Adds a file's operations to `into`. */

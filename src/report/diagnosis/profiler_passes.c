@@ -10,7 +10,7 @@
  *    passes, with the sequence numbers of a backward pass. Forward passes are
  *    numbered in their order; the backward pass has its forward pass's number.
  * 3. Between two passes, sends belong to the pass before, receives to the pass
- *    after. */
+ *    after. This also holds for passes with ranges, if messages have none. */
 #include "report/diagnosis/profiler_internal.h"
 
 #include "base/sort.h"
@@ -22,8 +22,8 @@
 typedef struct derived_pass {
     int64_t start_ns, end_ns;
     int64_t first_number, last_number; /* sequence numbers */
-    size_t from, to; /* its operators: first, one past the last */
-    int64_t microbatch;
+    size_t from, to;           /* its operators: first, one past the last */
+    int64_t chunk, microbatch; /* chunk -1: unknown */
     bool is_forward;
 } derived_pass;
 
@@ -82,8 +82,13 @@ static lh_status find_backward_passes(step_passes *s, lh_error *err)
             LHI_TRY(lhi_profiler_grow_array((void **)&s->passes, s->n, &s->room,
                                             sizeof *s->passes, err));
             own = &s->passes[s->n++];
-            *own = (derived_pass){op->start_ns, op->end_ns, number, number, i,
-                                  i + 1,        -1,         false};
+            *own = (derived_pass){.start_ns = op->start_ns,
+                                  .end_ns = op->end_ns,
+                                  .first_number = number,
+                                  .last_number = number,
+                                  .from = i,
+                                  .to = i + 1,
+                                  .chunk = -1};
         }
         if (!own)
             continue; /* a gradient that no function precedes */
@@ -122,11 +127,12 @@ static bool find_forward_pass(const step_passes *s, const derived_pass *back,
         at--;
     if (at == 0)
         return false;
-    *out = (derived_pass){.from = at - 1,
+    *out = (derived_pass){.first_number = back->first_number,
+                          .last_number = back->last_number,
+                          .from = at - 1,
                           .to = at,
-                          .is_forward = true,
-                          .first_number = back->first_number,
-                          .last_number = back->last_number};
+                          .chunk = -1,
+                          .is_forward = true};
     while (out->from > 0 && !is_divider(&s->ops[out->from - 1]))
         out->from--;
     while (out->to < s->n_ops && !is_divider(&s->ops[out->to]))
@@ -241,8 +247,12 @@ static lh_status add_range(step_passes *s, const derived_pass *p, uint8_t kind,
     lhi_file_events *e = s->events;
     LHI_TRY(lhi_profiler_grow_array((void **)&e->ranges, e->n_ranges,
                                     &e->ranges_room, sizeof *e->ranges, err));
-    e->ranges[e->n_ranges++] =
-        (lhi_named_range){start_ns, end_ns, -1, p->microbatch, -1, kind};
+    e->ranges[e->n_ranges++] = (lhi_named_range){.start_ns = start_ns,
+                                                 .end_ns = end_ns,
+                                                 .chunk = p->chunk,
+                                                 .microbatch = p->microbatch,
+                                                 .step = -1,
+                                                 .kind = kind};
     return LH_OK;
 }
 
@@ -263,19 +273,27 @@ static lh_status add_message(step_passes *s, const derived_pass *p, bool sends,
                  : LH_OK;
 }
 
-/* Adds the step's passes and messages as ranges. */
-static lh_status add_ranges(step_passes *s, lh_error *err)
+/* Adds the step's messages as ranges. */
+static lh_status add_messages(step_passes *s, lh_error *err)
 {
     for (size_t i = 0; i < s->n; i++) {
         const derived_pass *p = &s->passes[i];
         size_t before = i ? s->passes[i - 1].to : 0;
         size_t after = i + 1 < s->n ? s->passes[i + 1].from : s->n_ops;
-        LHI_TRY(add_range(s, p,
-                          p->is_forward ? LHI_OP_FORWARD : LHI_OP_BACKWARD,
-                          p->start_ns, p->end_ns, err));
         LHI_TRY(add_message(s, p, false, before, p->from, err));
         LHI_TRY(add_message(s, p, true, p->to, after, err));
     }
+    return LH_OK;
+}
+
+/* Adds the step's passes as ranges. */
+static lh_status add_passes(step_passes *s, lh_error *err)
+{
+    for (size_t i = 0; i < s->n; i++)
+        LHI_TRY(add_range(s, &s->passes[i],
+                          s->passes[i].is_forward ? LHI_OP_FORWARD
+                                                  : LHI_OP_BACKWARD,
+                          s->passes[i].start_ns, s->passes[i].end_ns, err));
     return LH_OK;
 }
 
@@ -289,24 +307,88 @@ static lh_status derive_step(lhi_file_events *e, size_t from, size_t to,
     if (status == LH_OK)
         status = add_forward_passes(&s, err);
     if (status == LH_OK)
-        status = add_ranges(&s, err);
+        status = add_passes(&s, err);
+    if (status == LH_OK)
+        status = add_messages(&s, err);
+    free(s.passes);
+    return status;
+}
+
+/* --- passes with ranges --------------------------------------------------- */
+
+/* Returns the index of the first operator that starts at or after `ns`. */
+static size_t first_operator(const step_passes *s, int64_t ns)
+{
+    size_t from = 0, n = s->n_ops;
+    while (n > 0) {
+        size_t half = n / 2;
+        if (s->ops[from + half].start_ns < ns) {
+            from += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return from;
+}
+
+/* Lists the passes that have ranges, by start; those of weights alone have no
+ * messages. */
+static lh_status list_named_passes(step_passes *s, lh_error *err)
+{
+    const lhi_file_events *e = s->events;
+    for (size_t i = 0; i < e->n_ranges; i++) {
+        const lhi_named_range *r = &e->ranges[i];
+        if (!lhi_range_is_pass(r->kind) || r->kind == LHI_OP_WEIGHT)
+            continue;
+        LHI_TRY(lhi_profiler_grow_array((void **)&s->passes, s->n, &s->room,
+                                        sizeof *s->passes, err));
+        s->passes[s->n++] =
+            (derived_pass){.start_ns = r->start_ns,
+                           .end_ns = r->end_ns,
+                           .from = first_operator(s, r->start_ns),
+                           .to = first_operator(s, r->end_ns),
+                           .chunk = r->chunk,
+                           .microbatch = r->microbatch,
+                           .is_forward = r->kind == LHI_OP_FORWARD};
+    }
+    if (s->n)
+        lhi_sort(s->passes, s->n, sizeof *s->passes, compare_passes);
+    return LH_OK;
+}
+
+/* Derives the messages of passes that have ranges. */
+static lh_status derive_messages(lhi_file_events *e, lh_error *err)
+{
+    step_passes s = {.ops = e->operators, .n_ops = e->n_operators, .events = e};
+    lh_status status = list_named_passes(&s, err);
+    if (status == LH_OK)
+        status = add_messages(&s, err);
     free(s.passes);
     return status;
 }
 
 /* --- the file ------------------------------------------------------------- */
 
-/* Checks whether the file needs derived passes: it has messages between ranks,
- * but no range that is a pass. */
-static bool lacks_passes(const lhi_file_events *e)
+/* Checks whether the file has messages between ranks, but no range for one. */
+static bool lacks_message_ranges(const lhi_file_events *e)
 {
     bool has_messages = false;
     for (size_t i = 0; i < e->n_ranges; i++)
-        if (lhi_range_is_pass(e->ranges[i].kind))
+        if (lhi_range_is_message(e->ranges[i].kind))
             return false;
     for (size_t i = 0; i < e->n_operators; i++)
         has_messages = has_messages || is_message(&e->operators[i]);
     return has_messages;
+}
+
+/* Checks whether the file has a range for a pass. */
+static bool has_pass_ranges(const lhi_file_events *e)
+{
+    for (size_t i = 0; i < e->n_ranges; i++)
+        if (lhi_range_is_pass(e->ranges[i].kind))
+            return true;
+    return false;
 }
 
 /* Orders times, for lhi_sort(). */
@@ -344,13 +426,15 @@ lh_status lhi_profiler_derive_passes(lhi_file_events *e, lh_error *err)
 {
     int64_t *bounds;
     size_t n_bounds, n_ops = 0, next = 0;
-    if (!lacks_passes(e))
+    if (!lacks_message_ranges(e))
         return LH_OK;
     for (size_t i = 0; i < e->n_operators; i++)
         if (!e->operators[i].is_range)
             e->operators[n_ops++] = e->operators[i];
     e->n_operators = n_ops;
     lhi_sort(e->operators, n_ops, sizeof *e->operators, compare_operators);
+    if (has_pass_ranges(e))
+        return derive_messages(e, err);
     LHI_TRY(find_boundaries(e, &bounds, &n_bounds, err));
     lh_status status = LH_OK;
     for (size_t from = 0, to; status == LH_OK && from < n_ops; from = to) {

@@ -176,7 +176,7 @@ lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
     if (status == LH_OK)
         status = check_file_rank(p, &r, err);
     if (status == LH_OK)
-        status = lhi_profiler_measure_activity(&events, &r.activity, err);
+        status = lhi_profiler_measure_activity(p, &events, &r, err);
     if (status == LH_OK)
         status = lhi_profiler_derive_passes(&events, err);
     if (status == LH_OK)

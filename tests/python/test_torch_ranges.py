@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul.torch.name_passes and pass_range: traces with named passes, diagnosed.
+
+Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed by
+pip, for the same Python or for that which $LONGHAUL_PYTHON names.
+"""
+import pathlib
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
+from torch_there import longhaul, torch  # noqa: E402
+
+import harness  # noqa: E402
+import longhaul.torch  # noqa: E402
+from harness import WORK, check, json_case, test  # noqa: E402
+from longhaul.torch import name_passes, pass_range  # noqa: E402
+from torch import distributed, nn  # noqa: E402
+from torch.distributed.pipelining import (  # noqa: E402
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+)
+from torch.profiler import profile, schedule  # noqa: E402
+from torch_runs import on_ranks  # noqa: E402
+
+MICROBATCHES, STEPS, SLOW_S = 4, 2, 0.02
+
+
+class Part(nn.Module):
+    def __init__(self, seconds):
+        super().__init__()
+        self.layer, self.seconds = nn.Linear(16, 16), seconds
+
+    def forward(self, x):
+        time.sleep(self.seconds)
+        return self.layer(x)
+
+
+def recorded(rank, folder, step):
+    """Runs a step several times; writes the trace of STEPS of them."""
+    with profile(
+        schedule=schedule(wait=1, warmup=0, active=STEPS, repeat=1),
+        on_trace_ready=lambda p: p.export_chrome_trace(
+            f"{folder}/rank{rank}.json"),
+    ) as profiler:
+        for _ in range(STEPS + 1):
+            step()
+            profiler.step()
+
+
+def named_job(rank, folder):
+    stage = PipelineStage(Part(SLOW_S * rank), rank, 2, torch.device("cpu"))
+    pipeline = name_passes(Schedule1F1B(
+        stage, MICROBATCHES,
+        loss_fn=lambda out, target: ((out - target) ** 2).mean()))
+    x = torch.randn(2 * MICROBATCHES, 16)
+
+    def step():
+        pipeline.step(*([] if rank else [x]),
+                      **({"target": x} if rank else {}))
+    recorded(rank, folder, step)
+
+
+def loop_job(rank, folder):
+    """A loop of its own: all forward passes, then the backward passes in
+    reverse."""
+    part = Part(SLOW_S * rank)
+
+    def step():
+        kept = []
+        for i in range(MICROBATCHES):
+            x = torch.zeros(2, 16)
+            if rank:
+                distributed.recv(x, 0)
+            x.requires_grad_()
+            with pass_range("F", rank, i):
+                y = part(x)
+            kept.append((x, y))
+            if not rank:
+                distributed.send(y.detach(), 1)
+        for i in reversed(range(MICROBATCHES)):
+            x, y = kept[i]
+            gradient = torch.ones(2, 16)
+            if not rank:
+                distributed.recv(gradient, 1)
+            with pass_range("B", rank, i):
+                y.backward(gradient)
+            if rank:
+                distributed.send(x.grad, 0)
+    recorded(rank, folder, step)
+
+
+def check_diagnosis(job):
+    on_ranks(2, job, str(WORK))
+    result = json_case("diagnosed", ["diagnose", "rank0.json", "rank1.json"], 0)
+    check((result["n_steps"], result["stages"], result["microbatches"]) ==
+          (STEPS, 2, MICROBATCHES), result)
+    check(result["remarks"] == [], result["remarks"])
+    check([(s["what"], s.get("stage")) for s in result["slow"]][:1] ==
+          [("stage", 1)], result["slow"])
+    check(result["by_operation"].get("forward-pp-comm", 0) > 0 and
+          result["by_operation"].get("backward-pp-comm", 0) > 0,
+          result["by_operation"])
+
+
+@test
+def passes_of_a_schedule_are_named():
+    check_diagnosis(named_job)
+
+
+@test
+def passes_of_a_loop_are_named_and_their_messages_derived():
+    check_diagnosis(loop_job)
+
+
+@test
+def what_names_its_passes_remains():
+    on_ranks(1, gpipe_job)
+
+
+def gpipe_job(rank):
+    stage = PipelineStage(Part(0), 0, 1, torch.device("cpu"))
+    before = stage.forward_one_chunk
+    assert name_passes(ScheduleGPipe(stage, 2))._stage is stage
+    assert stage.forward_one_chunk == before
+    for call in (lambda: name_passes(nn.Linear(1, 1)),
+                 lambda: pass_range("X", 0, 0)):
+        try:
+            call()
+        except longhaul.Error:
+            continue
+        raise AssertionError("accepted")
+
+
+harness.finish()
