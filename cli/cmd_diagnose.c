@@ -327,9 +327,12 @@ static char *rank_text(const lh_rank_activity *r, char *text, size_t room)
 /* Adds a row per rank, with the share of each activity in its time. */
 static void fill_activity_table(const lh_diagnosis *d, cli_table *t)
 {
-    static const char *const head[] = {"rank",     "on",       "#steps",
+    static const char *const head[] = {"rank",     "from",     "#steps",
                                        "#time",    "#compute", "#communication",
                                        "#overlap", "#copy",    "#idle"};
+    static const char *const sources[] = {[LH_ACTIVITY_CPU] = "CPU",
+                                          [LH_ACTIVITY_GPU] = "GPU",
+                                          [LH_ACTIVITY_TIMERS] = "timers"};
     cli_table_row(t, 9, head);
     for (uint32_t i = 0; i < d->n_ranks; i++) {
         const lh_rank_activity *r = &d->ranks[i];
@@ -342,7 +345,7 @@ static void fill_activity_table(const lh_diagnosis *d, cli_table *t)
                      100 * (double)times[k] / whole);
         snprintf(steps, sizeof steps, "%" PRIu32, r->n_steps);
         const char *cells[] = {rank_text(r, rank, sizeof rank),
-                               r->on_gpu ? "GPU" : "CPU",
+                               sources[r->source],
                                r->n_steps ? steps : "-",
                                cli_time_text(r->span_ns, span),
                                shares[0],
@@ -537,8 +540,9 @@ const cli_command cmd_diagnose = {
         "simulated with measured times: slow parts at normal speed, moved "
         "layers, other schedules, smaller microbatches.\n"
         "\n"
-        "PyTorch traces without a complete step give each rank's time of "
-        "computation, communication and idleness, and name slow ranks.\n"
+        "PyTorch traces without a complete step, and logs with Megatron-LM's "
+        "timers, give each rank's time of computation, communication and "
+        "idleness, and name slow ranks.\n"
         "\n"
         "Damaged parts of a recording are skipped; one remark per kind of "
         "damage gives their amount.",

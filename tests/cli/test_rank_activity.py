@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """longhaul diagnose on traces of any job: the ranks' activity, compared."""
+import gzip
 import json
 
 from harness import WORK, case, check, finish, json_case, read, test
@@ -63,7 +64,7 @@ def check_times(one, **ms):
 @test
 def kernels_give_a_gpus_activity():
     for one in activity(traces(2, gpu_step)):
-        check(one["on_gpu"] and one["n_steps"] == STEPS, one)
+        check(one["source"] == "gpu" and one["n_steps"] == STEPS, one)
         check_times(one, span=100, compute=40, communication=30, overlap=10,
                     copy=5, idle=35)
         check(one["ratio"] == 1 and not one["slow"], one)
@@ -72,7 +73,7 @@ def kernels_give_a_gpus_activity():
 @test
 def operators_give_a_cpus_activity():
     one, = activity(traces(1, cpu_step))
-    check(not one["on_gpu"] and one["ratio"] == 0, one)
+    check(one["source"] == "cpu" and one["ratio"] == 0, one)
     check_times(one, span=100, compute=40, communication=10, overlap=0, copy=0,
                 idle=50)
 
@@ -147,6 +148,73 @@ def the_page_has_the_activity_and_measurements_are_refused():
     check("Time per step and its shares" in read("p.html"), "page")
     case("pipeline", ["diagnose", *names, "--pipeline-out", "p.yaml"], 1,
          err="--pipeline-out requires replayed steps: rank0.json: has no passes")
+
+
+def timer_block(times, prefix=""):
+    """As megatron/core/timers.py prints them; times: {name: [ms of a rank]}."""
+    lines = ["times across ranks (ms):"]
+    for name, of_ranks in times.items():
+        lines.append(f"  {name}:")
+        lines += [f"     rank {rank:2d}: {ms:.2f}"
+                  for rank, ms in enumerate(of_ranks) if ms]
+    return "".join(f"{prefix}{line}\n" for line in lines)
+
+
+def timer_log(name, forward=(10, 10, 15, 10), prefix=""):
+    """Two iterations: in the second all takes as long again."""
+    text = "INFO: using world size: 4\n[2024-09-14 19:44:09] done with setup\n"
+    text += timer_block({"model-and-optimizer-setup": [900] * 4}, prefix)
+    for k in range(2):
+        text += (f" [2024-09-14 19:44:{k:02d}] iteration {k:8d}/ 10 | loss: 1 |"
+                 "\n")
+        text += timer_block({
+            "forward-backward": [100 + 100 * k] * 4,
+            "forward-compute": [(1 + k) * ms for ms in forward],
+            "backward-compute": [(1 + k) * 20 for _ in forward],
+            "batch-generator": [5] * 4,
+            "forward-recv": [0, 4, 4, 4],
+            "optimizer-inner-step": [7] * 4,
+            "optimizer": [10 + 10 * k] * 4}, prefix)
+    (WORK / name).write_text(text)
+    return name
+
+
+@test
+def megatrons_timers_give_the_ranks_activity():
+    for prefix in "", "INFO:megatron.core.timers:", "[rank 3]: ":
+        name = timer_log("train.log", prefix=prefix)
+        result = json_case("timers", ["diagnose", name], 0)
+        check("is a log of Megatron-LM's timers" in result["unreplayed"],
+              result["unreplayed"])
+        ranks = result["ranks"]
+        check([(one["rank"], one["source"], one["n_steps"], one["slow"])
+               for one in ranks] ==
+              [(i, "timers", 2, i == 2) for i in range(4)], ranks)
+        check_times(ranks[0], span=165, compute=60, communication=0, idle=105)
+        check_times(ranks[2], span=165, compute=67.5, communication=4,
+                    idle=93.5)
+    (WORK / "train.log.gz").write_bytes(gzip.compress(
+        (WORK / "train.log").read_bytes()))
+    again = json_case("compressed", ["diagnose", "train.log.gz"], 0)["ranks"]
+    check([{**one, "file": None} for one in again] ==
+          [{**one, "file": None} for one in ranks], again)
+
+
+@test
+def timers_without_ranks_are_refused():
+    (WORK / "max.log").write_text(
+        "iteration 1/ 10\n(min, max) time across ranks (ms):\n"
+        "    forward-backward ...............................: (1.00, 2.00)\n")
+    case("extremes", ["diagnose", "max.log"], 1,
+         err="max.log: is a log of Megatron-LM with the extremes of its timers "
+             "over all ranks, .*--timing-log-option all")
+    (WORK / "setup.log").write_text(timer_block({"load-checkpoint": [1, 2]}))
+    case("setup", ["diagnose", "setup.log"], 1,
+         err="setup.log: is a log of Megatron-LM without each rank's times of "
+             "passes")
+    case("two kinds", ["diagnose", timer_log("t.log"), *traces(1, gpu_step)], 1,
+         err="rank0.json: is a trace of PyTorch's profiler, but an earlier file "
+             "is a log of Megatron-LM's timers")
 
 
 finish()

@@ -83,6 +83,7 @@ LH_API void lh_rank_map_free(lh_rank_map *map); /* frees; NULL is a no-op */
  *   several tables
  * - longhaul traces, one per step, the first being step 0
  * - PyTorch profiler traces, one or several per rank
+ * - logs with Megatron-LM's timers, which give the ranks' activity alone
  *
  * "-" has no special meaning. Damaged records are skipped and listed in
  * lh_diagnosis.defects. Release with lh_recording_free().
@@ -168,14 +169,27 @@ typedef struct lh_remedy {
     double gain; /* fraction of t_ns, 0..1 */
 } lh_remedy;
 
-/* A rank's activity, from PyTorch profiler traces of any job: times of GPU
- * kernels, or without kernels of the outermost CPU operators. Per marked step
- * (ProfilerStep#); without marks, times of the whole trace. */
+/* Origin of a rank's activity. X(name, text). */
+#define LH_ACTIVITY_LIST(X)                                                    \
+    X(CPU, "cpu")                                                              \
+    X(GPU, "gpu")                                                              \
+    X(TIMERS, "timers")
+
+/* Origins of activities: outermost CPU operators of a trace, its GPU kernels,
+ * or Megatron-LM's timers; see LH_ACTIVITY_LIST. */
+typedef enum lh_activity_source {
+#define LH_ACTIVITY_ENUM(name, text) LH_ACTIVITY_##name,
+    LH_ACTIVITY_LIST(LH_ACTIVITY_ENUM)
+#undef LH_ACTIVITY_ENUM
+} lh_activity_source;
+
+/* A rank's activity per marked step (ProfilerStep#) or iteration; without marks
+ * its times are of the whole trace. */
 typedef struct lh_rank_activity {
     const char *file; /* its first trace */
     uint32_t rank;    /* LH_NONE: unknown */
     uint32_t n_steps; /* marked; 0: none */
-    bool on_gpu;
+    lh_activity_source source;
     int64_t span_ns; /* from the first to the last activity or mark */
     int64_t compute_ns, communication_ns, copy_ns;
     int64_t overlap_ns; /* computation and communication at once */
@@ -225,8 +239,8 @@ typedef struct lh_diagnosis {
     const lh_remedy *remedies;
     uint32_t n_defects;
     const lh_recording_defect *defects;
-    const char *unreplayed;        /* why there are no steps; NULL: there are */
-    uint32_t n_ranks;              /* PyTorch profiler traces; else 0 */
+    const char *unreplayed; /* why there are no steps; NULL: there are */
+    uint32_t n_ranks;       /* PyTorch profiler traces and timers; else 0 */
     const lh_rank_activity *ranks; /* by rank */
 } lh_diagnosis;
 

@@ -116,7 +116,7 @@ lh_status lhi_profiler_measure_activity(const lhi_profiler *p,
     if (!list)
         return lhi_fail_nomem(err);
     list_kernels(e, list, &n);
-    out->on_gpu = n > 0;
+    out->source = n ? LH_ACTIVITY_GPU : LH_ACTIVITY_CPU;
     if (n == 0)
         list_operators(e, list, &n);
     lhi_sort(list, n, sizeof *list, compare_changes);
@@ -137,7 +137,7 @@ lh_status lhi_profiler_measure_activity(const lhi_profiler *p,
 void lhi_activity_add(lhi_activity *to, const lhi_activity *from)
 {
     to->n_steps += from->n_steps;
-    to->on_gpu = to->on_gpu || from->on_gpu;
+    to->source = to->source > from->source ? to->source : from->source;
     to->span_ns += from->span_ns;
     to->compute_ns += from->compute_ns;
     to->communication_ns += from->communication_ns;

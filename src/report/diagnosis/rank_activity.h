@@ -10,8 +10,8 @@
 
 /* One rank's activity over all steps of its traces, in ns. */
 typedef struct lhi_activity {
-    uint32_t n_steps;         /* marked ones */
-    bool on_gpu;              /* times of kernels, else of CPU operators */
+    uint32_t n_steps; /* marked ones */
+    lh_activity_source source;
     int64_t start_ns, end_ns; /* first and last activity or mark of a file */
     int64_t span_ns;          /* between them, of all files */
     int64_t compute_ns, communication_ns, copy_ns;

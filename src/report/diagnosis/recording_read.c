@@ -5,6 +5,7 @@
 #include "report/diagnosis/op_trace.h"
 #include "report/diagnosis/profiler.h"
 #include "report/diagnosis/recording.h"
+#include "report/diagnosis/timer_log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +15,14 @@
 enum { MAX_ROWS = 16 << 20 };
 
 /* File formats. */
-typedef enum kind { NO_KIND, TABLE, TRACE, PROFILER } kind;
+typedef enum kind { NO_KIND, TABLE, TRACE, PROFILER, TIMERS } kind;
 
 static const char *const kinds[] = {[NO_KIND] = "",
                                     [TABLE] = "a table",
                                     [TRACE] = "a trace of longhaul",
                                     [PROFILER] =
-                                        "a trace of PyTorch's profiler"};
+                                        "a trace of PyTorch's profiler",
+                                    [TIMERS] = "a log of Megatron-LM's timers"};
 
 /* Recording reader state. */
 typedef struct reading {
@@ -28,6 +30,7 @@ typedef struct reading {
     lhi_rows rows;
     lhi_gzip_stream zip;
     lhi_profiler profiler;
+    lhi_timer_log timers;
     uint64_t n_traces; /* longhaul traces: one step each */
     kind kind;         /* for all files */
 } reading;
@@ -58,8 +61,22 @@ static reading *make_reader(bool one, const lh_rank_map *map)
     return r;
 }
 
+/* An input: a file's path or a text. */
+typedef struct input {
+    const char *name;
+    const char *text; /* NULL: the file of that name */
+    size_t len;
+} input;
+
+/* Opens an input; close it in any case. */
+static lh_status open_input(reading *r, const input *in, lh_error *err)
+{
+    return in->text ? lhi_gzip_stream_open_text(&r->zip, in->text, in->len, err)
+                    : lhi_gzip_stream_open(&r->zip, in->name, err);
+}
+
 /* Determines a file's format from its first bytes: JSON with or without the key
- * "longhaul", or else a table. */
+ * "longhaul", or else a table. NO_KIND: neither JSON nor a table's heading. */
 static lh_status detect_kind(reading *r, kind *out, lh_error *err)
 {
     const char *text;
@@ -68,20 +85,42 @@ static lh_status detect_kind(reading *r, kind *out, lh_error *err)
     LHI_TRY(lhi_gzip_stream_peek(&r->zip, &text, &n, err));
     memcpy(first, text, n);
     first[n] = '\0';
-    while (at < n && strchr(" \t\r\n", first[at]))
-        at++;
-    *out = first[at] != '{' && first[at] != '['    ? TABLE
-           : strstr(first, "\"longhaul\"") != NULL ? TRACE
-                                                   : PROFILER;
+    at = strspn(first, " \t\r\n");
+    size_t next = at < n ? at + 1 + strspn(first + at + 1, " \t\r\n") : at;
+    bool is_list = first[at] == '[' && (first[next] == '{' || !first[next]);
+    if (first[at] == '{' || is_list)
+        *out = strstr(first, "\"longhaul\"") ? TRACE : PROFILER;
+    else
+        *out = strstr(first, "optype") ? TABLE : NO_KIND;
+    return LH_OK;
+}
+
+/* Determines an opened input's format. Opens it again if it had to be read
+ * whole: a log has its timers anywhere. */
+static lh_status find_kind(reading *r, const input *in, kind *out,
+                           lh_error *err)
+{
+    const char *text;
+    size_t n;
+    bool is_log = false;
+    LHI_TRY(detect_kind(r, out, err));
+    if (*out != NO_KIND)
+        return LH_OK;
+    LHI_TRY(lhi_timer_log_detect(&r->zip, in->name, &is_log, err));
+    lhi_gzip_stream_close(&r->zip);
+    LHI_TRY(open_input(r, in, err));
+    LHI_TRY(lhi_gzip_stream_peek(&r->zip, &text, &n, err));
+    *out = is_log ? TIMERS : n && *text == '[' ? PROFILER : TABLE;
     return LH_OK;
 }
 
 /* Reads the opened file by its format. LH_EINPUT: its format differs from that
  * of earlier files. */
-static lh_status read_opened(reading *r, const char *name, lh_error *err)
+static lh_status read_opened(reading *r, const input *in, lh_error *err)
 {
     kind is;
-    LHI_TRY(detect_kind(r, &is, err));
+    const char *name = in->name;
+    LHI_TRY(find_kind(r, in, &is, err));
     if (r->kind != NO_KIND && r->kind != is)
         return lhi_fail(err, LH_EINPUT,
                         "%s: is %s, but an earlier file is %s; diagnose "
@@ -97,7 +136,31 @@ static lh_status read_opened(reading *r, const char *name, lh_error *err)
         return lhi_op_trace_read(&r->zip, name, r->n_traces++, &r->rows, err);
     if (is == PROFILER)
         return lhi_profiler_read_file(&r->profiler, &r->zip, name, err);
+    if (is == TIMERS)
+        return lhi_timer_log_read(&r->timers, &r->zip, name, err);
     return lhi_op_table_read(&r->zip, name, &r->rows, err);
+}
+
+/* Opens, reads and closes an input. */
+static lh_status read_input(reading *r, const input *in, lh_error *err)
+{
+    lh_status status = open_input(r, in, err);
+    if (status == LH_OK)
+        status = read_opened(r, in, err);
+    lhi_gzip_stream_close(&r->zip);
+    return status;
+}
+
+/* Builds a recording without steps from a log's timers. */
+static lh_status build_timed(reading *r, const char *name, lh_error *err)
+{
+    lh_recording *out = r->recording;
+    lhi_fail(&out->unreplayed, LH_EINPUT,
+             "%s: is a log of Megatron-LM's timers, which contain sums over an "
+             "iteration, not single passes",
+             name);
+    return lhi_timer_log_list(&r->timers, name, &out->activities,
+                              &out->n_activities, err);
 }
 
 /* Orders activities by rank, for lhi_sort(). */
@@ -167,6 +230,8 @@ static lh_status end_reading(reading *r, lh_status status, const char *name,
 {
     if (status == LH_OK && r->kind == PROFILER) {
         status = build_profiled(r, name, err);
+    } else if (status == LH_OK && r->kind == TIMERS) {
+        status = build_timed(r, name, err);
     } else if (status == LH_OK) {
         status = lhi_rows_close(&r->rows, err);
         if (status == LH_OK)
@@ -178,6 +243,7 @@ static lh_status end_reading(reading *r, lh_status status, const char *name,
         lh_recording_free(r->recording);
     lhi_rows_fini(&r->rows);
     lhi_profiler_fini(&r->profiler);
+    lhi_timer_log_fini(&r->timers);
     free(r);
     return status;
 }
@@ -193,12 +259,8 @@ lh_status lh_recording_read_mapped(const char *const *paths, uint32_t n_paths,
     reading *r = make_reader(n_paths == 1, map);
     if (!r)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; status == LH_OK && i < n_paths; i++) {
-        status = lhi_gzip_stream_open(&r->zip, paths[i], err);
-        if (status == LH_OK)
-            status = read_opened(r, paths[i], err);
-        lhi_gzip_stream_close(&r->zip);
-    }
+    for (uint32_t i = 0; status == LH_OK && i < n_paths; i++)
+        status = read_input(r, &(input){.name = paths[i]}, err);
     return end_reading(r, status, paths[0], out, err);
 }
 
@@ -209,10 +271,8 @@ lh_status lhi_recording_parse_mapped(const char *text, size_t len,
     reading *r = make_reader(true, map);
     if (!r)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_gzip_stream_open_text(&r->zip, text, len, err);
-    if (status == LH_OK)
-        status = read_opened(r, name, err);
-    lhi_gzip_stream_close(&r->zip);
+    lh_status status =
+        read_input(r, &(input){.name = name, .text = text, .len = len}, err);
     return end_reading(r, status, name, out, err);
 }
 

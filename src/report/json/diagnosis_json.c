@@ -140,15 +140,21 @@ static json_t *workers_json(const lh_diagnosis *d)
 /* Builds the list of the ranks' activities. */
 static json_t *ranks_json(const lh_diagnosis *d)
 {
+    static const char *const sources[] = {
+#define LH_ACTIVITY_ROW(name, text) [LH_ACTIVITY_##name] = (text),
+        LH_ACTIVITY_LIST(LH_ACTIVITY_ROW)
+#undef LH_ACTIVITY_ROW
+    };
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < d->n_ranks; i++) {
         const lh_rank_activity *r = &d->ranks[i];
         json_t *j = json_pack(
-            "{s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:b}",
+            "{s:o, s:o, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:b}",
             "rank", r->rank == LH_NONE ? json_null() : json_integer(r->rank),
             "file", shown_json(r->file), "n_steps", (json_int_t)r->n_steps,
-            "on_gpu", r->on_gpu, "span_s", lhi_json_seconds(r->span_ns),
-            "compute_s", lhi_json_seconds(r->compute_ns), "communication_s",
+            "source", sources[r->source], "span_s",
+            lhi_json_seconds(r->span_ns), "compute_s",
+            lhi_json_seconds(r->compute_ns), "communication_s",
             lhi_json_seconds(r->communication_ns), "overlap_s",
             lhi_json_seconds(r->overlap_ns), "copy_s",
             lhi_json_seconds(r->copy_ns), "idle_s",

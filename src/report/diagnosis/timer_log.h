@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reader for the timers in Megatron-LM's log (megatron/core/timers.py, option
+ * "all"): the ranks' times of passes, messages and the optimizer. */
+#ifndef LHI_REPORT_DIAGNOSIS_TIMER_LOG_H
+#define LHI_REPORT_DIAGNOSIS_TIMER_LOG_H
+
+#include "report/diagnosis/gzip_stream.h"
+#include "report/diagnosis/rank_activity.h"
+
+/* Timers of one rank, in ms. */
+typedef struct lhi_timed_rank {
+    double compute, communication, whole; /* of all iterations */
+    double passes_whole;                  /* "forward-backward" */
+    uint32_t n;                           /* iterations */
+    uint64_t block;                       /* latest block with its passes */
+} lhi_timed_rank;
+
+/* Timers of all ranks. */
+typedef struct lhi_timer_log {
+    lhi_timed_rank *ranks; /* by rank number */
+    uint32_t n_ranks;
+    uint64_t n_blocks;
+} lhi_timer_log;
+
+/* Checks whether a text is such a log: it has a heading of timers. */
+lh_status lhi_timer_log_detect(lhi_gzip_stream *zip, const char *name,
+                               bool *out, lh_error *err);
+/* Adds a log's timers. LH_EINPUT: it has timers, but none of passes by rank. */
+lh_status lhi_timer_log_read(lhi_timer_log *log, lhi_gzip_stream *zip,
+                             const char *name, lh_error *err);
+/* Lists the ranks' activities per iteration, with the log's name as their file.
+ * *out has room for all ranks; its elements own their file names. */
+lh_status lhi_timer_log_list(const lhi_timer_log *log, const char *name,
+                             lhi_recorded_activity **out, uint32_t *n,
+                             lh_error *err);
+/* Frees the timers. */
+void lhi_timer_log_fini(lhi_timer_log *log);
+
+#endif

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul diagnose on a log that Megatron-LM's timers write.
+
+    test_megatron_timers.py PROGRAM
+
+Two processes over gloo run megatron.core.timers on the CPU, with sleeps as passes: the
+second process is slow. Needs torch and megatron-core; $LONGHAUL_TORCH names a Python
+that has them.
+"""
+import json
+import logging
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+from lacking import lacking
+
+PROGRAM = os.path.abspath(sys.argv[1])
+warnings.filterwarnings("ignore")
+try:
+    import torch
+    from megatron.core.timers import Timers
+    from torch import distributed, multiprocessing
+except ImportError as error:
+    lacking("megatron-core", error, "LONGHAUL_TORCH",
+            "a log of Megatron's timers is diagnosed")
+
+RANKS, ITERATIONS, INTERVAL = 2, 4, 2
+# In seconds, of each rank; 1.5 times as long on the second.
+FORWARD_S, BACKWARD_S, SEND_S = (0.02, 0.03), (0.04, 0.06), (0.01, 0.01)
+
+
+def train(rank, port, log):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    distributed.init_process_group("gloo", rank=rank, world_size=RANKS)
+    torch.cuda.synchronize = lambda *_: None
+    torch.cuda.current_device = lambda: "cpu"
+    logging.basicConfig(level=logging.INFO, stream=open(log, "a"))
+    timers, names = Timers(log_level=2, log_option="all"), (
+        "forward-backward", "forward-compute", "backward-compute",
+        "backward-send", "optimizer")
+    for i in range(ITERATIONS):
+        timers("forward-backward", log_level=1).start(barrier=True)
+        for name, seconds in (("forward-compute", FORWARD_S),
+                              ("backward-compute", BACKWARD_S),
+                              ("backward-send", SEND_S)):
+            timers(name, log_level=2).start()
+            time.sleep(seconds[rank])
+            timers(name).stop()
+        timers("forward-backward").stop(barrier=True)
+        if (i + 1) % INTERVAL == 0:
+            timers.log(names, normalizer=INTERVAL)
+    distributed.destroy_process_group()
+
+
+def main(folder):
+    log = folder / "train.log"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    multiprocessing.start_processes(train, (port, str(log)), nprocs=RANKS,
+                                    start_method="fork")
+    print(log.read_text())
+    done = subprocess.run([PROGRAM, "diagnose", str(log), "--json"], text=True,
+                          capture_output=True, check=True)
+    ranks = json.loads(done.stdout)["ranks"]
+    print(ranks)
+    wrong = []
+    for rank, one in enumerate(ranks):
+        least = FORWARD_S[rank] + BACKWARD_S[rank]
+        if (one["rank"], one["n_steps"]) != (rank, ITERATIONS // INTERVAL):
+            wrong.append(f"rank or steps: {one}")
+        # Sleeps are never shorter than asked for; other load prolongs them.
+        if not least <= one["compute_s"] <= 3 * least or \
+                not one["communication_s"] >= SEND_S[rank] or \
+                one["span_s"] + 1e-4 < sum(
+                    one[key] for key in ("compute_s", "communication_s")):
+            wrong.append(f"times: {one}")
+    if len(ranks) != RANKS or [one["slow"] for one in ranks] != [False, True]:
+        wrong.append(f"the slow rank: {ranks}")
+    print(*wrong or ["equal"], sep="\n")
+    return 1 if wrong else 0
+
+
+with tempfile.TemporaryDirectory(prefix="longhaul-timers-") as temp:
+    sys.exit(main(pathlib.Path(temp)))
