@@ -51,7 +51,8 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, map),
      .arg = "FILE",
-     .help = "PyTorch traces: stage and replica of each rank, and operation of "
+     .help = "PyTorch and Nsight traces: stage and replica of each rank, and "
+             "operation of "
              "each range, where the traces lack them (docs/formats/ranks.md).",
      .words = CLI_WORDS_FILES},
 };
@@ -529,7 +530,8 @@ const cli_command cmd_diagnose = {
         "A recording holds some steps of a job: passes, messages and "
         "collectives of its ranks, each with start and duration. It is a table "
         "(CSV, also gzip), a trace written by longhaul (one step), or one or "
-        "several traces per rank of PyTorch's profiler (JSON, also gzip). "
+        "several traces per rank of PyTorch's profiler (JSON, also gzip) or of "
+        "Nsight Systems (nsys export --type jsonlines). "
         "Several files form one recording.\n"
         "\n"
         "Each step is replayed from its dependencies: with measured times, "

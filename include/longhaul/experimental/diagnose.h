@@ -83,13 +83,14 @@ LH_API void lh_rank_map_free(lh_rank_map *map); /* frees; NULL is a no-op */
  *   several tables
  * - longhaul traces, one per step, the first being step 0
  * - PyTorch profiler traces, one or several per rank
+ * - JSON exports of Nsight Systems, one or several ranks each
  * - logs with Megatron-LM's timers, which give the ranks' activity alone
  *
  * "-" has no special meaning. Damaged records are skipped and listed in
  * lh_diagnosis.defects. Release with lh_recording_free().
  *
  * PyTorch profiler traces without a complete step give a recording without
- * steps, if no map was given: lh_diagnose() then compares the ranks' activity.
+ * steps: lh_diagnose() then compares the ranks' activity.
  *
  * LH_EINPUT: a file has a different kind than the first or an unknown kind, has
  * no heading, contains no intact record, or a rank's position is unknown; or a

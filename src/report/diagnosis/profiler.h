@@ -3,6 +3,7 @@
  * rows of a recording.
  *
  * - profiler_events.c: a file's ranges and their GPU work
+ * - profiler_nsight.c: the same from an export of Nsight Systems
  * - profiler_cpu.c: a file's CPU operators
  * - profiler_passes.c: passes of a file without ranges, from its operators
  * - profiler_ranges.c: a rank's operations from these
@@ -107,7 +108,14 @@ typedef struct lhi_profiler {
 /* Reads one PyTorch profiler file and adds its rank's operations. */
 lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
                                  const char *name, lh_error *err);
-/* Adds the operations of all ranks to `rows`, step by step. */
+/* Reads a file that Nsight Systems exported (--type jsonlines): one rank for
+ * each process in it. */
+lh_status lhi_profiler_read_nsight(lhi_profiler *p, lhi_gzip_stream *zip,
+                                   const char *name, lh_error *err);
+/* Gives a single file without a rank number number 0. Fails with LH_EINPUT if a
+ * name in the map matched no range, or if the map lacks a rank. */
+lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err);
+/* Adds all operations to `rows`, after lhi_profiler_check_map(). */
 lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows,
                                   lh_error *err);
 /* Frees the profiles of all ranks. */

@@ -30,19 +30,6 @@ static lhi_cpu_kind classify_operator(const char *name)
     return LHI_CPU_OTHER;
 }
 
-/* Returns a number for an event's thread, which is an integer or a text. */
-static int64_t thread_of(const json_t *event)
-{
-    const json_t *tid = json_object_get(event, "tid");
-    const char *text = json_string_value(tid);
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-    if (!text)
-        return json_integer_value(tid);
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-    return (int64_t)(hash >> 1);
-}
-
 /* Returns the latest outermost operator of a thread; NULL if there is none.
  * Searches the operators backward, at most LOOK_BACK of them: threads take
  * turns rarely. */
@@ -57,10 +44,12 @@ static lhi_cpu_op *latest_of_thread(const lhi_file_events *e, int64_t thread)
     return NULL;
 }
 
-/* Widens an operator's sequence numbers by those of an operator inside. */
+/* Widens an operator's sequence numbers by those of an operator inside. An
+ * autograd function has its own number, or that of the first one inside. */
 static void merge_numbers(lhi_cpu_op *outer, int64_t number)
 {
-    if (number < 0 || outer->kind == LHI_CPU_AUTOGRAD)
+    bool is_final = outer->kind == LHI_CPU_AUTOGRAD && outer->first_number >= 0;
+    if (number < 0 || is_final)
         return;
     if (outer->first_number < 0 || number < outer->first_number)
         outer->first_number = number;
@@ -68,24 +57,15 @@ static void merge_numbers(lhi_cpu_op *outer, int64_t number)
         outer->last_number = number;
 }
 
-lh_status lhi_profiler_add_operator(lhi_file_events *e, const json_t *event,
-                                    const char *name, bool is_range,
-                                    int64_t start_ns, int64_t end_ns,
-                                    lh_error *err)
+lh_status lhi_profiler_add_operator(lhi_file_events *e, const char *name,
+                                    lhi_cpu_op op, lh_error *err)
 {
-    const json_t *number =
-        json_object_get(json_object_get(event, "args"), "Sequence number");
-    lhi_cpu_kind kind = classify_operator(name);
-    if (is_range && kind != LHI_CPU_COMMUNICATION)
+    op.kind = classify_operator(name);
+    if (op.is_range && op.kind != LHI_CPU_COMMUNICATION)
         return LH_OK;
-    lhi_cpu_op op = {start_ns, end_ns, -1,       -1,
-                     0,        kind,   is_range, thread_of(event)};
-    op.first_number = op.last_number =
-        json_is_integer(number) && json_integer_value(number) >= 0
-            ? json_integer_value(number)
-            : -1;
-    lhi_cpu_op *outer = is_range ? NULL : latest_of_thread(e, op.thread);
-    if (outer && outer->start_ns <= start_ns && outer->end_ns >= end_ns) {
+    op.last_number = op.first_number;
+    lhi_cpu_op *outer = op.is_range ? NULL : latest_of_thread(e, op.thread);
+    if (outer && outer->start_ns <= op.start_ns && outer->end_ns >= op.end_ns) {
         merge_numbers(outer, op.first_number);
         return LH_OK;
     }

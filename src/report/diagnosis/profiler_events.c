@@ -75,11 +75,6 @@ typedef struct reading {
     lhi_file_events *out;
 } reading;
 
-/* Limits of a clock since 1970 and of a range: differences of larger times
- * could overflow. */
-#define MOST_NS (INT64_C(2400000000) * 1000000000)
-#define LONGEST_NS (INT64_C(1000000) * 1000000000)
-
 /* Reads the number at `key`; returns NULL, or why it is not one. */
 static const char *get_number(const json_t *event, const char *key,
                               const char *const why[2], double *out)
@@ -106,24 +101,24 @@ static const char *get_times(const json_t *event, int64_t *start_ns,
         reason = get_number(event, "dur", dur, &us);
     if (reason)
         return reason;
-    if (!(fabs(from) <= (double)MOST_NS / 1000))
+    if (!(fabs(from) <= (double)LHI_MOST_NS / 1000))
         return "its 'ts' is out of range";
-    if (!(us >= 0 && us <= (double)LONGEST_NS / 1000))
+    if (!(us >= 0 && us <= (double)LHI_LONGEST_NS / 1000))
         return "its 'dur' is out of range";
     *start_ns = llround(from * 1000);
     *end_ns = *start_ns + llround(us * 1000);
     return NULL;
 }
 
-/* Returns a range's kind by the rank map's name patterns, then by the known
- * names; *numbers receives the numbers in its name. */
-static uint8_t classify_range(const reading *r, const char *name,
+/* Returns a range's kind by the map's name patterns, then by the known ones;
+ * fills in the numbers in its name. */
+static uint8_t classify_range(const lhi_profiler *p, const char *name,
                               lhi_name_numbers *numbers)
 {
-    const lh_rank_map *map = r->p->map;
+    const lh_rank_map *map = p->map;
     for (uint32_t i = 0; map && i < map->n_names; i++)
         if (lhi_name_matches(map->names[i].pattern, name, numbers)) {
-            r->p->name_used[i] = true;
+            p->name_used[i] = true;
             return (uint8_t)map->names[i].kind;
         }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -132,20 +127,20 @@ static uint8_t classify_range(const reading *r, const char *name,
     return LHI_RANGE_IGNORED;
 }
 
-/* Adds a named range that belongs to an operation; counts an unknown pipeline
- * range as a defect. */
-static lh_status add_range(reading *r, const char *name, int64_t start_ns,
-                           int64_t end_ns, lh_error *err)
+lh_status lhi_profiler_add_range(const lhi_profiler *p, lhi_file_events *events,
+                                 const char *file, const char *name,
+                                 int64_t start_ns, int64_t end_ns,
+                                 lh_error *err)
 {
-    lhi_file_events *out = r->out;
+    lhi_file_events *out = events;
     lhi_name_numbers numbers;
-    uint8_t is = classify_range(r, name, &numbers);
+    uint8_t is = classify_range(p, name, &numbers);
     if (is == LHI_RANGE_IGNORED)
         return LH_OK;
     if (is == LHI_RANGE_OTHER || numbers.chunk >= INT16_MAX ||
         numbers.microbatch >= LH_MAX_MICROBATCHES) {
-        lhi_defect_add(r->p->remarks, LHI_REMARK_UNKNOWN, 1, "%s: '%.40s'",
-                       r->name, name);
+        lhi_defect_add(p->remarks, LHI_REMARK_UNKNOWN, 1, "%s: '%.40s'", file,
+                       name);
         return LH_OK;
     }
     LHI_TRY(lhi_profiler_grow_array((void **)&out->ranges, out->n_ranges,
@@ -154,6 +149,29 @@ static lh_status add_range(reading *r, const char *name, int64_t start_ns,
     out->ranges[out->n_ranges++] = (lhi_named_range){
         start_ns, end_ns, numbers.chunk, numbers.microbatch, numbers.step, is};
     return LH_OK;
+}
+
+/* Returns a number for an event's thread, which is an integer or a text. */
+static int64_t thread_of(const json_t *event)
+{
+    const json_t *tid = json_object_get(event, "tid");
+    const char *text = json_string_value(tid);
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    if (!text)
+        return json_integer_value(tid);
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return (int64_t)(hash >> 1);
+}
+
+/* Returns autograd's sequence number of an operator; -1: none. */
+static int64_t number_of(const json_t *event)
+{
+    const json_t *number =
+        json_object_get(json_object_get(event, "args"), "Sequence number");
+    return json_is_integer(number) && json_integer_value(number) >= 0
+               ? json_integer_value(number)
+               : -1;
 }
 
 /* Adds a GPU kernel or copy, or the CPU call that launched it; `k` lacks its
@@ -215,10 +233,17 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
     }
     r->n_timed++;
     if (is_range || is_operator)
-        LHI_TRY(lhi_profiler_add_operator(r->out, event, name, is_range,
-                                          start_ns, end_ns, err));
+        LHI_TRY(lhi_profiler_add_operator(
+            r->out, name,
+            (lhi_cpu_op){.start_ns = start_ns,
+                         .end_ns = end_ns,
+                         .first_number = number_of(event),
+                         .is_range = is_range,
+                         .thread = thread_of(event)},
+            err));
     if (is_range)
-        return add_range(r, name, start_ns, end_ns, err);
+        return lhi_profiler_add_range(r->p, r->out, r->name, name, start_ns,
+                                      end_ns, err);
     if (is_operator)
         return LH_OK;
     return add_kernel(
@@ -312,8 +337,9 @@ static lh_status parse_key(reading *r, const lhi_json_stream *items,
                         r->name);
     if (is_key(items, "distributedInfo"))
         return parse_distributed(r->into, value, err);
-    if (is_key(items, "baseTimeNanoseconds") && json_is_integer(value) &&
-        json_integer_value(value) >= 0 && json_integer_value(value) <= MOST_NS)
+    if (key_is(items, "baseTimeNanoseconds") && json_is_integer(value) &&
+        json_integer_value(value) >= 0 &&
+        json_integer_value(value) <= LHI_MOST_NS)
         r->base_ns = json_integer_value(value);
     return LH_OK;
 }
@@ -381,7 +407,7 @@ static bool shift_range(const reading *r, int64_t *start_ns, int64_t *end_ns)
 {
     *start_ns += r->base_ns;
     *end_ns += r->base_ns;
-    return *start_ns >= 0 && *start_ns <= MOST_NS;
+    return *start_ns >= 0 && *start_ns <= LHI_MOST_NS;
 }
 
 /* Converts all times of the file to the rank's clock by adding its base

@@ -25,14 +25,28 @@ typedef struct lhi_file_events {
 lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
                                    const char *name, lhi_profiled_rank *into,
                                    lhi_file_events *out, lh_error *err);
-/* Frees the ranges and kernels read from a file. */
+/* Allocates the list of the map's names that occurred. */
+lh_status lhi_profiler_prepare_map(lhi_profiler *p, lh_error *err);
+/* Frees the ranges and kernels. */
 void lhi_file_events_fini(lhi_file_events *events);
 
-/* Adds a CPU operator, or a library's range (`is_range`). */
-lh_status lhi_profiler_add_operator(lhi_file_events *events,
-                                    const json_t *event, const char *name,
-                                    bool is_range, int64_t start_ns,
-                                    int64_t end_ns, lh_error *err);
+/* Adds a CPU operator, or a library's range, of which `op` has times, thread,
+ * first number and is_range. */
+lh_status lhi_profiler_add_operator(lhi_file_events *events, const char *name,
+                                    lhi_cpu_op op, lh_error *err);
+/* Adds a range of interest, by its name, to the events of file `file`; counts
+ * an unknown pipeline range as a defect. */
+lh_status lhi_profiler_add_range(const lhi_profiler *p, lhi_file_events *events,
+                                 const char *file, const char *name,
+                                 int64_t start_ns, int64_t end_ns,
+                                 lh_error *err);
+/* Makes a rank of a file's events and adds it to those of the profiler. Takes
+ * over `r`, also on failure; sorts the events. */
+lh_status lhi_profiler_add_events(lhi_profiler *p, lhi_profiled_rank *r,
+                                  lhi_file_events *events, lh_error *err);
+/* Copies a rank's file name into it. */
+lh_status lhi_profiled_rank_name(lhi_profiled_rank *r, const char *name,
+                                 lh_error *err);
 /* Adds up a file's activities, from its kernels or else its operators. */
 lh_status lhi_profiler_measure_activity(const lhi_profiler *p,
                                         const lhi_file_events *events,
@@ -74,6 +88,11 @@ static inline lh_status lhi_profiler_grow_array(void **items, size_t n,
     *room = more;
     return LH_OK;
 }
+
+/* Limits of a clock since 1970 and of a range: differences of larger times
+ * could overflow. */
+#define LHI_MOST_NS (INT64_C(2400000000) * 1000000000)
+#define LHI_LONGEST_NS (INT64_C(1000000) * 1000000000)
 
 /* Checks whether a range is a pass. */
 static inline bool lhi_range_is_pass(uint8_t is)

@@ -23,22 +23,36 @@ static const lhi_map_rank *find_map_rank(const lh_rank_map *map, uint32_t rank)
     return NULL;
 }
 
-/* Sets stage and replica of all ranks from the rank map. LH_EINPUT: the map
- * lacks a rank. */
-static lh_status assign_from_map(lhi_profiler *p, lh_error *err)
+lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err)
 {
-    for (uint32_t i = 0; i < p->n_ranks; i++) {
-        lhi_profiled_rank *r = &p->ranks[i];
-        const lhi_map_rank *m = find_map_rank(p->map, r->rank);
-        if (!m)
+    const lh_rank_map *map = p->map;
+    if (p->n_ranks == 1 && p->ranks[0].rank == LH_NONE)
+        p->ranks[0].rank = 0; /* a single file */
+    for (uint32_t i = 0; map && i < map->n_names; i++)
+        if (!p->name_used[i])
+            return lhi_fail(err, LH_EINPUT,
+                            "%s:%" PRIu32 ": names[%" PRIu32
+                            "].name: no range in the traces matches '%.80s'",
+                            map->file, map->names[i].line, i,
+                            map->names[i].pattern);
+    for (uint32_t i = 0; map && map->n_ranks && i < p->n_ranks; i++)
+        if (p->ranks[i].rank != LH_NONE &&
+            !find_map_rank(map, p->ranks[i].rank))
             return lhi_fail(err, LH_EINPUT,
                             "%s: is the trace of rank %u, which %s lacks: add "
                             "the rank to 'ranks', with its stage and replica",
-                            r->file, r->rank, p->map->file);
-        r->stage = m->stage;
-        r->replica = m->replica;
-    }
+                            p->ranks[i].file, p->ranks[i].rank, map->file);
     return LH_OK;
+}
+
+/* Sets stage and replica of all ranks from the rank map, which has them. */
+static void assign_from_map(lhi_profiler *p)
+{
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        const lhi_map_rank *m = find_map_rank(p->map, p->ranks[i].rank);
+        p->ranks[i].stage = m->stage;
+        p->ranks[i].replica = m->replica;
+    }
 }
 
 /* --- from the operations -------------------------------------------------- */
@@ -232,7 +246,7 @@ lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err)
     uint32_t n_stages;
     LHI_TRY(report_missing(p, err));
     if (p->map && p->map->n_ranks) {
-        LHI_TRY(assign_from_map(p, err));
+        assign_from_map(p);
     } else {
         lhi_profiler_find_positions(p);
         LHI_TRY(find_stages(p, &n_stages, err));

@@ -159,32 +159,54 @@ static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
     return status;
 }
 
+lh_status lhi_profiled_rank_name(lhi_profiled_rank *r, const char *name,
+                                 lh_error *err)
+{
+    size_t len = strlen(name) + 1;
+    r->file = malloc(len);
+    if (!r->file)
+        return lhi_fail_nomem(err);
+    memcpy(r->file, name, len);
+    return LH_OK;
+}
+
+lh_status lhi_profiler_add_events(lhi_profiler *p, lhi_profiled_rank *r,
+                                  lhi_file_events *events, lh_error *err)
+{
+    lh_status status = check_file_rank(p, r, err);
+    if (status == LH_OK)
+        status = lhi_profiler_measure_activity(p, events, r, err);
+    if (status == LH_OK)
+        status = lhi_profiler_derive_passes(events, err);
+    if (status == LH_OK)
+        status = lhi_profiler_add_operations(events, r, err);
+    if (status == LH_OK)
+        return add_rank_file(p, r, err);
+    profiled_fini(r);
+    return status;
+}
+
+lh_status lhi_profiler_prepare_map(lhi_profiler *p, lh_error *err)
+{
+    if (p->map && !p->name_used &&
+        !(p->name_used = calloc(p->map->n_names + 1u, sizeof *p->name_used)))
+        return lhi_fail_nomem(err);
+    return LH_OK;
+}
+
 lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
                                  const char *name, lh_error *err)
 {
     lhi_file_events events = {0};
     lhi_profiled_rank r = {.rank = LH_NONE};
-    size_t len = strlen(name) + 1;
-    if (p->map && !p->name_used &&
-        !(p->name_used = calloc(p->map->n_names + 1u, sizeof *p->name_used)))
-        return lhi_fail_nomem(err);
-    r.file = malloc(len);
-    if (!r.file)
-        return lhi_fail_nomem(err);
-    memcpy(r.file, name, len);
+    LHI_TRY(lhi_profiler_prepare_map(p, err));
+    LHI_TRY(lhi_profiled_rank_name(&r, name, err));
     lh_status status = lhi_profiler_read_events(p, zip, name, &r, &events, err);
     if (status == LH_OK)
-        status = check_file_rank(p, &r, err);
-    if (status == LH_OK)
-        status = lhi_profiler_measure_activity(p, &events, &r, err);
-    if (status == LH_OK)
-        status = lhi_profiler_derive_passes(&events, err);
-    if (status == LH_OK)
-        status = lhi_profiler_add_operations(&events, &r, err);
+        status = lhi_profiler_add_events(p, &r, &events, err);
+    else
+        profiled_fini(&r);
     lhi_file_events_fini(&events);
-    if (status == LH_OK)
-        return add_rank_file(p, &r, err);
-    free_profiled_rank(&r);
     return status;
 }
 
@@ -207,18 +229,10 @@ static bool is_empty(const lhi_profiler *p)
     return true;
 }
 
-/* Fails with LH_EINPUT if a name pattern matched no range, if the files are
- * empty, or if one of several files has no known rank; a single file gets rank
- * 0. */
+/* Fails with LH_EINPUT if the files are empty, or if one of several has no
+ * known rank. */
 static lh_status check_ranks(lhi_profiler *p, lh_error *err)
 {
-    for (uint32_t i = 0; p->map && i < p->map->n_names; i++)
-        if (!p->name_used[i])
-            return lhi_fail(err, LH_EINPUT,
-                            "%s:%" PRIu32 ": names[%" PRIu32
-                            "].name: no range in the traces matches '%.80s'",
-                            p->map->file, p->map->names[i].line, i,
-                            p->map->names[i].pattern);
     if (is_empty(p))
         return lhi_fail(err, LH_EINPUT,
                         "%s: has no operator, range or kernel: record with "
@@ -234,8 +248,6 @@ static lh_status check_ranks(lhi_profiler *p, lh_error *err)
                 "torch.distributed do: set it in a map (--map), ranks: [{rank: "
                 "0, stage: 0, replica: 0, file: %s}, ...]",
                 r->file, get_base_name(r->file));
-        if (r->rank == LH_NONE)
-            r->rank = 0;
         lhi_defect_add(p->remarks, LHI_REMARK_UNMARKED, r->no_steps,
                        "rank %" PRIu32, r->rank);
     }

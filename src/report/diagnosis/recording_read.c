@@ -15,13 +15,14 @@
 enum { MAX_ROWS = 16 << 20 };
 
 /* File formats. */
-typedef enum kind { NO_KIND, TABLE, TRACE, PROFILER, TIMERS } kind;
+typedef enum kind { NO_KIND, TABLE, TRACE, PROFILER, NSIGHT, TIMERS } kind;
 
 static const char *const kinds[] = {[NO_KIND] = "",
                                     [TABLE] = "a table",
                                     [TRACE] = "a trace of longhaul",
                                     [PROFILER] =
                                         "a trace of PyTorch's profiler",
+                                    [NSIGHT] = "an export of Nsight Systems",
                                     [TIMERS] = "a log of Megatron-LM's timers"};
 
 /* Recording reader state. */
@@ -75,6 +76,18 @@ static lh_status open_input(reading *r, const input *in, lh_error *err)
                     : lhi_gzip_stream_open(&r->zip, in->name, err);
 }
 
+/* Checks whether a text begins as an export of Nsight Systems: with an event,
+ * or with the strings. */
+static bool is_nsight(const char *text)
+{
+    static const char *const begins[] = {
+        "{\"Type\":", "{\"type\":", "{\"data\":["};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (strncmp(text, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
 /* Determines a file's format from its first bytes: JSON with or without the key
  * "longhaul", or else a table. NO_KIND: neither JSON nor a table's heading. */
 static lh_status detect_kind(reading *r, kind *out, lh_error *err)
@@ -88,7 +101,9 @@ static lh_status detect_kind(reading *r, kind *out, lh_error *err)
     at = strspn(first, " \t\r\n");
     size_t next = at < n ? at + 1 + strspn(first + at + 1, " \t\r\n") : at;
     bool is_list = first[at] == '[' && (first[next] == '{' || !first[next]);
-    if (first[at] == '{' || is_list)
+    if (is_nsight(first + at))
+        *out = NSIGHT;
+    else if (first[at] == '{' || is_list)
         *out = strstr(first, "\"longhaul\"") ? TRACE : PROFILER;
     else
         *out = strstr(first, "optype") ? TABLE : NO_KIND;
@@ -126,7 +141,7 @@ static lh_status read_opened(reading *r, const input *in, lh_error *err)
                         "%s: is %s, but an earlier file is %s; diagnose "
                         "recordings of different kinds separately",
                         name, kinds[is], kinds[r->kind]);
-    if (r->profiler.map && is != PROFILER)
+    if (r->profiler.map && is != PROFILER && is != NSIGHT)
         return lhi_fail(err, LH_EINPUT,
                         "%s: is %s, but a map of ranks applies only to traces "
                         "of PyTorch's profiler",
@@ -136,6 +151,8 @@ static lh_status read_opened(reading *r, const input *in, lh_error *err)
         return lhi_op_trace_read(&r->zip, name, r->n_traces++, &r->rows, err);
     if (is == PROFILER)
         return lhi_profiler_read_file(&r->profiler, &r->zip, name, err);
+    if (is == NSIGHT)
+        return lhi_profiler_read_nsight(&r->profiler, &r->zip, name, err);
     if (is == TIMERS)
         return lhi_timer_log_read(&r->timers, &r->zip, name, err);
     return lhi_op_table_read(&r->zip, name, &r->rows, err);
@@ -203,10 +220,11 @@ static lh_status add_profiled_steps(reading *r, const char *name, lh_error *err)
 }
 
 /* Builds the recording from a profiler's traces. If they have no complete step,
- * the ranks' activity remains, unless a map was given. */
+ * the ranks' activity remains. */
 static lh_status build_profiled(reading *r, const char *name, lh_error *err)
 {
     lh_recording *out = r->recording;
+    LHI_TRY(lhi_profiler_check_map(&r->profiler, err));
     lh_status status = add_profiled_steps(r, name, &out->unreplayed);
     if (status == LH_EINPUT && out->remarks.n[LHI_REMARK_FILES] &&
         (out->remarks.n[LHI_REMARK_INCOMPLETE] ||
@@ -216,7 +234,7 @@ static lh_status build_profiled(reading *r, const char *name, lh_error *err)
                  out->remarks.first[LHI_REMARK_FILES]);
     if (status == LH_OK || status == LH_EINPUT)
         LHI_TRY(take_activities(&r->profiler, out, err));
-    if (status == LH_EINPUT && out->n_activities && !r->profiler.map)
+    if (status == LH_EINPUT && out->n_activities)
         return LH_OK;
     if (status != LH_OK && err)
         *err = out->unreplayed;
@@ -228,7 +246,7 @@ static lh_status build_profiled(reading *r, const char *name, lh_error *err)
 static lh_status end_reading(reading *r, lh_status status, const char *name,
                              lh_recording **out, lh_error *err)
 {
-    if (status == LH_OK && r->kind == PROFILER) {
+    if (status == LH_OK && (r->kind == PROFILER || r->kind == NSIGHT)) {
         status = build_profiled(r, name, err);
     } else if (status == LH_OK && r->kind == TIMERS) {
         status = build_timed(r, name, err);
