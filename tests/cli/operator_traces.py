@@ -119,8 +119,59 @@ def operators(stage, stages, order, times, at, number):
     return out, number
 
 
+def gpu_operators(stage, stages, order, times, at, number, coalesced):
+    """As operators(), but the CPU launches kernels ahead of the GPU, and never
+    waits. Kernels of messages are launched in their operators, or coalesced:
+    after the last one was posted."""
+    out, first, now, waiting = [], {}, [at], []
+
+    def add(name, took, cat="cpu_op", tid=1, **args):
+        out.append({**event(name, now[0], now[0] + took, cat, **args),
+                    "tid": tid})
+
+    def launch(name, start, end):
+        correlation = int(1000 * at) + len(out)
+        out.append(event("cudaLaunchKernel", now[0], now[0] + 0.01,
+                         "cuda_runtime", correlation=correlation))
+        out.append(event(name, at + start, at + end, "kernel",
+                         correlation=correlation))
+
+    def flush():
+        for start, end in waiting:
+            launch("ncclDevKernel_SendRecv", start, end)
+            now[0] += 0.02
+        waiting.clear()
+
+    def post(name, start, end):
+        add(name, 0.05, **{"Sequence number": number})
+        waiting.append((start, end))
+        if not coalesced:
+            now[0] += 0.01
+            flush()
+        now[0] += 0.06
+    for kind, i in order:
+        start, end, posted, arrived = times[stage, kind, i]
+        if arrived is not None:
+            post("c10d::recv_", posted, arrived)
+        flush()
+        for k in range(2):
+            if kind == "F":
+                first[i] = number if k == 0 else first[i]
+                add("aten::addmm", 0.1, **{"Sequence number": number})
+                number += 1
+            else:
+                add("autograd::engine::evaluate_function: AddmmBackward0", 0.1,
+                    tid=2, **{"Sequence number": first[i] + 1 - k})
+            launch("gemm", *((start, start + 2) if k == 0 else (end - 2, end)))
+            now[0] += 0.12
+        if 0 <= (stage + 1 if kind == "F" else stage - 1) < stages:
+            post("c10d::send", end, end + POST_MS + MESSAGE_MS)
+    flush()
+    return out, number
+
+
 def operator_traces(stages, microbatches, schedule, replicas=1, slow=None,
-                    steps=2, marked=True, edit=None):
+                    steps=2, marked=True, edit=None, make=operators):
     """Writes the traces; returns their names. slow: {(replica, stage): factor}."""
     names = []
     for replica in range(replicas):
@@ -134,8 +185,8 @@ def operator_traces(stages, microbatches, schedule, replicas=1, slow=None,
                 if marked:
                     events.append(event(f"ProfilerStep#{step + 2}", at - 1,
                                         at + STEP_MS - 2))
-                more, number = operators(stage, stages, orders[stage], times,
-                                         at, number)
+                more, number = make(stage, stages, orders[stage], times, at,
+                                    number)
                 events += more
             if edit:
                 events = edit(rank, events)

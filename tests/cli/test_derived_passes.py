@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """longhaul diagnose on traces without ranges for passes: operators alone."""
+import functools
 import json
 import re
 
 from harness import check, finish, json_case, read, test
 from operator_traces import (BACKWARD_MS, FORWARD_MS, STEP_MS, gpipe,
-                             last_first, one_f_one_b, operator_traces,
+                             gpu_operators, last_first, one_f_one_b, operator_traces,
                              start_times)
 from profiled import event
 
@@ -74,6 +75,19 @@ def a_slow_worker_of_replicas_is_named():
     check((result["stages"], result["replicas"]) == (2, 3), result)
     check([(s["what"], s["stage"], s["replica"]) for s in result["slow"]] ==
           [("worker", 0, 1)], result["slow"])
+
+
+@test
+def kernels_time_passes_of_a_cpu_that_runs_ahead():
+    for coalesced in False, True:
+        make = functools.partial(gpu_operators, coalesced=coalesced)
+        for schedule in one_f_one_b, gpipe:
+            result = check_passes(
+                operator_traces(3, 4, schedule, slow={(0, 1): 2}, make=make), 3,
+                4, schedule, {1: 2})
+            check([(s["what"], s["stage"]) for s in result["slow"]][:1] ==
+                  [("stage", 1)], result["slow"])
+            check(0.95 < result["t_s"] / result["measured_s"] <= 1, result)
 
 
 @test

@@ -140,6 +140,13 @@ static bool find_forward_pass(const step_passes *s, const derived_pass *back,
     return true;
 }
 
+/* Checks whether the CPU launches kernels, which give the times: ranges then
+ * only determine to which operation a kernel belongs. */
+static bool launches_kernels(const step_passes *s)
+{
+    return s->events->n_kernels > 0;
+}
+
 /* Returns the end of the last communication range of that kind that ended in
  * (from, to]; `from` if there is none. */
 static int64_t last_wait(const step_passes *s, uint8_t kind, int64_t from,
@@ -180,7 +187,9 @@ static void time_forward_pass(const step_passes *s, derived_pass *f)
         first++;
     while (!has_numbers_of(&s->ops[last], f))
         last--;
-    if (f->from > 0)
+    if (launches_kernels(s))
+        f->start_ns = s->ops[f->from].start_ns;
+    else if (f->from > 0)
         f->start_ns = last_wait(s, LHI_RANGE_SEND, s->ops[f->from - 1].end_ns,
                                 s->ops[first].start_ns);
     else
@@ -196,7 +205,7 @@ static void time_backward_pass(const step_passes *s,
 {
     size_t at = back->from;
     for (size_t i = 0; i < n; i++)
-        if (forward[i].to == at)
+        if (forward[i].to == at || launches_kernels(s))
             return;
     while (at > 0 && !is_divider(&s->ops[at - 1]))
         at--;
