@@ -393,7 +393,7 @@ static void print_activity(cli *c, const lh_diagnosis *d)
     cli_table_print(c, "", &t);
 }
 
-/* Prints the whole diagnosis for a reader. */
+/* Prints the whole diagnosis as text. */
 static void print_text(cli *c, const lh_diagnosis *d)
 {
     if (d->n_steps == 0) {

@@ -110,8 +110,8 @@ static const char *get_times(const json_t *event, int64_t *start_ns,
     return NULL;
 }
 
-/* Returns a range's kind by the map's name patterns, then by the known ones;
- * fills in the numbers in its name. */
+/* Returns a range's kind by the rank map's name patterns, then by the known
+ * names; *numbers receives the numbers in its name. */
 static uint8_t classify_range(const lhi_profiler *p, const char *name,
                               lhi_name_numbers *numbers)
 {

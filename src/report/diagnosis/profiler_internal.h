@@ -27,7 +27,7 @@ lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
                                    lhi_file_events *out, lh_error *err);
 /* Allocates the list of the map's names that occurred. */
 lh_status lhi_profiler_prepare_map(lhi_profiler *p, lh_error *err);
-/* Frees the ranges and kernels. */
+/* Frees the ranges, kernels and operators read from a file. */
 void lhi_file_events_fini(lhi_file_events *events);
 
 /* Adds a CPU operator, or a library's range, of which `op` has times, thread,
@@ -56,7 +56,8 @@ lh_status lhi_profiler_measure_activity(const lhi_profiler *p,
  * operators. */
 lh_status lhi_profiler_derive_passes(lhi_file_events *events, lh_error *err);
 
-/* Adds a file's operations to `into`. */
+/* Converts the ranges and kernels of a file to operations of rank `into` and
+ * assigns them to steps. */
 lh_status lhi_profiler_add_operations(lhi_file_events *events,
                                       lhi_profiled_rank *into, lh_error *err);
 
@@ -64,7 +65,8 @@ lh_status lhi_profiler_add_operations(lhi_file_events *events,
  * pipeline: their index in the process group whose first rank receives no
  * activations, and whose last sends none. */
 void lhi_profiler_find_positions(lhi_profiler *p);
-/* Determines each rank's stage and replica. */
+/* Determines each rank's stage and replica, from the rank map or the process
+ * groups. */
 lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err);
 /* Corrects the ranks' clocks where their times contradict the messages and
  * collectives. */
