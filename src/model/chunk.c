@@ -11,23 +11,36 @@
 #include <math.h>
 #include <string.h>
 
-/* Computes the bytes of weights, gradients and optimizer state (fp32 copy and
- * two moments), in state[0..2] [Raj section 3.1, figure 1]. Each is sharded
- * from its ZeRO stage on: shared parameters over shared_ranks GPUs, experts
- * over expert_ranks. */
+/* Returns the bytes of optimizer state per parameter: fp32 copy, if it is not
+ * the parameter itself, and two moments. */
+static double count_optimizer_bytes(const lhi_cost_context *p)
+{
+    return p->job->training.precision == LH_PRECISION_FP32 ||
+                   lhi_shards_fp32_parameters(p->job)
+               ? 8
+               : 12;
+}
+
+/* Computes the sizes of weights, gradients and optimizer state, in this order
+ * [Raj section 3.1, figure 1]. Each is sharded over the data-parallel GPUs from
+ * its ZeRO stage on; with hybrid sharding, over those in the datacenter. */
 static void compute_state_bytes(const lhi_cost_context *p,
                                 const lhi_params *params, double shared_ranks,
                                 double expert_ranks, double state[3])
 {
-    double element = p->shape.element;
-    double optimizer = p->job->training.precision == LH_PRECISION_FP32 ? 8 : 12;
+    double element = lhi_shards_fp32_parameters(p->job) ? 4 : p->shape.element;
     double shared = params->total - params->experts;
     double split = shared / shared_ranks + params->experts / expert_ranks;
-    uint32_t zero = p->job->training.zero;
+    uint32_t zero = lhi_find_zero(p->job, p->layout);
+    bool splits_gradients =
+        zero >= 2 && !lhi_accumulates_whole_gradients(p->job, p->layout);
 
-    state[0] = element * (zero >= 3 ? split : params->total);
-    state[1] = p->options.gradient_bytes * (zero >= 2 ? split : params->total);
-    state[2] = optimizer * (zero >= 1 ? split : params->total);
+    state[0] =
+        zero >= 3 ? element * split
+                  : element * params->total - params->in_8_bits * (element - 1);
+    state[1] =
+        p->options.gradient_bytes * (splits_gradients ? split : params->total);
+    state[2] = count_optimizer_bytes(p) * (zero >= 1 ? split : params->total);
 }
 
 /* Copies a pass's time breakdown to `out`, rounded up to ns. Error: a time
@@ -89,11 +102,12 @@ static double compute_buffer_bytes(const lhi_cost_context *p,
                                    double shared_ranks, double expert_ranks)
 {
     const lh_cost_layer_range *slice = p->slice;
-    uint32_t zero = p->job->training.zero;
+    uint32_t zero = lhi_find_zero(p->job, p->layout);
     double bytes = p->options.gradient_bytes;
     largest_two most = {0};
 
-    if (zero < 2)
+    /* FSDP2 copies gradients to the input of a reduction in any case. */
+    if (zero < 2 && !lhi_accumulates_whole_gradients(p->job, p->layout))
         return 0;
     if (zero > 2)
         bytes += p->shape.element;
@@ -166,6 +180,19 @@ static lh_status fill_offload(const lhi_cost_context *p,
                                 &out->offload_ns, err);
 }
 
+/* Returns the bytes of a chunk's output, which PyTorch's pipeline stages keep
+ * until the backward (forward_one_chunk() in torch/distributed/pipelining/
+ * stage.py). */
+static double count_output_bytes(const lhi_cost_context *p)
+{
+    const lhi_shape *s = &p->shape;
+
+    if (p->layout->pipeline == 1 || p->slice->head ||
+        p->job->framework.preset != LH_FRAMEWORK_TORCHTITAN)
+        return 0;
+    return s->tokens * s->norm_share * s->model->hidden * s->element;
+}
+
 /* Sets the parameter counts and the bytes of activations, weights, gradients,
  * optimizer state, buffers and workspace of a chunk. */
 static lh_status fill_memory(const lhi_cost_context *p, const lhi_slice_sums *s,
@@ -179,7 +206,8 @@ static lh_status fill_memory(const lhi_cost_context *p, const lhi_slice_sums *s,
     LHI_TRY(lhi_round_up_checked(params->experts, "parameters",
                                  &out->expert_params, err));
     LHI_TRY(fill_offload(p, s, out, err));
-    double stays = s->memory.activation - (double)out->offload_bytes;
+    double stays = s->memory.activation + count_output_bytes(p) -
+                   (double)out->offload_bytes;
     LHI_TRY(lhi_round_up_checked(stays, "activations", &out->activation_bytes,
                                  err));
     double to_w = out->offload_bytes > 0 ? fmin(s->memory.weight_input, stays)
@@ -227,10 +255,12 @@ static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
         return LH_OK;
     }
     double state = (double)out->optimizer_bytes;
-    double states = p->shape.element < 4 ? 12 : 8;
-    double stepped = state / states; /* parameters this GPU updates */
-    double bytes = 2 * state + stepped * (2.0 * p->options.gradient_bytes +
-                                          p->shape.element);
+    /* parameters this GPU updates */
+    double stepped = state / count_optimizer_bytes(p);
+    double written =
+        lhi_shards_fp32_parameters(p->job) ? 2 * 4 : p->shape.element;
+    double bytes =
+        2 * state + stepped * (2.0 * p->options.gradient_bytes + written);
 
     return lhi_round_up_checked(bytes / p->bytes_per_ns, "the optimizer's step",
                                 &out->optimizer_ns, err);

@@ -216,7 +216,7 @@ lh_status lhi_compute_data_parallel_time(const lhi_cost_context *p,
                                          lhi_slice_sums *s, lh_cost *out,
                                          lh_error *err)
 {
-    uint32_t zero = p->job->training.zero;
+    uint32_t zero = lhi_find_zero(p->job, p->layout);
     double element = p->shape.element;
     double wire = p->options.gradient_wire_bytes;
     double gathers = p->options.regather_parameters && zero && zero < 3 ? 2 : 1;

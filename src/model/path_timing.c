@@ -224,6 +224,24 @@ static lh_status check_slice(const lh_job *job,
     return LH_OK;
 }
 
+/* Operations per ns of FlashAttention-2 as PyTorch runs it on an H200, the
+ * means of the ranges in docs/validation.md ("Layers on an H200"). Its
+ * instructions are those of A100, whose products are slower than this. From
+ * B200 on, torchtitan selects cuDNN's attention (ScaledDotProductAttention in
+ * attention.py). */
+enum { FLASH_2_F = 332000, FLASH_2_D = 253500, B200_PEAK_TFLOPS = 2250 };
+
+/* Sets the rates of flash attention: those of products, or lower ones. */
+static void set_flash_rates(lhi_cost_context *p, const lh_gpu *gpu)
+{
+    p->flash_f_flops_per_ns = p->flash_d_flops_per_ns = p->flops_per_ns;
+    if (p->job->framework.attention != LH_ATTENTION_FLASH_2 ||
+        p->by_efficiency || gpu->tflops >= B200_PEAK_TFLOPS)
+        return;
+    p->flash_f_flops_per_ns = fmin(p->flops_per_ns, FLASH_2_F);
+    p->flash_d_flops_per_ns = fmin(p->flops_per_ns, FLASH_2_D);
+}
+
 lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options, bool least,
@@ -263,6 +281,7 @@ lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
     }
     p->flops_per_ns = rate / 1e9;
     p->fp8_flops_per_ns = fp8_rate / 1e9;
+    set_flash_rates(p, gpu);
     p->bytes_per_ns = gpu->memory_bytes_per_s / 1e9 * c->memory_efficiency;
     return LH_OK;
 }

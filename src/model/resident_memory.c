@@ -6,7 +6,7 @@
  * equations 2 and 4. Here the sum is per tensor, so that it also covers gated
  * MLPs, grouped queries, experts and flash attention. */
 #include "format/job/model_size.h"
-#include "model/work.h"
+#include "model/eager.h"
 
 #include <math.h>
 
@@ -38,7 +38,7 @@ static void add_attention(const lhi_shape *shape, layer_bytes *p)
     double e = shape->element;
     double hidden = m->hidden * shape->norm_share;
     double q = shape->heads * shape->qk_dim;
-    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim);
+    double kv = shape->attention_kv_heads * (shape->qk_dim + shape->v_dim);
     double o = shape->heads * shape->v_dim;
     double latent = 0;
 
@@ -72,6 +72,8 @@ static void add_mlp(const lhi_shape *shape, double rows, double local,
     double into = (shape->model->gated ? 2 : 1) * inner;
 
     mlp->into += e * into;
+    if (shape->eager && shape->model->gated)
+        mlp->into += e * inner; /* silu's result */
     mlp->product += shape->product_element * inner;
     p->linear_in += shape->product_element * inner;
     p->linear_grad += shape->product_element * into;
@@ -85,6 +87,9 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
     double hidden = m->hidden * shape->norm_share;
 
     add_attention(shape, p);
+    if (shape->keeps_gathered)
+        p->norms +=
+            2 * (1 - shape->norm_share) * shape->product_element * m->hidden;
     const double more = lhi_count_norms(m) - 1; /* than the first norm */
     p->rest += more * e * hidden;               /* their inputs */
     p->norms += more * shape->product_element * hidden;
@@ -169,6 +174,28 @@ static double count_recompute_bytes(const lhi_shape *shape,
     return p->norms + p->dense.product + p->routed.product + p->shared.product;
 }
 
+/* Returns the bytes of the gradients that exist at once where a dense MLP is
+ * widest: of the activation function's result and of its operands. */
+static double count_gradient_bytes(const lhi_shape *shape, uint32_t layer)
+{
+    if (lh_model_layer_is_moe(shape->model, layer))
+        return 0;
+    return (shape->model->gated ? 3 : 2) * shape->element * shape->tokens *
+           shape->model->ffn / shape->tensor;
+}
+
+/* Returns the bytes per token that context parallelism needs in D: keys and
+ * values that arrive while others are in use, and the gradients of both; or
+ * all gathered ones, with gradients in fp32 that are used, arrive and leave. */
+static double count_context_bytes(const lhi_shape *shape)
+{
+    double values = shape->attention_kv_heads * (shape->qk_dim + shape->v_dim);
+
+    return shape->gathers_context
+               ? values * (shape->context * shape->element + 3 * 4)
+               : values * 4 * shape->element;
+}
+
 void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,
                                        lhi_resident_memory *out)
 {
@@ -178,15 +205,18 @@ void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,
     add_layer(shape, layer, &p);
     whole = p.input + p.norms + p.core + p.heads + sum_mlp(&p.dense) +
             sum_mlp(&p.routed) + sum_mlp(&p.shared) + p.moved + p.rest;
-    dropped = count_recompute_bytes(shape, &p, whole);
+    dropped = shape->saves_products
+                  ? whole - lhi_eager_count_retained_bytes(shape, layer)
+                  : count_recompute_bytes(shape, &p, whole);
     out->activation = (whole - dropped) * shape->tokens;
     out->weight_input = (p.linear_in + p.linear_grad) * shape->tokens;
     out->d_workspace = dropped * shape->tokens;
-    /* Keys and values that arrive while others are in use, and in D the
-     * gradients of both. */
+    if (shape->keeps_gathered)
+        out->d_workspace += count_gradient_bytes(shape, layer);
+    if (shape->copies_sequence) /* a collective's result before its copy */
+        out->d_workspace += shape->tokens * shape->model->hidden * e;
     if (shape->context > 1)
-        out->d_workspace += 4 * shape->kv_heads *
-                            (shape->qk_dim + shape->v_dim) * shape->tokens * e;
+        out->d_workspace += count_context_bytes(shape) * shape->tokens;
 }
 
 double lhi_resident_memory_compute_within_layer(const lhi_shape *shape,
@@ -211,16 +241,38 @@ void lhi_resident_memory_compute_embedding(const lhi_shape *shape,
     out->weight_input = values * shape->element; /* gradient of its rows */
 }
 
-/* Computes the head's resident activation memory [Kor section 4.3]: 4sbh/t (1 +
- * v/h), the inputs of norm and matrix, and logits in fp32. */
+enum { LOSS_CHUNKS = 8 }; /* num_chunks of torchtitan's ChunkedLossWrapper */
+
+/* Computes the head's resident memory [Kor section 4.3]: 4sbh/t (1 + v/h), the
+ * inputs of norm and matrix, and logits in fp32; with a loss that runs
+ * operation by operation also its temporary values. */
 static void compute_vocabulary(const lhi_shape *shape, lhi_resident_memory *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden *
                     shape->element;
     double logits = shape->tokens * shape->vocab;
 
-    out->activation += 2 * values + 4 * logits;
+    out->activation += 2 * values;
     out->weight_input += values + shape->element * logits;
+    if (shape->keeps_gathered && shape->norm_share < 1)
+        /* the product's input, and its gradient */
+        out->d_workspace += (shape->copies_sequence ? 3 : 2) * shape->tokens *
+                            shape->model->hidden * shape->element;
+    switch (shape->loss) {
+    case LH_LOSS_FUSED:
+        out->activation += 4 * logits;
+        break;
+    case LH_LOSS_EAGER:
+        out->activation += 4 * logits;
+        out->d_workspace += (lhi_eager_count_loss_bytes(shape) - 4) * logits;
+        break;
+    case LH_LOSS_CHUNKED:
+        out->activation += 2 * values; /* gradients in fp32 */
+        out->weight_input = 2 * values;
+        out->d_workspace +=
+            lhi_eager_count_loss_bytes(shape) * logits / LOSS_CHUNKS;
+        break;
+    }
 }
 
 void lhi_resident_memory_compute_head(const lhi_shape *shape,
@@ -287,6 +339,9 @@ void lhi_count_slice_params(const lhi_shape *shape,
     /* A tied matrix already counted as the embedding is not counted again. */
     if (slice->embedding && slice->head && m->tied_embeddings)
         split -= (double)m->vocab * m->hidden + added;
+    out->in_8_bits = shape->scales_tensors
+                         ? ceil(((double)sum.attention + (double)sum.mlp) / t)
+                         : 0;
     out->experts = ceil(experts / shape->expert_divisor);
     out->total = ceil(split / t) + whole + out->experts;
 }

@@ -90,7 +90,7 @@ static lh_status check_amount(double value, const char *what, lh_error *err)
  * sequence parallelism and gradient types. */
 static void add_framework(const lh_framework *f, lh_cost_options *options)
 {
-    options->unfused_attention |= f->unfused_attention;
+    options->unfused_attention |= f->attention == LH_ATTENTION_UNFUSED;
     options->no_sequence_parallel |= f->no_sequence_parallel;
     if (!options->gradient_bytes)
         options->gradient_bytes = lhi_gradient_bytes(f->gradients);
@@ -237,6 +237,25 @@ static double compute_imbalance(const lh_training *t, const lh_layout *layout)
     return fmax(1, most);
 }
 
+/* Sets what torchtitan does beyond the model's products. Asynchronous tensor
+ * parallelism moves blocks directly, without copies. */
+static void add_torchtitan(const lh_job *job, const lh_layout *layout,
+                           lhi_shape *out)
+{
+    bool parallel = layout->tensor > 1 && out->norm_share < 1;
+
+    out->saves_products =
+        out->recompute == LH_RECOMPUTE_SELECTIVE && !out->model->kv_lora_rank;
+    out->scales_tensors = out->fp8;
+    out->gathers_context = layout->context > 1;
+    if (job->framework.attention == LH_ATTENTION_FLASH_2)
+        out->attention_kv_heads = out->heads;
+    out->keeps_gathered = true;
+    out->copies_gathers =
+        job->training.zero == 3 && (uint64_t)layout->data * layout->context > 1;
+    out->copies_sequence = parallel && !(job->framework.overlap_tensor > 0);
+}
+
 lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_shape *out,
                          lh_error *err)
@@ -275,9 +294,14 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
             options->expert_divisor ? options->expert_divisor : (double)block,
         .unfused = options->unfused_attention,
         .dropout = lhi_job_uses_dropout(job) && !options->no_dropout,
+        .eager = job->framework.kernels == LH_KERNELS_EAGER,
+        .loss = job->framework.loss,
         .recompute = job->training.recompute,
         .modules = job->training.recompute_modules,
     };
+    out->attention_kv_heads = out->kv_heads;
+    if (job->framework.preset == LH_FRAMEWORK_TORCHTITAN)
+        add_torchtitan(job, layout, out);
     out->adds_biases = m->experts && m->mlp_bias &&
                        job->framework.preset == LH_FRAMEWORK_MEGATRON &&
                        !job->framework.fused_experts;

@@ -58,10 +58,33 @@ typedef struct lhi_shape {
     double gradient;         /* bytes per gradient element in memory */
     double heads, kv_heads;  /* per GPU */
     double qk_dim, v_dim;    /* per head */
-    double vocab;            /* per GPU */
-    double vocab_padding;    /* vocabulary padding, all GPUs */
-    double expert_divisor;   /* GPUs over which a layer's experts are divided */
+    /* Key and value heads as attention's kernel receives them: torchtitan
+     * repeated them until 0.2, where it used FlashAttention-2 (repeat_kv()). */
+    double attention_kv_heads;
+    double vocab;          /* per GPU */
+    double vocab_padding;  /* vocabulary padding, all GPUs */
+    double expert_divisor; /* GPUs over which a layer's experts are divided */
     bool unfused, dropout;
+    /* FP8 with one scale for a tensor, as torchao's default recipe: the maximum
+     * takes a pass, and tensor parallelism gathers 8 bits. */
+    bool scales_tensors;
+    bool eager; /* element-wise operations of layers run one by one */
+    lh_loss loss;
+    /* Every second product is saved, as by torchtitan's selective
+     * recomputation. */
+    bool saves_products;
+    /* Programs that run the model through PyTorch's DTensor: inputs of products
+     * stay gathered, and gradients of a layer are allocated one by one. */
+    bool keeps_gathered;
+    /* PyTorch's FSDP2 copies gathered parameters from the collective's buffer
+     * (foreach_all_gather_copy_out()). */
+    bool copies_gathers;
+    /* Context parallelism gathers keys and values at once. */
+    bool gathers_context;
+    /* Collectives along the sequence, the second dimension, are copied to or
+     * from the order of ranks (all_gather_tensor() and reduce_scatter_tensor()
+     * in torch/distributed/_functional_collectives.py). */
+    bool copies_sequence;
     lh_recompute recompute;
     uint32_t modules; /* with LH_RECOMPUTE_MODULES: bit mask, 1 << lh_module */
 } lhi_shape;

@@ -226,14 +226,16 @@ static lh_status add_hybrid_sharding(const sharding_context *s,
     return LH_OK;
 }
 
-/* Adds the gather and reduction times of `params` parameters that a replica
- * group holds. */
+/* Adds the times for `params` parameters held by a group, of which `in_8_bits`
+ * are gathered in 8 bits. */
 static lh_status add_group_times(const sharding_context *s,
                                  const lh_cost_group *group, double params,
-                                 lhi_data_times *sum, lh_error *err)
+                                 double in_8_bits, lhi_data_times *sum,
+                                 lh_error *err)
 {
     uint32_t zero = s->job->training.zero;
-    double gather = params * lhi_precision_bytes(s->job->training.precision);
+    double element = lhi_precision_bytes(s->job->training.precision);
+    double gather = params * element - in_8_bits * (element - 1);
     double reduce = params * s->options->gradient_wire_bytes;
 
     if (group->size < 2 || params <= 0)
@@ -272,7 +274,7 @@ static lh_status add_expert_times(sharding_context *s, double params,
         if (!c.n)
             continue;
         s->kind = &c;
-        LHI_TRY(add_group_times(s, &c.group, params, &here, err));
+        LHI_TRY(add_group_times(s, &c.group, params, 0, &here, err));
         take_slower(&slowest.gather, &here.gather);
         take_slower(&slowest.reduce, &here.reduce);
         take_slower(&slowest.between, &here.between);
@@ -298,13 +300,13 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
     *out = (lhi_data_times){0};
     LHI_TRY(lhi_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group,
                                 err));
-    LHI_TRY(
-        add_group_times(&s, &group, params->total - params->experts, out, err));
+    LHI_TRY(add_group_times(&s, &group, params->total - params->experts,
+                            params->in_8_bits, out, err));
     if (!(params->experts > 0))
         return LH_OK;
     LHI_TRY(lhi_group_layout_build(job, layout, slice, &fold, err));
     if (fold.matches_dense_layers)
-        return add_group_times(&s, &group, params->experts, out, err);
+        return add_group_times(&s, &group, params->experts, 0, out, err);
     s.fold = &fold;
     return add_expert_times(&s, params->experts, out, err);
 }
@@ -324,6 +326,7 @@ static lh_status compute_part_time(const sharding_context *s,
         lhi_count_slice_params(shape, without, &less);
     params.total = fmax(0, params.total - less.total);
     params.experts = fmax(0, params.experts - less.experts);
+    params.in_8_bits = fmax(0, params.in_8_bits - less.in_8_bits);
     return lhi_compute_data_times(s->job, s->layout, s->slice, s->options,
                                   &params, s->known, out, err);
 }
@@ -425,7 +428,7 @@ lh_status lhi_compute_marginal_sharding_times(
     const lh_cost_layer_range *slice, bool of_expert,
     const lh_cost_options *options, lhi_data_times *out, lh_error *err)
 {
-    const lhi_params many = {1e9, of_expert ? 1e9 : 0};
+    const lhi_params many = {.total = 1e9, .experts = of_expert ? 1e9 : 0};
     lh_cost_options full;
     lhi_data_times t;
 
@@ -449,6 +452,27 @@ void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
 double lhi_stage_overlap_compute_ns(const lhi_stage_overlap *relay)
 {
     return relay->last_second_start + relay->last_second_duration;
+}
+
+bool lhi_accumulates_whole_gradients(const lh_job *job, const lh_layout *layout)
+{
+    return job->framework.preset == LH_FRAMEWORK_TORCHTITAN &&
+           layout->pipeline > 1 && job->training.zero >= 2;
+}
+
+uint32_t lhi_find_zero(const lh_job *job, const lh_layout *layout)
+{
+    return lhi_accumulates_whole_gradients(job, layout) &&
+                   job->training.zero == 2
+               ? 1
+               : job->training.zero;
+}
+
+bool lhi_shards_fp32_parameters(const lh_job *job)
+{
+    return job->framework.preset == LH_FRAMEWORK_TORCHTITAN &&
+           job->training.zero == 3 &&
+           job->training.precision != LH_PRECISION_FP32;
 }
 
 bool lhi_gathers_in_first_microbatch(const lh_job *job, const lh_layout *layout)

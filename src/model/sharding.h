@@ -93,6 +93,22 @@ void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
 /* Returns the total duration of a two-stage overlap, in ns. */
 double lhi_stage_overlap_compute_ns(const lhi_stage_overlap *relay);
 
+/* Returns the ZeRO stage that describes when data parallelism communicates.
+ * torchtitan's FSDP without resharding (ZeRO 2) in a pipeline gathers
+ * parameters once and reduces gradients with the last microbatch
+ * (backward_maybe_with_nosync() in torch/distributed/pipelining/stage.py): ZeRO
+ * 1. */
+uint32_t lhi_find_zero(const lh_job *job, const lh_layout *layout);
+
+/* Checks whether gradients accumulate unsharded until the last microbatch, as
+ * in torchtitan's pipelines. */
+bool lhi_accumulates_whole_gradients(const lh_job *job,
+                                     const lh_layout *layout);
+
+/* Checks whether sharded parameters are the optimizer's fp32 ones, without
+ * another copy in the type of the passes: torchtitan's FSDP with resharding. */
+bool lhi_shards_fp32_parameters(const lh_job *job);
+
 /* Checks whether the once-per-iteration gather of ZeRO 2 proceeds layer by
  * layer within the first microbatch, as torchtitan's FSDP does without a
  * pipeline. */

@@ -31,6 +31,10 @@ static double compute_product_time(const lhi_cost_context *p,
     if (p->by_efficiency)
         return ns;
     ns += work->padding_flops / p->flops_per_ns;
+    ns += work->flash_f_flops *
+          (1 / p->flash_f_flops_per_ns - 1 / p->flops_per_ns);
+    ns += work->flash_d_flops *
+          (1 / p->flash_d_flops_per_ns - 1 / p->flops_per_ns);
     if (work->fp8_padding_flops > 0)
         ns += work->fp8_padding_flops / p->fp8_flops_per_ns;
     if (work->grouped_flops > 0)

@@ -16,6 +16,8 @@ typedef struct lhi_cost_context {
     lh_cost_options options;
     lhi_shape shape;
     double flops_per_ns, fp8_flops_per_ns, bytes_per_ns; /* effective rates */
+    /* effective rates of flash attention, forward and backward */
+    double flash_f_flops_per_ns, flash_d_flops_per_ns;
     double
         grouped_efficiency; /* fraction of these reached by experts' products */
     bool by_efficiency;

@@ -7,6 +7,7 @@
  * and quantisation passes are added. All other work is memory-bound: each
  * operand is read or written once per kernel. */
 #include "model/work.h"
+#include "model/eager.h"
 
 #include "format/job/parse.h"
 
@@ -84,12 +85,14 @@ static void add_product(lhi_work *work, double flops, double bytes)
 
 /* Adds quantisation from 16 bits to two FP8 copies, along rows and along
  * columns. Products require a contiguous summation dimension, and the blocks
- * that share a scale follow it. */
-static void add_quantisation(const lhi_shape *shape, double elements,
-                             lhi_work *work)
+ * that share a scale follow it. A scale of a whole tensor needs a pass of its
+ * own for the maximum. */
+static void quantise(const lhi_shape *shape, double elements, lhi_work *work)
 {
     add_pointwise(work,
                   elements * (shape->element + 2 * shape->product_element), 1);
+    if (shape->scales_tensors)
+        add_pointwise(work, elements * shape->element, 1);
 }
 
 /* Adds an FP8 linear map. The optimizer already leaves the weights in 8 bits;
@@ -179,10 +182,12 @@ static void add_flash_attention(const lhi_shape *shape, uint32_t layer,
 
     f->flops += pairs * (shape->qk_dim + shape->v_dim);
     f->core_flops += pairs * (shape->qk_dim + shape->v_dim);
+    f->flash_f_flops += pairs * (shape->qk_dim + shape->v_dim);
     add_pointwise(f, qo + kv, 1);
     add_ring_kernels(f, more * (qo + kv / 2), more);
     d->flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
     d->core_flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
+    d->flash_d_flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
     add_pointwise(d, 2 * (qo + kv), 2);
     add_ring_kernels(d, 2 * more * (qo + kv / 2), 2 * more);
 }
@@ -234,17 +239,40 @@ static void merge_ring_steps(const lhi_shape *shape, lhi_pass_work *out)
     add_ring_kernels(&out->d, (1.5 * c + 1) * kv, 2 * c);
 }
 
-/* Adds the work of ring attention. In F, c - 1 steps forward the keys and
- * values of one sequence shard during their attention; the last step
- * forwards nothing (Liu et al., arXiv:2310.01889). In D the gradients
- * follow one step behind: the first step forwards only keys and values, the
- * last one only gradients. */
+/* Adds the exchange of keys and values as PyTorch's context parallelism does it
+ * (torch/distributed/tensor/experimental/_context_parallel/_attention.py): one
+ * all-gather, which overlaps with the first of c steps. In D the gradients, in
+ * fp32, follow one step behind around a ring of c exchanges, the last of which
+ * has no step to overlap with. */
+static void add_gathered_attention(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double c = shape->context;
+    double values = shape->attention_kv_heads * (shape->qk_dim + shape->v_dim) *
+                    shape->tokens;
+
+    out->f.context_bytes += (c - 1) * values * shape->element;
+    out->f.context_calls += c - 1;
+    out->f.core_flops /= c;
+    out->d.context_bytes += (c - 1) * values * shape->element + c * values * 4;
+    out->d.context_calls += 2 * c - 1;
+    out->d.core_flops *= (c - 1) / c;
+    merge_ring_steps(shape, out);
+}
+
+/* Adds ring attention: c - 1 steps of F forward the keys and values of one
+ * sequence shard during a step's attention, and the last step forwards nothing
+ * (Liu et al., arXiv:2310.01889). In D the gradients follow one step behind:
+ * the first step forwards only keys and values, the last one only gradients. */
 static void add_ring_attention(const lhi_shape *shape, lhi_pass_work *out)
 {
     double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) *
                 shape->tokens * shape->element;
     double c = shape->context;
 
+    if (shape->gathers_context) {
+        add_gathered_attention(shape, out);
+        return;
+    }
     out->f.context_bytes += (c - 1) * kv;
     out->f.context_calls += c - 1;
     out->f.core_flops *= (c - 1) / c;
@@ -491,6 +519,8 @@ static void add_tensor_communication(const lhi_shape *shape, uint32_t layer,
     double bytes = shape->tokens * m->hidden * shape->element;
     double calls = 2 * lhi_count_norms(m);
 
+    if (shape->scales_tensors) /* gathers are of 8 bits */
+        bytes *= (1 + shape->product_element / shape->element) / 2;
     if (shape->tensor == 1)
         return;
     if (shape->dispatches_tokens && lh_model_layer_is_moe(m, layer) &&
@@ -522,6 +552,8 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
     to->context_bytes += times * what->context_bytes;
     to->context_calls += times * what->context_calls;
     to->core_flops += times * what->core_flops;
+    to->flash_f_flops += times * what->flash_f_flops;
+    to->flash_d_flops += times * what->flash_d_flops;
 }
 
 /* Adds the recomputation of the norms before attention and MLP to a dgrad pass.
@@ -645,12 +677,17 @@ void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out)
         add_mlp(shape, shape->tokens, (double)shape->model->ffn / shape->tensor,
                 1, out);
     add_tensor_communication(shape, layer, out);
+    if (shape->eager)
+        lhi_eager_add_layer(shape, layer, out);
     if (shape->recompute == LH_RECOMPUTE_FULL)
         lhi_work_add(&out->d, &out->f, 1);
+    else if (shape->saves_products)
+        lhi_eager_recompute_layer(shape, layer, &out->d);
     else if (shape->recompute == LH_RECOMPUTE_SELECTIVE)
         recompute_selective(shape, layer, &out->d);
     else if (shape->recompute == LH_RECOMPUTE_MODULES)
         recompute_modules(shape, layer, &out->d);
+    lhi_eager_add_copies(shape, layer, out);
 }
 
 void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out)
@@ -681,8 +718,12 @@ static void add_vocabulary(const lhi_shape *shape, lhi_pass_work *out)
     add_pointwise(&out->f, 2 * values, 1);
     add_pointwise(&out->d, 3 * values, 1);
     add_linear(shape, out, shape->tokens, h, shape->vocab, 1);
-    add_pointwise(&out->f, 14 * logits, 3);
-    add_pointwise(&out->d, 10 * logits, 2);
+    if (shape->loss != LH_LOSS_FUSED) {
+        lhi_eager_add_loss(shape, out);
+    } else {
+        add_pointwise(&out->f, 14 * logits, 3);
+        add_pointwise(&out->d, 10 * logits, 2);
+    }
     if (shape->tensor > 1) {
         out->d.tensor_bytes += 2 * shape->tokens * h * shape->element;
         out->d.tensor_calls += 2;

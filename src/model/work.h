@@ -28,6 +28,8 @@ typedef struct lhi_work {
     double context_calls; /* steps around the ring */
     double core_flops;    /* of attention; with context parallelism only those
                            * during which the ring can transfer */
+    /* Parts of flops in flash attention's forward and backward kernels: */
+    double flash_f_flops, flash_d_flops;
 } lhi_work;
 
 /* The work of the F, D and W passes. */
@@ -100,9 +102,10 @@ void lhi_resident_memory_compute_head(const lhi_shape *shape,
 void lhi_resident_memory_compute_mtp(const lhi_shape *shape,
                                      lhi_resident_memory *out);
 
-/* Parameters on one GPU. `experts` is part of `total`. */
+/* Parameters on one GPU. `experts` is part of `total`, and so is `in_8_bits`:
+ * the parameters other than experts that FSDP gathers in 8 bits. */
 typedef struct lhi_params {
-    double total, experts;
+    double total, experts, in_8_bits;
 } lhi_params;
 
 /* Checks whether the layer range includes multi-token prediction modules. */

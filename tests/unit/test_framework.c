@@ -57,8 +57,8 @@ static const expected presets[] = {
 
 static bool alike(const lh_framework *a, const lh_framework *b)
 {
-    return a->preset == b->preset &&
-           a->unfused_attention == b->unfused_attention &&
+    return a->preset == b->preset && a->attention == b->attention &&
+           a->kernels == b->kernels && a->loss == b->loss &&
            a->no_sequence_parallel == b->no_sequence_parallel &&
            a->gradients == b->gradients && a->reduce == b->reduce &&
            a->receives_given == b->receives_given &&
@@ -98,7 +98,8 @@ static void presets_and_keys_mean_what_they_say(void)
         if (!j)
             continue;
         const lh_framework *f = &j->framework;
-        CHECK_MSG(f->given && f->unfused_attention == e->unfused &&
+        CHECK_MSG(f->given &&
+                      (f->attention == LH_ATTENTION_UNFUSED) == e->unfused &&
                       f->no_sequence_parallel == e->whole_norms &&
                       f->gradients == e->gradients && f->reduce == e->reduce,
                   "%s", e->text);

@@ -123,15 +123,37 @@ typedef enum lh_fp8 {
     LH_FP8_DISPATCH, /* also tokens sent to experts */
 } lh_fp8;
 
+/* Attention kernels. */
+typedef enum lh_attention {
+    LH_ATTENTION_FUSED,   /* flash attention; a causal mask halves the scores */
+    LH_ATTENTION_UNFUSED, /* writes the sequence x sequence scores to memory
+                           * and computes all of them, causal or not */
+    LH_ATTENTION_FLASH_2, /* fused, with the rates of FlashAttention-2 */
+} lh_attention;
+
+/* Kernels of the element-wise operations of layers. */
+typedef enum lh_kernels {
+    LH_KERNELS_FUSED,
+    LH_KERNELS_EAGER, /* one kernel for each operation of the model's code */
+} lh_kernels;
+
+/* Cross entropy over the vocabulary. */
+typedef enum lh_loss {
+    LH_LOSS_FUSED,
+    LH_LOSS_EAGER,   /* one kernel for each operation, in fp32 */
+    LH_LOSS_CHUNKED, /* the same for an eighth of the tokens at a time, which
+                      * includes the head's product */
+} lh_loss;
+
 /* Behaviour of the training framework: a job's `framework` section with the
  * preset's values filled in. A job without the section has all zeros. */
 typedef struct lh_framework {
     bool given;        /* the job has the section */
     bool preset_given; /* else derived from the job's `target` */
     lh_framework_preset preset;
-    /* Attention writes the sequence x sequence scores to memory and computes
-     * all of them, causal or not; else flash attention. */
-    bool unfused_attention;
+    lh_attention attention;
+    lh_kernels kernels;
+    lh_loss loss;
     /* Tensor parallelism uses all-reduce and replicates norms and residuals on
      * every GPU; else sequence parallelism. */
     bool no_sequence_parallel;

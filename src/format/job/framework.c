@@ -6,7 +6,10 @@
 
 static const char *const preset_names[] = {"none", "megatron", "torchtitan",
                                            "deepspeed", NULL};
-static const char *const attention_names[] = {"fused", "unfused", NULL};
+static const char *const attention_names[] = {"fused", "unfused",
+                                              "flash-attention-2", NULL};
+static const char *const kernel_names[] = {"fused", "eager", NULL};
+static const char *const loss_names[] = {"fused", "eager", "chunked", NULL};
 static const char *const gradient_names[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const fp8_names[] = {"none", "matmul", "dispatch", NULL};
 static const char *const expert_names[] = {"grouped", "fused", NULL};
@@ -21,6 +24,21 @@ const char *lhi_framework_preset_name(lh_framework_preset preset)
 const char *lhi_gradient_name(lh_gradient gradient)
 {
     return gradient_names[gradient];
+}
+
+const char *lhi_attention_name(lh_attention attention)
+{
+    return attention_names[attention];
+}
+
+const char *lhi_kernels_name(lh_kernels kernels)
+{
+    return kernel_names[kernels];
+}
+
+const char *lhi_loss_name(lh_loss loss)
+{
+    return loss_names[loss];
 }
 
 const char *lhi_fp8_name(lh_fp8 fp8)
@@ -176,8 +194,12 @@ static const lhi_schema overlap_table = {
 static const lhi_schema_field framework_rows[] = {
     {"preset", LHI_ENUM(lh_framework, preset), .names = preset_names,
      .when = LHI_DEFAULTED},
-    {"attention", LHI_ENUM(lh_framework, unfused_attention),
-     .names = attention_names, .when = LHI_DEFAULTED},
+    {"attention", LHI_ENUM(lh_framework, attention), .names = attention_names,
+     .when = LHI_DEFAULTED},
+    {"kernels", LHI_ENUM(lh_framework, kernels), .names = kernel_names,
+     .when = LHI_DEFAULTED},
+    {"loss", LHI_ENUM(lh_framework, loss), .names = loss_names,
+     .when = LHI_DEFAULTED},
     {"sequence_parallel", LHI_CUSTOM(lh_framework),
      .read = read_sequence_parallel, .write = write_sequence_parallel,
      .when = LHI_DEFAULTED},

@@ -23,6 +23,11 @@ const char *lhi_framework_preset_name(lh_framework_preset preset);
 /* Returns the gradient format's name as in the job format; static storage. */
 const char *lhi_gradient_name(lh_gradient gradient);
 
+/* Return names as in the job format; static storage. */
+const char *lhi_attention_name(lh_attention attention);
+const char *lhi_kernels_name(lh_kernels kernels);
+const char *lhi_loss_name(lh_loss loss);
+
 /* Returns the FP8 mode's name as in the job format; static storage. */
 const char *lhi_fp8_name(lh_fp8 fp8);
 

@@ -62,8 +62,8 @@ static void put_selective_recompute(lhi_text *out, uint32_t named)
  * itself. */
 static void put_recompute_modules(lhi_text *out, const lh_job *job)
 {
-    if (job->framework.unfused_attention)
-        put_selective_recompute(out, 1u << LH_MODULE_CORE_ATTN);
+    if (job->framework.attention == LH_ATTENTION_UNFUSED)
+        put_module_names(out, 1u << LH_MODULE_CORE_ATTN);
     else
         put_selective_recompute(out, 1u << LH_MODULE_LAYERNORM |
                                          1u << LH_MODULE_MOE_ACT);
@@ -218,7 +218,7 @@ static void put_framework(lhi_text *out, const lh_plan *plan)
     const lh_layout *l = &plan->best.layout;
     if (l->tensor > 1 && !f->no_sequence_parallel)
         lhi_text_puts(out, "--sequence-parallel\n");
-    if (f->unfused_attention)
+    if (f->attention == LH_ATTENTION_UNFUSED)
         lhi_text_puts(out, "--attention-backend unfused\n");
     put_gradients(out, plan->job);
     if (f->fp8 != LH_FP8_NONE)

@@ -421,9 +421,9 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
         lhi_arg_get_choice(m, LHI_ARG_ATTENTION_BACKEND, kinds, &kind, err));
     LHI_TRY(
         lhi_arg_get_choice(m, LHI_ARG_TRANSFORMER_IMPL, layers, &layer, err));
-    in->framework.unfused_attention =
-        kind >= 3 ||
-        (layer == 1 && !lhi_arg_is_given(m, LHI_ARG_USE_FLASH_ATTN));
+    if (kind >= 3 ||
+        (layer == 1 && !lhi_arg_is_given(m, LHI_ARG_USE_FLASH_ATTN)))
+        in->framework.attention = LH_ATTENTION_UNFUSED;
     return LH_OK;
 }
 

@@ -363,8 +363,15 @@ static void add_framework(writer *w)
     lhi_text_puts(text, "framework:\n");
     lhi_draft_add_value(text, "", "  preset: %s",
                         lhi_framework_preset_name(f->preset));
-    if (f->unfused_attention)
-        lhi_draft_add_value(text, "", "  attention: unfused");
+    if (f->attention != LH_ATTENTION_FUSED)
+        lhi_draft_add_value(text, "", "  attention: %s",
+                            lhi_attention_name(f->attention));
+    if (f->kernels != LH_KERNELS_FUSED)
+        lhi_draft_add_value(text, "element-wise operations", "  kernels: %s",
+                            lhi_kernels_name(f->kernels));
+    if (f->loss != LH_LOSS_FUSED)
+        lhi_draft_add_value(text, "cross entropy", "  loss: %s",
+                            lhi_loss_name(f->loss));
     if (f->no_sequence_parallel)
         lhi_draft_add_value(text, "", "  sequence_parallel: false");
     if (f->gradients_given)

@@ -8,6 +8,7 @@
 #include "base/integer_math.h"
 #include "model/paths.h"
 #include "model/shape.h"
+#include "model/sharding.h"
 
 /* Replaces a pass's times by those of `other` if the total is larger. */
 static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
@@ -141,7 +142,7 @@ static bool have_equivalent_neighbours(const lhi_layout_builder *b,
     const lh_model *m = b->job->model;
     const uint32_t end_x = x->first_layer + x->n_layers;
     const uint32_t end_y = y->first_layer + y->n_layers;
-    return b->job->training.zero < 2 ||
+    return lhi_find_zero(b->job, &b->config->layout) < 2 ||
            (x->first_layer > 0 && y->first_layer > 0 && end_x < m->layers &&
             end_y < m->layers &&
             lhi_layers_are_equivalent(m, x->first_layer - 1,

@@ -7,6 +7,7 @@
 #include "model/group_layout.h"
 #include "model/paths.h"
 #include "model/shape.h"
+#include "model/sharding.h"
 #include "model/work.h"
 
 #include <math.h>
@@ -87,7 +88,7 @@ static bool has_leaders(const counter *c)
  * first backward group needs no gather. */
 static void count_rounds(const counter *c, double *gathers, double *reductions)
 {
-    uint32_t zero = c->job->training.zero;
+    uint32_t zero = lhi_find_zero(c->job, &c->config->layout);
     double microbatches = c->config->microbatches;
     const lh_plan_elastic *e = c->config->elastic;
     if (e) {

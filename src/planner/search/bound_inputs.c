@@ -452,7 +452,7 @@ static lh_status add_sending(lhi_bound_inputs *f, const lh_job *job,
         lhi_max_int64(whole->reduce_extra_latency_ns + whole->data_latency_ns -
                           layer.data_latency_ns - 2,
                       0);
-    if (experts || job->training.zero > 1)
+    if (experts || lhi_find_zero(job, layout) > 1)
         return LH_OK;
     /* Among the same GPUs as layers without experts. */
     lh_cost embedding;
@@ -506,7 +506,7 @@ static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
     LHI_TRY(remove_end_communication(f, job, layout, &slice, &whole, err));
     /* With one pipeline rank a chunk may wait for less than it sends, because
      * some of it overlaps with the previous chunk. The whole model does not. */
-    if (job->training.zero > 1 && layout->pipeline > 1) {
+    if (lhi_find_zero(job, layout) > 1 && layout->pipeline > 1) {
         LHI_TRY(lhi_bound_inputs_add_zero_traffic(f, job, layout, microbatches,
                                                   &slice, s, err));
         add_parts(f, s);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work of programs that run a model through PyTorch, beyond that of fused
+ * kernels. */
+#include "model/eager.h"
+
+#include "format/job/parse.h"
+
+/* Adds the memory traffic and kernel launches of element-wise operations. */
+static void add_pointwise(lhi_work *work, double bytes, double kernels)
+{
+    work->bytes += bytes;
+    work->kernels += kernels;
+}
+
+/* Returns the values of the activation functions of a layer. */
+static double count_activations(const lhi_shape *shape, uint32_t layer)
+{
+    const lh_model *m = shape->model;
+    double t = shape->tensor;
+
+    if (!lh_model_layer_is_moe(m, layer))
+        return shape->tokens * m->ffn / t;
+    return shape->tokens *
+           (shape->expert_rows * m->expert_ffn / shape->expert_tensor +
+            m->shared_expert_ffn / t);
+}
+
+/* Adds the rotation of queries and keys: conversion to fp32, product of complex
+ * numbers, conversion back (apply_rotary_emb()). One fused kernel reads and
+ * writes 16 bits. */
+static void add_rotation(const lhi_shape *shape, lhi_work *work)
+{
+    double values =
+        (shape->heads + shape->kv_heads) * shape->qk_dim * shape->tokens;
+
+    if (!shape->model->positions)
+        add_pointwise(work, values * 16, 5);
+}
+
+/* Adds silu(a) * b forward: two kernels instead of one. */
+static void add_activation(const lhi_shape *shape, uint32_t layer, lhi_work *f)
+{
+    if (shape->model->gated)
+        add_pointwise(f, 2 * count_activations(shape, layer) * shape->element,
+                      1);
+}
+
+void lhi_eager_add_layer(const lhi_shape *shape, uint32_t layer,
+                         lhi_pass_work *out)
+{
+    double hidden = shape->tokens * shape->model->hidden * shape->element;
+
+    add_rotation(shape, &out->f);
+    add_rotation(shape, &out->d);
+    add_activation(shape, layer, &out->f);
+    if (!shape->model->gated)
+        return;
+    /* Both factors' gradients and that of silu: three kernels instead of one.
+     */
+    add_pointwise(&out->d, 4 * count_activations(shape, layer) * shape->element,
+                  2);
+    /* Autograd adds the gradients of an input that several products share: of
+     * queries, keys and values, and of the first two matrices of the MLP. */
+    add_pointwise(&out->d, 3 * 3 * hidden, 3);
+}
+
+/* torchtitan's _get_custom_policy() saves the first of every two products, in
+ * the order of the model's code: queries, keys, values, output of attention,
+ * gate, up, down. */
+void lhi_eager_recompute_layer(const lhi_shape *shape, uint32_t layer,
+                               lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    lhi_work once = {0};
+    double h = m->hidden, t = shape->tokens;
+    double hidden = t * shape->norm_share * h * shape->element;
+
+    add_pointwise(&once, lhi_count_norms(m) * 2 * hidden, lhi_count_norms(m));
+    lhi_work_linear(shape, t, h, shape->kv_heads * shape->qk_dim, 1, &once);
+    lhi_work_linear(shape, t, shape->heads * shape->v_dim, h, 1, &once);
+    if (!m->positions)
+        add_pointwise(&once,
+                      2 * (shape->heads + shape->kv_heads) * shape->qk_dim * t *
+                          shape->element,
+                      1);
+    if (m->gated && !lh_model_layer_is_moe(m, layer))
+        lhi_work_linear(shape, t, h, m->ffn / (double)shape->tensor, 1, &once);
+    add_pointwise(&once,
+                  (m->gated ? 3 : 2) * count_activations(shape, layer) *
+                      shape->element,
+                  1);
+    if (shape->tensor > 1) {
+        /* Gathers are not among the saved operations, reduce-scatters are. */
+        once.tensor_bytes += 2 * t * h * shape->product_element;
+        once.tensor_calls += 2;
+    }
+    if (shape->eager) {
+        add_rotation(shape, &once);
+        add_activation(shape, layer, &once);
+    }
+    lhi_work_add(d, &once, 1);
+}
+
+double lhi_eager_count_retained_bytes(const lhi_shape *shape, uint32_t layer)
+{
+    const lh_model *m = shape->model;
+    double e = shape->element;
+    double hidden = e * m->hidden * shape->norm_share;
+    double out = e * shape->heads * shape->v_dim;
+    double values = e * shape->kv_heads * shape->v_dim;
+    double kept = hidden + e * shape->heads * shape->qk_dim + values + out +
+                  4 * shape->heads; /* log-sum-exp */
+
+    kept += e * count_activations(shape, layer) / shape->tokens;
+    if (shape->tensor > 1)
+        kept += hidden; /* attention's reduce-scatter */
+    if (shape->eager)
+        kept += hidden; /* output of the MLP, which no gradient needs */
+    return kept;
+}
+
+void lhi_eager_add_copies(const lhi_shape *shape, uint32_t layer,
+                          lhi_pass_work *out)
+{
+    lh_cost_layer_range one = {.first_layer = layer, .n_layers = 1};
+    lhi_params params;
+
+    if (shape->copies_gathers) {
+        lhi_count_slice_params(shape, &one, &params);
+        double gathered = 2 * (params.total * shape->element -
+                               params.in_8_bits * (shape->element - 1));
+        add_pointwise(&out->f, gathered, 1);
+        add_pointwise(&out->d, gathered, 1);
+    }
+    if (!shape->copies_sequence)
+        return;
+    add_pointwise(&out->f, 2 * out->f.tensor_bytes, out->f.tensor_calls);
+    add_pointwise(&out->d, 2 * out->d.tensor_bytes, out->d.tensor_calls);
+}
+
+/* Bytes per logit, from torchtitan's cross_entropy_loss() and, with tensor
+ * parallelism, _LossParallelCrossEntropy, with logits of `e` bytes:
+ * - both convert logits to fp32 (e + 4) and gradients back (4 + e).
+ * - PyTorch's log_softmax reads its input three times and writes (16).
+ *   Backward: zeros for the gradients of the selected values (4); log_softmax
+ *   reads the gradients twice and its result once, and writes (16).
+ * - With tensor parallelism forward: maximum (4), difference (8), exponential
+ *   (8), sum (4), difference (8). Backward: zeros (4), exponential (8), sum
+ *   (12), product (8). */
+void lhi_eager_add_loss(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double logits = shape->tokens * shape->vocab, e = shape->element;
+    bool parallel = shape->tensor > 1;
+
+    add_pointwise(&out->f, logits * (e + 4 + (parallel ? 32 : 16)),
+                  parallel ? 6 : 2);
+    add_pointwise(&out->d, logits * (4 + e + (parallel ? 32 : 20)),
+                  parallel ? 5 : 3);
+}
+
+/* Without tensor parallelism, in the backward: logarithms of the
+ * probabilities, gradients of the selected ones, and of the logits, in fp32.
+ * With it: logarithms, zeros, the exponentials' sum with these, and the
+ * exponentials or the product. */
+double lhi_eager_count_loss_bytes(const lhi_shape *shape)
+{
+    return shape->tensor > 1 ? 16 : 12;
+}
