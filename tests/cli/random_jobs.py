@@ -188,7 +188,7 @@ def torchtitan_job(r):
     if keys["pipeline"] == 1 and training["zero"] >= 2:
         keys["chunks_per_device"] = 1
     framework = r.choice(("", "", "", "sequence_parallel: false",
-                          "overlap: {tensor: 1}"))
+                          "overlap: {tensor: 0.1}"))
     sites = list(zip("abc", nodes))
     links = ", ".join(f"{{between: [{x}, {y}], latency_ms: 5, gbps: 100}}"
                       for x, _ in sites for y, _ in sites if x < y)

@@ -167,7 +167,31 @@ def defaults_are_torchtitans():
         "recompute: selective")
     check("framework: torchtitan" not in text["job"], text["job"])
     noted(text, "activation_checkpoint.mode: is modelled as recomputation of "
-          "norms and activation functions, not of every 2. layer as a whole")
+          "every second product, not of every 2. layer as a whole")
+
+
+@test
+def compiled_parts_have_fused_kernels():
+    """Of a configuration: 0.2 has FlashAttention-2 and one cross entropy, 0.3
+    has cuDNN's attention and chunks of the loss."""
+    text = imported(TOML)
+    has(text, "attention: flash-attention-2")
+    check("kernels:" not in text["job"] and "loss:" not in text["job"],
+          text["job"])
+    has(imported(TOML.replace("enable = true", "enable = false")),
+        "kernels: eager", "loss: eager")
+    has(imported(TOML.replace("enable = true",
+                              "enable = true\ncomponents = ['model']")),
+        "loss: eager")
+    text = imported(OPTIONS)
+    has(text, "kernels: eager", "loss: chunked")
+    check("attention:" not in text["job"], text["job"])
+    text = imported(OPTIONS + "--compile.enable "
+                    "--compile.enable-async-tensor-parallel")
+    check("kernels:" not in text["job"], text["job"])
+    has(text, "overlap: {tensor: 0.1, expert: 0}")
+    noted(text, "compile.enable_async_tensor_parallel: modelled as in "
+          "published runs")
 
 
 @test
@@ -318,8 +342,6 @@ def nothing_is_left_out_in_silence():
           "optimizer.lr" in text["job"], text["job"])
     noted(imported(TOML.replace("seq_len", "dtype = 'bfloat16'\nseq_len")),
           "training.dtype: weights, gradients and optimizer state")
-    noted(imported(TOML.replace("enable = true", "components = ['loss']")),
-          "compile.enable: is not set for the model")
     for text, why in (
             ("[training]\n\nseq_lenn = 4",
              "conf:3: torchtitan 0.2 has no key training.seq_lenn; did you "

@@ -176,24 +176,21 @@ static lh_status read_recompute(const lhi_titan *t, lhi_imported_job *in,
     if (kind < 2)
         return LH_OK;
     in->target = LH_TARGET_ANY;
+    const char *const as =
+        in->model.kv_lora_rank
+            ? "is modelled as recomputation of norms and activation functions"
+            : "is modelled as recomputation of every second product";
     if (kind > 2)
-        lhi_import_note(in,
-                        "%s: is modelled as recomputation of norms and "
-                        "activation functions, for any budget",
-                        key);
+        lhi_import_note(in, "%s: %s, for any budget", key, as);
     else if (nth && strcmp(nth, "op") != 0)
+        lhi_import_note(in, "%s: %s, not of every %.20s. layer as a whole", key,
+                        as, nth);
+    else if (in->model.kv_lora_rank)
         lhi_import_note(in,
-                        "%s: is modelled as recomputation of norms and "
-                        "activation functions, not of every %.20s. layer as a "
-                        "whole",
-                        key, nth);
-    else
-        lhi_import_note(in,
-                        "%s: is modelled as recomputation of norms and "
-                        "activation functions; torchtitan also recomputes "
-                        "about half of the matrix products, which takes longer "
-                        "and needs less memory",
-                        key);
+                        "%s: %s; torchtitan also recomputes about half of the "
+                        "matrix products, which takes longer and needs less "
+                        "memory",
+                        key, as);
     return LH_OK;
 }
 
@@ -338,19 +335,35 @@ static lh_status read_converters(lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Notes that element-wise operations are modelled as compiled, if the model is
- * not. */
-static void note_compilation(const lhi_titan *t, lhi_imported_job *in)
+/* Checks whether a component of the program, "model" or "loss", is compiled. */
+static bool is_compiled(const lhi_titan *t, const char *component)
 {
     const lhi_input_value *parts = &t->keys[LHI_TITAN_COMPONENTS];
-    bool model = !parts->is_given;
+    bool listed = !parts->is_given;
     for (uint32_t i = 0; i < parts->n; i++)
-        model = model || strstr(parts->values[i].text, "model");
-    if (!model || !lhi_titan_get_bool(t, LHI_TITAN_COMPILE, false))
-        lhi_import_note(in,
-                        "%scompile.enable: is not set for the model, but "
-                        "element-wise operations are modelled as compiled",
-                        find_key_prefix(t));
+        listed = listed || strstr(parts->values[i].text, component);
+    return listed && lhi_titan_get_bool(t, LHI_TITAN_COMPILE, false);
+}
+
+/* Reads compilation. Options without a configuration leave it open. The
+ * configurations of 0.3 divide the loss into chunks (ChunkedLossWrapper) and
+ * prefer cuDNN's attention; 0.2 has neither. */
+static void read_kernels(const lhi_titan *t, lh_framework *f)
+{
+    const bool toml = t->form == LHI_TITAN_TOML;
+    const bool named =
+        lhi_titan_is_given(t, toml ? LHI_TITAN_FLAVOR : LHI_TITAN_CONFIG);
+    if ((named || lhi_titan_is_given(t, LHI_TITAN_COMPILE)) &&
+        !is_compiled(t, "model"))
+        f->kernels = LH_KERNELS_EAGER;
+    if (!named)
+        return;
+    if (!toml)
+        f->loss = LH_LOSS_CHUNKED;
+    else if (!is_compiled(t, "loss"))
+        f->loss = LH_LOSS_EAGER;
+    if (toml)
+        f->attention = LH_ATTENTION_FLASH_2;
 }
 
 /* Reads the experts' token dispatcher. With DeepEP plans are not limited to
@@ -376,8 +389,12 @@ static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the framework settings: sequence parallelism, overlap of tensor
- * communication, compilation, dispatcher and FP8. */
+/* Hidden fraction of tensor-parallel communication, beyond the copies that
+ * asynchronous tensor parallelism saves: docs/validation.md. */
+static const double ASYNC_OVERLAP = 0.1;
+
+/* Reads the framework settings: sequence parallelism, asynchronous tensor
+ * parallelism, compilation, dispatcher and converters. */
 static lh_status read_framework(lhi_titan *t, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -390,15 +407,16 @@ static lh_status read_framework(lhi_titan *t, lhi_imported_job *in,
     f->no_sequence_parallel =
         in->layout.tensor > 1 &&
         !lhi_titan_get_bool(t, LHI_TITAN_SEQUENCE_PARALLEL, true);
-    f->overlap_tensor = asynchronous && in->layout.tensor > 1;
+    f->overlap_tensor =
+        asynchronous && in->layout.tensor > 1 ? ASYNC_OVERLAP : 0;
     if (f->overlap_tensor > 0)
         lhi_import_note(in,
-                        "%s%s.enable_async_tensor_parallel: modelled as "
-                        "complete overlap with compute; lower "
-                        "framework.overlap.tensor if the overlap is smaller",
+                        "%s%s.enable_async_tensor_parallel: modelled as in "
+                        "published runs, with little overlap; raise "
+                        "framework.overlap.tensor if more is hidden",
                         find_key_prefix(t),
                         t->form == LHI_TITAN_TOML ? "parallelism" : "compile");
-    note_compilation(t, in);
+    read_kernels(t, f);
     LHI_TRY(read_dispatcher(t, in, err));
     return read_converters(t, in, err);
 }
