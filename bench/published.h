@@ -97,4 +97,11 @@ void published_models(const predicted *rows, uint32_t n, bool markdown,
 void published_choices(const predicted *rows, uint32_t n, bool markdown,
                        FILE *to);
 
+/* Reads the torchtitan runs in FOLDER/torchtitan, predicts them and prints both
+ * as Markdown. Returns false after printing an error. */
+bool published_torchtitan(const char *folder, FILE *to);
+/* Prints the job of the torchtitan run in a row, counted from 0. Returns false
+ * after printing an error. */
+bool published_torchtitan_job(const char *folder, long row);
+
 #endif

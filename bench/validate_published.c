@@ -5,10 +5,11 @@
  *     validate-published [--check PAGE | --write PAGE | --job N |
  *                         --fit [--iterations N]] [FOLDER]
  *
- * FOLDER contains megatron-bridge/ and meta/ (default bench/data). Each run
- * becomes a job file with a fixed layout, planned as by `longhaul plan`; --job
- * prints the job of row N, counted from 0. Runs that a job cannot express are
- * listed with the reason. --write writes the results to PAGE
+ * FOLDER contains megatron-bridge/, meta/ and torchtitan/ (default bench/data).
+ * Each run becomes a job file with a fixed layout, planned as by `longhaul
+ * plan`;
+ * --job prints the job of row N of all files, counted from 0. Runs that a job
+ * cannot express are listed with the reason. --write writes the results to PAGE
  * (docs/validation.md), between the two lines that begin with "<!--
  * validate-published"; --check fails if PAGE differs from the current results.
  * --fit refits the constants to the runs not held out, starting at the current
@@ -172,14 +173,15 @@ static void print_all(const published_set *set, const predicted *rows,
     }
 }
 
-static int print_job(const published_set *set, long job)
+static int print_job(const published_set *set, const char *folder, long job)
 {
     char text[JOB_TEXT];
 
-    if (job >= (long)set->n || set->runs[job].exclusion_reason) {
+    if (job >= (long)set->n)
+        return !published_torchtitan_job(folder, job - (long)set->n);
+    if (set->runs[job].exclusion_reason) {
         fprintf(stderr, "validate-published: no job says row %ld: %s\n", job,
-                job < (long)set->n ? set->runs[job].exclusion_reason
-                                   : "there is none");
+                set->runs[job].exclusion_reason);
         return 1;
     }
     const fitted by = published_fitted();
@@ -189,7 +191,7 @@ static int print_job(const published_set *set, long job)
 }
 
 static bool update_page(const published_set *set, const predicted *rows,
-                        uint32_t n, const char *page, bool write)
+                        uint32_t n, const page_arguments *on)
 {
     char *made = NULL;
     size_t len = 0;
@@ -199,8 +201,9 @@ static bool update_page(const published_set *set, const predicted *rows,
     if (!to)
         return false;
     print_all(set, rows, n, true, to);
-    if (fclose(to) == 0)
-        ok = page_part("validate-published", page, write, 1, made);
+    ok = published_torchtitan(on->folder, to);
+    if (fclose(to) == 0 && ok)
+        ok = page_part("validate-published", on->page, on->write, 1, made);
     free(made);
     return ok;
 }
@@ -274,13 +277,13 @@ int main(int argc, char **argv)
     if (!published_read(a.on.folder, &set))
         return 1;
     if (a.job >= 0)
-        return print_job(&set, a.job);
+        return print_job(&set, a.on.folder, a.job);
     if (a.fit)
         return !refit(&set, a.iterations, rows);
     if (!predict_rows(&set, &by, rows, &n))
         return 1;
     if (a.on.page)
-        return !update_page(&set, rows, n, a.on.page, a.on.write);
+        return !update_page(&set, rows, n, &a.on);
     print_all(&set, rows, n, false, stdout);
-    return 0;
+    return !published_torchtitan(a.on.folder, stdout);
 }
