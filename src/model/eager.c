@@ -12,8 +12,7 @@ static void add_pointwise(lhi_work *work, double bytes, double kernels)
     work->kernels += kernels;
 }
 
-/* Returns the values of the activation functions of a layer. */
-static double count_activations(const lhi_shape *shape, uint32_t layer)
+double lhi_eager_count_activations(const lhi_shape *shape, uint32_t layer)
 {
     const lh_model *m = shape->model;
     double t = shape->tensor;
@@ -41,8 +40,15 @@ static void add_rotation(const lhi_shape *shape, lhi_work *work)
 static void add_activation(const lhi_shape *shape, uint32_t layer, lhi_work *f)
 {
     if (shape->model->gated)
-        add_pointwise(f, 2 * count_activations(shape, layer) * shape->element,
-                      1);
+        add_pointwise(
+            f, 2 * lhi_eager_count_activations(shape, layer) * shape->element,
+            1);
+}
+
+void lhi_eager_add_forward(const lhi_shape *shape, uint32_t layer, lhi_work *f)
+{
+    add_rotation(shape, f);
+    add_activation(shape, layer, f);
 }
 
 void lhi_eager_add_layer(const lhi_shape *shape, uint32_t layer,
@@ -50,55 +56,18 @@ void lhi_eager_add_layer(const lhi_shape *shape, uint32_t layer,
 {
     double hidden = shape->tokens * shape->model->hidden * shape->element;
 
-    add_rotation(shape, &out->f);
+    lhi_eager_add_forward(shape, layer, &out->f);
     add_rotation(shape, &out->d);
-    add_activation(shape, layer, &out->f);
     if (!shape->model->gated)
         return;
     /* Both factors' gradients and that of silu: three kernels instead of one.
      */
-    add_pointwise(&out->d, 4 * count_activations(shape, layer) * shape->element,
-                  2);
+    add_pointwise(
+        &out->d, 4 * lhi_eager_count_activations(shape, layer) * shape->element,
+        2);
     /* Autograd adds the gradients of an input that several products share: of
      * queries, keys and values, and of the first two matrices of the MLP. */
     add_pointwise(&out->d, 3 * 3 * hidden, 3);
-}
-
-/* torchtitan's _get_custom_policy() saves the first of every two products, in
- * the order of the model's code: queries, keys, values, output of attention,
- * gate, up, down. */
-void lhi_eager_recompute_layer(const lhi_shape *shape, uint32_t layer,
-                               lhi_work *d)
-{
-    const lh_model *m = shape->model;
-    lhi_work once = {0};
-    double h = m->hidden, t = shape->tokens;
-    double hidden = t * shape->norm_share * h * shape->element;
-
-    add_pointwise(&once, lhi_count_norms(m) * 2 * hidden, lhi_count_norms(m));
-    lhi_work_linear(shape, t, h, shape->kv_heads * shape->qk_dim, 1, &once);
-    lhi_work_linear(shape, t, shape->heads * shape->v_dim, h, 1, &once);
-    if (!m->positions)
-        add_pointwise(&once,
-                      2 * (shape->heads + shape->kv_heads) * shape->qk_dim * t *
-                          shape->element,
-                      1);
-    if (m->gated && !lh_model_layer_is_moe(m, layer))
-        lhi_work_linear(shape, t, h, m->ffn / (double)shape->tensor, 1, &once);
-    add_pointwise(&once,
-                  (m->gated ? 3 : 2) * count_activations(shape, layer) *
-                      shape->element,
-                  1);
-    if (shape->tensor > 1) {
-        /* Gathers are not among the saved operations, reduce-scatters are. */
-        once.tensor_bytes += 2 * t * h * shape->product_element;
-        once.tensor_calls += 2;
-    }
-    if (shape->eager) {
-        add_rotation(shape, &once);
-        add_activation(shape, layer, &once);
-    }
-    lhi_work_add(d, &once, 1);
 }
 
 double lhi_eager_count_retained_bytes(const lhi_shape *shape, uint32_t layer)
@@ -111,7 +80,7 @@ double lhi_eager_count_retained_bytes(const lhi_shape *shape, uint32_t layer)
     double kept = hidden + e * shape->heads * shape->qk_dim + values + out +
                   4 * shape->heads; /* log-sum-exp */
 
-    kept += e * count_activations(shape, layer) / shape->tokens;
+    kept += e * lhi_eager_count_activations(shape, layer) / shape->tokens;
     if (shape->tensor > 1)
         kept += hidden; /* attention's reduce-scatter */
     if (shape->eager)
@@ -119,16 +88,12 @@ double lhi_eager_count_retained_bytes(const lhi_shape *shape, uint32_t layer)
     return kept;
 }
 
-void lhi_eager_add_copies(const lhi_shape *shape, uint32_t layer,
+void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
                           lhi_pass_work *out)
 {
-    lh_cost_layer_range one = {.first_layer = layer, .n_layers = 1};
-    lhi_params params;
-
     if (shape->copies_gathers) {
-        lhi_count_slice_params(shape, &one, &params);
-        double gathered = 2 * (params.total * shape->element -
-                               params.in_8_bits * (shape->element - 1));
+        double gathered = 2 * (params->total * shape->element -
+                               params->in_8_bits * (shape->element - 1));
         add_pointwise(&out->f, gathered, 1);
         add_pointwise(&out->d, gathered, 1);
     }

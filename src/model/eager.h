@@ -12,13 +12,14 @@
 void lhi_eager_add_layer(const lhi_shape *shape, uint32_t layer,
                          lhi_pass_work *out);
 
-/* Adds the work of torchtitan's selective recomputation of a layer to a dgrad
- * pass. */
-void lhi_eager_recompute_layer(const lhi_shape *shape, uint32_t layer,
-                               lhi_work *d);
+/* Adds the same for a forward pass that is repeated. */
+void lhi_eager_add_forward(const lhi_shape *shape, uint32_t layer, lhi_work *f);
 
-/* Adds the copies around the collectives of a layer. */
-void lhi_eager_add_copies(const lhi_shape *shape, uint32_t layer,
+/* Returns the values of the activation functions of a layer, on one GPU. */
+double lhi_eager_count_activations(const lhi_shape *shape, uint32_t layer);
+
+/* Adds the copies around the collectives of a layer with these parameters. */
+void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
                           lhi_pass_work *out);
 
 /* Adds the cross entropy of a vocabulary whose operations run one by one. */

@@ -6,6 +6,7 @@
  * equations 2 and 4. Here the sum is per tensor, so that it also covers gated
  * MLPs, grouped queries, experts and flash attention. */
 #include "format/job/model_size.h"
+#include "format/job/parse.h"
 #include "model/eager.h"
 
 #include <math.h>
@@ -90,8 +91,8 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
     if (shape->keeps_gathered)
         p->norms +=
             2 * (1 - shape->norm_share) * shape->product_element * m->hidden;
-    const double more = lhi_count_norms(m) - 1; /* than the first norm */
-    p->rest += more * e * hidden;               /* their inputs */
+    const double more = lhi_model_count_norms(m) - 1; /* than the first norm */
+    p->rest += more * e * hidden;                     /* their inputs */
     p->norms += more * shape->product_element * hidden;
     if (shape->dropout)
         p->rest += hidden;

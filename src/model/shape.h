@@ -9,6 +9,7 @@
  *     shape.h            sizes per GPU, and the model's constants
  *     work.h             operations and bytes of passes: work.c; their resident
  *                        memory: resident_memory.c; both, per operation: ops.h
+ *     eager.h            operations that run one by one, and copies
  *     timing.h           times: path_timing.c for messages, timing.c for work
  *     slice_sums.h       a layer range's parts and their sums
  *     data_passes.h      when data parallelism communicates; passes that wait

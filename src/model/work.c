@@ -602,8 +602,33 @@ static void recompute_selective(const lhi_shape *shape, uint32_t layer,
     }
 }
 
-/* Adds the repeated tensor-parallel all-gather and reduce-scatter around an
- * MLP. */
+/* Adds torchtitan's selective recomputation. Its _get_custom_policy() saves the
+ * first of every two products in the order of the model's code: queries, keys,
+ * values, output of attention, gate, up, down. Reduce-scatters are saved, but
+ * not gathers. */
+static void recompute_unsaved_products(const lhi_shape *shape, uint32_t layer,
+                                       lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    double h = m->hidden, t = shape->tokens;
+
+    recompute_norms(shape, d);
+    add_rotation(shape, d);
+    lhi_work_linear(shape, t, h, shape->kv_heads * shape->qk_dim, 1, d);
+    lhi_work_linear(shape, t, shape->heads * shape->v_dim, h, 1, d);
+    if (m->gated && !lh_model_layer_is_moe(m, layer))
+        lhi_work_linear(shape, t, h, (double)m->ffn / shape->tensor, 1, d);
+    add_activation(shape, lhi_eager_count_activations(shape, layer), 1, d,
+                   NULL);
+    if (shape->eager)
+        lhi_eager_add_forward(shape, layer, d);
+    if (shape->tensor == 1)
+        return;
+    d->tensor_bytes += 2 * t * h * shape->product_element;
+    d->tensor_calls += 2;
+}
+
+/* Adds the all-gather and reduce-scatter around an MLP. */
 static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
 {
     if (shape->tensor == 1)
@@ -668,6 +693,8 @@ static void recompute_modules(const lhi_shape *shape, uint32_t layer,
 
 void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out)
 {
+    lhi_params params;
+
     *out = (lhi_pass_work){0};
     add_norms(shape, out);
     add_attention(shape, layer, out);
@@ -682,12 +709,15 @@ void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out)
     if (shape->recompute == LH_RECOMPUTE_FULL)
         lhi_work_add(&out->d, &out->f, 1);
     else if (shape->saves_products)
-        lhi_eager_recompute_layer(shape, layer, &out->d);
+        recompute_unsaved_products(shape, layer, &out->d);
     else if (shape->recompute == LH_RECOMPUTE_SELECTIVE)
         recompute_selective(shape, layer, &out->d);
     else if (shape->recompute == LH_RECOMPUTE_MODULES)
         recompute_modules(shape, layer, &out->d);
-    lhi_eager_add_copies(shape, layer, out);
+    lhi_count_slice_params(
+        shape, &(lh_cost_layer_range){.first_layer = layer, .n_layers = 1},
+        &params);
+    lhi_eager_add_copies(shape, &params, out);
 }
 
 void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out)
