@@ -182,12 +182,12 @@ static lh_status fill_offload(const lhi_cost_context *p,
 
 /* Returns the bytes of a chunk's output, which PyTorch's pipeline stages keep
  * until the backward (forward_one_chunk() in torch/distributed/pipelining/
- * stage.py). */
+ * stage.py). Lower bounds add single layers, which have none. */
 static double count_output_bytes(const lhi_cost_context *p)
 {
     const lhi_shape *s = &p->shape;
 
-    if (p->layout->pipeline == 1 || p->slice->head ||
+    if (p->is_lower_bound || p->layout->pipeline == 1 || p->slice->head ||
         p->job->framework.preset != LH_FRAMEWORK_TORCHTITAN)
         return 0;
     return s->tokens * s->norm_share * s->model->hidden * s->element;

@@ -94,8 +94,9 @@ void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
     if (shape->copies_gathers) {
         double gathered = 2 * (params->total * shape->element -
                                params->in_8_bits * (shape->element - 1));
-        add_pointwise(&out->f, gathered, 1);
-        add_pointwise(&out->d, gathered, 1);
+        /* Launched with the collective, not as a kernel of the layer. */
+        add_pointwise(&out->f, gathered, 0);
+        add_pointwise(&out->d, gathered, 0);
     }
     if (!shape->copies_sequence)
         return;
