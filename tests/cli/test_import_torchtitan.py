@@ -195,6 +195,47 @@ def compiled_parts_have_fused_kernels():
 
 
 @test
+def published_memory_is_that_of_the_run():
+    """Qwen3-32B on 32 H100 of 94.99 GiB without a compiler: with 16 and 32
+    sequences on a replica it took 43.45 and 70.79 GiB, with 64 it ran out of
+    memory (message of torchtitan's commit d66b72a6a)."""
+    write("cluster.yaml", """longhaul: job/1
+model: llama3-8b
+training: {global_batch: 8, sequence: 4096}
+cluster:
+  gpu: {tflops: 989.5, memory_gib: 94.99, memory_gbps: 2400}
+  gpus_per_node: 8
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: west, nodes: 4}]
+""")
+    for sequences, gib in ((16, 43.45), (32, 70.79), (64, None)):
+        write("run.toml", f"""[model]
+name = "qwen3"
+flavor = "32B"
+[training]
+local_batch_size = {sequences}
+seq_len = 4096
+[parallelism]
+data_parallel_shard_degree = 4
+tensor_parallel_degree = 8
+[activation_checkpoint]
+mode = "full"
+""")
+        case("import", ["import", "--from", "torchtitan", "run.toml",
+                        "--cluster", "cluster.yaml", "-o", "run.yaml",
+                        "--force", "-q"], out=ANY)
+        if gib is None:
+            case("out of memory", ["plan", "run.yaml"], 1,
+                 err="no layout fits in memory")
+            continue
+        case("fits", ["plan", "run.yaml", "-q", "-o", "run.json"],
+             out=ANY)
+        peak = json.loads(read("run.json"))["peak_memory_bytes"] / 2 ** 30
+        check(abs(peak / gib - 1) < 0.08, f"{peak} GiB; {gib} were measured")
+
+
+@test
 def rounds_of_microbatches_are_those_of_pytorch():
     """As its ScheduleInterleaved1F1B takes them: 10 in two rounds of 5."""
     named = "--module llama3 --config llama3_8b " \
