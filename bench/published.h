@@ -97,6 +97,10 @@ void published_models(const predicted *rows, uint32_t n, bool markdown,
 void published_choices(const predicted *rows, uint32_t n, bool markdown,
                        FILE *to);
 
+/* Adds a held-out run to the errors of its kind (lh_find_validated_runs()).
+ * Returns false if its job has none. */
+bool published_add_accuracy(const char *job_text, double error);
+
 /* Reads the torchtitan runs in FOLDER/torchtitan, predicts them and prints both
  * as Markdown. Returns false after printing an error. */
 bool published_torchtitan(const char *folder, FILE *to);

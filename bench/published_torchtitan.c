@@ -379,6 +379,13 @@ bool published_torchtitan(const char *folder, FILE *to)
         if (!set.runs[i].exclusion_reason && !predict(&set.runs[i]))
             return false;
     print_all(&set, to);
+    for (uint32_t i = 0; i < set.n; i++) {
+        const titan_run *run = &set.runs[i];
+
+        if (run->held_out && !run->exclusion_reason && run->tokens_per_s > 0 &&
+            !published_add_accuracy(run->job, time_error(run)))
+            return false;
+    }
     return true;
 }
 

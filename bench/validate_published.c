@@ -12,6 +12,7 @@
  * cannot express are listed with the reason. --write writes the results to PAGE
  * (docs/validation.md), between the two lines that begin with "<!--
  * validate-published"; --check fails if PAGE differs from the current results.
+ * Both fail if lh_find_validated_runs() does.
  * --fit refits the constants to the runs not held out, starting at the current
  * values, and prints them with the means of both halves; it stops after 80
  * steps unless --iterations is given. */
@@ -19,9 +20,13 @@
 #include "page_section.h"
 #include "published.h"
 
+#include <longhaul/experimental/plan.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MAX_KINDS = 8 };
 
 /* Predicts the rows. Equal jobs of several releases are planned once. */
 static bool predict_rows(const published_set *set, const fitted *by,
@@ -116,6 +121,75 @@ static void print_means(const predicted *rows, uint32_t n, bool markdown,
     }
 }
 
+/* Errors of the held-out runs of one kind. */
+typedef struct kind_errors {
+    const lh_validated_runs *of;
+    double sum, worst;
+    uint32_t n;
+} kind_errors;
+
+static kind_errors kinds[MAX_KINDS];
+
+bool published_add_accuracy(const char *job_text, double error)
+{
+    lh_job *job = NULL;
+    lh_error err;
+    uint32_t i = 0;
+
+    if (lh_job_parse(job_text, strlen(job_text), "published", NULL, &job,
+                     &err) != LH_OK) {
+        fprintf(stderr, "validate-published: %s\n", err.text);
+        return false;
+    }
+    const lh_validated_runs *of = lh_find_validated_runs(job);
+    lh_job_free(job);
+    while (i < MAX_KINDS && kinds[i].of && kinds[i].of != of)
+        i++;
+    if (!of || i == MAX_KINDS)
+        return false;
+    kinds[i].of = of;
+    kinds[i].sum += 100 * fabs(error);
+    kinds[i].worst = fmax(kinds[i].worst, 100 * fabs(error));
+    kinds[i].n++;
+    return true;
+}
+
+static bool is_rounded(double stored, double exact)
+{
+    return fabs(stored - exact) <= 0.05 + 1e-9;
+}
+
+/* Checks the errors that plans print against those of the held-out runs. */
+static bool check_accuracy(const predicted *rows, uint32_t n)
+{
+    static char text[JOB_TEXT];
+    const fitted by = published_fitted();
+    bool ok = true;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (!rows[i].run->held_out)
+            continue;
+        published_job(rows[i].run, &by, false, text);
+        if (!published_add_accuracy(text, rows[i].error))
+            return false;
+    }
+    for (uint32_t i = 0; i < MAX_KINDS && kinds[i].of; i++) {
+        const kind_errors *k = &kinds[i];
+        double average = k->sum / k->n;
+
+        if (k->n == k->of->n && is_rounded(k->of->mean_percent, average) &&
+            is_rounded(k->of->worst_percent, k->worst))
+            continue;
+        fprintf(stderr,
+                "validate-published: %s: the library states %u runs, %.1f %%, "
+                "%.1f %%; now %u, %.2f %%, %.2f %%\n",
+                k->of->kind, k->of->n, k->of->mean_percent,
+                k->of->worst_percent, k->n, average, k->worst);
+        ok = false;
+    }
+    return ok;
+}
+
 /* Prints the excluded runs of one reason and model, together with the first. */
 static void print_equal_exclusions(const published_set *set, uint32_t first,
                                    bool *printed, FILE *to)
@@ -201,7 +275,7 @@ static bool update_page(const published_set *set, const predicted *rows,
     if (!to)
         return false;
     print_all(set, rows, n, true, to);
-    ok = published_torchtitan(on->folder, to);
+    ok = published_torchtitan(on->folder, to) && check_accuracy(rows, n);
     if (fclose(to) == 0 && ok)
         ok = page_part("validate-published", on->page, on->write, 1, made);
     free(made);

@@ -170,6 +170,18 @@ static void print_margin(cli *c, const lh_plan *p)
              cli_layout_text(m->best, layout, sizeof layout));
 }
 
+/* Prints the error of modelled times in published runs of this kind. */
+static void print_accuracy(cli *c, const lh_plan *p)
+{
+    const lh_validated_runs *runs = p->accuracy;
+    if (!runs)
+        return;
+    cli_wrap(c, "accuracy",
+             "+-%.0f %% on average, %.0f %% at worst, in %" PRIu32
+             " published runs of %s",
+             runs->mean_percent, runs->worst_percent, runs->n, runs->kind);
+}
+
 /* Prints iteration time, throughput, memory, jitter, cost and the reason for
  * the choice of the plan. */
 static void print_result(cli *c, const lh_plan *p)
@@ -183,6 +195,7 @@ static void print_result(cli *c, const lh_plan *p)
         cli_plan_time(p, (double)b->iteration_ns, all), cli_time_source_text(p),
         cli_plan_time(p, (double)b->makespan_ns, pipe),
         cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
+    print_accuracy(c, p);
     if (*cli_unmeasured_text(p, unmeasured, sizeof unmeasured))
         cli_wrap(c, "profile", "%s", unmeasured);
     cli_wrap(c, "throughput", "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,

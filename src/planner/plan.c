@@ -101,6 +101,7 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
     plan->plan.job = plan->job;
     plan->plan.name = lhi_arena_strdup(plan->mem, job->name);
     plan->plan.version = lhi_arena_strdup(plan->mem, lh_version());
+    plan->plan.accuracy = lh_find_validated_runs(plan->job);
     plan->plan.input_hash = lhi_arena_strdup(plan->mem, hash);
     if (!plan->plan.name || !plan->plan.version || !plan->plan.input_hash)
         return lhi_fail_nomem(err);

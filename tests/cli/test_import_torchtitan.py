@@ -229,9 +229,12 @@ mode = "full"
             case("out of memory", ["plan", "run.yaml"], 1,
                  err="no layout fits in memory")
             continue
-        case("fits", ["plan", "run.yaml", "-q", "-o", "run.json"],
-             out=ANY)
-        peak = json.loads(read("run.json"))["peak_memory_bytes"] / 2 ** 30
+        case("fits", ["plan", "run.yaml", "-o", "run.json"],
+             out=r"\naccuracy +\+-\d+ % on average, \d+ % at worst, in")
+        plan = json.loads(read("run.json"))
+        check(plan["accuracy"]["kind"] == "dense models under torchtitan" and
+              plan["accuracy"]["runs"] > 10, plan["accuracy"])
+        peak = plan["peak_memory_bytes"] / 2 ** 30
         check(abs(peak / gib - 1) < 0.08, f"{peak} GiB; {gib} were measured")
 
 

@@ -272,11 +272,26 @@ typedef struct lh_plan_margin {
     const lh_choice *best; /* NULL: none found */
 } lh_plan_margin;
 
+/* Errors of predicted iteration times in published runs of one kind, which
+ * fitted no constant (docs/validation.md). */
+typedef struct lh_validated_runs {
+    const char *kind;                   /* "dense models under Megatron" */
+    uint32_t n;                         /* runs */
+    double mean_percent, worst_percent; /* |predicted / measured - 1| */
+} lh_validated_runs;
+
+/* Returns the published runs of the job's kind: its program, with or without
+ * experts. NULL: there are none, or the job replaces the model's times by a
+ * profile or an efficiency. Static storage. */
+LH_API const lh_validated_runs *lh_find_validated_runs(const lh_job *job);
+
 struct lh_plan {
     const char *name;        /* job name */
     const char *version;     /* longhaul version that wrote it */
     const char *input_hash;  /* hash of the job and its referenced files */
     const char *cost_source; /* source of pass times: lh_cost_source_name() */
+    /* errors of modelled times in published runs of this kind; NULL: none */
+    const lh_validated_runs *accuracy;
     const lh_job *job;
     lh_choice best;
     const lh_pipeline *pipeline; /* best choice's pipeline; memory in bytes */

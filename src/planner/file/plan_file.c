@@ -300,12 +300,23 @@ static json_t *write_job(const void *owner, const void *context)
     return lhi_job_to_json(((const lh_plan *)owner)->job);
 }
 
+static const lhi_schema_field accuracy_rows[] = {
+    {"kind", LHI_STRING(lh_validated_runs, kind)},
+    {"runs", LHI_INTEGER(lh_validated_runs, n), .least = 1, .most = UINT32_MAX},
+    {"mean_percent", LHI_REAL(lh_validated_runs, mean_percent), .high = 1e6},
+    {"worst_percent", LHI_REAL(lh_validated_runs, worst_percent), .high = 1e6},
+};
+static const lhi_schema accuracy_table = {
+    LHI_ROWS("accuracy", lh_validated_runs, accuracy_rows)};
+
 static const lhi_schema_field plan_rows[] = {
     {"longhaul", LHI_DERIVED(lh_plan), .description = "plan/1"},
     {"name", LHI_STRING(lh_plan, name)},
     {"version", LHI_STRING(lh_plan, version)},
     {"input_hash", LHI_STRING(lh_plan, input_hash)},
     {"cost_source", LHI_STRING(lh_plan, cost_source)},
+    {"accuracy", LHI_STRUCT_POINTER(lh_plan, accuracy),
+     .table = &accuracy_table, .when = LHI_OPTIONAL},
     {NULL, LHI_INLINED(lh_plan, best), .table = &lhi_choice_table},
     {"schedule", LHI_NESTED_MAP(lh_plan), .table = &schedule_table},
     {"pipeline", LHI_CUSTOM(lh_plan), .read = read_pipeline,

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors of predicted times in published runs, by kind. */
+#include <longhaul/experimental/plan.h>
+
+/* The held-out halves of docs/validation.md, "Published runs as jobs";
+ * `validate-published` fails if they differ from its results. */
+static const lh_validated_runs megatron_dense = {"dense models under Megatron",
+                                                 27, 5.3, 13.0};
+static const lh_validated_runs megatron_experts = {
+    "models with experts under Megatron", 54, 14.4, 61.2};
+static const lh_validated_runs torchtitan_dense = {
+    "dense models under torchtitan", 19, 10.0, 21.9};
+
+/* Checks whether the job replaces times of the model. */
+static bool replaces_times(const lh_job *job)
+{
+    bool replaces = job->profile != NULL;
+
+    for (uint32_t i = 0; i < job->n_datacenters; i++)
+        replaces = replaces || job->datacenters[i].gpu.efficiency > 0;
+    return replaces;
+}
+
+const lh_validated_runs *lh_find_validated_runs(const lh_job *job)
+{
+    const bool experts = job->model->experts > 0;
+
+    if (replaces_times(job))
+        return NULL;
+
+    switch (job->framework.preset) {
+    case LH_FRAMEWORK_MEGATRON:
+        return experts ? &megatron_experts : &megatron_dense;
+    case LH_FRAMEWORK_TORCHTITAN:
+        return experts ? NULL : &torchtitan_dense;
+    case LH_FRAMEWORK_NONE:
+    case LH_FRAMEWORK_DEEPSPEED:
+        break;
+    }
+    return NULL;
+}
