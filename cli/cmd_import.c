@@ -33,6 +33,11 @@ static const cli_example examples[] = {
     {"longhaul import --from torchtitan '--module qwen3 --config qwen3_32b' "
      "-n 4",
      "Import options of torchtitan 0.3."},
+    {"longhaul import --from deepspeed ds_config.json --model config.json "
+     "--sequence 4096 -n 4",
+     "Import a DeepSpeed configuration of this model."},
+    {"longhaul import --from nemo megatron_gpt_config.yaml -o job.yaml",
+     "Import a NeMo configuration on the trainer's number of GPUs."},
 };
 
 /* Prints the imported job with the ignored and noted keys as JSON. */
@@ -87,7 +92,8 @@ static lh_status run_import(cli *c)
     char path[MOST_PATH];
     lh_import *in = NULL;
     if (!cli_is_given(c, "from"))
-        return cli_usage(c, "--from megatron or --from torchtitan is required");
+        return cli_usage(c, "--from PROGRAM is required: megatron, torchtitan, "
+                            "deepspeed or nemo");
     CLI_TRY(cli_check_not_existing(c, s->force));
     CLI_TRY(cli_import(c, c->operands[0], &s->source, &s->machines,
                        cli_output_folder(c, path, sizeof path), &in));
@@ -102,14 +108,14 @@ const cli_command cmd_import = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Convert a Megatron-LM or torchtitan configuration to a job",
+    .about = "Convert another program's configuration to a job",
     .description =
         "Reads arguments of Megatron-LM (core 0.16 to 0.20), options of "
-        "torchtitan "
-        "(0.3) or its TOML file (0.2), and prints a job with the same model, "
-        "training and layout on the machines given by the options. 'longhaul "
-        "plan' costs this configuration as it is; delete the keys under "
-        "'layout' to search for a faster one.\n"
+        "torchtitan (0.3) or its TOML file (0.2), DeepSpeed's ds_config.json, "
+        "or YAML of NeMo 1 and Megatron-Bridge, and prints a job with the same "
+        "model, training and layout on the machines given by the options. "
+        "'longhaul plan' costs this configuration as it is; delete the keys "
+        "under 'layout' to search for a faster one.\n"
         "\n"
         "FILE may be - for standard input, or the arguments themselves as one "
         "word: \"$(cat args.txt)\". Words are split as in a shell; shell "
@@ -119,13 +125,14 @@ const cli_command cmd_import = {
         "--nnodes and --nproc-per-node give the number of GPUs.\n"
         "\n"
         "torchtitan refers to models by name; longhaul knows the sizes of "
-        "Llama 3, DeepSeek-V3, Qwen3 and gpt-oss. --model sets another.\n"
+        "Llama 3, DeepSeek-V3, Qwen3 and gpt-oss. --model sets another. "
+        "A DeepSpeed configuration has no model and no sequence length: give "
+        "--model and --sequence.\n"
         "\n"
         "Arguments that affect neither time nor memory are listed in the job. "
         "Arguments that are costed differently from their meaning are listed "
-        "on standard error and in the job. Unknown arguments of Megatron-LM "
-        "are "
-        "listed there too; unknown keys of torchtitan are rejected.",
+        "on standard error and in the job, and so are unknown ones; unknown "
+        "keys of torchtitan are rejected.",
     .output_help = "Write the job to FILE; an existing FILE requires --force.",
     .handles_output = true,
     CLI_OPTIONS(options),

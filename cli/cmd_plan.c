@@ -63,7 +63,7 @@ static const cli_option options[] = {
              "cost of the restriction; replaces layout.framework of the job."},
     CLI_SOURCE_ROWS(
         settings,
-        "JOB holds the program's current arguments: a file, - for standard "
+        "JOB holds the program's current configuration: a file, - for standard "
         "input, or one quoted word. Costs them as they are and plans "
         "improvements; see 'longhaul import'."),
     {.name = "top",

@@ -21,7 +21,7 @@ const char *cli_import_source_name(uint32_t i)
 static const char *const machine_options[] = {
     "gpu", "sites", "nodes", "gpus-per-node", "link-gbps", "latency-ms", NULL};
 static const char *const source_options[] = {"cluster", "model", "schedule",
-                                             NULL};
+                                             "sequence", NULL};
 
 const char *cli_given_import_option(const cli *c)
 {
@@ -147,6 +147,7 @@ static lh_status import_text(cli *c, const char *text, size_t len,
                                    .schedule = source->schedule};
     if (!cluster)
         CLI_TRY(cli_build_cluster(c, machines, sites, &with));
+    with.sequence = source->sequence;
     CLI_TRY(lh_import_parse((lh_import_source)source->from, text, len, name,
                             &how, out, &c->err));
     for (uint32_t i = 0; i < (*out)->n_notes; i++)
@@ -158,14 +159,27 @@ static lh_status import_text(cli *c, const char *text, size_t len,
  * schedules. */
 static lh_status check_source(cli *c, const cli_import_options *source)
 {
-    const char *given = cli_is_given(c, "model")      ? "model"
-                        : cli_is_given(c, "schedule") ? "schedule"
-                                                      : NULL;
-    if (source->from == LH_IMPORT_MEGATRON && given)
-        return cli_usage(c,
-                         "--%s has no effect with --from megatron, whose "
-                         "arguments contain it",
-                         given);
+    const lh_import_source from = (lh_import_source)source->from;
+    const struct {
+        const char *option;
+        bool has_effect;
+        const char *why;
+    } rows[] = {
+        {"model", from != LH_IMPORT_MEGATRON, "whose arguments contain it"},
+        {"schedule", from == LH_IMPORT_TORCHTITAN, "which has its own"},
+        {"sequence", from == LH_IMPORT_DEEPSPEED, "which has its own"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (cli_is_given(c, rows[i].option) && !rows[i].has_effect)
+            return cli_usage(c, "--%s has no effect with --from %s, %s",
+                             rows[i].option, lh_import_source_name(from),
+                             rows[i].why);
+    if (from == LH_IMPORT_DEEPSPEED && !source->model)
+        return cli_usage(c, "--from deepspeed requires --model: its "
+                            "configuration has none");
+    if (from == LH_IMPORT_DEEPSPEED && !source->sequence)
+        return cli_usage(c, "--from deepspeed requires --sequence: its "
+                            "configuration has none");
     return source->schedule ? cli_check_method(c, "schedule", source->schedule)
                             : LH_OK;
 }

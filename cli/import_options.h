@@ -12,6 +12,7 @@
 typedef struct cli_import_options {
     uint32_t from; /* lh_import_source */
     const char *cluster, *model, *schedule;
+    uint32_t sequence;
 } cli_import_options;
 
 /* Option rows; `settings` has a cli_import_options named `source`, and a
@@ -38,9 +39,9 @@ typedef struct cli_import_options {
          .at = offsetof(settings, source.model),                               \
          .arg = "NAME|FILE",                                                   \
          .example_argument = "llama3-8b",                                      \
-         .help = "--from torchtitan: model to use instead of the "             \
-                 "configured one: a preset, a Hugging Face config.json, or "   \
-                 "a job that contains it.",                                    \
+         .help = "--from torchtitan, nemo, deepspeed: model to use instead "   \
+                 "of the configured one: a preset, a Hugging Face "            \
+                 "config.json, or a job that contains it.",                    \
          .words = CLI_WORDS_MODELS},                                           \
         {.name = "schedule",                                                   \
          .type = CLI_TEXT,                                                     \
@@ -50,6 +51,13 @@ typedef struct cli_import_options {
          .help = "--from torchtitan: method that made the schedule in "        \
                  "pipeline_parallel_schedule_csv (auto: the fastest one).",    \
          .words = CLI_WORDS_METHODS},                                          \
+        {.name = "sequence",                                                   \
+         .type = CLI_COUNT,                                                    \
+         .at = offsetof(settings, source.sequence),                            \
+         .arg = "N",                                                           \
+         .least = 1,                                                           \
+         .most = 1 << 26,                                                      \
+         .help = "--from deepspeed: tokens per sequence."},                    \
         CLI_CLUSTER_ROWS(settings)
 
 /* Returns the name of the i-th format that can be imported (lh_import_source);

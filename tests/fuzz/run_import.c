@@ -12,7 +12,8 @@ void run_import(lh_import_source source, const uint8_t *data, size_t size,
     const lh_draft_options machines = {.size = sizeof machines,
                                        .n_sites =
                                            size && data[0] == ' ' ? 2 : 1,
-                                       .sites = sites};
+                                       .sites = sites,
+                                       .sequence = 4096};
     const lh_import_options how = {.size = sizeof how,
                                    .machines = &machines,
                                    .model = model,

@@ -48,6 +48,40 @@ static const char options[] =
     "llama3 --config llama3_405b --parallelism.pipeline_parallel_degree 2 "
     "--training.steps 7 activation-checkpoint:selective\n";
 
+static const char deepspeed[] =
+    "{\"train_batch_size\": 64, \"gradient_accumulation_steps\": 4,\n"
+    " \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 5e8},\n"
+    " \"bf16\": {\"enabled\": true, \"loss_scale\": 0},\n"
+    " \"unknown\": {\"key\": \"auto\"}}\n";
+static const char nemo[] =
+    "trainer: {devices: 8, num_nodes: 2, precision: bf16-mixed}\n"
+    "model:\n"
+    "  num_layers: 8\n  hidden_size: 512\n  num_attention_heads: 8\n"
+    "  ffn_hidden_size: ${multiply:4, ${.hidden_size}}\n"
+    "  encoder_seq_length: 1024\n"
+    "  max_position_embeddings: ${model.encoder_seq_length}\n"
+    "  activation: fast-swiglu\n  bias: False\n  num_query_groups: 4\n"
+    "  window_size: [127, 0]\n  micro_batch_size: 1\n"
+    "  global_batch_size: 16\n  tensor_model_parallel_size: 2\n"
+    "  sequence_parallel: True\n  seed: 7\n  own_key: [1]\n"
+    "  optim: {name: mcore_distributed_optim, overlap_grad_sync: true}\n";
+
+static lh_status import_yaml(lh_import_source source, const char *text,
+                             lh_import **out, lh_error *err)
+{
+    static const lh_draft_site site = {.gpu = "h100", .nodes = 2};
+    const lh_draft_options machines = {.size = sizeof machines,
+                                       .n_sites = 1,
+                                       .sites = &site,
+                                       .sequence = 2048};
+    const lh_import_options how = {.size = sizeof how,
+                                   .machines = &machines,
+                                   .model = source == LH_IMPORT_DEEPSPEED
+                                                ? lh_model_preset("llama3-8b")
+                                                : NULL};
+    return lh_import_parse(source, text, strlen(text), "conf", &how, out, err);
+}
+
 static lh_status import_titan(const char *text, lh_import **out, lh_error *err)
 {
     return lh_import_parse(LH_IMPORT_TORCHTITAN, text, strlen(text), "conf",
@@ -78,6 +112,8 @@ static void names(void)
 {
     CHECK_STR(lh_import_source_name(LH_IMPORT_MEGATRON), "megatron");
     CHECK_STR(lh_import_source_name(LH_IMPORT_TORCHTITAN), "torchtitan");
+    CHECK_STR(lh_import_source_name(LH_IMPORT_DEEPSPEED), "deepspeed");
+    CHECK_STR(lh_import_source_name(LH_IMPORT_NEMO), "nemo");
     CHECK(!lh_import_source_name((lh_import_source)lhi_n_import_sources()));
     lh_import *in = NULL;
     lh_error err = {0};
@@ -231,6 +267,43 @@ static void memory_runs_out_for_torchtitan(void)
         });
 }
 
+static void yaml_of_deepspeed_and_nemo(void)
+{
+    lh_import *in = NULL;
+    lh_error err = {0};
+    CHECK_OK(import_yaml(LH_IMPORT_DEEPSPEED, deepspeed, &in, &err), err);
+    lh_job *job = job_of(in);
+    CHECK_INT(job->n_gpus, 16);
+    CHECK_INT(job->layout.micro_batch, 1);
+    CHECK_INT(job->training.zero, 3);
+    CHECK_INT(job->training.sequence, 2048);
+    CHECK_INT(job->framework.preset, LH_FRAMEWORK_DEEPSPEED);
+    lh_job_free(job);
+    lh_import_free(in);
+    CHECK_OK(import_yaml(LH_IMPORT_NEMO, nemo, &in, &err), err);
+    job = job_of(in);
+    CHECK_INT(job->model->ffn, 2048);
+    CHECK_INT(job->model->kv_heads, 4);
+    CHECK_INT(job->model->sliding_window, 128);
+    CHECK_INT(job->layout.data, 8);
+    CHECK_INT(in->plan_target, LH_TARGET_MEGATRON);
+    lh_job_free(job);
+    lh_import_free(in);
+}
+
+static void memory_runs_out_for_yaml(void)
+{
+    lh_error err = {0};
+    for (int i = 0; i < 2; i++)
+        FAIL_EACH_ALLOC({
+            lh_import *in = NULL;
+            status = import_yaml(i ? LH_IMPORT_NEMO : LH_IMPORT_DEEPSPEED,
+                                 i ? nemo : deepspeed, &in, &err);
+            CHECK((status == LH_OK) == (in != NULL));
+            lh_import_free(in);
+        });
+}
+
 int main(void)
 {
     RUN(names);
@@ -241,5 +314,7 @@ int main(void)
     RUN(torchtitan_in_both_forms);
     RUN(model_and_schedule_are_for_torchtitan);
     RUN(memory_runs_out_for_torchtitan);
+    RUN(yaml_of_deepspeed_and_nemo);
+    RUN(memory_runs_out_for_yaml);
     return test_summary();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Imports a Megatron-LM or torchtitan configuration as a longhaul job: model,
+/* Imports another program's configuration as a longhaul job: model,
  * training and layout come from its arguments or configuration file, machines
  * from the caller. docs/import.md describes the mapping.
  *
@@ -17,6 +17,9 @@ extern "C" {
 typedef enum lh_import_source {
     LH_IMPORT_MEGATRON,   /* arguments of Megatron-LM, core 0.16 */
     LH_IMPORT_TORCHTITAN, /* options of torchtitan 0.3, or TOML of 0.2 */
+    LH_IMPORT_DEEPSPEED,  /* DeepSpeed's ds_config.json; needs a model and
+                             machines->sequence */
+    LH_IMPORT_NEMO,       /* YAML of NeMo 1 or Megatron-Bridge */
 } lh_import_source;
 
 /* Returns the name of an import source, such as "megatron"; NULL: no such
@@ -26,14 +29,15 @@ LH_API const char *lh_import_source_name(lh_import_source source);
 /* Options of lh_import_parse(). */
 typedef struct lh_import_options {
     size_t size;
-    /* Datacenters and links; model, batch and sequence are ignored. A site's
+    /* Datacenters and links; model and batch are ignored, and the sequence too,
+     * except with DeepSpeed, whose configuration has none. A site's
      * `nodes` may be 0 if the input gives the number of GPUs, which are then
      * divided evenly. NULL: one site with h100-sxm. */
     const lh_draft_options *machines;
     /* Job whose cluster is used in place of `machines`' sites; may be NULL. */
     const lh_job *cluster;
-    /* torchtitan: replaces the model that the input names; NULL: no
-     * replacement. */
+    /* Replaces the model that the input names; NULL: no replacement.
+     * Megatron-LM has none, DeepSpeed needs one. */
     const lh_model *model;
     /* torchtitan: name of the scheduling method, if the pass order is in a
      * separate file; may be NULL. */

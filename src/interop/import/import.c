@@ -9,7 +9,9 @@ static const struct {
     const char *name;
     lhi_import_fn *read;
 } sources[] = {{"megatron", lhi_import_megatron_text},
-               {"torchtitan", lhi_import_torchtitan_text}};
+               {"torchtitan", lhi_import_torchtitan_text},
+               {"deepspeed", lhi_import_deepspeed_text},
+               {"nemo", lhi_import_nemo_text}};
 
 uint32_t lhi_n_import_sources(void)
 {
@@ -111,10 +113,14 @@ lh_status lh_import_parse(lh_import_source source, const char *text, size_t len,
         return lhi_fail(err, LH_EINVAL, "unknown import source");
     LHI_TRY(LHI_OPTIONS_COPY(lh_import_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_draft_options, &machines, o.machines, err));
-    if (source == LH_IMPORT_MEGATRON && (o.model || o.schedule))
+    if (source == LH_IMPORT_MEGATRON && o.model)
         return lhi_fail(err, LH_EINVAL,
-                        "Megatron-LM arguments define the model and the "
-                        "schedule; remove the other values");
+                        "Megatron-LM arguments define the model; remove the "
+                        "other one");
+    if (source != LH_IMPORT_TORCHTITAN && o.schedule)
+        return lhi_fail(err, LH_EINVAL,
+                        "only torchtitan's configuration may name a schedule "
+                        "in another file; remove the schedule");
     LHI_TRY(lhi_input_check_size(len, name, LHI_INPUT_ARGUMENTS, err));
     if (machines.n_sites == 0) {
         machines.n_sites = 1;
@@ -126,6 +132,10 @@ lh_status lh_import_parse(lh_import_source source, const char *text, size_t len,
     if (!in.mem)
         return lhi_fail_nomem(err);
     lh_status status = import_text(source, text, len, name, &o, &in, out, err);
+    if (status != LH_OK && err) {
+        const lh_error failed = *err;
+        lhi_import_rename(&in, failed.text, err->text, sizeof err->text);
+    }
     lhi_text_fini(&in.ignored);
     lhi_text_fini(&in.noted);
     lhi_arena_free(in.mem);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Importing the configuration of other programs as jobs. Input: Megatron-LM's
- * arguments, or torchtitan's options or TOML. Output: the text of a job with
- * the same model, training and layout, and notes about input that the job does
- * not represent.
+ * arguments, torchtitan's options or TOML, DeepSpeed's JSON, or the YAML of
+ * NeMo and Megatron-Bridge. Output: the text of a job with the same model,
+ * training and layout, and notes about input that the job does not represent.
  *
  *     command_line.c          a command line as words
  *     input_value.c           values, and errors about them
@@ -15,6 +15,10 @@
  *     torchtitan_read.c       torchtitan's keys, by their table
  *     torchtitan_unmapped.c   keys without a counterpart, and the reason
  *     torchtitan_model.c, torchtitan_stages.c, torchtitan_job.c   their meaning
+ *     config_keys.c           keys of YAML and JSON, by rules
+ *     deepspeed.c             DeepSpeed's keys and their meaning
+ *     nemo.c                  keys of NeMo and Megatron-Bridge as arguments
+ *     omega_value.c           references between their values
  *     layer_pattern.c         lists of layers of one kind
  *     rank_placement.c        placement and number of ranks
  *     import_notes.c          notes about input that is not in the job
@@ -42,6 +46,11 @@ typedef struct lhi_rank_range {
 
 enum { LHI_MOST_IMPORT_ORIGINS = 80 };
 
+/* The key that stands for an argument, which has no dashes. */
+typedef struct lhi_argument_name {
+    const char *argument, *key;
+} lhi_argument_name;
+
 /* The imported job without its cluster. Strings and lists are in `mem`. */
 typedef struct lhi_imported_job {
     lhi_arena *mem;
@@ -63,6 +72,10 @@ typedef struct lhi_imported_job {
     lhi_doc_origin origins[LHI_MOST_IMPORT_ORIGINS + 1];
     bool origin_is_given[LHI_MOST_IMPORT_ORIGINS]; /* else a default */
     uint32_t n_origins;
+    /* Names of Megatron-LM's arguments in the input, if it has others; the
+     * first entry's key is the section of arguments that are not listed. */
+    lhi_argument_name *names;
+    uint32_t n_names, most_names;
     lhi_text ignored; /* NUL-terminated names */
     lhi_text noted;   /* NUL-terminated sentences */
     uint32_t n_ignored, n_noted;
@@ -74,6 +87,17 @@ void lhi_import_ignore(lhi_imported_job *in, const char *name);
  * all, for the user. */
 void lhi_import_note(lhi_imported_job *in, const char *format, ...)
     LHI_PRINTF(2, 3);
+
+/* Records the key that stands for an argument of Megatron-LM in the input; the
+ * last one counts. */
+lh_status lhi_import_add_name(lhi_imported_job *in, const char *argument,
+                              const char *key, lh_error *err);
+/* Returns the key that stands for an argument, or NULL. */
+const char *lhi_import_find_name(const lhi_imported_job *in,
+                                 const char *argument);
+/* Copies a message to `out`, with the input's keys for arguments ("--name"). */
+void lhi_import_rename(const lhi_imported_job *in, const char *text, char *out,
+                       size_t size);
 
 /* Records which input sets the job's key `path`. Messages about the key then
  * give the input's file, line and name. Of several inputs for a key the first
@@ -95,8 +119,10 @@ void lhi_import_name_model(lhi_imported_job *in,
                            bool is_same(const lh_model *preset,
                                         const lh_model *model));
 
-/* Parse Megatron-LM's arguments, and torchtitan's TOML or options. */
-lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text;
+/* Parse Megatron-LM's arguments, torchtitan's TOML or options, DeepSpeed's
+ * JSON, and the YAML of NeMo and Megatron-Bridge. */
+lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text,
+    lhi_import_deepspeed_text, lhi_import_nemo_text;
 
 /* Returns the number of GPUs in the machines of the options; 0 if a number of
  * nodes is not given. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "interop/import/input_value.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -81,6 +82,15 @@ lh_status lhi_input_value_get_choice(lhi_input_key key,
 static bool are_different_characters(char a, char b)
 {
     return (a == '_' ? '-' : a) != (b == '_' ? '-' : b);
+}
+
+bool lhi_is_same_word(const char *a, const char *b)
+{
+    while (*a && tolower((unsigned char)*a) == tolower((unsigned char)*b)) {
+        a++;
+        b++;
+    }
+    return !*a && !*b;
 }
 
 bool lhi_is_similar_name(const char *a, const char *b)

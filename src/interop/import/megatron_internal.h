@@ -18,6 +18,7 @@ typedef enum lhi_arity {
 /* The treatment of an argument without a counterpart in the job. */
 typedef enum lhi_argument_kind {
     LHI_ARGUMENT_UNKNOWN, /* not one of Megatron-LM's */
+    LHI_ARGUMENT_READ,    /* has a counterpart */
     LHI_ARGUMENT_IGNORED, /* no effect on cost */
     LHI_ARGUMENT_NOTED,   /* accepted; `why`: how it is costed */
     LHI_ARGUMENT_REFUSED, /* rejected; `why`: the reason */
@@ -36,6 +37,10 @@ bool lhi_megatron_is_ignored(const char *name, lhi_arity *arity);
 /* Returns how to treat an argument without a counterpart in the job, and the
  * number of words after it. `name` is without its dashes. */
 lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
+
+/* Looks up an argument; returns false if Megatron-LM has no such argument. */
+bool lhi_megatron_find_argument(const char *name, lhi_arity *arity,
+                                lhi_argument_kind *kind);
 
 /* The arguments with a counterpart in the job. */
 #define LHI_MEGATRON_LIST(X)                                                   \
@@ -246,10 +251,15 @@ lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
  * note. Notes padding that is modelled differently. */
 lh_status lhi_megatron_read_vocabulary(const lhi_megatron *m,
                                        lhi_imported_job *in, lh_error *err);
-/* Builds the model from all arguments, and replaces it by a preset if one is
- * equal. Call it after all are read. */
-lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
-                                   lh_error *err);
+/* Derives the model from the arguments, after all are read; `given` replaces it
+ * unless it is NULL. */
+lh_status lhi_megatron_build_model(const lhi_megatron *m, const lh_model *given,
+                                   lhi_imported_job *in, lh_error *err);
+/* Builds the job of a command line: model, degrees, training, framework and
+ * stages. `gpus` are known from elsewhere; 0: from the command line. */
+lh_status lhi_megatron_build_job(const lhi_command_line *words, uint32_t gpus,
+                                 const lh_import_options *options,
+                                 lhi_imported_job *in, lh_error *err);
 /* Sets the layout's stages, or the gradient buckets of a single stage, and the
  * schedule, from the arguments.
  * LH_EINPUT: arguments contradict each other or the model. */

@@ -570,6 +570,27 @@ static lh_status read_degrees(const lhi_megatron *m, lhi_imported_job *in,
     return find_data_degree(m, in, options, err);
 }
 
+lh_status lhi_megatron_build_job(const lhi_command_line *words, uint32_t gpus,
+                                 const lh_import_options *options,
+                                 lhi_imported_job *in, lh_error *err)
+{
+    lhi_megatron *m = LHI_NEW(in->mem, lhi_megatron, 1);
+    if (!m)
+        return lhi_fail_nomem(err);
+    in->target = in->plan_for = LH_TARGET_MEGATRON;
+    LHI_TRY(lhi_megatron_read(words, in, m, err));
+    m->gpus = gpus ? gpus : m->gpus;
+    LHI_TRY(lhi_megatron_add_origins(m, in, err));
+    LHI_TRY(lhi_megatron_build_model(m, options->model, in, err));
+    LHI_TRY(read_degrees(m, in, options, err));
+    LHI_TRY(read_zero(m, in, err));
+    LHI_TRY(lhi_megatron_build_stages(m, in, err));
+    LHI_TRY(read_training(m, in, err));
+    LHI_TRY(read_batch(m, in, err));
+    LHI_TRY(check_microbatch_groups(m, in, err));
+    return read_framework(m, in, err);
+}
+
 /* Reads Megatron-LM's arguments, or a model_config.yaml with them, into an
  * imported job: model, degrees, stages, training and framework. */
 lh_status lhi_import_megatron_text(const char *text, size_t len,
@@ -578,23 +599,10 @@ lh_status lhi_import_megatron_text(const char *text, size_t len,
                                    lhi_imported_job *in, lh_error *err)
 {
     lhi_command_line words;
-    lhi_megatron *m = LHI_NEW(in->mem, lhi_megatron, 1);
-    if (!m)
-        return lhi_fail_nomem(err);
     in->source_name = "Megatron-LM arguments (core 0.16 to 0.20)";
-    in->target = in->plan_for = LH_TARGET_MEGATRON;
     if (lhi_megatron_is_config(text, len))
         LHI_TRY(lhi_megatron_read_config(text, len, name, in, &words, err));
     else
         LHI_TRY(lhi_command_line_parse(text, len, name, in->mem, &words, err));
-    LHI_TRY(lhi_megatron_read(&words, in, m, err));
-    LHI_TRY(lhi_megatron_add_origins(m, in, err));
-    LHI_TRY(lhi_megatron_build_model(m, in, err));
-    LHI_TRY(read_degrees(m, in, options, err));
-    LHI_TRY(read_zero(m, in, err));
-    LHI_TRY(lhi_megatron_build_stages(m, in, err));
-    LHI_TRY(read_training(m, in, err));
-    LHI_TRY(read_batch(m, in, err));
-    LHI_TRY(check_microbatch_groups(m, in, err));
-    return read_framework(m, in, err);
+    return lhi_megatron_build_job(&words, 0, options, in, err);
 }

@@ -628,10 +628,18 @@ void lhi_import_name_model(lhi_imported_job *in,
     }
 }
 
-lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
-                                   lh_error *err)
+lh_status lhi_megatron_build_model(const lhi_megatron *m, const lh_model *given,
+                                   lhi_imported_job *in, lh_error *err)
 {
     lh_model *model = &in->model;
+    if (given) {
+        *model = *given;
+        lhi_import_name_model(in, NULL);
+        if (lhi_arg_is_given(m, LHI_ARG_NUM_LAYERS))
+            lhi_import_note(in, "--num-layers: is replaced by the model that "
+                                "--model names");
+        return LH_OK;
+    }
     *model = (lh_model){.name = "imported", .moe_interval = 1};
     LHI_TRY(read_sizes(m, model, err));
     LHI_TRY(read_attention(m, in, err));

@@ -126,6 +126,25 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
 /* --- lookup ----------------------------------------------------------------
  */
 
+/* Returns the row of an argument; LHI_N_ARGS: none. */
+static uint32_t find_row(const char *name)
+{
+    uint32_t i = 0;
+    while (i < LHI_N_ARGS && strcmp(rows[i].shown + DASHES, name) != 0)
+        i++;
+    return i;
+}
+
+bool lhi_megatron_find_argument(const char *name, lhi_arity *arity,
+                                lhi_argument_kind *kind)
+{
+    const uint32_t row = find_row(name);
+    const lhi_unmapped_argument other = lhi_megatron_find_unmapped(name);
+    *arity = row < LHI_N_ARGS ? rows[row].arity : other.arity;
+    *kind = row < LHI_N_ARGS ? LHI_ARGUMENT_READ : other.kind;
+    return *kind != LHI_ARGUMENT_UNKNOWN;
+}
+
 /* Records an argument that Megatron-LM does not have, for a note.
  * LH_EINPUT: an existing argument has a similar name; `err` suggests it. */
 static lh_status add_unknown(reader *r, const option *o, lh_error *err)
@@ -158,6 +177,7 @@ static lh_status read_unmapped(reader *r, const lhi_command_line_word *word,
     case LHI_ARGUMENT_NOTED:
         lhi_import_note(r->in, "--%s: %s", o->name, a.why);
         return LH_OK;
+    case LHI_ARGUMENT_READ:
     case LHI_ARGUMENT_IGNORED:
         break;
     }
@@ -172,17 +192,16 @@ static lh_status read_option(reader *r, lh_error *err)
     const lhi_command_line_word *word = &r->words->all[r->i++];
     option o;
     LHI_TRY(read_name(r, word, &o, err));
-    for (uint32_t i = 0; i < LHI_N_ARGS; i++)
-        if (strcmp(rows[i].shown + DASHES, o.name) == 0) {
-            LHI_TRY(read_values(r, word, rows[i].arity, &o, err));
-            for (uint32_t k = 0;
-                 rows[i].arity != LHI_ARITY_PATH && k < o.given.n; k++)
-                LHI_TRY(lhi_command_line_check_expanded(
-                    r->words->file, &o.given.values[k], err));
-            r->out->args[i] = o.given;
-            return LH_OK;
-        }
-    return read_unmapped(r, word, &o, err);
+    const uint32_t row = find_row(o.name);
+    if (row == LHI_N_ARGS)
+        return read_unmapped(r, word, &o, err);
+    LHI_TRY(read_values(r, word, rows[row].arity, &o, err));
+    for (uint32_t k = 0; rows[row].arity != LHI_ARITY_PATH && k < o.given.n;
+         k++)
+        LHI_TRY(lhi_command_line_check_expanded(r->words->file,
+                                                &o.given.values[k], err));
+    r->out->args[row] = o.given;
+    return LH_OK;
 }
 
 /* --- launcher ----------------------------------------------------------------
