@@ -92,6 +92,8 @@ static const cli_example examples[] = {
      "plan."},
     {"longhaul export plan.json --to chrome -o trace.json",
      "Write the predicted iteration for Perfetto."},
+    {"longhaul export plan.json --to chakra -o et/plan",
+     "Write et/plan.0.et and so on, a Chakra execution trace per rank."},
 };
 
 /* Formats the schedule for PyTorch into *text (the caller frees it); *cost_ns:
@@ -154,7 +156,34 @@ typedef struct work {
     cli_view view;
     char *text;
     int64_t cost_ns;
+    uint32_t n_files; /* written beside -o, by chakra */
 } work;
+
+enum { MOST_PATH = 4096 };
+
+/* Writes one of Chakra's files: -o as prefix, '.' and the suffix. */
+static lh_status write_chakra_file(void *context, const char *suffix,
+                                   const char *data, size_t len, lh_error *err)
+{
+    cli *c = context;
+    char path[MOST_PATH];
+    (void)err; /* cli_write() reports to the command */
+    if (snprintf(path, sizeof path, "%s.%s", c->common.output, suffix) >=
+        MOST_PATH)
+        return cli_error(c, LH_EINPUT, "%s: the name is too long",
+                         c->common.output);
+    return cli_write(c, path, data, len);
+}
+
+/* Writes a file per rank. */
+static lh_status export_chakra(cli *c, work *w)
+{
+    const lh_plan *plan = w->problem.plan;
+    w->n_files = lh_pipeline_n_devices(w->view.pipeline) *
+                 (plan ? plan->best.layout.data : 1);
+    return lh_export_chakra(w->view.pipeline, w->view.schedule, plan,
+                            write_chakra_file, c, &c->err);
+}
 
 /* Reads the operand and formats its export into w->text. */
 static lh_status export_problem(cli *c, work *w)
@@ -176,6 +205,8 @@ static lh_status export_problem(cli *c, work *w)
     CLI_TRY(find_schedule(c, &w->problem, &w->view));
     if (s->to == LH_EXPORT_PYTORCH)
         return export_pytorch(c, &w->view, &w->text, &w->cost_ns);
+    if (s->to == LH_EXPORT_CHAKRA)
+        return export_chakra(c, w);
     return lh_export_chrome(w->view.pipeline, w->view.schedule, c->operands[0],
                             &w->text, NULL, &c->err);
 }
@@ -219,12 +250,27 @@ static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
     return cli_write_text(c, path, text, len);
 }
 
+/* Prints the number of Chakra's files and their prefix. */
+static lh_status print_chakra(cli *c, const work *w)
+{
+    const char *prefix = c->common.output;
+    if (c->common.json)
+        return cli_put_json(c, json_pack("{s:s, s:s, s:I}", "to", "chakra",
+                                         "file", cli_utf8_name(c, prefix),
+                                         "ranks", (json_int_t)w->n_files));
+    cli_print(c, "written       %s.0.et to %s.%" PRIu32 ".et, %s.groups.json\n",
+              prefix, prefix, w->n_files - 1, prefix);
+    return LH_OK;
+}
+
 /* Writes the export to the file of -o, and prints it or, with --json, a
  * summary. */
 static lh_status write_export(cli *c, const work *w)
 {
     const settings *s = c->settings;
     const char *path = c->common.output, *text = w->text;
+    if (s->to == LH_EXPORT_CHAKRA)
+        return print_chakra(c, w);
     if (w->problem.plan)
         print_inexact(c, w->problem.plan);
     if (path)
@@ -257,6 +303,9 @@ static lh_status check_effects(cli *c)
         : of_plan && cli_is_given(c, "sub-blocks")            ? "sub-blocks"
         : !is_given_model(s->to) && s->allow_inexact          ? "allow-inexact"
                                                               : NULL;
+    if (s->to == LH_EXPORT_CHAKRA && !c->common.output && !s->bundle)
+        return cli_usage(c, "--to chakra requires -o PREFIX: it writes "
+                            "PREFIX.RANK.et for each rank");
     if (idle)
         return cli_usage(c, "--%s has no effect with --to %s%s; omit it", idle,
                          get_target_name(s->to),
@@ -341,7 +390,7 @@ const cli_command cmd_export = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Write a plan for PyTorch, torchtitan, Megatron or Perfetto",
+    .about = "Write a plan for another program or simulator",
     .description =
         "pytorch: the schedule as CSV for _load_csv of "
         "torch.distributed.pipelining (format compute_only, or compute_comms "
@@ -365,7 +414,11 @@ const cli_command cmd_export = {
         "that they cannot be given exactly is rejected, too, unless "
         "--allow-inexact.\n"
         "\n"
-        "chrome: the predicted iteration as Chrome trace events.",
+        "chrome: the predicted iteration as Chrome trace events.\n"
+        "\n"
+        "chakra: the same as MLCommons Chakra execution traces, in files named "
+        "after -o: FILE.RANK.et for each rank, for ASTRA-sim and other "
+        "simulators, and FILE.groups.json.",
     .output_help = "Write the export to FILE.",
     .handles_output = true,
     CLI_OPTIONS(options),

@@ -27,6 +27,7 @@ typedef enum lh_export_target {
     LH_EXPORT_MEGATRON,        /* Megatron-LM's arguments */
     LH_EXPORT_MEGATRON_BRIDGE, /* Megatron-Bridge's recipe, in Python */
     LH_EXPORT_CHROME,          /* trace events in JSON */
+    LH_EXPORT_CHAKRA,          /* execution traces of MLCommons Chakra */
 } lh_export_target;
 
 /* Forms of PyTorch's schedule CSV. */
@@ -111,8 +112,8 @@ typedef struct lh_bundle_options {
  * - README.md
  *
  * `options` may be NULL. The folder is written beside `path` and then renamed.
- * LH_EUNSUPPORTED: as in the target's own export; LH_EXPORT_CHROME has nothing
- * to start. LH_EIO: `path` exists or cannot be written; existing files are
+ * LH_EUNSUPPORTED: as in the target's own export; LH_EXPORT_CHROME and
+ * LH_EXPORT_CHAKRA have nothing to start. LH_EIO: `path` exists or cannot be written; existing files are
  * unchanged and no partial output remains. */
 LH_API lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
                                   const char *path,

@@ -11,6 +11,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Counts the files of a Chakra export: one for each of 2 x 2 ranks, and the
+ * groups. */
+static lh_status count_file(void *context, const char *suffix, const char *data,
+                            size_t len, lh_error *err)
+{
+    uint32_t *n = context;
+    (void)err;
+    CHECK(strcmp(suffix, *n < 4 ? (char[]){(char)('0' + *n), '.', 'e', 't', 0}
+                                : "groups.json") == 0);
+    CHECK(data != NULL && len > 0);
+    ++*n;
+    return LH_OK;
+}
+
 static lh_plan *plan_of(lh_target target, unsigned zero)
 {
     lh_job *job = job_with(JOB_TWO_SITES,
@@ -32,7 +46,7 @@ static lh_plan *plan_of(lh_target target, unsigned zero)
 static void names(void)
 {
     CHECK_STR(lh_export_target_name(LH_EXPORT_PYTORCH), "pytorch");
-    CHECK_INT(lh_n_export_targets(), LH_EXPORT_CHROME + 1);
+    CHECK_INT(lh_n_export_targets(), LH_EXPORT_CHAKRA + 1);
     CHECK(!lh_export_target_name((lh_export_target)lh_n_export_targets()));
     CHECK_INT(lh_n_pytorch_forms(), LH_PYTORCH_COMPUTE_COMMS + 1);
     CHECK(!lh_pytorch_form_name((lh_pytorch_form)lh_n_pytorch_forms()));
@@ -106,6 +120,12 @@ static void schedules(void)
                                   NULL, &err);
         CHECK((status == LH_OK) == (text != NULL));
         lh_text_free(text);
+    });
+    FAIL_EACH_ALLOC({
+        uint32_t n_files = 0;
+        status = lh_export_chakra(plan->pipeline, plan->schedule, plan,
+                                  count_file, &n_files, &err);
+        CHECK((status == LH_OK) == (n_files == 5));
     });
     text = before = (char[]){"untouched"};
     CHECK_INT(lh_export_pytorch(plan->pipeline, plan->schedule,

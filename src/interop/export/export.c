@@ -51,6 +51,7 @@ static const lhi_export_form export_forms[] = {
          .inputs = "data, tokenizer, learning rate\n"
                    "and checkpoints, for example train.train_iters=1000.\n"},
     [LH_EXPORT_CHROME] = {.name = "chrome"},
+    [LH_EXPORT_CHAKRA] = {.name = "chakra"},
 };
 
 const lhi_export_form *lhi_export_form_of(lh_export_target target)

@@ -11,6 +11,7 @@
  *     megatron_bridge.c, bridge_fields.c   the same as a recipe
  *     inexact.c     model settings that a target cannot be given
  *     rank_comments.c  parts common to torchtitan and Megatron-LM
+ *     chakra.c      execution traces of MLCommons Chakra
  *     bundle.c      all files that start the job: bundle.h */
 #ifndef LHI_INTEROP_EXPORT_EXPORT_INTERNAL_H
 #define LHI_INTEROP_EXPORT_EXPORT_INTERNAL_H

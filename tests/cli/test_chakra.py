@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul export --to chakra: execution traces of a plan, read and replayed
+without longhaul."""
+import json
+
+from chakra_traces import COLLECTIVE, COMPUTE, RECEIVE, SEND, read_rank, replay
+from harness import (ANY, ROOT, WORK, case, check, finish, json_case, read,
+                     test, write)
+
+SOON = ["--no-optimal", "--search", "even"]
+JOB = """
+    longhaul: job/1
+    model: llama3-8b
+    training: {global_batch: 32, sequence: 4096, precision: bf16}
+    cluster:
+      gpu: h100-sxm
+      gpus_per_node: 8
+      node_link: {gbps: 3600, latency_us: 3}
+      fabric: {gbps: 400, latency_us: 8}
+      datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]
+      links: [{between: [west, east], latency_ms: 5, gbps: 400}]
+    layout: {tensor: 2, pipeline: 4, data: 2, micro_batch: 1,
+             outermost: OUTERMOST}
+    """
+
+
+def exported(operand, n, *options):
+    """The nodes of each rank, and the metadata of rank 0."""
+    case("export", ["export", operand, "--to", "chakra", "-o", "et", *options],
+         0, out=rf"^written +et.0.et to et.{n - 1}.et, et.groups.json\n$")
+    check(not (WORK / f"et.{n}.et").exists(), "no further rank")
+    ranks = [read_rank(WORK / f"et.{r}.et") for r in range(n)]
+    for r, (metadata, _) in enumerate(ranks):
+        check(metadata["rank"] == r and metadata["version"] == "0.0.4",
+              metadata)
+    return [nodes for _, nodes in ranks], ranks[0][0]
+
+
+def consistent(ranks, groups):
+    """Each send has its receive; replicas run the same collectives."""
+    ends = {SEND: {}, RECEIVE: {}}
+    for r, nodes in enumerate(ranks):
+        check(len({n["id"] for n in nodes}) == len(nodes), "ids are unique")
+        for n in nodes:
+            if n["type"] in ends:
+                own = "comm_src" if n["type"] == SEND else "comm_dst"
+                check(n[own] == r, f"{n['name']} is on rank {n[own]}, not {r}")
+                key = n["comm_src"], n["comm_dst"], n["comm_tag"]
+                check(key not in ends[n["type"]], f"{key} occurs once")
+                ends[n["type"]][key] = n["comm_size"]
+            elif n["type"] == COLLECTIVE:
+                check(r in groups[n["pg_name"]], f"{r} in {n['pg_name']}")
+    check(ends[SEND] == ends[RECEIVE], "sends match receives")
+    for group in groups.values():
+        order = [[(n["name"], n["comm_type"], n["comm_size"])
+                  for n in ranks[r] if n["type"] == COLLECTIVE] for r in group]
+        check(all(one == order[0] for one in order), "collectives are equal")
+
+
+def replays(ranks, total):
+    """The nodes' own dependencies give their start times and the total."""
+    ends, starts = replay(ranks)
+    check(max(ends) == total, f"replayed {max(ends)}, not {total}")
+    wrong = [(r, n["name"], starts[r, n["id"]], n["start_ns"])
+             for r, nodes in enumerate(ranks) for n in nodes
+             if starts[r, n["id"]] != n["start_ns"]]
+    check(not wrong, f"starts differ: {wrong[:4]}")
+
+
+@test
+def plans_replay_to_their_iteration_time():
+    for outermost, schedule in (("pipeline", "1f1b"), ("data", "zb-h1"),
+                                ("pipeline", "interleaved-1f1b")):
+        write("job.yaml", JOB.replace("OUTERMOST", outermost + ", schedule: " +
+                                      schedule))
+        case("plan", ["plan", "job.yaml", *SOON, "-q"], 0, out=ANY)
+        plan = json.loads(read("plan.json"))
+        ranks, _ = exported("plan.json", 8)
+        groups = json.loads(read("et.groups.json"))
+        check(groups["1"] == ([0, 4] if outermost == "data" else [0, 1]),
+              groups)
+        consistent(ranks, groups)
+        replays(ranks, round(plan["iteration_s"] * 1e9))
+        # A message has micro_batch x sequence x hidden elements of 16 bits.
+        check({n["comm_size"] for n in ranks[0] if n["type"] == SEND} ==
+              {4096 * 4096 * 2}, "bytes of a message")
+        passes = [n["name"] for n in ranks[0] if n["type"] == COMPUTE]
+        check(passes[-1] == "OPTIMIZER" and "0F0" in passes, passes[-1])
+        for n in ranks[0]:
+            check(n["start"] == (n["start_ns"] + 500) // 1000, n)
+
+
+@test
+def pipelines_replay_to_their_makespan():
+    example = str(ROOT / "examples/pipeline-two-sites.yaml")
+    for method in "zb-h1", "slack", "greedy":
+        result = json_case("simulate", ["simulate", example, "-s", method])
+        ranks, metadata = exported(example, 4, "-s", method)
+        total = round(result["makespan_s"] * 1e9)
+        check(metadata["makespan_ns"] == total, metadata)
+        replays(ranks, total)
+        # Without bytes, a transfer of 2 ms is 2,000,000 bytes at 1 GB/s.
+        check({n["comm_size"] for n in ranks[1] if n["type"] == SEND} ==
+              {0, 2000000}, "sizes are times")
+
+
+@test
+def wrong_uses_are_refused():
+    example = str(ROOT / "examples/pipeline-two-sites.yaml")
+    case("no prefix", ["export", example, "--to", "chakra"], 2,
+         err="--to chakra requires -o PREFIX")
+    case("no folder", ["export", example, "--to", "chakra", "-o", "no/et"], 1,
+         err="no/et: cannot write")
+    write("job.yaml", JOB.replace("OUTERMOST", "data"))
+    case("plan", ["plan", "job.yaml", *SOON, "-q"], 0, out=ANY)
+    case("bundle", ["export", "plan.json", "--to", "chakra", "--bundle", "b"],
+         1, err="chakra")
+    found = json_case("json", ["export", example, "--to", "chakra", "-o", "et"])
+    check(found == {"to": "chakra", "file": "et", "ranks": 4}, found)
+
+
+finish()
