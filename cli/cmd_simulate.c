@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements longhaul simulate: computes the duration of an iteration and its
  * critical path. */
+#include "chakra_view.h"
 #include "commands.h"
 #include "data_paths.h"
 #include "event_timeline_view.h"
@@ -110,6 +111,8 @@ static const cli_example examples[] = {
      "report."},
     {"longhaul simulate plan.json --json --trace t.json",
      "Print numbers of a plan as JSON, and write a trace for Perfetto."},
+    {"longhaul simulate et/plan.0.et",
+     "Replay Chakra execution traces of all ranks."},
     {"longhaul simulate plan.json --jitter latency=0.2,degraded=0.01x3",
      "Also print the distribution of iteration times when links vary."},
     {"longhaul simulate pipeline.yaml -s zb-h2 --events events.yaml --steps 90",
@@ -619,6 +622,8 @@ static lh_status run_simulate(cli *c)
     work w = {0};
     const settings *s = c->settings;
     lh_jitter jitter;
+    if (cli_is_chakra(c->operands[0]))
+        return cli_chakra_replay(c, c->operands[0]);
     CLI_TRY(check_events(c));
     CLI_TRY(cli_check_jitter(c, &s->jitter));
     if (s->jitter.spec)
@@ -633,7 +638,7 @@ static lh_status run_simulate(cli *c)
 
 const cli_command cmd_simulate = {
     .name = "simulate",
-    .operands = "PIPELINE|PLAN",
+    .operands = "PIPELINE|PLAN|PREFIX.0.et",
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
@@ -644,6 +649,10 @@ const cli_command cmd_simulate = {
         "terminal, idle time by cause, the critical path, the delay between "
         "devices that the schedule tolerates, and the utilisation of every "
         "link.\n"
+        "\n"
+        "PREFIX.0.et is the execution trace of rank 0, in the format of "
+        "MLCommons Chakra; the traces of all ranks are replayed by their "
+        "dependencies and durations.\n"
         "\n"
         "With --jitter every sample is an iteration with its own link delays "
         "and device speeds, under the same schedule; --seed changes the "

@@ -101,6 +101,39 @@ def read_rank(path):
     return metadata, [node(message) for message in messages[1:]]
 
 
+def encoded(number):
+    """A number as a varint."""
+    out = b""
+    while number >= 0x80:
+        out += bytes([number & 0x7f | 0x80])
+        number >>= 7
+    return out + bytes([number])
+
+
+def encoded_field(field, value):
+    """A field with a number, a text, or bytes."""
+    if isinstance(value, int):
+        return encoded(field << 3) + encoded(value)
+    data = value.encode() if isinstance(value, str) else value
+    return encoded(field << 3 | 2) + encoded(len(data)) + data
+
+
+def write_rank(path, nodes):
+    """Writes nodes, each (id, type, microseconds, dependencies, attributes);
+    dependencies are packed, as Google's protocol buffers write them."""
+    out = b""
+    for message in [encoded_field(1, "0.0.4")] + [
+            encoded_field(1, i) + encoded_field(3, kind)
+            + encoded_field(5, b"".join(map(encoded, needs)))
+            + encoded_field(7, micros)
+            + b"".join(encoded_field(10, encoded_field(1, name) + encoded_field(
+                TEXT if isinstance(value, str) else 9, value))
+                for name, value in attributes.items())
+            for i, kind, micros, needs, attributes in nodes]:
+        out += encoded(len(message)) + message
+    path.write_bytes(out)
+
+
 def replay(ranks):
     """The end of each rank's last node, in ns, if every node starts when its
     dependencies allow: data dependencies at their end, control dependencies

@@ -4,7 +4,8 @@
 without longhaul."""
 import json
 
-from chakra_traces import COLLECTIVE, COMPUTE, RECEIVE, SEND, read_rank, replay
+from chakra_traces import (COLLECTIVE, COMPUTE, RECEIVE, SEND, read_rank,
+                           replay, write_rank)
 from harness import (ANY, ROOT, WORK, case, check, finish, json_case, read,
                      test, write)
 
@@ -82,6 +83,10 @@ def plans_replay_to_their_iteration_time():
               groups)
         consistent(ranks, groups)
         replays(ranks, round(plan["iteration_s"] * 1e9))
+        found = json_case("simulate", ["simulate", "et.0.et"])
+        check(found["makespan_s"] == plan["iteration_s"] and
+              [rank["nodes"] for rank in found["ranks"]] == [
+                  len(nodes) for nodes in ranks], found)
         # A message has micro_batch x sequence x hidden elements of 16 bits.
         check({n["comm_size"] for n in ranks[0] if n["type"] == SEND} ==
               {4096 * 4096 * 2}, "bytes of a message")
@@ -103,6 +108,54 @@ def pipelines_replay_to_their_makespan():
         # Without bytes, a transfer of 2 ms is 2,000,000 bytes at 1 GB/s.
         check({n["comm_size"] for n in ranks[1] if n["type"] == SEND} ==
               {0, 2000000}, "sizes are times")
+
+
+@test
+def traces_of_others_replay():
+    # Rank 1 computes for 20 us; the collectives of group 1 start together.
+    for rank, micros in enumerate((10, 20)):
+        write_rank(WORK / f"x.{rank}.et", [
+            (1, COMPUTE, micros, [], {}),
+            (2, COLLECTIVE, 5, [1], {"comm_type": 0, "pg_name": "1"}),
+            (3, COMPUTE, 3, [2], {})])
+    found = json_case("collectives", ["simulate", "x.0.et"])
+    check(found == {"makespan_s": 28e-6, "ranks": [
+        {"nodes": 3, "end_s": 28e-6, "compute_s": 13e-6},
+        {"nodes": 3, "end_s": 28e-6, "compute_s": 23e-6}]}, found)
+    case("text", ["simulate", "x.0.et"], 0,
+         out="(?s)^iteration +28 us .2 ranks.*23 us on rank 1, the most")
+    # A receive starts with its send, wherever it is listed.
+    ends = {"comm_src": 0, "comm_dst": 1, "comm_tag": 7, "comm_size": 8}
+    write_rank(WORK / "x.0.et", [(9, COMPUTE, 10, [], {}),
+                                 (4, SEND, 2, [9], ends)])
+    write_rank(WORK / "x.1.et", [(2, COMPUTE, 1, [5], {}),
+                                 (5, RECEIVE, 6, [], ends)])
+    found = json_case("messages", ["simulate", "x.0.et"])
+    check(found["makespan_s"] == 17e-6, found)
+
+
+@test
+def damaged_traces_are_refused():
+    ends = {"comm_src": 0, "comm_dst": 1, "comm_tag": 7}
+    for nodes, why in (
+            ([(1, COMPUTE, 1, [2], {})], "node 1: depends on a node that is not"),
+            ([(1, COMPUTE, 1, [], {})] * 2, "node 1: occurs twice"),
+            ([(1, SEND, 1, [], ends)], "node 1: is a message without its other"),
+            ([(1, COMPUTE, 0, [], {"num_ops": 5})],
+             "node 1: has a number of operations but no duration"),
+            ([(1, COMPUTE, 1, [2], {}), (2, COMPUTE, 1, [1], {})],
+             "node 1: waits for nodes that wait for it")):
+        write_rank(WORK / "x.0.et", nodes)
+        case(why, ["simulate", "x.0.et"], 1, err=rf"^longhaul: x\.0\.et: {why}")
+    write_rank(WORK / "x.0.et", [(1, COMPUTE, 1, [], {})] * 3)
+    whole = (WORK / "x.0.et").read_bytes()
+    (WORK / "x.0.et").write_bytes(whole[:-3])
+    case("cut off", ["simulate", "x.0.et"], 1,
+         err=r"x\.0\.et: is not an execution trace of Chakra: damaged at byte")
+    case("not the first", ["simulate", "x.1.et"], 1,
+         err="give the trace of rank 0, PREFIX.0.et")
+    case("an option", ["simulate", "x.0.et", "--fifo"], 2,
+         err="--fifo has no effect on an execution trace")
 
 
 @test

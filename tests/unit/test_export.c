@@ -5,6 +5,7 @@
 #include "fail_alloc.h"
 #include "jobs.h"
 
+#include <longhaul/experimental/chakra.h>
 #include <longhaul/experimental/export.h>
 #include <longhaul/experimental/plan.h>
 #include <stdlib.h>
@@ -120,6 +121,15 @@ static void schedules(void)
                                   NULL, &err);
         CHECK((status == LH_OK) == (text != NULL));
         lh_text_free(text);
+    });
+    /* One node, after the metadata. */
+    static const char trace[] = "\0\4\x08\1\x18\4";
+    const lh_chakra_file file = {"0.et", trace, sizeof trace - 1};
+    FAIL_EACH_ALLOC({
+        lh_chakra *replay = NULL;
+        status = lh_chakra_replay(&file, 1, &replay, &err);
+        CHECK((status == LH_OK) == (replay != NULL));
+        lh_chakra_free(replay);
     });
     FAIL_EACH_ALLOC({
         uint32_t n_files = 0;

@@ -15,6 +15,7 @@
  *     torchtitan_read.c       torchtitan's keys, by their table
  *     torchtitan_unmapped.c   keys without a counterpart, and the reason
  *     torchtitan_model.c, torchtitan_stages.c, torchtitan_job.c   their meaning
+ *     chakra_trace.c          execution traces of Chakra, replayed
  *     config_keys.c           keys of YAML and JSON, by rules
  *     deepspeed.c             DeepSpeed's keys and their meaning
  *     nemo.c                  keys of NeMo and Megatron-Bridge as arguments

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chakra_view.h"
+
+#include "inputs.h"
+
+#include <longhaul/experimental/chakra.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_PATH = 4096, MOST_BYTES = 256 << 20, MOST_RANKS = 65536 };
+
+static const char first_suffix[] = ".0.et";
+
+/* Returns the length of the path without a suffix; 0: it has another one. */
+static size_t prefix_length(const char *path, const char *suffix)
+{
+    const size_t len = strlen(path), end = strlen(suffix);
+    return len > end && strcmp(path + len - end, suffix) == 0 ? len - end : 0;
+}
+
+bool cli_is_chakra(const char *path)
+{
+    return prefix_length(path, ".et") > 0;
+}
+
+/* The files of all ranks. */
+typedef struct traces {
+    uint32_t n, most;
+    lh_chakra_file *files; /* with names and data of their own */
+} traces;
+
+static void release(traces *t)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        free((char *)t->files[i].name);
+        lh_text_free((char *)t->files[i].data);
+    }
+    free(t->files);
+}
+
+/* Reads the file of the next rank. */
+static lh_status read_rank(cli *c, const char *path, traces *t)
+{
+    if (t->n == t->most) {
+        const uint32_t most = t->most ? 2 * t->most : 16;
+        lh_chakra_file *files = realloc(t->files, most * sizeof *files);
+        if (!files)
+            return cli_no_memory(c);
+        t->files = files;
+        t->most = most;
+    }
+    char *data = NULL, *name = malloc(strlen(path) + 1);
+    size_t len;
+    if (!name)
+        return cli_no_memory(c);
+    memcpy(name, path, strlen(path) + 1);
+    lh_status status = lh_file_read(path, MOST_BYTES, &data, &len, &c->err);
+    if (status != LH_OK) {
+        free(name);
+        return status;
+    }
+    t->files[t->n++] = (lh_chakra_file){name, data, len};
+    return LH_OK;
+}
+
+/* Reads the files of all ranks, until one is missing. */
+static lh_status read_ranks(cli *c, const char *first, traces *t)
+{
+    char path[MOST_PATH];
+    const size_t len = prefix_length(first, first_suffix);
+    if (!len || len > MOST_PATH - 32)
+        return cli_error(c, LH_EINPUT,
+                         "%s: give the trace of rank 0, PREFIX.0.et", first);
+    for (uint32_t rank = 0; rank < MOST_RANKS; rank++) {
+        snprintf(path, sizeof path, "%.*s.%" PRIu32 ".et", (int)len, first,
+                 rank);
+        if (rank && access(path, F_OK) != 0)
+            return LH_OK;
+        CLI_TRY(read_rank(c, path, t));
+    }
+    return LH_OK;
+}
+
+/* Prints the replay as JSON. */
+static lh_status print_json(cli *c, const lh_chakra *r)
+{
+    json_t *ranks = json_array();
+    for (uint32_t i = 0; i < r->n_ranks; i++)
+        json_array_append_new(
+            ranks, json_pack("{s:I, s:o, s:o}", "nodes",
+                             (json_int_t)r->ranks[i].n_nodes, "end_s",
+                             cli_seconds(r->ranks[i].end_ns), "compute_s",
+                             cli_seconds(r->ranks[i].compute_ns)));
+    return cli_put_json(c, json_pack("{s:o, s:o}", "makespan_s",
+                                     cli_seconds(r->total_ns), "ranks", ranks));
+}
+
+/* Prints the replay: its time, and the least and most busy ranks. */
+static void print_text(cli *c, const lh_chakra *r)
+{
+    char total[CLI_TIME_TEXT], busy[CLI_TIME_TEXT], idle[CLI_TIME_TEXT];
+    uint32_t most = 0, least = 0;
+    for (uint32_t i = 1; i < r->n_ranks; i++) {
+        if (r->ranks[i].compute_ns > r->ranks[most].compute_ns)
+            most = i;
+        if (r->ranks[i].compute_ns < r->ranks[least].compute_ns)
+            least = i;
+    }
+    cli_print(c,
+              "iteration     %s (%" PRIu32
+              " rank%s, replayed by dependencies)\n"
+              "compute       %s on rank %" PRIu32 ", the most; %s on rank "
+              "%" PRIu32 ", the least\n",
+              cli_time_text(r->total_ns, total), r->n_ranks,
+              r->n_ranks == 1 ? "" : "s",
+              cli_time_text(r->ranks[most].compute_ns, busy), most,
+              cli_time_text(r->ranks[least].compute_ns, idle), least);
+}
+
+lh_status cli_chakra_replay(cli *c, const char *path)
+{
+    traces t = {0};
+    lh_chakra *replay = NULL;
+    for (uint32_t i = 0; i < c->command->n_options; i++)
+        if (cli_is_given(c, c->command->options[i].name))
+            return cli_usage(c,
+                             "--%s has no effect on an execution trace of "
+                             "Chakra; omit it",
+                             c->command->options[i].name);
+    lh_status status = read_ranks(c, path, &t);
+    if (status == LH_OK)
+        status = lh_chakra_replay(t.files, t.n, &replay, &c->err);
+    if (status == LH_OK && c->common.json)
+        status = print_json(c, replay);
+    else if (status == LH_OK)
+        print_text(c, replay);
+    lh_chakra_free(replay);
+    release(&t);
+    return status;
+}
