@@ -51,9 +51,9 @@ LH_API lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
 
 /* Stores a file of lh_export_chakra(), whose name ends in `suffix`: "0.et" of
  * rank 0, "groups.json". */
-typedef lh_status lh_chakra_write_fn(void *context, const char *suffix,
-                                     const char *data, size_t len,
-                                     lh_error *err);
+typedef lh_status (*lh_chakra_writer)(void *context, const char *suffix,
+                                      const char *data, size_t len,
+                                      lh_error *err);
 /* Exports the predicted iteration as execution traces of MLCommons Chakra, one
  * per rank, and the ranks of each process group (docs/formats/chakra.md).
  * `plan` gives replicas, sizes and the optimizer step; NULL: one replica, and
@@ -62,7 +62,7 @@ typedef lh_status lh_chakra_write_fn(void *context, const char *suffix,
 LH_API lh_status lh_export_chakra(const lh_pipeline *pipeline,
                                   const lh_schedule *schedule,
                                   const lh_plan *plan,
-                                  lh_chakra_write_fn *write, void *context,
+                                  lh_chakra_writer write, void *context,
                                   lh_error *err);
 
 #ifdef __cplusplus

@@ -627,8 +627,8 @@ static void put_rank(chakra *c, uint32_t device, uint32_t replica)
 
 /* Writes the ranks of each stage's group, by the name that collectives have, as
  * ASTRA-sim reads them. */
-static lh_status write_groups(chakra *c, lh_chakra_write_fn *write,
-                              void *context, lh_error *err)
+static lh_status write_groups(chakra *c, lh_chakra_writer write, void *context,
+                              lh_error *err)
 {
     lhi_text *out = &c->file;
     out->len = 0;
@@ -646,8 +646,8 @@ static lh_status write_groups(chakra *c, lh_chakra_write_fn *write,
 }
 
 /* Writes all files. */
-static lh_status write_files(chakra *c, lh_chakra_write_fn *write,
-                             void *context, lh_error *err)
+static lh_status write_files(chakra *c, lh_chakra_writer write, void *context,
+                             lh_error *err)
 {
     char suffix[24];
     for (uint32_t d = 0; d < c->trace->n_devices; d++) {
@@ -665,7 +665,7 @@ static lh_status write_files(chakra *c, lh_chakra_write_fn *write,
 
 /* Converts a trace to files. */
 static lh_status export_trace(const lh_pipeline *pipeline, const lh_plan *plan,
-                              const lh_trace *trace, lh_chakra_write_fn *write,
+                              const lh_trace *trace, lh_chakra_writer write,
                               void *context, lh_error *err)
 {
     chakra c = {.pipeline = pipeline,
@@ -688,8 +688,7 @@ static lh_status export_trace(const lh_pipeline *pipeline, const lh_plan *plan,
 
 lh_status lh_export_chakra(const lh_pipeline *pipeline,
                            const lh_schedule *schedule, const lh_plan *plan,
-                           lh_chakra_write_fn *write, void *context,
-                           lh_error *err)
+                           lh_chakra_writer write, void *context, lh_error *err)
 {
     lh_timeline *timeline = NULL;
     lh_trace *trace = NULL;
