@@ -92,8 +92,8 @@ static lh_status run_import(cli *c)
     char path[MOST_PATH];
     lh_import *in = NULL;
     if (!cli_is_given(c, "from"))
-        return cli_usage(c, "--from PROGRAM is required: megatron, torchtitan, "
-                            "deepspeed or nemo");
+        return cli_usage(c, "--from megatron, torchtitan, deepspeed or nemo is "
+                            "required");
     CLI_TRY(cli_check_not_existing(c, s->force));
     CLI_TRY(cli_import(c, c->operands[0], &s->source, &s->machines,
                        cli_output_folder(c, path, sizeof path), &in));
