@@ -92,8 +92,8 @@ static const cli_example examples[] = {
      "plan."},
     {"longhaul export plan.json --to chrome -o trace.json",
      "Write the predicted iteration for Perfetto."},
-    {"longhaul export plan.json --to chakra -o et/plan",
-     "Write et/plan.0.et and so on, a Chakra execution trace per rank."},
+    {"longhaul export plan.json --to chakra -o plan",
+     "Write plan.0.et and so on, a Chakra execution trace per rank."},
 };
 
 /* Formats the schedule for PyTorch into *text (the caller frees it); *cost_ns:

@@ -34,9 +34,9 @@ static const cli_example examples[] = {
      "-n 4",
      "Import options of torchtitan 0.3."},
     {"longhaul import --from deepspeed ds_config.json --model config.json "
-     "--sequence 4096 -n 4",
+     "--sequence 4096 -n 2",
      "Import a DeepSpeed configuration of this model."},
-    {"longhaul import --from nemo megatron_gpt_config.yaml -o job.yaml",
+    {"longhaul import --from nemo gpt.yaml -o job.yaml",
      "Import a NeMo configuration on the trainer's number of GPUs."},
 };
 

@@ -111,7 +111,7 @@ static const cli_example examples[] = {
      "report."},
     {"longhaul simulate plan.json --json --trace t.json",
      "Print numbers of a plan as JSON, and write a trace for Perfetto."},
-    {"longhaul simulate et/plan.0.et",
+    {"longhaul simulate plan.0.et",
      "Replay Chakra execution traces of all ranks."},
     {"longhaul simulate plan.json --jitter latency=0.2,degraded=0.01x3",
      "Also print the distribution of iteration times when links vary."},

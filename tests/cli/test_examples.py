@@ -35,13 +35,18 @@ FILES = ["job.yaml", "plan.json", "mega.json", "titan.json", "pipeline.yaml", "p
          "wave.yaml", "s.csv", "a.json", "b.json", "c.json", "before.json", "after.json",
          "proof.json", "book.txt",
          "args.txt", "events.yaml", "alike.yaml", "hosts.yaml", "today.toml",
-         "csv.txt", "steps.csv.gz", "rank0.json", "rank1.json", "ranks.yaml", "python"]
+         "csv.txt", "steps.csv.gz", "rank0.json", "rank1.json", "ranks.yaml", "python",
+         "ds_config.json", "config.json", "gpt.yaml", "plan.0.et", "plan.1.et",
+         "plan.2.et", "plan.3.et"]
 harness.ENVIRONMENT["LONGHAUL_PYTHON"] = str(WORK / "python")
 
 
 @makes(*FILES)
 def inputs():
     shutil.copy(ROOT / "tests/data/recordings/ST.csv.gz", WORK / "steps.csv.gz")
+    for name in ("deepspeed/ds_config.json", "nemo/gpt.yaml",
+                 "configs/Llama-3.1-8B/config.json"):
+        shutil.copy(ROOT / "tests/data" / name, WORK)
     write("job.yaml", JOB)
     run("plan", "job.yaml", "--no-optimal", "-q", "-o", "plan.json")
     run("plan", "job.yaml", "--no-optimal", "-q", "-o", "mega.json", "--for",
@@ -50,6 +55,7 @@ def inputs():
     run("plan", "titan.yaml", "--no-optimal", "-q", "-o", "titan.json", "--for",
         "torchtitan")
     uniform("pipeline.yaml", latency=8, transfer=1, limit=8)
+    run("export", "plan.json", "--to", "chakra", "-o", "plan")
     for name in ("p.yaml", "ud.yaml"):
         write(name, read("pipeline.yaml"))
     uniform("wave.yaml", placement="wave", chunks=2, latency=8, transfer=1)
@@ -145,6 +151,8 @@ def the_first_lines_of_all_help_work():
 
 IMPORTED = ["args.txt", "--from", "megatron", "-s", "2"]
 TITAN = ["--from", "torchtitan", "-n", "1"]
+DEEPSPEED = ["ds_config.json", "--from", "deepspeed", "-m", "llama3-8b", "-n",
+             "2"]
 # What an option needs beside it to have an effect.
 BESIDE = {
     "init": {"link-gbps": ["-s", "2"], "latency-ms": ["-s", "2"]},
@@ -153,7 +161,8 @@ BESIDE = {
                "link-gbps": ["-n", "2"], "latency-ms": ["-n", "2"],
                "cluster": ["args.txt", "--from", "megatron"],
                "model": ["today.toml", *TITAN],
-               "schedule": ["csv.txt", *TITAN]},
+               "schedule": ["csv.txt", *TITAN],
+               "sequence": DEEPSPEED},
     "plan": {"": ["job.yaml"], "gpu": IMPORTED + ["-n", "1"],
              "nodes": IMPORTED, "gpus-per-node": IMPORTED + ["-n", "1"],
              "link-gbps": IMPORTED + ["-n", "1"],
@@ -161,6 +170,7 @@ BESIDE = {
              "cluster": ["args.txt", "--from", "megatron"],
              "model": ["today.toml", *TITAN, "--no-optimal"],
              "schedule": ["csv.txt", *TITAN],
+             "sequence": [*DEEPSPEED, "--no-optimal", "--search", "even"],
              "draws": ["--search", "monte-carlo"],
              "per-gb": ["--gpu-hour", "2"], "by": ["--jitter", "latency=1"]},
     "check": {"": ["plan.json"]},
