@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MLCommons Chakra execution traces (schema/protobuf/et_def.proto of
  * mlcommons/chakra 0.0.4): a file per rank, with length-delimited messages, one
- * GlobalMetadata and then Nodes. docs/formats/chakra.md describes them. */
+ * GlobalMetadata and then Nodes. docs/formats/chakra.md describes them.
+ * Chakra's own feeder, and hence ASTRA-sim, reads data dependencies only; the
+ * order of passes and messages is therefore one of data, too. */
 #include "interop/export/export_internal.h"
 
 #include "base/arena.h"
@@ -464,7 +466,7 @@ static void put_run(chakra *c, uint32_t r)
     char name[LH_PASS_TEXT_SIZE];
     begin_node(c, id_of_run(r), lh_pass_format(&run->pass, name), COMP_NODE);
     if (r > c->first_run[run->device])
-        put_number(&c->one, NODE_CONTROL, id_of_run(r - 1));
+        put_number(&c->one, NODE_DATA, id_of_run(r - 1));
     put_messages(c, r);
     for (uint32_t k = c->collectives_of[r]; k != LH_NONE;
          k = c->next_collective[k])
@@ -496,7 +498,7 @@ static void put_send(chakra *c, uint32_t m, uint32_t replica)
              lh_pass_format(&message->producer, pass));
     begin_node(c, id_of_send(c, m), name, COMM_SEND_NODE);
     if (c->send_before[m] != LH_NONE)
-        put_number(&c->one, NODE_CONTROL, id_of_send(c, c->send_before[m]));
+        put_number(&c->one, NODE_DATA, id_of_send(c, c->send_before[m]));
     if (c->producers[m] != LH_NONE)
         put_number(&c->one, NODE_DATA, id_of_run(c->producers[m]));
     put_peers(c, m, replica);
@@ -515,7 +517,7 @@ static void put_receive(chakra *c, uint32_t m, uint32_t replica)
     begin_node(c, id_of_receive(c, m), name, COMM_RECV_NODE);
     if (lh_pipeline_receives(c->pipeline) != LH_RECEIVES_EARLY &&
         run != LH_NONE && run > c->first_run[message->to])
-        put_number(&c->one, NODE_CONTROL, id_of_run(run - 1));
+        put_number(&c->one, NODE_DATA, id_of_run(run - 1));
     put_peers(c, m, replica);
     end_node(c, message->depart_ns, message->arrive_ns);
 }
@@ -566,7 +568,7 @@ static void put_step(chakra *c, uint32_t device)
     int64_t start_ns = 0;
     begin_node(c, id_of_step(c), "OPTIMIZER", COMP_NODE);
     if (runs > c->first_run[device]) {
-        put_number(&c->one, NODE_CONTROL, id_of_run(runs - 1));
+        put_number(&c->one, NODE_DATA, id_of_run(runs - 1));
         start_ns = c->trace->runs[runs - 1].end_ns;
     }
     for (uint32_t i = 0; i < c->n_nodes; i++) {
