@@ -87,7 +87,8 @@ static void add_product(lhi_work *work, double flops, double bytes)
  * columns. Products require a contiguous summation dimension, and the blocks
  * that share a scale follow it. A scale of a whole tensor needs a pass of its
  * own for the maximum. */
-static void quantise(const lhi_shape *shape, double elements, lhi_work *work)
+static void add_quantisation(const lhi_shape *shape, double elements,
+                             lhi_work *work)
 {
     add_pointwise(work,
                   elements * (shape->element + 2 * shape->product_element), 1);

@@ -63,7 +63,7 @@ static void put_selective_recompute(lhi_text *out, uint32_t named)
 static void put_recompute_modules(lhi_text *out, const lh_job *job)
 {
     if (job->framework.attention == LH_ATTENTION_UNFUSED)
-        put_module_names(out, 1u << LH_MODULE_CORE_ATTN);
+        put_selective_recompute(out, 1u << LH_MODULE_CORE_ATTN);
     else
         put_selective_recompute(out, 1u << LH_MODULE_LAYERNORM |
                                          1u << LH_MODULE_MOE_ACT);

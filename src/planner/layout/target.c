@@ -304,9 +304,10 @@ static lh_status check_megatron_recompute(const lh_job *job,
     if (c->recompute == LH_RECOMPUTE_SELECTIVE &&
         job->framework.attention != LH_ATTENTION_UNFUSED &&
         (m->ffn || m->shared_expert_ffn))
-        return refuse(LH_TARGET_MEGATRON, err,
-                      "cannot recompute only the activation functions of MLPs; "
-                      "use training.recompute: [layernorm, mlp], full or none");
+        return fail_unsupported(
+            LH_TARGET_MEGATRON, err,
+            "cannot recompute only the activation functions of MLPs; "
+            "use training.recompute: [layernorm, mlp], full or none");
     if (job->framework.fp8 != LH_FP8_NONE && recomputes_8_bit_inputs(job, c))
         return fail_unsupported(
             LH_TARGET_MEGATRON, err,
@@ -491,12 +492,14 @@ static lh_status check_torchtitan_job(const lh_job *job, lh_error *err)
                                 "has no option for 8-bit matrix products; use "
                                 "framework.fp8: none");
     if (f->reduce != LH_GRADIENT_FP32 || f->gradients != LH_GRADIENT_FP32)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "stores and reduces gradients in fp32; use "
-                      "framework.gradients and framework.reduce: fp32");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "stores and reduces gradients in fp32; use "
+            "framework.gradients and framework.reduce: fp32");
     if (f->attention == LH_ATTENTION_UNFUSED)
-        return refuse(LH_TARGET_TORCHTITAN, err,
-                      "runs fused attention; use framework.attention: fused");
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "runs fused attention; use framework.attention: fused");
     if (f->overlap_expert > 0 || f->fused_experts)
         return fail_unsupported(
             LH_TARGET_TORCHTITAN, err,

@@ -337,7 +337,7 @@ static lh_status parse_key(reading *r, const lhi_json_stream *items,
                         r->name);
     if (is_key(items, "distributedInfo"))
         return parse_distributed(r->into, value, err);
-    if (key_is(items, "baseTimeNanoseconds") && json_is_integer(value) &&
+    if (is_key(items, "baseTimeNanoseconds") && json_is_integer(value) &&
         json_integer_value(value) >= 0 &&
         json_integer_value(value) <= LHI_MOST_NS)
         r->base_ns = json_integer_value(value);

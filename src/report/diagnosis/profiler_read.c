@@ -145,7 +145,7 @@ static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (p->ranks[i].rank == r->rank && r->rank != LH_NONE) {
             lh_status status = append_file(p, &p->ranks[i], r, err);
-            profiled_fini(r);
+            free_profiled_rank(r);
             return status;
         }
     size_t room = p->room;
@@ -182,7 +182,7 @@ lh_status lhi_profiler_add_events(lhi_profiler *p, lhi_profiled_rank *r,
         status = lhi_profiler_add_operations(events, r, err);
     if (status == LH_OK)
         return add_rank_file(p, r, err);
-    profiled_fini(r);
+    free_profiled_rank(r);
     return status;
 }
 
@@ -205,7 +205,7 @@ lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
     if (status == LH_OK)
         status = lhi_profiler_add_events(p, &r, &events, err);
     else
-        profiled_fini(&r);
+        free_profiled_rank(&r);
     lhi_file_events_fini(&events);
     return status;
 }

@@ -151,8 +151,8 @@ static json_t *ranks_json(const lh_diagnosis *d)
         json_t *j = json_pack(
             "{s:o, s:o, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:b}",
             "rank", r->rank == LH_NONE ? json_null() : json_integer(r->rank),
-            "file", shown_json(r->file), "n_steps", (json_int_t)r->n_steps,
-            "source", sources[r->source], "span_s",
+            "file", make_escaped_string(r->file), "n_steps",
+            (json_int_t)r->n_steps, "source", sources[r->source], "span_s",
             lhi_json_seconds(r->span_ns), "compute_s",
             lhi_json_seconds(r->compute_ns), "communication_s",
             lhi_json_seconds(r->communication_ns), "overlap_s",
@@ -184,13 +184,14 @@ json_t *lhi_json_diagnosis(const lh_diagnosis *d)
         lhi_json_set(j, "worker_share", json_real(d->worker_share)) &&
         lhi_json_set(j, "last_stage_share", json_real(d->last_stage_share)) &&
         lhi_json_set(j, "slowest_workers", workers_json(d)) &&
-        lhi_json_set(j, "slow", slow_json(d)) &&
-        lhi_json_set(j, "helps", remedies_json(d)) &&
-        lhi_json_set(j, "steps", steps_json(d)) &&
+        lhi_json_set(j, "slow", make_slow_json(d)) &&
+        lhi_json_set(j, "helps", make_remedies_json(d)) &&
+        lhi_json_set(j, "steps", make_steps_json(d)) &&
         lhi_json_set(j, "remarks", defects_json(d)) &&
         lhi_json_set(j, "ranks", ranks_json(d)) &&
         lhi_json_set(j, "unreplayed",
-                     d->unreplayed ? shown_json(d->unreplayed) : json_null());
+                     d->unreplayed ? make_escaped_string(d->unreplayed)
+                                   : json_null());
     return lhi_json_finish(j, ok);
 }
 
