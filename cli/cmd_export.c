@@ -83,6 +83,8 @@ static const cli_example examples[] = {
      "Print the schedule with sends and receives; write each stage's layers."},
     {"longhaul export titan.json --to torchtitan -o args.txt",
      "Write torchtitan options, one per line, from a plan --for torchtitan."},
+    {"longhaul export titan.json --to torchtitan-model -o longhaul_model.py",
+     "Write the model for torchtitan, in Python."},
     {"longhaul export mega.json --to megatron -o args.txt",
      "Write Megatron-LM arguments, one per line, from a plan --for megatron."},
     {"longhaul export mega.json --to megatron-bridge -o longhaul_recipe.py",
@@ -120,13 +122,7 @@ static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
 static bool requires_plan(uint32_t to)
 {
     return to == LH_EXPORT_MEGATRON || to == LH_EXPORT_MEGATRON_BRIDGE ||
-           to == LH_EXPORT_TORCHTITAN;
-}
-
-/* Checks whether the file of an export target contains the model. */
-static bool is_given_model(uint32_t to)
-{
-    return to == LH_EXPORT_MEGATRON || to == LH_EXPORT_MEGATRON_BRIDGE;
+           to == LH_EXPORT_TORCHTITAN || to == LH_EXPORT_TORCHTITAN_MODEL;
 }
 
 /* Rejects a pipeline where the export needs a plan's model and layout. */
@@ -202,6 +198,8 @@ static lh_status export_problem(cli *c, work *w)
         return lh_export_megatron_bridge(plan, &o, &w->text, NULL, &c->err);
     if (s->to == LH_EXPORT_TORCHTITAN)
         return lh_export_torchtitan(plan, &o, &w->text, NULL, &c->err);
+    if (s->to == LH_EXPORT_TORCHTITAN_MODEL)
+        return lh_export_torchtitan_model(plan, &o, &w->text, NULL, &c->err);
     CLI_TRY(find_schedule(c, &w->problem, &w->view));
     if (s->to == LH_EXPORT_PYTORCH)
         return export_pytorch(c, &w->view, &w->text, &w->cost_ns);
@@ -301,7 +299,7 @@ static lh_status check_effects(cli *c)
         s->to != LH_EXPORT_PYTORCH && cli_is_given(c, "form") ? "form"
         : of_plan && cli_is_given(c, "schedule")              ? "schedule"
         : of_plan && cli_is_given(c, "sub-blocks")            ? "sub-blocks"
-        : !is_given_model(s->to) && s->allow_inexact          ? "allow-inexact"
+        : !requires_plan(s->to) && s->allow_inexact           ? "allow-inexact"
                                                               : NULL;
     if (s->to == LH_EXPORT_CHAKRA && !c->common.output && !s->bundle)
         return cli_usage(c, "--to chakra requires -o PREFIX: it writes "
@@ -398,7 +396,8 @@ const cli_command cmd_export = {
         "costs least; the cost is printed.\n"
         "\n"
         "torchtitan: the layout as torchtitan options; torchtitan runs the "
-        "schedule from the CSV of --to pytorch.\n"
+        "schedule from the CSV of --to pytorch and builds the model from the "
+        "Python module of --to torchtitan-model.\n"
         "\n"
         "megatron: model and layout as command-line arguments.\n"
         "\n"

@@ -76,7 +76,7 @@ static void put_man_option(FILE *out, const cli_option *o, const char *help)
     fputc('\n', out);
     put_roff(out, help);
     for (uint32_t i = 0; o->type == CLI_CHOICE && cli_choice_word(o, i); i++)
-        fprintf(out, "%s%s", i ? ", " : "One of: ", cli_choice_word(o, i));
+        fprintf(out, "%s%s", i ? ",\n" : "One of: ", cli_choice_word(o, i));
     if (o->type == CLI_CHOICE)
         fputs(".\n", out);
     if (o->example_argument) {

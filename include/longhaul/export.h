@@ -22,12 +22,12 @@ extern "C" {
 
 /* Export targets, in the order of the help text. */
 typedef enum lh_export_target {
-    LH_EXPORT_PYTORCH,         /* schedule CSV of PyTorch */
-    LH_EXPORT_TORCHTITAN,      /* torchtitan's options */
-    LH_EXPORT_MEGATRON,        /* Megatron-LM's arguments */
-    LH_EXPORT_MEGATRON_BRIDGE, /* Megatron-Bridge's recipe, in Python */
-    LH_EXPORT_CHROME,          /* trace events in JSON */
-    LH_EXPORT_CHAKRA,          /* execution traces of MLCommons Chakra */
+    LH_EXPORT_PYTORCH,          /* schedule CSV of PyTorch */
+    LH_EXPORT_TORCHTITAN,       /* torchtitan's options */
+    LH_EXPORT_TORCHTITAN_MODEL, /* the model for torchtitan, in Python */
+    LH_EXPORT_MEGATRON,         /* Megatron-LM's arguments */
+    LH_EXPORT_MEGATRON_BRIDGE,  /* Megatron-Bridge's recipe, in Python */
+    LH_EXPORT_CHROME,           /* trace events in JSON */
 } lh_export_target;
 
 /* Forms of PyTorch's schedule CSV. */
@@ -67,6 +67,14 @@ LH_API lh_status lh_export_pytorch(const lh_pipeline *pipeline,
 LH_API lh_status lh_export_torchtitan(const lh_plan *plan,
                                       const lh_export_options *options,
                                       char **text, size_t *len, lh_error *err);
+
+/* Exports the model as a Python module for torchtitan 0.3.0: the module that
+ * the --module and --config among the options above name. Accepts the same
+ * plans. */
+LH_API lh_status lh_export_torchtitan_model(const lh_plan *plan,
+                                            const lh_export_options *options,
+                                            char **text, size_t *len,
+                                            lh_error *err);
 
 /* Exports model and layout as Megatron-LM arguments, one per line, with
  * comments after '#'. LH_EUNSUPPORTED: Megatron-LM cannot run the plan as

@@ -170,15 +170,14 @@ class Plan(Result, Planned):
         """Exports the plan for another program.
 
         Args:
-            to: "pytorch", "torchtitan", "megatron", "megatron-bridge" or
-                "chrome".
+            to: "pytorch", "torchtitan", "torchtitan-model", "megatron",
+                "megatron-bridge" or "chrome".
             schedule: for "pytorch" and "chrome": in place of its own, as for
                 `simulate`.
             form: for "pytorch": "compute_only" or "compute_comms".
             sub_blocks: as for `simulate`.
-            allow_inexact: for "megatron" and "megatron-bridge": export a model
-                that the program cannot be given exactly; the file lists the
-                differences in comments.
+            allow_inexact: export a model that the program cannot be given
+                exactly; the file lists the differences in comments.
 
         Raises:
             UnsupportedError: the program cannot run the plan as costed; use
@@ -442,6 +441,7 @@ def export(
     problem, target = Problem(what), _target(to)
     of_plans = {
         lib.LH_EXPORT_TORCHTITAN: lib.lh_export_torchtitan,
+        lib.LH_EXPORT_TORCHTITAN_MODEL: lib.lh_export_torchtitan_model,
         lib.LH_EXPORT_MEGATRON: lib.lh_export_megatron,
         lib.LH_EXPORT_MEGATRON_BRIDGE: lib.lh_export_megatron_bridge,
     }

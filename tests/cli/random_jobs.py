@@ -175,6 +175,8 @@ def torchtitan_job(r):
     keys["chunks_per_device"] = r.choice((1, 2, 3))
     if keys["pipeline"] == 1:
         keys.update(chunks_per_device=m["layers"], outermost="data")
+    else:
+        m["tied_embeddings"] = "false"
     if "experts" in m and r.random() < 0.6:
         keys["expert"] = r.choice((2, 4, 8))
     if r.random() < 0.3:

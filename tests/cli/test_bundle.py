@@ -277,7 +277,7 @@ def check_recipe(what, plan_file, given):
 def check_bundle(what, target, plan_file):
     """Makes one and looks at all of it; returns the plan."""
     plan = json.loads((WORK / plan_file).read_text())
-    more = ["--allow-inexact"] if target == "megatron" else []
+    more = [] if target == "pytorch" else ["--allow-inexact"]
     case(what, ["export", plan_file, "--to", target, "--bundle", what, *more],
          out=rf"\Awritten +{what}\n\Z", err=r"\A(longhaul: not the model's: "
          r"[^\n]*\n)*\Z")
@@ -294,6 +294,10 @@ def check_bundle(what, target, plan_file):
     text = (WORK / what / "args.txt").read_text()
     check(text == run("export", plan_file, "--to", target, *more).stdout,
           "args.txt")
+    if target == "torchtitan":
+        check((WORK / what / "longhaul_model.py").read_text() ==
+              run("export", plan_file, "--to", "torchtitan-model",
+                  *more).stdout, "longhaul_model.py")
     if target == "megatron":
         given = {words[0].lstrip("-"): words[1:] for words in
                  lines(WORK / what / "args.txt")}

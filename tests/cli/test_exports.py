@@ -73,7 +73,7 @@ def torchtitan_gets_stages():
     check("module_fqns_per_model_part " +
           " ".join(",".join(part) for part in parts) + "\n" in text,
           "the option has the same")
-    model = json.loads(re.search("--config must build: (.*)", text)[1])
+    model = json.loads(re.search("for PYTHONPATH: (.*)", text)[1])
     check(model["name"] == loaded("titan.json")["job"]["model"] and
           model["layers"] == 80 and model["rope_theta"] == 500000, model)
     there = list(range(4))

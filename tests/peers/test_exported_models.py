@@ -13,10 +13,8 @@ megatron-core and transformers; $LONGHAUL_TORCH names a Python that has them.
 """
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -27,7 +25,6 @@ PROGRAM = os.path.abspath(sys.argv[1])
 warnings.filterwarnings("ignore")
 try:
     import torch
-    import transformers
     from torch import distributed
     from torch.nn import functional
     from torch.overrides import TorchFunctionMode
@@ -45,6 +42,9 @@ try:
         DotProductAttention)
     from megatron.core.transformer.moe import moe_utils
     import hf_weights
+    from hf_models import (DEEPSEEK, EXPERTS, GROUPS, LLAMA3, NO_HEAD_DIM,
+                           SEQUENCE, SIZES, SPLIT, YARN, longhaul,
+                           plan, reference)
 except ImportError as error:
     lacking("megatron-core or transformers", error, "LONGHAUL_TORCH",
             "exported models equal transformers'")
@@ -54,29 +54,9 @@ sys.path.insert(0, str(ROOT / "tests/cli"))
 # pylint: disable=wrong-import-position
 from bridge_recipes import meant
 
-SEQUENCE, TOLERANCE = 384, 1e-4
+TOLERANCE = 1e-4
 OBJECTS = {"F.silu": functional.silu, "quick_gelu": quick_gelu,
            "squared_relu": squared_relu, "torch.float32": torch.float32}
-SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-         "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 128,
-         "intermediate_size": 96, "max_position_embeddings": 131072,
-         "initializer_range": 0.15, "rms_norm_eps": 0.003,
-         "tie_word_embeddings": False, "rope_theta": 10000.0}
-EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
-          "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
-          "rope_theta": 500000.0}
-YARN = {"rope_type": "yarn", "factor": 40.0, "beta_fast": 32, "beta_slow": 1,
-        "original_max_position_embeddings": 4096, "rope_theta": 10000.0}
-NO_HEAD_DIM = {k: v for k, v in SIZES.items() if k != "head_dim"}
-DEEPSEEK = NO_HEAD_DIM | EXPERTS | {
-    "num_key_value_heads": 4, "n_routed_experts": 8, "n_shared_experts": 2,
-    "first_k_dense_replace": 1, "rms_norm_eps": 1e-6, "q_lora_rank": 24, "kv_lora_rank": 16,
-    "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 12}
-GROUPS = {"num_experts_per_tok": 4, "n_group": 4, "topk_group": 2,
-          "routed_scaling_factor": 2.5, "norm_topk_prob": True}
-SPLIT = {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
-WINDOW = {"sliding_window": 100, "use_sliding_window": True}
 # Each with the arguments without which the logits differ.
 MODELS = (
     ("Llama 3.1", "llama", SIZES | {"rope_parameters": LLAMA3},
@@ -135,29 +115,10 @@ def check(ok, what):
         print("FAILED:", what, file=sys.stderr)
 
 
-def longhaul(folder, *args):
-    done = subprocess.run([PROGRAM, *args], cwd=folder, text=True,
-                          capture_output=True, check=False)
-    if done.returncode:
-        raise ValueError(done.stderr)
-    return done.stdout
-
-
 def exported(folder, config):
     """The arguments, by name."""
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "job.yaml").write_text(f"""
-longhaul: job/1
-model: ./config.json
-training: {{global_batch: 1, sequence: {SEQUENCE}, precision: fp32, zero: 0,
-  recompute: none}}
-cluster: {{gpu: {{tflops: 100, memory_gib: 80, memory_gbps: 2000,
-  efficiency: 0.5}}, gpus_per_node: 1, datacenters: [{{name: a, nodes: 1}}],
-  node_link: {{gbps: 400, latency_us: 3}}, fabric: {{gbps: 400, latency_us: 8}}}}
-""")
-    longhaul(folder, "plan", "job.yaml", "--for", "megatron", "--no-optimal",
-             "--effort", "10", "-q", "-o", "plan.json")
-    text = longhaul(folder, "export", "plan.json", "--to", "megatron")
+    plan(PROGRAM, folder, config, "megatron")
+    text = longhaul(PROGRAM, folder, "export", "plan.json", "--to", "megatron")
     return {words[0][2:]: words[1:] for line in text.splitlines()
             if line.startswith("--") for words in [line.split()]}
 
@@ -235,19 +196,7 @@ def logits_of(given, weights, tokens):
 
 
 def check_model(folder, name, kind, config, needed):
-    torch.manual_seed(1)
-    config = {"model_type": kind, **config}
-    if "rope_parameters" in config:  # which has them all
-        config.pop("rope_theta", None)
-    theirs = transformers.AutoModelForCausalLM.from_config(
-        transformers.AutoConfig.for_model(**config),
-        attn_implementation="eager").eval()
-    for key, value in theirs.state_dict().items():
-        if key.endswith(("bias", "sinks")):
-            value.normal_(std=0.3)
-        elif "norm" in key:
-            value.uniform_(0.5, 1.5)
-    tokens = torch.randint(config["vocab_size"], (1, SEQUENCE))
+    config, theirs, tokens = reference(kind, config)
     weights = hf_weights.for_megatron(theirs)
     want = theirs(tokens).logits
     given = exported(folder, config)

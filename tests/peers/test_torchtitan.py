@@ -10,6 +10,7 @@ inside datacenters, fp32 and a framework section; and of JOBS seeded jobs. torch
 and torchtitan ($LONGHAUL_TORCH names a Python that has them).
 """
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -30,6 +31,7 @@ from random_jobs import torchtitan_job
 
 PROGRAM, RANDOM = os.path.abspath(sys.argv[1]), int(sys.argv[2])
 stand_ins.put_in()
+sys.dont_write_bytecode = True
 try:
     from torchtitan.config.manager import ConfigManager
 except ImportError as error:
@@ -76,21 +78,31 @@ def longhaul(*args):
     return done.stdout
 
 
-def parsed(text):
+def parsed(text, folder, own_model):
+    """The configuration; with the exported model, or torchtitan's small one, since
+    tyro takes seconds to read a model with many layers."""
     words = [word for line in text.splitlines() if not line.startswith("#")
              for word in line.split()]
+    if not own_model:
+        words = [*words[:-1], "--module", "llama3", "--config",
+                 "llama3_debugmodel", words[-1]]
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            return ConfigManager().parse_args(
-                ["--module", "llama3", "--config", "llama3_debugmodel",
-                 *words])
-    except (SystemExit, ValueError) as error:
+            sys.modules.pop("longhaul_model", None)
+            sys.path.insert(0, str(folder))
+            importlib.invalidate_caches()
+            config = ConfigManager().parse_args(words)
+            sys.path.pop(0)
+            if own_model:
+                config.model_spec.model.update_from_config(config=config)
+            return config
+    except (SystemExit, ValueError, NotImplementedError) as error:
         check(False, f"refused: {error} {said.getvalue()}\n{text}")
         return None
 
 
-def compare(config, plan, text):
+def compare(config, plan, text, own_model):
     p, t, layout = config.parallelism, config.training, plan["layout"]
     said = plan["job"]["training"]
     check((p.tensor_parallel_degree, p.context_parallel_degree,
@@ -109,6 +121,11 @@ def compare(config, plan, text):
           (said["global_batch"], said["sequence"],
            said["global_batch"] // layout["data"] if layout["pipeline"] > 1
            else layout["micro_batch"]), f"batch: {t}")
+    model, shape = config.model_spec.model, plan["job"]["model"]
+    if isinstance(shape, dict) and own_model:
+        check((model.dim, len(model.layers), model.vocab_size) ==
+              tuple(shape[key] for key in ("hidden", "layers", "vocab")),
+              f"model: {shape}")
     check(t.mixed_precision_param ==
           ("float32" if said["precision"] == "fp32" else "bfloat16"),
           f"precision: {t}")
@@ -132,19 +149,24 @@ def check_job(folder, text):
         [PROGRAM, "plan", "job.yaml", "--for", "torchtitan", "--no-optimal",
          "--effort", "500", "-q", "-o", "plan.json"], cwd=folder, text=True,
         capture_output=True, check=False)
-    return done.returncode == 0 and check_plan(folder, text)
+    return done.returncode == 0 and check_plan(folder, text, True)
 
 
 def check_example(path, text, folder):
     done = plan_example(PROGRAM, path, text, "torchtitan", folder)
-    return done.returncode == 0 and check_plan(folder, text)
+    return done.returncode == 0 and check_plan(folder, text, False)
 
 
-def check_plan(folder, text):
-    told = longhaul("export", str(folder / "plan.json"), "--to", "torchtitan")
-    config = parsed(told)
+def check_plan(folder, text, own_model):
+    told = longhaul("export", str(folder / "plan.json"), "--to", "torchtitan",
+                    "--allow-inexact")
+    (folder / "longhaul_model.py").write_text(longhaul(
+        "export", str(folder / "plan.json"), "--to", "torchtitan-model",
+        "--allow-inexact"))
+    config = parsed(told, folder, own_model)
     if config:
-        compare(config, json.loads((folder / "plan.json").read_text()), text)
+        compare(config, json.loads((folder / "plan.json").read_text()), text,
+                own_model)
     return True
 
 

@@ -95,6 +95,7 @@ static void plans(void)
     plan = plan_of(LH_TARGET_TORCHTITAN, 2);
     export_plan(lh_export_torchtitan, plan,
                 "--parallelism.pipeline_parallel_degree 2\n");
+    export_plan(lh_export_torchtitan_model, plan, "\ndef model_spec():\n");
     lh_plan_free(plan);
 }
 

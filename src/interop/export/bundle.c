@@ -96,6 +96,18 @@ static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
     return add_file(all, "stages.json", text, len, err);
 }
 
+/* Adds the module that builds the model for torchtitan. */
+static lh_status add_model(bundle_files *all, const lhi_bundle *b,
+                           lh_error *err)
+{
+    const lhi_export_form *form =
+        lhi_export_form_of(LH_EXPORT_TORCHTITAN_MODEL);
+    char *text;
+    size_t len;
+    LHI_TRY(form->write(b->plan, &text, &len, err));
+    return add_file(all, form->file_name, text, len, err);
+}
+
 /* Adds the files that the target program reads: its arguments or recipe, and
  * the schedule if it takes one.
  * LH_EUNSUPPORTED: the target is not a training program, or cannot run the
@@ -112,6 +124,8 @@ static lh_status add_target(bundle_files *all, lhi_bundle *b,
         LHI_TRY(add_arguments(all, b, remarks, err));
     else
         LHI_TRY(lhi_export_check(b->plan, b->form->planner_target, err));
+    if (b->target == LH_EXPORT_TORCHTITAN)
+        LHI_TRY(add_model(all, b, err));
     if (!b->form->has_schedule)
         return LH_OK;
     /* Targets whose arguments name a schedule class read compute-only CSV

@@ -26,10 +26,15 @@ static const lhi_export_form export_forms[] = {
                               .has_schedule = true,
                               .planner_target = LH_TARGET_TORCHTITAN,
                               .program =
-                                  "PROGRAM=${PROGRAM:--m torchtitan.train}\n",
-                              .inputs =
-                                  "--module and --config of\nthe model, data, "
-                                  "checkpoints.\n"},
+                                  "PROGRAM=${PROGRAM:--m torchtitan.train}\n"
+                                  "export PYTHONPATH=\"$here"
+                                  "${PYTHONPATH:+:$PYTHONPATH}\"\n",
+                              .inputs = "data, tokenizer, learning rate\n"
+                                        "and checkpoints.\n"},
+    [LH_EXPORT_TORCHTITAN_MODEL] = {.name = "torchtitan-model",
+                                    .write = lhi_export_write_torchtitan_model,
+                                    .file_name = "longhaul_model.py",
+                                    .planner_target = LH_TARGET_TORCHTITAN},
     [LH_EXPORT_MEGATRON] = {.name = "megatron",
                             .write = lhi_export_write_megatron,
                             .file_name = "args.txt",
@@ -85,6 +90,14 @@ lh_status lh_export_torchtitan(const lh_plan *plan,
                                size_t *len, lh_error *err)
 {
     return write_exactly(plan, LH_EXPORT_TORCHTITAN, options, text, len, err);
+}
+
+lh_status lh_export_torchtitan_model(const lh_plan *plan,
+                                     const lh_export_options *options,
+                                     char **text, size_t *len, lh_error *err)
+{
+    return write_exactly(plan, LH_EXPORT_TORCHTITAN_MODEL, options, text, len,
+                         err);
 }
 
 lh_status lh_export_megatron(const lh_plan *plan,

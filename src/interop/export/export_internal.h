@@ -6,7 +6,7 @@
  *     export.c      target list; Perfetto
  *     pytorch.c     schedules without features that PyTorch lacks
  *     pytorch_comms.c  schedules with explicit communication
- *     torchtitan.c  options; each stage's layers
+ *     torchtitan.c  options; each stage's layers; torchtitan_model.c: model
  *     megatron.c    arguments; megatron_model.c: those of the model
  *     megatron_bridge.c, bridge_fields.c   the same as a recipe
  *     inexact.c     model settings that a target cannot be given
@@ -51,6 +51,19 @@ void lhi_export_copy_comments(lhi_text *out, const char *text);
  * LH_EUNSUPPORTED: torchtitan cannot run the plan. */
 lh_status lhi_export_write_torchtitan(const lh_plan *plan, char **text,
                                       size_t *len, lh_error *err);
+/* Writes the model for torchtitan as a Python module. Does not check
+ * the model with lhi_export_check_inexact(). */
+lh_status lhi_export_write_torchtitan_model(const lh_plan *plan, char **text,
+                                            size_t *len, lh_error *err);
+/* torchtitan's classes of models. */
+typedef enum lhi_torchtitan_class {
+    LHI_TORCHTITAN_LLAMA3,
+    LHI_TORCHTITAN_QWEN3,
+    LHI_TORCHTITAN_DEEPSEEK_V3,
+    LHI_TORCHTITAN_GPT_OSS,
+} lhi_torchtitan_class;
+/* Returns the class that is most similar to the model. */
+lhi_torchtitan_class lhi_export_torchtitan_class(const lh_model *model);
 /* Writes a plan's Megatron-LM arguments. Does not check the model with
  * lhi_export_check_inexact().
  * LH_EUNSUPPORTED: Megatron cannot run the plan. */

@@ -3,7 +3,8 @@
  * core 0.16.1, gpt_builders.py (which passes on neither --rope-scaling-factor
  * nor YaRN outside latent attention), transformer_config.py, moe_utils.py,
  * rotary_pos_embedding.py and yarn_rotary_pos_embedding.py; Megatron-Bridge
- * 0.3.1, models/gpt_provider.py. */
+ * 0.3.1, models/gpt_provider.py; torchtitan 0.3.0, models/common/ and the four
+ * classes of torchtitan_model.c. */
 #include "format/job/parse.h"
 #include "interop/export/export_internal.h"
 
@@ -29,7 +30,7 @@ static void add_setting(search *s, const char *key, const char *reason)
     s->n++;
 }
 
-/* Adds a setting with its reason if Megatron differs from the model in it. */
+/* Adds a setting with its reason if the target differs from the model in it. */
 static void add_setting_if(search *s, bool differs, const char *key,
                            const char *reason)
 {
@@ -190,6 +191,162 @@ static void find_megatron(search *s)
     find_norms(s);
 }
 
+/* --- torchtitan --- */
+
+lhi_torchtitan_class lhi_export_torchtitan_class(const lh_model *m)
+{
+    if (m->kv_lora_rank)
+        return LHI_TORCHTITAN_DEEPSEEK_V3;
+    if (m->attention_sinks && m->experts)
+        return LHI_TORCHTITAN_GPT_OSS;
+    return m->qk_norm || m->experts ? LHI_TORCHTITAN_QWEN3
+                                    : LHI_TORCHTITAN_LLAMA3;
+}
+
+/* Finds biases that its class lacks: gpt-oss has all, the others none. */
+static void find_torchtitan_biases(search *s, lhi_torchtitan_class class)
+{
+    const lh_model *m = s->m;
+    const bool all = class == LHI_TORCHTITAN_GPT_OSS;
+    const char *reason =
+        all ? "its gpt-oss has biases in attention, router and experts"
+            : "only its gpt-oss has biases";
+    add_setting_if(s, m->qkv_bias != all, "qkv_bias", reason);
+    add_setting_if(s, m->output_bias != all, "output_bias", reason);
+    add_setting_if(s, m->mlp_bias != all, "mlp_bias", reason);
+    add_setting_if(s, m->experts && m->router_bias != all, "router_bias",
+                   reason);
+}
+
+/* Finds attention and positions that differ. */
+static void find_torchtitan_attention(search *s, lhi_torchtitan_class class)
+{
+    const lh_model *m = s->m;
+    const lh_rope_scaling *scaling = m->rope_scaling;
+    add_setting_if(s, m->positions, "positions", "positions are rotary");
+    add_setting_if(s, m->qk_norm && class != LHI_TORCHTITAN_QWEN3, "qk_norm",
+                   "only its Qwen3 normalises queries and keys");
+    add_setting_if(s, m->qk_norm_all_heads, "qk_norm_all_heads",
+                   "queries and keys are normalised head by head");
+    add_setting_if(s, m->qk_l2_norm, "qk_l2_norm", "such norms have weights");
+    add_setting_if(s, m->attention_sinks && class != LHI_TORCHTITAN_GPT_OSS,
+                   "attention_sinks",
+                   "only its gpt-oss has them, with experts");
+    add_setting_if(s, m->sliding_window && class != LHI_TORCHTITAN_GPT_OSS,
+                   "sliding_window", "only its gpt-oss has windows");
+    add_setting_if(s, m->chunked_attention, "chunked_attention",
+                   "a window ends at each token, not at the end of a chunk");
+    add_setting_if(s, m->no_rope_interval, "no_rope_interval",
+                   "all layers have positions");
+    add_setting_if(s,
+                   m->partial_rotary_factor > 0 && m->partial_rotary_factor < 1,
+                   "partial_rotary_factor", "whole heads are rotated");
+    if (!scaling)
+        return;
+    if (class == LHI_TORCHTITAN_LLAMA3 || class == LHI_TORCHTITAN_QWEN3) {
+        add_setting_if(
+            s, class == LHI_TORCHTITAN_QWEN3 || scaling->type != LH_ROPE_LLAMA3,
+            "rope_scaling",
+            class == LHI_TORCHTITAN_QWEN3
+                ? "its Qwen3 has no scaling with the attention's temperature"
+                : "its Llama 3 has only Llama 3.1's scaling");
+        return;
+    }
+    add_setting_if(s, scaling->type != LH_ROPE_YARN, "rope_scaling",
+                   "its DeepSeek-V3 and gpt-oss have only YaRN");
+    if (scaling->type != LH_ROPE_YARN)
+        return;
+    add_setting_if(s, scaling->attention_factor > 0,
+                   "rope_scaling.attention_factor",
+                   "the attention's temperature follows from factor");
+    if (class == LHI_TORCHTITAN_DEEPSEEK_V3)
+        add_setting_if(
+            s,
+            scaling->mscale_all_dim <= 0 ||
+                scaling->mscale != scaling->mscale_all_dim,
+            "rope_scaling.mscale",
+            "its DeepSeek-V3 requires mscale equal to mscale_all_dim");
+    else
+        add_setting_if(s, scaling->mscale > 0 || scaling->mscale_all_dim > 0,
+                       "rope_scaling.mscale",
+                       "its gpt-oss has the temperature of factor alone");
+}
+
+/* Finds norms and MLPs that differ. */
+static void find_torchtitan_mlps(search *s, lhi_torchtitan_class class)
+{
+    const lh_model *m = s->m;
+    const bool gpt_oss = class == LHI_TORCHTITAN_GPT_OSS;
+    add_setting_if(s, m->norm != LH_NORM_RMS, "norm", "norms are RMS norms");
+    add_setting_if(s, m->norm_placement != LH_NORM_PLACEMENT_PRE,
+                   "norm_placement",
+                   "norms come before attention and MLP only");
+    add_setting_if(s, m->norm_zero_centered, "norm_zero_centered",
+                   "the norms' factor is their weight");
+    add_setting_if(s, m->parallel_block, "parallel_block",
+                   "attention and MLP run one after the other");
+    add_setting_if(s, !m->gated, "gated", "MLPs are gated");
+    add_setting_if(
+        s,
+        m->gated && (gpt_oss ? m->activation != LH_ACTIVATION_QUICK_GELU
+                             : m->activation != LH_ACTIVATION_UNSET &&
+                                   m->activation != LH_ACTIVATION_SILU),
+        "activation",
+        gpt_oss ? "its gpt-oss has quick_gelu" : "gated MLPs have SiLU");
+    add_setting_if(
+        s, gpt_oss ? m->glu_linear_offset != 1 : m->glu_linear_offset > 0,
+        "glu_linear_offset",
+        gpt_oss ? "its gpt-oss adds 1" : "only its gpt-oss adds 1");
+    add_setting_if(s, m->swiglu_limit > 0 && !gpt_oss, "swiglu_limit",
+                   "only its gpt-oss has a limit");
+}
+
+/* Finds experts and their selection that differ. */
+static void find_torchtitan_experts(search *s, lhi_torchtitan_class class,
+                                    const lh_job *job)
+{
+    const lh_model *m = s->m;
+    const bool deepseek = class == LHI_TORCHTITAN_DEEPSEEK_V3;
+    const bool sigmoid = m->router == LH_ROUTER_SIGMOID;
+    if (!m->experts)
+        return;
+    add_setting_if(
+        s, class == LHI_TORCHTITAN_QWEN3 && !m->qk_norm, "qk_norm",
+        "experts without norms of queries and keys have latent attention "
+        "or attention sinks");
+    add_setting_if(s, sigmoid && !deepseek, "router",
+                   "only its DeepSeek-V3 has sigmoid scores");
+    add_setting_if(s, m->shared_expert_ffn && !deepseek, "shared_expert_ffn",
+                   "only its DeepSeek-V3 has shared experts");
+    add_setting_if(s, m->shared_expert_gate, "shared_expert_gate",
+                   "shared experts have no gate");
+    add_setting_if(s, m->expert_groups && !(deepseek && sigmoid),
+                   "expert_groups",
+                   "groups are ranked by the sum of their best 2 scores");
+    add_setting_if(
+        s,
+        class == LHI_TORCHTITAN_GPT_OSS &&
+            (m->dense_layers || m->n_dense_list || m->moe_interval > 1),
+        "dense_layers", "all layers of its gpt-oss have experts");
+    const char *loss = job->training.balance_loss_given ? "balance_loss"
+                       : m->aux_loss_given              ? "router_aux_loss_coef"
+                                                        : NULL;
+    add_setting_if(s, loss && lhi_job_balance_loss(job) > 0, loss,
+                   "experts are balanced by biases, without a loss");
+}
+
+/* Finds all settings that differ in torchtitan. */
+static void find_torchtitan(search *s, const lh_job *job)
+{
+    const lhi_torchtitan_class class = lhi_export_torchtitan_class(s->m);
+    if (s->m->unsupported_keys)
+        add_setting(s, s->m->unsupported_keys, "the job has no key for it");
+    find_torchtitan_biases(s, class);
+    find_torchtitan_attention(s, class);
+    find_torchtitan_mlps(s, class);
+    find_torchtitan_experts(s, class, job);
+}
+
 uint32_t lh_export_list_inexact(const lh_plan *plan, lh_export_target target,
                                 lh_inexact_setting *out, uint32_t room)
 {
@@ -199,6 +356,8 @@ uint32_t lh_export_list_inexact(const lh_plan *plan, lh_export_target target,
                 .room = room};
     if (target == LH_EXPORT_MEGATRON || target == LH_EXPORT_MEGATRON_BRIDGE)
         find_megatron(&s);
+    if (target == LH_EXPORT_TORCHTITAN || target == LH_EXPORT_TORCHTITAN_MODEL)
+        find_torchtitan(&s, plan->job);
     return s.n;
 }
 

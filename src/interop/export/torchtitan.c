@@ -152,8 +152,8 @@ static void put_batch(lhi_text *out, const lh_plan *plan)
                           plan->job->training.global_batch);
 }
 
-/* Adds the model as a comment. Options cannot describe it: torchtitan builds
- * the one that its --config names. */
+/* Adds the function that builds the model, in the module of
+ * torchtitan_model.c, and the model as a comment. */
 static lh_status put_model(lhi_text *out, const lh_plan *plan, lh_error *err)
 {
     json_t *json = lhi_model_to_json(plan->job->model);
@@ -164,8 +164,10 @@ static lh_status put_model(lhi_text *out, const lh_plan *plan, lh_error *err)
         return lhi_fail_nomem(err);
     lhi_text_printf(
         out,
-        "# Options do not describe the model. --module and --config "
-        "must build: %s\n",
+        "# longhaul export PLAN --to torchtitan-model -o longhaul_model.py\n"
+        "# writes the model, for PYTHONPATH: %s\n"
+        "--module longhaul_model\n"
+        "--config longhaul_model\n",
         text);
     free(text);
     return LH_OK;
@@ -182,6 +184,7 @@ static lh_status put_all_options(lhi_text *out, const lh_plan *plan,
     lhi_text_printf(out, "# The plan: %s, %.3f s per iteration.\n", l->schedule,
                     (double)plan->best.iteration_ns / 1e9);
     lhi_export_add_ranks(out, plan);
+    lhi_export_put_inexact(out, plan, LH_EXPORT_TORCHTITAN);
     LHI_TRY(put_model(out, plan, err));
     lhi_export_add_option(out, "parallelism.tensor_parallel_degree", l->tensor);
     if (plan->job->framework.no_sequence_parallel && l->tensor > 1)

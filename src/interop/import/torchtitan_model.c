@@ -223,6 +223,9 @@ static lh_status read_config(lhi_titan *t, lhi_imported_job *in,
     *out = NULL;
     if (!module && !name)
         return LH_OK;
+    /* Of an export, whose module has no more settings. */
+    if (module && name && strcmp(module, "longhaul_model") == 0)
+        return LH_OK;
     if (!module || !name)
         return lhi_titan_fail(t, module ? LHI_TITAN_CONFIG : LHI_TITAN_MODULE,
                               LH_EINPUT, err, "is required with --%s",
@@ -293,6 +296,11 @@ lh_status lhi_titan_build_model(lhi_titan *t, lhi_imported_job *in,
         return use_toml_model(t, in, err);
     else if (c)
         use_flavor(find_flavor(t->form, c->module, c->flavor), in);
+    else if (lhi_titan_is_given(t, LHI_TITAN_MODULE))
+        return lhi_titan_fail(t, LHI_TITAN_MODULE, LH_EINPUT, err,
+                              "names a Python module, which longhaul does not "
+                              "read; give the model by --model, for example "
+                              "the job of the exported plan");
     else
         return lhi_fail(err, LH_EINPUT,
                         "%s: has no --module and --config, which define the "

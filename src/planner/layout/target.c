@@ -531,12 +531,20 @@ static lh_status check_torchtitan_job(const lh_job *job, lh_error *err)
                : LH_OK;
 }
 
-/* Checks that torchtitan supports the expert tensor degree. */
+/* Checks that torchtitan supports the tensor degrees: its Decoder requires
+ * whole key-value heads on each rank. */
 static lh_status check_torchtitan_group(const lh_job *job, const lh_layout *l,
                                         lh_error *err)
 {
+    const lh_model *m = job->model;
     uint32_t etp = lh_layout_expert_tensor(l);
-    if (!job->model->experts || etp == (l->expert > 1 ? 1 : l->tensor))
+    if (!m->kv_lora_rank && m->kv_heads % l->tensor != 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "torchtitan does not share a key-value head between "
+                        "ranks; with %" PRIu32
+                        " kv_heads layout.tensor %" PRIu32 " is not possible",
+                        m->kv_heads, l->tensor);
+    if (!m->experts || etp == (l->expert > 1 ? 1 : l->tensor))
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "torchtitan shards experts over layout.tensor if expert is "
@@ -596,13 +604,19 @@ static lh_status check_torchtitan_sharding(const lh_job *job,
     return LH_OK;
 }
 
-/* Checks that torchtitan supports the chunks per device and the receives. */
+/* Checks that torchtitan supports the chunks per device and the receives, and
+ * shares no embedding between stages. */
 static lh_status check_torchtitan_pipeline(const lh_job *job,
                                            const lhi_config *c, lh_error *err)
 {
     const lh_layout *l = &c->layout;
     const uint32_t chunks = lhi_target_chunks(
         LH_TARGET_TORCHTITAN, job->model->layers, l->pipeline, c->zero);
+    if (job->model->tied_embeddings && l->pipeline > 1)
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "does not share an embedding between the stages of a "
+            "pipeline; use layout.pipeline: 1");
     if (chunks > 1 && job->layout.schedule &&
         strcmp(job->layout.schedule, "1f1b") == 0)
         return fail_unsupported(
