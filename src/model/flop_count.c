@@ -11,7 +11,13 @@ static double count_multiplied_params(const lh_model *m, uint32_t layer)
     double h = m->hidden, attention, mlp, width;
     double heads = m->heads;
 
-    if (m->kv_lora_rank) {
+    if (lh_model_layer_is_linear(m, layer)) {
+        double keys = (double)m->linear_key_heads * m->linear_key_head_dim;
+        double values =
+            (double)m->linear_value_heads * m->linear_value_head_dim;
+
+        attention = h * (2 * keys + 3 * values + 2.0 * m->linear_value_heads);
+    } else if (m->kv_lora_rank) {
         double q = heads * m->head_dim;
 
         attention = m->q_lora_rank ? m->q_lora_rank * (h + q) : h * q;
@@ -19,8 +25,13 @@ static double count_multiplied_params(const lh_model *m, uint32_t layer)
         attention += m->kv_lora_rank * heads *
                      ((double)m->qk_nope_head_dim + m->v_head_dim);
         attention += heads * m->v_head_dim * h;
+        attention += (m->q_lora_rank ? m->q_lora_rank : h) * m->index_heads *
+                     (double)m->index_head_dim;
+        attention += h * ((double)m->index_head_dim + m->index_heads);
     } else {
         attention = 2 * h * m->head_dim * (heads + m->kv_heads);
+        if (m->attention_gate)
+            attention += h * m->head_dim * heads;
     }
     width = m->ffn;
     mlp = 0;
@@ -39,8 +50,18 @@ void lhi_cost_layer_flops(const lh_model *model, uint32_t layer,
     double v = model->kv_lora_rank ? model->v_head_dim : model->head_dim;
 
     *linear = 2 * s * count_multiplied_params(model, layer);
-    *attention = 2 * s * lhi_compute_mean_attended_tokens(model, layer, s) *
-                 model->heads * (model->head_dim + v);
+    /* A state of k x v per head: decayed and read by the key, updated, read by
+     * the query (arXiv:2412.06464, equation 10). */
+    if (lh_model_layer_is_linear(model, layer)) {
+        *attention = 6 * s * model->linear_value_heads *
+                     (double)model->linear_key_head_dim *
+                     model->linear_value_head_dim;
+        return;
+    }
+    *attention = s * s * model->index_heads * (double)model->index_head_dim *
+                 (model->index_topk > 0);
+    *attention += 2 * s * lhi_compute_mean_attended_tokens(model, layer, s) *
+                  model->heads * (model->head_dim + v);
 }
 
 double lhi_cost_head_flops(const lh_model *model, uint32_t sequence)

@@ -68,7 +68,8 @@ static void add_projections(op_list *l)
     const lh_model *m = s->model;
     double t = s->tokens, h = m->hidden, e = s->element;
     if (!m->kv_lora_rank) {
-        add_linear(l, "query", t, h, s->heads * s->qk_dim, 1, true);
+        add_linear(l, "query", t, h,
+                   (m->attention_gate ? 2 : 1) * s->heads * s->qk_dim, 1, true);
         add_linear(l, "key", t, h, s->kv_heads * s->qk_dim, 1, true);
         add_linear(l, "value", t, h, s->kv_heads * s->v_dim, 1, true);
         return;
@@ -97,10 +98,33 @@ static void add_core(op_list *l, uint32_t layer)
     double scores = t * s->heads * s->sequence;
     double kept = s->unfused ? scores * (s->dropout ? 2 * e + 1 : e)
                              : 4 * s->heads * t; /* log-sum-exp, fp32 */
+    if (s->model->attention_gate)                /* also the gate's result */
+        kept += e * s->heads * s->v_dim * t;
+    kept += t * lhi_count_indexer_bytes(s);
     if (s->fp8) /* FP8 copy for the next product */
         kept += s->product_element * s->heads * s->v_dim * t;
     lhi_layer_op *op =
         add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
+    lhi_work_attention(s, layer, &op->recompute_work);
+}
+
+/* Appends a gated delta network up to its output projection. */
+static void add_linear_core(op_list *l, uint32_t layer)
+{
+    const lhi_shape *s = l->shape;
+    const lh_model *m = s->model;
+    double t = s->tokens, h = m->hidden, e = s->element;
+    double heads = (double)m->linear_value_heads / s->tensor;
+    double keys =
+        (double)m->linear_key_heads * m->linear_key_head_dim / s->tensor;
+    double values = heads * m->linear_value_head_dim;
+    add_linear(l, "query", t, h, keys, 1, true);
+    add_linear(l, "key", t, h, keys, 1, true);
+    add_linear(l, "value", t, h, 2 * values, 1, true);
+    lhi_layer_op *op = add_op(l, "attention",
+                              e * t * (2 * keys + 3 * values) +
+                                  t * heads * (2 * 4 + e * LHI_LINEAR_CHUNK));
+    lhi_work_linear(s, t, h, 2 * heads, 1, &op->recompute_work);
     lhi_work_attention(s, layer, &op->recompute_work);
 }
 
@@ -110,13 +134,22 @@ static void add_attention(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
     double hidden = s->tokens * s->norm_share * s->model->hidden;
-    add_projections(l);
-    add_core(l, layer);
+    const lh_model *m = s->model;
+    const bool linear = lh_model_layer_is_linear(m, layer);
+    if (linear) {
+        add_linear_core(l, layer);
+    } else {
+        add_projections(l);
+        add_core(l, layer);
+    }
     /* Each GPU's partial sum covers all tokens; only its share of the tokens,
      * with the residual added, is stored. */
     lhi_layer_op *op =
-        add_linear(l, "attention output", s->tokens, s->heads * s->v_dim,
-                   s->model->hidden, 1, true);
+        add_linear(l, "attention output", s->tokens,
+                   linear ? (double)m->linear_value_heads *
+                                m->linear_value_head_dim / s->tensor
+                          : s->heads * s->v_dim,
+                   m->hidden, 1, true);
     /* In a parallel block it is only one term of the layer's sum. */
     op->stored = s->model->parallel_block ? 0 : hidden * s->element;
     op->not_recomputable = s->model->parallel_block;

@@ -31,9 +31,47 @@ typedef struct layer_bytes {
                                     * ([Qi] table 1: 32sbh) */
 } layer_bytes;
 
+/* Adds the resident activation bytes per token of a gated delta network:
+ * projections, the convolution's outputs, decays and learning rates in fp32,
+ * the inverses of the chunks' triangular matrices, outputs before and after
+ * their gated norm. */
+static void add_linear_attention(const lhi_shape *shape, layer_bytes *p)
+{
+    const lh_model *m = shape->model;
+    double e = shape->element, t = shape->tensor;
+    double hidden = m->hidden * shape->norm_share;
+    double heads = m->linear_value_heads / t;
+    double keys = (double)m->linear_key_heads * m->linear_key_head_dim / t;
+    double values = heads * m->linear_value_head_dim;
+
+    p->input += e * hidden;
+    p->norms += shape->product_element * hidden;
+    p->heads += e * (4 * keys + 3 * values) + 2 * 4 * heads;
+    p->core += e * heads * LHI_LINEAR_CHUNK;
+    p->rest += e * 2 * values;
+    if (shape->dropout)
+        p->rest += hidden;
+    p->linear_in += shape->product_element * (hidden + values);
+    p->linear_grad +=
+        shape->product_element * (2 * keys + 2 * values + 2 * heads + hidden);
+}
+
+double lhi_count_indexer_bytes(const lhi_shape *shape)
+{
+    const lh_model *m = shape->model;
+
+    if (!m->index_topk)
+        return 0;
+    return shape->element *
+               ((double)m->index_head_dim * (m->index_heads + 1.0) +
+                m->index_heads) +
+           4 * fmin(m->index_topk, shape->sequence);
+}
+
 /* Adds the resident activation bytes per token of one attention block to the
  * sums of its layer. */
-static void add_attention(const lhi_shape *shape, layer_bytes *p)
+static void add_attention(const lhi_shape *shape, uint32_t layer,
+                          layer_bytes *p)
 {
     const lh_model *m = shape->model;
     double e = shape->element;
@@ -43,12 +81,20 @@ static void add_attention(const lhi_shape *shape, layer_bytes *p)
     double o = shape->heads * shape->v_dim;
     double latent = 0;
 
+    if (lh_model_layer_is_linear(m, layer)) {
+        add_linear_attention(shape, p);
+        return;
+    }
+    if (m->attention_gate)
+        q *= 2;
     if (m->kv_lora_rank)
         latent = (double)m->q_lora_rank + m->kv_lora_rank + m->qk_rope_head_dim;
     p->input += e * hidden;
     p->norms += shape->product_element * hidden;
     p->heads += e * (q + kv);
-    p->rest += e * (o + latent);
+    p->rest += e * (o + latent) + lhi_count_indexer_bytes(shape);
+    if (m->attention_gate) /* before and after the gate */
+        p->rest += e * o;
     if (shape->fp8) /* in addition to attention's own copy */
         p->rest += shape->product_element * o;
     if (shape->dropout)
@@ -87,7 +133,7 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
     double e = shape->element;
     double hidden = m->hidden * shape->norm_share;
 
-    add_attention(shape, p);
+    add_attention(shape, layer, p);
     if (shape->keeps_gathered)
         p->norms +=
             2 * (1 - shape->norm_share) * shape->product_element * m->hidden;

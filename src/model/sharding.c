@@ -342,17 +342,18 @@ lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
     lh_cost_layer_range ends = {
         .embedding = slice->embedding, .head = slice->head, .mtp = slice->mtp};
     lhi_part_times times = {0};
-    bool made[2] = {false};
+    bool made[2][2] = {{false}};
 
     for (uint32_t i = 0; i < slice->n_layers; i++) {
         lh_cost_layer_range one = {.first_layer = slice->first_layer + i,
                                    .n_layers = 1};
         bool moe = lh_model_layer_is_moe(job->model, one.first_layer);
+        uint32_t kind = lhi_find_attention_kind(job->model, one.first_layer);
 
-        if (!made[moe])
-            LHI_TRY(compute_part_time(&s, shape, &one, NULL, &times.layers[moe],
-                                      err));
-        made[moe] = true;
+        if (!made[moe][kind])
+            LHI_TRY(compute_part_time(&s, shape, &one, NULL,
+                                      &times.layers[moe][kind], err));
+        made[moe][kind] = true;
     }
     if (slice->embedding)
         LHI_TRY(compute_part_time(&s, shape, &embedding, NULL, &times.embedding,
@@ -370,12 +371,13 @@ void lhi_find_part_times(const lh_job *job, const lh_cost_layer_range *slice,
                          double *gather, double *reduce)
 {
     const lhi_data_times *sent = &times->embedding;
+    const uint32_t layer = slice->first_layer + i - 1;
 
     if (i > slice->n_layers)
         sent = &times->head;
     else if (i > 0)
-        sent = &times->layers[lh_model_layer_is_moe(
-            job->model, slice->first_layer + i - 1)];
+        sent = &times->layers[lh_model_layer_is_moe(job->model, layer)]
+                             [lhi_find_attention_kind(job->model, layer)];
     *gather = sent->gather.transfer + sent->gather.latency;
     *reduce = sent->reduce.transfer + sent->reduce.latency;
 }

@@ -32,7 +32,8 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
 
 /* The times of each part of a layer range; 0 for absent parts. */
 typedef struct lhi_part_times {
-    lhi_data_times layers[2]; /* without and with experts */
+    lhi_data_times layers[2][2]; /* without and with experts; of each kind of
+                                  * attention, lhi_find_attention_kind() */
     lhi_data_times embedding, head;
 } lhi_part_times;
 

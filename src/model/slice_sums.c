@@ -122,7 +122,7 @@ static void add_part(const lhi_slice_part *one, lhi_slice_sums *s)
 }
 
 /* Adds the times and memory of all layers in the range. They differ in whether
- * they have experts and in their attention window, so each of four kinds is
+ * they have experts and in their kind of attention, so each of four kinds is
  * computed once. */
 static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s,
                             lh_error *err)
@@ -133,20 +133,20 @@ static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s,
     for (uint32_t i = 0; i < p->slice->n_layers; i++) {
         uint32_t layer = p->slice->first_layer + i;
         bool moe = lh_model_layer_is_moe(model, layer);
-        bool windowed = lh_model_layer_window(model, layer) != 0;
-        lhi_slice_part *one = &s->layers[moe][windowed];
+        const uint32_t kind = lhi_find_attention_kind(model, layer);
+        lhi_slice_part *one = &s->layers[moe][kind];
         lhi_measurement m;
         lhi_pass_work work;
         lhi_resident_memory held;
 
-        if (!made[moe][windowed]) {
+        if (!made[moe][kind]) {
             LHI_TRY(lhi_measurement_find(
                 p->job, p->layout, p->slice, &p->options,
                 moe ? LH_PROFILE_MOE_LAYER : LH_PROFILE_LAYER, &m, err));
             lhi_work_layer(&p->shape, layer, &work);
             lhi_resident_memory_compute_layer(&p->shape, layer, &held);
             *one = build_part(p, &m, &work, &held, true, layer);
-            made[moe][windowed] = true;
+            made[moe][kind] = true;
         }
         add_part(one, s);
     }

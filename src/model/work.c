@@ -141,7 +141,8 @@ void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
 double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
                                         double sequence)
 {
-    double window = lh_model_layer_window(model, layer);
+    double window = model->index_topk ? model->index_topk
+                                      : lh_model_layer_window(model, layer);
 
     /* In chunks: the mean over the tokens of whole chunks and of the rest. */
     if (model->chunked_attention && window > 0 && window < sequence) {
@@ -312,17 +313,102 @@ static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
                      1);
 }
 
-void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f)
-{
-    lhi_pass_work once = {0};
+/* --- gated delta networks ----------------------------------------------------
+ */
 
-    if (shape->unfused)
-        add_unfused_attention(shape, &once.f, &once.d);
-    else
-        add_flash_attention(shape, layer, &once.f, &once.d);
-    if (shape->context > 1)
-        merge_ring_steps(shape, &once);
-    lhi_work_add(f, &once.f, 1);
+/* Adds the chunkwise gated delta rule (Yang et al., arXiv:2412.06464, section
+ * 3.3, after arXiv:2406.06484, equations 8 to 11) with chunks of C tokens and
+ * heads with keys of k and values of v elements. Multiply-adds per token and
+ * head of F: C k for K K', C^2 / 3 for the inverse of the triangular matrix, C
+ * k and C v for its products with keys and values, C k and C v for the outputs
+ * within the chunk, and 3 k v for those from the state and its update. D has
+ * two products for each of F, and recomputes the products with the inverse and
+ * the states, which F does not keep. */
+static void add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    double heads = (double)m->linear_value_heads / shape->tensor;
+    double k = m->linear_key_head_dim, v = m->linear_value_head_dim;
+    double c = LHI_LINEAR_CHUNK, t = shape->tokens * heads;
+    double forward = 2 * t * (c * (3 * k + 2 * v) + c * c / 3 + 3 * k * v);
+    double again = 2 * t * (c * (k + v) + 2 * k * v);
+    /* Queries, keys, values and outputs; the inverse, its two products; a state
+     * per chunk. Each is written and read once. */
+    double bytes = t * shape->element *
+                   (2 * k + 2 * v + 2 * c + 2 * (k + v) + 2 * k * v / c);
+
+    f->flops += forward;
+    f->core_flops += forward;
+    add_pointwise(f, bytes, 6);
+    d->flops += 2 * forward + again;
+    d->core_flops += 2 * forward + again;
+    add_pointwise(d, 2 * bytes, 9);
+}
+
+/* Adds the element-wise operations: convolution and activation of queries, keys
+ * and values, norms of queries and keys, decays, and the gated norm of the
+ * outputs. */
+static void add_linear_pointwise(const lhi_shape *shape, lhi_work *f,
+                                 lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    double keys = (double)m->linear_key_heads * m->linear_key_head_dim;
+    double values = (double)m->linear_value_heads * m->linear_value_head_dim;
+    double bytes = shape->tokens * shape->element / shape->tensor *
+                   (2 * (2 * keys + values) + 4 * keys + 3 * values);
+
+    add_pointwise(f, bytes, 5);
+    if (d)
+        add_pointwise(d, 1.5 * bytes, 5);
+}
+
+/* Adds a gated delta network; tensor parallelism divides its heads. */
+static void add_linear_attention(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    double keys = (double)m->linear_key_heads * m->linear_key_head_dim;
+    double heads = m->linear_value_heads;
+    double values = heads * m->linear_value_head_dim;
+
+    add_layer_linear(shape, out, shape->tokens, m->hidden,
+                     (2 * keys + 2 * values) / shape->tensor, 1);
+    add_layer_linear(shape, out, shape->tokens, m->hidden,
+                     2 * heads / shape->tensor, 1);
+    add_layer_linear(shape, out, shape->tokens, values / shape->tensor,
+                     m->hidden, 1);
+    add_linear_pointwise(shape, &out->f, &out->d);
+    add_delta_rule(shape, &out->f, &out->d);
+}
+
+/* --- sparse attention --- */
+
+/* Adds DeepSeek-V3.2's indexer (arXiv:2512.02556, section 2.1), replicated on
+ * the GPUs of a tensor-parallel group. F scores all tokens (equation 1), in
+ * fp32 in memory for the selection. D and W train it: the loss (equation 4) is
+ * over the selected tokens, and no gradient enters the layer's input. */
+static void add_indexer(const lhi_shape *shape, uint32_t layer,
+                        lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    lhi_pass_work maps = {0};
+    double t = shape->tokens, h = m->hidden;
+    double width = (double)m->index_heads * m->index_head_dim;
+    double all = t * shape->sequence / 2;
+    double chosen =
+        t * lhi_compute_mean_attended_tokens(m, layer, shape->sequence);
+
+    add_layer_linear(shape, &maps, t, m->q_lora_rank ? m->q_lora_rank : h,
+                     width, 1);
+    add_layer_linear(shape, &maps, t, h, m->index_head_dim, 1);
+    add_layer_linear(shape, &maps, t, h, m->index_heads, 1);
+    lhi_work_add(&out->f, &maps.f, 1);
+    lhi_work_add(&out->w, &maps.w, 1);
+    out->f.flops += 2 * all * width;
+    out->f.core_flops += 2 * all * width;
+    add_pointwise(&out->f, 2 * 4 * all, 2);
+    out->d.flops += 6 * chosen * width;
+    out->d.core_flops += 6 * chosen * width;
+    add_pointwise(&out->d, 3 * 4 * chosen, 3);
 }
 
 /* Adds the memory traffic and kernels of the rotary position embedding. */
@@ -335,19 +421,51 @@ static void add_rotation(const lhi_shape *shape, lhi_work *work)
         add_pointwise(work, rotated, 1);
 }
 
+void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f)
+{
+    lhi_pass_work once = {0};
+
+    if (lh_model_layer_is_linear(shape->model, layer)) {
+        add_linear_pointwise(shape, &once.f, NULL);
+        add_delta_rule(shape, &once.f, &once.d);
+    } else if (shape->unfused) {
+        add_unfused_attention(shape, &once.f, &once.d);
+    } else {
+        add_flash_attention(shape, layer, &once.f, &once.d);
+    }
+    if (shape->model->index_topk)
+        add_indexer(shape, layer, &once);
+    if (shape->context > 1)
+        merge_ring_steps(shape, &once);
+    lhi_work_add(f, &once.f, 1);
+}
+
 /* Adds the work of an attention block to the forward, dgrad and wgrad passes.
  */
 static void add_attention(const lhi_shape *shape, uint32_t layer,
                           lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
+    double queries = shape->heads * shape->qk_dim;
 
+    if (lh_model_layer_is_linear(m, layer)) {
+        add_linear_attention(shape, out);
+        return;
+    }
+    if (m->index_topk)
+        add_indexer(shape, layer, out);
     if (m->kv_lora_rank) {
         add_latent_projections(shape, out);
     } else {
         add_layer_linear(shape, out, shape->tokens, m->hidden,
-                         (shape->heads + 2 * shape->kv_heads) * shape->qk_dim,
+                         (m->attention_gate ? 2 : 1) * queries +
+                             2 * shape->kv_heads * shape->qk_dim,
                          1);
+        if (m->attention_gate) {
+            double gate = queries * shape->tokens * shape->element;
+            add_pointwise(&out->f, 3 * gate, 1);
+            add_pointwise(&out->d, 5 * gate, 1);
+        }
         add_layer_linear(shape, out, shape->tokens, shape->heads * shape->v_dim,
                          m->hidden, 1);
     }
@@ -587,7 +705,8 @@ static void recompute_selective(const lhi_shape *shape, uint32_t layer,
     lhi_work ignored = {0};
 
     if (shape->unfused) {
-        add_unfused_attention(shape, d, &ignored);
+        if (!lh_model_layer_is_linear(m, layer))
+            add_unfused_attention(shape, d, &ignored);
         return;
     }
     recompute_norms(shape, d);
@@ -669,7 +788,9 @@ static void recompute_modules(const lhi_shape *shape, uint32_t layer,
     lhi_pass_work once = {0};
 
     if (lhi_is_module_recomputed(shape, LH_MODULE_CORE_ATTN)) {
-        if (shape->unfused)
+        if (lh_model_layer_is_linear(m, layer))
+            add_delta_rule(shape, &once.f, &once.w);
+        else if (shape->unfused)
             add_unfused_attention(shape, &once.f, &once.w);
         else
             add_flash_attention(shape, layer, &once.f, &once.w);

@@ -75,6 +75,19 @@ double lhi_count_norms(const lh_model *model);
 double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
                                         double sequence);
 
+/* Returns 1 for layers with a window or a gated delta network, else 0: layers
+ * that are equal in this and in having experts have equal costs. */
+static inline uint32_t lhi_find_attention_kind(const lh_model *model,
+                                               uint32_t layer)
+{
+    return lh_model_layer_window(model, layer) ||
+           lh_model_layer_is_linear(model, layer);
+}
+
+/* Tokens of a chunk in which gated delta networks are computed; the kernel's
+ * default in flash-linear-attention. */
+enum { LHI_LINEAR_CHUNK = 64 };
+
 /* Resident memory per microbatch, in bytes. */
 typedef struct lhi_resident_memory {
     double activation;   /* bytes from F to D */
@@ -82,6 +95,9 @@ typedef struct lhi_resident_memory {
     double d_workspace;  /* bytes used by D in addition */
 } lhi_resident_memory;
 
+/* Returns the bytes per token that an indexer retains, 0 without one: queries,
+ * key, weights, and the selected tokens as 32-bit numbers. */
+double lhi_count_indexer_bytes(const lhi_shape *shape);
 /* Computes the resident activation memory of a layer per microbatch, in bytes.
  */
 void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,

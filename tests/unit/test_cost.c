@@ -106,6 +106,67 @@ static void chunks_bound_attention(void)
                1e-12);
 }
 
+/* A gated delta network's state has one size, whatever the sequence; its layers
+ * and those with attention add up in a chunk. */
+static void linear_attention_grows_with_tokens_alone(void)
+{
+    fixture f;
+    lh_cost cost[3];
+    lh_error err = {0};
+    lh_model m = *lh_model_preset("llama3-8b");
+    double linear, core, twice, before, all;
+
+    lhi_cost_layer_flops(&m, 0, 8192, &before, &all);
+    m.linear_key_heads = 16;
+    m.linear_value_heads = 32;
+    m.linear_key_head_dim = m.linear_value_head_dim = 128;
+    m.linear_conv_kernel = 4;
+    m.full_interval = 2;
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &core);
+    lhi_cost_layer_flops(&m, 0, 16384, &linear, &twice);
+    CHECK_NEAR(core, 6.0 * 8192 * 32 * 128 * 128, 0);
+    CHECK_NEAR(twice / core, 2, 1e-12);
+    lhi_cost_layer_flops(&m, 1, 8192, &linear, &twice);
+    CHECK_NEAR(linear, before, 0);
+    CHECK_NEAR(twice, all, 0);
+    fixture_init(&f, "llama3-8b");
+    f.job.model = &m;
+    for (uint32_t i = 0; i < 3; i++) {
+        const lh_cost_layer_range slice = {.first_layer = i == 1 ? 9 : 8,
+                                           .n_layers = i == 2 ? 2 : 1};
+        CHECK_OK(lh_cost_chunk(&f.job, &f.layout, &slice, NULL, &cost[i], &err),
+                 err);
+    }
+    CHECK(cost[0].f.total_ns != cost[1].f.total_ns);
+    CHECK_NEAR((double)cost[2].f.total_ns,
+               (double)(cost[0].f.total_ns + cost[1].f.total_ns), 1);
+    f.layout.context = 2;
+    CHECK(lh_cost_chunk(&f.job, &f.layout, &f.slice, NULL, &cost[0], &err) ==
+          LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "gated delta networks");
+}
+
+/* Sparse attention: all tokens are scored by the indexer's heads, and the
+ * chosen ones attended to, as in a window of as many. */
+static void an_indexer_scores_all_tokens(void)
+{
+    lh_model m = *lh_model_preset("deepseek-v3");
+    double linear, more, all, some, window;
+
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &all);
+    m.sliding_window = 2048;
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &window);
+    m.sliding_window = 0;
+    m.index_topk = 2048;
+    m.index_heads = 64;
+    m.index_head_dim = 128;
+    lhi_cost_layer_flops(&m, 0, 8192, &more, &some);
+    CHECK_NEAR(some, window + 8192.0 * 8192 * 64 * 128, 1);
+    CHECK_NEAR(more - linear,
+               2.0 * 8192 * (1536.0 * 64 * 128 + 7168 * (128 + 64)), 1);
+    CHECK(some < all);
+}
+
 /* Norms behind attention and MLP take time, and store their inputs. */
 static void norms_behind_take_time_and_memory(void)
 {
@@ -569,6 +630,8 @@ int main(void)
     RUN(chunks_bound_attention);
     RUN(norms_behind_take_time_and_memory);
     RUN(windows_differ_within_a_chunk);
+    RUN(linear_attention_grows_with_tokens_alone);
+    RUN(an_indexer_scores_all_tokens);
     RUN(crosspipe_forward);
     RUN(parts_of_a_pass);
     RUN(small_layers_wait_for_the_host);

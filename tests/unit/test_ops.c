@@ -4,8 +4,10 @@
 #include "model/ops.h"
 #include "test_cost.h"
 
-static void sum_like_a_layer(const char *preset, uint32_t layer,
-                             uint32_t tensor, bool unfused, lh_fp8 fp8)
+/* Compares a layer of the preset, or of `other` if that is given. */
+static void sum_like_a_layer(const char *preset, const lh_model *other,
+                             uint32_t layer, uint32_t tensor, bool unfused,
+                             lh_fp8 fp8)
 {
     fixture f;
     lh_cost_op ops[LH_COST_MAX_OPS];
@@ -14,6 +16,8 @@ static void sum_like_a_layer(const char *preset, uint32_t layer,
     double bytes = 0, flops = 0, ns = 0;
 
     fixture_init(&f, preset);
+    if (other)
+        f.job.model = other;
     f.layout.tensor = tensor;
     f.options.unfused_attention = unfused;
     f.job.framework.fp8 = fp8;
@@ -86,9 +90,31 @@ static void presets(void)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (uint32_t tensor = 1; tensor <= 8; tensor *= 8)
             for (int kind = 0; kind < 4; kind++)
-                sum_like_a_layer(rows[i].preset, rows[i].layer, tensor,
+                sum_like_a_layer(rows[i].preset, NULL, rows[i].layer, tensor,
                                  kind & 1,
                                  kind & 2 ? LH_FP8_MATMUL : LH_FP8_NONE);
+}
+
+/* Gated delta networks beside gated attention, and an indexer. */
+static void other_attention(void)
+{
+    lh_model linear = *lh_model_preset("llama3-8b");
+    lh_model sparse = *lh_model_preset("deepseek-v3");
+    linear.linear_key_heads = 16;
+    linear.linear_value_heads = 32;
+    linear.linear_key_head_dim = 64;
+    linear.linear_value_head_dim = 128;
+    linear.linear_conv_kernel = 4;
+    linear.full_interval = 2;
+    linear.attention_gate = true;
+    sparse.index_topk = 1024;
+    sparse.index_heads = 64;
+    sparse.index_head_dim = 128;
+    for (uint32_t tensor = 1; tensor <= 8; tensor *= 8) {
+        sum_like_a_layer("llama3-8b", &linear, 2, tensor, false, LH_FP8_NONE);
+        sum_like_a_layer("llama3-8b", &linear, 3, tensor, false, LH_FP8_NONE);
+        sum_like_a_layer("deepseek-v3", &sparse, 0, tensor, false, LH_FP8_NONE);
+    }
 }
 
 static double total(lh_family family, double s, double h, double *flops)
@@ -141,6 +167,7 @@ static void recomputed_in_part(void)
 int main(void)
 {
     RUN(presets);
+    RUN(other_attention);
     RUN(parallel_blocks);
     RUN(published_totals);
     RUN(recomputed_in_part);

@@ -133,6 +133,8 @@ static void public_configs_are_read_as_they_are(void)
         {"gpt-oss-120b", 116829156672, 64, 128},
         {"llava-1.5-7b-hf", 6738939904, 128, 0},
         /* Parameters of transformers' models on its meta device. */
+        {"DeepSeek-V3.2-Exp", 671877929216, 192, 0},
+        {"Qwen3-Next-80B-A3B-Instruct", 79674391296, 256, 0},
         {"Llama-4-Maverick-17B-128E", 400711848960, 128, 8192},
         {"Llama-4-Scout-17B-16E", 107769861120, 128, 8192},
         {"MiniMax-M2", 228689748992, 128, 0},
@@ -241,6 +243,18 @@ static void layers_of_other_families_are_known(void)
     CHECK(m && m->router == LH_ROUTER_SIGMOID && m->ffn == 0 &&
           m->partial_rotary_factor == 0.5);
     lh_model_free(m);
+    m = parse_of("qwen3_next",
+                 ", \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+                 "\"moe_intermediate_size\": 32, "
+                 "\"shared_expert_intermediate_size\": 32, "
+                 "\"full_attention_interval\": 3",
+                 &err);
+    CHECK_MSG(m, "%s", err.text);
+    CHECK(m && m->attention_gate && m->norm_zero_centered && m->qk_norm &&
+          m->shared_expert_gate && m->partial_rotary_factor == 0.25);
+    CHECK(m && lh_model_layer_is_linear(m, 0) &&
+          !lh_model_layer_is_linear(m, 2) && lh_model_layer_is_linear(m, 3));
+    lh_model_free(m);
 }
 
 static void unknown_families_get_a_map_or_a_reason(void)
@@ -252,10 +266,8 @@ static void unknown_families_get_a_map_or_a_reason(void)
                         "head_dim: 8, vocab: 100, experts: 3}");
     CHECK(!parse_of("nemotron_h", "", &err));
     CHECK_HAS(err.text, "have Mamba layers");
-    CHECK(!parse_of("qwen3_next", "", &err));
+    CHECK(!parse_of("kimi_linear", "", &err));
     CHECK_HAS(err.text, "have linear attention");
-    CHECK(!parse_of("deepseek_v32", "", &err));
-    CHECK_HAS(err.text, "sparse attention with an indexer");
 }
 
 /* gpt-oss: the first layer sees 128 tokens, the second all. */

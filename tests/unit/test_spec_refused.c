@@ -48,7 +48,18 @@ static void bad_models_are_refused(void)
            "are not divisible into 0 equal groups");
 #undef MOE
     refuse(MAP("full_interval: 2"),
-           "full_interval: has no effect without sliding_window");
+           "full_interval: has no effect without sliding_window or "
+           "linear_value_heads");
+    refuse(MAP("linear_key_heads: 2"),
+           "linear_key_heads: has no effect without linear_value_heads");
+    refuse(MAP("linear_value_heads: 3, linear_key_heads: 2, "
+               "linear_key_head_dim: 8, linear_value_head_dim: 8"),
+           "linear_value_heads require linear_key_heads, of which they are a "
+           "multiple");
+    refuse(MAP("index_heads: 2"), "index_heads: has no effect without "
+                                  "index_topk");
+    refuse(MAP("index_topk: 64, index_heads: 2, index_head_dim: 8"),
+           "sparse attention (index_topk) requires latent attention");
     refuse(MAP("chunked_attention: true"),
            "chunked_attention: has no effect without sliding_window");
     refuse(MAP("router_aux_loss_coef: 0"), "has no effect without experts");

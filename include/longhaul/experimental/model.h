@@ -130,6 +130,22 @@ typedef struct lh_model {
                              * visible, but those of the same chunk of as many
                              * tokens */
 
+    /* Gated delta networks (Qwen3-Next; Yang et al., arXiv:2412.06464) in place
+     * of attention: enabled if linear_value_heads > 0, in layers with i %
+     * full_interval != full_interval - 1. Use lh_model_layer_is_linear(). */
+    uint32_t linear_key_heads, linear_value_heads;
+    uint32_t linear_key_head_dim, linear_value_head_dim;
+    uint32_t linear_conv_kernel; /* tokens of the convolution of queries, keys
+                                  * and values */
+    bool attention_gate; /* Qwen3-Next: attention's output is multiplied by a
+                          * gate with as many outputs as the queries */
+
+    /* Sparse attention (DeepSeek-V3.2, arXiv:2512.02556, section 2.1): enabled
+     * if index_topk > 0. An indexer with these heads scores all tokens;
+     * attention is to the `index_topk` tokens with the highest scores. With
+     * latent attention only. */
+    uint32_t index_heads, index_head_dim, index_topk;
+
     /* Experts. Use lh_model_layer_is_moe() instead of the pattern: layer i is
      * MoE if i >= dense_layers, i % moe_interval == moe_phase and i is not in
      * dense_list. moe_interval is at least 1 if there are experts. */
@@ -179,6 +195,8 @@ LH_API double lh_model_norm_epsilon(const lh_model *model);
 /* Returns the maximum number of tokens that are visible to a token in the
  * layer's attention; 0: all. */
 LH_API uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer);
+/* Returns true if the layer has a gated delta network in place of attention. */
+LH_API bool lh_model_layer_is_linear(const lh_model *model, uint32_t layer);
 /* Returns true if the layer has experts. */
 LH_API bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer);
 

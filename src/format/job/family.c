@@ -10,6 +10,10 @@ static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
 {
     if (m->attention_sinks)
         return "attention sinks";
+    if (m->linear_value_heads || m->attention_gate)
+        return "gated delta networks or gated attention";
+    if (m->index_topk)
+        return "sparse attention with an indexer";
     if (m->mtp_layers && m->norm != LH_NORM_RMS)
         return "multi-token prediction (mtp_layers) with layer norms";
     if (m->sliding_window && m->sliding_window < sequence)

@@ -26,6 +26,12 @@ uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer)
     return model->sliding_window;
 }
 
+bool lh_model_layer_is_linear(const lh_model *model, uint32_t layer)
+{
+    const uint32_t n = model->full_interval;
+    return model->linear_value_heads && !(n && layer % n == n - 1);
+}
+
 bool lhi_model_uses_dropout(const lh_model *model)
 {
     return model->norm == LH_NORM_LAYER && !model->parallel_block &&
@@ -61,6 +67,8 @@ static uint64_t count_attention_params(const lh_model *m)
     uint64_t q = (uint64_t)m->heads * m->head_dim;
     uint64_t kv = 2 * (uint64_t)m->kv_heads * m->head_dim;
     uint64_t n = h * (q + kv) + q * h;
+    if (m->attention_gate)
+        n += h * q;
     if (m->qkv_bias)
         n += q + kv;
     if (m->output_bias)
@@ -72,6 +80,30 @@ static uint64_t count_attention_params(const lh_model *m)
     if (m->attention_sinks)
         n += m->heads;
     return n;
+}
+
+/* Returns the parameters of a gated delta network (Qwen3-Next's reference
+ * code): projections to queries, keys, values, output gates, and to a decay and
+ * a learning rate per value head; a convolution per channel; two constants per
+ * value head; a norm; output. */
+static uint64_t count_linear_attention_params(const lh_model *m)
+{
+    uint64_t h = m->hidden, heads = m->linear_value_heads;
+    uint64_t keys = (uint64_t)m->linear_key_heads * m->linear_key_head_dim;
+    uint64_t values = heads * m->linear_value_head_dim;
+    return h * (2 * keys + 2 * values + 2 * heads) +
+           (2 * keys + values) * m->linear_conv_kernel + 2 * heads +
+           m->linear_value_head_dim + values * h;
+}
+
+/* Returns the parameters of an indexer (DeepSeek-V3.2's reference code):
+ * queries from the latent, one key with a layer norm, a weight per head. */
+static uint64_t count_indexer_params(const lh_model *m)
+{
+    uint64_t h = m->hidden, size = m->index_head_dim;
+    uint64_t from = m->q_lora_rank ? m->q_lora_rank : h;
+    return from * m->index_heads * size + h * size + 2 * size +
+           h * m->index_heads;
 }
 
 /* Returns the parameters of multi-head latent attention, DeepSeek-V2
@@ -87,6 +119,8 @@ static uint64_t count_latent_attention_params(const lh_model *m)
     n += h * (kvl + m->qk_rope_head_dim) + kvl;
     n += kvl * heads * ((uint64_t)m->qk_nope_head_dim + m->v_head_dim);
     n += heads * m->v_head_dim * h;
+    if (m->index_topk)
+        n += count_indexer_params(m);
     if (m->qkv_bias)
         n += ql + kvl + m->qk_rope_head_dim;
     if (m->output_bias)
@@ -122,8 +156,10 @@ lh_layer_params lhi_model_layer_params(const lh_model *m, uint32_t layer)
 {
     lh_layer_params p = {0};
     uint64_t idle = 0; /* parameters of experts that one token does not use */
-    p.attention = m->kv_lora_rank ? count_latent_attention_params(m)
-                                  : count_attention_params(m);
+    p.attention = lh_model_layer_is_linear(m, layer)
+                      ? count_linear_attention_params(m)
+                  : m->kv_lora_rank ? count_latent_attention_params(m)
+                                    : count_attention_params(m);
     p.norms = lhi_model_count_norms(m) * count_norm_params(m);
     if (lh_model_layer_is_moe(m, layer)) {
         uint64_t one = count_mlp_params(m, m->expert_ffn);
@@ -211,6 +247,15 @@ static double bound_params(const lh_model *m)
                                     : h * heads * qk) +
                     m->kv_lora_rank * (h + heads * (qk + m->v_head_dim)) +
                     h * m->qk_rope_head_dim + heads * m->v_head_dim * h;
+    attention += (h + m->q_lora_rank) * m->index_head_dim *
+                     ((double)m->index_heads + 1) +
+                 h * m->index_heads;
+    if (m->attention_gate)
+        attention += h * m->heads * m->head_dim;
+    attention += (h + m->linear_conv_kernel) *
+                 (3 * (double)m->linear_value_heads *
+                      ((double)m->linear_value_head_dim + 1) +
+                  2 * (double)m->linear_key_heads * m->linear_key_head_dim);
     double widths = (double)m->ffn + m->shared_expert_ffn +
                     (double)m->experts * ((double)m->expert_ffn + 1);
     /* Vectors: biases and norms, each no longer than a matrix's width. */
@@ -274,6 +319,35 @@ static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
     return LH_OK;
 }
 
+/* Fails with LH_EINPUT if the sizes of an indexer or of a gated delta network
+ * are incomplete, or contradict the model's other attention. */
+static lh_status check_attention_kinds(const lhi_doc *doc, const lhi_node *at,
+                                       const lh_model *m, lh_error *err)
+{
+    if (m->index_topk &&
+        (!m->kv_lora_rank || !m->index_heads || !m->index_head_dim))
+        return fail_model(doc, at,
+                          "sparse attention (index_topk) requires latent "
+                          "attention, index_heads and index_head_dim",
+                          err);
+    if (!m->linear_value_heads)
+        return LH_OK;
+    if (!m->linear_key_heads || !m->linear_key_head_dim ||
+        !m->linear_value_head_dim ||
+        m->linear_value_heads % m->linear_key_heads != 0)
+        return fail_model(doc, at,
+                          "linear_value_heads require linear_key_heads, of "
+                          "which they are a multiple, linear_key_head_dim and "
+                          "linear_value_head_dim",
+                          err);
+    if (m->kv_lora_rank || m->sliding_window || m->parallel_block)
+        return fail_model(doc, at,
+                          "linear_value_heads cannot be combined with latent "
+                          "attention, sliding windows or a parallel_block",
+                          err);
+    return LH_OK;
+}
+
 lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
                           const lh_model *m, lh_error *err)
 {
@@ -287,6 +361,7 @@ lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
                           "latent attention (kv_lora_rank) requires "
                           "qk_nope_head_dim, qk_rope_head_dim and v_head_dim",
                           err);
+    LHI_TRY(check_attention_kinds(doc, at, m, err));
     if (m->parallel_block && (m->experts || m->mtp_layers))
         return fail_model(doc, at,
                           "layers with a parallel_block have one dense MLP; "

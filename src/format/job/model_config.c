@@ -28,6 +28,7 @@ static const family families[] = {
     {"qwen3_vl_moe_text", QWEN3_MOE, 151936, 2048, 5632, 24, 16, 16},
     {"deepseek_v2", DEEPSEEK, 32000, 4096, 11008, 32, 32, 32},
     {"deepseek_v3", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
+    {"deepseek_v32", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
     {"kimi_k2", DEEPSEEK, 129280, 7168, 18432, 61, 128, 128},
     {"glm4_moe", GLM4_MOE, 151552, 4096, 10944, 46, 96, 8},
     {"gpt_oss", GPT_OSS, 201088, 2880, 2880, 36, 64, 8},
@@ -40,6 +41,7 @@ static const family families[] = {
     {"gemma3_text", GEMMA3, 262208, 2304, 9216, 26, 8, 4},
     {"minimax_m2", MINIMAX_M2, 200064, 3072, 1536, 62, 48, 8},
     {"llama4_text", LLAMA4, 202048, 5120, 8192, 48, 40, 8},
+    {"qwen3_next", QWEN3_NEXT, 151936, 2048, 5632, 48, 16, 2},
     {"grok-1", GROK, 131072, 6144, 32768, 64, 48, 8},
 };
 
@@ -105,9 +107,10 @@ static lh_status read_constants(reader *r, lh_error *err)
                                                : NULL,
         .clamped_swiglu = s == GPT_OSS,
         .rotary = s != GPT2,
-        .rotary_fraction = s == GLM4_MOE || s == NEMOTRON ? 0.5
-                           : s == PHI3 || s == MINIMAX_M2 ? 1
-                                                          : 0,
+        .rotary_fraction = s == QWEN3_NEXT                  ? 0.25
+                           : s == GLM4_MOE || s == NEMOTRON ? 0.5
+                           : s == PHI3 || s == MINIMAX_M2   ? 1
+                                                            : 0,
         .differs = s == GEMMA3    ? "model_type (scaled embeddings)"
                    : s == COHERE2 ? "logit_scale"
                    : s == LLAMA4  ? "model_type (scaled inputs of experts)"
@@ -164,6 +167,7 @@ static lh_status read_biases(reader *r, lh_error *err)
         break;
     case QWEN3:
     case QWEN3_MOE:
+    case QWEN3_NEXT:
         m->qk_norm = true;
         break;
     case GLM4_MOE: /* queries, keys and values only */
@@ -339,23 +343,33 @@ static lh_status read_dense_list(reader *r, lh_error *err)
 static lh_status read_qwen_moe(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
-    bool two = r->family->style == QWEN2_MOE;
+    const bool two = r->family->style == QWEN2_MOE;
+    const bool next = r->family->style == QWEN3_NEXT;
     bool local = !lhi_node_find(r->map, "num_experts") &&
                  lhi_node_find(r->map, "num_local_experts");
     uint32_t step;
     LHI_TRY(lhi_config_read_size(r, local ? "num_local_experts" : "num_experts",
-                                 LHI_MAX_WIDTH, two ? 60 : 128, &m->experts,
-                                 err));
+                                 LHI_MAX_WIDTH,
+                                 two    ? 60
+                                 : next ? 512
+                                        : 128,
+                                 &m->experts, err));
     LHI_TRY(lhi_config_read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
-                                 two ? 4 : 8, &m->experts_per_token, err));
+                                 two    ? 4
+                                 : next ? 10
+                                        : 8,
+                                 &m->experts_per_token, err));
     LHI_TRY(lhi_config_read_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
-                                 two ? 1408 : 768, &m->expert_ffn, err));
-    if (two)
+                                 two    ? 1408
+                                 : next ? 512
+                                        : 768,
+                                 &m->expert_ffn, err));
+    if (two || next)
         LHI_TRY(lhi_config_read_size(r, "shared_expert_intermediate_size",
-                                     LHI_MAX_VOCAB, 5632, &m->shared_expert_ffn,
-                                     err));
-    m->shared_expert_gate = two;
-    bool normalized = false;
+                                     LHI_MAX_VOCAB, two ? 5632 : 512,
+                                     &m->shared_expert_ffn, err));
+    m->shared_expert_gate = two || next;
+    bool normalized = next;
     LHI_TRY(
         lhi_config_read_flag(r, r->map, "norm_topk_prob", &normalized, err));
     m->unnormalised_scores = !normalized;
@@ -444,6 +458,8 @@ static lh_status read_deepseek(reader *r, lh_error *err)
     LHI_TRY(lhi_config_read_size(r, "v_head_dim", LHI_MAX_WIDTH, 128,
                                  &m->v_head_dim, err));
     m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
+    if (strcmp(r->family->type, "deepseek_v32") == 0)
+        LHI_TRY(lhi_config_read_indexer(r, err));
     LHI_TRY(lhi_config_read_number(r, "num_nextn_predict_layers",
                                    LHI_MAX_LAYERS, 0, &m->mtp_layers, err));
     return read_experts(
@@ -471,6 +487,10 @@ static lh_status read_all(reader *r, lh_error *err)
     case MIXTRAL:
     case GPT_OSS:
         LHI_TRY(read_mixtral(r, err));
+        break;
+    case QWEN3_NEXT:
+        LHI_TRY(lhi_config_read_qwen3_next(r, err));
+        LHI_TRY(read_qwen_moe(r, err));
         break;
     case QWEN2_MOE:
     case QWEN3_MOE:

@@ -220,6 +220,37 @@ static lh_status read_grok(reader *r, lh_error *err)
                                 &m->experts_per_token, err);
 }
 
+lh_status lhi_config_read_indexer(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    LHI_TRY(lhi_config_read_number(r, "index_n_heads", LHI_MAX_WIDTH, 64,
+                                   &m->index_heads, err));
+    LHI_TRY(lhi_config_read_number(r, "index_head_dim", LHI_MAX_WIDTH, 128,
+                                   &m->index_head_dim, err));
+    return lhi_config_read_number(r, "index_topk", LHI_MAX_VOCAB, 2048,
+                                  &m->index_topk, err);
+}
+
+lh_status lhi_config_read_qwen3_next(reader *r, lh_error *err)
+{
+    lh_model *m = &r->model;
+    uint32_t interval;
+    m->norm_zero_centered = m->attention_gate = true;
+    LHI_TRY(lhi_config_read_number(r, "linear_num_key_heads", LHI_MAX_WIDTH, 16,
+                                   &m->linear_key_heads, err));
+    LHI_TRY(lhi_config_read_number(r, "linear_num_value_heads", LHI_MAX_WIDTH,
+                                   32, &m->linear_value_heads, err));
+    LHI_TRY(lhi_config_read_number(r, "linear_key_head_dim", LHI_MAX_WIDTH, 128,
+                                   &m->linear_key_head_dim, err));
+    LHI_TRY(lhi_config_read_number(r, "linear_value_head_dim", LHI_MAX_WIDTH,
+                                   128, &m->linear_value_head_dim, err));
+    LHI_TRY(lhi_config_read_number(r, "linear_conv_kernel_dim", LHI_MAX_WIDTH,
+                                   4, &m->linear_conv_kernel, err));
+    LHI_TRY(lhi_config_read_number(r, "full_attention_interval", LHI_MAX_LAYERS,
+                                   4, &interval, err));
+    return lhi_config_read_layer_types(r, interval, err);
+}
+
 lh_status lhi_config_read_variant(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -276,10 +307,8 @@ lh_status lhi_config_fail_family(const reader *r, const lhi_node *node,
         {"bamba", "Mamba layers"},
         {"granitemoehybrid", "Mamba layers"},
         {"mamba2", "Mamba layers"},
-        {"qwen3_next", "linear attention"},
         {"minimax", "linear attention"},
-        {"kimi_linear", "linear attention"},
-        {"deepseek_v32", "sparse attention with an indexer"}};
+        {"kimi_linear", "linear attention"}};
     static const struct {
         const char *key, *theirs[4];
     } keys[] = {

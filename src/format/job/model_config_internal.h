@@ -33,6 +33,7 @@ typedef enum style {
     MINIMAX_M2,
     LLAMA4,
     GROK,
+    QWEN3_NEXT,
 } style;
 
 /* The sizes of a configuration class. */
@@ -87,6 +88,10 @@ lh_status lhi_config_read_gpt2(reader *r, lh_error *err);
 /* Reads Falcon 7B. LH_EUNSUPPORTED: Falcon 40B and 180B, whose layers have two
  * norms and keys shared by groups of heads. */
 lh_status lhi_config_read_falcon(reader *r, lh_error *err);
+/* Reads the sizes of DeepSeek-V3.2's indexer. */
+lh_status lhi_config_read_indexer(reader *r, lh_error *err);
+/* Reads Qwen3-Next's gated delta networks and gated attention. */
+lh_status lhi_config_read_qwen3_next(reader *r, lh_error *err);
 /* Reads the differences of the layers of a model's family from Llama's layers.
  */
 lh_status lhi_config_read_variant(reader *r, lh_error *err);

@@ -70,10 +70,10 @@ lh_status lhi_config_read_head_dim(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
     const style s = r->family->style;
-    uint32_t class_has = s == QWEN3     ? 128
-                         : s == GPT_OSS ? 64
-                         : s == GEMMA3  ? 256
-                                        : 0;
+    uint32_t class_has = s == QWEN3                       ? 128
+                         : s == GPT_OSS                   ? 64
+                         : s == GEMMA3 || s == QWEN3_NEXT ? 256
+                                                          : 0;
     LHI_TRY(lhi_config_read_number(r, "head_dim", LHI_MAX_WIDTH, class_has,
                                    &m->head_dim, err));
     if (m->head_dim)
@@ -104,16 +104,18 @@ lh_status lhi_config_read_layer_types(reader *r, uint32_t absent, lh_error *err)
         const char *type;
         LHI_TRY(lhi_node_get_string(r->doc, node, &type, err));
         const bool full = strcmp(type, "full_attention") == 0;
-        if (!full &&
-            strcmp(type, m->chunked_attention ? "chunked_attention"
-                                              : "sliding_attention") != 0)
+        const char *other = m->linear_value_heads  ? "linear_attention"
+                            : m->chunked_attention ? "chunked_attention"
+                                                   : "sliding_attention";
+        if (!full && strcmp(type, other) != 0)
             return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
-                                "'%.60s' is neither sliding_attention nor "
-                                "full_attention",
-                                type);
+                                "'%.60s' is neither %s nor full_attention",
+                                type, other);
         if (full && m->full_interval == 0)
             m->full_interval = (uint32_t)node->index + 1;
-        if (full != (lh_model_layer_window(m, (uint32_t)node->index) == 0))
+        const uint32_t i = (uint32_t)node->index;
+        if (full != (lh_model_layer_window(m, i) == 0 &&
+                     !lh_model_layer_is_linear(m, i)))
             return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
                                 "full-attention layers must be at equal "
                                 "intervals");

@@ -122,6 +122,20 @@ static const lhi_schema_field model_rows[] = {
      .when = LHI_OPTIONAL},
     {INTEGER_KEY(full_interval), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
     {BOOL_KEY(chunked_attention), .when = LHI_OPTIONAL},
+    {INTEGER_KEY(linear_key_heads), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
+    {INTEGER_KEY(linear_value_heads), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
+    {INTEGER_KEY(linear_key_head_dim), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
+    {INTEGER_KEY(linear_value_head_dim), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
+    {INTEGER_KEY(linear_conv_kernel), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
+    {BOOL_KEY(attention_gate), .when = LHI_OPTIONAL},
+    {INTEGER_KEY(index_heads), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(index_head_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(index_topk), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
     {INTEGER_KEY(experts), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
     {INTEGER_KEY(experts_per_token), .most = LHI_MAX_WIDTH,
      .when = LHI_OPTIONAL},
@@ -238,8 +252,13 @@ static const char *const expert_keys[] = {
     "raw_shares",         "routed_scale", "expert_groups",
     "groups_per_token",   "dense_layers", "moe_interval",
     "moe_phase",          "dense_list",   "router_aux_loss_coef"};
-static const char *const window_keys[] = {"window_first_layer", "full_interval",
+static const char *const window_keys[] = {"window_first_layer",
                                           "chunked_attention"};
+static const char *const interval_keys[] = {"full_interval"};
+static const char *const linear_keys[] = {
+    "linear_key_heads", "linear_key_head_dim", "linear_value_head_dim",
+    "linear_conv_kernel"};
+static const char *const index_keys[] = {"index_heads", "index_head_dim"};
 static const char *const latent_keys[] = {"q_lora_rank", "qk_nope_head_dim",
                                           "qk_rope_head_dim", "v_head_dim"};
 
@@ -271,6 +290,18 @@ static lh_status check_unused_keys(const lhi_doc *doc, const lhi_node *map,
         LHI_TRY(reject_unused_keys(doc, map, latent_keys,
                                    sizeof latent_keys / sizeof *latent_keys,
                                    "kv_lora_rank", err));
+    if (!m->linear_value_heads)
+        LHI_TRY(reject_unused_keys(doc, map, linear_keys,
+                                   sizeof linear_keys / sizeof *linear_keys,
+                                   "linear_value_heads", err));
+    if (!m->index_topk)
+        LHI_TRY(reject_unused_keys(doc, map, index_keys,
+                                   sizeof index_keys / sizeof *index_keys,
+                                   "index_topk", err));
+    if (!m->sliding_window && !m->linear_value_heads)
+        LHI_TRY(reject_unused_keys(doc, map, interval_keys, 1,
+                                   "sliding_window or linear_value_heads",
+                                   err));
     return m->sliding_window
                ? LH_OK
                : reject_unused_keys(doc, map, window_keys,
@@ -348,7 +379,9 @@ json_t *lhi_model_to_json(const lh_model *model)
         copy.aux_loss_given = false;
     }
     if (!model->sliding_window) {
-        copy.window_first_layer = copy.full_interval = 0;
+        copy.window_first_layer = 0;
+        if (!model->linear_value_heads)
+            copy.full_interval = 0;
         copy.chunked_attention = false;
     }
     return lhi_schema_write(&lhi_model_schema, &copy, NULL);

@@ -7,9 +7,9 @@
 
 /* Parses a Hugging Face config.json of the Llama, Mistral, Mixtral, Qwen2,
  * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, gpt-oss, GPT-2,
- * Falcon (7B), Phi-3, OLMo 2, Nemotron, Command A, Gemma 3, MiniMax-M2, Llama 4
- * or Grok-1 family. Release with lh_model_free(). LH_EINPUT: `err` gives line
- * and key; LH_EUNSUPPORTED: another family. */
+ * Falcon (7B), Phi-3, OLMo 2, Nemotron, Command A, Gemma 3, MiniMax-M2, Llama
+ * 4, Grok-1, DeepSeek-V3.2 or Qwen3-Next family. Release with lh_model_free().
+ * LH_EINPUT: `err` gives line and key; LH_EUNSUPPORTED: another family. */
 lh_status lhi_model_parse(const char *text, size_t len, const char *name,
                           lh_model **out, lh_error *err);
 

@@ -111,6 +111,16 @@ static void find_attention(search *s)
                    "a window ends at each token, not at the end of a chunk");
 }
 
+/* Adds the kinds of attention that no target is given. */
+static void find_attention_kinds(search *s)
+{
+    const char *reason = "the export has only attention to all tokens, windows "
+                         "and latent attention";
+    add_setting_if(s, s->m->linear_value_heads, "linear_value_heads", reason);
+    add_setting_if(s, s->m->attention_gate, "attention_gate", reason);
+    add_setting_if(s, s->m->index_topk, "index_topk", reason);
+}
+
 /* Adds the kind and the placement of norms if Megatron differs from the model.
  */
 static void find_norms(search *s)
@@ -188,6 +198,7 @@ static void find_megatron(search *s)
     find_activation(s);
     find_router(s);
     find_attention(s);
+    find_attention_kinds(s);
     find_norms(s);
 }
 
@@ -343,6 +354,7 @@ static void find_torchtitan(search *s, const lh_job *job)
         add_setting(s, s->m->unsupported_keys, "the job has no key for it");
     find_torchtitan_biases(s, class);
     find_torchtitan_attention(s, class);
+    find_attention_kinds(s);
     find_torchtitan_mlps(s, class);
     find_torchtitan_experts(s, class, job);
 }

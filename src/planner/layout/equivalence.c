@@ -12,7 +12,9 @@
 bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b)
 {
     return lh_model_layer_is_moe(model, a) == lh_model_layer_is_moe(model, b) &&
-           lh_model_layer_window(model, a) == lh_model_layer_window(model, b);
+           lh_model_layer_window(model, a) == lh_model_layer_window(model, b) &&
+           lh_model_layer_is_linear(model, a) ==
+               lh_model_layer_is_linear(model, b);
 }
 
 /* ---- layouts ---- */
