@@ -165,8 +165,8 @@ cluster: {{gpu: h100-sxm, gpus_per_node: 8, datacenters: [{{name: a, nodes: 1}}]
   node_link: {{gbps: 3600, latency_us: 3}}, fabric: {{gbps: 400, latency_us: 8}}}}
 layout: {{pipeline: 1, tensor: 1, context: 1, expert: 1, micro_batch: 1}}
 """)
-    case("a plan", ["plan", "small.yaml", *SOON, "--for", "megatron", "-q",
-                    "-o", "small.json"], out=ANY)
+    case("a plan", ["plan", "small.yaml", *SOON, "--for",
+                    target.split("-")[0], "-q", "-o", "small.json"], out=ANY)
     said = "not the model's" if "--allow-inexact" in more else None
     done = case(str(config), ["export", "small.json", "--to", target, *more],
                 1 if err else 0, None if err else ANY, err or said)
@@ -217,13 +217,55 @@ def bridge_gets_uncompressed_queries():
     check("            q_lora_rank=None,\n" in text, text)
 
 
+# Public reports of conversions that built another model: the report, the settings of
+# config.json, the target, and what the export has, or its refusal.
+REPORTS = (
+    ("github.com/NVIDIA-NeMo/Megatron-Bridge/pull/5097",
+     {"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 8.0}},
+     (("megatron-bridge", "seq_len_interpolation_factor=8,"),
+      ("megatron", None, "cannot be given the model's rope_scaling"))),
+    ("github.com/swiss-ai/Megatron-LM/pull/85",
+     {"model_type": "llama", "rope_theta": 5e5, "rope_scaling": LLAMA3},
+     (("megatron", "--use-rope-scaling\n--rope-scaling-factor 8\n"),
+      ("megatron-bridge", "rope_scaling=True,"),
+      ("torchtitan-model", 'theta=500000, scaling="llama",'))),
+    ("github.com/THUDM/slime/issues/345",
+     {"model_type": "qwen2", "tie_word_embeddings": True},
+     (("megatron", "--add-qkv-bias\n--vocab-size"),)),
+    ("github.com/alibaba/Pai-Megatron-Patch/issues/605",
+     {"model_type": "qwen2", "rms_norm_eps": 1e-6, "rope_theta": 1e6},
+     (("megatron", "--norm-epsilon 1e-06\n"),
+      ("megatron", "--rotary-base 1000000\n"),
+      ("megatron", "--add-qkv-bias\n--untie-embeddings-and-output-weights\n"))),
+    ("github.com/epfLLM/Megatron-LLM/issues/50",
+     {"model_type": "llama", "vocab_size": 32016},
+     (("megatron", "--vocab-size 32016\n"
+       "--make-vocab-size-divisible-by 16\n"),)),
+    ("github.com/NVIDIA-NeMo/Megatron-Bridge/pull/5712",
+     {"model_type": "gemma3_text", "head_dim": 16},
+     (("megatron-bridge", None, "cannot be given the model's"),
+      ("torchtitan-model", None, "cannot be given the model's"))),
+)
+
+
+@test
+def conversions_that_were_reported_build_the_model():
+    (WORK / "small").mkdir(exist_ok=True)
+    for report, settings, results in REPORTS:
+        for target, text, *error in results:
+            done = exported({**TINY, **settings}, target,
+                            err=error[0] if error else None)
+            check(error or text in done, f"{report}: {text!r} in {done}")
+
+
 @test
 def what_megatron_cannot_be_given_is_refused():
     (WORK / "small").mkdir(exist_ok=True)
     llama = {"model_type": "llama", **TINY}
     linear = {"rope_type": "linear", "factor": 2}
     for config, bridge, key in (
-            (llama | {"rope_scaling": linear}, False, "rope_scaling"),
+            (llama | {"rope_scaling": linear}, True, "rope_scaling"),
+            (MLA | {"rope_scaling": linear}, False, "rope_scaling"),
             (llama | {"rope_scaling": YARN}, False, "rope_scaling"),
             (llama | {"rope_scaling": LLAMA3 | {"factor": 32}}, True,
              "rope_scaling.factor"),

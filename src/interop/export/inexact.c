@@ -47,7 +47,10 @@ static void find_rotary(search *s)
     add_setting_if(s, m->kv_lora_rank && m->partial_rotary_factor > 0,
                    "partial_rotary_factor",
                    "latent attention rotates all of qk_rope_head_dim");
-    if (!scaling)
+    /* Megatron-Bridge's seq_len_interpolation_factor; Megatron-LM builds the
+     * model without its argument of that name. */
+    if (!scaling ||
+        (scaling->type == LH_ROPE_LINEAR && s->bridge && !m->kv_lora_rank))
         return;
     if (scaling->type == LH_ROPE_LINEAR ||
         (scaling->type == LH_ROPE_LLAMA3) == (m->kv_lora_rank > 0)) {

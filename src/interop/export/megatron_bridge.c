@@ -175,15 +175,19 @@ static void put_fusions(recipe *r)
         put_field(r, LHI_BRIDGE_MODEL, "apply_rope_fusion", "True");
 }
 
-/* Adds the fields of latent attention for which Megatron-LM has no argument or
- * another default. */
-static void put_latent_attention(recipe *r)
+/* Adds the fields of latent attention and of scaled positions for which
+ * Megatron-LM has no argument or another default. */
+static void put_positions(recipe *r)
 {
     const lh_model *m = r->plan->job->model;
     const lh_rope_scaling *s = m->rope_scaling;
     char number[32];
     if (m->kv_lora_rank && !m->q_lora_rank)
         put_field(r, LHI_BRIDGE_MODEL, "q_lora_rank", "None");
+    if (s && s->type == LH_ROPE_LINEAR && !m->kv_lora_rank) {
+        snprintf(number, sizeof number, "%.12g", s->factor);
+        put_field(r, LHI_BRIDGE_MODEL, "seq_len_interpolation_factor", number);
+    }
     if (!s || s->type != LH_ROPE_YARN || !m->kv_lora_rank)
         return;
     snprintf(number, sizeof number, "%" PRIu32, s->original_positions);
@@ -408,7 +412,7 @@ static lh_status put_recipe(recipe *r, lhi_text *out, lh_error *err)
     LHI_TRY(put_arguments(r, err));
     put_virtual_stages(r);
     put_fusions(r);
-    put_latent_attention(r);
+    put_positions(r);
     put_vocabulary(r);
     if (needs_layer_specification(r))
         put_field(r, LHI_BRIDGE_MODEL, "transformer_layer_spec",
