@@ -44,6 +44,9 @@ static lh_job *random_job(lhi_random *r)
         ", experts: 4, experts_per_token: 2, expert_ffn: 512",
         ", experts: 4, experts_per_token: 2, expert_ffn: 512, moe_interval: 2",
         ", sliding_window: 512, full_interval: 3",
+        (", linear_key_heads: 4, linear_value_heads: 8, "
+         "linear_key_head_dim: 64, linear_value_head_dim: 64, "
+         "linear_conv_kernel: 4, full_interval: 3, attention_gate: true"),
         ", tied_embeddings: true"};
     static const char *const training[] = {"",
                                            "",
