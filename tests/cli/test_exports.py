@@ -282,6 +282,7 @@ def what_megatron_cannot_be_given_is_refused():
              "rope_scaling"),
             (MLA | {"rope_scaling": YARN | {"attention_factor": 1}}, False,
              "rope_scaling"),
+            (MLA | {"rms_norm_eps": 1e-5}, False, "norm_epsilon"),
             (MLA | {"norm_topk_prob": False}, False, "raw_shares"),
             (MLA | {"topk_group": 2}, False, "groups_per_token")):
         exported(config, err=rf"Megatron-LM cannot be given the model's {key}: "

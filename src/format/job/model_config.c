@@ -68,7 +68,7 @@ static lh_status find_family(reader *r, lh_error *err)
 }
 
 /* Reads the epsilon of the norms. 1e-5 is the default of lh_model and is not
- * stored. */
+ * stored, except beside latent attention, whose own norms have 1e-6. */
 static lh_status read_epsilon(reader *r, lh_error *err)
 {
     const style s = r->family->style;
@@ -86,7 +86,7 @@ static lh_status read_epsilon(reader *r, lh_error *err)
     if (node && !lhi_node_is_null(node))
         LHI_TRY(lhi_node_get_number(r->doc, node, LHI_MIN_EPSILON,
                                     LHI_MAX_EPSILON, &epsilon, err));
-    r->model.norm_epsilon = epsilon == 1e-5 ? 0 : epsilon;
+    r->model.norm_epsilon = epsilon == 1e-5 && s != DEEPSEEK ? 0 : epsilon;
     return LH_OK;
 }
 

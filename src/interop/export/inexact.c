@@ -134,6 +134,11 @@ static void find_norms(search *s)
     add_setting_if(s, m->norm_placement != LH_NORM_PLACEMENT_PRE,
                    "norm_placement",
                    "norms come before attention and MLP only");
+    /* transformers, DeepseekV3Attention: the class's default. */
+    add_setting_if(
+        s, m->kv_lora_rank && m->norm_epsilon > 0 && m->norm_epsilon != 1e-6,
+        "norm_epsilon",
+        "norms of latents have it, too, and the model's have 1e-6");
 }
 
 /* Adds the activation function, its offset and its limit if Megatron differs

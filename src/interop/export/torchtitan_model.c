@@ -194,8 +194,8 @@ static void put_constants(lhi_text *out, const lh_job *job,
 
 static const char common_functions[] =
     "\n\n"
-    "def norm(size):\n"
-    "    return RMSNorm.Config(normalized_shape=size, eps=EPSILON,\n"
+    "def norm(size, eps=EPSILON):\n"
+    "    return RMSNorm.Config(normalized_shape=size, eps=eps,\n"
     "                          param_init={\"weight\": nn.init.ones_})\n"
     "\n\n"
     "def linear(inputs, outputs, bias=False, kind=Linear):\n"
@@ -216,20 +216,22 @@ static const char grouped_attention[] =
     "        inner_attention=get_attention_config(\"flex\"), rope=ROPE,\n"
     "        qk_norm=%s)\n";
 
+/* The norms of latents have 1e-6, as in transformers. */
 static const char latent_attention[] =
     "\n\n"
     "def attention(_):\n"
     "    size = HEADS * (NOPE_DIM + ROPE_DIM)\n"
     "    queries = ({\"wq_a\": linear(DIM, Q_RANK), "
     "\"wq_b\": linear(Q_RANK, size),\n"
-    "                \"q_norm\": norm(Q_RANK)} if Q_RANK else\n"
+    "                \"q_norm\": norm(Q_RANK, 1e-6)} if Q_RANK else\n"
     "               {\"wq\": linear(DIM, size), \"q_norm\": norm(1)})\n"
     "    return Attention.Config(\n"
     "        dim=DIM, n_heads=HEADS, q_lora_rank=Q_RANK, "
     "kv_lora_rank=KV_RANK,\n"
     "        qk_nope_head_dim=NOPE_DIM, qk_rope_head_dim=ROPE_DIM,\n"
     "        v_head_dim=VALUE_DIM, mscale=MSCALE, **queries,\n"
-    "        wkv_a=linear(DIM, KV_RANK + ROPE_DIM), kv_norm=norm(KV_RANK),\n"
+    "        wkv_a=linear(DIM, KV_RANK + ROPE_DIM), kv_norm=norm(KV_RANK, "
+    "1e-6),\n"
     "        wkv_b=linear(KV_RANK, HEADS * (NOPE_DIM + VALUE_DIM)),\n"
     "        wo=linear(HEADS * VALUE_DIM, DIM),\n"
     "        inner_attention=get_attention_config(\"flex\"),\n"
