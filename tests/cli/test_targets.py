@@ -156,9 +156,11 @@ def every_plan_for_a_program_is_one_of_its_own():
                       f"job {seed}, {target}: {done.stderr}\n{text}")
                 continue
             plan = json.loads((WORK / f"{target}.json").read_text())
+            more = ["--allow-inexact"] if target == "torchtitan" else []
             out = case(f"job {seed} for {target}",
-                       ["export", f"{target}.json", "--to", target],
-                       out=ANY).stdout
+                       ["export", f"{target}.json", "--to", target, *more],
+                       out=ANY, err=r"\A(longhaul: not the model's: [^\n]*\n)*\Z"
+                       ).stdout
             check("Not expressed" not in out, out)
             check(f"{plan['iteration_ns'] / 1e9:.3f} s" in out, "its time")
             check_it(options(out), plan)
@@ -209,7 +211,8 @@ def zero_3_in_a_pipeline_keeps_backward_passes_whole():
         check(bool(re.search(r"\dW\d", cells)) == (target is None),
               f"{target}: {cells[:100]}")
     case("split passes for torchtitan",
-         ["export", "z.json", "--to", "torchtitan"], 1, err="loses gradients")
+         ["export", "z.json", "--to", "torchtitan",
+          "--allow-inexact"], 1, err="loses gradients")
 
 
 @test
@@ -275,7 +278,8 @@ def torchtitan_without_a_pipeline_goes_layer_by_layer():
                                "chunks_per_device: 2"))
     case("of another program", ["plan", "lone.yaml", "-q", "-o", "lone.json",
                                 "--no-optimal"], out=ANY)
-    case("is not exported", ["export", "lone.json", "--to", "torchtitan"], 1,
+    case("is not exported", ["export", "lone.json", "--to", "torchtitan",
+          "--allow-inexact"], 1,
          err="layer by layer")
 
 
@@ -287,7 +291,8 @@ def torchtitan_shards_over_contexts():
     case("in ZeRO 0 no context", ["plan", "cp.yaml", "--for", "torchtitan"], 1,
          err="use training.zero: 2 or 3, or layout.context: 1")
     run("plan", "cp.yaml", "-o", "cp.json", "--no-optimal")
-    case("nor is it exported", ["export", "cp.json", "--to", "torchtitan"], 1,
+    case("nor is it exported", ["export", "cp.json", "--to", "torchtitan",
+          "--allow-inexact"], 1,
          err="shards parameters over the GPUs of layout.context")
 
 

@@ -33,6 +33,10 @@ static void put_introduction(lhi_text *out, const lhi_bundle *b)
                         b->form->has_arguments
                             ? "the program's arguments, one per line"
                             : "the program's recipe");
+    if (b->target == LH_EXPORT_TORCHTITAN)
+        lhi_text_printf(
+            out, "| %s | the model, which the arguments name |\n",
+            lhi_export_form_of(LH_EXPORT_TORCHTITAN_MODEL)->file_name);
     if (b->form->has_schedule)
         lhi_text_puts(out, "| schedule.csv | the order of passes on each rank "
                            "|\n"
