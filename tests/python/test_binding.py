@@ -138,6 +138,10 @@ def plans_are_those_of_the_program():
         made.write(WORK / "t.json")
         check(made.export(target) == printed("export", WORK / "t.json", "--to",
                                              target)["text"], target)
+        if target == "torchtitan":
+            check(made.export("torchtitan-model") ==
+                  printed("export", WORK / "t.json", "--to",
+                          "torchtitan-model")["text"], "its model")
     chrome = printed("export", WORK / "t.json", "--to", "chrome")["text"]
     check(longhaul.export(str(WORK / "t.json"), "chrome") == chrome, "chrome")
 
