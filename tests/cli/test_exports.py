@@ -422,7 +422,7 @@ def hybrid_sharding_is_expressed_where_it_can_be():
                               r"data_parallel_shard_degree 4\n")):
         job("hybrid", zero)
         case(f"for {target}", ["plan", "hybrid.yaml", "--for", target, "-o",
-                               "hybrid.json"], out=r"DP-out.* sharding hybrid",
+                               "hybrid.json"], out=r"DP-out.* shards hybrid",
              err=ANY)
         case(target, ["export", "hybrid.json", "--to", target], out=out)
         job("hybrid-leaders", zero)
