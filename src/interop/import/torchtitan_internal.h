@@ -156,6 +156,9 @@ lh_status lhi_titan_get_choice(const lhi_titan *t, lhi_titan_key key,
 /* Returns a boolean key's value, or `usual` if it is not given. */
 bool lhi_titan_get_bool(const lhi_titan *t, lhi_titan_key key, bool usual);
 
+/* Checks whether --module names the module of an export, which sets only the
+ * model. */
+bool lhi_titan_is_exported(const lhi_titan *t);
 /* Sets the job's model: that of --model, else of a TOML file's keys, else of
  * the configuration, which is applied in any case. Call it after all keys are
  * read. */

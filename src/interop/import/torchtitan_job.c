@@ -352,6 +352,7 @@ static void read_kernels(const lhi_titan *t, lh_framework *f)
 {
     const bool toml = t->form == LHI_TITAN_TOML;
     const bool named =
+        !lhi_titan_is_exported(t) &&
         lhi_titan_is_given(t, toml ? LHI_TITAN_FLAVOR : LHI_TITAN_CONFIG);
     if ((named || lhi_titan_is_given(t, LHI_TITAN_COMPILE)) &&
         !is_compiled(t, "model"))

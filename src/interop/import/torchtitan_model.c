@@ -211,6 +211,12 @@ static lh_status reject_config(const lhi_titan *t, const char *module,
                           name, known);
 }
 
+bool lhi_titan_is_exported(const lhi_titan *t)
+{
+    const char *module = lhi_titan_get_string(t, LHI_TITAN_MODULE);
+    return module && strcmp(module, "longhaul_model") == 0;
+}
+
 /* Applies the configuration that --module and --config name as defaults for
  * keys not given. *out is NULL without one.
  * LH_EINPUT: only one of the two is given. LH_EUNSUPPORTED: unknown
@@ -223,8 +229,7 @@ static lh_status read_config(lhi_titan *t, lhi_imported_job *in,
     *out = NULL;
     if (!module && !name)
         return LH_OK;
-    /* Of an export, whose module has no more settings. */
-    if (module && name && strcmp(module, "longhaul_model") == 0)
+    if (lhi_titan_is_exported(t))
         return LH_OK;
     if (!module || !name)
         return lhi_titan_fail(t, module ? LHI_TITAN_CONFIG : LHI_TITAN_MODULE,
