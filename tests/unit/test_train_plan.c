@@ -562,9 +562,12 @@ static void operations_are_picked(void)
 static void refuses_what_it_does_not_do(void)
 {
     static const struct {
-        const char *training, *layout, *says;
+        const char *training, *after, *says;
     } rows[] = {
         {"zero: 1, optimizer: adam", "", "plan with optimizer: adamw"},
+        {"precision: fp16", "", "training.precision: the cpu device does not"},
+        {"zero: 1", "framework: {fp8: matmul}\n",
+         "framework.fp8: the cpu device has no FP8 products"},
     };
     lh_train_model m = lh_train_model_defaults();
     lh_train_plan_options o = {
@@ -580,8 +583,8 @@ static void refuses_what_it_does_not_do(void)
                      "model: {layers: 4, hidden: 32, ffn: 48, "
                      "heads: 2, vocab: 256}\n"
                      "layout: {tensor: 1, data: 2, pipeline: 2, "
-                     "micro_batch: 1%s}\n",
-                     rows[i].training, rows[i].layout));
+                     "micro_batch: 1}\n%s",
+                     rows[i].training, rows[i].after));
         if (plan)
             CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EUNSUPPORTED);
         CHECK_HAS(err.text, rows[i].says);

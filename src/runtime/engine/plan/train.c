@@ -108,6 +108,21 @@ static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
                     "(--weight-decay 0), or plan with optimizer: adamw");
 }
 
+/* Rejects number formats that the cpu device does not compute in. */
+static lh_status check_precision(const lh_job *job, lh_error *err)
+{
+    if (job->training.precision == LH_PRECISION_FP16)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "training.precision: the cpu device does not train in "
+                        "fp16, which needs loss scaling: plan with precision: "
+                        "bf16 or fp32");
+    if (job->framework.fp8 != LH_FP8_NONE)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "framework.fp8: the cpu device has no FP8 products: "
+                        "plan without this key");
+    return LH_OK;
+}
+
 /* Lists the node of each rank in *out if the plan uses node-aware dispatch of
  * tokens; else *out is NULL. Release with free(). */
 static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
@@ -350,6 +365,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     lh_train_model m;
     LHI_TRY(LHI_OPTIONS_COPY(lh_train_model, &m, given, err));
     LHI_TRY(check_optimizer(plan, &m, err));
+    LHI_TRY(check_precision(plan->job, err));
     LHI_TRY(check_modules(plan, err));
     LHI_TRY(check_profile(plan, run, err));
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
