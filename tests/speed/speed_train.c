@@ -4,7 +4,7 @@
  * shapes and addresses. Prints JSON lines for bench/train.py.
  *
  *     speed-train DATA LAYERS HIDDEN FFN VOCAB HEADS KV_HEADS HEAD_DIM SEQUENCE
- *                 MICROBATCH MICROBATCHES TIED
+ *                 MICROBATCH MICROBATCHES TIED [bf16]
  *
  * Commands on standard input, one per line: "step" (one step), "products",
  * "save FOLDER" (stores the current weights as a checkpoint in that folder). */
@@ -143,7 +143,8 @@ int main(int argc, char **argv)
     uint32_t n[11], mine = 0, firsts[2] = {0};
     bench b = {0};
     char line[512];
-    if (argc != 13)
+    bool bf16 = argc == 14 && strcmp(argv[13], "bf16") == 0;
+    if (argc != 13 && !bf16)
         return 2;
     for (int i = 0; i < 11; i++)
         n[i] = (uint32_t)strtoul(argv[i + 2], NULL, 10);
@@ -175,6 +176,7 @@ int main(int argc, char **argv)
                                            .microbatch = n[8],
                                            .n_microbatches = n[9],
                                            .n_replicas = 1,
+                                           .bf16 = bf16,
                                            .seed = 1,
                                            .data = data},
                         &device, &err),

@@ -79,6 +79,8 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
     k->scale_rows(p, width, ROWS, width, q);
     k->add(p, b, all);
     KEEP(p, all);
+    k->round_bf16(p, width, p, width, ROWS, width);
+    KEEP(p, all);
     k->sigmoid(p, all);
     KEEP(p, all);
     memcpy(q, a, 2 * all * sizeof *q);
@@ -186,11 +188,40 @@ static void entropy(void)
     CHECK(!isfinite(k->cross_entropy(bad, 1, 3, &target, 0)));
 }
 
+/* bf16 has 8 significant bits: 1 + 2^-8 and 1 + 3 * 2^-8 are ties. */
+static void bf16(void)
+{
+    const lhi_kernels *k = lhi_kernels_find_fastest();
+    static const float rows[][2] = {
+        {1, 1},
+        {1.00390625f, 1},
+        {1.01171875f, 1.015625f},
+        {-1.00390637f, -1.0078125f},
+        {3.14159274f, 3.140625f},
+        {0, 0},
+        {1e-45f, 0},
+        {INFINITY, INFINITY},
+        {3.4e38f, INFINITY},
+    };
+    float x = NAN;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        x = rows[i][0];
+        k->round_bf16(&x, 1, &x, 1, 1, 1);
+        CHECK_MSG(!(x > rows[i][1]) && !(x < rows[i][1]),
+                  "%.9g becomes %.9g, not %.9g", (double)rows[i][0], (double)x,
+                  (double)rows[i][1]);
+    }
+    x = NAN;
+    k->round_bf16(&x, 1, &x, 1, 1, 1);
+    CHECK(isnan(x));
+}
+
 int main(void)
 {
     RUN(same_bits);
     RUN(exponentials);
     RUN(gelus);
     RUN(entropy);
+    RUN(bf16);
     return test_summary();
 }

@@ -122,13 +122,14 @@ static void message_bytes(void)
 }
 
 /* On the cpu device a plan provides lh_train_cpu()'s options: the same losses
- * bit by bit, also with another schedule. */
+ * bit by bit, also with another schedule. The plan's precision is bf16, the
+ * job's default; the losses of fp32 are close. */
 static void cpu(void)
 {
     lh_plan *plan = plan_of(1);
     lh_exec *x = NULL;
     lh_schedule *other = NULL;
-    lh_train_result *r[3] = {NULL, NULL, NULL};
+    lh_train_result *r[4] = {NULL, NULL, NULL, NULL};
     lh_error err = {0};
     const lh_train_options run = {.size = sizeof run, .steps = 4};
     lh_train_model m = lh_train_model_defaults();
@@ -155,18 +156,25 @@ static void cpu(void)
     m.micro_batch = 2;
     m.sequence = 16;
     m.replicas = 2;
+    m.bf16 = true;
     CHECK_OK(lh_exec_make(plan->pipeline, plan->schedule, NULL, &x, &err), err);
     CHECK_OK(lh_train_cpu(plan->pipeline, x, &m, &run, &r[2], &err), err);
+    m.bf16 = false;
+    CHECK_OK(lh_train_cpu(plan->pipeline, x, &m, &run, &r[3], &err), err);
     for (uint32_t i = 0; r[0] && r[1] && r[2] && i < 4; i++) {
         CHECK(isfinite(r[0]->iterations[i].loss));
         CHECK(r[0]->iterations[i].loss == r[2]->iterations[i].loss);
         CHECK(r[1]->iterations[i].loss == r[2]->iterations[i].loss);
+        double ratio =
+            r[3] ? r[2]->iterations[i].loss / r[3]->iterations[i].loss : 0;
+        CHECK_MSG(fabs(ratio - 1) < 1e-3 && fabs(ratio - 1) > 1e-8,
+                  "loss in bf16 / in fp32: 1 + %g", ratio - 1);
     }
     if (r[0] && r[2]) {
         CHECK(r[0]->utilisation > 0);
         CHECK(r[2]->utilisation < 0); /* without a plan */
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         lh_train_result_free(r[i]);
     lh_exec_free(x);
     lh_schedule_free(other);
@@ -255,10 +263,11 @@ static lh_status train_shared(const char *degrees, const char *framework,
 {
     lh_plan *plan =
         plan_of_job(job_with(JOB_SMALL,
+                             "  gpu: {preset: h100-sxm, tflops: 60}\n"
                              "  gpus_per_node: 2\n"
                              "framework: {%s}\n"
                              "training: {global_batch: 8, sequence: 16, "
-                             "zero: 1}\n"
+                             "precision: fp32, zero: 1}\n"
                              "model: {layers: 4, hidden: 32, ffn: 48, "
                              "heads: 2, vocab: 256}\n"
                              "layout: {%s, data: 1, pipeline: 2, "
@@ -439,8 +448,9 @@ static void elastic_plans_train(void)
     for (int k = 0; k < 5; k++) {
         lh_plan *plan = plan_of_job(job_with(
             JOB_SMALL,
+            "  gpu: {preset: h100-sxm, tflops: 60}\n"
             "  gpus_per_node: 2\n"
-            "training: {global_batch: 32, sequence: 16%s%s}\n"
+            "training: {global_batch: 32, sequence: 16, precision: fp32%s%s}\n"
             "model: {layers: 16, hidden: 48, ffn: 96, heads: 2, vocab: 256}\n"
             "layout: {tensor: 1, data: 2, pipeline: 2, micro_batch: 1, "
             "chunks_per_device: 8, schedule: elastic}\n",

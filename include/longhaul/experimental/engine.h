@@ -449,6 +449,9 @@ typedef struct lh_train_model {
      * and all receive the sums. Otherwise each holds its own rows (sequence
      * parallelism). Experts must then be split as layers are. */
     bool no_sequence_parallel;
+    /* Matrix products in bf16 with fp32 master weights, gradients and optimizer
+     * state, rounded as by PyTorch's autocast; false: fp32. */
+    bool bf16;
 } lh_train_model;
 
 /* GPT-2's dropout rate. */

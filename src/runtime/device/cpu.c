@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cpu device: construction, and the device interface's operations. */
 #include "runtime/device/cpu_experts.h"
+#include "runtime/device/cpu_product.h"
 #include "runtime/device/cpu_sharding.h"
 
 #include "base/fail.h"
@@ -94,6 +95,8 @@ static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
         !(cpu->d_key = lhi_cpu_alloc_floats(mem, cpu->sequence, d)) ||
         !(cpu->d_value =
               lhi_cpu_alloc_floats(mem, cpu->sequence, cpu->value_dim)) ||
+        (cpu->bf16 && !(cpu->bf16_blocks = lhi_cpu_alloc_floats(
+                            mem, lhi_cpu_count_bf16_floats(cpu), 1))) ||
         (beside &&
          !(cpu->second_scratch = lhi_cpu_alloc_floats(mem, cpu->t, beside))) ||
         !(cpu->delta = lhi_cpu_alloc_floats(mem, cpu->block, 1)) ||

@@ -11,6 +11,7 @@
  *     cpu_attention.c            attention; cpu_latent_attention.c: latents
  *     cpu_context_parallel.c     ranks that share sequences
  *     cpu_layer.c                a layer's products, norms, rotary positions
+ *     cpu_product.h              matrix products in fp32 or bf16
  *     cpu_experts.h              mixture-of-experts layers
  *     cpu_dropout.c              dropout
  *     cpu_tensor_parallel.c      ranks that share layers
@@ -249,6 +250,8 @@ typedef struct lhi_cpu {
     lhi_arena *full_values; /* all initial values; NULL once finalised */
     const lhi_kernels *k;
     lhi_sgemm sgemm;
+    bool bf16;
+    float *bf16_blocks; /* cpu_product.c */
     const lhi_data *data;
     const lhi_device_part_hooks
         *hooks;            /* callbacks for per-layer sharding (FSDP) */

@@ -3,7 +3,7 @@
  * and only those below the diagonal are computed. Backward recomputes the
  * scores from queries and keys, with each row's maximum and sum saved by
  * forward (FlashAttention, arXiv:2205.14135, section 3.1). */
-#include "runtime/device/cpu.h"
+#include "runtime/device/cpu_product.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,9 +56,10 @@ static void compute_scores(const lhi_cpu *cpu, const head *a, uint32_t row,
                            uint32_t rows, float *scores)
 {
     int d = (int)cpu->head_dim;
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
-               (int)(row + rows), d, 1, a->query + row * (size_t)a->width,
-               a->width, a->key, a->width, 0, scores, (int)cpu->sequence);
+    lhi_cpu_multiply_in_attention(
+        cpu, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows, (int)(row + rows),
+        d, a->query + row * (size_t)a->width, a->width, a->key, a->width, false,
+        scores, (int)cpu->sequence);
 }
 
 /* Applies dropout in place to scores[rows][row + rows], or to their gradients;
@@ -101,9 +102,10 @@ void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
                 cpu->k->softmax(cpu->scores, s, rows, row + 1, n, a.scale,
                                 a.max + row, a.inv + row);
                 apply_score_dropout(cpu, &a, row, rows, cpu->scores);
-                cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN,
-                           (int)rows, (int)d, (int)n, 1, cpu->scores, (int)s,
-                           a.value, a.width, 0, to, (int)cpu->o);
+                lhi_cpu_multiply_in_attention(
+                    cpu, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)rows, (int)d,
+                    (int)n, cpu->scores, (int)s, a.value, a.width, false, to,
+                    (int)cpu->o);
                 cpu->k->scale_rows(to, cpu->o, rows, d, a.inv + row);
             }
         }
@@ -134,27 +136,27 @@ static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
     uint32_t rows = left < cpu->block ? left : cpu->block, n = row + rows;
     int d = (int)cpu->head_dim, v = (int)cpu->value_dim, o = (int)cpu->o;
     float *query = a->query + row * (size_t)a->width;
-    float beta = adds ? 1 : 0;
     compute_scores(cpu, a, row, rows, cpu->scores);
     cpu->k->softmax_recompute(cpu->scores, s, rows, row + 1, n, a->scale,
                               a->max + row, a->inv + row);
     const float *after = get_dropped_scores(cpu, a, row, rows);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, v,
-               (int)rows, 1, after, (int)s, d_out, o, beta, cpu->d_value, v);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
-               (int)n, v, 1, d_out, o, a->value, a->width, 0, cpu->d_scores,
-               (int)s);
+    lhi_cpu_multiply_in_attention(cpu, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN,
+                                  (int)n, v, (int)rows, after, (int)s, d_out, o,
+                                  adds, cpu->d_value, v);
+    lhi_cpu_multiply_in_attention(cpu, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED,
+                                  (int)rows, (int)n, v, d_out, o, a->value,
+                                  a->width, false, cpu->d_scores, (int)s);
     apply_score_dropout(cpu, a, row, rows, cpu->d_scores);
     cpu->k->row_dots(d_out, cpu->o, attended, cpu->o, rows, cpu->value_dim,
                      cpu->delta);
     cpu->k->softmax_backward(cpu->scores, cpu->d_scores, s, rows, n, a->scale,
                              cpu->delta);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)rows, d,
-               (int)n, 1, cpu->d_scores, (int)s, a->key, a->width, 0,
-               cpu->d_query, d);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, d,
-               (int)rows, 1, cpu->d_scores, (int)s, query, a->width, beta,
-               cpu->d_key, d);
+    lhi_cpu_multiply_in_attention(cpu, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN,
+                                  (int)rows, d, (int)n, cpu->d_scores, (int)s,
+                                  a->key, a->width, false, cpu->d_query, d);
+    lhi_cpu_multiply_in_attention(cpu, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN,
+                                  (int)n, d, (int)rows, cpu->d_scores, (int)s,
+                                  query, a->width, adds, cpu->d_key, d);
     lhi_cpu_apply_rotary_backward(cpu, cpu->d_query, cpu->head_dim, query, row,
                                   rows);
 }

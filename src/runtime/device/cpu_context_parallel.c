@@ -11,7 +11,7 @@
  * together with their gradients, to which each rank adds its part. All orders
  * depend only on the rank, so results do not depend on timing. */
 #include "base/fail.h"
-#include "runtime/device/cpu.h"
+#include "runtime/device/cpu_product.h"
 
 #include <math.h>
 #include <string.h>
@@ -188,10 +188,10 @@ for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
  * keys in the ring buffer. */
 static void compute_scores(const lhi_cpu *cpu, const attention_block *m)
 {
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)m->rows,
-               (int)m->keys, (int)cpu->head_dim, 1, m->query, (int)cpu->qkv,
-               cpu->ring[KEYS] + m->key, (int)lhi_cpu_ring_width(cpu), 0,
-               cpu->scores, (int)cpu->sequence);
+    lhi_cpu_multiply_in_attention(
+        cpu, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)m->rows, (int)m->keys,
+        (int)cpu->head_dim, m->query, (int)cpu->qkv, cpu->ring[KEYS] + m->key,
+        (int)lhi_cpu_ring_width(cpu), false, cpu->scores, (int)cpu->sequence);
 }
 
 /* Applies dropout in place to the scores of a block, or to their gradients. */
@@ -259,10 +259,10 @@ static void block_forward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     compute_scores(cpu, m);
     block_softmax(cpu, m);
     apply_score_dropout(cpu, m, cpu->scores);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)m->rows,
-               (int)v, (int)m->keys, 1, cpu->scores, (int)cpu->sequence,
-               cpu->ring[KEYS] + m->value, (int)lhi_cpu_ring_width(cpu), 0,
-               cpu->partial, (int)v);
+    lhi_cpu_multiply_in_attention(
+        cpu, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)m->rows, (int)v, (int)m->keys,
+        cpu->scores, (int)cpu->sequence, cpu->ring[KEYS] + m->value,
+        (int)lhi_cpu_ring_width(cpu), false, cpu->partial, (int)v);
     for (size_t i = 0; i < m->rows; i++) {
         const float *part = cpu->partial + i * v;
         float total = 1 / cpu->partial_inv[i];
@@ -327,22 +327,24 @@ static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     (void)is_first;
     compute_scores(cpu, m);
     recompute_softmax(cpu, m);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, n, v, rows,
-               1, get_dropped_scores(cpu, m), s, d_out, o, 1,
-               cpu->ring[GRADIENTS] + m->value, width);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, rows, n, v,
-               1, d_out, o, cpu->ring[KEYS] + m->value, width, 0, cpu->d_scores,
-               s);
+    lhi_cpu_multiply_in_attention(cpu, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, n,
+                                  v, rows, get_dropped_scores(cpu, m), s, d_out,
+                                  o, true, cpu->ring[GRADIENTS] + m->value,
+                                  width);
+    lhi_cpu_multiply_in_attention(
+        cpu, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, rows, n, v, d_out, o,
+        cpu->ring[KEYS] + m->value, width, false, cpu->d_scores, s);
     apply_score_dropout(cpu, m, cpu->d_scores);
     cpu->k->row_dots(d_out, cpu->o, kept->attention_output + at, cpu->o,
                      m->rows, cpu->value_dim, cpu->delta);
     cpu->k->softmax_backward(cpu->scores, cpu->d_scores, cpu->sequence, m->rows,
                              m->keys, m->scale, cpu->delta);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, rows, k, n, 1,
-               cpu->d_scores, s, keys, width, 1, to, (int)cpu->q);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, n, k, rows,
-               1, cpu->d_scores, s, m->query, (int)cpu->qkv, 1,
-               cpu->ring[GRADIENTS] + m->key, width);
+    lhi_cpu_multiply_in_attention(cpu, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, rows, k,
+                                  n, cpu->d_scores, s, keys, width, true, to,
+                                  (int)cpu->q);
+    lhi_cpu_multiply_in_attention(
+        cpu, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, n, k, rows, cpu->d_scores, s,
+        m->query, (int)cpu->qkv, true, cpu->ring[GRADIENTS] + m->key, width);
 }
 
 /* Copies the query, key and value gradients to qkv and inverts the rotary

@@ -93,6 +93,10 @@ typedef struct lhi_kernels {
     double (*cross_entropy)(float *logits, size_t rows, size_t width,
                             const int32_t *targets, float scale);
     void (*add)(float *to, const float *x, size_t n); /* to += x */
+    /* Rounds each number to the nearest bf16, ties to even; NaN stays NaN.
+     * `out` may be x. */
+    void (*round_bf16)(const float *x, size_t stride, float *out,
+                       size_t out_stride, size_t rows, size_t width);
     /* Returns the sum of squares in double precision. */
     double (*squares)(const float *x, size_t n);
     /* One AdamW step of n values (arXiv:1711.05101, algorithm 2). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layer's products, norms and rotary positions, in the variant of the model's
  * family. */
-#include "runtime/device/cpu.h"
+#include "runtime/device/cpu_product.h"
 
 #include <string.h>
 
@@ -9,25 +9,25 @@ void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
                              float *y, uint32_t rows, uint32_t in, uint32_t out,
                              bool adds)
 {
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
-               (int)out, (int)in, 1, x, (int)in, w, (int)in, adds ? 1 : 0, y,
-               (int)out);
+    lhi_cpu_multiply(cpu, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
+                     (int)out, (int)in, x, (int)in, w, (int)in, adds, y,
+                     (int)out);
 }
 
 void lhi_cpu_input_product(const lhi_cpu *cpu, const float *dy, const float *w,
                            float *dx, uint32_t rows, uint32_t in, uint32_t out)
 {
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)rows,
-               (int)in, (int)out, 1, dy, (int)out, w, (int)in, 0, dx, (int)in);
+    lhi_cpu_multiply(cpu, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)rows, (int)in,
+                     (int)out, dy, (int)out, w, (int)in, false, dx, (int)in);
 }
 
 void lhi_cpu_weight_product(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, uint32_t rows, uint32_t in, uint32_t out,
                             bool adds)
 {
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)out,
-               (int)in, (int)rows, 1, dy, (int)out, x, (int)in, adds ? 1 : 0,
-               dw, (int)in);
+    lhi_cpu_multiply(cpu, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)out,
+                     (int)in, (int)rows, dy, (int)out, x, (int)in, adds, dw,
+                     (int)in);
 }
 
 void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
@@ -35,9 +35,9 @@ void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
                     bool adds)
 {
     if (cpu->weights_in_first)
-        cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)cpu->t,
-                   (int)out, (int)in, 1, x, (int)in, w, (int)out, adds ? 1 : 0,
-                   y, (int)out);
+        lhi_cpu_multiply(cpu, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)cpu->t,
+                         (int)out, (int)in, x, (int)in, w, (int)out, adds, y,
+                         (int)out);
     else
         lhi_cpu_forward_product(cpu, x, w, y, cpu->t, in, out, adds);
     if (bias)

@@ -2,6 +2,7 @@
 #include "format/job/model_size.h"
 #include "runtime/device/cpu_mtp.h"
 #include "runtime/device/cpu_node_dispatch.h"
+#include "runtime/device/cpu_product.h"
 #include "runtime/device/cpu_sharding.h"
 
 #include <math.h>
@@ -93,6 +94,7 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->model = model;
     cpu->layers = model->layers;
     cpu->h = model->hidden;
+    cpu->bf16 = o->bf16;
     cpu->n_tensor_ranks = o->n_tensor ? o->n_tensor : 1;
     cpu->tensor_rank = o->tensor;
     cpu->heads = model->heads / cpu->n_tensor_ranks;
@@ -589,6 +591,8 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
     double dropped =
         cpu->drop_threshold ? lhi_cpu_float_bytes((double)cpu->r * cpu->h) : 0;
     double beside = (double)lhi_cpu_second_scratch_width(cpu);
+    if (cpu->bf16)
+        dropped += lhi_cpu_float_bytes((double)lhi_cpu_count_bf16_floats(cpu));
     if (beside > 0)
         dropped += lhi_cpu_float_bytes(t * beside);
     return sizeof *cpu + count_tensor_parallel_bytes(cpu) +

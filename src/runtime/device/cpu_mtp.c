@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/device/cpu_mtp.h"
+#include "runtime/device/cpu_product.h"
 
 #include <string.h>
 
@@ -40,10 +41,10 @@ static void join(const lhi_cpu *cpu, const float *w,
                  const lhi_cpu_mtp_activations *m, float *x)
 {
     const int r = (int)cpu->r, h = (int)cpu->h;
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, r, h, h, 1,
-               m->enormed, h, w, 2 * h, 0, x, h);
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, r, h, h, 1,
-               m->hnormed, h, w + h, 2 * h, 1, x, h);
+    lhi_cpu_multiply(cpu, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, r, h, h,
+                     m->enormed, h, w, 2 * h, false, x, h);
+    lhi_cpu_multiply(cpu, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, r, h, h,
+                     m->hnormed, h, w + h, 2 * h, true, x, h);
 }
 
 /* Computes the gradient of a module's embedding or state input into `out` from
@@ -52,8 +53,8 @@ static void join_dgrad(const lhi_cpu *cpu, const float *w, const float *dx,
                        float *out)
 {
     const int r = (int)cpu->r, h = (int)cpu->h;
-    cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, r, h, h, 1, dx, h,
-               w, 2 * h, 0, out, h);
+    lhi_cpu_multiply(cpu, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, r, h, h, dx, h, w,
+                     2 * h, false, out, h);
 }
 
 /* Returns the embedding table that the modules use: the chunk's copy, or the
@@ -177,9 +178,9 @@ void lhi_cpu_mtp_join_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     add_norm(cpu, d->hnorm, m->d_hnorm, adds);
     add_norm(cpu, d->module_norm, m->d_norm, adds);
     for (int half = 0; half < 2; half++)
-        cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, h, h, r,
-                   1, dx, h, half ? m->hnormed : m->enormed, h, adds ? 1 : 0,
-                   d->join + half * h, 2 * h);
+        lhi_cpu_multiply(cpu, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, h, h, r, dx,
+                         h, half ? m->hnormed : m->enormed, h, adds,
+                         d->join + half * h, 2 * h);
 }
 
 void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,

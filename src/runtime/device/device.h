@@ -225,7 +225,7 @@ lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
                            size_t message_bytes, int64_t slip_ns,
                            lhi_device **out, lh_error *err);
 
-/* The cpu device (src/runtime/device/cpu.c): real training in float32. */
+/* The cpu device (src/runtime/device/cpu.c): real training in fp32 or bf16. */
 typedef struct lhi_data lhi_data; /* src/runtime/device/data.h */
 
 /* Options for lhi_device_cpu(). */
@@ -283,6 +283,8 @@ typedef struct lhi_cpu_options {
         balance_weight; /* weight of the expert load-balancing loss; 0: none */
     double expert_capacity; /* capacity factor: an expert's maximum per sequence
                              * relative to an equal share; 0: unlimited */
+    bool bf16; /* products in bf16 with fp32 master weights (cpu_product.h);
+                * false: fp32 */
     const lhi_data *data; /* borrowed, thread-safe; NULL if neither chunk 0 nor
                            * the last one is here */
     lhi_sgemm sgemm; /* from lhi_blas_load() with as many callers as devices run

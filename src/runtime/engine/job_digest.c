@@ -126,7 +126,8 @@ static void digest_model(unsigned char sum[DIGEST_BYTES],
                                lhi_double_to_bits(t->dropout),
                                lhi_double_to_bits(t->balance_loss),
                                lhi_double_to_bits(t->balance_bias),
-                               lhi_double_to_bits(t->expert_capacity)};
+                               lhi_double_to_bits(t->expert_capacity),
+                               t->bf16};
     digest_numbers(sum, family, sizeof family / sizeof *family);
     for (uint32_t c = 0; c <= n_chunks; c++)
         digest_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);

@@ -285,6 +285,9 @@ static void describe_recipe(lhi_training *t, const lhi_train_options *with)
              t->o.exec->n_half / t->o.exec->n_chunks, m->seed, with->rate,
              with->min_rate, with->weight_decay, with->clip, m->validation);
     size_t used = strlen(t->recipe);
+    if (m->bf16)
+        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
+                                 ", bf16");
     if (m->delayed_update)
         snprintf(t->recipe + used, sizeof t->recipe - used, ", delayed update");
     used = strlen(t->recipe);

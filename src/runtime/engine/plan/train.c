@@ -397,6 +397,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
         m.balance_loss = lhi_job_balance_loss(plan->job);
         m.balance_bias = lhi_job_balance_bias(plan->job);
         m.expert_capacity = plan->job->training.expert_capacity;
+        m.bf16 = plan->job->training.precision == LH_PRECISION_BF16;
         status = lh_train_cpu(pipeline, exec, &m, run, out, err);
     }
     free(first);
