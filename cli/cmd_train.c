@@ -312,7 +312,7 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, checkpoint),
      .arg = "DIR",
      .help = "cpu: write checkpoints to folders in DIR, one at the end of the "
-             "run. Only one run at a time can use DIR.",
+             "run. DIR belongs to one run: see --resume and --fresh.",
      .words = CLI_WORDS_FOLDERS},
     {.name = "checkpoint-every",
      .type = CLI_COUNT,
@@ -335,8 +335,26 @@ static const cli_option options[] = {
      .arg = "DIR",
      .help = "cpu: resume from a checkpoint: its folder, or a folder of "
              "several, of which the newest complete one is used. --steps "
-             "counts from the start of the first run.",
+             "counts from the start of the first run. Data and global batch "
+             "must be the same; degrees may differ. Options that are not given "
+             "are the checkpoint's.",
      .words = CLI_WORDS_FOLDERS},
+    {.name = "override",
+     .type = CLI_TEXT,
+     .at = offsetof(train_settings, overrides),
+     .arg = "NAME,...",
+     .example_argument = "rate,clip",
+     .help = "With --resume: change these options, else a value that differs "
+             "from the checkpoint's is an error: steps (stretches the "
+             "learning-rate schedule to --steps), rate, min-rate, warmup, "
+             "weight-decay, clip; of the job dropout, balance_loss, "
+             "balance_bias, expert_capacity, bf16."},
+    {.name = "fresh",
+     .type = CLI_FLAG,
+     .at = offsetof(train_settings, fresh),
+     .help = "With --checkpoint: remove the checkpoints of another run from "
+             "DIR before the first one is written. Without --fresh or --resume "
+             "such a folder is rejected."},
     {.name = "weights",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, weights),

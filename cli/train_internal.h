@@ -36,10 +36,11 @@ typedef struct train_settings {
         message_bytes, speed, memory;
     bool realtime, emulate_links, real_links, insecure, adapt;
     cli_model model;
-    const char *data, *tokenizer, *checkpoint, *resume, *weights, *offload_to;
+    const char *data, *tokenizer, *checkpoint, *resume, *weights, *offload_to,
+        *overrides;
     uint64_t warmup;
     double rate, min_rate, weight_decay, clip, validation;
-    bool delayed_update;
+    bool delayed_update, fresh;
     uint32_t format, checkpoint_every, keep, validate_every;
 } train_settings;
 

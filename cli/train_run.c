@@ -133,13 +133,18 @@ static lh_status read_model_options(cli *c, lh_train_model *m)
     m->resume = s->resume;
     m->weights = s->weights;
     m->emulate_links = s->emulate_links || s->inject || s->events;
-    m->rate = s->rate;
+    m->overrides = s->overrides;
+    m->fresh = s->fresh;
+    if (cli_is_given(c, "rate"))
+        m->rate = s->rate;
     if (cli_is_given(c, "min-rate"))
         m->min_rate = s->min_rate;
     if (cli_is_given(c, "warmup"))
         m->warmup = s->warmup;
-    m->weight_decay = s->weight_decay;
-    m->clip = s->clip;
+    if (cli_is_given(c, "weight-decay"))
+        m->weight_decay = s->weight_decay;
+    if (cli_is_given(c, "clip"))
+        m->clip = s->clip;
     m->delayed_update = s->delayed_update;
     m->validation = s->validation;
     return m->validation < 1
@@ -420,6 +425,8 @@ static lh_status check_options(cli *c)
         {"checkpoint", s->checkpoint, true},
         {"checkpoint-every", s->checkpoint_every > 0, true},
         {"resume", s->resume, true},
+        {"override", s->overrides, true},
+        {"fresh", s->fresh, true},
         {"weights", s->weights, true},
     };
     for (uint32_t i = 0; i < CLI_COUNT_OF(some); i++)
@@ -470,6 +477,10 @@ static lh_status check_options(cli *c)
         return cli_usage(c, "--validate-every requires --validation above 0");
     if (s->tokenizer && s->format)
         return cli_usage(c, "--tokenizer requires --format text");
+    if (s->overrides && !s->resume)
+        return cli_usage(c, "--override requires --resume");
+    if (s->fresh && !s->checkpoint)
+        return cli_usage(c, "--fresh requires --checkpoint");
     if (s->resume && s->weights)
         return cli_usage(c, "--resume cannot be combined with --weights");
     if (s->ranks == TRAIN_RANKS_LOCAL && s->transport > TRAIN_LOCAL)

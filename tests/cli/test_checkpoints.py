@@ -20,7 +20,7 @@ from made import TWO_SITES
 LOCK = ".longhaul-lock"
 
 
-@makes("plan.json", "text")
+@makes("job.yaml", "plan.json", "text")
 def prepare():
     job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
     for old, new in [("hidden: 128, ffn: 384", "hidden: 16, ffn: 24"),
@@ -78,7 +78,8 @@ def damage(path, at=-20):
 def a_second_run_is_refused_by_name():
     prepare()
     for transport in ("inproc", "local"):
-        first = begin("--checkpoint-every", "1", "--transport", transport)
+        first = begin("--checkpoint-every", "1", "--transport", transport,
+                      "--fresh")
         lock = json.loads(read(f"run/{LOCK}"))
         check(lock["host"] == socket.gethostname() and
               os.path.exists(f"/proc/{lock['process']}"), lock)
@@ -97,14 +98,14 @@ def a_second_run_is_refused_by_name():
         check(LOCK not in checkpoints() and
               not [n for n in checkpoints() if n.startswith(".")],
               f"the lock goes with the run: {checkpoints()}")
-        case("a run after it", arguments(2, "--checkpoint", "run"), out=ANY)
+        case("a run after it", arguments(2, "--checkpoint", "run", "--fresh"),
+             out=ANY)
 
 
 @test
 def of_runs_that_begin_at_once_one_wins():
-    """Each time one trains and the others are refused, or follow it."""
+    """Each time one trains; the others are refused, also those that follow."""
     prepare()
-    refused = followed = 0
     for turn in range(12):
         shutil.rmtree(WORK / "run", ignore_errors=True)
         if turn % 3 == 2:  # a lock to take over
@@ -119,14 +120,13 @@ def of_runs_that_begin_at_once_one_wins():
                  for p in all_of_them]
         good = [e for e in ended if e[1] == 0]
         bad = [e for e in ended if e[1] != 0]
-        check(good and all("in use by process" in e[0][1] for e in bad), ended)
-        refused += len(bad)
-        followed += len(good) - 1
+        check(len(good) == 1 and
+              all("in use by process" in e[0][1] or
+                  "run: belongs to the run " in e[0][1] for e in bad), ended)
         check(checkpoints() == ["step-00000003", "step-00000004"],
               checkpoints())
         case("what is there is whole", arguments(4, "--resume", "run"),
              out="the checkpoint already has --steps iterations")
-    print(f"{refused} runs were refused, {followed} came after another")
 
 
 def stale():
@@ -165,7 +165,8 @@ def a_stale_lock_is_taken_over_with_a_remark():
         if "boot" in change and not lock["machine"]:
             continue
         write(f"run/{LOCK}", json.dumps(lock))
-        case(name, arguments(1, "--checkpoint", "run"), out=ANY,
+        case(name, arguments(1, "--checkpoint", "run", "--fresh"),
+             out=ANY,
              err=rf"\Alonghaul: run: {taken}\Z")
         check(LOCK not in checkpoints(), f"{name}: {checkpoints()}")
     for name, change, why in [
@@ -320,7 +321,7 @@ def what_is_not_a_runs_own_stays():
     # A checkpoint that was about to be replaced, where names cannot be
     # exchanged.
     os.rename(WORK / "run/step-00000002", WORK / "run/.new-step-00000002.old")
-    train("the next run", 3, "--resume", "run")
+    train("the next run", 3, "--resume", "run", "--override", "steps")
     left = {n for n in checkpoints() if n.startswith(".")}
     check(left == {".new-step-7", ".old-step-0000007x", ".old-steps",
                    ".new-step-00000003.old.old", ".old-step-00000004",
@@ -341,7 +342,7 @@ def an_old_folder_does_not_stop_pruning():
     (WORK / "run/.old-step-00000002").mkdir()
     write("run/.old-step-00000002/notes.txt", "mine")
     train("more", 6, "--checkpoint-every", "1", "--keep", "1", "--resume",
-          "run")
+          "run", "--override", "steps")
     check([n for n in checkpoints() if n.startswith("step")] ==
           ["step-00000006"], checkpoints())
     check(read("run/.old-step-00000002/notes.txt") == "mine", "notes stay")
@@ -349,11 +350,150 @@ def an_old_folder_does_not_stop_pruning():
 
 @test
 def the_checkpoint_that_was_just_written_is_never_pruned():
+    """Damaged ones of later steps stay."""
     prepare()
-    train("a long run", 6, "--checkpoint-every", "2", "--keep", "2")
-    train("a new one there", 1, "--keep", "2")
-    check(checkpoints() == ["step-00000001", "step-00000004", "step-00000006"],
-          checkpoints())
+    train("a long run", 6, "--checkpoint-every", "2", "--keep", "3")
+    for step in (4, 6):
+        damage(f"run/step-{step:08}/model.safetensors")
+    train("resumed from step 2", 3, "--keep", "1", "--resume", "run",
+          err="resuming from step 2")
+    check(checkpoints() == ["step-00000003", "step-00000006"], checkpoints())
+
+
+# --- one run, its data and its options ---------------------------------------
+@test
+def a_folder_belongs_to_one_run():
+    prepare()
+    first = train("a run", 4, "--checkpoint-every", "2")
+    before = {p: p.read_bytes() for p in (WORK / "run").rglob("*")
+              if p.is_file()}
+    run_of = json.loads(read("run/step-00000004/state.json"))["run"]
+    foreign = (rf"\Alonghaul: rank 0: run: belongs to the run {run_of['id']} "
+               r"\(model custom\), whose newest checkpoint is of step 4: "
+               r"continue it with --resume run, discard its checkpoints with "
+               r"--fresh, or choose another folder\n\Z")
+    case("another run", arguments(9, "--checkpoint", "run"), 1, err=foreign)
+    case("one with its weights", arguments(
+        9, "--checkpoint", "run", "--weights", "run/step-00000004"), 1,
+         err=foreign)
+    case("one that resumes another", arguments(
+        3, "--rate", "2e-2", "--checkpoint", "other"), out=ANY)
+    case("one that resumes another", arguments(
+        9, "--rate", "2e-2", "--resume", "other", "--checkpoint", "run"), 1,
+         err=foreign.replace(r"\Alonghaul", "longhaul"))
+    case("a later one", arguments(
+        3, "--resume", "run/step-00000002", "--checkpoint", "run"), 1,
+         err=r"\Alonghaul: rank 0: run: has a checkpoint of step 4, later than "
+             r"step 2, from which this run resumes: discard it with --fresh, "
+             r"or choose another folder\n\Z")
+    check(before == {p: p.read_bytes() for p in (WORK / "run").rglob("*")
+                     if p.is_file()}, "as they were")
+    train("from step 2 again", 3, "--resume", "run/step-00000002", "--fresh")
+    check(checkpoints() == ["step-00000002", "step-00000003"], checkpoints())
+    check(json.loads(read("run/step-00000003/state.json"))["run"] == run_of,
+          "it is the same run")
+    case("one that fails", arguments(
+        9, "--checkpoint", "run", "--fresh", "--weights", "nowhere"), 1,
+         err="nowhere")
+    check(checkpoints() == ["step-00000002", "step-00000003"], "discards none")
+    check(train("a new one", 1, "--fresh") == first[:1], "from the beginning")
+    check(checkpoints() == ["step-00000001"], checkpoints())
+
+
+@test
+def the_global_batch_stays_and_the_degrees_may_change():
+    """The samples of each step are the same, and so are losses, to rounding."""
+    prepare()
+    job = read("job.yaml")
+    for name, old, new in (
+            ("two", "pipeline: 4, data: 1", "pipeline: 2, data: 2"),
+            ("wide", "pipeline: 4, data: 1, micro_batch: 1",
+             "pipeline: 1, data: 4, micro_batch: 2"),
+            ("large", "global_batch: 8", "global_batch: 16")):
+        check(old in job, old)
+        write("job.yaml", job.replace(old, new))
+        case(name, ["plan", "job.yaml", "-o", f"{name}.json"], out=ANY)
+    losses = train("a run", 6, "--checkpoint-every", "2", "--keep", "3")
+    for name in ("two", "wide"):
+        found = json_case(name, [
+            "train", f"{name}.json", *arguments(
+                6, "--resume", "run/step-00000002")[2:]])
+        got = [one["loss"] for one in found["iterations"]]
+        check(len(got) == 4 and
+              all(abs(a / b - 1) < 1e-5
+                  for a, b in zip(got, losses[2:], strict=True)),
+              (name, got, losses))
+    case("another batch", [
+        "train", "large.json", *arguments(9, "--resume", "run")[2:]], 1,
+         err=r"\Alonghaul: rank \d: run/step-00000006/state\.json: "
+             r"data\.global_batch: the checkpoint's run has 8, this run 16: "
+             r"plan with the same training\.global_batch\n\Z")
+
+
+@test
+def other_data_are_refused():
+    prepare()
+    train("a run", 2)
+    text = read("text")
+    resumed = arguments(4, "--resume", "run")
+    for name, at in (("first", 0), ("in the middle", len(text) // 2),
+                     ("last", len(text) - 2)):
+        write("text", text[:at] + "#" + text[at + 1:])
+        case(f"another byte: {name}", resumed, 1,
+             err=r"state\.json: data\.fingerprint: the checkpoint's run has "
+                 r"[0-9a-f]{16}, this run [0-9a-f]{16}: give the same --data, "
+                 r"--format and --tokenizer\n\Z")
+    write("text", text)
+    case("another share", [*resumed, "--validation", "0.25"], 1,
+         err="data.validation: the checkpoint's run has 0, this run 0.25: give "
+             "the same --validation")
+    case("the same", [*resumed, "--override", "steps"], out=ANY)
+
+
+@test
+def options_and_schedule_go_on_unless_overridden():
+    prepare()
+    options = ("--min-rate", "2e-3", "--warmup", "2", "--clip", "0.3",
+               "--weight-decay", "0.2")
+    whole = json_case("all of it", arguments(
+        8, *options, "--checkpoint", "run", "--checkpoint-every", "4"))
+    losses = [one["loss"] for one in whole["iterations"]]
+    want = [one["rate"] for one in whole["iterations"]]
+    resume = ["train", "plan.json", "--device", "cpu", "--data", "text",
+              "--resume", "run/step-00000004", "--steps"]
+    found = json_case("the options are the checkpoint's", [*resume, "8"])
+    check([one["loss"] for one in found["iterations"]] == losses[4:],
+          "bit for bit")
+    found = json_case("a longer run", [*resume, "12"],
+                      err=r"\Alonghaul: the learning-rate schedule ends at step "
+                          r"8; later steps have its final rate, 0\.002; "
+                          r"--override steps stretches it to --steps\n\Z")
+    got = [one["rate"] for one in found["iterations"]]
+    check(got == want[4:] + [2e-3] * 4, got)
+    found = json_case("a stretched one", [*resume, "12", "--override", "steps"])
+    got = [one["rate"] for one in found["iterations"]]
+    check(got[0] > want[4] and got[-1] > 2e-3 and
+          got == sorted(got, reverse=True), got)
+    for option, mine, value in (
+            ("rate", "0.01", "0.02"), ("min-rate", "0.002", "0.001"),
+            ("warmup", "2", "3"), ("clip", "0.3", "0.5"),
+            ("weight-decay", "0.2", "0.1")):
+        case(option, [*resume, "8", f"--{option}", value], 1,
+             err=rf"state\.json: {option}: the checkpoint's run has {mine}, "
+                 rf"this run {value}: omit the option to continue with the "
+                 rf"checkpoint's, or change it with --override {option}\n\Z")
+        case(f"{option}, equal", [*resume, "8", f"--{option}", mine], out=ANY)
+    found = json_case("another rate", [*resume, "8", "--rate", "0.02",
+                                       "--override", "rate,clip"])
+    got = [one["rate"] for one in found["iterations"]]
+    check(all(a > b for a, b in zip(got, want[4:], strict=True)), (got, want))
+    case("no such option", [*resume, "8", "--override", "rate,speed"], 1,
+         err="'speed' is not an option that a resumed run can override: use "
+             "steps, rate, ")
+    case("nothing to override", arguments(1, "--override", "rate"), 2,
+         err="--override requires --resume")
+    case("no folder", arguments(1, "--fresh"), 2,
+         err="--fresh requires --checkpoint")
 
 
 # --- limits of the system ----------------------------------------------------
@@ -369,8 +509,9 @@ def too_large_a_file_is_an_error():
         resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
     for transport in ("inproc", "local"):
         case(f"ulimit -f over {transport}",
-             arguments(4, "--checkpoint", "run", "--resume", "run",
-                       "--transport", transport), 1, preexec_fn=limit,
+             arguments(4, "--checkpoint", "run", "--resume", "run", "--override",
+                       "steps", "--transport", transport), 1,
+             preexec_fn=limit,
              err=r"\Alonghaul: rank 0: run/\.new-step-00000004/model\."
                  r"safetensors: File too large; no checkpoint[^\n]*\n\Z")
     check(checkpoints() == ["step-00000002"] and before == {
@@ -494,13 +635,13 @@ def none_that_is_whole_is_an_error():
 def what_does_not_fit_is_not_passed_over():
     restore()
     case("another recipe", arguments(8, "--resume", "run", "--seed", "3"), 1,
-         err=r"\Alonghaul: rank \d: run/step-00000006/state\.json: was "
-             r"written with[^\n]*\n\Z")
-    text = read("run/step-00000006/state.json").replace("checkpoint/1",
-                                                        "checkpoint/2")
+         err=r"\Alonghaul: rank \d: run/step-00000006/state\.json: data\.seed: "
+             r"the checkpoint's run has 0, this run 3: give the same --seed\n\Z")
+    text = read("run/step-00000006/state.json").replace("checkpoint/2",
+                                                        "checkpoint/3")
     write("run/step-00000006/state.json", text)
     case("another format", arguments(8, "--resume", "run"), 1,
-         err="has format checkpoint/2, this version reads checkpoint/1")
+         err="has format checkpoint/3, this version reads checkpoint/2")
 
 
 @test
@@ -512,7 +653,7 @@ def the_models_base_of_rotary_positions_is_trained_with_and_written():
         job["model"]["rope_theta"] = base
         write("job.yaml", json.dumps(job))
         case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
-        shutil.rmtree("run", ignore_errors=True)
+        shutil.rmtree(WORK / "run", ignore_errors=True)
         losses.add(train("train", 2, "--checkpoint-every", "2")[-1])
         step = [name for name in checkpoints() if name != LOCK][-1]
         config = json.loads(read(f"run/{step}/config.json"))
@@ -549,7 +690,7 @@ def the_models_epsilon_is_trained_with_written_and_resumed_with():
         step = [name for name in checkpoints() if name != LOCK][-1]
         config = json.loads(read(f"run/{step}/config.json"))
         check(config["rms_norm_eps"] == epsilon, str(config))
-        whole = train("resumed", 3, "--resume", "run")
+        whole = train("resumed", 3, "--resume", "run", "--override", "steps")
         check(len(whole) == 1, str(whole))
     check(losses[1e-5] != losses[1e-2], str(losses))
     planned_with()
@@ -585,7 +726,8 @@ def what_the_device_does_not_compute_is_planned_and_not_trained():
 def a_changed_file_of_other_programs_is_remarked():
     restore()
     damage("run/step-00000006/config.json")
-    case("config.json", arguments(7, "--resume", "run"), out=ANY,
+    case("config.json", arguments(7, "--resume", "run", "--override", "steps"),
+         out=ANY,
          err=r"\Alonghaul: run/step-00000006/config\.json: has changed since "
              r"it was written; [^\n]*\n\Z")
 

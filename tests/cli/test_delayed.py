@@ -83,10 +83,11 @@ def a_checkpoint_of_the_other_kind_is_refused():
     losses("late", 2, "--delayed-update")
     losses("plain", 2)
     case("late ones", [*train, "late"], 1,
-         err=r"late/step-00000002/state.json: was written with \"[^\n]*, "
-             r"delayed update\", this run has")
+         err=r"late/step-00000002/state.json: data.delayed_update: [^\n]* has "
+             r"true, this run false: give --delayed-update\n")
     case("others", [*train, "plain", "--delayed-update"], 1,
-         err=r"plain/step-00000002/state.json: was written with")
+         err=r"plain/step-00000002/state.json: data.delayed_update: [^\n]* has "
+             r"false, this run true: omit --delayed-update\n")
     case("no device that trains", ["train", "plan.json", "--delayed-update"], 2,
          err="--delayed-update requires --device cpu")
 

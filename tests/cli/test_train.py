@@ -282,8 +282,8 @@ else:
               for f in (WORK / "run/step-00000012").iterdir()}
     for transport in ("inproc", "local"):
         full = subprocess.run(
-            [PROGRAM, *TRAIN[:-1], "14", "--resume", "run", "--checkpoint",
-             "run", "--transport", transport], cwd=WORK, env=ENVIRONMENT,
+            [PROGRAM, *TRAIN[:-1], "14", "--resume", "run", "--override",
+             "steps", "--checkpoint", "run", "--transport", transport], cwd=WORK, env=ENVIRONMENT,
             capture_output=True, text=True, timeout=HANGS,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE,
                                                   (40000, 40000)))
@@ -300,7 +300,8 @@ else:
     damaged[-100] ^= 16
     weights.write_bytes(damaged)
     case("a damaged checkpoint",
-         [*TRAIN[:-1], "14", "--resume", "run/step-00000012"], 1,
+         [*TRAIN[:-1], "14", "--resume", "run/step-00000012", "--override",
+          "steps"], 1,
          err=r"\Alonghaul: rank \d.*model\.safetensors[^\n]*\n\Z")
     found = json_case("profile", ["profile", "job.yaml", "--repeats", "3",
                                   "-o", "profile.json"])

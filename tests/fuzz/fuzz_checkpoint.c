@@ -12,8 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                       .vocab = 8,
                       .heads = 2,
                       .kv_heads = 1,
-                      .head_dim = 2};
-    lhi_checkpoint_options options = {.recipe = "r"};
+                      .head_dim = 2,
+                      .gated = true};
+    lhi_recipe recipe = {.global_batch = 4, .seed = 3};
+    lhi_checkpoint_options options = {.recipe = &recipe};
     lhi_checkpoint_state state = {0};
     lh_error err = {0};
     lh_status status =

@@ -136,6 +136,7 @@ static inline lh_status train(const setup *s, const char *name,
     m.validation = s->validation;
     m.validate_every = s->validation > 0 ? 2 : 0;
     m.checkpoint = path;
+    m.fresh = true; /* names are used again */
     m.checkpoint_every = s->checkpoint_every;
     m.resume = s->resume;
     m.emulate_links = s->delays;

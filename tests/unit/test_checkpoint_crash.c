@@ -62,8 +62,10 @@ static uint64_t sum_of(team *t)
 
 static lhi_checkpoint_options options_of(const scenario *s)
 {
-    return (lhi_checkpoint_options){
-        .folder = folder, .keep = s->keep, .recipe = "seed 3", .sequence = 21};
+    return (lhi_checkpoint_options){.folder = folder,
+                                    .keep = s->keep,
+                                    .recipe = team_recipe(),
+                                    .sequence = 21};
 }
 
 static void change_value(void)
@@ -174,7 +176,8 @@ static void check_names(const char *path, const char *what)
  * returns whether the new one exists. */
 static bool check_checkpoints(uint64_t old, const char *what)
 {
-    const lhi_checkpoint_options o = {.folder = folder, .recipe = "seed 3"};
+    const lhi_checkpoint_options o = {.folder = folder,
+                                      .recipe = team_recipe()};
     lh_error err;
     uint64_t *steps;
     size_t n = 0;

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 static char folder[] = "/tmp/lh-damage-XXXXXX";
-static lhi_checkpoint_options options = {.folder = folder, .recipe = "seed 3"};
+static lhi_checkpoint_options options = {.folder = folder};
 static team writer;
 
 /* A checkpoint file in memory. */
@@ -276,6 +276,7 @@ int main(void)
     if (!mkdtemp(folder))
         return 1;
     team_step(&writer);
+    options.recipe = team_recipe();
     save_all(&writer, &options);
     CHECK_OK(lhi_train_load(writer.t[0][0], folder, &options, &err), err);
     RUN(a_byte_of_the_weights);

@@ -85,6 +85,7 @@ static lh_status train(const lh_pipeline *p, bool enforces, change *c,
     m.sequence = 24;
     m.data = text_path;
     m.checkpoint = checkpoint;
+    m.fresh = true; /* names are used again */
     const lh_train_options o = {.size = sizeof o,
                                 .steps = STEPS,
                                 .enforces_memory = enforces,

@@ -150,6 +150,7 @@ static lh_status train(const setting *t, moves *s, lh_train_result **out,
     m.rate = m.min_rate = 1e-2;
     m.warmup = 0;
     m.checkpoint = path;
+    m.fresh = true; /* names are used again */
     m.validation = 0.1;
     m.validate_every = 3;
     m.emulate_links = t->emulates;

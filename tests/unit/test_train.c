@@ -151,7 +151,7 @@ static void resumes(void)
     char folder[] = "/tmp/lh-train-XXXXXX";
     CHECK(mkdtemp(folder) != NULL);
     lhi_checkpoint_options o = {
-        .folder = folder, .keep = 2, .recipe = "seed 3", .sequence = 21};
+        .folder = folder, .keep = 2, .recipe = team_recipe(), .sequence = 21};
     for (int tied = 0; tied < 2; tied++) {
         team whole = open_team(2, 2, 2, tied);
         for (int step = 0; step < 3; step++) {
@@ -207,7 +207,7 @@ static void damage_is_found(void)
     char folder[] = "/tmp/lh-train-XXXXXX", path[128];
     lh_error err;
     CHECK(mkdtemp(folder) != NULL);
-    lhi_checkpoint_options o = {.folder = folder, .recipe = "seed 3"};
+    lhi_checkpoint_options o = {.folder = folder, .recipe = team_recipe()};
     team m = open_team(1, 1, 1, false);
     team_step(&m);
     save_all(&m, &o);
@@ -232,9 +232,9 @@ static void damage_is_found(void)
         save_all(&m, &o); /* replaces the damaged one */
         CHECK_OK(lhi_train_load(m.t[0][0], folder, &o, &err), err);
     }
-    o.recipe = "seed 4";
+    o.recipe->seed = 4;
     CHECK_INT(lhi_train_load(m.t[0][0], folder, &o, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "seed 3");
+    CHECK_HAS(err.text, "data.seed: the checkpoint's run has 3, this run 4");
     o.recipe = NULL;
     o.rope_theta = 500000;
     CHECK_INT(lhi_train_load(m.t[0][0], folder, &o, &err), LH_EINPUT);

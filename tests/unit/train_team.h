@@ -18,6 +18,31 @@ typedef struct team {
 
 static uint32_t team_layers = 5;
 
+/* Returns the ranks' options in one step. */
+static inline lhi_train_options team_options(void)
+{
+    lhi_train_options o = lhi_train_defaults(10);
+    o.rate = 1e-2, o.warmup = 3, o.clip = 0.5;
+    return o;
+}
+
+/* Returns the recipe of a team's checkpoints. */
+static inline lhi_recipe *team_recipe(void)
+{
+    static lhi_recipe recipe;
+    const lhi_train_options o = team_options();
+    recipe =
+        (lhi_recipe){.seed = 3,
+                     .options = {[LHI_RECIPE_STEPS] = (double)o.steps,
+                                 [LHI_RECIPE_RATE] = o.rate,
+                                 [LHI_RECIPE_MIN_RATE] = o.min_rate,
+                                 [LHI_RECIPE_WARMUP] = (double)o.warmup,
+                                 [LHI_RECIPE_WEIGHT_DECAY] = o.weight_decay,
+                                 [LHI_RECIPE_CLIP] = o.clip},
+                     .run = {.name = "team"}};
+    return &recipe;
+}
+
 /* Opens the ranks of all replicas. */
 static inline team open_team(uint32_t replicas, uint32_t chunks,
                              uint32_t devices, bool tied)
@@ -38,14 +63,13 @@ static inline team open_team(uint32_t replicas, uint32_t chunks,
         s->replica = r, s->n_replicas = replicas;
         small_open(s);
         for (uint32_t d = 0; d < devices; d++) {
-            lhi_train_options o = lhi_train_defaults(10);
+            lhi_train_options o = team_options();
             uint32_t mine[16], n = 0;
             for (uint32_t c = d; c < chunks; c += devices)
                 mine[n++] = c;
             o.model = &models[tied], o.n_chunks = chunks;
             o.mine = mine, o.n_mine = n;
             o.replica = r, o.n_replicas = replicas;
-            o.rate = 1e-2, o.warmup = 3, o.clip = 0.5;
             CHECK_OK(lhi_train_make(s->devices[d], &o, &m.t[r][d], &err), err);
         }
     }

@@ -356,9 +356,10 @@ typedef struct lh_train_model {
     double validation;       /* fraction of the data, 0 <= f < 1 */
     uint32_t validate_every; /* steps; 0: never */
 
-    double rate, min_rate; /* peak and final learning rate; NAN: defaults */
+    /* Peak and final learning rate; NAN: defaults, or the checkpoint's. */
+    double rate, min_rate;
     double weight_decay, clip;
-    uint64_t warmup; /* steps; UINT64_MAX: the default */
+    uint64_t warmup; /* steps; UINT64_MAX: the default, or the checkpoint's */
 
     /* Checkpoint folder; NULL: none. A folder serves one run at a time: LH_EIO
      * names the other. Stale temporary files from killed runs are removed. */
@@ -366,7 +367,8 @@ typedef struct lh_train_model {
     uint32_t checkpoint_every, keep; /* interval in steps, 0: only at the end;
                                       * checkpoints kept, 0: all */
     /* Checkpoint to resume from, or a folder, whose newest intact checkpoint is
-     * used; NULL: none. */
+     * used; NULL: none. Model, data, seed and global batch must be equal; all
+     * degrees may differ. */
     const char *resume;
     /* initial weights (safetensors); NULL: random by seed */
     const char *weights;
@@ -452,6 +454,15 @@ typedef struct lh_train_model {
     /* Matrix products in bf16 with fp32 master weights, gradients and optimizer
      * state, rounded as by PyTorch's autocast; false: fp32. */
     bool bf16;
+    /* With `resume`: names of the options, separated by commas, that the run
+     * does not inherit from the checkpoint: steps, rate, min-rate, warmup,
+     * weight-decay, clip, dropout, balance_loss, balance_bias, expert_capacity,
+     * bf16. NULL: none; then an explicit value that differs is an error. */
+    const char *overrides;
+    /* With `checkpoint`: the folder may have checkpoints of another run. They
+     * are removed before the first one is written. Otherwise such a folder is
+     * LH_EINPUT. */
+    bool fresh;
 } lh_train_model;
 
 /* GPT-2's dropout rate. */

@@ -223,6 +223,44 @@ static void widen_tokens(int32_t *tokens, size_t n, uint32_t size,
     }
 }
 
+/* Reads `count` tokens from position `at`. */
+static lh_status read_tokens(const lhi_data *data, uint64_t at, size_t count,
+                             int32_t *tokens, lh_error *err)
+{
+    if (data->encoded) {
+        for (size_t i = 0; i < count; i++)
+            tokens[i] = (int32_t)data->encoded[at + i];
+        return LH_OK;
+    }
+    char *end = (char *)tokens + count * (sizeof *tokens - data->size);
+    LHI_TRY(read_bytes(data, at * data->size, end, count * data->size, err));
+    widen_tokens(tokens, count, data->size, end);
+    return LH_OK;
+}
+
+lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
+                                       lh_error *err)
+{
+    enum { BLOCK = 4096, MOST_BLOCKS = 4096 };
+    const uint64_t n = data->n_tokens, all = n / BLOCK + (n % BLOCK != 0);
+    const uint64_t blocks = all < MOST_BLOCKS ? all : MOST_BLOCKS;
+    uint64_t sum = lhi_mix64(n);
+    int32_t *tokens = calloc(BLOCK, sizeof *tokens);
+    lh_status status = tokens ? LH_OK : lhi_fail_nomem(err);
+    for (uint64_t i = 0; status == LH_OK && i < blocks; i++) {
+        /* The first and the last block are always among them. */
+        uint64_t block = blocks == all ? i : i * (all - 1) / (blocks - 1);
+        uint64_t at = block * BLOCK, left = n - at;
+        size_t count = left < BLOCK ? (size_t)left : BLOCK;
+        status = read_tokens(data, at, count, tokens, err);
+        for (size_t k = 0; status == LH_OK && k < count; k++)
+            sum = lhi_mix64(sum ^ (uint32_t)tokens[k]);
+    }
+    free(tokens);
+    *out = sum;
+    return status;
+}
+
 lh_status lhi_data_read_window(const lhi_data *data, int validation,
                                uint64_t sample, int32_t *tokens, lh_error *err)
 {
@@ -235,15 +273,7 @@ lh_status lhi_data_read_window(const lhi_data *data, int validation,
         window =
             shuffle(window, n, lhi_mix64(data->seed + lhi_mix64(epoch + 1)));
     uint64_t at = (validation ? data->n_train : 0) + window * data->sequence;
-    if (data->encoded) {
-        for (size_t i = 0; i < count; i++)
-            tokens[i] = (int32_t)data->encoded[at + i];
-    } else {
-        char *end = (char *)tokens + count * (sizeof *tokens - data->size);
-        LHI_TRY(
-            read_bytes(data, at * data->size, end, count * data->size, err));
-        widen_tokens(tokens, count, data->size, end);
-    }
+    LHI_TRY(read_tokens(data, at, count, tokens, err));
     for (size_t i = 0; i < count; i++)
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= data->vocab)
             return lhi_fail(err, LH_EINPUT,

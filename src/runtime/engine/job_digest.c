@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { INSTRUCTION_BYTES = 64, DIGEST_BYTES = 32, SAMPLES = 4 };
+enum { INSTRUCTION_BYTES = 64, DIGEST_BYTES = 32 };
 
 /* Extends the digest by `n` numbers, 8 bytes each. */
 static void digest_numbers(unsigned char sum[DIGEST_BYTES],
@@ -98,6 +98,8 @@ static void digest_model(unsigned char sum[DIGEST_BYTES],
                                 t->unsharded_optimizer,
                                 t->reduce_by_leaders};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    uint32_t overridden;
+    lhi_recipe_parse_names(t->overrides, &overridden, NULL); /* valid */
     const uint64_t family[] = {m->gated,
                                m->qkv_bias,
                                m->output_bias,
@@ -127,7 +129,9 @@ static void digest_model(unsigned char sum[DIGEST_BYTES],
                                lhi_double_to_bits(t->balance_loss),
                                lhi_double_to_bits(t->balance_bias),
                                lhi_double_to_bits(t->expert_capacity),
-                               t->bf16};
+                               t->bf16,
+                               t->fresh,
+                               overridden};
     digest_numbers(sum, family, sizeof family / sizeof *family);
     for (uint32_t c = 0; c <= n_chunks; c++)
         digest_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
@@ -141,32 +145,6 @@ static void digest_model(unsigned char sum[DIGEST_BYTES],
         digest_numbers(
             sum, &(uint64_t){t->recompute ? t->recompute[m->layers + i] : 0},
             1);
-}
-
-/* Extends the digest by the token count and the first training tokens, which
- * differ for another file or tokenizer. */
-static lh_status digest_data(unsigned char sum[DIGEST_BYTES],
-                             const lhi_job *job, lh_error *err)
-{
-    size_t n = (size_t)job->model->sequence + 1 + job->model->model->mtp_layers;
-    size_t size = DIGEST_BYTES + n * sizeof(int32_t);
-    int32_t *tokens = calloc(n, sizeof *tokens);
-    unsigned char *bytes = malloc(size);
-    lh_status status = tokens && bytes ? LH_OK : lhi_fail_nomem(err);
-    digest_numbers(sum, &(uint64_t){lhi_data_n_tokens(job->data)}, 1);
-    for (uint64_t i = 0; i < SAMPLES && status == LH_OK; i++) {
-        status = lhi_data_read_window(job->data, 0, i, tokens, err);
-        if (status != LH_OK)
-            break;
-        memcpy(bytes, sum, DIGEST_BYTES);
-        for (size_t k = 0; k < n; k++)
-            lhi_store_little_endian(bytes + DIGEST_BYTES + k * sizeof *tokens,
-                                    sizeof *tokens, (uint64_t)tokens[k]);
-        lhi_compute_sha256(bytes, size, sum);
-    }
-    free(tokens);
-    free(bytes);
-    return status;
 }
 
 /* Extends the digest `sum` by the memory limits per device if the run enforces
@@ -247,8 +225,7 @@ lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
                          i < lhi_grid_count_ranks(&job->grid);
          i++)
         digest_numbers(sum, &(uint64_t){job->model->nodes[i]}, 1);
-    if (job->data)
-        LHI_TRY(digest_data(sum, job, err));
+    digest_numbers(sum, &job->data_fingerprint, 1);
     digest_limits(sum, job);
     digest_operations(sum, job->pipeline);
     digest_copies(sum, job);

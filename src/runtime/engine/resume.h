@@ -18,7 +18,7 @@ typedef struct lhi_resume_options {
 
 /* Loads the newest checkpoint that is intact on every rank; reports skipped
  * ones as remarks. Collective. LH_EINPUT: none is intact, or it belongs to
- * another model or recipe. */
+ * another model or other data. */
 lh_status lhi_resume(const lhi_resume_options *options, lh_error *err);
 
 #endif

@@ -274,7 +274,14 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
                             "layer %" PRIu32 " recomputes parts that no layer "
                             "has",
                             i);
-    return LH_OK;
+    if (m->overrides && !m->resume)
+        return lhi_fail(err, LH_EINVAL,
+                        "only a resumed run can override "
+                        "options");
+    if (m->fresh && !m->checkpoint)
+        return lhi_fail(err, LH_EINVAL, "a fresh run needs a folder");
+    uint32_t ignored;
+    return lhi_recipe_parse_names(m->overrides, &ignored, err);
 }
 
 /* Sets the process grid from the model's parallel degrees and checks it. */
@@ -416,7 +423,10 @@ static lh_status train_in_process(lhi_job *job, lhi_job_launch_kind place,
     job->data = data;
     bool threads = place == LHI_RANKS_THREADS;
     uint32_t here = threads ? lhi_grid_count_ranks(&job->grid) : 1;
-    lh_status status = lhi_blas_load(here, &job->sgemm, err);
+    lh_status status =
+        lhi_data_compute_fingerprint(data, &job->data_fingerprint, err);
+    if (status == LH_OK)
+        status = lhi_blas_load(here, &job->sgemm, err);
     if (status == LH_OK && threads)
         status = make_devices(job, err);
     if (status == LH_OK)

@@ -167,8 +167,12 @@ static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
     bool leads = lhi_net_rank(t->o.net) == 0;
     const lhi_net_group all = {t->o.n_ranks, lhi_net_rank(t->o.net), NULL,
                                LHI_NET_NO_LINK, NULL};
-    if (leads)
+    if (leads) {
+        LHI_TRY(lhi_checkpoint_discard(t->checkpoint.folder, t->discarded,
+                                       t->n_discarded, err));
+        t->n_discarded = 0;
         LHI_TRY(lhi_train_save_begin(t->train, &t->checkpoint, err));
+    }
     /* The folder exists on all ranks. */
     LHI_TRY(lhi_net_barrier(t->o.net, &all, lhi_tag(LHI_TAG_BARRIER, turn, 0),
                             NULL, err));
@@ -204,6 +208,11 @@ lhi_train *lhi_training_state(lhi_training *t)
 void lhi_training_take_over(lhi_training *t, lhi_training *before)
 {
     lhi_train_set_step(t->train, lhi_train_step(before->train));
+    t->recipe = before->recipe;
+    lhi_train_apply_recipe(t->train, &t->recipe);
+    t->discarded = before->discarded;
+    t->n_discarded = before->n_discarded;
+    before->discarded = NULL;
     t->folder_lock = before->folder_lock;
     t->checkpoint.lock = t->folder_lock;
     before->folder_lock = NULL;

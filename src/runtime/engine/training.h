@@ -25,6 +25,7 @@ typedef struct lhi_training_options {
     uint32_t replica, n_replicas;
     uint32_t tensor; /* tensor-parallel index of this rank */
     uint64_t steps;
+    uint64_t data_fingerprint;
     lhi_net *net;
     lhi_device *device;
     lhi_remarks remarks;      /* rank 0 */

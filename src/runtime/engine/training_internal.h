@@ -47,7 +47,9 @@ struct lhi_training {
     lhi_fsdp *fsdp;
     lhi_checkpoint_options checkpoint;
     lhi_folder_lock *folder_lock; /* rank 0 */
-    char recipe[400];
+    lhi_recipe recipe;
+    uint64_t *discarded; /* rank 0: steps of other runs' checkpoints, */
+    size_t n_discarded;  /* which are removed before the first save */
     /* Thread state, protected by `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -271,39 +271,40 @@ static lhi_train_options train_options(const lhi_training *t)
     return with;
 }
 
-/* Writes a text with all settings that the run's numbers depend on besides the
- * checkpoint's own content. The number of steps is excluded, so that a run can
- * be extended. */
-static void describe_recipe(lhi_training *t, const lhi_train_options *with)
+/* Sets the recipe from the options, resolved in `with`. */
+static void set_recipe(lhi_training *t, const lhi_train_options *with)
 {
     const lh_train_model *m = t->o.model;
-    snprintf(t->recipe, sizeof t->recipe,
-             "sequence %" PRIu32 ", micro batch %" PRIu32
-             ", microbatches %" PRIu32 ", seed %" PRIu64
-             ", rate %.9g to %.9g, decay %.9g, clip %.9g, validation %.9g",
-             m->sequence, m->micro_batch,
-             t->o.exec->n_half / t->o.exec->n_chunks, m->seed, with->rate,
-             with->min_rate, with->weight_decay, with->clip, m->validation);
-    size_t used = strlen(t->recipe);
-    if (m->bf16)
-        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
-                                 ", bf16");
-    if (m->delayed_update)
-        snprintf(t->recipe + used, sizeof t->recipe - used, ", delayed update");
-    used = strlen(t->recipe);
-    if (m->dropout > 0)
-        snprintf(t->recipe + used, sizeof t->recipe - used, ", dropout %.9g",
-                 m->dropout);
-    used = strlen(t->recipe);
-    if (m->model->experts)
-        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
-                                 ", balance %.9g", m->balance_loss);
-    if (m->model->experts && m->model->router == LH_ROUTER_SIGMOID)
-        used += (size_t)snprintf(t->recipe + used, sizeof t->recipe - used,
-                                 ", bias %.9g", m->balance_bias);
-    if (m->model->experts && m->expert_capacity > 0)
-        snprintf(t->recipe + used, sizeof t->recipe - used, ", capacity %.9g",
-                 m->expert_capacity);
+    const lh_exec *exec = t->o.exec;
+    const uint32_t job_options = ~0u << LHI_RECIPE_DROPOUT;
+    t->recipe = (lhi_recipe){
+        .global_batch = (uint64_t)t->o.grid->replicas *
+                        (exec->n_half / exec->n_chunks) * m->micro_batch,
+        .sequence = m->sequence,
+        .seed = m->seed,
+        .data = t->o.data_fingerprint,
+        .validation = m->validation,
+        .delayed_update = m->delayed_update,
+        .options = {[LHI_RECIPE_STEPS] = (double)with->steps,
+                    [LHI_RECIPE_RATE] = with->rate,
+                    [LHI_RECIPE_MIN_RATE] = with->min_rate,
+                    [LHI_RECIPE_WARMUP] = (double)with->warmup,
+                    [LHI_RECIPE_WEIGHT_DECAY] = with->weight_decay,
+                    [LHI_RECIPE_CLIP] = with->clip,
+                    [LHI_RECIPE_DROPOUT] = m->dropout,
+                    [LHI_RECIPE_BALANCE_LOSS] = m->balance_loss,
+                    [LHI_RECIPE_BALANCE_BIAS] = m->balance_bias,
+                    [LHI_RECIPE_EXPERT_CAPACITY] = m->expert_capacity,
+                    [LHI_RECIPE_BF16] = m->bf16},
+        .given = job_options | (uint32_t)!isnan(m->rate) << LHI_RECIPE_RATE |
+                 (uint32_t)!isnan(m->min_rate) << LHI_RECIPE_MIN_RATE |
+                 (uint32_t)(m->warmup != UINT64_MAX) << LHI_RECIPE_WARMUP |
+                 (uint32_t)!isnan(m->weight_decay) << LHI_RECIPE_WEIGHT_DECAY |
+                 (uint32_t)!isnan(m->clip) << LHI_RECIPE_CLIP};
+    /* Checked before the run began. */
+    lhi_recipe_parse_names(m->overrides, &t->recipe.overridden, NULL);
+    snprintf(t->recipe.run.name, sizeof t->recipe.run.name, "%s",
+             m->model->name ? m->model->name : "");
     t->checkpoint = (lhi_checkpoint_options){
         .folder = m->checkpoint,
         .norm_epsilon = lh_model_norm_epsilon(m->model),
@@ -311,7 +312,7 @@ static void describe_recipe(lhi_training *t, const lhi_train_options *with)
         .dropout = m->dropout,
         .balance = m->balance_loss,
         .keep = m->keep,
-        .recipe = t->recipe,
+        .recipe = &t->recipe,
         .sequence = m->sequence,
         .tokenizer = m->tokenizer};
 }
@@ -324,6 +325,31 @@ static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
     LHI_TRY(lhi_folder_lock_take(folder, &t->o.remarks, &t->folder_lock, err));
     t->checkpoint.lock = t->folder_lock;
     return lhi_checkpoint_remove_stale(folder, err);
+}
+
+/* Claims the checkpoint folder for this run, on rank 0, and prints a remark if
+ * the run is longer than its learning-rate schedule. */
+static lh_status claim_folder(lhi_training *t, lh_error *err)
+{
+    const lh_train_model *m = t->o.model;
+    const lhi_folder_claim claim = {.folder = m->checkpoint,
+                                    .run = m->resume ? &t->recipe.run : NULL,
+                                    .begin = lhi_train_step(t->train),
+                                    .resume = m->resume,
+                                    .fresh = m->fresh};
+    const double end = t->recipe.options[LHI_RECIPE_STEPS];
+    char text[200];
+    if (m->resume && end < (double)t->o.steps && t->o.remarks.print) {
+        snprintf(text, sizeof text,
+                 "the learning-rate schedule ends at step %.0f; later steps "
+                 "have its final rate, %g; --override steps stretches it to "
+                 "--steps",
+                 end, t->recipe.options[LHI_RECIPE_MIN_RATE]);
+        t->o.remarks.print(t->o.remarks.context, text);
+    }
+    return m->checkpoint ? lhi_folder_claim_check(&claim, &t->discarded,
+                                                  &t->n_discarded, err)
+                         : LH_OK;
 }
 
 /* Makes FSDP or elastic sharding for the rank. */
@@ -384,7 +410,7 @@ static lh_status init(lhi_training *t, lh_error *err)
         LHI_TRY(make_slice_group(t, LHI_BUCKET_EXPERTS, LHI_GRID_EXPERT_SLICES,
                                  err));
     lhi_train_options with = train_options(t);
-    describe_recipe(t, &with);
+    set_recipe(t, &with);
     LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));
     if (m->checkpoint && lhi_net_rank(t->o.net) == 0 && !t->o.is_migrated)
         LHI_TRY(lock_checkpoints(t, err));
@@ -398,6 +424,8 @@ static lh_status init(lhi_training *t, lh_error *err)
         LHI_TRY(lhi_resume(&resume, err));
     else if (m->weights && !t->o.is_migrated)
         LHI_TRY(lhi_train_load_weights(t->train, m->weights, err));
+    if (lhi_net_rank(t->o.net) == 0 && !t->o.is_migrated)
+        LHI_TRY(claim_folder(t, err));
     t->is_gathered = true;
     if (t->o.n_replicas == 1 && t->n_expert_members <= 1)
         return LH_OK;
@@ -456,6 +484,7 @@ void lhi_training_free(lhi_training *t)
         lhi_group_free(t->slice_groups[i]);
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
+    free(t->discarded);
     free(t->mine);
     free(t->gathers);
     free(t->scatters);

@@ -59,7 +59,7 @@ typedef struct reader {
     lhi_safetensors *weights, *moments;
     lhi_checkpoint_state state;
     float *piece; /* fits the largest tensor */
-    bool differs; /* intact, but another model or recipe */
+    bool differs; /* intact, but another model or other data */
     char weights_path[LHI_PATH], moments_path[LHI_PATH];
 } reader;
 
@@ -316,6 +316,8 @@ lh_status lhi_train_load_one(lhi_train *train, const char *path,
     else
         LHI_TRY(lhi_folder_path(folder, err, "%s", path));
     lh_status status = load_folder(train, &r, folder, options, err);
+    if (status == LH_OK && options->recipe)
+        lhi_train_apply_recipe(train, options->recipe);
     if (status == LH_OK)
         check_auxiliary_files(folder, &r.state, remarks);
     *is_damaged =

@@ -333,30 +333,6 @@ lh_status lhi_train_save_part(lhi_train *train,
     return close_writer(&moments, status, err);
 }
 
-/* Formats the path of a step's checkpoint folder, with `before` in front of
- * the folder's name. */
-static lh_status format_step_path(const lhi_checkpoint_options *options,
-                                  const char *before, uint64_t step, char *out,
-                                  lh_error *err)
-{
-    return lhi_folder_path(out, err, "%s/%s" LHI_STEP_FOLDER, options->folder,
-                           before, step);
-}
-
-/* Renames the checkpoint of step `step` before its removal, so that a partly
- * removed folder is never taken for a checkpoint. */
-static lh_status rename_old(const lhi_checkpoint_options *options,
-                            uint64_t step, lh_error *err)
-{
-    char path[LHI_PATH], gone[LHI_PATH];
-    LHI_TRY(format_step_path(options, "", step, path, err));
-    LHI_TRY(format_step_path(options, ".old-", step, gone, err));
-    lhi_checkpoint_remove(gone);
-    if (rename(path, gone) != 0)
-        lhi_checkpoint_remove(path); /* files with that name block the rename */
-    return LH_OK;
-}
-
 /* Removes the oldest checkpoints above the number to keep, but never the one
  * just written, even if later ones exist. */
 static lh_status prune(const lhi_train *train,
@@ -364,22 +340,15 @@ static lh_status prune(const lhi_train *train,
 {
     uint64_t *steps;
     size_t n;
-    lh_status status = LH_OK;
-    char gone[LHI_PATH];
+    lh_status status;
     if (options->keep == 0)
         return LH_OK;
     LHI_TRY(lhi_list_steps(options->folder, &steps, &n, err));
-    size_t n_old = n > options->keep ? n - options->keep : 0;
-    for (size_t i = 0; status == LH_OK && i < n_old; i++)
+    size_t n_old = n > options->keep ? n - options->keep : 0, n_gone = 0;
+    for (size_t i = 0; i < n_old; i++)
         if (steps[i] != train->step)
-            status = rename_old(options, steps[i], err);
-    if (status == LH_OK && n_old > 0)
-        status = lhi_sync_folder(options->folder, err);
-    for (size_t i = 0; status == LH_OK && i < n_old; i++) {
-        status = format_step_path(options, ".old-", steps[i], gone, err);
-        if (status == LH_OK)
-            lhi_checkpoint_remove(gone);
-    }
+            steps[n_gone++] = steps[i];
+    status = lhi_checkpoint_discard(options->folder, steps, n_gone, err);
     free(steps);
     return status;
 }

@@ -173,21 +173,22 @@ lh_status lhi_checkpoint_state_format(const lhi_train *train,
                                       char **text, lh_error *err)
 {
     const lh_model *model = train->o.model;
-    json_t *root = json_pack(
-        "{s:s, s:I, s:i, s:s*, s:o, s:o, s:o}", "longhaul",
-        LHI_CHECKPOINT_FORMAT, "step", (json_int_t)train->step, "replicas",
-        (int)lhi_count_checkpoint_pieces(train), "recipe", options->recipe,
-        "model", format_model(model, options), "sums", format_sums(train, sums),
-        "files", format_auxiliary(sides));
-    double check = root ? compute_check(root) : -1;
+    json_t *root =
+        json_pack("{s:s, s:I, s:i, s:o, s:o, s:o}", "longhaul",
+                  LHI_CHECKPOINT_FORMAT, "step", (json_int_t)train->step,
+                  "replicas", (int)lhi_count_checkpoint_pieces(train), "model",
+                  format_model(model, options), "sums",
+                  format_sums(train, sums), "files", format_auxiliary(sides));
+    bool complete =
+        root && (!options->recipe || lhi_recipe_format(options->recipe, root));
+    double check = complete ? compute_check(root) : -1;
     char *made = NULL;
     if (check >= 0 &&
         json_object_set_new(root, "check", make_json_integer(check)) == 0)
         made = json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS);
     json_decref(root);
     if (!made)
-        return lhi_fail(err, LH_ENOMEM,
-                        "out of memory, or the recipe is not UTF-8");
+        return lhi_fail_nomem(err);
     *text = made;
     return LH_OK;
 }
@@ -232,30 +233,25 @@ static lh_status read_sums(const json_t *all, const char *name,
     return LH_OK;
 }
 
-/* Checks that a checkpoint was written for this run's model and recipe
- * (settings that the numbers depend on). */
+/* Checks that a checkpoint has this run's model and data; adopts its options.
+ */
 static lh_status check_match(const json_t *root, const char *name,
                              const lh_model *model,
                              const lhi_checkpoint_options *options,
                              lh_error *err)
 {
     json_t *shape = format_model(model, options);
-    const char *recipe = json_string_value(json_object_get(root, "recipe"));
     bool same = json_equal(shape, json_object_get(root, "model"));
     json_decref(shape);
     if (!same)
         return lhi_fail(err, LH_EINPUT,
                         "%s: belongs to another model than this run's", name);
-    if (options->recipe && (!recipe || strcmp(recipe, options->recipe) != 0))
-        return lhi_fail(
-            err, LH_EINPUT,
-            "%s: was written with \"%.180s\", this run has \"%.180s\"", name,
-            recipe ? recipe : "", options->recipe);
-    return LH_OK;
+    return options->recipe ? lhi_recipe_adopt(options->recipe, root, name, err)
+                           : LH_OK;
 }
 
-/* Reads a parsed description and checks its format, checksum, model and recipe.
- * *differs: intact, but of another format, model or recipe. */
+/* Reads a parsed description and checks its format, checksum, model and data.
+ * *differs: intact, but of another format, model or data. */
 static lh_status read_state(json_t *root, const char *name,
                             const lh_model *model, uint32_t n_moments,
                             const lhi_checkpoint_options *options,

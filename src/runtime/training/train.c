@@ -512,3 +512,15 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err)
         }
     return LH_OK;
 }
+
+void lhi_train_apply_recipe(lhi_train *train, const lhi_recipe *recipe)
+{
+    const double *from = recipe->options;
+    train->o.steps = (uint64_t)from[LHI_RECIPE_STEPS];
+    train->o.rate = from[LHI_RECIPE_RATE];
+    train->o.min_rate = from[LHI_RECIPE_MIN_RATE];
+    train->o.warmup = (uint64_t)from[LHI_RECIPE_WARMUP];
+    train->o.weight_decay = from[LHI_RECIPE_WEIGHT_DECAY];
+    train->o.clip = from[LHI_RECIPE_CLIP];
+    train->o.balance_bias = from[LHI_RECIPE_BALANCE_BIAS];
+}

@@ -34,6 +34,8 @@
  *     save.c, load.c         checkpoints, by all ranks at once
  *     folder.c, state.c      folders and descriptions of checkpoints
  *     folder_lock.c          exclusive write access to checkpoints
+ *     folder_claim.c         folders belong to one run
+ *     recipe.h               data and options that a checkpoint stores
  *     gather_slices.c        gathers sliced tensors for checkpoints
  *     safetensors.c          reads safetensors files
  *     safetensors_layout.c   tensor offsets in a safetensors file
@@ -46,6 +48,7 @@
 #define LHI_RUNTIME_TRAINING_TRAIN_H
 
 #include "runtime/device/device.h"
+#include "runtime/training/recipe.h"
 
 #include <longhaul/experimental/model.h>
 
@@ -142,6 +145,9 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
                          lhi_train **out, lh_error *err);
 /* Frees the trainer; NULL is allowed. */
 void lhi_train_free(lhi_train *train);
+
+/* Sets the options that the recipe has. */
+void lhi_train_apply_recipe(lhi_train *train, const lhi_recipe *recipe);
 
 /* Returns the number of completed steps: 0 or the checkpoint's; also the next
  * step to `begin`. */
@@ -314,6 +320,26 @@ void lhi_folder_lock_release(lhi_folder_lock *lock);
  * A checkpoint that was about to be replaced gets its name back. */
 lh_status lhi_checkpoint_remove_stale(const char *path, lh_error *err);
 
+/* A run that wants to write into a checkpoint folder. */
+typedef struct lhi_folder_claim {
+    const char *folder;
+    const lhi_run_identity *run; /* of the resumed checkpoint; NULL: new run */
+    uint64_t begin;              /* the run's first step */
+    const char *resume; /* path of the resumed checkpoint, or of its folder */
+    bool fresh;         /* checkpoints of other runs may be discarded */
+} lhi_folder_claim;
+
+/* Checks that a folder has only checkpoints of this run, none of them later
+ * than its first step, apart from damaged ones that the run skipped. Otherwise
+ * LH_EINPUT; or, if `fresh`, lists their steps in *discarded, for
+ * lhi_checkpoint_discard(); release with free(). */
+lh_status lhi_folder_claim_check(const lhi_folder_claim *claim,
+                                 uint64_t **discarded, size_t *n,
+                                 lh_error *err);
+/* Removes checkpoints; a partly removed one is never taken for a checkpoint. */
+lh_status lhi_checkpoint_discard(const char *folder, const uint64_t *steps,
+                                 size_t n, lh_error *err);
+
 /* Checkpoints: docs/formats/checkpoint.md. Save between steps: after the update
  * and the all-gather (lhi_train_gathered) of every chunk. `folder` is a shared
  * folder, the same for all ranks.
@@ -328,10 +354,9 @@ lh_status lhi_checkpoint_remove_stale(const char *path, lh_error *err);
 typedef struct lhi_checkpoint_options {
     const char *folder; /* created if missing; one subfolder each */
     uint32_t keep;      /* checkpoints to keep; 0: all */
-    /* Stored and compared on loading: one line with everything else that the
-     * run's numbers depend on ("sequence 128, microbatch 2, ..."); may be NULL.
-     */
-    const char *recipe;
+    /* Stored; loading compares it and adopts the checkpoint's options. May be
+     * NULL. */
+    lhi_recipe *recipe;
     double norm_epsilon, rope_theta; /* for config.json; 0: the defaults */
     double dropout, balance;         /* for config.json */
     uint32_t sequence;               /* for config.json; 0: 2048 */
@@ -364,7 +389,7 @@ void lhi_train_save_cancel(lhi_train *train,
 /* Reads this rank's part of a checkpoint: `path` is a checkpoint's folder, or a
  * folder of several, of which the newest is used. Pipeline degree, schedule and
  * number of replicas may differ from the writer's. LH_EINPUT: damaged, or
- * another model or recipe; `err` names the file and the problem. After a
+ * another model, or data; `err` names the file and the problem. After a
  * failure the values are undefined until another checkpoint is loaded. Takes no
  * lock: reading does not disturb a writing run, which may remove the files
  * being read. */

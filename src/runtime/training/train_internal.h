@@ -221,7 +221,7 @@ void lhi_safetensors_layout_fini(lhi_safetensors_layout *layout);
     ".gone-" /* suffix of a lock that is being replaced */
 #define LHI_CONFIG_FILE "config.json"
 #define LHI_TOKENIZER_FILE "tokenizer.json"
-#define LHI_CHECKPOINT_FORMAT "checkpoint/1"
+#define LHI_CHECKPOINT_FORMAT "checkpoint/2"
 
 /* Auxiliary files in a checkpoint, for other programs only. */
 enum { LHI_AUXILIARY_CONFIG, LHI_AUXILIARY_TOKENIZER, LHI_N_AUXILIARY_FILES };
@@ -246,7 +246,7 @@ lh_status lhi_checkpoint_state_format(const lhi_train *train,
                                       const double *sums, const double *sides,
                                       char **text, lh_error *err);
 /* Parses the description. `n_moments`: moments per tensor in this run. *differs
- * (may be NULL): intact, but another model, recipe or format than this run's;
+ * (may be NULL): intact, but another model, data or format than this run's;
  * false: damaged. */
 lh_status lhi_checkpoint_state_parse(const char *text, size_t len,
                                      const char *name, const lh_model *model,

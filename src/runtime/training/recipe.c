@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/training/recipe.h"
+
+#include "base/fail.h"
+#include "runtime/training/train_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names: as of the program's options, or keys of the job. */
+static const char *const names[LHI_N_RECIPE_OPTIONS] = {
+    [LHI_RECIPE_STEPS] = "steps",
+    [LHI_RECIPE_RATE] = "rate",
+    [LHI_RECIPE_MIN_RATE] = "min-rate",
+    [LHI_RECIPE_WARMUP] = "warmup",
+    [LHI_RECIPE_WEIGHT_DECAY] = "weight-decay",
+    [LHI_RECIPE_CLIP] = "clip",
+    [LHI_RECIPE_DROPOUT] = "dropout",
+    [LHI_RECIPE_BALANCE_LOSS] = "balance_loss",
+    [LHI_RECIPE_BALANCE_BIAS] = "balance_bias",
+    [LHI_RECIPE_EXPERT_CAPACITY] = "expert_capacity",
+    [LHI_RECIPE_BF16] = "bf16",
+};
+
+/* Finds the option with a name of `len` bytes; LHI_N_RECIPE_OPTIONS: none. */
+static uint32_t find_option(const char *name, size_t len)
+{
+    uint32_t i = 0;
+    while (i < LHI_N_RECIPE_OPTIONS &&
+           (strlen(names[i]) != len || strncmp(names[i], name, len) != 0))
+        i++;
+    return i;
+}
+
+lh_status lhi_recipe_parse_names(const char *list, uint32_t *out, lh_error *err)
+{
+    *out = 0;
+    for (const char *at = list; at;) {
+        size_t len = strcspn(at, ",");
+        uint32_t option = find_option(at, len);
+        if (option == LHI_N_RECIPE_OPTIONS) {
+            char all[256] = "";
+            for (uint32_t i = 0; i < LHI_N_RECIPE_OPTIONS; i++)
+                snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
+                         i > 0 ? ", " : "", names[i]);
+            return lhi_fail(err, LH_EINVAL,
+                            "'%.*s' is not an option that a resumed run can "
+                            "override: use %s",
+                            (int)(len < 40 ? len : 40), at, all);
+        }
+        *out |= 1u << option;
+        at = at[len] == ',' ? at + len + 1 : NULL;
+    }
+    return LH_OK;
+}
+
+/* Formats the recipe's data, which must not change. */
+static json_t *format_data(const lhi_recipe *r)
+{
+    char fingerprint[17];
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, r->data);
+    return json_pack("{s:I, s:I, s:I, s:f, s:b, s:s}", "global_batch",
+                     (json_int_t)r->global_batch, "sequence",
+                     (json_int_t)r->sequence, "seed", (json_int_t)r->seed,
+                     "validation", r->validation, "delayed_update",
+                     (int)r->delayed_update, "fingerprint", fingerprint);
+}
+
+/* Formats the options. */
+static json_t *format_options(const lhi_recipe *r)
+{
+    json_t *all = json_object();
+    for (uint32_t i = 0; all && i < LHI_N_RECIPE_OPTIONS; i++)
+        if (json_object_set_new(all, names[i], json_real(r->options[i])) != 0) {
+            json_decref(all);
+            return NULL;
+        }
+    return all;
+}
+
+/* Derives the id from the model, the data and the options. */
+static bool make_id(lhi_recipe *recipe, const json_t *root)
+{
+    json_t *of =
+        json_pack("{s:O, s:O, s:O}", "model", json_object_get(root, "model"),
+                  "data", json_object_get(root, "data"), "options",
+                  json_object_get(root, "options"));
+    char *text = of ? json_dumps(of, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(of);
+    if (!text)
+        return false;
+    snprintf(recipe->run.id, sizeof recipe->run.id, "%0*" PRIx64, LHI_RUN_ID,
+             (uint64_t)lhi_checksum(text, strlen(text)));
+    free(text);
+    return true;
+}
+
+bool lhi_recipe_format(lhi_recipe *recipe, json_t *root)
+{
+    return json_object_set_new(root, "data", format_data(recipe)) == 0 &&
+           json_object_set_new(root, "options", format_options(recipe)) == 0 &&
+           (recipe->run.id[0] || make_id(recipe, root)) &&
+           json_object_set_new(root, "run",
+                               json_pack("{s:s, s:s}", "id", recipe->run.id,
+                                         "name", recipe->run.name)) == 0;
+}
+
+/* Formats a value of the data for an error. */
+static void format_value(const json_t *value, char out[64])
+{
+    snprintf(out, 64, "nothing");
+    if (json_is_integer(value))
+        snprintf(out, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(out, 64, "%.9g", json_real_value(value));
+    else if (json_is_boolean(value))
+        snprintf(out, 64, "%s", json_is_true(value) ? "true" : "false");
+    else if (json_is_string(value))
+        snprintf(out, 64, "%s", json_string_value(value));
+}
+
+/* Compares one value of the data; LH_EINPUT: it differs. */
+static lh_status check_value(const char *key, const json_t *written,
+                             const json_t *mine, const char *advice,
+                             const char *file, lh_error *err)
+{
+    char both[2][64];
+    if (json_equal(written, mine))
+        return LH_OK;
+    format_value(written, both[0]);
+    format_value(mine, both[1]);
+    return lhi_fail(err, LH_EINPUT,
+                    "%s: data.%s: the checkpoint's run has %s, this run %s: %s",
+                    file, key, both[0], both[1], advice);
+}
+
+/* Checks everything that must not change. */
+static lh_status check_data(const lhi_recipe *r, const json_t *root,
+                            const char *file, lh_error *err)
+{
+    const struct {
+        const char *key, *advice;
+    } rows[] = {
+        {"global_batch", "plan with the same training.global_batch"},
+        {"sequence", "plan with the same training.sequence"},
+        {"seed", "give the same --seed"},
+        {"validation", "give the same --validation"},
+        {"delayed_update",
+         r->delayed_update ? "omit --delayed-update" : "give --delayed-update"},
+        {"fingerprint", "give the same --data, --format and --tokenizer"},
+    };
+    const json_t *written = json_object_get(root, "data");
+    json_t *mine = format_data(r);
+    lh_status status = mine ? LH_OK : lhi_fail_nomem(err);
+    for (size_t i = 0; status == LH_OK && i < sizeof rows / sizeof *rows; i++)
+        status = check_value(rows[i].key, json_object_get(written, rows[i].key),
+                             json_object_get(mine, rows[i].key), rows[i].advice,
+                             file, err);
+    json_decref(mine);
+    return status;
+}
+
+lh_status lhi_recipe_adopt(lhi_recipe *recipe, const json_t *root,
+                           const char *file, lh_error *err)
+{
+    const json_t *options = json_object_get(root, "options");
+    LHI_TRY(check_data(recipe, root, file, err));
+    for (uint32_t i = 0; i < LHI_N_RECIPE_OPTIONS; i++) {
+        double written = json_number_value(json_object_get(options, names[i]));
+        double mine = recipe->options[i];
+        bool differs = written < mine || written > mine;
+        if (recipe->overridden >> i & 1)
+            continue;
+        if (differs && recipe->given >> i & 1)
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s: %s: the checkpoint's run has %.9g, this run %.9g: %s, or "
+                "change it with --override %s",
+                file, names[i], written, mine,
+                i < LHI_RECIPE_DROPOUT ? "omit the option to continue with the "
+                                         "checkpoint's"
+                                       : "plan with the same training options",
+                names[i]);
+        recipe->options[i] = written;
+    }
+    recipe->run = lhi_recipe_read_run(root);
+    return LH_OK;
+}
+
+lhi_run_identity lhi_recipe_read_run(const json_t *root)
+{
+    const json_t *run = json_object_get(root, "run");
+    const char *id = json_string_value(json_object_get(run, "id"));
+    const char *name = json_string_value(json_object_get(run, "name"));
+    lhi_run_identity out = {.id = ""};
+    snprintf(out.id, sizeof out.id, "%s", id ? id : "");
+    snprintf(out.name, sizeof out.name, "%s", name ? name : "");
+    return out;
+}
