@@ -111,6 +111,15 @@ static const cli_option options[] = {
      .least = 1,
      .most = 100000000,
      .help = "Number of iterations."},
+    {.name = "progress",
+     .type = CLI_COUNT,
+     .at = offsetof(train_settings, progress_every),
+     .arg = "N",
+     .preset = "10",
+     .least = 0,
+     .most = 100000000,
+     .help = "Print a line on standard error every N iterations if it is not a "
+             "terminal, for batch logs; 0 or --quiet: none."},
     CLI_RECEIVES_ROW(
         train_settings,
         "When to post receives, and so when a transfer may start: ahead of "

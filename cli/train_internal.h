@@ -32,8 +32,8 @@ typedef struct train_settings {
         *log, *profile_out, *path, *host_memory, *rails, *layers, *layers_at,
         *places_at;
     int64_t staging_ns, moving_ns;
-    uint32_t device, transport, ranks, replicas, steps, sub_blocks, buffers,
-        message_bytes, speed, memory;
+    uint32_t device, transport, ranks, replicas, steps, progress_every,
+        sub_blocks, buffers, message_bytes, speed, memory;
     bool realtime, emulate_links, real_links, insecure, adapt;
     cli_model model;
     const char *data, *tokenizer, *checkpoint, *resume, *weights, *offload_to,

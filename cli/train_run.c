@@ -36,15 +36,20 @@ static int get_stop_request(void *of)
 static void show_iteration(void *of, const lh_iteration *it)
 {
     run_context *w = of;
-    char time[CLI_TIME_TEXT];
+    const train_settings *s = w->c->settings;
+    char time[CLI_TIME_TEXT], line[100];
     cli_time_text(it->ns, time);
     if (isfinite(it->loss))
-        cli_progress(
-            w->c, "step %" PRIu64 " of %" PRIu32 ": loss %.4f, %.0f tokens/s",
-            it->step + 1, w->steps, it->loss, train_tokens_per_s(it));
+        snprintf(line, sizeof line,
+                 "step %" PRIu64 " of %" PRIu32 ": loss %.4f, %.0f tokens/s",
+                 it->step + 1, w->steps, it->loss, train_tokens_per_s(it));
     else
-        cli_progress(w->c, "iteration %" PRIu64 " of %" PRIu32 ": %s",
-                     it->step + 1, w->steps, time);
+        snprintf(line, sizeof line, "iteration %" PRIu64 " of %" PRIu32 ": %s",
+                 it->step + 1, w->steps, time);
+    if (isatty(STDERR_FILENO))
+        cli_progress(w->c, "%s", line);
+    else if (s->progress_every && (it->step + 1) % s->progress_every == 0)
+        cli_note(w->c, "%s", line);
     train_log_add(&w->log, it, w->changes);
 }
 

@@ -177,11 +177,17 @@ def _matches(pattern, text):
     return re.search(pattern, text, re.M | re.S) is not None
 
 
+def without_progress(stderr):
+    """Standard error without the lines of 'train --progress'."""
+    return re.sub(r"(?m)^longhaul: (step|iteration) \d+ of \d+: .*\n", "",
+                  stderr)
+
+
 def case(name, args, code=0, out=None, err=None, **more):
     """Runs the program and checks status and outputs; returns the process."""
     done = run(*args, **more)
     ok = (done.returncode == code and _matches(out, done.stdout) and
-          _matches(err, done.stderr))
+          _matches(err, without_progress(done.stderr)))
     check(ok, f"{name}: longhaul {' '.join(map(str, args))}\n"
               f"  status {done.returncode}, expected {code}\n"
               f"  stdout {done.stdout[:400]!r}, expected {out!r}\n"

@@ -3,6 +3,7 @@
 """Execution: train, explain, profile, and reports of runs."""
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -11,6 +12,7 @@ import subprocess
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, UNDER_MPI, WORK,
                      case, check, finish, json_case, read, uniform, until,
                      write)
+from harness import run as run_once
 
 uniform("p.yaml", latency=8, transfer=1, limit=4)
 QUIET = ["train", "p.yaml", "-s", "zb-h1"]
@@ -138,6 +140,27 @@ for text, why in [("x=latency:1ms", "'x' is neither a link of the pipeline: "
                   (";", "a link is required")]:
     code = 1 if text[0] in "0x" else 2
     case(f"--inject {text}", [*QUIET, "--inject", text], code, err=why)
+# --- progress in batch logs -----------------------------------------------------
+FAST = [*QUIET, "--speed", "100"]
+for more, steps in (((), [10, 20]), (("--progress", "8"), [8, 16, 24]),
+                    (("--progress", "0"), []), (("--quiet",), [])):
+    for transport in ("inproc", "local"):
+        done = run_once(*FAST, "--transport", transport, "--steps", "24", *more)
+        said = re.fullmatch(
+            r"(longhaul: iteration \d+ of 24: [0-9.]+ m?s\n)*", done.stderr)
+        got = [int(n) for n in re.findall(r"iteration (\d+)", done.stderr)]
+        check(done.returncode == 0 and said and got == steps,
+              f"progress {more} over {transport}: {done.stderr}")
+# A line is there while the run goes on.
+endless = subprocess.Popen(
+    [PROGRAM, *FAST, "--steps", "100000000", "--progress", "1"], cwd=WORK,
+    env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+first = endless.stderr.readline()
+check(first.startswith("longhaul: iteration 1 of 100000000: ") and
+      endless.poll() is None, f"the first line: {first}")
+endless.send_signal(signal.SIGINT)
+endless.communicate(timeout=HANGS)
+
 case("cpu wants a plan", ["train", "p.yaml", "--device", "cpu", "--data", "x"],
      2, err="--device cpu requires a plan")
 for options, why in [(["--ranks", "local", "--transport", "tcp"], "--ranks"),
