@@ -206,6 +206,14 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, insecure),
      .help = "ucx: listen beyond this host. UCX does not authenticate peers; "
              "use it only in the job's own network."},
+    {.name = "silence",
+     .type = CLI_TIME,
+     .at = offsetof(train_settings, silence_ns),
+     .arg = "TIME",
+     .example_argument = "30s",
+     .help = "local, tcp, ucx: end the run if a rank sends nothing for this "
+             "time, for example because its process is stopped (default: local "
+             "and rails 10s, otherwise 3.5s; at least 100ms)."},
     {.name = "rails",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, rails),

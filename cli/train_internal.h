@@ -31,7 +31,7 @@ typedef struct train_settings {
     const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
         *log, *profile_out, *path, *host_memory, *rails, *layers, *layers_at,
         *places_at;
-    int64_t staging_ns, moving_ns;
+    int64_t staging_ns, moving_ns, silence_ns;
     uint32_t device, transport, ranks, replicas, steps, progress_every,
         sub_blocks, buffers, message_bytes, speed, memory;
     bool realtime, emulate_links, real_links, insecure, adapt;

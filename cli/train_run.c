@@ -259,6 +259,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
         .message_bytes = s->message_bytes,
         .real_links = s->real_links,
         .insecure = s->insecure,
+        .silence_ns = s->silence_ns,
         .n_rails = changes->rails.n,
         .rails = changes->rails.parts,
         .profiles = s->profile_out != NULL,
@@ -496,6 +497,8 @@ static lh_status check_options(cli *c)
         s->transport = TRAIN_LOCAL;
     if (s->insecure && s->transport != TRAIN_UCX)
         return cli_usage(c, "--insecure requires --transport ucx");
+    if (s->silence_ns && s->transport == TRAIN_INPROC)
+        return cli_usage(c, "--silence requires --transport local, tcp or ucx");
     if (s->rails && s->transport != TRAIN_TCP)
         return cli_usage(c, "--rails requires --transport tcp");
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;

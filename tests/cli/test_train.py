@@ -11,7 +11,7 @@ import subprocess
 
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, UNDER_MPI, WORK,
                      case, check, finish, json_case, read, uniform, until,
-                     write)
+                     without_progress, write)
 from harness import run as run_once
 
 uniform("p.yaml", latency=8, transfer=1, limit=4)
@@ -228,6 +228,27 @@ out, err = run.communicate(timeout=HANGS)
 check(run.returncode == 1 and err.count("\n") == 1 and "rank 2" in err and
       out == "",
       f"a rank was killed: {run.returncode} {err!r}")
+
+# --- a rank that is stopped keeps its connections, but sends nothing ----------------
+run = subprocess.Popen([PROGRAM, *QUIET, "--transport", "local", "--steps",
+                        "100000000", "--log", "stopped.jsonl", "--silence",
+                        "3s"], cwd=WORK, env=ENVIRONMENT,
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       text=True)
+await_text("stopped.jsonl", run)
+children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)],
+                          capture_output=True, text=True).stdout.split()
+check(len(children) == 4, f"a process per rank: {children}")
+if children:
+    os.kill(int(children[2]), signal.SIGSTOP)
+out, err = run.communicate(timeout=HANGS)
+check(run.returncode == 1 and out == "" and re.fullmatch(
+    r"longhaul: rank 2: silent for [0-9.]+ s, as measured by rank \d\n",
+    without_progress(err)), f"a rank was stopped: {run.returncode} {err!r}")
+case("threads are not stopped", [*QUIET, "--silence", "3s"], 2,
+     err="--silence requires --transport local, tcp or ucx")
+case("too short a silence", [*QUIET, "--transport", "local", "--silence",
+                             "99ms"], 1, err="at least 0.1 s")
 
 # --- the same under mpirun: one rank says it --------------------------------------
 if not shutil.which("mpirun"):

@@ -457,7 +457,7 @@ static void kills_who_takes_no_notice(void)
     atomic_uint n_asked = 0;
     const lhi_net_stop stop = {says_so, &n_asked};
     lh_error err = {0};
-    CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, takes_no_notice, NULL, &stop,
+    CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, takes_no_notice, NULL, &stop, 0,
                                     NULL, &err),
               LH_EIO);
     CHECK_STR(err.text,
@@ -465,9 +465,34 @@ static void kills_who_takes_no_notice(void)
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }
 
+/* ---- a stopped rank ---- */
+
+static lh_status one_is_stopped(lhi_net *net, void *context, char **result,
+                                size_t *size, lh_error *err)
+{
+    (void)context, (void)result, (void)size;
+    if (lhi_net_rank(net) == 1)
+        raise(SIGSTOP);
+    return wait_for_ever(net, err);
+}
+
+/* It keeps its connections, but sends nothing; the others do not wait for it
+ * for ever. */
+static void a_stopped_rank_ends_the_run(void)
+{
+    const int64_t second_ns = 1000000000;
+    lh_error err = {0};
+    CHECK_INT(lhi_local_run_or_stop(3, 0, NULL, one_is_stopped, NULL, NULL,
+                                    2 * second_ns, NULL, &err),
+              LH_EIO);
+    CHECK_HAS(err.text, "rank 1: silent for ");
+    CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+}
+
 int main(void)
 {
     RUN_VIRTUAL(conforms);
+    RUN(a_stopped_rank_ends_the_run);
     RUN_VIRTUAL(keeps_what_failed);
     RUN_VIRTUAL(waits_for_the_reason);
     RUN_VIRTUAL(refuses);

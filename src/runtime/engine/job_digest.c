@@ -211,7 +211,8 @@ lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
                                 job->exec->options.coupled_queue,
                                 (uint64_t)job->exec->options.path,
                                 (uint64_t)job->exec->options.host_copy_ns,
-                                job->o.adapt != NULL};
+                                job->o.adapt != NULL,
+                                (uint64_t)job->o.silence_ns};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
         LHI_TRY(digest_rank(sum, job->exec, r, err));

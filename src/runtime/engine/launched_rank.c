@@ -88,6 +88,7 @@ static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
                                .secret = s.secret,
                                .secret_size = strlen(s.secret),
                                .join_ns = LHI_SLURM_JOIN_TIMEOUT_NS,
+                               .silence_ns = job->o.silence_ns,
                                .n_links = n_links,
                                .links = links,
                                .insecure = job->o.insecure,
@@ -122,7 +123,8 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
                           .n_rails = job->o.n_rails,
                           .rails = job->o.rails,
                           .n_links = n_links,
-                          .links = links};
+                          .links = links,
+                          .silence_ns = job->o.silence_ns};
     LHI_TRY(lhi_job_compute_digest(job, work.digest, err));
     LHI_TRY(lhi_mpi_start(&mpi, err));
     lh_status status = check_ranks(job, lhi_mpi_rank(mpi), lhi_mpi_n_ranks(mpi),

@@ -16,7 +16,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { DEFAULT_SLIP_NS = 20000000 };
+enum {
+    DEFAULT_SLIP_NS = 20000000,
+    LEAST_SILENCE_NS = 100000000 /* a rank sends four times in that time */
+};
 
 static const struct {
     const char *name;
@@ -54,6 +57,11 @@ static lh_status check_options(const lh_train_options *options,
     if (out->n_rails && strcmp(out->transport, "tcp") != 0)
         return lhi_fail(err, LH_EINVAL, "rails require transport tcp, not %s",
                         out->transport);
+    if (out->silence_ns && (out->silence_ns < LEAST_SILENCE_NS ||
+                            strcmp(out->transport, "inproc") == 0))
+        return lhi_fail(err, LH_EINVAL,
+                        "the silence of a rank is limited only between "
+                        "processes, and to at least 0.1 s");
     if (out->reschedule && out->profiles)
         return lhi_fail(err, LH_EINVAL,
                         "a profile covers one schedule: profiles cannot be "
@@ -88,16 +96,17 @@ static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
                                lhi_rank_result *results, lh_error *err)
 {
     if (!job->o.stop)
-        return lhi_local_run(n, n_links, links, lhi_job_run_rank, job, results,
-                             err);
+        return lhi_local_run_or_stop(n, n_links, links, lhi_job_run_rank, job,
+                                     NULL, job->o.silence_ns, results, err);
     void *map = mmap(NULL, sizeof *job->stop_request, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         return lhi_fail_nomem(err);
     job->stop_request = map;
     const lhi_net_stop stop = {poll_stop, job};
-    lh_status status = lhi_local_run_or_stop(
-        n, n_links, links, lhi_job_run_rank, job, &stop, results, err);
+    lh_status status =
+        lhi_local_run_or_stop(n, n_links, links, lhi_job_run_rank, job, &stop,
+                              job->o.silence_ns, results, err);
     munmap(map, sizeof *job->stop_request);
     job->stop_request = NULL;
     return status;

@@ -305,6 +305,7 @@ lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_setup *work, lhi_net **out,
                          .secret_size = sizeof first->secret,
                          .n_links = work->n_links,
                          .links = work->links,
+                         .silence_ns = work->silence_ns,
                          .insecure = work->insecure,
                          .n_rails = work->n_rails,
                          .rails = work->rails};

@@ -66,6 +66,7 @@ typedef struct launcher {
     lhi_rank_main *rank_main;
     void *context;
     const lhi_net_stop *stop;
+    int64_t silence_ns;
 } launcher;
 
 /* ---- rank process ---- */
@@ -114,6 +115,7 @@ static lh_status run_rank(launcher *l, uint32_t rank, report *r,
                                   .fds = l->children[rank].fds,
                                   .links = l->links,
                                   .failure = &l->shared->failure,
+                                  .silence_ns = l->silence_ns,
                                   .watched = true};
     lh_status status = lhi_net_stream(&options, &net, &err);
     if (status == LH_OK)
@@ -489,22 +491,25 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_main *rank_main, void *context,
                         lhi_rank_result *results, lh_error *err)
 {
-    return lhi_local_run_or_stop(n, n_links, links, rank_main, context, NULL,
+    return lhi_local_run_or_stop(n, n_links, links, rank_main, context, NULL, 0,
                                  results, err);
 }
 
 lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                                 const lhi_net_link *links,
                                 lhi_rank_main *rank_main, void *context,
-                                const lhi_net_stop *stop,
+                                const lhi_net_stop *stop, int64_t silence_ns,
                                 lhi_rank_result *results, lh_error *err)
 {
     if (n == 0 || n > LHI_NET_MAX_RANKS)
         return lhi_fail(err, LH_EINVAL, "%u ranks; a run has 1 to %d", n,
                         LHI_NET_MAX_RANKS);
     LHI_TRY(lhi_links_check(n_links, links, err));
-    launcher l = {
-        .n = n, .rank_main = rank_main, .context = context, .stop = stop};
+    launcher l = {.n = n,
+                  .rank_main = rank_main,
+                  .context = context,
+                  .stop = stop,
+                  .silence_ns = silence_ns ? silence_ns : LHI_LOCAL_SILENCE_NS};
     lh_status status = prepare_launch(&l, n_links, links, err);
     if (status == LH_OK)
         status = launch(&l, err);

@@ -578,7 +578,9 @@ static uint64_t count_unacknowledged(stream *s)
             continue;
         for (const lhi_outgoing_frame *o = c->first; o; o = o->next)
             n += o->size - o->sent;
-        if (s->silence_ns && ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued > 0)
+        /* Local processes read what is queued; a launcher watches them. */
+        if (!s->watched && s->silence_ns &&
+            ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued > 0)
             n += (uint64_t)queued;
     }
     return n;

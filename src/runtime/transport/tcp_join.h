@@ -8,8 +8,6 @@
 
 /* Default timeout for all ranks to join. */
 #define LHI_JOIN_TIMEOUT_NS INT64_C(4000000000)
-/* Default silence after which a rank has failed. */
-#define LHI_SILENCE_TIMEOUT_NS INT64_C(3500000000)
 
 /* Additional data that rank 0 sends to all ranks. */
 typedef struct lhi_tcp_extra {

@@ -280,13 +280,20 @@ lh_status lhi_inproc_run(uint32_t n, uint32_t n_links,
 lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_main *rank_main, void *context,
                         lhi_rank_result *results, lh_error *err);
+/* Default silence after which a rank has failed; of local ranks, which compete
+ * for processors, and of others. */
+#define LHI_LOCAL_SILENCE_NS INT64_C(10000000000)
+#define LHI_SILENCE_TIMEOUT_NS INT64_C(3500000000)
+
 /* Like lhi_local_run() with `stop`, which the caller's process polls after each
  * signal and several times a second (NULL: none). The caller must notify the
- * ranks itself; those that still run 3 s after the request are killed. */
+ * ranks itself; those that still run 3 s after the request are killed. A rank
+ * that sends nothing for silence_ns (0: LHI_LOCAL_SILENCE_NS), for example
+ * because it is stopped, has failed. */
 lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                                 const lhi_net_link *links,
                                 lhi_rank_main *rank_main, void *context,
-                                const lhi_net_stop *stop,
+                                const lhi_net_stop *stop, int64_t silence_ns,
                                 lhi_rank_result *results, lh_error *err);
 
 /* tcp: ranks that are started separately, on one host or several. */
@@ -358,6 +365,7 @@ typedef struct lhi_mpi_setup {
     const char *const *rails;
     uint32_t n_links; /* emulated; requires all ranks on one host */
     const lhi_net_link *links;
+    int64_t silence_ns; /* as in lhi_tcp_options */
 } lhi_mpi_setup;
 /* Exchanges setup digests and addresses among all ranks before each run. All
  * ranks detect the same errors, such as differing setups. */
