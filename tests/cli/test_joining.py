@@ -158,7 +158,7 @@ def ranks_with_another_model_are_refused():
                         *how)
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 has another configuration than rank 0" in done.stderr,
+                  "rank 1 has other plan than rank 0" in done.stderr,
                   f"{there}: {done.returncode} {done.stderr}")
 
 
@@ -180,7 +180,7 @@ def ranks_with_other_limits_are_refused():
                         plans[2], *how, *plans[3])
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 has another configuration than rank 0" in done.stderr,
+                  "rank 1 has other options than rank 0" in done.stderr,
                   f"{plans}: {done.returncode} {done.stderr}")
 
 
@@ -198,7 +198,7 @@ def ranks_with_other_data_are_refused():
                         "-np", N_RANKS - 1, PROGRAM, *how, other)
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 has another configuration than rank 0" in done.stderr,
+                  "rank 1 has other data than rank 0" in done.stderr,
                   f"{other}: {done.returncode} {done.stderr}")
 
 
@@ -212,7 +212,7 @@ def ranks_with_other_work_are_refused():
                         "-np", "1", PROGRAM, "train", "b.yaml", *quiet)
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 has another configuration than rank 0" in
+                  "rank 1 has other plan than rank 0" in
                   said(done)[0], f"another plan, {transport}: {done.stderr}")
         # A queue so long that no time is another.
         for other in (["--message-bytes", "70000"], ["--coupled", "64"]):
@@ -221,7 +221,7 @@ def ranks_with_other_work_are_refused():
                             *other)
             if not lacks(done.stderr):
                 check(done.returncode != 0 and len(said(done)) == 1 and
-                      "give all ranks the same file and options" in
+                      "give all ranks the same plan, options and data" in
                       said(done)[0],
                       f"{other}, {transport}: {done.stderr}")
 

@@ -24,6 +24,7 @@ typedef struct joining {
     uint32_t odd; /* UINT32_MAX: none */
     const char *odd_job, *odd_secret;
     uint32_t odd_n;
+    unsigned char odd_setup[LHI_SETUP_BYTES]; /* others have zeros */
     int64_t join_ns, silence_ns;
 } joining;
 
@@ -33,6 +34,7 @@ static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
                       const lhi_net_link *links, lhi_net **out, lh_error *err)
 {
     const joining *j = how;
+    static const unsigned char setup[LHI_SETUP_BYTES];
     bool odd = rank == j->odd;
     lhi_tcp_options o = {.rank = rank,
                          .n_ranks = odd && j->odd_n ? j->odd_n : n,
@@ -40,6 +42,7 @@ static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
                          .job = odd && j->odd_job ? j->odd_job : j->job,
                          .secret =
                              odd && j->odd_secret ? j->odd_secret : j->secret,
+                         .setup = odd ? j->odd_setup : setup,
                          .n_links = n_links,
                          .links = links,
                          .join_ns = j->join_ns,
@@ -150,6 +153,27 @@ static void another_job(void)
     j.odd_job = "another";
     all_end(&j, 3, nothing, "(rank 2 of another job)",
             "runs another job at this port");
+}
+
+/* The others do not wait for the rest of the 60 s. */
+static void another_setup(void)
+{
+    static const char *const parts[] = {"plan", "options", "data"};
+    static const size_t at[] = {0, LHI_SETUP_PLAN_BYTES + 9,
+                                LHI_SETUP_BYTES - 1};
+    for (uint32_t i = 0; i < 3; i++)
+        for (uint32_t odd = 0; odd < 3; odd += 2) {
+            joining j = usual();
+            char text[64];
+            const int64_t begin_ns = lhi_now_ns();
+            j.odd = odd;
+            j.join_ns = 60 * second_ns;
+            j.odd_setup[at[i]] = 1;
+            snprintf(text, sizeof text,
+                     " has other %s than rank 0: ", parts[i]);
+            all_end(&j, 3, nothing, text, text);
+            CHECK(lhi_now_ns() - begin_ns < 30 * second_ns);
+        }
 }
 
 static void another_count(void)
@@ -440,6 +464,7 @@ int main(void)
     RUN(wrong_secret);
     RUN(wrong_secret_of_rank_0);
     RUN(another_job);
+    RUN(another_setup);
     RUN(another_count);
     RUN(nobody_there);
     RUN(strangers);

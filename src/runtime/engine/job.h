@@ -156,10 +156,11 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
                                const lhi_net_link *links,
                                lhi_rank_result *result, lh_error *err);
 
-/* Computes a SHA-256 of everything that all ranks must have in common:
- * instructions with their times, and the training parameters. Excludes file
+/* Computes the digest of everything that all ranks must share: the plan with
+ * its instructions and their times, the options, and the data. Excludes file
  * paths, which may differ per host. In job_digest.c. */
-lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
+lh_status lhi_job_compute_digest(const lhi_job *job,
+                                 unsigned char out[LHI_SETUP_BYTES],
                                  lh_error *err);
 
 /* --- event timeline (step_conditions.c) --- */

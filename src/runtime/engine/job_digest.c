@@ -59,8 +59,33 @@ static lh_status digest_rank(unsigned char sum[DIGEST_BYTES],
     return LH_OK;
 }
 
-/* Extends the digest `sum` by model and training parameters that all ranks must
- * share. */
+/* Extends the digest `sum` by the training options of the program. */
+static void digest_training_options(unsigned char sum[DIGEST_BYTES],
+                                    const lh_train_model *t)
+{
+    uint32_t overridden;
+    lhi_recipe_parse_names(t->overrides, &overridden, NULL); /* valid */
+    const uint64_t numbers[] = {t->seed,
+                                t->token_bytes,
+                                t->validate_every,
+                                t->warmup,
+                                t->checkpoint_every,
+                                t->keep,
+                                lhi_double_to_bits(t->validation),
+                                lhi_double_to_bits(t->rate),
+                                lhi_double_to_bits(t->min_rate),
+                                lhi_double_to_bits(t->weight_decay),
+                                lhi_double_to_bits(t->clip),
+                                t->delayed_update,
+                                t->checkpoint != NULL,
+                                t->resume != NULL,
+                                t->weights != NULL,
+                                t->fresh,
+                                overridden};
+    digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+}
+
+/* Extends the digest `sum` by the plan's model and sharding. */
 static void digest_model(unsigned char sum[DIGEST_BYTES],
                          const lh_train_model *t, uint32_t n_chunks)
 {
@@ -76,21 +101,6 @@ static void digest_model(unsigned char sum[DIGEST_BYTES],
                                 m->tied_embeddings,
                                 t->micro_batch,
                                 t->sequence,
-                                t->seed,
-                                t->token_bytes,
-                                t->validate_every,
-                                t->warmup,
-                                t->checkpoint_every,
-                                t->keep,
-                                lhi_double_to_bits(t->validation),
-                                lhi_double_to_bits(t->rate),
-                                lhi_double_to_bits(t->min_rate),
-                                lhi_double_to_bits(t->weight_decay),
-                                lhi_double_to_bits(t->clip),
-                                t->delayed_update,
-                                t->checkpoint != NULL,
-                                t->resume != NULL,
-                                t->weights != NULL,
                                 lhi_double_to_bits(t->sharded_gradients),
                                 lhi_double_to_bits(t->sharded_parameters),
                                 t->per_layer_sharding,
@@ -98,8 +108,6 @@ static void digest_model(unsigned char sum[DIGEST_BYTES],
                                 t->unsharded_optimizer,
                                 t->reduce_by_leaders};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
-    uint32_t overridden;
-    lhi_recipe_parse_names(t->overrides, &overridden, NULL); /* valid */
     const uint64_t family[] = {m->gated,
                                m->qkv_bias,
                                m->output_bias,
@@ -129,9 +137,7 @@ static void digest_model(unsigned char sum[DIGEST_BYTES],
                                lhi_double_to_bits(t->balance_loss),
                                lhi_double_to_bits(t->balance_bias),
                                lhi_double_to_bits(t->expert_capacity),
-                               t->bf16,
-                               t->fresh,
-                               overridden};
+                               t->bf16};
     digest_numbers(sum, family, sizeof family / sizeof *family);
     for (uint32_t c = 0; c <= n_chunks; c++)
         digest_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
@@ -190,29 +196,16 @@ static void digest_copies(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
         digest_numbers(sum, &(uint64_t){(uint64_t)d->link_staging_ns[i]}, 1);
 }
 
-lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
-                                 lh_error *err)
+/* Extends the digest `sum` by the plan: instructions, grid, model. */
+static lh_status digest_plan(unsigned char sum[DIGEST_BYTES],
+                             const lhi_job *job, lh_error *err)
 {
-    unsigned char sum[DIGEST_BYTES] = {0};
-    const uint64_t numbers[] = {job->exec->n_ranks,
-                                job->exec->n_chunks,
-                                job->grid.replicas,
-                                job->grid.context,
-                                job->grid.tensor,
-                                job->grid.expert,
-                                job->grid.expert_tensor,
-                                job->model && job->model->no_sequence_parallel,
-                                job->emulates,
-                                job->o.steps,
-                                job->o.message_bytes,
-                                job->model != NULL,
-                                job->o.profiles,
-                                (uint64_t)job->exec->options.receives,
-                                job->exec->options.coupled_queue,
-                                (uint64_t)job->exec->options.path,
-                                (uint64_t)job->exec->options.host_copy_ns,
-                                job->o.adapt != NULL,
-                                (uint64_t)job->o.silence_ns};
+    const uint64_t numbers[] = {
+        job->exec->n_ranks,      job->exec->n_chunks,
+        job->grid.replicas,      job->grid.context,
+        job->grid.tensor,        job->grid.expert,
+        job->grid.expert_tensor, job->model && job->model->no_sequence_parallel,
+        job->model != NULL};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
         LHI_TRY(digest_rank(sum, job->exec, r, err));
@@ -226,11 +219,40 @@ lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
                          i < lhi_grid_count_ranks(&job->grid);
          i++)
         digest_numbers(sum, &(uint64_t){job->model->nodes[i]}, 1);
-    digest_numbers(sum, &job->data_fingerprint, 1);
-    digest_limits(sum, job);
     digest_operations(sum, job->pipeline);
+    return LH_OK;
+}
+
+/* Extends the digest `sum` by the options of the run. */
+static lh_status digest_options(unsigned char sum[DIGEST_BYTES],
+                                const lhi_job *job, lh_error *err)
+{
+    const lh_exec_options *exec = &job->exec->options;
+    const uint64_t numbers[] = {
+        (uint64_t)exec->receives,     exec->coupled_queue, (uint64_t)exec->path,
+        (uint64_t)exec->host_copy_ns, job->emulates,       job->o.steps,
+        job->o.message_bytes,         job->o.profiles,     job->o.adapt != NULL,
+        (uint64_t)job->o.silence_ns};
+    digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    if (job->model)
+        digest_training_options(sum, job->model);
+    digest_limits(sum, job);
     digest_copies(sum, job);
-    LHI_TRY(lhi_job_digest_events(job, sum, err));
-    memcpy(out, sum, sizeof sum);
+    return lhi_job_digest_events(job, sum, err);
+}
+
+lh_status lhi_job_compute_digest(const lhi_job *job,
+                                 unsigned char out[LHI_SETUP_BYTES],
+                                 lh_error *err)
+{
+    unsigned char plan[DIGEST_BYTES] = {0}, options[DIGEST_BYTES] = {0},
+                  data[DIGEST_BYTES] = {0};
+    LHI_TRY(digest_plan(plan, job, err));
+    LHI_TRY(digest_options(options, job, err));
+    digest_numbers(data, &job->data_fingerprint, 1);
+    memcpy(out, plan, LHI_SETUP_PLAN_BYTES);
+    out += LHI_SETUP_PLAN_BYTES;
+    memcpy(out, options, LHI_SETUP_OPTIONS_BYTES);
+    memcpy(out + LHI_SETUP_OPTIONS_BYTES, data, LHI_SETUP_DATA_BYTES);
     return LH_OK;
 }

@@ -7,7 +7,6 @@
 #include "runtime/transport/slurm.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Passes the message of a failed run to the caller, which exits; `why` NULL:
@@ -50,17 +49,6 @@ static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                     n_ranks, n, how, n);
 }
 
-/* Names the job by its Slurm step and its digest, so that ranks with another
- * configuration do not connect. */
-static void format_job_name(const lhi_slurm_settings *s,
-                            const unsigned char digest[32], char *out,
-                            size_t room)
-{
-    int n = snprintf(out, room, "%s ", s->job);
-    for (size_t i = 0; i < 32; i++)
-        n += snprintf(out + n, room - (size_t)n, "%02x", digest[i]);
-}
-
 /* Runs this process as a rank of a Slurm step: connects to the others and runs
  * the job. */
 static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
@@ -69,7 +57,7 @@ static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
 {
     lhi_slurm_settings s;
     lhi_net *net = NULL;
-    unsigned char digest[32];
+    unsigned char digest[LHI_SETUP_BYTES];
     lh_status status = lhi_slurm_read_environment(&s, err);
     if (status != LH_OK) {
         if (!lhi_slurm_is_first_rank())
@@ -77,14 +65,13 @@ static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
         return status;
     }
     LHI_TRY(check_ranks(job, s.rank, s.n_ranks, "srun -n", err));
-    char name[2 * sizeof digest + sizeof s.job + 1];
     LHI_TRY(lhi_job_compute_digest(job, digest, err));
-    format_job_name(&s, digest, name, sizeof name);
     const lhi_tcp_options o = {.rank = s.rank,
                                .n_ranks = s.n_ranks,
                                .host = s.host,
                                .port = s.port,
-                               .job = name,
+                               .job = s.job,
+                               .setup = digest,
                                .secret = s.secret,
                                .secret_size = strlen(s.secret),
                                .join_ns = LHI_SLURM_JOIN_TIMEOUT_NS,

@@ -91,6 +91,22 @@ bool lhi_mac_equals(const unsigned char a[LHI_MAC_BYTES],
     return differs == 0;
 }
 
+const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
+                                      const unsigned char b[LHI_SETUP_BYTES])
+{
+    static const struct {
+        size_t at, size;
+        const char *name;
+    } parts[] = {{0, LHI_SETUP_PLAN_BYTES, "plan"},
+                 {LHI_SETUP_PLAN_BYTES, LHI_SETUP_OPTIONS_BYTES, "options"},
+                 {LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES,
+                  LHI_SETUP_DATA_BYTES, "data"}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (memcmp(a + parts[i].at, b + parts[i].at, parts[i].size) != 0)
+            return parts[i].name;
+    return NULL;
+}
+
 void lhi_compute_job_digest(const char *job, unsigned char out[32])
 {
     lhi_compute_sha256(job, strlen(job), out);

@@ -33,6 +33,16 @@ enum {
     LHI_ADDRESS_BYTES = 18 /* IPv6 or mapped IPv4, port (big-endian) */
 };
 
+/* Digest of everything that must be equal on all ranks: the first bytes of
+ * SHA-256 over the plan, over the options and over the data. */
+enum {
+    LHI_SETUP_PLAN_BYTES = 12,
+    LHI_SETUP_OPTIONS_BYTES = 10,
+    LHI_SETUP_DATA_BYTES = 10,
+    LHI_SETUP_BYTES =
+        LHI_SETUP_PLAN_BYTES + LHI_SETUP_OPTIONS_BYTES + LHI_SETUP_DATA_BYTES
+};
+
 /* A handshake message. */
 typedef struct lhi_handshake_message {
     lhi_handshake_kind kind;
@@ -40,7 +50,7 @@ typedef struct lhi_handshake_message {
     uint32_t port;          /* HELLO: listening port; RAIL: rail number */
     uint32_t more;          /* bytes that follow */
     uint32_t n_rails;       /* HELLO: sender's rails; 0: none */
-    unsigned char nonce[LHI_NONCE_BYTES];
+    unsigned char nonce[LHI_NONCE_BYTES]; /* PROOF: digest of the setup */
     unsigned char mac[LHI_MAC_BYTES];
     unsigned char job[32]; /* digest of the job's name */
 } lhi_handshake_message;
@@ -65,6 +75,10 @@ typedef struct lhi_handshake {
 bool lhi_handshake_can_authenticate(void);
 /* Computes SHA-256; zeros in a build without OpenSSL. */
 void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32]);
+/* Describes the first difference of two setups' digests: "plan", "options" or
+ * "data"; NULL: equal. */
+const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
+                                      const unsigned char b[LHI_SETUP_BYTES]);
 /* Computes the digest of a job's name. */
 void lhi_compute_job_digest(const char *job, unsigned char out[32]);
 /* Fills `out` with random bytes; false: none available. */

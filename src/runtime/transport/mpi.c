@@ -241,13 +241,15 @@ static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
         if (m->records[i].failed)
             return lhi_fail(err, LH_EIO,
                             "rank %u cannot generate random numbers", i);
-    for (uint32_t i = 1; i < m->n_ranks; i++)
-        if (!lhi_mac_equals(m->records[i].setup_digest,
-                            m->records[0].setup_digest))
+    for (uint32_t i = 1; i < m->n_ranks; i++) {
+        const char *what = lhi_setup_find_difference(
+            m->records[i].setup_digest, m->records[0].setup_digest);
+        if (what)
             return lhi_fail(err, LH_EINVAL,
-                            "rank %u has another configuration than rank 0: "
-                            "give all ranks the same file and options",
-                            i);
+                            "rank %u has other %s than rank 0: give all ranks "
+                            "the same plan, options and data",
+                            i, what);
+    }
     if (!is_single_host(m) && !*m->records[0].address)
         return lhi_fail(err, LH_EIO,
                         "rank 0 has no address that other hosts can reach; "

@@ -104,6 +104,29 @@ static bool challenge(lhi_tcp_join_state *t, lhi_pending_connection *g,
     return lhi_send_now(g->fd, bytes, sizeof bytes);
 }
 
+/* Checks whether an authenticated rank has this rank's setup; otherwise refuses
+ * it, and the joining ends with the same reason. */
+static bool has_same_setup(lhi_tcp_join_state *t, lhi_pending_connection *g,
+                           const unsigned char setup[LHI_SETUP_BYTES])
+{
+    const lhi_tcp_options *o = t->options;
+    const char *what =
+        o->setup ? lhi_setup_find_difference(setup, o->setup) : NULL;
+    if (what) {
+        t->n_mismatched++;
+        t->mismatch_ns = t->mismatch_ns ? t->mismatch_ns : lhi_now_ns();
+        if (!t->mismatch[0])
+            snprintf(t->mismatch, sizeof t->mismatch,
+                     "rank %u has other %s than rank %u: give all ranks the "
+                     "same plan, options and data",
+                     g->shake.client, what, o->rank);
+        note_refusal(t, g, LHI_TCP_REFUSED_SECRET, t->mismatch);
+    }
+    if (t->mismatch[0])
+        lhi_tcp_refuse(t, g->fd, t->mismatch);
+    return !t->mismatch[0];
+}
+
 /* Checks the client's proof. true: the connection is authenticated and belongs
  * to its rank. false: close it, its rejection is recorded. */
 static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
@@ -114,7 +137,7 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
     uint32_t rank = g->shake.client;
     char why[100];
     lhi_handshake_compute_mac(o->secret, o->secret_size, "client", &g->shake,
-                              NULL, 0, mac);
+                              h->nonce, sizeof h->nonce, mac);
     if (h->kind != LHI_HANDSHAKE_PROOF || h->rank != rank ||
         !lhi_mac_equals(mac, h->mac)) {
         snprintf(why, sizeof why,
@@ -124,6 +147,8 @@ static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
         lhi_tcp_refuse(t, g->fd, why);
         return false;
     }
+    if (!has_same_setup(t, g, h->nonce))
+        return false;
     if (t->fds[rank] >= 0) { /* two concurrent connections */
         snprintf(why, sizeof why, "rank %u is already connected", rank);
         note_refusal(t, g, LHI_TCP_REFUSED_STRANGER, why);

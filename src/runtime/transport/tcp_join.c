@@ -163,8 +163,10 @@ static lh_status run_handshake(lhi_tcp_join_state *t, int fd, uint32_t to,
                             until_ns, err));
     memcpy(s->server_nonce, answer.nonce, sizeof answer.nonce);
     h = lhi_tcp_make_message(t, LHI_HANDSHAKE_PROOF);
-    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", s, NULL, 0,
-                              h.mac);
+    if (o->setup)
+        memcpy(h.nonce, o->setup, LHI_SETUP_BYTES);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", s, h.nonce,
+                              sizeof h.nonce, h.mac);
     send_message(t, fd, &h, NULL, until_ns);
     LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_WELCOME, to, &answer, until_ns,
                             err));
@@ -211,6 +213,18 @@ static lh_status fail_missing(const lhi_tcp_join_state *t, lh_error *err)
                                   : "");
 }
 
+/* Checks whether a rank with another setup ends the joining: once all other
+ * ranks can get the reason, or after a second. */
+static bool has_mismatch_ended(const lhi_tcp_join_state *t)
+{
+    uint32_t n = t->n_mismatched;
+    for (uint32_t i = t->options->rank + 1; i < t->options->n_ranks; i++)
+        n += t->fds[i] >= 0;
+    return t->n_mismatched &&
+           (n >= t->options->n_ranks - t->options->rank - 1 ||
+            lhi_now_ns() - t->mismatch_ns > 1000 * ms_ns);
+}
+
 /* Waits until all higher ranks are connected, then stops listening. */
 static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
 {
@@ -218,6 +232,8 @@ static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
     while (find_first_missing(t, o->rank + 1) < o->n_ranks) {
         lhi_handshake_message h;
         uint32_t spoke = UINT32_MAX;
+        if (has_mismatch_ended(t))
+            return lhi_fail(err, LH_EINVAL, "%s", t->mismatch);
         if (lhi_now_ns() >= t->until_ns)
             return fail_missing(t, err);
         /* The only message expected from rank 0 now is a refusal. */

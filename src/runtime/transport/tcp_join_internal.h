@@ -35,6 +35,10 @@ typedef struct lhi_tcp_join_state {
     lhi_tcp_rejection refused; /* most informative rejection: kind, and text */
     char refused_text[200];
     uint64_t n_refused;
+    /* First authenticated rank with another setup; "": none. */
+    char mismatch[200];
+    int64_t mismatch_ns;
+    uint32_t n_mismatched;
     const lhi_tcp_extra *extra;
     lhi_tcp_extra_callback *on_extra;
     void *context;

@@ -50,6 +50,8 @@
 #ifndef LHI_RUNTIME_TRANSPORT_TRANSPORT_H
 #define LHI_RUNTIME_TRANSPORT_TRANSPORT_H
 
+#include "runtime/transport/handshake.h"
+
 #include <longhaul/status.h>
 
 #include <stdbool.h>
@@ -304,8 +306,11 @@ typedef struct lhi_tcp_options {
     /* rank 0's host; NULL: 127.0.0.1. Ranks listen on the address by which they
      * reach it, so on loopback if it is loopback */
     const char *host;
-    uint16_t port;      /* rank 0's */
-    const char *job;    /* job name; ranks of other jobs are rejected */
+    uint16_t port;   /* rank 0's */
+    const char *job; /* job name; ranks of other jobs are rejected */
+    /* LHI_SETUP_BYTES; an authenticated rank with another one ends the joining
+     * of all, with the part that differs. NULL: not compared. */
+    const unsigned char *setup;
     const void *secret; /* shared by the job's ranks only */
     size_t secret_size; /* at least LHI_SECRET_MIN_BYTES */
     int64_t join_ns;    /* timeout for all ranks to join; 0: 4 s */
@@ -357,9 +362,7 @@ uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi);
 /* The run's setup, on which all ranks must agree. */
 typedef struct lhi_mpi_setup {
     const char *transport; /* "ucx" or "tcp" */
-    /* Digest of everything that must be equal on all ranks; it differs for
-     * different jobs. */
-    unsigned char digest[32];
+    unsigned char digest[LHI_SETUP_BYTES];
     bool insecure; /* as in lhi_tcp_options, like the rails */
     uint32_t n_rails;
     const char *const *rails;
