@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a plan: builds the options and handles the callbacks during the run. */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "link_override.h"
 #include "train_internal.h"
 
@@ -8,9 +8,16 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* --- during the run ----------------------------------------------------- */
+
+/* Progress of a run. */
+typedef struct train_progress {
+    uint64_t n_iterations;
+    double loss; /* of the last one; NAN: nothing is trained */
+} train_progress;
 
 /* Context of the run's callbacks. */
 typedef struct watch {
@@ -18,8 +25,29 @@ typedef struct watch {
     train_log log;
     uint32_t steps;
     train_changes *changes;
+    /* Shared by all processes, as the first rank may be another one; NULL: no
+     * memory. */
+    train_progress *progress;
     pid_t process; /* the process that handles signals */
 } run_context;
+
+enum { PROGRESS_TEXT = 100 };
+
+/* Formats the iterations that a failed run had completed, to be added to its
+ * error; "": none are known. */
+static void format_completed(const train_progress *progress,
+                             char out[PROGRESS_TEXT])
+{
+    *out = '\0';
+    if (!progress || !progress->n_iterations)
+        return;
+    int n = snprintf(out, PROGRESS_TEXT, "; %" PRIu64 " iteration%s completed",
+                     progress->n_iterations,
+                     progress->n_iterations == 1 ? " was" : "s were");
+    if (isfinite(progress->loss))
+        snprintf(out + n, PROGRESS_TEXT - (size_t)n,
+                 ", the last with loss %.4f", progress->loss);
+}
 
 /* Returns how the run must stop after the interrupts so far (callback). */
 static int get_stop_request(void *of)
@@ -38,6 +66,10 @@ static void show_iteration(void *of, const lh_iteration *it)
     run_context *w = of;
     const train_settings *s = w->c->settings;
     char time[CLI_TIME_TEXT], line[100];
+    if (w->progress) {
+        w->progress->n_iterations++;
+        w->progress->loss = it->loss;
+    }
     cli_time_text(it->ns, time);
     if (isfinite(it->loss))
         snprintf(line, sizeof line,
@@ -107,9 +139,11 @@ static void show_notice(void *of, const lh_adapt_event *what)
 static void show_failure(void *of, const char *why)
 {
     run_context *w = of;
+    char completed[PROGRESS_TEXT];
+    format_completed(w->progress, completed);
     cli_progress_end();
     if (why)
-        cli_print_stderr("%s", why);
+        cli_print_stderr("%s%s", why, completed);
     w->c->error_printed = true;
 }
 
@@ -286,12 +320,22 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
     CLI_TRY(train_changes_check(c, v, &exec, changes));
     if (s->log)
         CLI_TRY(train_log_open(c, s->log, &w.log));
+    char completed[PROGRESS_TEXT];
+    void *map = mmap(NULL, sizeof *w.progress, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    w.progress = map == MAP_FAILED ? NULL : map;
     cli_interrupts_begin(c, CLI_INTERRUPT_AGAIN);
     lh_status status = plan ? train_plan(c, v, plan, &exec, &run, out)
                             : train_pipeline(c, v, &exec, &run, out);
     cli_interrupts_end();
     cli_progress_end();
     const bool logged = train_log_close(&w.log);
+    format_completed(w.progress, completed);
+    if (status != LH_OK)
+        snprintf(c->err.text + strlen(c->err.text),
+                 sizeof c->err.text - strlen(c->err.text), "%s", completed);
+    if (w.progress)
+        munmap(w.progress, sizeof *w.progress);
     if (status == LH_OK && ((*out)->interrupted || !logged))
         c->exit_code = EXIT_FAILED;
     return status;
