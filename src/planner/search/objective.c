@@ -59,6 +59,15 @@ double lhi_compute_relative_gap(const lh_plan_options *options,
     return least > 0 ? get_amount(options, choice) / least - 1 : 0;
 }
 
+double lhi_compute_bound_gap(const lh_plan_options *options,
+                             const lh_plan *plan)
+{
+    const double least = options->objective == LH_PLAN_CHEAPEST
+                             ? plan->search_bound_usd
+                             : (double)plan->search_bound_ns;
+    return least > 0 ? get_amount(options, &plan->best) / least - 1 : INFINITY;
+}
+
 double lhi_compute_percent_gap(const lh_plan_options *options,
                                const lh_choice *choice, const lh_choice *best)
 {

@@ -23,6 +23,10 @@ double lhi_compute_relative_gap(const lh_plan_options *options,
  * rounded to one decimal. */
 double lhi_compute_percent_gap(const lh_plan_options *options,
                                const lh_choice *choice, const lh_choice *best);
+/* Returns how much worse a plan is than its proven bound, as a share; INFINITY:
+ * without a bound. */
+double lhi_compute_bound_gap(const lh_plan_options *options,
+                             const lh_plan *plan);
 /* Sorts choices: feasible ones first, by objective value; then the others by
  * lower bound. */
 void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,

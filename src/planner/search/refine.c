@@ -7,6 +7,7 @@
 
 #include "planner/layout/equivalence.h"
 #include "planner/layout/target.h"
+#include "planner/search/cost.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
 #include "schedule/solver/bound/closed_forms.h"
@@ -620,6 +621,7 @@ lh_status lhi_refinement_finish(lhi_refinement *r, const char *why,
     LHI_TRY(compare_again(r, err));
     if (!r->changed || is_elastic(&r->plan->best))
         return LH_OK;
+    LHI_TRY(lhi_pricing_set_choice(r->job, r->mem, &r->plan->best, err));
     LHI_TRY(lhi_compute_closed_form_bound(r->plan->pipeline, &bound, err));
     return format_gap_text(r, why[0] ? why : bound.text, err);
 }

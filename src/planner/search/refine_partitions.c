@@ -4,7 +4,13 @@
  * by several percent. Each round collects the neighbours of a partition whose
  * bound is below the best, evaluates them under every method, and solves the
  * fastest of them. An improvement starts the next round; without one the effort
- * of each solve grows until the work is spent or the gap is small. */
+ * of each solve grows.
+ *
+ * The search ends when the plan is within the tolerance of its bound, or when
+ * the work is spent. It starts with a part of the plan's work. Each time that
+ * is spent, as much again is added if it improved the plan by the tolerance, up
+ * to all of the plan's work: a plan is not left while doubling the work pays.
+ */
 #include "planner/search/refine_internal.h"
 
 #include "base/random.h"
@@ -25,7 +31,7 @@
 #include <string.h>
 
 enum {
-    WORK_DIVISOR = 6,    /* work: 1/WORK_DIVISOR of that for layouts */
+    DOUBLINGS = 3,       /* of the work at the start, up to that for layouts */
     FIRST_DIVISOR = 20,  /* first solves: 1/FIRST_DIVISOR of the effort each */
     SOLVE_DIVISOR = 2,   /* solves: 1/SOLVE_DIVISOR of it */
     LEVELS = 3,          /* effort levels for the neighbours of one partition */
@@ -48,9 +54,12 @@ enum {
     TICKS_PER_PASS = 8      /* with less effort the solver only runs methods */
 };
 
-/* Neighbours whose best method is further behind are not solved; nor is there
- * a search if nothing can be faster by more than 0.5 %. */
-static const double SOLVED_RATIO = 1.04, GOOD_ENOUGH_RATIO = 1.005;
+/* Neighbours whose best method is further behind are not solved. */
+static const double SOLVED_RATIO = 1.04;
+
+/* Smaller differences between plans do not count: a job with its plan's own
+ * degrees given has a plan within this of it. */
+static const double TOLERANCE = 0.002;
 
 /* A neighbouring partition, and its place in the order of evaluation. */
 typedef struct neighbour {
@@ -64,7 +73,7 @@ typedef struct neighbour {
 typedef struct contender {
     lhi_candidate c;
     int64_t value; /* by the best method */
-    int64_t key;   /* sort key: between the bound and that */
+    int64_t key;   /* sort key: value halfway between the bound and that */
 } contender;
 
 /* State of the search around one partition. */
@@ -83,7 +92,10 @@ typedef struct partition_refinement {
     uint64_t *visited;                /* hash table: SLOTS; 0: free */
     contender contenders[MAX_SOLVED]; /* least keys first */
     uint32_t n_contenders;
-    uint64_t left; /* work */
+    uint64_t left;           /* work */
+    uint64_t given;          /* work in all, including the work spent */
+    lh_choice base_choice;   /* of `base` */
+    lh_choice best_at_start; /* the plan when the last work was added */
 } partition_refinement;
 
 /* Returns the plan's objective value; less is better. */
@@ -98,9 +110,9 @@ static void spend_work(partition_refinement *m, uint64_t work)
     m->left -= work < m->left ? work : m->left;
 }
 
-/* Checks whether the budget is used up, the caller asks to stop, or the plan is
- * within 0.5 % of the proven bound. */
-static bool is_over(const partition_refinement *m)
+/* Checks whether the caller asks to stop, or the plan is within the tolerance
+ * of its bound. */
+static bool is_done(const partition_refinement *m)
 {
     lhi_refinement *r = m->r;
     const lh_plan *p = r->plan;
@@ -109,9 +121,28 @@ static bool is_over(const partition_refinement *m)
         r->stopped ||
         (o->progress && o->progress(o->context, p->n_layouts, p->n_layouts,
                                     p->best.iteration_ns));
-    return m->left == 0 || r->stopped ||
-           (double)p->best.iteration_ns <=
-               GOOD_ENOUGH_RATIO * (double)p->search_bound_ns;
+    return r->stopped || lhi_compute_bound_gap(o, p) <= TOLERANCE;
+}
+
+/* Checks whether the work is spent, or the search is done. */
+static bool is_over(const partition_refinement *m)
+{
+    return m->left == 0 || is_done(m);
+}
+
+/* Doubles the work if the last added work improved the plan by the tolerance.
+ * Returns whether it did. */
+static bool add_work(partition_refinement *m)
+{
+    const lh_plan_options *o = m->r->options;
+    const lh_choice *best = &m->r->plan->best;
+    if (lhi_compute_relative_gap(o, &m->best_at_start, best) < TOLERANCE ||
+        m->given >= lhi_compute_layout_work(o))
+        return false;
+    m->left += m->given;
+    m->given *= 2;
+    m->best_at_start = *best;
+    return true;
 }
 
 /* --- restarts ----------------------------------------------------------- */
@@ -304,7 +335,9 @@ static lh_status add_neighbour(void *context, const uint32_t *layers,
         return LH_OK;
     m->n_bounds++;
     LHI_TRY(compute_bound(m, layers, &bound_ns, err));
-    if (bound_ns >= get_best_value(m))
+    if (bound_ns == INT64_MAX ||
+        lhi_objective_value_at(m->r->options, &m->base_choice, bound_ns) >=
+            get_best_value(m))
         return LH_OK;
     LHI_TRY(ensure_capacity(m, err));
     uint32_t *own = LHI_NEW(m->mem, uint32_t, m->p.n_chunks);
@@ -433,10 +466,13 @@ static void insert_contender(partition_refinement *m, const contender *o)
  * method, and stores those close to the plan as contenders for the solver. */
 static lh_status evaluate_neighbours(partition_refinement *m, lh_error *err)
 {
+    const lh_plan_options *options = m->r->options;
+    const lh_choice *best = &m->r->plan->best;
     const uint64_t end = m->left - m->left / EVALUATION_DIVISOR;
     m->n_contenders = 0;
     sort_neighbours(m);
-    m->s.best_ns = m->s.best_value = get_best_value(m);
+    m->s.best_ns = best->iteration_ns;
+    m->s.best_value = get_best_value(m);
     for (uint32_t i = 0; i < m->n_neighbours && !is_over(m) && m->left > end;
          i++) {
         contender o = {.c = m->base};
@@ -449,10 +485,13 @@ static lh_status evaluate_neighbours(partition_refinement *m, lh_error *err)
                           lhi_estimate_schedule_work(&o.c.config, false));
         if (!lhi_candidate_is_feasible(&o.c))
             continue;
-        o.value = lhi_objective_value(m->r->options, &o.c.choice);
+        o.value = lhi_objective_value(options, &o.c.choice);
         /* The solver's result lies between both, mostly closer to the bound. */
-        o.key = o.c.bound_ns + (o.value - o.c.bound_ns) / 2;
-        if ((double)o.value <= SOLVED_RATIO * (double)get_best_value(m))
+        o.key = lhi_objective_value_at(
+            options, &o.c.choice,
+            o.c.bound_ns + (o.c.choice.iteration_ns - o.c.bound_ns) / 2);
+        if (lhi_compute_relative_gap(options, &o.c.choice, best) <=
+            SOLVED_RATIO - 1)
             insert_contender(m, &o);
     }
     return LH_OK;
@@ -550,6 +589,7 @@ static lh_status begin_partitions(partition_refinement *m,
     *layers = NULL;
     m->n_neighbours = m->room = m->n_contenders = 0;
     m->base = (lhi_candidate){.config = config, .from_local_search = true};
+    m->base_choice = *from;
     m->p =
         (lhi_partition){.n_layers = job->model->layers,
                         .n_chunks = n,
@@ -625,7 +665,8 @@ static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
                          char *why, size_t room, lh_error *err)
 {
     const lh_plan *p = m->r->plan;
-    LHI_TRY(try_neighbours(m, &p->best, effort, won, why, room, err));
+    if (!p->best.elastic)
+        LHI_TRY(try_neighbours(m, &p->best, effort, won, why, room, err));
     uint32_t bases = 1;
     for (uint32_t i = 0;
          i < p->n_alternatives && bases < MAX_BASES && !*won && !is_over(m);
@@ -633,8 +674,8 @@ static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
         const lh_choice *c = &p->alternatives[i], before = p->best;
         if (c->status != LH_CHOICE_OK || c->elastic || is_tried(p, i))
             continue;
-        if ((double)c->iteration_ns >
-            SOLVED_RATIO * (double)before.iteration_ns)
+        if (lhi_compute_relative_gap(m->r->options, c, &before) >
+            SOLVED_RATIO - 1)
             break;
         bases++;
         LHI_TRY(try_neighbours(m, c, effort, won, why, room, err));
@@ -651,17 +692,19 @@ static lh_status search_partitions(lhi_refinement *r, char *why, size_t room,
                                    lh_error *err)
 {
     uint64_t effort = lhi_refinement_effort(r) / FIRST_DIVISOR;
+    const uint64_t given = lhi_compute_layout_work(r->options) >> DOUBLINGS;
     partition_refinement m = {
         .r = r,
         .s = {.job = r->job, .options = *r->options, .mem = r->mem},
-        .left = lhi_compute_layout_work(r->options) / WORK_DIVISOR};
-    if (r->options->objective != LH_PLAN_FASTEST)
-        return LH_OK;
+        .left = given,
+        .given = given,
+        .best_at_start = r->plan->best};
     m.mem = lhi_arena_make(0);
     lh_status status = m.mem ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_evaluation_cache_make(&m.s.evaluation_cache, err);
-    while (status == LH_OK && effort > 0 && effort <= m.left && !is_over(&m)) {
+    while (status == LH_OK && effort > 0 && !is_done(&m) &&
+           (effort <= m.left || add_work(&m))) {
         bool won = false;
         status = try_all(&m, effort, &won, why, room, err);
         for (int i = 0; i < LEVELS && !won; i++)
@@ -684,7 +727,6 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
         lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
         return LH_OK;
     LHI_TRY(lhi_refinement_improve_known(&r, heads, why, sizeof why, err));
-    if (!plan->best.elastic)
-        LHI_TRY(search_partitions(&r, why, sizeof why, err));
+    LHI_TRY(search_partitions(&r, why, sizeof why, err));
     return lhi_refinement_finish(&r, why, err);
 }
