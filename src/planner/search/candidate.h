@@ -131,6 +131,10 @@ lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
 bool lhi_layout_search_count_refusal(lhi_layout_search *s, lh_status status,
                                      const lh_error *why, uint64_t n);
 
+/* Checks whether the processor time of the search is used up; never without a
+ * time limit. */
+bool lhi_layout_search_is_late(const lhi_layout_search *s);
+
 /* Reports progress over `total` layouts, on the caller's own thread. Returns
  * true if the caller asks to stop. */
 bool lhi_layout_search_is_cancelled(lhi_layout_search *s, uint32_t total);

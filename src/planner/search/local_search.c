@@ -140,6 +140,13 @@ static lh_status collect_neighbour(void *context, const lhi_config *config,
     return LH_OK;
 }
 
+/* Checks whether the processor time of the search is used up. */
+static bool is_late(void *context)
+{
+    const lhi_local_search *d = context;
+    return lhi_layout_search_is_late(d->s);
+}
+
 /* Builds the neighbouring layouts with the least bounds, and keeps those whose
  * own bound is below the target's limit, sorted by it. `changes`: dimensions
  * that differ. */
@@ -150,7 +157,8 @@ static lh_status build_neighbours(lhi_local_search *d,
     uint32_t n = d->n_near, kept = 0, built = 0;
     lhi_sort(d->neighbours, n, sizeof *d->neighbours,
              lhi_local_search_compare_neighbours);
-    for (uint32_t i = 0; i < n && built < MAX_BUILT * changes; i++) {
+    for (uint32_t i = 0; i < n && built < MAX_BUILT * changes && !is_late(d);
+         i++) {
         lhi_local_search_neighbour *o = &d->neighbours[i];
         bool made;
         LHI_TRY(find_candidate(d, o, lhi_local_search_limit(d, t), &made, err));
@@ -368,6 +376,7 @@ static lh_status explore_neighbourhood(lhi_local_search *d, uint32_t which,
                                 .value = t->value,
                                 .limit_ns = lhi_local_search_limit(d, t),
                                 .visit = collect_neighbour,
+                                .is_late = is_late,
                                 .context = d};
     if (from == t->at && t->row.chunk_layers)
         anchor.layers = t->row.chunk_layers;
@@ -454,6 +463,7 @@ static lh_status transfer_layers(lhi_local_search *d, uint32_t which,
                                 .value = t->value,
                                 .limit_ns = lhi_local_search_limit(d, t),
                                 .visit = collect_neighbour,
+                                .is_late = is_late,
                                 .context = d};
     *better = false;
     if (!from.layers || t->dimension == LHI_DIMENSION_SCHEDULE ||

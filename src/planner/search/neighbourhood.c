@@ -250,7 +250,8 @@ static lh_status visit_node(void *context, const lhi_config *config,
     uint32_t changes = s->changes + count_changes(s->level, &n->from, config);
     uint32_t free = count_required_changes(n, s->level, config);
     changes -= free < changes ? free : changes;
-    if (changes > n->most_changes || !has_value(n, s->level, config))
+    if (changes > n->most_changes || !has_value(n, s->level, config) ||
+        (n->is_late && n->is_late(n->context)))
         return LH_OK;
     LHI_TRY(find_bound(n, s->level, config, &found, err));
     n->work += lhi_estimate_bound_work(s->level, n->space->job->n_datacenters);

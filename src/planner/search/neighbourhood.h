@@ -33,6 +33,7 @@ typedef struct lhi_neighbourhood {
     int64_t limit_ns; /* only layouts with lower bounds */
     uint64_t work;    /* work done, added: search_budget.h */
     lhi_neighbour_visitor *visit;
+    bool (*is_late)(void *context); /* ends the visits; NULL: never */
     void *context;
 } lhi_neighbourhood;
 

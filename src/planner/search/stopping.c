@@ -3,8 +3,7 @@
 #include "planner/search/candidate.h"
 #include "planner/search/search_budget.h"
 
-/* Checks whether the time limit of the search has passed. */
-static bool is_past_deadline(const lhi_layout_search *s)
+bool lhi_layout_search_is_late(const lhi_layout_search *s)
 {
     return s->until_s > 0 && lhi_read_processor_seconds() >= s->until_s;
 }
@@ -31,7 +30,8 @@ bool lhi_layout_search_should_stop(lhi_layout_search *s, uint32_t total,
                                    bool works)
 {
     bool asked = lhi_layout_search_is_cancelled(s, total);
-    if ((!asked && !is_past_deadline(s)) || (s->best_ns == INT64_MAX && !works))
+    if ((!asked && !lhi_layout_search_is_late(s)) ||
+        (s->best_ns == INT64_MAX && !works))
         return false;
     s->options.quick = s->options.quick || asked;
     return true;
