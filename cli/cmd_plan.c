@@ -98,7 +98,8 @@ static const cli_option options[] = {
              "partitions, elastic plans and optimal schedules. Extra time: "
              "--jitter as many again, --sensitivity twice as many, each "
              "--what-if a tenth, --pareto four thirds, --curves one to two "
-             "times as many. The plan then depends on the machine; an "
+             "times as many; all but --jitter share the most that one of them "
+             "has. The plan then depends on the machine; an "
              "incomplete search is reported."},
     {.name = "threads",
      .type = CLI_COUNT,

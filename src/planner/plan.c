@@ -187,10 +187,11 @@ static lh_status evaluate_links(const lh_plan_options *options, lhi_plan *plan,
                                 lh_error *err)
 {
     lhi_found_plans known = {0};
+    const lh_plan_options shared = lhi_options_for_questions(options);
     lh_status status =
-        lhi_plan_answer_whatif(options, plan->mem, &known, &plan->plan, err);
+        lhi_plan_answer_whatif(&shared, plan->mem, &known, &plan->plan, err);
     if (status == LH_OK && options->sensitivity)
-        status = lhi_plan_find_break_even(options, plan->mem, &known,
+        status = lhi_plan_find_break_even(&shared, plan->mem, &known,
                                           &plan->plan, err);
     lhi_found_plans_fini(&known);
     return status;
@@ -211,9 +212,11 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     lh_status status = find_plan(options, plan, err);
     if (status == LH_OK)
         status = lhi_plan_advise_links(plan->job, plan->mem, &plan->plan, err);
-    if (status == LH_OK && options->curves)
+    if (status == LH_OK && options->curves) {
+        const lh_plan_options shared = lhi_options_for_questions(options);
         status =
-            lhi_plan_curves(plan->job, options, plan->mem, &plan->plan, err);
+            lhi_plan_curves(plan->job, &shared, plan->mem, &plan->plan, err);
+    }
     /* Ownership moves in any case, even if the search failed. */
     plan->pipeline = (lh_pipeline *)plan->plan.pipeline;
     plan->schedule = (lh_schedule *)plan->plan.schedule;

@@ -13,6 +13,7 @@
 #include <longhaul/experimental/simulate.h>
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* Three datacenters with different links; latencies and rates can be scaled. */
 static lh_job *job_of(double latency, double gbps, const char *more)
@@ -474,6 +475,40 @@ static void plans_with_links_round_trip(void)
     lh_job_free(job);
 }
 
+/* Questions about a plan for 100,000 GPUs share the time given, although one
+ * neighbourhood of its search takes longer. The limit leaves room for builds
+ * with sanitizers; without deadlines the plan and its sensitivity take 50 s. */
+static void questions_end_in_time(void)
+{
+    const lh_link_change change = {LH_ALL_LINKS, LH_ALL_LINKS, LH_LINK_LATENCY,
+                                   false, 70};
+    const lh_plan_whatif_question question = {"latency=70", 1, &change};
+    lh_plan_options o = {.size = sizeof o,
+                         .seconds = 0.5,
+                         .questions = &question,
+                         .n_questions = 1,
+                         .sensitivity = true,
+                         .curves = true};
+    lh_job *job = NULL;
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    const clock_t from = clock();
+    CHECK_OK(lh_job_read(TEST_DATA "/../../examples/llama3-405b-100k-gpus.yaml",
+                         &job, &err),
+             err);
+    if (job)
+        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    const double seconds = (double)(clock() - from) / CLOCKS_PER_SEC;
+    CHECK_MSG(seconds < 25, "%.1f s", seconds);
+    if (plan) {
+        CHECK_INT(plan->n_answers, 1);
+        CHECK(plan->sensitivity);
+        CHECK(plan->sensitivity && plan->sensitivity->n_ranges >= 1);
+    }
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 int main(void)
 {
     RUN(nothing_changes);
@@ -484,5 +519,6 @@ int main(void)
     RUN(flips_of_quick_plans);
     RUN(flips_of_plans);
     RUN(plans_with_links_round_trip);
+    RUN(questions_end_in_time);
     return test_summary();
 }

@@ -19,6 +19,7 @@
 #include "planner/layout/link_override.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
+#include "planner/search/search_budget.h"
 
 #include <math.h>
 
@@ -29,6 +30,7 @@
 enum {
     MAX_DATACENTERS = 8, /* up to here every pair is examined separately */
     MAX_BREAK_EVENS = 2, /* per quantity: down and up */
+    SHARE = 2            /* time: SHARE times the plan's, if limited */
 };
 
 /* A plan for one scale factor. */
@@ -48,6 +50,7 @@ typedef struct sensitivity_search {
     lh_plan *plan;
     const lhi_found_plans *known; /* shared with the full searches */
     bool stopped;
+    double until_s; /* process time; 0: no limit */
     /* Quantity under variation. */
     lh_plan_range *range;
     lh_plan_break_even *flips;
@@ -64,6 +67,13 @@ static bool watch_progress(void *context, uint32_t done, uint32_t total,
         f->stopped =
             f->given->progress(f->given->context, done, total, best_ns);
     return f->stopped;
+}
+
+/* Checks whether the analysis has used up its time. Then it takes the whole
+ * range in one step, does not bisect, and examines no further quantity. */
+static bool is_late(const sensitivity_search *f)
+{
+    return f->until_s > 0 && lhi_read_processor_seconds() >= f->until_s;
 }
 
 /* --- one plan ------------------------------------------------------------- */
@@ -194,9 +204,10 @@ static lh_status bisect_factor(sensitivity_search *f, point *same, point *other,
                                lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
-    while (!f->stopped && fmax(same->factor, other->factor) /
-                                  fmin(same->factor, other->factor) >
-                              1 + s->tolerance) {
+    while (!f->stopped && !is_late(f) &&
+           fmax(same->factor, other->factor) /
+                   fmin(same->factor, other->factor) >
+               1 + s->tolerance) {
         point middle;
         LHI_TRY(evaluate_point(f, sqrt(same->factor * other->factor),
                                other->full, &middle, err));
@@ -213,7 +224,7 @@ static lh_status confirm_factor(sensitivity_search *f, point *same,
 {
     const double last = same->factor;
     point stands = {1, f->plan->sensitivity->reference, true, true};
-    for (int i = 0; i < 2 && !f->stopped; i++) {
+    for (int i = 0; i < 2 && !f->stopped && !is_late(f); i++) {
         point there;
         LHI_TRY(evaluate_point(f, i ? last : sqrt(last), true, &there, err));
         if (!there.same) {
@@ -237,8 +248,9 @@ static lh_status find_break_even(sensitivity_search *f, double end,
     point same = {1, s->reference, true, false}, next = same;
     while (!f->stopped && !found &&
            (up ? same.factor < end : same.factor > end)) {
-        double factor =
-            up ? fmin(same.factor * 2, end) : fmax(same.factor / 2, end);
+        double factor = is_late(f) ? end
+                        : up       ? fmin(same.factor * 2, end)
+                                   : fmax(same.factor / 2, end);
         LHI_TRY(evaluate_point(f, factor, false, &next, err));
         if (next.same)
             same = next;
@@ -299,11 +311,15 @@ static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s,
             add_range(ranges, &s->n_ranges, a, b);
     /* The quick searches of a range have about sixty such parts. */
     f->options.seconds /= 4 * (s->n_ranges ? s->n_ranges : 1);
+    f->until_s = lhi_compute_search_deadline(
+        f->given, lhi_read_processor_seconds(), SHARE);
     s->ranges = ranges;
     s->reference = f->plan->best;
     s->reference.why = "";
-    for (uint32_t i = 0; i < s->n_ranges && !f->stopped; i++)
-        LHI_TRY(find_break_evens(f, &ranges[i], err));
+    uint32_t n_done = 0;
+    while (n_done < s->n_ranges && !f->stopped && (n_done == 0 || !is_late(f)))
+        LHI_TRY(find_break_evens(f, &ranges[n_done++], err));
+    s->n_ranges = n_done;
     return LH_OK;
 }
 

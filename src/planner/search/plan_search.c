@@ -211,11 +211,13 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
     lhi_layout_search s = *like;
     lh_error why = {0};
     s.unexplored = NULL;
+    s.options = lhi_options_for_questions(&like->options);
     s.options.jitter = NULL;
     s.options.objective = like->options.objective == LH_PLAN_FASTEST
                               ? LH_PLAN_CHEAPEST
                               : LH_PLAN_FASTEST;
     lh_status status = search_for(&s, &other, &why);
+    s.options.partition = LH_PARTITION_EVEN; /* refine schedules alone */
     if (status == LH_OK)
         status = refine_schedules(s.job, &s.options, NULL, s.mem, &other, &why);
     if (status == LH_OK)
@@ -241,6 +243,7 @@ static lh_status search_remaining_front(const lhi_layout_search *like,
     lhi_layout_search s = *like;
     s.unexplored = NULL;
     s.sharing = FRONT_SEARCHES;
+    s.options = lhi_options_for_questions(&like->options);
     s.options.jitter = NULL;
     LHI_TRY(lhi_cost_objective_init(s.job, &s.options, s.front, &goal, err));
     lh_status status = run_branch_and_bound(&s, &goal, err);

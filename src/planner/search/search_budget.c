@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/search/search_budget.h"
 
+#include <math.h>
 #include <time.h>
 
 enum {
@@ -66,6 +67,30 @@ bool lhi_search_limits_are_reached(const lhi_search_limits *limits,
     return limits->seconds > 0 &&
            lhi_read_processor_seconds() >=
                limits->from_s + limits->seconds * parts / of;
+}
+
+lh_plan_options lhi_options_for_questions(const lh_plan_options *options)
+{
+    /* work relative to the plan's: docs/theory/plan-search.md */
+    const double parts[] = {
+        0.1 * options->n_questions, options->sensitivity ? 2 : 0,
+        options->curves ? 2 : 0, options->pareto_front ? 4.0 / 3 : 0};
+    lh_plan_options with = *options;
+    double most = 0, all = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        most = fmax(most, parts[i]);
+        all += parts[i];
+    }
+    if (!(all > most))
+        return with;
+    /* at least what a plan needs, and quick plans have a part of it */
+    const uint64_t whole = lhi_compute_layout_work(options);
+    const uint64_t least = QUICK_DIVISOR * LHI_MIN_SEARCH_WORK;
+    const uint64_t part = (uint64_t)((double)whole * most / all);
+    if (whole > least)
+        with.layout_effort = part > least ? part : least;
+    with.seconds *= most / all;
+    return with;
 }
 
 /* Checks whether the deadline has passed or the caller asks to stop. Progress

@@ -41,6 +41,11 @@ uint64_t lhi_compute_layout_work(const lh_plan_options *options);
 lhi_search_limits lhi_search_limits_from_options(const lh_plan_options *options,
                                                  uint32_t sharing);
 
+/* Returns the options for the searches that answer what-if questions,
+ * sensitivity, Pareto front and curves. All requested ones together have the
+ * work and time that the largest of them has alone. */
+lh_plan_options lhi_options_for_questions(const lh_plan_options *options);
+
 /* Returns the work and time limits of the local search in a plan's search. */
 lhi_search_limits lhi_local_search_limits(const lh_plan_options *options);
 
