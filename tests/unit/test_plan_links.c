@@ -502,8 +502,14 @@ static void questions_end_in_time(void)
     CHECK_MSG(seconds < 25, "%.1f s", seconds);
     if (plan) {
         CHECK_INT(plan->n_answers, 1);
-        CHECK(plan->sensitivity);
-        CHECK(plan->sensitivity && plan->sensitivity->n_ranges >= 1);
+        const lh_plan_sensitivity *s = plan->sensitivity;
+        CHECK(s && s->n_ranges >= 1);
+        for (uint32_t i = 0; s && i < s->n_ranges; i++)
+            for (uint32_t k = 0; k < s->ranges[i].n_break_evens; k++) {
+                const lh_plan_break_even *b = &s->ranges[i].break_evens[k];
+                CHECK(b->factor_above / b->factor_below <=
+                      (1 + s->tolerance) * (1 + 1e-9));
+            }
     }
     lh_plan_free(plan);
     lh_job_free(job);

@@ -296,6 +296,22 @@ static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
         (lh_plan_range){.from = from, .to = to, .quantity = LH_LINK_BANDWIDTH};
 }
 
+/* Restricts the statements of an analysis that ran out of time to what it did:
+ * wider brackets, and quick searches alone. */
+static void restrict_statements(const sensitivity_search *f,
+                                lh_plan_sensitivity *s)
+{
+    if (!is_late(f))
+        return;
+    s->margin = 0;
+    for (uint32_t i = 0; i < s->n_ranges; i++)
+        for (uint32_t k = 0; k < s->ranges[i].n_break_evens; k++) {
+            const lh_plan_break_even *b = &s->ranges[i].break_evens[k];
+            s->tolerance =
+                fmax(s->tolerance, b->factor_above / b->factor_below - 1);
+        }
+}
+
 /* Finds the break-even values of latency and bandwidth for all links. */
 static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s,
                           lh_error *err)
@@ -320,6 +336,7 @@ static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s,
     while (n_done < s->n_ranges && !f->stopped && (n_done == 0 || !is_late(f)))
         LHI_TRY(find_break_evens(f, &ranges[n_done++], err));
     s->n_ranges = n_done;
+    restrict_statements(f, s);
     return LH_OK;
 }
 
