@@ -665,8 +665,7 @@ static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
                          char *why, size_t room, lh_error *err)
 {
     const lh_plan *p = m->r->plan;
-    if (!p->best.elastic)
-        LHI_TRY(try_neighbours(m, &p->best, effort, won, why, room, err));
+    LHI_TRY(try_neighbours(m, &p->best, effort, won, why, room, err));
     uint32_t bases = 1;
     for (uint32_t i = 0;
          i < p->n_alternatives && bases < MAX_BASES && !*won && !is_over(m);
@@ -727,6 +726,7 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
         lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
         return LH_OK;
     LHI_TRY(lhi_refinement_improve_known(&r, heads, why, sizeof why, err));
-    LHI_TRY(search_partitions(&r, why, sizeof why, err));
+    if (!plan->best.elastic)
+        LHI_TRY(search_partitions(&r, why, sizeof why, err));
     return lhi_refinement_finish(&r, why, err);
 }
