@@ -28,6 +28,7 @@ typedef enum lh_export_target {
     LH_EXPORT_MEGATRON,         /* Megatron-LM's arguments */
     LH_EXPORT_MEGATRON_BRIDGE,  /* Megatron-Bridge's recipe, in Python */
     LH_EXPORT_CHROME,           /* trace events in JSON */
+    LH_EXPORT_CHAKRA,           /* execution traces of MLCommons Chakra */
 } lh_export_target;
 
 /* Forms of PyTorch's schedule CSV. */
