@@ -122,8 +122,8 @@ typedef struct lh_bundle_options {
  *
  * `options` may be NULL. The folder is written beside `path` and then renamed.
  * LH_EUNSUPPORTED: as in the target's own export; LH_EXPORT_CHROME and
- * LH_EXPORT_CHAKRA have nothing to start. LH_EIO: `path` exists or cannot be written; existing files are
- * unchanged and no partial output remains. */
+ * LH_EXPORT_CHAKRA have nothing to start. LH_EIO: `path` exists or cannot be
+ * written; existing files are unchanged and no partial output remains. */
 LH_API lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
                                   const char *path,
                                   const lh_bundle_options *options,
