@@ -8,6 +8,7 @@ Indented blocks after a line "`NAME`:" are files. In other indented blocks each 
 "$ COMMAND" is followed by its output, errors included; a line "..." stands for any
 lines. With --write the page gets the outputs of commands that have none of "...".
 """
+import json
 import pathlib
 import re
 import shutil
@@ -15,6 +16,8 @@ import subprocess
 import sys
 
 from harness import ENVIRONMENT, PROGRAM, ROOT, WORK, check, finish
+from operator_traces import one_f_one_b, operator_traces
+from profiled import BASE_NS, event
 
 PAGE = ROOT / "docs/interop.md"
 
@@ -54,6 +57,18 @@ def commands(lines):
 for folder in (ROOT / "tests/data/configs").iterdir():
     if folder.is_dir():
         shutil.copytree(folder, WORK / folder.name)
+for file in "deepspeed/ds_config.json", "nemo/gpt.yaml":
+    shutil.copy(ROOT / "tests/data" / file, WORK)
+operator_traces(2, 4, one_f_one_b)
+for rank in 0, 1:  # computes for 40 or 60 ms, then communicates
+    compute = 40 + 20 * rank
+    (WORK / f"trace{rank}.json").write_text(json.dumps({
+        "baseTimeNanoseconds": BASE_NS,
+        "distributedInfo": {"rank": rank, "world_size": 2},
+        "traceEvents": [
+            event("ProfilerStep#0", 100, 200),
+            event("gemm", 100, 100 + compute, "kernel"),
+            event("ncclDevKernel_AllReduce_Sum", 160, 180, "kernel")]}))
 (WORK / "bin").mkdir()
 (WORK / "bin/longhaul").symlink_to(pathlib.Path(PROGRAM).resolve())
 page = PAGE.read_text()
@@ -68,7 +83,8 @@ for before, lines in blocks(page):
         n += 1
         if "--write" in sys.argv and "..." not in shown:
             old = "".join(f"    {line}\n" for line in [f"$ {command}", *shown])
-            new = "".join(f"    {line}\n" for line in [f"$ {command}", *real])
+            new = "".join(f"    {line}".rstrip() + "\n"
+                          for line in [f"$ {command}", *real])
             page = page.replace(old, new)
             continue
         check(equal(shown, real), f"{command}: {real}")
