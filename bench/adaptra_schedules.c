@@ -133,8 +133,8 @@ void adaptra_orders(FILE *to, const page_options *how)
     print_fastest(to);
     fprintf(
         to,
-        "\nWith 20 ms, stage 0's first backward begins at %g ms in the "
-        "paper's order; the paper: 110.\n",
+        "\nWith a delay of 20 ms, stage 0's first backward pass begins at %g "
+        "ms\nin the order of Adaptra; the paper has 110 ms.\n",
         paper_pipeline_replay(&quiet, &slow, &orders[0].how).first_backward_ms);
 }
 

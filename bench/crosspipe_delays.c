@@ -254,9 +254,10 @@ void crosspipe_degrees(FILE *to, const page_options *how)
     if (how->quick)
         return;
     fprintf(to,
-            "\nThe faster of both is at most so much slower with some degrees "
-            "than with others:\n%.1f and %.1f %% with 25 %%, %.1f and %.1f %% "
-            "with 50 %%, %.1f and %.1f %% with 1F1B's memory.\n",
+            "\nBetween the degrees, the time of the faster of both schedules "
+            "differs by at most\n%.1f and %.1f %% with 25 %% static memory, by "
+            "%.1f and %.1f %% with 50 %%,\nand by %.1f and %.1f %% with 1F1B's "
+            "memory.\n",
             100 * spread[0], 100 * spread[1], 100 * spread[2], 100 * spread[3],
             100 * spread[4], 100 * spread[5]);
 }

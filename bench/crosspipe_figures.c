@@ -364,20 +364,21 @@ void crosspipe_datacenters(FILE *to, const page_options *how)
 
     (void)how; /* --quick has no effect: this part is fast */
     fprintf(to,
-            "F = %.1f ms per stage, a message of all replicas %.2f GB, one "
-            "datacenter's schedule %.2f s.\n\n"
-            "| GB/s | latency ms | PP s (placement) | DP s | PP over DP | PP "
-            "against one datacenter | PP over DP, factor 2 in DP : PP bytes "
-            "|\n| --- | --- | --- | --- | --- | --- | --- |\n",
+            "F takes %.1f ms per stage, a message of all replicas has %.2f GB, "
+            "and one\ndatacenter's schedule takes %.2f s.\n\n| GB/s | latency "
+            "ms | PP s (placement) | DP s | PP over DP | PP against one "
+            "datacenter | PP over DP, factor 2 in DP : PP bytes |\n| --- | --- "
+            "| --- | --- | --- | --- | --- |\n",
             f, message / 1e9, single / 1e3);
     print_rates(to, f, single);
     double pp = best_of(f, 4, message / 4e6, 2, &which);
     double pp16 = best_of(f, 4, 16e9 / 4e6, 2, &which);
 
     fprintf(to,
-            "\nAt 4 GB/s and 4 ms the formulas as printed give %.2f, not the "
-            "paper's 3.05. A\nfactor of two between the bytes of DP and PP "
-            "gives %.2f, and with a message of 16 GB\nin round numbers %.2f.\n",
+            "\nAt 4 GB/s and 4 ms the formulas as printed give a ratio of "
+            "%.2f, while the paper reports\n3.05. With a factor of two between "
+            "the bytes of DP and PP the ratio is %.2f, and with a\nmessage "
+            "rounded to 16 GB it is %.2f.\n",
             (single + 8 + 2 * parameters / 4e6) / pp,
             (single + 8 + 4 * parameters / 4e6) / pp,
             (single + 8 + 4 * parameters / 4e6) / pp16);

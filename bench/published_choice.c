@@ -135,7 +135,8 @@ void published_choices(const predicted *rows, uint32_t n, bool markdown,
         worst = fmax(worst, behind);
     }
     fprintf(to,
-            "\nOf %u groups the fastest is named in %u; what is named is %.1f "
-            "%% slower on average, %.1f %% at worst.\n",
+            "\nOf %u groups the model chooses the fastest layout in %u; the "
+            "chosen layouts take %.1f %% longer than the fastest on average, "
+            "%.1f %% at worst.\n",
             groups, right, groups ? 100 * sum / groups : 0, 100 * worst);
 }

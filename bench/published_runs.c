@@ -60,7 +60,7 @@ static const char *exclusion_reason(const published *run)
     if (strstr(run->model, "Nemotron"))
         return "layers of Mamba";
     if (strstr(run->model, "DeepSeekV4"))
-        return "its attention is not one of ours";
+        return "its kind of attention is not modelled";
     if (strcmp(run->precision, "NVFP4") == 0)
         return "products in 4 bits";
     if (run->fsdp > 1)

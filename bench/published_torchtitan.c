@@ -364,8 +364,8 @@ static void print_all(const titan_set *set, FILE *to)
     }
     print_fits(set, to);
     fprintf(to,
-            "%u more runs cannot be said: 8-bit products with a scale for "
-            "each row.\n",
+            "%u more runs cannot be written as a job: they use 8-bit products "
+            "with a scale for each row.\n",
             excluded);
 }
 

@@ -236,7 +236,7 @@ static void print_all(const published_set *set, const predicted *rows,
     }
     fprintf(to,
             "\n%u of these %u runs are rejected for lack of memory. The other "
-            "%u of %u cannot be said:\n\n",
+            "%u of %u published runs cannot be written as a job:\n\n",
             refused, n, set->n - n, set->n);
     memset(printed, 0, sizeof printed);
     for (uint32_t i = 0; i < set->n; i++) {

@@ -212,34 +212,31 @@ static void print_table(bool wave, double limit_s)
 
 static void print_page(double limit_s)
 {
-    printf("# CrossPipe's settings, solved\n\nChen et al., *CrossPipe: "
-           "Towards Optimal Pipeline Schedules for "
-           "Cross-Datacenter\nTraining*, arXiv:2507.00217, tables 5 and "
-           "6: M70 on 8 stages (F 38, D 48, W 20 ms),\ntwo or four "
-           "datacenters, delays in units of F.\n\n- Case 1: 16 "
-           "microbatches, memory for 8.\n- Case 2: 32 microbatches, "
-           "memory for 8, recomputation (F added to D).\n- Case 3: 32 "
-           "microbatches, memory for "
-           "16.\n\n`examples/papers/crosspipe_optimal.c` prints this "
-           "page, on one core, with at most %g s\ncore time per setting. "
-           "The paper's solver, CPLEX, had 256 threads and up to two "
-           "hours\nfor a gap of 1 %%.\n\n| column | meaning |\n| --- | "
-           "--- |\n| makespan | the shortest found |\n| bound | proven "
-           "lower bound: no schedule takes less; gap 0 means that none is "
-           "shorter |\n| look-ahead | percent by which this method's "
-           "schedule is longer |\n| s per microbatch | the makespan's "
-           "share |\n| measured | the paper's measurement with its "
-           "schedules on 32 GPUs, seconds per microbatch "
-           "|\n\n[crosspipe.md](crosspipe.md) compares model and "
-           "measurement: at transfers of 2 F the real\nlinks were slower "
-           "than the model. W passes are whole. On Wave, messages leave "
-           "in the best\norder, not first in, first out.\n\nIn case 2 "
-           "some measured times are below the bound. Case 2 has 1F1B's "
-           "memory, eight\nmicrobatches on this page. With recomputation "
-           "a microbatch needs less memory. The paper\ndoes not give the "
-           "number of microbatches that fit, but its schedules must have "
-           "kept more\nthan eight.\n\n",
-           limit_s);
+    printf(
+        "# CrossPipe's settings, solved\n\nChen et al., *CrossPipe: Towards "
+        "Optimal Pipeline Schedules for Cross-Datacenter\nTraining*, "
+        "arXiv:2507.00217, tables 5 and 6: M70 on 8 stages (F 38, D 48, W 20 "
+        "ms),\ntwo or four datacenters, delays in units of F.\n\n- Case 1: 16 "
+        "microbatches, memory for 8.\n- Case 2: 32 microbatches, memory for 8, "
+        "recomputation (F added to D).\n- Case 3: 32 microbatches, memory for "
+        "16.\n\n`examples/papers/crosspipe_optimal.c` prints this page, on one "
+        "core, with at most %g s\ncore time per setting. The paper's solver, "
+        "CPLEX, had 256 threads and up to two hours\nfor a gap of 1 %%.\n\n| "
+        "column | meaning |\n| --- | --- |\n| makespan | the shortest found "
+        "|\n| bound | proven lower bound: no schedule takes less; gap 0 means "
+        "that none is shorter |\n| look-ahead | percent by which this method's "
+        "schedule is longer |\n| s per microbatch | the makespan's share |\n| "
+        "measured | the paper's measurement with its schedules on 32 GPUs, "
+        "seconds per microbatch |\n\n[crosspipe.md](crosspipe.md) compares "
+        "model and measurement: at transfers of 2 F the real\nlinks were "
+        "slower than the model. In all schedules W passes are not split. On "
+        "Wave, messages leave in the best\norder, not first in, first "
+        "out.\n\nIn case 2 some measured times are below the bound. Case 2 has "
+        "1F1B's memory, eight\nmicrobatches on this page. With recomputation a "
+        "microbatch needs less memory. The paper\ndoes not give the number of "
+        "microbatches that fit, but the paper's schedules must have kept\nmore "
+        "than eight microbatches.\n\n",
+        limit_s);
     print_table(false, limit_s);
     print_table(true, limit_s);
 }

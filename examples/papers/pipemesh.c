@@ -279,16 +279,16 @@ static columns derive(const model *m, uint32_t system)
 
 static void print_table4(void)
 {
-    printf("## Table IV\n\nDerived / published (error).\n\n- Forward, "
-           "backward and critical PP times are the paper's measurements, "
-           "since no published\n  model predicts them.\n- The bubble follows "
-           "from the row's compute times.\n- Critical DP: 2 C_DP and the "
-           "time that the schedule's windows do not hide. C_DP follows "
-           "from\n  parameters, D and %.2f of the device's share of its "
-           "node's link, one number for all rows.\n- Memory is that of the "
-           "first stage.\n- Throughput is model FLOPs over the sum of the "
-           "five published time columns, without\n  embedding, optimiser and "
-           "loading.\n",
+    printf("## Table IV\n\nEach cell of the tables has the derived value / the "
+           "published value (error).\n\n- Forward, backward and critical PP "
+           "times are the paper's measurements, since no published\n  model "
+           "predicts them.\n- The bubble time is derived from the compute "
+           "times of the row.\n- Critical DP: 2 C_DP and the time that the "
+           "schedule's windows do not hide. C_DP follows from\n  parameters, D "
+           "and %.2f of the device's share of its node's link, one number for "
+           "all rows.\n- The memory is the memory of the first stage.\n- "
+           "Throughput is model FLOPs over the sum of the five published time "
+           "columns, without\n  embedding, optimiser and loading.\n",
            LINK_EFFICIENCY);
     for (uint32_t i = 0; i < 4; i++) {
         const model *m = &models[i];
@@ -431,17 +431,17 @@ static double event_ms(const lh_elastic_case *g, const lh_elastic_plan *plan,
 
 static void print_planner(void)
 {
-    printf("\n## The planner\n\n- Compute times are those of the Megatron "
-           "rows (nothing recomputed, little contention).\n  The time of an "
+    printf("\n## The planner\n\n- Compute times are those of the Megatron rows "
+           "(nothing recomputed, little contention).\n  The time of an "
            "operation is its share of the forward's FLOPs.\n- Messages C_PP "
-           "are at link rate. The memory budget is that of depth-first by "
-           "the paper's\n  formulas.\n- The columns \"model\" and \"events\" "
-           "have the time of one iteration in ms, by equation 1 and\n  by "
-           "event simulation.\n- `joint`: chunks (every divisor of the "
-           "stage's layers), queue, sharding and recomputation\n  searched "
-           "together on simulated time.\n\n| | planner | M | groups | ZeRO-3 "
-           "| recomputed per chunk | model | events |\n| --- | --- | --- | "
-           "--- | --- | --- | --- | --- |\n");
+           "are at link rate. The memory budget is that of depth-first by the "
+           "paper's\n  formulas.\n- The columns \"model\" and \"events\" have "
+           "the time of one iteration in ms, computed by equation 1\n  and by "
+           "event simulation.\n- `joint`: chunks (every divisor of the stage's "
+           "layers), queue, sharding and recomputation\n  searched together on "
+           "simulated time.\n\n| | planner | M | groups | ZeRO-3 | recomputed "
+           "per chunk | model | events |\n| --- | --- | --- | --- | --- | --- "
+           "| --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
         const model *m = &models[i];
         static problem p[32];
@@ -559,13 +559,13 @@ static void print_fig13(lh_report *report)
     double xs[6];
     int64_t ns[6];
     static problem p, scratch;
-    printf("\n## Fig. 13: chunks\n\nFalcon, q = 12. The message time C_PP is "
-           "set to a forward with 8 chunks per stage: the longest "
-           "with\nwhich the planner chooses 8 chunks. C_PP is not published; "
-           "at link rate it would be %.1f ms, and more chunks would\nalways "
-           "help. Recomputation follows from memory, times from event "
-           "simulation.\n\n| M | Cf, ms | iteration, ms | TFLOPS |\n| --- | "
-           "--- | --- | --- |\n",
+    printf("\n## Fig. 13: chunks\n\nThe table is for Falcon with q = 12. The "
+           "message time C_PP is set to a forward with 8 chunks per stage: the "
+           "longest with\nwhich the planner chooses 8 chunks. C_PP is not "
+           "published; at link rate it would be %.1f ms, and more chunks "
+           "would\nalways help. Recomputation follows from memory, and times "
+           "are from event simulation.\n\n| M | Cf, ms | iteration, ms | "
+           "TFLOPS |\n| --- | --- | --- | --- |\n",
            hop_ns(m) / MS);
     for (int i = 0; i < 6; i++) {
         lh_elastic_choice *c;
@@ -630,11 +630,11 @@ static void print_fig15(lh_report *report)
     int64_t ns[7];
     fill_problem(m, 8, &p);
     printf("\n## Fig. 15: the parts\n\nThe table is for Falcon with M = 8 "
-           "chunks per stage and the memory budget of depth-first,\nwhich "
-           "uses groups of P microbatches. The last two rows are not in the "
-           "paper's figure.\nThroughput is relative to the mixed plan, "
-           "derived / published.\n\n| | recomputed per chunk | iteration, ms "
-           "| throughput |\n| --- | --- | --- | --- |\n");
+           "chunks per stage and the memory budget of depth-first,\nwhich uses "
+           "groups of P microbatches. The last two rows of the table are not "
+           "in the paper's\nfigure.\nThroughput is relative to the mixed plan, "
+           "derived / published.\n\n| | recomputed per chunk | iteration, ms | "
+           "throughput |\n| --- | --- | --- | --- |\n");
     for (int i = 0; i < 7; i++) {
         lh_elastic_choice *c;
         double ms = best_ms(&p, rows[i].q, rows[i].sharding, &scratch, &c);

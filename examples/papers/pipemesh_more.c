@@ -56,9 +56,9 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
         }
         printf("\n");
     }
-    printf("\nThe text has +2.6, +16.8 and +39.7 %% for A100. So derived and "
-           "published times agree on the\nfastest batch: 72 on V100, as in "
-           "table IV, and 36 on A100.\n");
+    printf("\nThe paper's text has +2.6, +16.8 and +39.7 %% for A100. Derived "
+           "and published times therefore\nagree on the batch with the "
+           "shortest time: 72 on V100, as in table IV, and 36 on A100.\n");
     printf("\n**Training.** `bench/delayed.py build/cli/longhaul --write "
            "docs/papers/pipemesh.md` trains a model\nwith 0.2 M "
            "parameters on the cpu device: four layers on two stages with "
@@ -221,7 +221,8 @@ void pipemesh_print_table6(double rate, double backward, double efficiency)
            "the\nlink, for which Megatron's mean critical DP is %.1f %%.\n\n",
            low, 100 * middle);
     print_settings(rate, backward, low);
-    printf("\nSo the published shares need a third of the other clusters' "
-           "link share, for the same compute.\nWith that link the gains "
-           "equal the published ones except for 192 GPUs.\n");
+    printf(
+        "\nThe published shares of critical DP therefore need a third of the "
+        "other clusters' link share, for the same compute.\nWith that link "
+        "rate the gains equal the published ones except for 192 GPUs.\n");
 }

@@ -295,16 +295,15 @@ static double job_s(const model *m, double over, unsigned n,
 static void print_placement(void)
 {
     static const double overs[] = {1, 2, 4, 8, 16};
-    puts("## Which parallelism crosses: dense model\n\nThe table is for "
-         "44 microbatches per replica, `dorapp` and a layer per chunk. "
-         "*PP-out*:\nthe pipeline crosses between the buildings. "
-         "*DP-out*: data parallelism crosses.\n\nThe first three "
-         "columns after the oversubscription follow the paper's "
-         "formulas. The others\nare for the job "
-         "`dense-17b-two-buildings.yaml` with this layout, as printed "
-         "by `longhaul\nplan`.\n\n| oversubscription | PP-out, s | "
-         "DP-out, s | PP-out is slower by | job: PP-out, s | DP-out, s "
-         "| by |\n| --- | --- | --- | --- | --- | --- | --- |");
+    puts("## Which parallelism crosses: dense model\n\nThe table is for 44 "
+         "microbatches per replica, `dorapp` and a layer per chunk. "
+         "*PP-out*:\nthe pipeline crosses between the buildings. *DP-out*: "
+         "data parallelism crosses.\n\nThe first three columns after the "
+         "oversubscription follow the paper's formulas. The other\ncolumns are "
+         "for the job `dense-17b-two-buildings.yaml` with the same layout, as "
+         "printed by `longhaul\nplan`.\n\n| oversubscription | PP-out, s | "
+         "DP-out, s | PP-out is slower by | job: PP-out, s | DP-out, s | by "
+         "|\n| --- | --- | --- | --- | --- | --- | --- |");
     for (size_t i = 0; i < 5; i++) {
         setting s = {&dense, overs[i], true, 44, .method = "dorapp"};
         double a = iteration(&s);
@@ -317,13 +316,12 @@ static void print_placement(void)
     }
     double more = percent(job_s(&dense, 16, 44, 1, false, true),
                           job_s(&dense, 16, 44, 1, false, false));
-    printf(
-        "\nThe job also has an embedding and a vocabulary matrix, which take "
-        "0.8 s and send nothing.\nThe share of peak includes tensor "
-        "parallelism's collectives: `framework: {overlap:\n{tensor: 1}}`. "
-        "Counted separately they lengthen a layer, so that it hides the "
-        "messages:\n%+.1f %% at 1:16.\n",
-        more);
+    printf("\nThe job also has an embedding and a vocabulary matrix, which "
+           "take 0.8 s and send nothing.\nThe share of peak includes tensor "
+           "parallelism's collectives: `framework: {overlap:\n{tensor: 1}}`. "
+           "If these collectives are counted separately, they lengthen a "
+           "layer, so that the\nlayer hides the messages:\n%+.1f %% at 1:16.\n",
+           more);
     double f = layer_ns(&dense, 4) / 1e9, bytes = message_bytes(&dense, 4);
     printf("\nPaper: about even up to 1:4, DP-out faster beyond, 28.47 %% at "
            "1:16. From 1:%.1f on a message\ntakes more than one and a half "
@@ -355,13 +353,12 @@ static double best_of(setting s, unsigned most)
 static void print_batches(void)
 {
     static const unsigned sizes[] = {2, 4, 8, 11, 22, 44};
-    puts("## Smaller batches favour PP-out\n\nThe table has the best "
-         "PP-out time over the best DP-out time at an oversubscription "
-         "of\n1:16. Each has its own best chunk size (of seven) and "
-         "schedule (`dorapp` or\n`interleaved-zbv`). The last column "
-         "has `dorapp` and one layer per chunk.\n\n| microbatches | "
-         "rounds of 2 | of 2 or 4 | one layer |\n| --- | --- | --- | "
-         "--- |");
+    puts("## Smaller batches favour PP-out\n\nThe table has the best PP-out "
+         "time over the best DP-out time at an oversubscription of\n1:16. "
+         "PP-out and DP-out each have their own best chunk size (of seven) and "
+         "schedule (`dorapp` or\n`interleaved-zbv`). The last column is for "
+         "`dorapp` with one layer per chunk.\n\n| microbatches | rounds of 2 | "
+         "of 2 or 4 | one layer |\n| --- | --- | --- | --- |");
     for (size_t i = 0; i < 6; i++) {
         setting s = {&dense, 16, .n = sizes[i]};
         double two = best_of(s, 2), four = best_of(s, 4);
@@ -374,11 +371,12 @@ static void print_batches(void)
     setting s = {&dense, 16, .n = 2, .method = "dorapp", .regather = true};
     printf(
         "\nPaper: PP-out is faster below 22 microbatches. With one-layer "
-        "chunks this is not reproduced,\nunless parameters are gathered "
-        "again for the backward and gradients reduced in 32 bits\n(%.2f at 2 "
-        "microbatches). With chosen chunk sizes and schedules, PP-out gains "
-        "with smaller\nbatches and does not lose with larger ones. Rounds of "
-        "4 need more activation memory and\nmake the two equal from 4 on.\n\n",
+        "chunks the simulation does not\nreproduce this result, unless "
+        "parameters are gathered again for the backward and gradients reduced "
+        "in 32 bits\n(%.2f at 2 microbatches). With chosen chunk sizes and "
+        "schedules, PP-out gains with smaller\nbatches and does not lose with "
+        "larger ones. Rounds of 4 microbatches need more activation\nmemory, "
+        "and make PP-out and DP-out equally fast from 4 microbatches on.\n\n",
         placement_ratio(s));
 }
 
@@ -407,7 +405,7 @@ static void print_experts(void)
     s.sharing = HSDP_SHARDED;
     double hsdp = iteration(&s);
     printf("\nPaper: PP-out is 49.4 %% faster at 1:16 with 128 experts. In "
-           "that case sharded HSDP with\nDP-out takes 1/%.2f of FSDP's time "
+           "that setting sharded HSDP with\nDP-out takes 1/%.2f of FSDP's time "
            "here, less than PP-out.\n\n",
            fsdp / hsdp);
 }
@@ -452,17 +450,16 @@ static void print_layouts(void)
                    .chunks_per_device = 12,
                    .sharding = LH_SHARDING_FULL};
     puts("## Experts inside the ranks of a stage\n\nThe paper's formula "
-         "divides experts by EP and by TP. In frameworks EP x ETP ranks "
-         "in a\nstage share experts, and TP x DP / (EP x ETP) ranks "
-         "have the same experts. So dense\ngradients and expert "
-         "gradients are reduced over different groups.\n\nThe table has "
-         "layouts on 128 GPUs with 128 experts, as the job "
-         "`moe-40b-two-buildings.yaml`:\nfour microbatches, `dorapp`, "
-         "gradients reduced in 32 bits as for Llama 3. Columns: "
-         "parameters\nin millions per GPU and layer; GPUs that reduce "
-         "gradients; seconds with PP-out and DP-out,\nand their "
-         "ratio.\n\n| layout | dense, experts | dense, experts over | "
-         "1:1.33 | 1:16 |\n| --- | --- | --- | --- | --- |");
+         "divides experts by EP and by TP. In frameworks EP x ETP ranks in "
+         "a\nstage share experts, and TP x DP / (EP x ETP) ranks have the same "
+         "experts. Dense gradients and\nexpert gradients are therefore reduced "
+         "over different groups of GPUs.\n\nThe table has layouts on 128 GPUs "
+         "with 128 experts, as the job `moe-40b-two-buildings.yaml`:\nfour "
+         "microbatches, `dorapp`, gradients reduced in 32 bits as for Llama 3. "
+         "Columns: parameters\nin millions per GPU and layer; GPUs that reduce "
+         "gradients; seconds with PP-out and DP-out,\nand their ratio.\n\n| "
+         "layout | dense, experts | dense, experts over | 1:1.33 | 1:16 |\n| "
+         "--- | --- | --- | --- | --- |");
     print_layout("TP 4, EP 16, ETP 1, PP 2, DP 16 (table 2)", l);
     l.expert_tensor = 4;
     print_layout("TP 4, EP 16, ETP 4, PP 2, DP 16", l);
@@ -472,26 +469,26 @@ static void print_layouts(void)
     l.chunks_per_device = 3;
     print_layout("TP 1, EP 16, ETP 1, PP 8, DP 16", l);
     const model m = mixture(128);
-    printf(
-        "\nPaper: PP-out is 49.4 %% faster at 1:16 with 128 experts (1.494). "
-        "In the first layout each\nexpert has copies in both buildings, "
-        "whose gradients cross with DP-out. In the others all\nGPUs in a "
-        "stage share one set of experts: no expert gradients are sent, but "
-        "tokens cross.\nAs in the formulas, intra-layer communication is in "
-        "the share of peak, 0.25. With none of it\nhidden the first layout "
-        "has %.2f; the paper's value lies between the two.\n\n",
-        job_s(&m, 16, 4, 2, false, false) / job_s(&m, 16, 4, 2, false, true));
+    printf("\nPaper: PP-out is 49.4 %% faster at 1:16 with 128 experts "
+           "(1.494). In the first layout each\nexpert has copies in both "
+           "buildings, whose gradients cross with DP-out. In the other "
+           "layouts\nall GPUs in a stage share one set of experts: no expert "
+           "gradients are sent, but tokens cross\nbetween the buildings.\nAs "
+           "in the formulas, intra-layer communication is in the share of "
+           "peak, 0.25. With none of it\nhidden the first layout has %.2f; the "
+           "paper's value lies between the two.\n\n",
+           job_s(&m, 16, 4, 2, false, false) /
+               job_s(&m, 16, 4, 2, false, true));
 }
 
 static void print_schedules(void)
 {
     static const double overs[] = {1, 2, 4, 8, 16};
-    puts("## Schedules that cross\n\n"
-         "Dense model, PP-out, 44 microbatches: `interleaved-zbv` against "
-         "`dorapp`. Its I and W passes\nare assumed to take 4 % longer for "
-         "the finer split.\n\n"
-         "| oversubscription | generated for the network | for any network "
-         "|\n| --- | --- | --- |");
+    puts("## Schedules that cross\n\nDense model, PP-out, 44 microbatches: "
+         "`interleaved-zbv` against `dorapp`. The I and W passes "
+         "of\n`interleaved-zbv` are assumed to take 4 % longer for the finer "
+         "split.\n\n| oversubscription | generated for the network | for any "
+         "network |\n| --- | --- | --- |");
     for (size_t i = 0; i < 5; i++) {
         setting s = {&dense, overs[i], true, 44, .method = "dorapp"};
         double dora = iteration(&s);
@@ -501,10 +498,10 @@ static void print_schedules(void)
         printf("| 1:%g | %+.1f %% | %+.1f %% |\n", overs[i],
                percent(adapted, dora), percent(iteration(&s), dora));
     }
-    puts("\nIn the paper ZBV is slower than DoraPP up to an "
-         "oversubscription of 1:8, and faster\nbeyond. The ZBV order "
-         "for any network does not reproduce this result: its warm-up "
-         "has no\nslack for messages.\n");
+    puts("\nIn the paper ZBV is slower than DoraPP up to an oversubscription "
+         "of 1:8, and faster\nbeyond. The ZBV order for any network does not "
+         "reproduce this result, because the warm-up of\nthis order has no "
+         "slack for messages.\n");
 }
 
 static void print_hybrid(void)
@@ -548,10 +545,10 @@ static void print_latency(void)
         printf("| %s | %+.1f %% | %+.1f %% |\n", lossy ? "0.02 %" : "none",
                growth[0], growth[1]);
     }
-    puts("\nIn the paper PP-out grows faster than DP-out, and loss "
-         "multiplies its time, up to 1.93\ntimes. Such factors need "
-         "small messages and short kernels. The four cases have the "
-         "same\norder in the table.\n");
+    puts("\nIn the paper PP-out grows faster than DP-out, and loss multiplies "
+         "the time of PP-out by up to\n1.93. Factors of this size need small "
+         "messages and short kernels. The table has the four cases\nin the "
+         "same order as the paper.\n");
 }
 
 /* Simulates four ranks, one of them in a distant building. */
@@ -615,37 +612,38 @@ static void print_transport(void)
                lh_spray_rate(1e15, 4, latency) * 8e-9,
                lh_spray_queue_pairs(line, latency));
     }
-    printf("\nIn the paper spraying is slower than ECMP at 1000 us with "
-           "up to four queue pairs. The\npaper counts a window per "
-           "one-way latency, which gives twice the rates of the table. "
-           "Under\nECMP a flow's share is 25 to 100 Gb/s. Compared with "
-           "this share, spraying over one queue\npair is faster at 50 us "
-           "and slower at 1000 us. Four queue pairs at 1000 us equal a "
-           "small\nshare.\n\nA ring over 1024 GPUs with 1 ms between "
-           "some, for 89.1 MB, takes %.0f ms if each step waits\nfor the "
-           "slowest, as in the paper. With pipelined pieces it takes %.2f "
-           "ms.\n",
+    printf("\nIn the paper spraying is slower than ECMP at 1000 us with up to "
+           "four queue pairs. The\npaper counts a window per one-way latency, "
+           "which gives twice the rates of the table. Under\nECMP a flow's "
+           "share is 25 to 100 Gb/s. Compared with this share, spraying over "
+           "one queue\npair is faster at 50 us and slower at 1000 us. Spraying "
+           "over four queue pairs at 1000 us is as\nfast as ECMP with a small "
+           "share.\n\nA ring over 1024 GPUs with 1 ms between some, for 89.1 "
+           "MB, takes %.0f ms if each step waits\nfor the slowest, as in the "
+           "paper. With pipelined pieces it takes %.2f ms.\n",
            lh_ring_ns(LH_RING_LOCKSTEP, 1024, 89.1e6, &ring, 0) / 1e6,
            lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &ring, 0) / 1e6);
 }
 
 int main(void)
 {
-    puts("# ScaleAcross Explorer, reproduced\n\n"
-         "*ScaleAcross Explorer: Exploring Communication Optimization for "
-         "Scale-Across AI Model\nTraining*, 2026. This page is the output of "
-         "`examples/papers/scaleacross`.\n\n"
-         "Two buildings, 400 Gb/s per GPU, 1:o between them, 50 us one way; "
-         "two pipeline ranks.\nThe paper withholds model shapes, kernel times "
-         "and microbatch counts. These values were\nfitted to its results, so "
-         "the results are no evidence for them:\n\n"
-         "- The dense model's share of peak: 0.47, which gives 28 % at 1:16 "
-         "(0.40 gives 9 %, 0.55 gives\n  45 %).\n- The mixture's share of "
-         "peak (0.25) and its 4 microbatches.\n- The setting with the distant "
-         "building, and 4 % longer passes for the finer split.\n\n"
-         "Two results hold for all values tried. The dense model has no loss "
-         "up to 1:8 and a large one at\n1:16. DP-out is slower than PP-out at "
-         "1:16 with 128 experts, and the gap grows with the experts.\n");
+    puts(
+        "# ScaleAcross Explorer, reproduced\n\n*ScaleAcross Explorer: "
+        "Exploring Communication Optimization for Scale-Across AI "
+        "Model\nTraining*, 2026. This page is the output of "
+        "`examples/papers/scaleacross`.\n\nThe setting has two buildings with "
+        "400 Gb/s per GPU, an oversubscription of 1:o and a one-way\nlatency "
+        "of 50 us between the buildings, and two pipeline ranks.\nThe paper "
+        "withholds model shapes, kernel times and microbatch counts. The "
+        "following values were\nfitted to the paper's results, so the "
+        "agreement with these results does not confirm the values:\n\n- The "
+        "dense model's share of peak: 0.47, which gives 28 % at 1:16 (0.40 "
+        "gives 9 %, 0.55 gives\n  45 %).\n- The mixture's share of peak (0.25) "
+        "and its 4 microbatches.\n- The setting with the distant building, and "
+        "4 % longer passes for the finer split.\n\nTwo results hold for all "
+        "values of these inputs that were tried. The dense model has no loss "
+        "up to 1:8 and a large one at\n1:16. DP-out is slower than PP-out at "
+        "1:16 with 128 experts, and the gap grows with the experts.\n");
     print_placement();
     print_batches();
     print_experts();
