@@ -6,7 +6,7 @@ import re
 
 from harness import (case, check, finish, json_case, read, run, test, uniform,
                      write)
-from made import TWO_SITES
+from input_files import TWO_SITES
 from trained import TRAIN, can_train, make_plan, over_transports, saved
 
 SLOW = """

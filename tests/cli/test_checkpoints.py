@@ -15,7 +15,7 @@ import time
 
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
                      finish, json_case, makes, read, run, test, until, write)
-from made import TWO_SITES
+from input_files import TWO_SITES
 
 LOCK = ".longhaul-lock"
 

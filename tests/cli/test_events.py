@@ -8,7 +8,7 @@ import subprocess
 
 from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
                      finish, json_case, read, run, test, uniform, write)
-from made import TWO_SITES
+from input_files import TWO_SITES
 from trained import TRAIN, can_train, make_plan, over_transports, saved
 
 TRACE = ROOT / "examples/adaptra-trace.yaml"

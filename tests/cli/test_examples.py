@@ -10,7 +10,7 @@ import subprocess
 import harness
 from harness import (ROOT, WORK, case, check, finish, makes, read, run, test,
                      uniform, write)
-from made import HAS_PLAYGROUND, MEGATRON, TORCHTITAN
+from input_files import HAS_PLAYGROUND, MEGATRON, TORCHTITAN
 from profiled import profiled
 
 COMMANDS = re.findall(r"^  (\w+) ", re.search(

@@ -6,7 +6,7 @@ import re
 
 from harness import (ANY, ROOT, WORK, case, check, finish, makes, read, run,
                      test, write)
-from made import SITES, loaded, pipeline, plan
+from input_files import SITES, loaded, pipeline, plan
 
 ELASTIC = (ROOT / "examples/llama3-70b-elastic.yaml").read_text()
 # What is exported counts here, not how good it is.

@@ -15,7 +15,7 @@ import subprocess
 from harness import (ANY, ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, case, check,
                      finish, json_case, makes, read, run, test, uniform, until,
                      write)
-from made import HAS_PLAYGROUND, MEGATRON
+from input_files import HAS_PLAYGROUND, MEGATRON
 
 NO_SPACE = r"No space left on device"
 PLAYED = ["-s", "1f1b", "--speed", "100", "--message-bytes", "64"]

@@ -7,7 +7,7 @@ import re
 
 from harness import (ANY, ROOT, case, check, finish, has_few_cases, json_case,
                      read, run, test, write)
-from made import MEGATRON as SMALL
+from input_files import MEGATRON as SMALL
 from megatron_rules import complaints
 from random_jobs import job
 from round_trips import model_of, shuffled_cluster

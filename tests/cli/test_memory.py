@@ -9,7 +9,7 @@ import subprocess
 
 from harness import (ENVIRONMENT, PROGRAM, ROOT, WORK, check, finish,
                      is_sanitized, makes, run, test, write)
-from made import TRAINED
+from input_files import TRAINED
 
 # A run takes a second; one that spins, or waits for a rank that does, does so
 # for ever.

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as xml
 
 from harness import (ANY, PROGRAM, WORK, case, check, finish, json_case, makes,
                      read, run, test, uniform, write)
-from made import loaded, names, pipeline, plan, schedule
+from input_files import loaded, names, pipeline, plan, schedule
 
 
 @makes("p.yaml", "less.csv")

@@ -5,7 +5,7 @@ import re
 
 from harness import (ANY, ROOT, case, check, finish, json_case, makes, read,
                      test, write)
-from made import SITES, job, loaded, names, pipeline, plan
+from input_files import SITES, job, loaded, names, pipeline, plan
 
 LINKED = str(ROOT / "examples/crosspipe-m70-four-sites.yaml")
 # With what takes the search of a plan long given.

@@ -184,9 +184,9 @@ def steps_without_marks_are_counted_and_missing_ones_left_out():
     check_steps(found(profiled(replicas=2, edit=unmarked)), ALL_S,
                 remarks={"unmarked-steps": 4})
 
-    def lacking(rank, events):
+    def skip_without(rank, events):
         return [e for e in events if e["name"] != "ProfilerStep#6" or rank]
-    result = found(profiled(edit=lacking))
+    result = found(profiled(edit=skip_without))
     check([s["step"] for s in result["steps"]] == [5, 7] and
           kinds(result) == {"replicas-left-out": 1,
                             "incomplete-steps": 1}, result["remarks"])

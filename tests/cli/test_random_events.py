@@ -14,7 +14,7 @@ import random
 
 from harness import (WORK, check, finish, has_few_cases, makes, run, test,
                      uniform, write)
-from made import TWO_SITES
+from input_files import TWO_SITES
 
 EVENTS = 20
 STEPS = 24

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of train on groups of ranks that compute together."""
 from harness import check, finish, run, test, write
-from made import TRAINED
+from input_files import TRAINED
 
 EXPERTS = {"ffn: 48": "experts: 4, experts_per_token: 2, expert_ffn: 16"}
 

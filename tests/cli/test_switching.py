@@ -6,7 +6,7 @@ import re
 
 from harness import (WORK, case, check, finish, json_case, makes, read, run,
                      test, uniform, write)
-from made import TRAINED
+from input_files import TRAINED
 from trained import TRAIN, can_train, make_plan, over_transports, saved
 
 PLAYED = ["train", "p.yaml", "-s", "1f1b", "--speed", "50"]

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
-from lacking import SKIP, lacking
+from skip_without import SKIP, skip_without
 
 from chakra_traces import read_rank, varint
 
@@ -28,7 +28,7 @@ if not SCHEMA:
 try:
     from grpc_tools import protoc
 except ImportError as error:
-    lacking("grpc_tools", error, "LONGHAUL_PROTOBUF",
+    skip_without("grpc_tools", error, "LONGHAUL_PROTOBUF",
             "Chakra traces are read by protocol buffers")
 
 PROGRAM, ROOT = sys.argv[1], pathlib.Path(sys.argv[2])

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import warnings
 
-from lacking import SKIP, lacking
+from skip_without import SKIP, skip_without
 
 PROGRAM, ROOT = os.path.abspath(sys.argv[1]), sys.argv[2]
 try:
@@ -30,7 +30,7 @@ try:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 except ImportError as error:
-    lacking("torch, safetensors or transformers", error, "LONGHAUL_TORCH",
+    skip_without("torch, safetensors or transformers", error, "LONGHAUL_TORCH",
             "other programs read our checkpoints")
 
 # Which of CUDA's libraries are not there is not asked: a torch without them

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM, SOURCE = os.path.abspath(sys.argv[1]), sys.argv[2]
 CASES = int(sys.argv[3]) if len(sys.argv) > 3 else 120
@@ -24,7 +24,7 @@ FIRST = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 try:
     import ortools.sat.python.cp_model  # noqa: F401
 except ImportError as error:
-    lacking("ortools", error, "LONGHAUL_ORTOOLS",
+    skip_without("ortools", error, "LONGHAUL_ORTOOLS",
             "CP-SAT finds the same optima")
 sys.path.insert(0, str(pathlib.Path(SOURCE, "bench")))
 import peer_cpsat  # noqa: E402

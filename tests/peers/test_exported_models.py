@@ -19,7 +19,7 @@ import sys
 import tempfile
 import warnings
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
 warnings.filterwarnings("ignore")
@@ -46,7 +46,7 @@ try:
                            SEQUENCE, SIZES, SPLIT, YARN, longhaul,
                            plan, reference)
 except ImportError as error:
-    lacking("megatron-core or transformers", error, "LONGHAUL_TORCH",
+    skip_without("megatron-core or transformers", error, "LONGHAUL_TORCH",
             "exported models equal transformers'")
 
 ROOT = pathlib.Path(__file__).parents[2]

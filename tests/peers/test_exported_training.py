@@ -21,7 +21,7 @@ import sys
 import tempfile
 import warnings
 
-from lacking import lacking
+from skip_without import skip_without
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
 # pylint: disable=wrong-import-position
@@ -38,7 +38,7 @@ try:
     if "WAIT_SEND_F" not in schedules._ComputationType.__members__:
         raise ImportError(f"torch {torch.__version__} is older than 2.15")
 except ImportError as error:
-    lacking("torch", error, "LONGHAUL_TORCH", "exported plans train")
+    skip_without("torch", error, "LONGHAUL_TORCH", "exported plans train")
 
 LAYERS, EXPERTS, PER_TOKEN, SEQUENCE, STEPS, PACE = 8, 4, 2, 8, 3, 0.5
 JOB = """

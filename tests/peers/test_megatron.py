@@ -21,7 +21,7 @@ import sys
 import tempfile
 import warnings
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
 warnings.filterwarnings("ignore")
@@ -32,7 +32,7 @@ try:
     from megatron.core.distributed.fsdp import mcore_fsdp_adapter as fsdp
     from megatron.core.pipeline_parallel import schedules
 except ImportError as error:
-    lacking("megatron-core", error, "LONGHAUL_TORCH",
+    skip_without("megatron-core", error, "LONGHAUL_TORCH",
             "Megatron-LM runs what was planned for it")
 
 ROOT = pathlib.Path(__file__).parents[2]

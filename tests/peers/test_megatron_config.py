@@ -23,7 +23,7 @@ import sys
 import tempfile
 import warnings
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM, JOBS = os.path.abspath(sys.argv[1]), int(sys.argv[2])
 warnings.filterwarnings("ignore")
@@ -39,7 +39,7 @@ try:
                                            TransformerConfig)
     from megatron.core.transformer.enums import AttnBackend, LayerType
 except ImportError as error:
-    lacking("megatron-core", error, "LONGHAUL_TORCH",
+    skip_without("megatron-core", error, "LONGHAUL_TORCH",
             "its configurations take what is exported")
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -19,7 +19,7 @@ import tempfile
 import time
 import warnings
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
 warnings.filterwarnings("ignore")
@@ -28,7 +28,7 @@ try:
     from megatron.core.timers import Timers
     from torch import distributed, multiprocessing
 except ImportError as error:
-    lacking("megatron-core", error, "LONGHAUL_TORCH",
+    skip_without("megatron-core", error, "LONGHAUL_TORCH",
             "a log of Megatron's timers is diagnosed")
 
 RANKS, ITERATIONS, INTERVAL = 2, 4, 2

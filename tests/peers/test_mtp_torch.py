@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from lacking import SKIP, lacking
+from skip_without import SKIP, skip_without
 
 PROGRAM, ROOT = sys.argv[1:3]
 sys.path.insert(0, os.path.join(ROOT, "bench"))
@@ -28,7 +28,7 @@ try:
     import torch.nn.functional as F
     import peer_torch_train as peer
 except ImportError as error:
-    lacking("torch or numpy", error, "LONGHAUL_TORCH",
+    skip_without("torch or numpy", error, "LONGHAUL_TORCH",
             "modules of mtp_layers are trained as PyTorch's")
 
 STEPS, SEQUENCE, BATCH, WEIGHT = 10, 32, 4, 0.1

@@ -24,7 +24,7 @@ import tempfile
 import time
 import warnings
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
 warnings.filterwarnings("ignore")
@@ -36,7 +36,7 @@ try:
                                               ScheduleInterleaved1F1B)
     from torch.profiler import ProfilerActivity, profile, schedule
 except ImportError as error:
-    lacking("torch", error, "LONGHAUL_TORCH",
+    skip_without("torch", error, "LONGHAUL_TORCH",
             "the passes of PyTorch's schedules are derived from traces")
 
 RANKS, MICROBATCHES, STEPS, ATTEMPTS = 4, 6, 2, 4

@@ -23,7 +23,7 @@ import threading
 import time
 import warnings
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
 warnings.filterwarnings("ignore")
@@ -35,7 +35,7 @@ try:
     if "WAIT_SEND_F" not in schedules._ComputationType.__members__:
         raise ImportError(f"torch {torch.__version__} is older than 2.15")
 except ImportError as error:
-    lacking("torch", error, "LONGHAUL_TORCH",
+    skip_without("torch", error, "LONGHAUL_TORCH",
             "traces of PyTorch's profiler are diagnosed")
 
 STAGES, MICROBATCHES, STEPS, RUNS = 4, 8, 2, 4

@@ -16,7 +16,7 @@ import tempfile
 import types
 import warnings
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
 try:
@@ -24,7 +24,7 @@ try:
     import torch
     from torch.distributed.pipelining import schedules
 except ImportError as error:
-    lacking("torch", error, "LONGHAUL_TORCH", "our schedules load in PyTorch")
+    skip_without("torch", error, "LONGHAUL_TORCH", "our schedules load in PyTorch")
 
 count = {True: 0, False: 0}
 

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import warnings
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
 ROOT = pathlib.Path(sys.argv[2]).resolve()
@@ -30,7 +30,7 @@ try:
     from torch import distributed, multiprocessing, nn
     from torch.distributed.pipelining import PipelineStage, schedules
 except ImportError as error:
-    lacking("torch", error, "LONGHAUL_TORCH", "exports run in PyTorch")
+    skip_without("torch", error, "LONGHAUL_TORCH", "exports run in PyTorch")
 
 WIDTH, ROWS = 16, 2  # of a microbatch
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM, SOURCE = os.path.abspath(sys.argv[1]), sys.argv[2]
 CASES = int(sys.argv[3]) if len(sys.argv) > 3 else 60
@@ -24,7 +24,7 @@ FIRST = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 try:
     from pysat.solvers import Cadical153
 except ImportError as error:
-    lacking("python-sat", error, "LONGHAUL_ORTOOLS",
+    skip_without("python-sat", error, "LONGHAUL_ORTOOLS",
             "a SAT solver confirms optima")
 sys.path[:0] = [str(pathlib.Path(SOURCE, "tools"))]
 import export_sat  # noqa: E402

@@ -11,7 +11,7 @@ numpy ($LONGHAUL_TORCH names a Python that has them).
 import os
 import sys
 
-from lacking import SKIP, lacking
+from skip_without import SKIP, skip_without
 
 PROGRAM, ROOT = sys.argv[1:3]
 sys.path.insert(0, os.path.join(ROOT, "bench"))
@@ -20,7 +20,7 @@ try:
     from torch.distributed.fsdp import fully_shard  # not in every version
     import numpy
 except ImportError as error:
-    lacking("torch with FSDP2, or numpy", error, "LONGHAUL_TORCH",
+    skip_without("torch with FSDP2, or numpy", error, "LONGHAUL_TORCH",
             "sharded training agrees with PyTorch's")
 assert torch and fully_shard and numpy
 import sharded

@@ -11,7 +11,7 @@ Python that has them).
 import os
 import sys
 
-from lacking import SKIP, lacking
+from skip_without import SKIP, skip_without
 
 PROGRAM, ROOT = sys.argv[1:3]
 sys.path.insert(0, os.path.join(ROOT, "bench"))
@@ -21,7 +21,7 @@ try:
         SequenceParallel)
     import numpy
 except ImportError as error:
-    lacking("torch with DTensor, or numpy", error, "LONGHAUL_TORCH",
+    skip_without("torch with DTensor, or numpy", error, "LONGHAUL_TORCH",
             "layers on several ranks train as PyTorch's")
 assert torch and SequenceParallel and numpy
 import tensor

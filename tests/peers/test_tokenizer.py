@@ -15,14 +15,14 @@ import sys
 import tempfile
 import unicodedata
 
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM, ROOT = sys.argv[1:3]
 try:
     import numpy
     from tokenizers import ByteLevelBPETokenizer
 except ImportError as error:
-    lacking("tokenizers or numpy", error, "LONGHAUL_TORCH",
+    skip_without("tokenizers or numpy", error, "LONGHAUL_TORCH",
             "our tokens are Hugging Face's")
 
 

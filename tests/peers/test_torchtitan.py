@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 import stand_ins
-from lacking import lacking
+from skip_without import skip_without
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
@@ -35,7 +35,7 @@ sys.dont_write_bytecode = True
 try:
     from torchtitan.config.manager import ConfigManager
 except ImportError as error:
-    lacking("torchtitan", error, "LONGHAUL_TORCH",
+    skip_without("torchtitan", error, "LONGHAUL_TORCH",
             "torchtitan reads exported options")
 
 JOB = """

@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import stand_ins
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
 ROOT = pathlib.Path(sys.argv[2]).resolve()
@@ -29,7 +29,7 @@ try:
     from torchtitan.distributed import activation_checkpoint as ac
     from torchtitan.config.manager import ConfigManager  # noqa: F401
 except ImportError as error:
-    lacking("torchtitan", error, "LONGHAUL_TORCH",
+    skip_without("torchtitan", error, "LONGHAUL_TORCH",
             "imported configurations are torchtitan's")
 
 MODULES = {"llama3": "llama3", "deepseek_v3": "deepseekv3", "qwen3": "qwen3",

@@ -22,7 +22,7 @@ import tempfile
 import warnings
 
 import stand_ins
-from lacking import lacking
+from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
 warnings.filterwarnings("ignore")
@@ -37,7 +37,7 @@ try:
                            SEQUENCE, SIZES, SPLIT, YARN, longhaul, plan,
                            reference)
 except ImportError as error:
-    lacking("torchtitan or transformers", error, "LONGHAUL_TORCH",
+    skip_without("torchtitan or transformers", error, "LONGHAUL_TORCH",
             "models exported to torchtitan equal transformers'")
 
 TOLERANCE = 1e-4

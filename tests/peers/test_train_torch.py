@@ -19,7 +19,7 @@ import sys
 import tempfile
 import warnings
 
-from lacking import SKIP, lacking
+from skip_without import SKIP, skip_without
 
 SPEED, NAIVE, ROOT = sys.argv[1:4]
 sys.path.insert(0, os.path.join(ROOT, "bench"))
@@ -29,7 +29,7 @@ try:
     import torch
     import peer_torch_train as peer
 except ImportError as error:
-    lacking("torch or numpy", error, "LONGHAUL_TORCH",
+    skip_without("torch or numpy", error, "LONGHAUL_TORCH",
             "training agrees with PyTorch's")
 
 STEPS = 20

@@ -20,12 +20,12 @@ import sys
 import typing
 import xml.etree.ElementTree
 
-from longhaul_there import longhaul
+from import_longhaul import longhaul
 
 import harness
 import random_jobs
-from both import SOON as JOB
-from both import both, printed, random_pipeline, same
+from compare_program import SOON as JOB
+from compare_program import both, printed, random_pipeline, same
 from harness import HANGS, ROOT, WORK, check, test, uniform
 
 TWO_SITES = str(ROOT / "examples/pipeline-two-sites.yaml")

@@ -13,10 +13,10 @@ import random
 import re
 import subprocess
 
-from longhaul_there import longhaul
+from import_longhaul import longhaul
 
 import harness
-from both import printed, random_pipeline
+from compare_program import printed, random_pipeline
 from harness import PROGRAM, ROOT, WORK, check, run, test
 
 # --- arguments, and the program's words for them ------------------------------

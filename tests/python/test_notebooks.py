@@ -11,15 +11,15 @@ them.
 """
 import sys
 
-import longhaul_there  # noqa: F401
-from lacking import lacking
+import import_longhaul  # noqa: F401
+from skip_without import skip_without
 
 try:
     import ipykernel  # noqa: F401
     import nbclient
     import nbformat
 except ImportError as error:
-    lacking("nbclient or ipykernel", error, "LONGHAUL_PYTHON",
+    skip_without("nbclient or ipykernel", error, "LONGHAUL_PYTHON",
             "the notebooks run")
 
 WRITES = "--write" in sys.argv

@@ -15,13 +15,13 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
-from torch_there import longhaul  # noqa: E402
-from lacking import lacking  # noqa: E402
+from import_torch import longhaul  # noqa: E402
+from skip_without import skip_without  # noqa: E402
 
 try:
     import pdoc  # noqa: F401
 except ImportError as error:
-    lacking("pdoc", error, "", "the Python package's reference")
+    skip_without("pdoc", error, "", "the Python package's reference")
 
 import harness  # noqa: E402
 import longhaul.torch  # noqa: E402, F811

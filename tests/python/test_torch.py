@@ -15,7 +15,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
-from torch_there import longhaul, torch  # noqa: E402
+from import_torch import longhaul, torch  # noqa: E402
 
 import harness  # noqa: E402
 import longhaul.torch  # noqa: E402

@@ -15,12 +15,12 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
-from torch_there import longhaul, torch  # noqa: E402
+from import_torch import longhaul, torch  # noqa: E402
 
 import harness  # noqa: E402
 import torch_runs  # noqa: E402
 from harness import ROOT, WORK, check, run, test  # noqa: E402
-from lacking import SKIP  # noqa: E402
+from skip_without import SKIP  # noqa: E402
 from longhaul.torch import Adapt, PipelineRuntime, profile  # noqa: E402
 from torch_runs import RATE, on_ranks, run_cases, trains  # noqa: E402
 

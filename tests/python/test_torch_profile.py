@@ -15,7 +15,7 @@ import weakref
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
 import stand_ins  # noqa: E402
-from torch_there import longhaul, torch  # noqa: E402
+from import_torch import longhaul, torch  # noqa: E402
 
 import harness  # noqa: E402
 from harness import WORK, case, check, test, write  # noqa: E402

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 
-from longhaul_there import longhaul
+from import_longhaul import longhaul
 
 import harness
 from harness import PROGRAM, ROOT, check, test

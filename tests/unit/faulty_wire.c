@@ -4,7 +4,7 @@
 
 #include "base/fail.h"
 #include "base/realtime.h"
-#include "late_net.h"
+#include "reordering_transport.h"
 #include "runtime/transport/sockets.h"
 #include "runtime/transport/stream.h"
 

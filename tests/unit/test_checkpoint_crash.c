@@ -5,7 +5,7 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "fail_call.h"
 #include "sanitized.h"
-#include "train_team.h"
+#include "training_ranks.h"
 
 #include <dirent.h>
 #include <sys/wait.h>

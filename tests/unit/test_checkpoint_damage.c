@@ -2,7 +2,7 @@
 /* Changes bytes of a checkpoint: every change is detected and reported with its
  * file and tensor. */
 #define _GNU_SOURCE /* mkdtemp */
-#include "train_team.h"
+#include "training_ranks.h"
 
 #include "runtime/engine/resume.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job's layout.layers: read, written, and respected by every plan. Also
  * training.dropout. */
-#include "test_spec.h"
+#include "test_job.h"
 
 #include "jobs.h"
 #include "plans.h"

@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 /* Draft jobs: each parses, explains its keys, and contains the requested values
  * for any model, GPU and number of datacenters. */
-#include "test_spec.h"
+#include "test_job.h"
 
 #include <longhaul/experimental/draft.h>
 

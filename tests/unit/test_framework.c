@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job's `framework`: presets, single keys, errors, the canonical form, and
  * equal costs for the same choices through options. */
-#include "test_spec.h"
+#include "test_job.h"
 
 #include "format/job/job_values.h"
 #include "jobs.h"

@@ -8,8 +8,8 @@
  *     TEST_NET_VERBOSE=1               prints each seed's scenario */
 #define _GNU_SOURCE
 #include "faulty_wire.h"
-#include "late_net.h"
 #include "net_conform.h"
+#include "reordering_transport.h"
 #include "sanitized.h"
 #include "tiny_model.h"
 #include "training_folder.h"
@@ -33,7 +33,7 @@ typedef enum layer { UNDISTURBED, LATE, WIRE } layer;
 static struct {
     layer is;
     bool in_processes; /* LATE: else threads */
-    late_net late;
+    reordering_transport late;
     wire_plan plan;
     wire_log log;
 } now;
@@ -358,8 +358,8 @@ static scenario choose_scenario(uint64_t seed)
         s.n_ranks = s.conformance->n_ranks;
     }
     now.in_processes = now.is == LATE && s.conformance && seed % 2;
-    now.late = (late_net){.seed = seed,
-                          .most_ns = (int64_t)chance_below(&state, 3000000)};
+    now.late = (reordering_transport){
+        .seed = seed, .most_ns = (int64_t)chance_below(&state, 3000000)};
     now.plan = quiet();
     now.plan.seed = seed;
     uint64_t passed[WIRE_MOST_RANKS][WIRE_MOST_RANKS];

@@ -3,7 +3,7 @@
  * and resuming; errors in checkpoints. */
 #define _GNU_SOURCE /* mkdtemp, setrlimit */
 #include "naive_llama.h"
-#include "train_team.h"
+#include "training_ranks.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 /* Zones of datacenters: read, written, rejected; and traffic over the network
  * within a node, a zone, a datacenter and between datacenters, by hand. */
 #include "jobs.h"
-#include "test_spec.h"
+#include "test_job.h"
 
 #include "model/all_to_all.h"
 #include "model/groups.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counting a model's parameters. Every term is a weight matrix or vector of the
- * model's published reference code; tests/unit/test_spec_model.c compares the
+ * model's published reference code; tests/unit/test_job_model.c compares the
  * sums with the published totals. */
 #include "format/job/model_size.h"
 #include "format/job/parse.h"

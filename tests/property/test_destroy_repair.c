@@ -7,7 +7,7 @@
  * - Schedules with fewer microbatches help; those with as many or more are
  *   ignored.
  *
- *     test_regrow [CASES [FIRST]] */
+ *     test_destroy_repair [CASES [FIRST]] */
 #include "cases.h"
 #include "hold_orders.h"
 #include "trains.h"

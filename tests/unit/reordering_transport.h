@@ -3,20 +3,21 @@
  * start of sends and receives. Messages with different tags or peers overtake
  * each other; those with the same peer and tag stay in order. Users must
  * produce the same bytes over it. */
-#ifndef LATE_NET_H
-#define LATE_NET_H
+#ifndef REORDERING_TRANSPORT_H
+#define REORDERING_TRANSPORT_H
 
 #include "runtime/transport/transport.h"
 
 /* Options for a delaying endpoint; context for late_net_rank. */
-typedef struct late_net {
+typedef struct reordering_transport {
     uint64_t seed;
     int64_t most_ns; /* maximum delay */
     lhi_rank_main *rank_main;
     void *context;
-} late_net;
+} reordering_transport;
 
-/* An lhi_rank_main: runs a late_net's rank_main over the delaying endpoint. */
+/* An lhi_rank_main: runs a reordering_transport's rank_main over the delaying
+ * endpoint. */
 lh_status late_net_rank(lhi_net *net, void *of, char **result, size_t *size,
                         lh_error *err);
 

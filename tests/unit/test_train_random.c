@@ -3,7 +3,7 @@
  * planned. Losses and weights equal those of the same replicas without pipeline
  * or sharding; memory matches its prediction.
  *
- *     test_train_drawn [SEED COUNT [show]] */
+ *     test_train_random [SEED COUNT [show]] */
 #define _POSIX_C_SOURCE 200809L
 #include "sharded_runs.h"
 #include "virtual_time.h"

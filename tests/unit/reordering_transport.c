@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "late_net.h"
+#include "reordering_transport.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
@@ -172,7 +172,7 @@ static void end_late(endpoint *e)
 lh_status late_net_rank(lhi_net *net, void *of, char **result, size_t *size,
                         lh_error *err)
 {
-    const late_net *how = of;
+    const reordering_transport *how = of;
     endpoint *e = calloc(1, sizeof *e);
     if (!e)
         return lhi_fail_nomem(err);

@@ -5,7 +5,7 @@
  * GPUs. Nothing is faster than a plan's reported bound, and predictions for
  * other links match plans made for them.
  *
- *     test_plan_choice [JOBS [SEED [SIZE [WORK [every]]]]]
+ *     test_plan_monotonicity [JOBS [SEED [SIZE [WORK [every]]]]]
  *
  * SIZE: quick, small, large, or real (realistic jobs without random sampling).
  * WORK: evaluation budget per search, in units of about a microsecond; 0: the

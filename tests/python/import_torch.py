@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from lacking import lacking
+from skip_without import skip_without
 
 # Folders of another library than the package's own.
 folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
@@ -17,7 +17,7 @@ if others != folders:
 try:
     import torch  # noqa: F401
 except ImportError as error:
-    lacking("torch", error, "LONGHAUL_TORCH", "longhaul.torch")
+    skip_without("torch", error, "LONGHAUL_TORCH", "longhaul.torch")
 try:
     import longhaul
 except ImportError:
@@ -30,4 +30,4 @@ except ImportError:
     try:
         import longhaul  # noqa: F401
     except ImportError as error:
-        lacking("longhaul", error, "", "longhaul.torch")
+        skip_without("longhaul", error, "", "longhaul.torch")

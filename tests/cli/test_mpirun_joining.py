@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks started by mpirun join, despite unauthenticated connections.
 
-The environment variable HOLD_DOOR_LIBRARY names the library that delays ranks until
-others wait for them (tests/net/hold_door.c).
+The environment variable DELAY_JOINING_LIBRARY names the library that delays ranks until
+others wait for them (tests/net/delay_joining.c).
 """
 import json
 import os
@@ -24,7 +24,7 @@ MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 # The library comes before the sanitizer's.
 BEFORE_ASAN = {**UNDER_MPI, "ASAN_OPTIONS":
                UNDER_MPI["ASAN_OPTIONS"] + ":verify_asan_link_order=0"}
-LIBRARY = os.environ.get("HOLD_DOOR_LIBRARY")
+LIBRARY = os.environ.get("DELAY_JOINING_LIBRARY")
 
 
 def launched(*args, env=None):
@@ -118,7 +118,7 @@ def besieged(transport, limit):
 @test
 def strangers_before_the_ranks_change_nothing():
     if not LIBRARY:
-        print("SKIPPED strangers: HOLD_DOOR_LIBRARY is not given")
+        print("SKIPPED strangers: DELAY_JOINING_LIBRARY is not given")
         return
     make_plan()
     reference = (WORK / "weights").read_bytes()

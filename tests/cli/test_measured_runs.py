@@ -11,7 +11,7 @@ import subprocess
 
 from harness import (ANY, HANGS, PROGRAM, UNDER_MPI, WORK, case, check, finish,
                      json_case, makes, read, run, test, uniform, write)
-from made import TRAINED
+from input_files import TRAINED
 
 CPU = ["--device", "cpu", "--data", "text", "--steps", "2"]
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement calls that must leave their outputs unchanged. */
-#ifndef UNTOUCHED_PLACES_H
-#define UNTOUCHED_PLACES_H
+#ifndef FAILING_PLACEMENT_CALLS_H
+#define FAILING_PLACEMENT_CALLS_H
 
+#include "failing_call_inputs.h"
 #include "resilience/placement/layers_search.h"
-#include "untouched_given.h"
 
 static lh_status makes_places(bool bad)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training ranks in one thread, which takes the engine's role; their
  * checkpoints. */
-#ifndef TRAIN_TEAM_H
-#define TRAIN_TEAM_H
+#ifndef TRAINING_RANKS_H
+#define TRAINING_RANKS_H
 
 #include "small_llama.h"
 

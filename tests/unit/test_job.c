@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 /* Job files: their meaning, round trips, and that files in documents and
  * examples are valid. */
-#include "test_spec.h"
+#include "test_job.h"
 
 #include "base/text.h"
 

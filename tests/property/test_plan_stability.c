@@ -5,10 +5,10 @@
  * fourth job, more bandwidth or memory leads to none that is slower. Prints the
  * gaps to the proven bounds by job family, and the differences.
  *
- *     test_plan_degrees [JOBS [SEED [SIZE [PAGE]]]]
+ *     test_plan_stability [JOBS [SEED [SIZE [PAGE]]]]
  *
  * SIZE: tiny, quick, small or large. PAGE: a page whose part between two lines
- * that begin with "<!-- test_plan_degrees" receives the tables. */
+ * that begin with "<!-- test_plan_stability" receives the tables. */
 #include "choice_jobs.h"
 
 #include "page_section.h"
@@ -264,7 +264,7 @@ static void plans_are_stable(void)
     write_differences(table + len, sizeof table - len);
     printf("%s", table);
     if (page)
-        CHECK(page_part("test_plan_degrees", page, true, 0, table));
+        CHECK(page_part("test_plan_stability", page, true, 0, table));
 }
 
 int main(int argc, char **argv)

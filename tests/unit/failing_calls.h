@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls each function that creates something; `bad` makes it fail. */
-#ifndef UNTOUCHED_CALLS_H
-#define UNTOUCHED_CALLS_H
+#ifndef FAILING_CALLS_H
+#define FAILING_CALLS_H
 
+#include "failing_call_inputs.h"
 #include "format/job/events_file.h"
 #include "format/job/model_size.h"
 #include "model/all_to_all.h"
@@ -17,7 +18,6 @@
 #include "schedule/elastic/elastic.h"
 #include "schedule/methods/sched.h"
 #include "schedule/solver/bound/closed_forms.h"
-#include "untouched_given.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/certificate.h>

@@ -2,8 +2,8 @@
 /* Failed calls leave their outputs unchanged, and successful ones the error:
  * each call with one invalid argument, and with each allocation failing in
  * turn. */
-#include "untouched_calls.h"
-#include "untouched_places.h"
+#include "failing_calls.h"
+#include "failing_placement_calls.h"
 
 /* --- all calls ------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job with two datacenters, and helpers for file tests. */
-#ifndef TEST_SPEC_H
-#define TEST_SPEC_H
+#ifndef TEST_JOB_H
+#define TEST_JOB_H
 
 #include "test.h"
 

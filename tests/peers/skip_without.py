@@ -6,7 +6,7 @@ import sys
 SKIP = 77
 
 
-def lacking(module, error, variable, untested):
+def skip_without(module, error, variable, untested):
     """Goes on with the Python that the environment's variable names, if it does,
     and else says what is not tested and skips."""
     other = os.environ.get(variable)

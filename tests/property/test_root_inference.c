@@ -2,7 +2,7 @@
 /* Root inference of the search, on random pipelines with random counts: derives
  * exactly the transitive closure of "before", or detects that no order exists.
  *
- *     test_root [CASES [FIRST]] */
+ *     test_root_inference [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"

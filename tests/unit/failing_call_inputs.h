@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs of calls that must leave their outputs unchanged, and the check. */
-#ifndef UNTOUCHED_GIVEN_H
-#define UNTOUCHED_GIVEN_H
+#ifndef FAILING_CALL_INPUTS_H
+#define FAILING_CALL_INPUTS_H
 
 #include "fail_alloc.h"
 #include "jobs.h"

@@ -6,11 +6,11 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "cli"), str(HERE.parent / "peers")]
-from lacking import lacking  # noqa: E402
+from skip_without import skip_without  # noqa: E402
 
 if os.environ.pop("LD_LIBRARY_PATH", None):  # another library than its own
     os.execv(sys.executable, [sys.executable, *sys.argv])
 try:
     import longhaul  # noqa: F401
 except ImportError as error:
-    lacking("longhaul", error, "LONGHAUL_PYTHON", "the Python package")
+    skip_without("longhaul", error, "LONGHAUL_PYTHON", "the Python package")

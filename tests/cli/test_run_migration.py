@@ -5,7 +5,7 @@ import json
 
 from harness import (WORK, case, check, finish, json_case, makes, read, run,
                      test, uniform, write)
-from made import TRAINED
+from input_files import TRAINED
 from trained import TRAIN, can_train, make_plan, over_transports, saved
 
 STEPS = 9

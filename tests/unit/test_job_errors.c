@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rejected job files, each with its error message. */
-#include "test_spec.h"
+#include "test_job.h"
 
 /* Checks that `text` is rejected with `says` in the message. */
 static void bad_models_are_refused(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Profile files: rejected input, and entry lookup. */
 #include "format/job/profile_lookup.h"
-#include "test_spec.h"
+#include "test_job.h"
 
 static void refuse_profile(const char *text, const char *says)
 {

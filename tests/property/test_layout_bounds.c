@@ -4,7 +4,7 @@
  * or two kinds of layers and little memory. No partition's optimal schedule is
  * faster than any bound, and the bounds are tight often enough.
  *
- *     test_floor_parts [CASES [FIRST]] */
+ *     test_layout_bounds [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
