@@ -376,9 +376,9 @@ void crosspipe_datacenters(FILE *to, const page_options *how)
 
     fprintf(to,
             "\nAt 4 GB/s and 4 ms the formulas as printed give a ratio of "
-            "%.2f, while the paper reports\n3.05. With a factor of two between "
-            "the bytes of DP and PP the ratio is %.2f, and with a\nmessage "
-            "rounded to 16 GB it is %.2f.\n",
+            "%.2f, while the paper reports\n3.05. If data parallelism sends "
+            "twice as many bytes per value, the ratio is %.2f; with\na message "
+            "rounded to 16 GB as well, it is %.2f.\n",
             (single + 8 + 2 * parameters / 4e6) / pp,
             (single + 8 + 4 * parameters / 4e6) / pp,
             (single + 8 + 4 * parameters / 4e6) / pp16);

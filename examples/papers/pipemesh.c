@@ -563,8 +563,9 @@ static void print_fig13(lh_report *report)
            "message time C_PP is set to a forward with 8 chunks per stage: the "
            "longest with\nwhich the planner chooses 8 chunks. C_PP is not "
            "published; at link rate it would be %.1f ms, and more chunks "
-           "would\nalways help. Recomputation follows from memory, and times "
-           "are from event simulation.\n\n| M | Cf, ms | iteration, ms | "
+           "would\nalways help. The memory limit decides which operations "
+           "are recomputed; times are simulated.\n\n| M | Cf, ms | iteration, "
+           "ms | "
            "TFLOPS |\n| --- | --- | --- | --- |\n",
            hop_ns(m) / MS);
     for (int i = 0; i < 6; i++) {
