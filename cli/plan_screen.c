@@ -366,7 +366,12 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
     uint32_t room = all                       ? UINT32_MAX
                     : used < CLI_SCREEN_LINES ? CLI_SCREEN_LINES - used
                                               : 0;
-    room -= print_piece_within(c, p, print_others, CLI_SCREEN_OTHERS, room);
+    /* A warning about links is worth more than another alternative. */
+    char *gain = capture_output(c, print_gain, p, 0);
+    const uint32_t kept = count_lines(gain);
+    free(gain);
+    room -= print_piece_within(c, p, print_others, CLI_SCREEN_OTHERS,
+                               room > kept ? room - kept : 0);
     print_piece_within(c, p, print_gain, 0, room);
     print_requested(c, p, shown);
     for (uint32_t i = 0; i < CLI_COUNT_OF(parts); i++)
