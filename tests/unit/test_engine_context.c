@@ -59,7 +59,7 @@ static lh_job *job_of(const setup *s)
         "  gpus_per_node: %u\n"
         "  datacenters: [{name: west, nodes: 1}]\n"
         "  links: []\n"
-        "training: {global_batch: 8, sequence: 24, zero: %u, "
+        "training: {global_batch: 8, sequence: 24, precision: fp32, zero: %u, "
         "recompute: %s, dropout: %s}\n"
         "model: {layers: 4, hidden: 32, heads: 2, vocab: 256, %s}\n"
         "layout: {tensor: 1, context: %u, expert: 1, data: %u, pipeline: %u, "
