@@ -43,12 +43,13 @@ LH_API lh_status lh_schedule_parse(const char *text, size_t len,
                                    const char *name, lh_schedule **out,
                                    lh_error *err);
 
-/* Reads S.csv and, unless `fifo`, the link orders in S.links.csv if it exists.
- */
+/* Reads the schedule S.csv and, unless `fifo`, the message orders of links in
+ * S.links.csv if that file exists. */
 LH_API lh_status lh_schedule_read(const char *path, bool fifo,
                                   lh_schedule **out, lh_error *err);
 
-/* Formats the schedule as CSV; release *text with lh_text_free(). */
+/* Formats the schedule's passes as CSV, one row per device; release *text with
+ * lh_text_free(). */
 LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
                                     size_t *len, lh_error *err);
 

@@ -46,11 +46,9 @@ LH_API bool lh_method_is_auto(const char *name);
 
 /* Builds a schedule with the named method. `options` may be NULL. *chosen (may
  * be NULL) receives the method that made it, different from `name` only for
- * "auto"; static storage. Release *out with lh_schedule_free().
- *
- * LH_EINVAL: no such method; `err` lists the names. LH_EUNSUPPORTED: the method
- * does not support this placement or backward mode. LH_EINFEASIBLE: no order by
- * this method respects the memory limits. */
+ * "auto"; static storage. Errors: LH_EINVAL (no such method), LH_EUNSUPPORTED
+ * (placement or backward mode), LH_EINFEASIBLE (memory limits). Release *out
+ * with lh_schedule_free(). */
 LH_API lh_status lh_method_run(const char *name, const lh_pipeline *pipeline,
                                const lh_method_options *options,
                                lh_schedule **out, const char **chosen,

@@ -111,8 +111,8 @@ static json_t *write_passes(const void *owner, const void *context)
                         "FIWB"[row->kind & 3]);
 }
 
-/* Checks that a time-window list has as many earliest starts as latest
- * finishes. */
+/* Checks that a time-window list has one latest finish for each earliest start
+ * (schema callback). */
 static lh_status check_row(const lhi_read_context *r, const lhi_node *map,
                            void *it, lh_error *err)
 {
@@ -154,7 +154,8 @@ static const char *scan_precedence(const char *at, const char *end,
     return out->messages && weight ? NULL : at;
 }
 
-/* Parses one clause, a space-separated list of precedences. */
+/* Parses one learned clause, a space-separated list of precedences such as
+ * "0F3<0W1" (schema callback). */
 static lh_status read_clause(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {

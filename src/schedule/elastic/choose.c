@@ -32,8 +32,8 @@ typedef struct choice_state {
     uint32_t *parts; /* scratch for a plan's sequences */
 } chooser;
 
-/* Lists all feasible queue sizes (microbatches per elastic group), from
- * `microbatches` down to `stages`. */
+/* Lists in the chooser all feasible queue sizes (microbatches per elastic
+ * group), from `microbatches` down to `stages`. */
 static lh_status find_options(chooser *c, lh_error *err)
 {
     const lh_elastic_case *g = c->g;
@@ -65,9 +65,10 @@ static lh_status find_options(chooser *c, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the memory per device in bytes that queue size `o` requires with
- * `stored` activation bytes per chunk pass. It is multiplied by replicas x
- * chunks (D M in the paper), so that the value is an exact integer. */
+/* Returns the memory per device in bytes if groups have o->queue microbatches
+ * and each chunk pass stores `stored` bytes of activations. It is multiplied by
+ * replicas x chunks (D M in the PipeMesh paper), so that the value is an exact
+ * integer. */
 static lhi_int128 compute_memory(const chooser *c, const option *o,
                                  int64_t stored)
 {
@@ -76,9 +77,10 @@ static lhi_int128 compute_memory(const chooser *c, const option *o,
            (lhi_int128)o->passes * (stored + c->g->base_bytes) * unit;
 }
 
-/* Returns the queue size F(o) for `stored` activation bytes per chunk pass:
- * the largest that fits the memory, or with LH_ELASTIC_ANY the one with the
- * least exposed communication. NULL: none fits. */
+/* Returns the queue size (microbatches per group) whose memory is below the
+ * budget when each chunk pass stores `stored` bytes: the largest or, with
+ * LH_ELASTIC_ANY, the one with the least exposed communication. NULL: none
+ * fits. */
 static const option *find_queue(const chooser *c, int64_t stored)
 {
     const option *best = NULL;
@@ -94,8 +96,9 @@ static const option *find_queue(const chooser *c, int64_t stored)
     return best;
 }
 
-/* Fails with LH_EINFEASIBLE; the message has the smallest memory over all
- * queue sizes, with everything recomputed. */
+/* Fails with LH_EINFEASIBLE: no queue size fits into `budget` bytes. The
+ * message has the smallest memory over all queue sizes if every operation is
+ * recomputed. */
 static lh_status report_infeasible_budget(const chooser *c, int64_t budget,
                                           lh_error *err)
 {
@@ -123,8 +126,8 @@ typedef struct owned_choice {
     lh_elastic_plan *plan;
 } owned_choice;
 
-/* Fills in the result from the chosen queue size and the point of the
- * recompute table. */
+/* Fills in the result for queue size `o` (microbatches per group) and entry
+ * `at` of the recompute table (stored bytes and recompute time). */
 static lh_status fill_choice(chooser *c, const option *o,
                              lhi_elastic_recompute_point at, owned_choice *out,
                              lh_error *err)
@@ -149,8 +152,8 @@ static lh_status fill_choice(chooser *c, const option *o,
     return LH_OK;
 }
 
-/* Chooses the queue size and the recompute point with the least recomputation
- * plus exposed communication whose memory is below `budget`. */
+/* Chooses the queue size and the recomputed operations that minimise recompute
+ * time plus exposed communication, with memory below `budget` bytes. */
 static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
                         lh_error *err)
 {

@@ -25,8 +25,8 @@ typedef struct launcher {
     uint64_t n;
 } launcher;
 
-/* Returns the duration in ns of a gather (C_p in the paper) or scatter (C_g)
- * of a chunk's sharded parameters alone. */
+/* Returns the duration in ns of one gather (C_p in the PipeMesh paper) or
+ * scatter (C_g) of only the sharded parameters of a chunk. */
 static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
                                   bool is_scatter)
 {
@@ -73,14 +73,14 @@ static void add_operation(launcher *l, lh_dp_op op)
     l->n++;
 }
 
-/* Returns `params` as a fraction of the chunk's parameters. */
+/* Returns `params` divided by the chunk's number of parameters. */
 static double compute_share(const launcher *l, int64_t params)
 {
     return (double)params / (double)l->g->params;
 }
 
-/* Returns the block (one group of microbatches on one chunk) that follows in
- * forward order. */
+/* Returns the block (one group of microbatches on one chunk) that follows block
+ * (group, chunk) in forward order. */
 static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk + 1 < l->g->chunks)
@@ -88,8 +88,8 @@ static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
     return (block){group + 1, 0, group + 1 < l->p->n_enqueue};
 }
 
-/* Returns the block (one group of microbatches on one chunk) that follows in
- * backward order. */
+/* Returns the block (one group of microbatches on one chunk) that follows block
+ * (group, chunk) in backward order. */
 static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
 {
     if (chunk > 0)
@@ -97,8 +97,8 @@ static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
     return (block){group + 1, l->g->chunks - 1, group + 1 < l->p->n_dequeue};
 }
 
-/* Returns the block (one group of microbatches on one chunk) that precedes in
- * backward order. */
+/* Returns the block (one group of microbatches on one chunk) that precedes
+ * block (group, chunk) in backward order. */
 static block get_previous_backward(const launcher *l, uint32_t group,
                                    uint32_t chunk)
 {

@@ -12,8 +12,8 @@ lh_status lhi_elastic_plan_make(const lh_elastic_case *given,
                                 const lh_elastic_plan *wanted,
                                 lh_elastic_plan **out, lh_error *err);
 
-/* Computes the iteration time by equation 1 of the elastic paper.
- * `recompute_ns` lengthens every pass of a chunk but, as in the paper, not the
+/* Computes the iteration time in ns by equation 1 of the PipeMesh paper.
+ * `recompute_ns` lengthens every pass of a chunk but, as in that paper, not the
  * windows in which communication is hidden. */
 int64_t lhi_elastic_iteration_ns(const lh_elastic_case *given,
                                  const lh_elastic_plan *plan,

@@ -65,8 +65,8 @@ int64_t lhi_elastic_compute_part_ns(int64_t sharded_ns, int64_t share,
 int64_t lhi_elastic_compute_chunk_ns(int64_t at_once_ns, int64_t sharded_ns,
                                      int64_t share, int64_t params);
 
-/* Returns the communication time in ns of `share` sharded parameters alone,
- * C_g or C_p in the paper. */
+/* Returns the communication time in ns of `share` sharded parameters alone: C_g
+ * or C_p in the PipeMesh paper. */
 int64_t lhi_elastic_compute_partial_ns(const lh_elastic_case *given,
                                        int64_t share);
 /* Returns the time in ns of the first gather or last scatter of a whole chunk
@@ -134,8 +134,9 @@ lh_status lhi_elastic_build_recompute_table(const lh_elastic_case *given,
                                             bool front, lhi_arena *mem,
                                             lhi_elastic_recompute_table *out,
                                             lh_error *err);
-/* Determines which operations point `at` of the table's last row recomputes:
- * recomputed[i] per operation. */
+/* Determines which operations point `at` (stored bytes and recompute time) of
+ * the recompute table `sums` recomputes; sets recomputed[i] for operation i.
+ * The point must belong to the table's last row. */
 void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums,
                                     lhi_elastic_recompute_point at,
                                     bool *recomputed);
@@ -146,8 +147,9 @@ void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums,
 lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given,
                                                int64_t share);
 
-/* Returns the memory of optimizer, gradients and parameters (M_o + M_g + M_p
- * in the paper) as an exact numerator over D M (replicas x chunks). */
+/* Returns the bytes of optimizer state, gradients and parameters per device
+ * (M_o + M_g + M_p in the PipeMesh paper) as an exact numerator over D M
+ * (replicas x chunks). */
 lhi_int128 lhi_elastic_compute_states(const lh_elastic_case *given,
                                       const lh_elastic_plan *plan);
 

@@ -39,8 +39,8 @@ int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given,
         given->dp_ns, lhi_elastic_get_sharded_ns(given), share, given->params);
 }
 
-/* Returns the exposed time in ns when `n` passes of `pass_ns` each hide a
- * communication of `a_ns`. */
+/* Returns the part in ns of a communication of a_ns that `n` passes of
+ * `pass_ns` each, running at the same time, do not hide; at least 0. */
 static int64_t compute_exposed(int64_t a_ns, uint32_t n, int64_t pass_ns)
 {
     lhi_int128 rest = (lhi_int128)a_ns - (lhi_int128)n * pass_ns;
@@ -108,9 +108,9 @@ static lhi_int128 compute_optimizer_memory(const lh_elastic_case *g)
            g->chunks;
 }
 
-/* Returns the memory when `share` parameters are sharded, as a numerator over
- * D M. `bytes`: per parameter, 0 means 2; `buffers`: number of buffers for an
- * unsharded chunk. */
+/* Returns the memory in bytes when `share` parameters of a chunk are sharded,
+ * as a numerator over D M (replicas x chunks). `bytes`: per parameter, 0 means
+ * 2; `buffers`: number of buffers, each as large as an unsharded chunk. */
 static lhi_int128 compute_sharded_memory(const lh_elastic_case *g,
                                          int64_t share, int64_t bytes,
                                          int64_t buffers)

@@ -3,8 +3,8 @@
 #include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
-/* Returns the extra warm-up forwards x: how far the last stage's backward
- * order is ahead, beyond (M - 1) e_1, of the forwards that it depends on. Both
+/* Returns the extra warm-up forwards x: how far the last stage's backward order
+ * runs ahead, beyond (M - 1) e_1, of the forwards that it depends on. Both
  * orders advance together, so the maximum is at a group boundary. */
 static uint32_t compute_extra_warmup(const lh_elastic_case *g,
                                      const lh_elastic_plan *p)
@@ -62,8 +62,8 @@ void lhi_elastic_derive_plan(const lh_elastic_case *given,
         are_messages_hidden(plan->n_dequeue, plan->dequeue, given->b_ns, given);
 }
 
-/* Returns the number of forwards on stage `stage` before its first backward,
- * without the one directly before it. */
+/* Returns the number of forwards that stage `stage` runs before its first
+ * backward, except the one directly before that backward. */
 static int64_t count_warmup(const lh_elastic_case *g, const lh_elastic_plan *p,
                             uint32_t stage)
 {
@@ -98,8 +98,8 @@ typedef struct list_cursor {
     uint32_t completed_blocks; /* completed blocks in this group */
 } list_cursor;
 
-/* Writes the next forward (or backward) pass of the stage's order to *out and
- * advances the cursor. */
+/* Writes the next forward (or backward) pass of stage `stage` at cursor `w` to
+ * *out and advances the cursor. */
 static void write_next_pass(list_cursor *w, const lh_elastic_case *g,
                             uint32_t stage, bool backward, lh_pass *out)
 {

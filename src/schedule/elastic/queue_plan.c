@@ -90,8 +90,8 @@ uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue)
     return queue >= given->microbatches ? 1 : 1 + (rest - 1) / queue + 1;
 }
 
-/* Returns how many parameters, up to `most`, can be sharded so that `n` passes
- * of pass_ns hide their communication. */
+/* Returns how many parameters, at most `most`, can be sharded so that `n`
+ * passes of `pass_ns` each hide the communication of these parameters. */
 static int64_t compute_hidden_share(const lh_elastic_case *g, uint32_t n,
                                     int64_t pass_ns, int64_t most)
 {
@@ -172,9 +172,9 @@ static bool saves_sharding_memory(const lh_elastic_case *g)
     return 2 * M * kept + 8 * D * all < 2 * D * M * all;
 }
 
-/* Shards all gradients or parameters at the case's ZeRO level, whether hidden
- * or not. Spreads each communication over as many passes as hide it and a
- * group has. */
+/* Shards all gradients or parameters as the case's ZeRO level demands, whether
+ * their communication can be hidden or not. Spreads each communication over as
+ * many passes as hide it, at most those of a group. */
 static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
 {
     uint32_t m = find_minimum(p->dequeue, p->n_dequeue);
@@ -324,8 +324,8 @@ static lh_status check_groups(const lh_elastic_case *g, const char *name,
     return LH_OK;
 }
 
-/* Checks that no more parameters are sharded than exist, and that sharded
- * parameters have buckets. */
+/* Checks that no more parameters are sharded than exist, and that every
+ * communication of sharded parameters is split into at least one bucket. */
 static lh_status check_shares(const lh_elastic_case *g,
                               const lh_elastic_plan *p, lh_error *err)
 {

@@ -60,8 +60,8 @@ static lh_status try_method(comparison *c, const lhi_method *method,
     return LH_OK;
 }
 
-/* Checks for options that belong to one method. "auto" then always runs that
- * method, because an error in them would otherwise be reported for some
+/* Checks for options that only one method reads. Method "auto" then always runs
+ * that method, because an error in them would otherwise be reported for some
  * pipelines only. */
 static bool has_own_options(const lh_method_options *o)
 {

@@ -79,7 +79,8 @@ static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
 
 /* --- tournament tree ----------------------------------------------------- */
 
-/* Returns the device whose chosen pass starts first; ties: `a`. */
+/* Returns the one of devices `a` and `b` whose chosen pass starts first; ties:
+ * `a`. */
 static uint32_t get_earlier_device(const lhi_dispatcher *p, uint32_t a,
                                    uint32_t b)
 {
@@ -128,8 +129,8 @@ static uint32_t get_oldest_microbatch(const lhi_dispatcher *planner,
     return planner->chunks[device->chunks[0]].next_d;
 }
 
-/* Returns the memory that a chunk's next F or D takes plus the reserve it must
- * leave free for its microbatch; INT64_MIN if it takes none. The oldest
+/* Returns the bytes that a chunk's next F or D takes plus the reserve that it
+ * must leave free for its microbatch; INT64_MIN if it takes none. The oldest
  * microbatch needs no reserve: every younger one was admitted with that
  * reserve. */
 static int64_t compute_need(const lhi_dispatcher *planner, uint32_t chunk,
@@ -166,8 +167,8 @@ bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
 
 static const lhi_ready_entry empty_entry = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
 
-/* Writes entry `nth` of a ready queue (a binary tree of minima over chunks)
- * and updates its ancestors. */
+/* Stores `leaf`, the entry of the device's chunk number `nth`, in a ready queue
+ * (a binary tree of minima over chunks) and updates the minima above it. */
 static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
 {
     uint32_t i = o->leaves + nth;
@@ -181,8 +182,8 @@ static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
     }
 }
 
-/* Updates a chunk's entry in the ready queue after its next pass, or that
- * pass's input time, has changed. */
+/* Updates a chunk's entry in the device's ready queue after the chunk's next
+ * pass of kind `kind`, or the arrival time of its input, has changed. */
 static void update_entry(lhi_dispatcher *p, uint32_t chunk, lh_pass_kind kind)
 {
     lhi_dispatcher_device *d = &p->devices[p->pipeline->chunks[chunk].device];
@@ -268,8 +269,8 @@ int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers,
 
 /* --- dispatch ------------------------------------------------------------ */
 
-/* Raises *at_ns to the arrival of a message produced at made_ns, which
- * reserves its link; false: out of memory. */
+/* Raises *at_ns to the time at which a message produced at made_ns arrives over
+ * `route`; reserves the route's link for it. Returns false if out of memory. */
 static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route,
                             int64_t now_ns, int64_t made_ns, int64_t *at_ns)
 {
@@ -284,8 +285,9 @@ static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route,
     return true;
 }
 
-/* Sends the output of an F or D to its consumer. Sets *reader to the device
- * whose choice may change; LH_NONE: none. False: out of memory. */
+/* Delivers the output of an F or D, which runs from start_ns to end_ns, to the
+ * pass that consumes it. Sets *reader to the device whose next choice may
+ * change; LH_NONE: no device. False: out of memory. */
 static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
                         int64_t start_ns, int64_t end_ns, uint32_t *reader)
 {
@@ -348,8 +350,9 @@ static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
     return &order->passes[order->count - 1];
 }
 
-/* Runs the pass that a device has chosen and updates time, memory and ready
- * queues; *reader as in send_output(). False: out of memory. */
+/* Runs the pass that a device has chosen and updates its time, memory and ready
+ * queues. *reader: device whose next choice may change; LH_NONE: no device.
+ * False: out of memory. */
 static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
 {
     lhi_dispatcher_device *d = &p->devices[device];
@@ -412,8 +415,9 @@ static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
     *whole = most;
 }
 
-/* Lowers a device's limit by the memory that the policy leaves unused, as far
- * as one microbatch (`whole`) still fits. */
+/* Lowers a device's memory limit by the quarters of a forward's memory that the
+ * policy leaves unused, as far as one microbatch, which needs `whole` bytes,
+ * still fits. */
 static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
                          int64_t whole)
 {

@@ -101,8 +101,9 @@ lh_status lhi_greedy_run_with_reserve(const lh_pipeline *pipeline,
                                       uint32_t quarters, lhi_orders *out,
                                       lh_error *err);
 
-/* Returns the time at which a chunk's next F (or D) could start; LHI_NEVER:
- * unknown, or none left. */
+/* Returns the time in ns at which a chunk's next F or D (input-gradient pass)
+ * could start. LHI_NEVER: it is not known yet when the input arrives, or no
+ * pass of this kind is left. */
 int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
                                  const lhi_dispatcher_device *device,
                                  uint32_t chunk, lh_pass_kind kind);

@@ -10,8 +10,8 @@
 #include <longhaul/experimental/elastic.h>
 #include <stdlib.h>
 
-/* Describes the pipeline as a case of the elastic formulas: slowest
- * communication, nothing sharded. */
+/* Describes the pipeline as input of the elastic closed forms: equal chunks
+ * with the slowest communication of any chunk, nothing sharded. */
 static lh_elastic_case describe_pipeline(const lh_pipeline *p)
 {
     const lh_chunk *c = &p->chunks[0];
@@ -67,7 +67,8 @@ static lh_status build_plan_from_options(const lh_elastic_case *g,
 }
 
 /* Finds the queue size (microbatches per group) that is fastest by the closed
- * form among those that fit the memory; ties: the shorter. */
+ * form among those whose orders fit the memory limits; ties: the smaller.
+ * `orders` is scratch. */
 static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
                                  lhi_orders *orders, lh_elastic_plan **out,
                                  lh_error *err)

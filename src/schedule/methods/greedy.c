@@ -21,9 +21,9 @@ static int64_t find_earliest_start(const lhi_dispatcher_device *d, int64_t room)
     return f_ns < d_ns ? f_ns : d_ns;
 }
 
-/* Selects a pass that fits into `room` bytes and can start by `by_ns`; of
- * several chunks, the last along the path. The result's `refused` is true if
- * one was ready but did not fit. */
+/* Selects a pass from the ready queue `offers` that fits into `room` bytes and
+ * can start by `by_ns`; of several chunks, the last along the path. The
+ * result's `refused` is true if a pass was ready but did not fit. */
 static candidate find_candidate(const lhi_dispatcher_device *d,
                                 const lhi_ready_queue *offers, int64_t room,
                                 int64_t by_ns)

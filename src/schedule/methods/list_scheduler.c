@@ -65,7 +65,8 @@ typedef struct lhi_list_scheduler_state {
     position_sums *standing; /* sums for the current device, one extra entry */
 } list_state;
 
-/* Checks whether a stream has W passes. */
+/* Checks whether a stream (all passes of one kind on one chunk) consists of W
+ * passes. */
 static bool is_w(const lhi_list_scheduler *b, uint32_t stream)
 {
     return b->kinds == 3 && stream % 3 == 2;
@@ -180,8 +181,8 @@ static bool is_safe(const lhi_list_scheduler *b, uint32_t device,
     return true;
 }
 
-/* Counts one more completed pass in a stream and its memory or, with `on`
- * false, one less. */
+/* With `on`, counts one more completed pass in stream `h` and adds its memory
+ * change to the device; otherwise reverts that. */
 static void count_pass(const lhi_list_scheduler *b, uint32_t device,
                        stream_memory *h, bool on)
 {
@@ -190,7 +191,8 @@ static void count_pass(const lhi_list_scheduler *b, uint32_t device,
 }
 
 /* Checks whether the device's memory state is still safe (see is_safe()) after
- * one more pass in stream `h`. */
+ * one more pass in stream `h`. *spare: memory that further passes may take
+ * without a new check. */
 static bool is_safe_after(const lhi_list_scheduler *b, uint32_t device,
                           stream_memory *h, int64_t *spare)
 {
@@ -200,9 +202,9 @@ static bool is_safe_after(const lhi_list_scheduler *b, uint32_t device,
     return safe;
 }
 
-/* Checks whether passes on the device that are due earlier would still fit
- * into memory after `pass` of stream `of`. Passes that take at most `spare`
- * need no check. */
+/* Checks whether the device's passes with earlier due dates would still fit
+ * into memory after `pass`, which belongs to stream `of`. Passes that take at
+ * most `spare` bytes need no check. */
 static bool leaves_reserve(const lhi_list_scheduler *b, uint32_t device,
                            const next_pass *pass, stream_memory *of,
                            int64_t spare)
@@ -224,8 +226,9 @@ static bool leaves_reserve(const lhi_list_scheduler *b, uint32_t device,
     return room;
 }
 
-/* Checks whether a pass may run as to its chunk's cap, memory safety, and the
- * reserve for passes that are due earlier. */
+/* Checks whether a device may run `pass` now: the chunk's cap of microbatches
+ * in flight, memory safety, and memory left for passes with earlier due
+ * dates. */
 static bool has_memory(const lhi_list_scheduler *b, uint32_t device,
                        const next_pass *pass)
 {
@@ -307,8 +310,8 @@ static void update_next_pass(const lhi_list_scheduler *b, uint32_t stream)
         c->due_ns = b->due[(size_t)stream * b->n + m];
 }
 
-/* Returns the start time at which the stream's next pass, ready at `at`, could
- * send its messages immediately after its end. */
+/* Delays the start `at` of the stream's next pass until its output would find
+ * every outgoing link free at the pass's end; returns that start in ns. */
 static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream,
                          int64_t at)
 {
@@ -323,8 +326,8 @@ static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream,
 }
 
 /* Picks a stream by greedy's rules among n candidates that start by `at`: F
- * until a D is ready, then alternate; W if nothing else can start or memory
- * blocks the preferred kind. Among several chunks the furthest along the
+ * until a D is ready, then D and F alternate; W if nothing else can start or
+ * memory blocks the preferred kind. Among several chunks the last along the
  * path. */
 static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
                               uint32_t n, int64_t at)

@@ -186,8 +186,8 @@ lh_status lhi_list_scheduler_make(const lh_pipeline *pipeline, uint32_t n_parts,
 
 /* --- memory shares ------------------------------------------------------- */
 
-/* Computes how long each chunk keeps a microbatch's activations if nothing
- * waits: from the start of its F to the end of its W, in ns. */
+/* Computes lives[c] for every chunk c: how long it keeps a microbatch's
+ * activations if no pass waits, from the start of F to the end of W, in ns. */
 static void compute_lifetimes(const lhi_list_scheduler *b, int64_t *lives)
 {
     const lh_pipeline *p = b->p;

@@ -166,8 +166,9 @@ static lh_status compute_shares(search_state *l, lh_error *err)
     return LH_OK;
 }
 
-/* Lowers each device's memory limit by a quarter of a forward, where feasible.
- * Returns false if no device has a limit. */
+/* Lowers each device's memory limit in the list scheduler by a quarter of a
+ * forward's memory, where a microbatch still fits. Returns false if no device
+ * has a limit. */
 static bool reduce_memory(search_state *l)
 {
     bool any = false;
@@ -219,7 +220,8 @@ static lh_status try_rules(search_state *l, lh_error *err)
     return LH_OK;
 }
 
-/* Tries the method "greedy" with part of the memory left unused. */
+/* Runs the method "greedy" with part of the memory left unused and keeps its
+ * orders if they are the fastest so far. */
 static lh_status try_reserve(search_state *l, lh_error *err)
 {
     bool tight = l->best->tight;

@@ -45,8 +45,8 @@ static bool is_better(objective a, objective b)
     return a.makespan_ns < b.makespan_ns;
 }
 
-/* Builds the schedule in which each W runs undivided at its chosen part's
- * position. */
+/* Builds the schedule in which each W runs undivided at the position of the
+ * part that the search has chosen for it. */
 static lh_status make_schedule(merge_state *w, lh_schedule **out, lh_error *err)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -85,8 +85,8 @@ static bool fits(const merge_state *w)
     return true;
 }
 
-/* Builds the schedule for the chosen positions of all W, simulates it and
- * stores the result in *s. */
+/* Builds the schedule for the chosen positions of all W and simulates it. *out:
+ * the schedule; *s: its makespan and whether it fits into memory. */
 static lh_status evaluate(merge_state *w, lh_schedule **out, objective *s,
                           lh_error *err)
 {
@@ -103,8 +103,8 @@ static lh_status evaluate(merge_state *w, lh_schedule **out, objective *s,
     return LH_OK;
 }
 
-/* Chooses the same part's position for every W: `which` 0 first, 1 middle, 2
- * last. */
+/* Chooses for every W the position at which the merged pass runs: that of its
+ * first part (`which` 0), middle part (1) or last part (2). */
 static void place_all(merge_state *w, int which)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -117,8 +117,8 @@ static void place_all(merge_state *w, int which)
     }
 }
 
-/* Chooses position `part` for one W of device d, whose first part is at index
- * `first` of the order. */
+/* Lets one merged W of device d run at the position of its part `part`;
+ * `first`: index of its first part in the device's order. */
 static void place_one(merge_state *w, uint32_t d, uint32_t first, uint16_t part)
 {
     uint32_t count;

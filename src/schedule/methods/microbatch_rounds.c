@@ -53,7 +53,8 @@ static void put_pass(lhi_order *order, lh_pass pass)
                        pass.microbatch);
 }
 
-/* Returns the number of warm-up forwards on the cursor's device. */
+/* Returns the number of forwards that the cursor's device runs before its first
+ * backward. */
 static uint32_t count_warmup(const round_cursor *w)
 {
     uint64_t group = w->group < w->n ? w->group : w->n;
@@ -78,15 +79,16 @@ static void put_flexible(lhi_order *order, round_cursor forward)
     }
 }
 
-/* Appends the next D and the next W. */
+/* Appends the next D of cursor `d` and the next W of cursor `w` to a device's
+ * order. */
 static void put_split(lhi_order *order, round_cursor *d, round_cursor *w)
 {
     put_pass(order, take_next_pass(d, LH_D));
     put_pass(order, take_next_pass(w, LH_W));
 }
 
-/* Writes the order for "dorapp": warm-up, steady state, then D with deferred W.
- */
+/* Writes a device's order for the method "dorapp": warm-up forwards,
+ * alternating F and D, then the remaining D; W runs later than its D. */
 static void put_dora(lhi_order *order, round_cursor forward)
 {
     round_cursor d = forward, w;

@@ -26,9 +26,9 @@ static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
     return LH_OK;
 }
 
-/* Checks the memory with one microbatch per device, which reaches the peak
- * after warm-up. This avoids building an order with thousands of passes that
- * cannot fit. */
+/* Checks the memory limits with an order of one microbatch per device, which
+ * already reaches the peak memory after warm-up. This avoids building an order
+ * with thousands of passes that cannot fit. */
 static lh_status check_warmup_memory(const lh_pipeline *pipeline, lh_error *err)
 {
     lh_pipeline first = *pipeline;

@@ -120,8 +120,8 @@ static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
     return next;
 }
 
-/* Writes a device's order: every microbatch repeats the pattern of passes one
- * round later. */
+/* Writes a device's order: every microbatch repeats the pattern of passes, each
+ * one round (all slots of the pattern) after the previous microbatch. */
 static void put_order(const steady *s, uint32_t device, lhi_order *out)
 {
     uint32_t n = s->p->n_microbatches, C = s->p->n_chunks;
@@ -138,8 +138,9 @@ static void put_order(const steady *s, uint32_t device, lhi_order *out)
         }
 }
 
-/* Builds and simulates the orders for one `tolerance`. Keeps them if they are
- * faster than the best so far, or if none has fitted in memory yet. */
+/* Builds and simulates the orders for one `tolerance` (slots by which a pass
+ * may precede its input). Keeps them if they are faster than the best so far,
+ * or if none has fitted in memory yet. */
 static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
 {
     int64_t ns = INT64_MAX;
@@ -193,8 +194,9 @@ static lh_status allocate_tables(steady *s, lh_error *err)
                : lhi_fail_nomem(err);
 }
 
-/* Tries the tolerances in order until EXTRA_TRIALS beyond the first that fits
- * into memory, or until the makespan equals the lower bound. */
+/* Tries the tolerances (slots by which a pass may precede its input) in
+ * ascending order until EXTRA_TRIALS beyond the first that fits into memory, or
+ * until the makespan equals the lower bound. */
 static lh_status try_all(steady *s, const lh_method_options *o, lh_error *err)
 {
     LHI_TRY(allocate_tables(s, err));

@@ -209,8 +209,8 @@ static uint32_t choose_forward_leg(const v_plan *v, uint32_t d)
     return 2;
 }
 
-/* Runs at most one forward per device, after pending Ws if its memory is
- * full. */
+/* Runs at most one forward per device. If a forward does not fit into memory,
+ * the device first runs pending Ws, which release memory. */
 static void put_forwards(v_plan *v)
 {
     for (uint32_t d = 0; d < v->n_devices; d++) {

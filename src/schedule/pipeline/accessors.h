@@ -6,8 +6,8 @@
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
 
-/* Returns true if the backward pass of a chunk is one pass B rather than D and
- * W. */
+/* Checks whether the backward of a chunk is one pass B; false: it is split into
+ * D (input gradient) and W (weight gradient). */
 bool lhi_pipeline_is_joint(const lh_pipeline *pipeline);
 
 /* Returns the number of data-parallel operations within the iteration. */

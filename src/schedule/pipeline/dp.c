@@ -13,8 +13,8 @@ static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                                 lh_error *err, const char *format, ...)
     LHI_PRINTF(4, 5);
 
-/* Fails with LH_EINPUT because of data-parallel operation `i`, with its line
- * if it comes from a file. */
+/* Fails with LH_EINPUT because of data-parallel operation `i`; the formatted
+ * message has the operation's line if it comes from a file. */
 static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                                 lh_error *err, const char *format, ...)
 {
@@ -68,8 +68,8 @@ const char *lh_dp_kind_name(lh_dp_kind kind)
     return kind == LH_DP_ANY ? "" : lhi_dp_kind_names[kind - LH_DP_AGO];
 }
 
-/* Checks that an operation's direction and launching pass are those of its
- * kind. */
+/* Checks that an operation's direction (forward or backward) and the pass that
+ * launches it are possible for its kind. */
 static lh_status check_kind(const lh_dp_op *op,
                             const lhi_pipeline_origin *origin, uint32_t i,
                             lh_error *err)

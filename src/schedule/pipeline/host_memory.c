@@ -29,7 +29,8 @@ lh_status lhi_fail_memory_limit(const lh_pipeline *pipeline, uint32_t device,
 }
 
 /* Checks that each device can hold the static memory of its chunks plus the
- * largest single pass. `held`: zeroed scratch, one amount per device. */
+ * largest memory that one pass takes. `held`: zeroed scratch, one amount per
+ * device. */
 static lh_status check_devices(const lh_pipeline *p, int64_t *held,
                                lh_error *err)
 {

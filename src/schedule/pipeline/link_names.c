@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns false for a default name, which is derived from the link's ends. */
+/* Checks whether a link has an explicit name; false for a default name, which
+ * is derived from the link's ends. */
 static bool has_own_name(const lh_link *link)
 {
     char plain[32];
@@ -32,8 +33,9 @@ static uint32_t mark_named(const lhi_link_list *list, const char *name,
     return n;
 }
 
-/* Sets hit[i] for links called a>b (`back`: b>a), where `name` is a-b with the
- * dash at index `at`. Returns whether there are any; hit NULL: only checks. */
+/* Sets hit[i] for links called a>b (`back`: b>a), where `name` is "a-b" and its
+ * dash has index `at`. Returns whether there are any; `hit` NULL: only checks
+ * that. */
 static bool mark_between(const lhi_link_list *list, const char *name, size_t at,
                          bool back, bool *hit)
 {

@@ -391,7 +391,8 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
     return check_horizon(p, origin, err);
 }
 
-/* Copies the links; an unnamed link gets the name '<from>-<to>'. */
+/* Copies the links into the pipeline; an unnamed link gets the name
+ * '<from>-<to>' of its devices. */
 static lh_status copy_links(lh_pipeline *p, const lh_pipeline_desc *d,
                             lh_error *err)
 {

@@ -140,7 +140,8 @@ lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
 lh_status lhi_pipeline_rebuild(const lh_pipeline *from,
                                const lh_pipeline_desc *desc, lh_pipeline **out,
                                lh_error *err);
-/* Copies a pipeline. */
+/* Copies a pipeline, including the devices' own memory limits if it has host
+ * memory. */
 lh_status lhi_pipeline_copy(const lh_pipeline *pipeline, lh_pipeline **out,
                             lh_error *err);
 

@@ -28,8 +28,8 @@ struct lh_schedule {
 lh_status lhi_schedule_copy(const lh_schedule *schedule, lh_schedule **out,
                             lh_error *err);
 
-/* Parses a number below `below` from the text at..end-1. Returns the position
- * after it, or NULL if there is none. */
+/* Parses a decimal number smaller than `below` from the text between `at` and
+ * `end`. Returns the position after it, or NULL if there is none. */
 const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
                             uint32_t *out);
 /* Parses a pass in the format of lh_pass_format(), within a pipeline's limits.
@@ -46,8 +46,8 @@ bool lhi_parse_pass(const char *text, void *pass);
 /* Formats a pass (`pass` points to an lh_pass) into `text`, of
  * LHI_TEXT_FORM_SIZE bytes; returns `text`. */
 const char *lhi_format_pass(const void *pass, char *text);
-/* Parses a chunk and a pass kind such as "0F". Returns the position after it,
- * or NULL if there is none. */
+/* Parses a chunk and a pass kind, such as "0F", from the text between `at` and
+ * `end`. Returns the position after it, or NULL if there is none. */
 const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
                                uint8_t *kind);
 

@@ -103,8 +103,8 @@ static uint32_t find_run(const timeline_index *f, const lh_pass *pass)
                                : f->backward_run)[get_pass_index(f, pass)];
 }
 
-/* Fills in f->awaited, the collective for which each pass waits last, from the
- * data-parallel operations. */
+/* Fills in f->awaited: for each pass, the collective that arrives last among
+ * those it waits for, from the data-parallel operations. */
 static lh_status find_awaited(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     const lh_pipeline *p = f->p;
@@ -224,9 +224,9 @@ static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
     }
 }
 
-/* Returns the time at which the device's next forward, run `next`, had its
- * input, if running it would have exceeded the memory limit; otherwise
- * INT64_MAX. `memory`: present use. */
+/* Returns the time in ns from which the device's next forward, pass number
+ * `next`, had its input but did not fit: with it, the memory in use (`memory`)
+ * would exceed the limit. INT64_MAX: it fits. */
 static int64_t find_memory_block_start(const timeline_index *f, uint32_t d,
                                        uint32_t next, int64_t memory)
 {
@@ -256,9 +256,9 @@ static const lh_offload_copy *find_copy_before(const timeline_index *f,
     return i == LH_NONE ? NULL : &f->t->copies[i];
 }
 
-/* Attributes the wait from `from` to the pass's start to the offload copy or
- * the data-parallel communication that it waits for. Called for the wait after
- * the message's arrival, or for all of it without a message. */
+/* Adds the wait from `from` to the pass's start to idle[] under the offload
+ * copy or the data-parallel communication that it waits for. Called for the
+ * wait after the message's arrival, or for all of it without a message. */
 static void attribute_rest(const timeline_index *f, const lh_timeline_run *run,
                            int64_t from, int64_t *idle)
 {
@@ -269,9 +269,8 @@ static void attribute_rest(const timeline_index *f, const lh_timeline_run *run,
     attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
 }
 
-/* Attributes the idle time before one pass, from `from`, to causes in idle[].
- * Earlier time is head-of-line stall. blocked_since: when a forward was ready
- * but exceeded memory. */
+/* Splits the idle time before one pass, from time `from` on, by cause into
+ * idle[]. blocked_since: when a forward had its input but exceeded memory. */
 static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
                           int64_t from, int64_t blocked_since, int64_t *idle)
 {
@@ -388,8 +387,8 @@ static void add_segment(path_walk *w, lh_segment segment)
     w->a->segments[w->a->n_segments++] = segment;
 }
 
-/* Adds the segments of device d's pass `i` to the critical path and continues
- * at its start. */
+/* Adds the segments of pass `i` of device d to the critical path, which is
+ * built backward in time, and continues at the pass's start. */
 static void step_to_run(path_walk *w, uint32_t d, uint32_t i)
 {
     const lh_timeline_run *run = get_run(w->f->t, d, i);

@@ -42,8 +42,8 @@ void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device,
     *start = ready_ns > *start ? ready_ns : *start;
 }
 
-/* Queues one offload copy on the device's stream at time `now` and delays the
- * pass that waits for it. */
+/* Queues one offload copy `what` (between device and host memory) on the
+ * device's copy stream at time `now`, and delays the pass that waits for it. */
 static void launch_copy(lhi_copy_clock *c, uint32_t device,
                         const lhi_offload_copy *what, int64_t now)
 {

@@ -81,8 +81,9 @@ static void send_chunk(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
         c->gathered_ns[chunk] = arrives;
 }
 
-/* Issues the all-gather for the device's n-th chunk that has one: at the start,
- * or at the first forward of the chunk `first_gathers` positions earlier. */
+/* Issues the all-gather for the device's n-th chunk that has one: at the
+ * iteration's start, or when the chunk `first_gathers` positions earlier starts
+ * its first forward. */
 static void issue_gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk,
                          int64_t now)
 {
@@ -132,8 +133,8 @@ bool lhi_dp_clock_get_start(const lhi_dp_clock *c, const lh_pass *pass,
     return c->n_pending[point] == 0;
 }
 
-/* Launches the data-parallel operations that the pass with index `point`
- * issues at its start. */
+/* Launches at time `now` the data-parallel operations whose launching pass has
+ * index `point`. */
 static void launch_operations(lhi_dp_clock *c, size_t point, int64_t now)
 {
     const lh_pipeline *p = c->p;

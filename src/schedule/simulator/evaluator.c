@@ -40,8 +40,8 @@ struct lh_evaluator {
     uint32_t *line;
 };
 
-/* Checks whether each link has one sending device; `sender`: scratch, one
- * entry per link. */
+/* Checks whether every link carries messages of only one sending device;
+ * `sender`: scratch, one entry per link. */
 static bool has_private_links(const lh_pipeline *p, uint32_t *sender)
 {
     for (uint32_t r = 0; r < p->n_resources; r++)
@@ -151,7 +151,8 @@ static int64_t run_first_gathers(lh_evaluator *e, const lh_schedule *s)
     return last;
 }
 
-/* Issues the next all-gather when a chunk's first forward starts. */
+/* Issues the device's next all-gather at time `now`, when chunk `chunk` starts
+ * its first forward. */
 static void issue_next_gather(lh_evaluator *e, uint32_t chunk, int64_t now)
 {
     uint32_t next = e->next_gather[chunk];
@@ -174,7 +175,8 @@ static int64_t issue_scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
     return *link_free + c->dp_latency_ns;
 }
 
-/* Returns when the output of a pass that ends `now` arrives. */
+/* Returns when the output of a pass that ends at `now` arrives over `route`,
+ * and occupies the route's link. */
 static inline int64_t compute_arrival(lh_evaluator *e, const lhi_route *route,
                                       int64_t now)
 {
@@ -185,9 +187,9 @@ static inline int64_t compute_arrival(lh_evaluator *e, const lhi_route *route,
     return *link_free + route->latency_ns;
 }
 
-/* Returns when a pass on device d that may start `now` starts, after the
- * data-parallel operations that it needs, and launches its own. UNKNOWN: it
- * never starts. */
+/* Returns the start of a pass on device d that may start at `now`, delayed
+ * until the data-parallel operations that it needs arrive; launches those that
+ * it issues. `point`: the pass's launch index. UNKNOWN: it never starts. */
 static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
                               int64_t now)
 {
@@ -215,8 +217,8 @@ static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
 }
 
 /* Runs device d's passes until an input is not known yet, and then the devices
- * that wait for its outputs. Returns the latest time reached. `operations`:
- * the pipeline has data-parallel ones. */
+ * that wait for its outputs. Returns the latest time reached. `operations`: the
+ * pipeline has data-parallel operations. */
 static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
                                         uint32_t d, uint32_t *depth,
                                         bool operations)

@@ -76,8 +76,8 @@ typedef struct engine {
 
 #define NO_INPUT UINT64_MAX
 
-/* Returns the number of the input that a pass needs from another pass, or
- * NO_INPUT. */
+/* Returns the number of the input (message or local result) that a pass needs
+ * from another pass; NO_INPUT: none. */
 static uint64_t get_input(const engine *e, const lh_pass *pass)
 {
     uint64_t i =
@@ -332,8 +332,8 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
     }
 }
 
-/* Starts the data-parallel operations, posts the receives due at time 0 and
- * starts the first passes. */
+/* Starts the simulation: launches the data-parallel operations, posts the
+ * receives due at time 0 and starts every device's first pass. */
 static void start_all(engine *e)
 {
     const lh_pipeline *p = e->p;
@@ -450,8 +450,9 @@ static uint64_t find_message(const engine *e, const lh_pass *pass,
     return out;
 }
 
-/* Checks whether the schedule runs the kind (D or B) that `pass` names, for
- * message `out`. The orders contain one of the two per chunk and microbatch. */
+/* Checks whether a link order's `pass` has the kind, D or B, that the schedule
+ * runs for message `out`. The orders contain one of the two per chunk and
+ * microbatch. */
 static bool runs_named_kind(const engine *e, const lh_pass *pass, uint64_t out)
 {
     return pass->kind == LH_F || e->inputs[out].joint == (pass->kind == LH_B);
@@ -561,8 +562,8 @@ static lh_status read_link_orders(engine *e, lh_error *err)
 }
 
 /* Determines which activations of device d are moved to host memory, and the
- * copy time of each pass. Both depend on its order only. `rests`: scratch, a
- * flag per chunk and microbatch. */
+ * copy time of each pass; both depend only on the device's order. `rests`:
+ * scratch, a flag per chunk and microbatch. */
 static void compute_device_copies(engine *e, uint32_t d, bool *rests)
 {
     const lh_pipeline *p = e->p;

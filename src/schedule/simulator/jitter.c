@@ -63,7 +63,7 @@ static bool draw_event(lhi_random *r, double rate)
     return (double)(lhi_random_next(r) >> 11) * 0x1p-53 < rate;
 }
 
-/* Multiplies a duration by a factor, at most most_ns. */
+/* Multiplies the duration `ns` by a factor; the result is at most most_ns. */
 static int64_t scale_ns(int64_t ns, double factor)
 {
     double product = (double)ns * factor;
@@ -207,7 +207,8 @@ static void summarise(int64_t *ns, uint32_t n, lh_jitter_result *out)
 /* --- checks ----------------------------------------------------------------
  */
 
-/* Checks that an option is within its range; NaN is an error. */
+/* Checks that the option named `what` has a value from `least` to `most`; NaN
+ * is an error. */
 static lh_status check_range(const char *what, double value, double least,
                              double most, lh_error *err)
 {

@@ -112,7 +112,8 @@ static lh_status report_cycle(const graph *g, lh_error *err)
 }
 
 /* Computes the longest path through the kernels with the durations of one
- * placement; *out has its time by kernel kind. */
+ * placement: data parallelism or the pipeline spans the datacenters. Stores in
+ * *out the path's length and its time by kernel kind. */
 static lh_status find_longest(graph *g, lhi_kernel_placement placed,
                               lhi_reconstruction *out, lh_error *err)
 {

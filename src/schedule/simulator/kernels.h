@@ -47,7 +47,8 @@ typedef struct lhi_reconstruction {
 } lhi_reconstruction;
 
 /* Computes the end of every kernel: a kernel starts when all its predecessors
- * have ended, or at 0 without predecessors.
+ * have ended, or at 0 without predecessors. Stores the iteration time in both
+ * placements and its composition in *out.
  *
  * LH_EINVAL: an index is out of range, a duration is negative, durations add
  * up to more than 2^53 ns (104 days), or the dependencies are cyclic; `err`

@@ -77,8 +77,8 @@ static lh_status report_missing(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Fails because of an invalid cell: "S.csv:2: cell 3 (0F1): ..."; rows and
- * cells count from 1. */
+/* Fails because pass `i` of a device breaks a rule (`wrong`). The message is
+ * "S.csv:2: cell 3 (0F1): ..."; rows and cells count from 1. */
 static lh_status report_cell(const lh_schedule *schedule, uint32_t device,
                              uint32_t i, const char *wrong, lh_error *err)
 {

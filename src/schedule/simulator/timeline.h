@@ -78,8 +78,8 @@ lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
                                   lhi_arena *scratch, int64_t *tolerances,
                                   lh_error *err);
 
-/* Computes messages, busy time and queues of every link. *out: one entry per
- * resource of the timeline, in `mem`. */
+/* Computes messages, busy time and queue length of every link. *out: one entry
+ * per link resource of the timeline, allocated in `mem`. */
 lh_status lhi_analysis_compute_link_use(const lh_timeline *timeline,
                                         lhi_arena *mem, lhi_arena *scratch,
                                         lh_link_use **out, lh_error *err);

@@ -34,8 +34,8 @@ typedef struct search {
 /* Makespan that stands for a deadlock. */
 #define DEADLOCK_NS (INT64_MAX / 8)
 
-/* Returns the makespan with `extra` ns added to the boundary's latency in both
- * directions, or DEADLOCK_NS. */
+/* Returns the makespan with `extra` ns added to the latency of the boundary
+ * under test in both directions; DEADLOCK_NS if the schedule deadlocks. */
 static int64_t simulate(search *s, int64_t extra)
 {
     lh_error why;
@@ -53,8 +53,9 @@ static int64_t simulate(search *s, int64_t extra)
     return ns;
 }
 
-/* Returns by how much one more ns of delay beyond `extra` costs more than 2
- * ns; *ns: the makespan with `extra`. */
+/* Returns the makespan increase from one more ns of delay beyond `extra`, minus
+ * the 2 ns that are tolerated. *ns: the makespan with `extra`. DEADLOCK_NS:
+ * deadlock. */
 static int64_t compute_slope(search *s, int64_t extra, int64_t *ns)
 {
     *ns = simulate(s, extra);
@@ -73,8 +74,8 @@ static int64_t intersect(int64_t low, double low_at, double low_slope,
     return lhi_min_int64(ns, high - 1);
 }
 
-/* Returns the largest delay in ns whose last ns costs at most 2 ns of
- * makespan. `least`: no delay is tolerated; LH_NO_LIMIT: any is. */
+/* Returns the largest delay in ns at one boundary whose last ns costs at most 2
+ * ns of makespan. `least`: no delay is tolerated; LH_NO_LIMIT: any is. */
 static int64_t find_extra(search *s, int64_t least)
 {
     int64_t low = least, high, low_ns, high_ns;

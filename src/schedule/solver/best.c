@@ -100,9 +100,10 @@ static void store_bound(choice_state *k, const lh_solution *s)
     snprintf(k->out->why, sizeof k->out->why, "%s", s->why);
 }
 
-/* Replaces the search's schedule by that of the best method if this is faster
- * under the given options. The search assumes early receives and separate
- * message queues, but methods are ranked under the options themselves. */
+/* Replaces the search's schedule by the best method's if that is faster under
+ * the caller's simulation options. The search assumes early receives and
+ * separate message queues, but methods are ranked under the options
+ * themselves. */
 static lh_status take_best_method(choice_state *k, const lh_solution *s,
                                   lh_error *err)
 {

@@ -80,7 +80,8 @@ static bool is_message(const lhi_stream *t)
     return t->kind == LHI_MESSAGE_F || t->kind == LHI_MESSAGE_D;
 }
 
-/* Checks whether machine m's operations have no order within their windows. */
+/* Checks whether machine m's operations, considered without other machines,
+ * have no order within their windows. */
 static bool is_infeasible(lhi_windows *w, uint32_t m, lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
@@ -219,8 +220,8 @@ static lh_status read_clause_log(prover *r, lh_error *err)
     return LH_OK;
 }
 
-/* Counts the pairs of operations of different streams on machines whose order
- * is open, which the search decides. */
+/* Counts the pairs of operations on one machine, in different streams, whose
+ * order is not given; the search decides these orders. */
 static uint64_t count_pairs(const lhi_shop *s)
 {
     uint64_t n = 0;

@@ -39,8 +39,8 @@ static bool forward_progress(void *context, const lh_solve_progress *now)
 
 /* --- limits -------------------------------------------------------------- */
 
-/* Computes each device's static memory, and the memory of one more activation,
- * by which useful limits differ. */
+/* Computes per device the static memory, and the smallest step by which its
+ * memory use can change; useful limits differ by multiples of that step. */
 static lh_status compute_granularity(tradeoff_state *t, lh_error *err)
 {
     const lh_pipeline *p = t->p;

@@ -138,8 +138,8 @@ static lh_status improve(task *t, lhi_batch_task *k)
     return LH_OK;
 }
 
-/* Checks whether a task's result closes the gap between lower bound and
- * incumbent, or reaches the task's target. */
+/* Checks whether task `t` makes the round's other tasks unnecessary: its result
+ * closes the gap between lower bound and incumbent, or reaches its target. */
 static bool concludes(const portfolio *x, const task *t)
 {
     if (x->r->shop->fifo_relaxed)
@@ -350,10 +350,10 @@ static bool prefers_insertion(const lhi_solver *r)
     return r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS && r->n_workers > 0;
 }
 
-/* Returns additional ticks for the search with the longest useful deadline: as
- * many as all other work since the last round. That search is the hardest, but
- * the only one that proves everything, and its clauses hold for all shorter
- * deadlines. */
+/* Returns additional ticks, beyond `given`, for the search with the longest
+ * useful deadline: as many as all other work since the last round. That search
+ * is the hardest, but the only one that proves everything, and its clauses hold
+ * for all shorter deadlines. */
 static uint64_t compute_extra_ticks(const portfolio *x, uint64_t given)
 {
     const lhi_budget *budget = &x->r->budget;

@@ -60,9 +60,9 @@ static lh_status justify_best(lhi_solver *r, lh_error *err)
                          : LH_OK;
 }
 
-/* Checks whether lower bounds should be computed first. Lattices for one chunk
- * and few passes take no longer than improving a schedule, and often prove
- * that nothing can be improved. */
+/* Checks whether lower bounds should be computed before schedules are improved.
+ * Lattices for one chunk per device and few passes take no longer than
+ * improving a schedule, and often prove that nothing can be improved. */
 static bool should_bound_first(const lhi_solver *r)
 {
     return !r->is_reduced && r->shop->n_ops <= LHI_SOLVER_LARGE_OPERATIONS &&
@@ -159,8 +159,8 @@ static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
 /* --- driver
  * --------------------------------------------------------------------- */
 
-/* Builds the job shop, machine orders and improvers of the solver; r->shop
- * stays NULL if the pipeline is unsupported. */
+/* Builds the job shop, the machine orders and the improvement engines of the
+ * solver; r->shop stays NULL if the pipeline is unsupported. */
 static lh_status make_shop(lhi_solver *r, lh_error *err)
 {
     lh_error why = {0};

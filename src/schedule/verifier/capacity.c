@@ -29,9 +29,9 @@ static void sort_operations(lhi_verify_event *events,
     qsort(events, m->n_ops, sizeof *events, compare_events);
 }
 
-/* Adds an operation of duration `time` at leaf `leaf` (its rank by deadline)
- * and updates the nodes above. The tree has the layout of a binary heap: node
- * i has children 2i and 2i + 1. */
+/* Adds an operation of duration `time` at leaf `leaf` (its rank by deadline) to
+ * the tree, and updates the sums and the largest excess over a deadline above
+ * it. Node i has children 2i and 2i + 1. */
 static void add_demand(lhi_verify_demand *tree, uint32_t leaf, int64_t time,
                        int64_t deadline)
 {

@@ -79,8 +79,8 @@ static lh_status check_pipeline(checker *k, lh_error *err)
     return LH_OK;
 }
 
-/* Checks that W passes are undivided, or in the number of parts that the bound
- * covers. */
+/* Checks that every W in schedule `s` is undivided, or divided into the number
+ * of parts for which the certificate's bound is proven. */
 static bool has_parts(const checker *k, const lh_schedule *s)
 {
     for (uint32_t d = 0; d < lh_schedule_n_devices(s); d++) {
@@ -185,9 +185,9 @@ static uint32_t find_machine(const lhi_verify_model *claim,
     return LH_NONE;
 }
 
-/* Checks whether the windows recorded in the certificate refute the deadline
- * by themselves on their machine. The bound is verified independently; this
- * only checks the record. */
+/* Checks whether the windows that the certificate records for one machine
+ * refute the deadline: its operations have no order within them. This only
+ * checks the record; the bound is verified independently. */
 static bool does_record_refute(lhi_verify_model *claim, const lh_certificate *c)
 {
     uint32_t m = find_machine(claim, c);

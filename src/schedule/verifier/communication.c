@@ -124,7 +124,7 @@ static void check_position(communication *m, const end *e)
                               : "comes before the pass that produces it");
 }
 
-/* Compares two numbers; returns -1, 0 or 1. */
+/* Orders two numbers: returns -1, 0 or 1 as a < b, a == b or a > b. */
 static int compare_u32(uint32_t a, uint32_t b)
 {
     return (a > b) - (a < b);
@@ -318,7 +318,8 @@ static void push_row(execution *x, uint32_t row)
     x->stack[x->n_stack++] = row;
 }
 
-/* Returns the next send or receive of a row; NULL: it has run to its end. */
+/* Returns the next send or receive cell of a row that has not run; NULL: the
+ * whole row has run. */
 static const end *get_next_end(const execution *x, uint32_t row)
 {
     const communication *m = x->m;

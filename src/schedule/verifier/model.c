@@ -222,8 +222,8 @@ static lh_status add_links(builder *b, lh_error *err)
 /* --- precedences ---------------------------------------------------------- */
 
 /* Returns how many operations of row `from` must precede operation i of row
- * `to` by the pass order of one microbatch: all up to its own microbatch. A
- * part of a W needs the whole preceding pass. */
+ * `to`: all of microbatches up to that of i. A part of a W therefore needs the
+ * whole preceding pass. */
 static uint32_t count_same_microbatch(const lhi_verify_row *from,
                                       const lhi_verify_row *to, uint32_t i)
 {

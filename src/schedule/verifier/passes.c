@@ -169,8 +169,8 @@ static void add_missing_backward(lhi_verifier *judge, const lh_pass *pass)
                                  pass->chunk, pass->microbatch);
 }
 
-/* Adds a violation if node `needed`, a prerequisite of `node`, comes later on
- * its device. */
+/* Adds a violation if node `needed`, whose pass must run before that of `node`,
+ * comes later in the device's order. */
 static void check_after(lhi_verifier *judge, uint32_t node, uint32_t needed)
 {
     char text[LH_PASS_TEXT_SIZE], before[LH_PASS_TEXT_SIZE];
@@ -322,8 +322,8 @@ static void add_missing_range(lhi_verifier *judge, uint64_t from, uint64_t to)
     lhi_verify_count_violations(judge, 2 * (to - from));
 }
 
-/* Checks that F or D of `node` comes after its prerequisite on another chunk
- * of the same device. */
+/* Checks that the F or D of `node` comes after the pass that produces its
+ * input, if that runs on the same device for another chunk. */
 static void check_neighbours(lhi_verifier *judge, uint32_t node)
 {
     const lh_pass *pass = &judge->passes[node];

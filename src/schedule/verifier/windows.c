@@ -86,8 +86,8 @@ static bool enlarge_states(state_builder *k)
     return true;
 }
 
-/* Checks whether the next operation of row i may follow state x, the completed
- * operations per row: its microbatch's preceding operations are complete, and
+/* Checks whether row i's next operation may follow state x (completed
+ * operations per row): its microbatch's preceding operations are complete, and
  * memory suffices. */
 static bool may_step(const state_builder *k, const uint16_t *x, uint32_t i)
 {

@@ -107,8 +107,9 @@ static lh_status require_loop(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Copies the generated data-parallel operations into the description; errors
- * in them refer to the position of the key `elastic`. */
+/* Copies the `n` generated data-parallel operations `made` into the pipeline
+ * description `text`; errors in them refer to the position of the key
+ * `elastic`. */
 static lh_status copy_operations(const lhi_read_context *r,
                                  const lhi_node *node, const lh_dp_op *made,
                                  uint32_t n, lhi_pipeline_text *text,
@@ -128,8 +129,9 @@ static lh_status copy_operations(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Plans the elastic pipeline and copies its data-parallel operations into the
- * description; errors have the position of the key `elastic`. */
+/* Builds the elastic plan from the sizes and shares in `wanted` and copies its
+ * data-parallel operations into the description; errors have the position of
+ * the key `elastic`. */
 static lh_status build_operations(const lhi_read_context *r,
                                   const lhi_node *node,
                                   const lh_elastic_case *given,
@@ -154,8 +156,8 @@ static lh_status build_operations(const lhi_read_context *r,
     return status;
 }
 
-/* Converts the key 'elastic' into data-parallel operations, from the durations
- * of chunk 0. */
+/* Converts the key 'elastic' into data-parallel operations, which are added to
+ * `text`; passes have the durations of chunk 0. */
 static lh_status expand_elastic(const lhi_read_context *r, const lhi_node *map,
                                 const elastic_text *e, lhi_pipeline_text *text,
                                 lh_error *err)

@@ -54,8 +54,8 @@ static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Checks whether a chunk has data-parallel communication, by its times or by
- * operations. */
+/* Checks whether chunk it->chunk has data-parallel communication: all-gather or
+ * reduce-scatter times in `it`, or operations in `text`. */
 static bool has_communication(const lhi_pipeline_text *text,
                               const lhi_dp_chunk *it)
 {
@@ -126,7 +126,8 @@ static bool parse_point(const char *text, void *member)
     return true;
 }
 
-/* Writes a pass reference such as '3F0' or '3B0' to `text`. */
+/* Writes a pass reference (`member` points to an lh_dp_pass), such as '3F0' or
+ * '3B0', to `text` and returns it. */
 static const char *print_point(const void *member, char *text)
 {
     const lh_dp_pass *point = member;

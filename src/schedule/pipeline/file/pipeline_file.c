@@ -230,8 +230,8 @@ lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
     return status;
 }
 
-/* Builds a pipeline from a pipeline/1 document and frees the document in any
- * case. */
+/* Builds a pipeline from a pipeline/1 document; frees the document also on
+ * failure. */
 static lh_status build_from_doc(lhi_doc *doc, lh_pipeline **out, lh_error *err)
 {
     lh_status status = lhi_doc_check_format(doc, "pipeline", 1, err);
@@ -258,8 +258,8 @@ lh_status lh_pipeline_read(const char *path, lh_pipeline **out, lh_error *err)
 
 /* --- writing ------------------------------------------------------------- */
 
-/* Lists the links to write; omits names that equal the default, which is
- * derived from the devices. */
+/* Lists in `text` the links to write to a pipeline file; omits names that equal
+ * the default, which is derived from the devices. */
 static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
                             lh_error *err)
 {

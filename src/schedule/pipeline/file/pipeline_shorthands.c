@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rejects a shorthand key together with the key `other` that it replaces. */
+/* Fails if both a shorthand key (`node`) and the key `other`, which it
+ * replaces, are present. */
 static lh_status reject_both(const lhi_read_context *r, const lhi_node *node,
                              const char *other, lh_error *err)
 {

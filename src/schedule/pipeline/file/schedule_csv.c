@@ -132,8 +132,8 @@ static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of parts between `separators` in a row that have at least
- * `least` characters, plus one for the part being read. */
+/* Returns the number of parts between `separators` in a CSV row that have at
+ * least `least` characters, plus one for the part being read. */
 static size_t count_parts(span row, const char *separators, ptrdiff_t least)
 {
     const char *from = row.at;
@@ -146,9 +146,9 @@ static size_t count_parts(span row, const char *separators, ptrdiff_t least)
     return n + (row.end - from >= least);
 }
 
-/* Appends the number of the current cell to *found for each new pass `before`
- * to `after` - 1. *found stays NULL while passes and cells correspond one to
- * one. */
+/* Stores the number of the current CSV cell for each new pass, number `before`
+ * to `after` - 1, in *found (capacity `most`). *found stays NULL while passes
+ * and cells correspond one to one. */
 static lh_status note_cells(const reader *r, lhi_arena *mem, size_t most,
                             uint32_t before, uint32_t after, uint32_t **found,
                             lh_error *err)

@@ -14,7 +14,8 @@ lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
                                   const char *name, lh_schedule **out,
                                   lh_error *err);
 
-/* Formats the link orders as CSV; *text = NULL if there are none. */
+/* Formats the message orders of links as CSV; *text is NULL if there are
+ * none. */
 lh_status lhi_schedule_format_links(const lh_schedule *schedule, char **text,
                                     size_t *len, lh_error *err);
 

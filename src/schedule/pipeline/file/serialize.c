@@ -19,8 +19,8 @@ typedef struct order_shape {
     bool bad, no_memory;
 } traversal;
 
-/* Reads a decimal number that ends with the character `stop`; returns 0 and
- * sets w->bad if there is none or it overflows. */
+/* Reads a decimal number that ends with the character `stop`. Returns 0 and
+ * sets w->bad if there is no number or it overflows. */
 static int64_t read_number(traversal *w, char stop)
 {
     uint64_t value = 0;

@@ -25,8 +25,8 @@ typedef struct times {
     int64_t f, d, w;
 } times;
 
-/* Returns the durations of a chunk's F, D and W in ns; joint: D has both and W
- * is 0. */
+/* Returns the durations of a chunk's F, D and W in ns; if the pipeline's
+ * backward is joint, D includes W, and W is 0. */
 static times get_times(const lh_pipeline *p, uint32_t chunk)
 {
     const lh_chunk *c = &p->chunks[chunk];
@@ -122,7 +122,8 @@ static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
     va_end(args);
 }
 
-/* Raises the bound to the path of one microbatch, forward and backward. */
+/* Raises *best to the time of one microbatch's path, forward and backward
+ * through all chunks without waiting. */
 static void bound_path(const lh_pipeline *p, const path_times *w,
                        lh_bound *best)
 {
@@ -134,10 +135,10 @@ static void bound_path(const lh_pipeline *p, const path_times *w,
                  LH_NONE, LH_NONE, "the way of one microbatch there and back");
 }
 
-/* Returns how many activations on chunk c fit into its device, rounded up
- * because part of a W may suffice for one more. *whole: no rounding was
- * needed. 0: no limit, or not plain[d] (memory is released by other passes
- * than W). held[d]: static memory. */
+/* Returns how many microbatches' activations on chunk c fit into its device,
+ * rounded up because part of a W may free enough for one more. *whole: no
+ * rounding was needed. 0: no limit, or not plain[d] (other passes than W
+ * release memory). held[d]: static memory. */
 static int64_t compute_capacity(const lh_pipeline *p, uint32_t c,
                                 const bool *plain, const int64_t *held,
                                 bool *whole)
@@ -153,10 +154,10 @@ static int64_t compute_capacity(const lh_pipeline *p, uint32_t c,
     return room / each + !*whole;
 }
 
-/* Raises the bound to the memory bounds of chunk c, of which `k` activations
- * fit. If the chunk is alone on its device, two more apply: the work before
- * and after the F that waits for memory (A), and the work that must follow the
- * device's last D (B). */
+/* Raises *best to the memory bounds of chunk c, on whose device `k` activations
+ * fit; `whole`: k was not rounded up. If the chunk is alone on its device, two
+ * more bounds apply: with the work before and after the F that waits for
+ * memory, and with the work after the last D. */
 static void bound_memory(const lh_pipeline *p, const path_times *w, uint32_t c,
                          int64_t k, bool whole, bool alone, lh_bound *best)
 {
@@ -203,8 +204,8 @@ typedef struct device_sum {
     uint32_t n_chunks;
 } device_sum;
 
-/* Raises the bound to the device bounds: all work of a device, and its work up
- * to the last D. */
+/* Raises *best to the device bounds: all work of a device, and its work up to
+ * the last D, each with the time before and after. */
 static void bound_devices(const lh_pipeline *p, const device_sum *sums,
                           lh_bound *best)
 {
@@ -265,8 +266,8 @@ static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
     s->used = true;
 }
 
-/* Raises the bound to the link bounds: head, all messages on a link, and
- * tail. */
+/* Raises *best to the link bounds: the time before a link's first message, all
+ * its messages, and the time after the last. */
 static void bound_links(const lh_pipeline *p, const path_times *w,
                         link_sum *sums, lh_bound *best)
 {

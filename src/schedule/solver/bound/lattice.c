@@ -31,7 +31,7 @@ typedef struct builder {
     lhi_budget *budget;
 } builder;
 
-/* Checks whether the time limit is exceeded; reads the clock only at some
+/* Checks whether the time limit is exceeded. Reads the clock only at some
  * values of `state`, since loops run over millions of states. An effort limit
  * does not stop here, so results do not depend on the clock. */
 static bool is_timed_out(lhi_budget *budget, uint32_t state)
@@ -50,8 +50,8 @@ static uint64_t compute_hash(const uint16_t *counts, uint32_t n)
     return h ^ h >> 29;
 }
 
-/* Checks whether hash entry `at` belongs to states that may still be
- * reached. */
+/* Checks whether hash entry `at` belongs to a state that later steps may still
+ * reach; other entries can be dropped. */
 static bool is_current(const builder *b, uint32_t at)
 {
     return b->table[at] != NONE && b->table[at] >= b->first;
@@ -116,8 +116,8 @@ static bool is_same(const uint16_t *a, const uint16_t *b, uint32_t n)
 }
 
 /* Returns the number of the state with these counts (completed operations per
- * stream), adding it if new. NONE: out of memory, or stopped. `held`: its
- * memory. */
+ * stream), adding it with memory `held` if it is new. NONE: out of memory, or
+ * stopped. */
 static uint32_t find_or_add_state(builder *b, const uint16_t *counts,
                                   int64_t held)
 {
@@ -201,7 +201,8 @@ static bool can_finish(const builder *b, const uint16_t *counts, int64_t now)
     return true;
 }
 
-/* Returns the end of a stream's next operation after state x; FAR: too late. */
+/* Returns the end of stream `slot`'s next operation, started as early as
+ * possible after state x; FAR: later than its window allows. */
 static int64_t compute_end_in_window(const builder *b, uint16_t *counts,
                                      uint32_t x, uint32_t slot)
 {
@@ -341,8 +342,9 @@ static path_context make_path_context(const lhi_lattice *l,
     return y;
 }
 
-/* Checks whether operation o may follow the completed operations `counts`
- * within the limits that shaving has set. */
+/* Checks whether operation o may follow the completed operations `counts`: each
+ * stream's count must be within the range that shaving (refuting values) has
+ * left for o. */
 static inline bool is_allowed(const path_context *y, uint32_t o,
                               const uint16_t *counts)
 {
@@ -450,8 +452,9 @@ static void use_time(const path_context *y, lhi_windows *w, uint32_t state,
         w->new_e[op] = end;
 }
 
-/* Widens the ranges of `op`'s preceding operations per stream to the counts of
- * `state`, a step on a valid order. */
+/* Widens w->least and w->most of operation `op`, the operations per stream that
+ * precede it, to include the counts of `state`. Callback for steps on valid
+ * orders. */
 static void use_counts(const path_context *y, lhi_windows *w, uint32_t state,
                        uint32_t slot, uint32_t op, int64_t end)
 {
@@ -504,7 +507,7 @@ static void ignore_step(const path_context *y, lhi_windows *w, uint32_t state,
     (void)end;
 }
 
-/* Copies the states that have a number in `number` (n_live of them) and the
+/* Copies the states x with a new number in number[x] (n_live of them) and the
  * steps between them; NULL: out of memory or time. */
 static lhi_lattice *copy_reachable(const lhi_lattice *from,
                                    const uint32_t *number, uint32_t n_live,

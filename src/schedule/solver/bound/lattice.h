@@ -25,12 +25,13 @@ void lhi_lattice_free(lhi_lattice *lattice);
  * If stopped by time it returns true and the results are undefined. */
 bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
                          lhi_budget *budget);
-/* Copies the lattice without the states that no order within the windows
- * passes; NULL: out of memory or time. */
+/* Copies the lattice (graph of a machine's states) without the states that no
+ * order within the windows passes; NULL: out of memory or time. */
 lhi_lattice *lhi_lattice_prune(const lhi_lattice *lattice, lhi_windows *windows,
                                lhi_budget *budget);
-/* Computes the latest time at which each state may be left, last[state]; below
- * 0: unreachable. False: no order exists, or out of time. */
+/* Computes last[state], the latest time at which each state of the lattice may
+ * be left so that all windows are met; below 0: unreachable. False: no order
+ * exists, or out of time. */
 bool lhi_lattice_compute_latest(const lhi_lattice *lattice,
                                 lhi_windows *windows, int64_t *last,
                                 lhi_budget *budget);

@@ -15,15 +15,15 @@ typedef struct shaver {
     bool changed;
 } shaver;
 
-/* Checks whether the solver's budget or the share of it for this shaving is
- * used up. */
+/* Checks whether the solver's budget, or the part of it that this shaving may
+ * use, is used up. */
 static bool is_over(const shaver *a)
 {
     return a->budget->stop || a->budget->used >= a->end;
 }
 
-/* Checks whether the deadline stays open with machine m's limit *limit set to
- * `value`. Restores windows and limit. */
+/* Sets machine m's limit *limit to `value` and checks whether the deadline is
+ * then not refuted. Restores windows and limit before it returns. */
 static bool is_open(shaver *a, uint32_t m, uint32_t *limit, uint32_t value)
 {
     lhi_windows *w = a->w;

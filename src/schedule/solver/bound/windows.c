@@ -478,8 +478,9 @@ static bool meets_jackson_bound(const lhi_windows *w, const lhi_machine *k)
     }
 }
 
-/* Tightens the windows of a machine without a lattice by Jackson's test and
- * predecessor sets; false: no order exists. */
+/* Tightens the windows of a machine without a lattice by Jackson's preemptive
+ * schedule and by the operations that must precede each operation; false: no
+ * order exists. */
 static bool tighten_without_lattice(lhi_windows *w, uint32_t m)
 {
     const lhi_shop *s = w->shop;
@@ -608,8 +609,8 @@ static bool make_deadline_lattice(lhi_windows *w, uint32_t m, int64_t deadline,
 }
 
 /* Replaces machine m's lattice by a copy without states that no order within
- * the deadline passes. `for_good`: frees the old one. Returns false if out of
- * memory, or stopped. */
+ * `deadline` passes. `for_good`: frees the old one; otherwise it is restored
+ * for longer deadlines. Returns false if out of memory, or stopped. */
 static bool prune_machine(lhi_windows *w, uint32_t m, int64_t deadline,
                           bool for_good, lhi_budget *budget)
 {

@@ -73,7 +73,8 @@ void lhi_windows_set_max_states(lhi_windows *windows, size_t states);
  */
 lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
                                   lhi_windows **out, lh_error *err);
-/* Shares all current lattices of `from` again, after they have changed. */
+/* Copies the lattices that `from` uses at present to `w`, which shares them;
+ * call it after they have changed. */
 void lhi_windows_sync_lattices(lhi_windows *beside, const lhi_windows *from);
 
 /* Computes the windows of all operations if the schedule has to end by

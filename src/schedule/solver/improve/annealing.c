@@ -33,7 +33,7 @@ static uint64_t draw(annealer *a) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Returns a random number less than n. */
+/* Returns a random number from 0 to n - 1. */
 static uint32_t draw_below(annealer *a, uint32_t n)
 {
     return (uint32_t)((draw(a) >> 32) * n >> 32);
@@ -54,8 +54,8 @@ static int64_t draw_exponential(annealer *a)
     return (zeros * 1024 + part) * 710 / 1024;
 }
 
-/* Checks that machine m's order respects rules and memory at positions `from`
- * to `upto`. */
+/* Checks that positions `from` to `upto` of machine m's order respect the
+ * precedence rules and the memory limit. */
 static bool is_valid(annealer *a, uint32_t m, uint32_t from, uint32_t upto)
 {
     const lhi_shop *s = a->w->shop;

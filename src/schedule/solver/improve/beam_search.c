@@ -61,9 +61,9 @@ static uint32_t get_machine(const beam *b, uint32_t op)
     return b->s->streams[b->s->stream_of[op]].machine;
 }
 
-/* Returns the end of stream `slot`'s next operation *op on machine m if it ran
- * next in the partial schedule; FAR: it cannot. *to: the machine's state after
- * it. */
+/* Returns the end of the next operation of machine m's stream number `slot` if
+ * it ran next in the partial schedule; FAR: it cannot run. *op: that operation;
+ * *to: the machine's state after it. */
 static int64_t compute_end(const beam *b, const partial *p, uint32_t m,
                            uint32_t slot, uint32_t *op, uint32_t *to)
 {
@@ -152,8 +152,8 @@ static int64_t compute_slack(const beam *b, const partial *p, uint32_t m)
     return most;
 }
 
-/* Rates a partial schedule's extension `c` by the remaining slack on all
- * machines; FAR: infeasible. */
+/* Rates extension `c` of a partial schedule by the slack (time until the latest
+ * start) that remains on all machines; lower is better, FAR is infeasible. */
 static int64_t rate_step(const beam *b, partial *p, const child *c)
 {
     const lhi_shop *s = b->s;
@@ -196,9 +196,9 @@ static uint64_t mix(uint64_t h, uint64_t x)
     return h ^ h >> 29;
 }
 
-/* Adds an extension of partial schedule `parent` for every operation on
- * machine m that could start before `first`, the earliest end of an operation
- * there. Returns the streams that take memory, as a bit set. */
+/* Adds an extension of partial schedule `parent` for every operation on machine
+ * m that could start before `first`, the earliest end of an operation there.
+ * Returns a bit set of the streams that take memory. */
 static uint64_t expand_machine(beam *b, uint32_t parent, uint32_t m,
                                int64_t first)
 {

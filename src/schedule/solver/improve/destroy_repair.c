@@ -44,8 +44,9 @@ draw_reduced_problem(lhi_repairer *a, const lhi_reduction *fewer, uint32_t n,
     return &fewer->problems[*m];
 }
 
-/* Chooses at random what insertion starts from: part of the best schedule,
- * part of a schedule for fewer microbatches, or nothing. */
+/* Chooses at random the operations that insertion keeps: part of the best
+ * schedule `words` with objective `time`, part of a schedule `fewer` for fewer
+ * microbatches, or none. Stores them in *out. */
 static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *words,
                         int64_t time, const lhi_reduction *fewer,
                         lhi_insertion_options *out)

@@ -75,8 +75,8 @@ struct lhi_inserter {
 /* --- slots
  * ---------------------------------------------------------------------- */
 
-/* Returns the first slot (placed operation) of machine m that ends after
- * `ready`; often one of the last. */
+/* Returns the first placed operation of machine m, in time order, that ends
+ * after `ready`. Searches from the end, since it is often one of the last. */
 static uint32_t find_first_after(const lhi_inserter *a, uint32_t m,
                                  int64_t ready)
 {
@@ -97,8 +97,9 @@ static uint32_t find_first_after(const lhi_inserter *a, uint32_t m,
     return low;
 }
 
-/* Finds the first gap on machine m that is at least `time` long and ends after
- * *start; sets *start and returns its position. */
+/* Finds the first gap on machine m that ends after *start and leaves room for
+ * an operation of duration `time`; sets *start to the operation's start and
+ * returns the gap's position. */
 static uint32_t find_gap(const lhi_inserter *a, uint32_t m, int64_t time,
                          int64_t *start)
 {
@@ -126,8 +127,9 @@ static void put_in_gap(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
 
 static void place_through(lhi_inserter *a, uint32_t o);
 
-/* Places a stream's next operation from `ready` on, after placing all its
- * predecessors; a forward that waits for memory needs a W. */
+/* Places a stream's next operation at `ready` or later, after placing all its
+ * predecessors. A forward that waits for memory first places the W that
+ * releases it. */
 static void place_next(lhi_inserter *a, uint32_t stream, int64_t ready)
 {
     const lhi_shop *s = a->s;
@@ -257,9 +259,8 @@ static uint32_t list_operations(lhi_inserter *a, const int64_t *start,
     return n;
 }
 
-/* Checks whether operation o belongs to the kept prefix, the first
- * n_microbatches. A W does only if other operations in the prefix require
- * it. */
+/* Checks whether operation o is kept from the known schedule: it belongs to the
+ * first n_microbatches or, if a W, is needed by kept operations. */
 static bool is_in_prefix(const lhi_inserter *a, uint32_t o,
                          uint32_t n_microbatches)
 {
@@ -269,7 +270,8 @@ static bool is_in_prefix(const lhi_inserter *a, uint32_t o,
                             : (o - t->first) / t->per < n_microbatches;
 }
 
-/* Counts the Ws per stream that the kept prefix of n_microbatches requires. */
+/* Counts per stream the Ws that must be kept because other operations of the
+ * first n_microbatches require them. */
 static void count_required(lhi_inserter *a, uint32_t n_microbatches)
 {
     const lhi_shop *s = a->s;
@@ -363,7 +365,7 @@ static void build_prefix(lhi_inserter *a, const lhi_insertion_options *how)
 /* --- parameters
  * ----------------------------------------------------------------- */
 
-/* Returns a random number less than n. */
+/* Returns a random number from 0 to n - 1. */
 static uint32_t draw_below(lhi_inserter *a, uint32_t n)
 {
     return lhi_random_below(&a->random, n);
@@ -436,9 +438,9 @@ static void perturb_spacing(lhi_inserter *a)
         a->now.space[streams[c]] = space;
 }
 
-/* Changes the delay before the operations next to a link. If a round trip
- * takes a multiple of F + D, microbatches that met without waiting before the
- * link also do so behind it. */
+/* Changes the insertion delay before the operations next to one link. If a
+ * round trip takes a multiple of F + D, microbatches that met without waiting
+ * before the link also do so behind it. */
 static void perturb_dwell(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;

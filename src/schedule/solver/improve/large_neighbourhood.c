@@ -113,9 +113,9 @@ static void restrict_machine(const lns_run *all, subproblem *k, uint32_t m)
     }
 }
 
-/* Raises the solver's lower bound above `units`, which is refuted. Ignores
- * deadlines beyond the best schedule, because states of longer schedules may
- * have been pruned. */
+/* Raises the solver's lower bound above the refuted deadline `units` (job-shop
+ * time). Ignores deadlines beyond the best schedule, because states of longer
+ * schedules may have been pruned. */
 static void raise_bound(lhi_solver *r, int64_t units)
 {
     if (units < lhi_solver_get_deadline_limit(r))
@@ -379,8 +379,8 @@ static lh_status search_neighbourhoods(lns_run *all, uint64_t ticks,
     return LH_OK;
 }
 
-/* Computes how many subproblems run in parallel in `room` bytes, from the
- * initial memory of a search. */
+/* Computes how many subproblems run in parallel in `room` bytes, by the memory
+ * that one search needs initially. */
 static lh_status count_subproblems(lns_run *all, size_t room, lh_error *err)
 {
     const lhi_solver *r = all->r;

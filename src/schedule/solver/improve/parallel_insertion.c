@@ -26,7 +26,8 @@ typedef struct insertion_batch {
     lhi_repair_options how;
 } insertion_batch;
 
-/* Runs insertion for one task on worker i, with the task's budget. */
+/* Runs insertion for task `i` on its own worker within the task's budget (task
+ * of a batch). */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
     insertion_batch *a = context;

@@ -113,8 +113,9 @@ typedef struct extension {
     int64_t shift;
 } extension;
 
-/* Returns the start of a stream's operation x when the reduced schedule is
- * extended to all microbatches by repeating a period. */
+/* Returns the start of operation x of a stream when the schedule with fewer
+ * microbatches is extended to all of them by repeating one period of
+ * microbatches. */
 static int64_t get_extended_start(const lhi_shop *s, const extension *k,
                                   uint32_t stream, uint32_t x)
 {
@@ -229,8 +230,9 @@ static lh_status try_extension(const extension_batch *a, extension_task *k,
     return ok ? keep_best(a, k, piece) : LH_OK;
 }
 
-/* Computes three time shifts per repetition of the period, from the streams'
- * steps over it: a low, the median and a high one. */
+/* Computes out[0..2], three time shifts per repetition of the period, from how
+ * far each stream advances over one period: a low value, the median and a high
+ * one. */
 static void compute_shifts(const lhi_shop *s, const extension *k, int64_t *out)
 {
     int64_t all[256];

@@ -49,7 +49,7 @@ static uint64_t draw(tuner *a) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Returns a random number less than n. */
+/* Returns a random number from 0 to n - 1. */
 static uint32_t draw_below(tuner *a, uint32_t n)
 {
     return (uint32_t)((draw(a) >> 32) * n >> 32);

@@ -56,8 +56,8 @@ bool lhi_budget_check_time(lhi_budget *budget);
 
 /* Checks whether the options enable a search engine. */
 bool lhi_budget_is_engine_enabled(const lhi_budget *budget, lhi_engine engine);
-/* Makes a search engine the one that spent ticks are counted for, and counts
- * the call; returns the previous one for lhi_budget_restore_engine(). */
+/* Counts ticks spent from now on for a search engine, and counts this call of
+ * it. Returns the previous engine, for lhi_budget_restore_engine(). */
 lhi_engine lhi_budget_enter_engine(lhi_budget *budget, lhi_engine engine);
 /* Counts later ticks for the search engine `engine` again, which was current
  * before. */

@@ -38,7 +38,8 @@ static uint32_t add_machine(builder *m, lhi_machine_kind kind, uint32_t index)
 }
 
 /* Adds a stream (all passes of one kind on one chunk, or the messages of a
- * route) to the machine added last. `per`: operations per microbatch. */
+ * route) with `count` operations to the machine added last. `per`: operations
+ * per microbatch. Returns its index. */
 static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
                            uint32_t per, uint32_t count)
 {
@@ -451,8 +452,8 @@ static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
     }
 }
 
-/* Checks whether an operation of stream a always precedes that of stream b for
- * the same microbatch. */
+/* Checks whether, for the same microbatch, the operation of stream a has to run
+ * before that of stream b. */
 static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
                             const lhi_stream *b)
 {

@@ -110,7 +110,8 @@ lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
 /* Checks whether no device has more than one chunk. */
 bool lhi_shop_has_single_chunks(const lhi_shop *shop);
 
-/* Returns the job shop's deadline for "makespan <= units * unit_ns". */
+/* Returns the job-shop deadline, in scaled time, that allows makespans of at
+ * most `units` (multiples of unit_ns). */
 int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units);
 
 /* Builds a schedule from the operation order on every machine,

@@ -96,8 +96,8 @@ typedef struct order_reader {
     uint32_t *next;   /* per stream */
 } order_reader;
 
-/* Appends the stream's next `times` operations to its machine's order; false:
- * there are fewer. */
+/* Appends the next `times` operations of a stream to the order of the stream's
+ * machine; false: the stream has fewer left. */
 static bool append_next(order_reader *f, uint32_t stream, uint32_t times)
 {
     if (stream == NONE)

@@ -110,8 +110,8 @@ void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head,
     lhi_search_explain_path(s, &s->tail, b, tail - (spare - less));
 }
 
-/* Explains literal `l` (b before a) by times: a before b would exceed the
- * deadline. */
+/* Adds to the conflict the heads and tails because of which literal `l` (b
+ * before a) holds: a before b would exceed the deadline. */
 void lhi_search_explain_time(lhi_search *s, lit l)
 {
     uint32_t b = lhi_search_get_first(s, l), a = lhi_search_get_second(s, l);

@@ -386,8 +386,8 @@ static bool takes_memory(const lhi_search *s, uint32_t stream)
     return get_memory_sum(s, stream, s->s->streams[stream].count) > 0;
 }
 
-/* Returns the literal that explains a stream's minimum share of resident
- * memory when o runs; NONE: it needs no explanation. */
+/* Returns the literal that explains why `stream` holds at least get_min_share()
+ * of the memory when o runs; NONE: it needs no explanation. */
 static lit get_share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     const lhi_stream *u = &s->s->streams[stream];

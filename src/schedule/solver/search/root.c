@@ -28,8 +28,8 @@ static const lhi_stream *get_stream(const root *a, uint32_t o)
     return &a->s->streams[a->s->stream_of[o]];
 }
 
-/* Initialises how many operations of each stream precede and follow operation
- * o at least; with_counts: by the windows' counts too. */
+/* Initialises how many operations of each stream at least precede and follow
+ * operation o, by fixed rules and, with_counts, by the windows' counts. */
 static void initialise_counts(root *a, const lhi_windows *w, bool with_counts,
                               uint32_t o)
 {

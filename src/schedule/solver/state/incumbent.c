@@ -197,7 +197,8 @@ lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err)
  * --------------------------------------------------------- */
 
 /* Converts machine orders to a schedule and makes it the incumbent if it is
- * better. Keeps message orders only where FIFO is worse. */
+ * better; `by`: engine that found them. Keeps message orders only if the
+ * schedule is worse with FIFO links. */
 lh_status lhi_solver_offer_orders(lhi_solver *r,
                                   const lhi_machine_orders *words,
                                   lhi_engine by, lh_error *err)
@@ -254,8 +255,9 @@ void lhi_solver_raise_bound(lhi_solver *r, int64_t units, const char *by)
     r->proven_by = by;
 }
 
-/* Returns the first deadline to search for: the requested target, or the lower
- * bound, which is often the optimum. */
+/* Returns the first deadline (job-shop units) to search for: the caller's
+ * target makespan if that exceeds the lower bound, otherwise the lower bound,
+ * which is often the optimum. */
 int64_t lhi_solver_get_first_deadline(const lhi_solver *r)
 {
     int64_t target = r->o.target_ns > 0

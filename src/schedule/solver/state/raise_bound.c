@@ -14,8 +14,9 @@ const char *lhi_windows_get_engine_name(const lhi_solver *r)
     return r->windows->complete ? "lattice" : "windows";
 }
 
-/* Finds the smallest deadline that windows do not refute (growing steps from
- * the known bound, then bisection) and raises the bound to it. */
+/* Finds the smallest deadline that windows (time range of each operation) do
+ * not refute, by growing steps from the known bound and then bisection. Raises
+ * the lower bound to it. */
 static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
 {
     const bool whole = r->windows->has_full_lattices;
