@@ -82,9 +82,10 @@ static bool can_map_buffer(void)
     return true;
 }
 
-/* Allocates `n` OpenBLAS buffers and frees them again, so that OpenBLAS keeps
- * them mapped for later calls. Checks the address space before each allocation,
- * because blas_memory_alloc() retries forever when mmap() fails. */
+/* Allocates `n` OpenBLAS buffers with `take` and frees them with `give_back`,
+ * so that OpenBLAS keeps them mapped for later calls. Checks the address space
+ * before each allocation, because blas_memory_alloc() retries forever when
+ * mmap() fails. */
 static lh_status preallocate_buffers(uint32_t n, void *(*take)(int),
                                      void (*give_back)(void *), lh_error *err)
 {

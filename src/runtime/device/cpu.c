@@ -219,7 +219,8 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
 }
 
 /* Validates one pass and its message buffers and runs its computation. `in`:
- * received activations or gradients; `out`: those to send. */
+ * received activations or gradients, NULL: none; `out`: memory for those to
+ * send. */
 static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
                           void *out, lh_error *err)
 {
@@ -357,7 +358,7 @@ static size_t peak_bytes(const lhi_device *device)
 }
 
 /* Counts the chunk's tensors, parameters and gradients that are sharded over
- * the data-parallel ranks. */
+ * the data-parallel ranks (lhi_device_ops.sharded_tensors). */
 static lhi_sharded_tensors sharded_tensors(const lhi_device *device,
                                            uint32_t chunk)
 {

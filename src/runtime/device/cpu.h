@@ -672,7 +672,8 @@ void lhi_cpu_latents_wgrad(const lhi_cpu *cpu,
 
 /* ---- context parallelism (cpu_context_parallel.c) ---- */
 
-/* Checks that the sequences can be split over the context-parallel ranks. */
+/* Checks that each sequence can be divided over the context-parallel ranks, in
+ * twice as many pieces; otherwise LH_EINVAL. */
 lh_status lhi_cpu_check_context_parallel(const lhi_cpu_options *options,
                                          lh_error *err);
 /* Allocates the buffers for context parallelism; false: out of memory. */
@@ -700,8 +701,9 @@ static inline size_t lhi_cpu_ring_width(const lhi_cpu *cpu)
 {
     return (size_t)cpu->kv + cpu->values;
 }
-/* All-gathers `bytes` from each context-parallel rank; each part is at its
- * offset in `all`. */
+/* All-gathers `bytes` bytes, `mine`, from each context-parallel rank; the part
+ * of rank i is then at offset i * bytes in `all`. Does nothing with one
+ * rank. */
 void lhi_cpu_gather_contexts(lhi_cpu *cpu, const void *mine, void *all,
                              size_t bytes);
 /* All-reduces n values over the context-parallel ranks. */
@@ -722,13 +724,16 @@ void lhi_cpu_ring_attention_backward(lhi_cpu *cpu,
 void lhi_cpu_apply_rotary_backward(const lhi_cpu *cpu, const float *from,
                                    size_t from_stride, float *to, uint32_t row,
                                    uint32_t rows);
-/* Applies rotary positions to queries and keys, in place. */
+/* Applies rotary positions to the queries and keys of all heads in kept->qkv,
+ * in place. */
 void lhi_cpu_apply_rotary(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
-/* Computes the attention output from rotated qkv; stores the softmax's max and
- * inv. */
+/* Computes the attention output from queries, keys and values in kept->qkv,
+ * which are already rotated. Stores each row's softmax maximum and inverse sum
+ * in kept->max and kept->inv. */
 void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
-/* Computes the gradient of qkv, in place, from the attention output's gradient
- * d [t][o]. With latents the gradient remains rotated. */
+/* Replaces kept->qkv by its gradient, given the attention output's gradient d
+ * [t][o]. With latent attention the gradient of queries and keys remains
+ * rotated. */
 void lhi_cpu_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                 const float *d);
 
@@ -796,13 +801,14 @@ static inline bool lhi_cpu_fuses_block_reduction(const lhi_cpu *cpu)
 void lhi_cpu_recompute_parts(lhi_cpu *cpu, const lhi_cpu_weights *w,
                              lhi_cpu_saved_activations *kept, const float *x,
                              uint32_t again);
-/* Returns the floats per microbatch in a part of a layer's activations, such
- * as qkv; 0: the model has no such part. */
+/* Returns the floats per microbatch in a part of a layer's activations, such as
+ * qkv; `moe`: in a layer with experts. 0: the model has no such part. */
 double lhi_cpu_part_floats(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 /* Returns the total width of all MLPs that process one row: the dense one, or
  * those of the chosen and shared experts. */
 size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe);
-/* Returns the bytes per microbatch of a part of a layer's activations. */
+/* Returns the bytes per microbatch of a part of a layer's activations, such as
+ * qkv; `moe`: in a layer with experts. */
 double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 /* Checks whether an item belongs to this part of a split W pass. */
 bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk,

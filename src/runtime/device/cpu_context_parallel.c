@@ -184,8 +184,8 @@ for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Computes the attention scores of a block: products of its queries with its
- * keys in the ring buffer. */
+/* Computes the attention scores of block `m`: the products of its queries with
+ * the block's keys, which are in the ring buffer. */
 static void compute_scores(const lhi_cpu *cpu, const attention_block *m)
 {
     lhi_cpu_multiply_in_attention(
@@ -231,9 +231,9 @@ static void recompute_softmax(const lhi_cpu *cpu, const attention_block *m)
                                   m->max + i, m->inv + i);
 }
 
-/* Merges a partial attention result (`more`, with its maximum and exponential
- * sum) into the row's running result `sum`, maximum `max` and exponential sum
- * `total`; n values. */
+/* Merges a partial attention result (`more`, n values, with softmax maximum
+ * more_max and exponential sum more_total) into the row's running result `sum`,
+ * *max and *total. */
 static void merge_row(float *sum, float *max, float *total, const float *more,
                       float more_max, float more_total, uint32_t n)
 {

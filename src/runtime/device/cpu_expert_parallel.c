@@ -80,9 +80,9 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
             group, out, gives, in, gets, &cpu->collective_err);
 }
 
-/* Exchanges the counts `told`, calls known(t) to compute the row sizes from
- * them, and then exchanges the rows `rows`. Without a group it copies
- * locally. */
+/* Exchanges the row counts `told` among the group's ranks, calls known(t) to
+ * compute the sizes of `rows` from them, and then exchanges the rows. Without a
+ * group (one rank) it copies locally. */
 static void exchange_with_counts(lhi_cpu *cpu, lhi_group *group,
                                  const lhi_group_bytes *told,
                                  const lhi_group_bytes *rows,
@@ -327,8 +327,8 @@ static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
 
 /* ---- rows ---- */
 
-/* Copies the rows of x, `stride` floats apart in the destination, to the
- * dispatch buffer in the order of their experts. */
+/* Copies the rows of x to the dispatch buffer, sorted by their chosen experts;
+ * rows in the buffer are `stride` floats apart. */
 static void gather(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                    const float *x, size_t stride)
 {

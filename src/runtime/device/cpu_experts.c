@@ -310,8 +310,9 @@ static void shared_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->swiglu_backward(kept->shared_gate_up, cpu->scratch, cpu->t, f);
 }
 
-/* Adds the shared experts' gradient of norm2 to `sum`, and the gate's
- * contribution to the scratch buffer. */
+/* Adds the shared experts' gradient of norm2 to `sum`. If the shared experts
+ * have an output gate, adds the gate's part of that gradient to
+ * cpu->scratch. */
 static void add_shared_dgrad(lhi_cpu *cpu, const lhi_cpu_weights *w,
                              const lhi_cpu_saved_activations *kept, float *sum)
 {

@@ -35,7 +35,8 @@ void lhi_cpu_route_wgrad(const lhi_cpu *cpu,
  * A single rank sends nothing and only sorts rows by expert. A failing
  * collective sets collective_status; later ones are then skipped. */
 
-/* Checks that the model's experts can be distributed over the ranks. */
+/* Checks that the model's experts can be divided evenly over the
+ * expert-parallel ranks. LH_EINVAL or LH_EUNSUPPORTED: they cannot. */
 lh_status lhi_cpu_check_expert_parallel(const lhi_cpu_options *options,
                                         lh_error *err);
 /* Allocates the buffers for expert parallelism; false: out of memory. */
@@ -101,9 +102,9 @@ void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept);
  * cpu->recv_routing_weights. */
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                               const float *d);
-/* Sends input gradients back to the tokens' ranks, into the dispatch buffer.
- * `worth`: gradient of each row's routing weight, which travels along into
- * cpu->d_routing_weights. */
+/* Sends input gradients from the experts' ranks back to the tokens' ranks, into
+ * the dispatch buffer. `worth`: gradient of each row's routing weight, which is
+ * sent along into cpu->d_routing_weights. */
 void lhi_cpu_return_gradients(lhi_cpu *cpu,
                               const lhi_cpu_saved_activations *kept,
                               const float *worth);

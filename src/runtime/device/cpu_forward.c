@@ -72,8 +72,9 @@ static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Reads tokens of a microbatch for `n` prediction distances: out[i][position]
- * is the token `from` + i positions after it. */
+/* Reads the tokens of a microbatch, shifted by `from` to from + n - 1
+ * positions: out[i] has, for each position, the token `from` + i positions
+ * after it. */
 static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
                              uint32_t from, uint32_t n, lh_error *err)
 {

@@ -255,8 +255,8 @@ static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
            (2.0 * cpu->expert_f + (cpu->n_source_ranks > 1 ? 2 * cpu->h : 0));
 }
 
-/* Returns the floats per row of a part of a layer's activations, such as qkv
- * or the MLP norm. */
+/* Returns the floats per row in part `part` of a layer's activations, such as
+ * qkv or the MLP norm. */
 static size_t count_part_columns(const lhi_cpu *cpu, lh_layer_part part)
 {
     switch (part) {

@@ -268,9 +268,9 @@ static void handle_headers(void *context)
                        t->cpu->exchange_sizes + 3 * t->cpu->n_expert_ranks);
 }
 
-/* Sends each row of x once to the relay of every node with one of its experts.
- * `tells`: with routing headers, which relays still lack in the forward
- * pass. */
+/* Sends each row of x once to the relay (forwarding rank) of every node that
+ * has one of its experts. `tells`: sends routing headers along, which relays
+ * still lack in the forward pass. */
 static void send_to_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                            const float *x, bool tells)
 {
@@ -324,9 +324,10 @@ static size_t count_rows_from(const lhi_cpu *cpu,
            count_rows_before(cpu, kept, member);
 }
 
-/* Exchanges rows of `width` floats inside the node: copies from relays to the
- * experts' ranks or, with `back`, expert outputs to the relays. `by_relay`:
- * buffer on the experts' side, ordered by relay. */
+/* Exchanges rows of `width` floats between relays (forwarding ranks) and
+ * experts' ranks of one node: copies of tokens to the experts or, with `back`,
+ * expert outputs to the relays. `by_relay`: buffer on the experts' side,
+ * ordered by relay. */
 static void exchange_within_node(lhi_cpu *cpu,
                                  const lhi_cpu_saved_activations *kept,
                                  size_t width, float *by_relay, bool back)

@@ -21,8 +21,10 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Fills values with normal random numbers, in pairs by Box and Muller, with
- * Llama's initial standard deviation. */
+/* Fills `values` with normal random numbers: those at positions `first` to
+ * first + n - 1 of the full tensor, whose generator starts with state `base`.
+ * Draws pairs by Box and Muller's method, with Llama's initial standard
+ * deviation. */
 static void fill_normal_run(float *values, size_t first, size_t n,
                             uint64_t base)
 {
@@ -45,8 +47,8 @@ static void fill_normal_run(float *values, size_t first, size_t n,
     }
 }
 
-/* Draws a tensor's slice from normal random numbers. Each value equals the one
- * that the complete tensor would have at its position. */
+/* Fills the slice of model tensor `index` with normal random numbers. Each
+ * value equals the one that the complete tensor would have at its position. */
 static void fill_normal(float *values, const lhi_slice *slice, uint64_t seed,
                         uint32_t index)
 {

@@ -23,14 +23,16 @@ typedef struct product {
     bool adds, rounds_result;
 } product;
 
-/* Returns the length of the block that starts at `at`, of `n`. */
+/* Returns the length of the block of rows or columns that starts at index `at`
+ * of `n`: BLOCK, or less at the end. */
 static int block_length(int n, int at)
 {
     return n - at < BLOCK ? n - at : BLOCK;
 }
 
-/* Copies rows `row` to row + rows of an operand (columns, if it is transposed)
- * and the other range alike to `out`, rounded. Returns its row stride. */
+/* Rounds the block [row, row + rows) x [column, column + columns) of an operand
+ * to bf16 and copies it to `out`; a transposed operand is stored with rows and
+ * columns exchanged. Returns the row stride of `out`. */
 static int round_block(const lhi_cpu *cpu, const float *x, int ld,
                        bool transposed, int row, int rows, int column,
                        int columns, float *out)
@@ -44,8 +46,8 @@ static int round_block(const lhi_cpu *cpu, const float *x, int ld,
     return width;
 }
 
-/* Computes one block of the result, `rows` by `columns`, summed over k in
- * order. */
+/* Computes the block [row, row + rows) x [column, column + columns) of product
+ * `p` from operands rounded to bf16, summed over k in order. */
 static void multiply_block(const lhi_cpu *cpu, const product *p, int row,
                            int rows, int column, int columns)
 {
@@ -78,7 +80,8 @@ static void multiply_block(const lhi_cpu *cpu, const product *p, int row,
                     width);
 }
 
-/* Computes a product in the device's precision. */
+/* Computes the matrix product `p` in the device's precision: fp32 in one call,
+ * bf16 block by block. */
 static void multiply(const lhi_cpu *cpu, const product *p)
 {
     if (!cpu->bf16) {

@@ -13,17 +13,22 @@
 
 #include "runtime/device/cpu.h"
 
-/* Multiplies in a linear layer. */
+/* Computes c = a b or, with `adds`, c += a b in a linear layer, with the
+ * arguments of sgemm: c is m x n, the sums have k terms. With bf16, operands
+ * and result are rounded. */
 void lhi_cpu_multiply(const lhi_cpu *cpu, int transpose_a, int transpose_b,
                       int m, int n, int k, const float *a, int lda,
                       const float *b, int ldb, bool adds, float *c, int ldc);
-/* Multiplies inside attention. */
+/* Computes c = a b or, with `adds`, c += a b inside attention, with the
+ * arguments of sgemm. With bf16 only the operands are rounded; the result stays
+ * in fp32. */
 void lhi_cpu_multiply_in_attention(const lhi_cpu *cpu, int transpose_a,
                                    int transpose_b, int m, int n, int k,
                                    const float *a, int lda, const float *b,
                                    int ldb, bool adds, float *c, int ldc);
 
-/* Returns the floats of cpu->bf16_blocks; 0 in fp32. */
+/* Returns the floats in cpu->bf16_blocks, the rounded copies of operand blocks;
+ * 0 if the device computes in fp32. */
 size_t lhi_cpu_count_bf16_floats(const lhi_cpu *cpu);
 
 #endif

@@ -64,14 +64,15 @@ int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
 
 /* --- thread; called with the lock held --- */
 
-/* Returns the message tag for the n-th arrival notice of the current step. */
+/* Returns the message tag for arrival notice number `nth` of the current
+ * step. */
 static uint64_t make_notice_tag(const lhi_blocking_sends *c, uint32_t nth)
 {
     return lhi_tag(LHI_TAG_ARRIVED, 2 * c->step + LHI_STEP_TRAIN, nth);
 }
 
-/* Sends an arrival notice to the sender of a received message, whose queue
- * entry becomes free at arrived_ns. */
+/* Sends an arrival notice for the message of receive `post` to its sender,
+ * whose queue entry becomes free at arrived_ns. */
 static lh_status send_notice(lhi_blocking_sends *c, const lhi_exec_post *post,
                              int64_t arrived_ns, lh_error *err)
 {

@@ -35,8 +35,8 @@ static lhi_buffer *make_buffer(lhi_pool *pool)
     return buffer;
 }
 
-/* Returns buffers whose sends are complete to the pool; tests the four oldest
- * sends only. */
+/* Returns buffers whose sends are complete to the pool's free list; tests only
+ * the four oldest sends. */
 static void reclaim(lhi_pool *pool)
 {
     lhi_buffer **at = &pool->sending;

@@ -118,8 +118,9 @@ static void satisfy(deadlock_walk *p, uint32_t message)
         p->stack[p->n_stack++] = message;
 }
 
-/* Enqueues the message of the rank's last pass, if it has one, and posts the
- * receives that follow the pass. Returns false if the send queue is full. */
+/* Enqueues the output message of rank `r`'s last pass, if it has one, and posts
+ * the receives that follow the pass. Returns false if the rank's send queue is
+ * full. */
 static bool issue_message(deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -171,8 +172,8 @@ static void run_rank(deadlock_walk *p, uint32_t r)
     }
 }
 
-/* For a delegated lane that receives, stores each message's predecessor and
- * successor in its copy queue. */
+/* For a lane (the delegated messages to or from one rank) that receives, stores
+ * each message's predecessor and successor in its copy queue. */
 static void chain_queues(deadlock_walk *p, const lhi_exec_rank *rank,
                          const lhi_exec_lane *lane)
 {
@@ -208,7 +209,8 @@ static void init(deadlock_walk *p)
 }
 
 /* Checks whether the input of the rank's next pass has arrived in host memory
- * but waits there for earlier messages in its copy queue. */
+ * but still waits there for earlier messages of its copy queue (delegated
+ * messages are copied to the device in order). */
 static bool has_input_in_queue(const deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -285,9 +287,9 @@ static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r,
                     r, here, maker, ended ? "its end" : there);
 }
 
-/* Marks an arrived message as available to its pass once all earlier ones in
- * its copy queue are. Then runs the pass's rank and continues with the later
- * messages. */
+/* Marks an arrived delegated message as available to its pass once all earlier
+ * messages of its copy queue are. Then runs the pass's rank and continues with
+ * the later messages. */
 static void mark_available(deadlock_walk *p, uint32_t message)
 {
     while (message != LH_NONE && p->moved[message] &&

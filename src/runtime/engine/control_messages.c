@@ -122,7 +122,8 @@ static lh_status get_head(const unsigned char *in, size_t size,
     return LH_OK;
 }
 
-/* Fails because a message's field has an invalid value. */
+/* Fails with LH_EIO because the field `field` of a control message has the
+ * invalid value `value`. */
 static lh_status fail_field(message_kind kind, const char *field,
                             uint64_t value, lh_error *err)
 {

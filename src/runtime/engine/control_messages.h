@@ -241,7 +241,8 @@ lh_status lhi_observation_read(const unsigned char *in, size_t size,
 /* Encodes the header of a proposed schedule. */
 void lhi_proposal_write(const lhi_proposal *proposal,
                         unsigned char out[LHI_PROPOSAL_BYTES]);
-/* Decodes a proposal. LH_EIO also if texts exceed the maximum schedule size. */
+/* Decodes the header of a proposed schedule. LH_EIO: invalid, or its texts
+ * exceed the maximum schedule size. */
 lh_status lhi_proposal_read(const unsigned char *in, size_t size,
                             lhi_proposal *out, lh_error *err);
 /* Encodes a rank's vote on a proposed schedule. */

@@ -143,8 +143,8 @@ static void format_subject(const lhi_decider *d, const lh_monitor_event *e,
                  e->index);
 }
 
-/* Returns a clause that names an option against this event which the run has
- * not enabled; "" if there is none. */
+/* Returns a clause that names an option that would help against event `e` but
+ * is not enabled in this run; "" if there is none. */
 static const char *describe_disabled_option(const lhi_decider *d,
                                             const lh_monitor_event *e)
 {
@@ -186,8 +186,8 @@ static lh_status report_event(lhi_decider *d, uint64_t step,
     return add_notice(d, &row, err);
 }
 
-/* Stores, once per run, the remark that the run continues without adapting,
- * with the cause `err`. Later causes are mostly the same. */
+/* Stores a remark for the user, once per run: the run continues without
+ * adapting because of error `err`. Later errors mostly have the same cause. */
 static void store_remark(lhi_decider *d, const lh_error *err)
 {
     pthread_mutex_lock(&d->lock);
@@ -202,8 +202,9 @@ static void store_remark(lhi_decider *d, const lh_error *err)
 
 /* --- decisions --- */
 
-/* Appends a notice for the decision `what`. Skips a decision not to switch
- * that is not `news` or has the same reason as the last one. */
+/* Appends a notice for the decision `what`. Skips a decision not to switch if
+ * `news` is false (no event began, changed or ended) or if its reason equals
+ * that of the last notice. */
 static lh_status report_decision(lhi_decider *d, uint64_t step,
                                  const lh_decision *what, bool news,
                                  lh_error *err)
@@ -225,8 +226,8 @@ static lh_status report_decision(lhi_decider *d, uint64_t step,
     return add_notice(d, &row, err);
 }
 
-/* Stores a proposal (schedule, data path or migration), which rank 0 then
- * proposes to all ranks. `is_move`: hosts or layers migrate. */
+/* Stores `given` (schedule, data path or migration, borrowed) as the proposal
+ * that rank 0 then sends to all ranks. `is_move`: hosts or layers migrate. */
 static void store_proposal(lhi_decider *d, const lh_reschedule *given,
                            bool is_move)
 {
@@ -296,8 +297,8 @@ static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
 }
 
 /* Runs the decision maker on the monitor's current estimate after iteration
- * `step` and stores a proposal if it decides to switch. Counts its processor
- * time. */
+ * `step` and stores a proposal if it decides to switch; `news`: events began,
+ * changed or ended. Counts its processor time. */
 static lh_status decide(lhi_decider *d, uint64_t step, bool news, lh_error *err)
 {
     lh_pipeline *estimated = NULL, *shared = NULL;
@@ -359,7 +360,8 @@ static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
     return lh_adapt_confirm(d->adapt, from, was == ACCEPTED, err);
 }
 
-/* Checks whether no proposal is waiting for the ranks' answer. */
+/* Checks whether no proposal is open, that is, still waiting for the ranks'
+ * answer. */
 static bool has_no_proposal(lhi_decider *d)
 {
     pthread_mutex_lock(&d->lock);

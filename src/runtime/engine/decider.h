@@ -14,7 +14,8 @@ typedef struct lhi_decider lhi_decider;
  * Release it with lh_adapt_free(). */
 lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err);
 
-/* Creates the decider of a run: monitor, decision maker and, if enabled,
+/* Creates the decider of a run, which decides during the run whether to switch
+ * schedules: monitor, decision maker and, if enabled, the search for
  * migrations. */
 lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out,
                            lh_error *err);
@@ -29,7 +30,8 @@ lh_status lhi_decider_add_iteration(lhi_decider *deciding,
                                     const lh_observation *seen,
                                     const uint32_t *clocks, lh_error *err);
 
-/* Returns the processor time spent on decisions, in ns. */
+/* Returns the processor time in ns that the run has spent on schedule
+ * decisions. */
 int64_t lhi_decider_cpu_ns(const lhi_decider *deciding);
 
 /* --- callable from the rank's thread at any time --- */
@@ -37,8 +39,8 @@ int64_t lhi_decider_cpu_ns(const lhi_decider *deciding);
 /* Returns a new proposal for rank 0 to send to all ranks, once; NULL: none.
  * Borrowed until the ranks' answer is recorded. */
 const lh_reschedule *lhi_decider_take_proposal(lhi_decider *deciding);
-/* Records the ranks' answer to the proposal: in effect from `step` on
- * (`followed`), or refused. */
+/* Records the ranks' answer to the proposal. `followed`: they use it from
+ * `step` on; otherwise they refused it. */
 void lhi_decider_record_verdict(lhi_decider *deciding, uint64_t step,
                                 bool followed);
 

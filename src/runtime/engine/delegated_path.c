@@ -72,8 +72,8 @@ struct lhi_delegated_path {
 
 /* --- threads; called with the lock held unless noted --- */
 
-/* Checks whether copies to and from host memory take modelled durations, as on
- * the timed device. */
+/* Checks whether copies of delegated messages to and from host memory take
+ * modelled durations, as on the timed device. */
 static bool emulates_copies(const lhi_delegated_path *d)
 {
     return d->rank->o.hooks == NULL;
@@ -112,14 +112,15 @@ static void wake_lane(lane *l)
         pthread_cond_signal(&l->queues[i].news);
 }
 
-/* Fails with LH_ECANCELED because the run is stopping. */
+/* Copies message number `nth` of the queue's lane (delegated messages to one
+ * rank) to host memory and sends it; records when the device buffer is free. */
 static lh_status fail_stopped(lh_error *err)
 {
     return lhi_fail(err, LH_ECANCELED, "stopped");
 }
 
-/* Copies message `nth` of the lane to host memory and sends it; records when
- * the device buffer is free. */
+/* Receives message number `nth` of the queue's lane (delegated messages from
+ * one rank) into host memory and copies it to the device. */
 static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
 {
     lhi_delegated_path *d = q->d;
@@ -161,8 +162,9 @@ static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
     return status;
 }
 
-/* Receives message `nth` of the lane into host memory and copies it to the
- * device. */
+/* Sends or receives all messages of queue `q` in a step: every n-th message of
+ * its lane (delegated messages to or from one rank), if the lane has n
+ * queues. */
 static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
 {
     lhi_delegated_path *d = q->d;
@@ -192,8 +194,8 @@ static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
     return LH_OK;
 }
 
-/* Sends or receives all messages of the queue in a step: every n-th of its
- * lane, which has n queues. */
+/* Records the first failure of a delegated message and aborts the run, so that
+ * no other rank waits for this one. */
 static lh_status run_step(queue *q, lh_error *err)
 {
     const lhi_exec_lane *of = q->lane->of;

@@ -47,20 +47,23 @@ typedef struct lhi_sharding_options {
  * by collectives of the schedule) and starts its communication thread. */
 lh_status lhi_elastic_sharding_make(const lhi_sharding_options *options,
                                     lhi_elastic_sharding **out, lh_error *err);
-/* Ends the thread; after a failure, call it once all ranks are notified. */
+/* Ends the communication thread of elastic sharding; after a failure, call it
+ * once all ranks are notified. */
 void lhi_elastic_sharding_stop(lhi_elastic_sharding *s);
 /* Frees the elastic sharding; NULL is allowed. */
 void lhi_elastic_sharding_free(lhi_elastic_sharding *s);
 
-/* Starts a step: removes the device's pointers to parameter and gradient
- * buffers, and sets the step's collective counts to 0. */
+/* Starts a step of elastic sharding (parameters and gradients in shards,
+ * gathered and reduced during passes): removes the device's buffer pointers and
+ * sets the step's collective counts to 0. */
 void lhi_elastic_sharding_begin_step(lhi_elastic_sharding *s, uint64_t step);
 /* Prepares pass `i`: launches the collectives that start with it, waits for
  * those it needs, and sets its buffers. In validation steps it only gathers
  * the parameters. */
 lh_status lhi_elastic_sharding_prepare_pass(lhi_elastic_sharding *s, uint32_t i,
                                             lhi_step_kind kind, lh_error *err);
-/* Waits until all collectives of the step are complete. */
+/* Waits until all parameter gathers and gradient reductions of the step are
+ * complete. */
 lh_status lhi_elastic_sharding_end_step(lhi_elastic_sharding *s, lh_error *err);
 /* Returns the records of the last step's collectives, *n of them; borrowed. */
 const lhi_collective_record *
@@ -83,7 +86,8 @@ lh_status lhi_elastic_sharding_gather_chunk(lhi_elastic_sharding *s,
                                             uint32_t chunk, bool whole,
                                             lh_error *err);
 
-/* Adds the bytes of buffers and arrays to bytes[]. */
+/* Adds the bytes of the parameter, gradient and exchange buffers of elastic
+ * sharding to bytes[], by memory kind. */
 void lhi_elastic_sharding_add_memory(const lhi_elastic_sharding *s,
                                      int64_t bytes[LH_N_MEMORY_KINDS]);
 

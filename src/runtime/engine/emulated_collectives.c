@@ -56,8 +56,8 @@ static void emulate_next_collective(lhi_rank *rank, int64_t ready_ns)
         *waits = x->arrive_ns;
 }
 
-/* Emulates the stream's collectives before index `end` that are launched after
- * at most `after` passes, all ready at ready_ns. */
+/* Emulates those collectives of the rank's data stream before index `end` that
+ * are launched after at most `after` passes; all are ready at ready_ns. */
 static void emulate_collectives(lhi_rank *rank, uint32_t end, uint32_t after,
                                 int64_t ready_ns)
 {

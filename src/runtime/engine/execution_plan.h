@@ -114,12 +114,13 @@ lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
                                 lhi_arena *scratch, lhi_exec_rank *rank,
                                 lh_error *err);
 
-/* Returns simulator options with the plan's message settings, for simulations
- * of other schedules. Leaves out the copies of delegated links to and from
- * host memory. */
+/* Returns simulator options with the plan's data path and message settings, for
+ * simulations of other schedules. Leaves out the copies of delegated links to
+ * and from host memory. */
 lh_sim_options lhi_exec_sim_options(const lh_exec *exec);
-/* Returns simulator options with the plan's message settings but another data
- * path; `delegated`: links on the mixed path, else NULL. */
+/* Returns simulator options with the plan's message settings for another data
+ * path (direct, delegated or mixed); `delegated`: flag per link, for the mixed
+ * path; else NULL. */
 lh_sim_options lhi_exec_sim_options_on(const lh_exec *exec, lh_data_path path,
                                        const bool *delegated);
 
@@ -135,8 +136,8 @@ lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
                             const lh_schedule *schedule,
                             const lh_exec_options *options, lh_timeline **out,
                             lh_error *err);
-/* Checks whether a route's messages are delegated, and returns the duration of
- * each copy. */
+/* Checks whether messages on a route are delegated (copied through host memory
+ * and sent by a helper thread). *staging_ns: duration of each copy. */
 bool lhi_exec_is_delegated(const lh_exec_options *options,
                            const lhi_route *route, int64_t *staging_ns);
 /* Builds a rank's lanes, each with the delegated messages to or from one rank.

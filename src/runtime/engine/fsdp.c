@@ -231,9 +231,9 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Waits until the first `done` queued communications are complete and, when
- * emulating, until *arrive_ns. Called with the lock held; releases it while
- * waiting. */
+/* Waits until the first `done` queued communications are complete. If the run
+ * emulates links, also sleeps until *arrive_ns. Called with the lock held;
+ * releases it while waiting. */
 static lh_status await_communications(lhi_fsdp *l, uint64_t done,
                                       const int64_t *arrive_ns, lh_error *err)
 {
@@ -262,8 +262,8 @@ static lh_status await_in_pass(lhi_fsdp *l, uint64_t done,
     return status;
 }
 
-/* Reserves the tags for n collectives and returns the first. Validation steps
- * use step numbers above all training steps. */
+/* Reserves the message tags for n collectives and returns the first. Validation
+ * steps use step numbers above all training steps. */
 static uint64_t reserve_tags(lhi_fsdp *l, uint32_t n)
 {
     uint64_t step = l->validates ? (1u << 23) + l->turn : l->step;
@@ -287,7 +287,7 @@ static uint64_t enqueue(lhi_fsdp *l, queued_communication s, uint32_t n_tags)
 /* --- device hooks --- */
 
 /* Queues the all-gather of a part (layer, embedding or head) into buffer
- * `into`. `is_planned`: the pipeline model has this collective. */
+ * `into`. `is_planned`: the pipeline model contains this collective. */
 static void gather_into(lhi_fsdp *l, uint32_t chunk, uint32_t part, room *into,
                         bool is_planned)
 {

@@ -17,7 +17,8 @@ typedef struct lhi_fsdp lhi_fsdp;
  * same options. */
 lh_status lhi_fsdp_make(const lhi_sharding_options *options, lhi_fsdp **out,
                         lh_error *err);
-/* Ends the thread; after a failure, call it once all ranks are notified. */
+/* Ends FSDP's communication thread; after a failure, call it once all ranks are
+ * notified. */
 void lhi_fsdp_stop(lhi_fsdp *l);
 /* Frees the FSDP state; NULL is allowed. */
 void lhi_fsdp_free(lhi_fsdp *l);
@@ -48,7 +49,8 @@ lh_status lhi_fsdp_gather_values(lhi_fsdp *l, uint64_t turn, lh_error *err);
 lh_status lhi_fsdp_gather_tensor(lhi_fsdp *l, uint32_t chunk, uint32_t tensor,
                                  lh_error *err);
 
-/* Adds the bytes of the buffers and exchange arrays to bytes[]. */
+/* Adds the bytes of FSDP's parameter and gradient buffers and exchange arrays
+ * to bytes[], by memory kind. */
 void lhi_fsdp_add_memory(const lhi_fsdp *l, int64_t bytes[LH_N_MEMORY_KINDS]);
 /* Predicts the bytes of FSDP's buffers, without the exchange arrays, for
  * chunks with at most `n_parts` parts (layers, embedding, head) whose largest

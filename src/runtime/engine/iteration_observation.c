@@ -123,7 +123,8 @@ static uint32_t find_input_link(const lhi_iteration_observation *s,
                               : p->backward[pass->chunk + 1].link;
 }
 
-/* Checks whether the pass's input is a message on a link. */
+/* Checks whether the input of `pass` is a message on a link, whose times can be
+ * observed. */
 static bool uses_link(const lhi_iteration_observation *s,
                       const lhi_exec_pass *pass)
 {
@@ -159,7 +160,7 @@ static int64_t get_later_time(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Fills in one observed message from the records of its consumer (`pass`,
+/* Fills in the observed message *to from the records of its consumer (`pass`,
  * `row`) and its producer (`from`). */
 static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
                         const lhi_pass_observation *row,

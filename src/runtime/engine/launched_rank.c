@@ -9,9 +9,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Passes the message of a failed run to the caller, which exits; `why` NULL:
- * another rank prints it. A rank without a message sleeps first, because
- * mpirun kills all processes when one ends. */
+/* Calls the caller's callback for a failed run with the message `why`, and the
+ * caller exits; NULL: another rank prints the message. A rank without a message
+ * sleeps first, because mpirun kills all processes when one ends. */
 static void exit_with_message(const lhi_job *job, const char *why)
 {
     if (job->o.failed)
@@ -49,8 +49,8 @@ static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                     n_ranks, n, how, n);
 }
 
-/* Runs this process as a rank of a Slurm step: connects to the others and runs
- * the job. */
+/* Runs this process as one rank of a Slurm step: connects to the other ranks
+ * and runs the job. *result: its result. */
 static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
                                 const lhi_net_link *links,
                                 lhi_rank_result *result, lh_error *err)

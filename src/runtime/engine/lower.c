@@ -23,8 +23,8 @@ typedef struct lowering {
     int64_t lead_ns;
 } lowering;
 
-/* Returns the number of a chunk's forward input for a microbatch; the number
- * of a backward input is larger by n_half. */
+/* Returns the input number of a chunk's F for a microbatch. The input number of
+ * the same chunk's backward is larger by n_half. */
 static uint32_t get_input_number(const lowering *l, uint32_t chunk,
                                  uint32_t microbatch)
 {
@@ -340,7 +340,7 @@ static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
     return out;
 }
 
-/* Appends instructions for the receives that are posted before pass `i`. */
+/* Appends an instruction for each receive that is posted before pass `i`. */
 static void add_posts(lhi_exec_rank *rank, uint32_t i)
 {
     const lhi_exec_pass *passes = rank->passes;
@@ -461,8 +461,8 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
     return build_instructions(l, rank, err);
 }
 
-/* Allocates the plan's tables per rank, chunk and link; copies link names and
- * the numbers of chunks and messages. */
+/* Allocates the execution plan's tables per rank, chunk and link; fills in link
+ * names, the rank of each chunk, and the number of messages per link. */
 static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
 {
     x->link_names = LHI_NEW(x->mem, const char *, p->n_resources);

@@ -21,8 +21,8 @@ static size_t get_pass_index(const stream_builder *l, const lh_pass *pass)
                           pass->kind != LH_F);
 }
 
-/* Checks whether a chunk's parameters are all-gathered before pass i of the
- * rank. */
+/* Checks whether the all-gather of a chunk's parameters has to be complete
+ * before pass i of the rank. */
 static bool is_gathered(const stream_builder *l, uint32_t i)
 {
     const lhi_exec_pass *pass = &l->rank->passes[i];
@@ -51,8 +51,9 @@ static void add_collective(stream_builder *l, lhi_exec_data what)
     l->rank->data[l->rank->n_data++] = what;
 }
 
-/* Appends the all-gather for the next chunk that needs one, launched after
- * `after` passes; `now`: predicted time. */
+/* Appends the all-gather for the next chunk in the rank's list of gathers to
+ * its data stream, launched after `after` passes; `now`: predicted launch
+ * time. */
 static void add_gather(stream_builder *l, uint32_t after, int64_t now)
 {
     uint32_t before = l->gathers[l->next_gather++];
@@ -74,7 +75,8 @@ static uint32_t find_pass(const stream_builder *l, const lh_dp_pass *at)
                                            at->backward)];
 }
 
-/* Appends the collectives that are launched when pass i starts. */
+/* Appends the data-parallel collectives that are launched when pass i starts to
+ * the rank's data stream. */
 static void add_launched(stream_builder *l, uint32_t i)
 {
     const lh_pipeline *p = l->p;

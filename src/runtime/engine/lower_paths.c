@@ -103,9 +103,9 @@ static int compare_messages(const void *a, const void *b)
     return (x->what > y->what) - (x->what < y->what);
 }
 
-/* Returns the number of queues with which each queue has finished a copy
- * before its next message comes. `items`: the n delegated messages of a lane
- * (to or from one rank) in order. */
+/* Returns the number of queues, each with one thread, with which every queue
+ * has finished a copy before its next message comes. `items`: the n delegated
+ * messages of a lane (to or from one rank) in order. */
 static uint32_t count_queues(const item *items, uint32_t n)
 {
     uint32_t most = 1;

@@ -89,8 +89,9 @@ typedef struct chunks_memory {
     lhi_sharded_tensors most;
 } chunks_memory;
 
-/* Adds the parameters of chunk `i`, by bucket (experts and others), to the
- * stage's sums and maxima; sharded: its sharded parameters. */
+/* Adds the parameters of the stage's chunk `i` to the sums and maxima in
+ * `need`, separately for expert parameters and others. `sharded`: the chunk's
+ * sharded parameters. */
 static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
                       const lhi_sharded_tensors *sharded)
 {
@@ -119,8 +120,9 @@ static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
         need->most.gradients = sharded->gradients;
 }
 
-/* Returns for both buckets (experts and other parameters) how many ranks add
- * their gradients and into how many shards they divide them at a stage. */
+/* Returns, for expert parameters and others at a stage, how many ranks add
+ * their gradients (n_sharers) and into how many shards the optimizer state is
+ * divided (n_shards). */
 static chunks_memory find_sharing(const lhi_job *job, uint32_t stage)
 {
     chunks_memory need = {0};

@@ -91,8 +91,8 @@ static uint64_t make_state_tag(const lhi_state_migration_options *o,
     return lhi_tag(LHI_TAG_STATE, o->turn, N_ARRAYS * tensor + array);
 }
 
-/* Returns array `i` of a tensor's training state, 0 for its values, otherwise
- * a moment of the optimizer; *n: its length. */
+/* Returns array `i` of a tensor's training state: 0 its values, otherwise an
+ * optimizer moment. *n: number of floats. */
 static float *get_array(const lhi_train_tensor_state *t, uint32_t i, size_t *n)
 {
     *n = i == 0 ? t->n_values : t->n_moments;

@@ -106,7 +106,8 @@ lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *m,
                               m->layer_counts, out, err);
 }
 
-/* Returns the schedule that the run currently follows. */
+/* Returns the schedule that the run follows now: the last accepted one or the
+ * initial one. */
 static const lh_schedule *get_current_schedule(const lhi_migration_decider *m)
 {
     return m->schedule ? m->schedule : m->job->exec->schedule;

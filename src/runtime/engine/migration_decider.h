@@ -10,7 +10,8 @@
 
 typedef struct lhi_migration_decider lhi_migration_decider;
 
-/* Checks whether an adapting run may migrate hosts or layers. */
+/* Checks whether the run adapts to slowdowns and its options permit migrations
+ * of hosts or layers. */
 bool lhi_job_can_migrate(const lhi_job *job);
 /* Checks that the run supports the requested migrations of hosts and layers;
  * otherwise LH_EINVAL or LH_EUNSUPPORTED. */
@@ -46,14 +47,16 @@ typedef struct lhi_migration_decider_result {
     int64_t now_ns; /* current duration of an iteration */
 } lhi_migration_decider_result;
 
-/* Searches for a migration of hosts or layers. *moves: one was found and is in
- * *out, borrowed until the ranks' answer is recorded. */
+/* Searches for a migration of hosts or layers in the conditions `seen`. *moves:
+ * one was found and is in *out, borrowed until the ranks' answer is
+ * recorded. */
 lh_status lhi_migration_decider_find(lhi_migration_decider *mind,
                                      const lhi_migration_decider_input *seen,
                                      lhi_migration_decider_result *out,
                                      bool *moves, lh_error *err);
 /* Records the ranks' answer to the proposed migration: in effect (`followed`)
- * or refused. *layers: layers have moved. */
+ * or refused. *layers: layers have moved, so that passes have other
+ * durations. */
 lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *mind,
                                                bool followed, bool *layers,
                                                lh_error *err);

@@ -35,15 +35,16 @@ void lhi_migration_target_stop(lhi_migration_target *target);
 /* Frees the migration target; NULL is allowed. */
 void lhi_migration_target_free(lhi_migration_target *target);
 
-/* Returns the training options for logical rank `place`, its position in the
- * process grid. */
+/* Returns the training options of the rank whose position in the process grid
+ * is `place`. */
 lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
                                               lhi_device *device,
                                               uint32_t place,
                                               const lhi_net_stop *stop);
 
-/* Converts a pipeline of the run to the assignment's layers per chunk: *out,
- * released by the caller; NULL: the layers are unchanged. */
+/* Converts a pipeline of the run to the layers per chunk of the rank assignment
+ * `assignment`: *out, released by the caller; NULL: the layers are
+ * unchanged. */
 lh_status lhi_rank_assignment_make_pipeline(
     const lhi_job *job, const lh_pipeline *pipeline,
     const lhi_rank_assignment *assignment, lh_pipeline **out, lh_error *err);

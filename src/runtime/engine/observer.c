@@ -202,8 +202,8 @@ static void record_state(lhi_observer *o, lhi_device *device)
     }
 }
 
-/* Checks whether the boundary after chunk `chunk` joins the same two stages as
- * an earlier boundary; *first: that boundary. */
+/* Checks whether the boundary after chunk `chunk` joins the same two stages, in
+ * either direction, as an earlier boundary; *first: that boundary. */
 static bool is_repeated_boundary(const lh_exec *x, uint32_t chunk,
                                  uint32_t *first)
 {

@@ -32,7 +32,8 @@ void lhi_observer_add_step(lhi_observer *observer, uint64_t iteration,
  * step. Collective. `turn` is equal on all ranks and unique to this call. */
 lh_status lhi_observer_finish(lhi_observer *observer, lhi_net *net,
                               lhi_device *device, uint64_t turn, lh_error *err);
-/* Returns the observer's array, summed over all ranks, on rank 0, for
+/* Returns the observer's array of sums (pass and message times, memory). After
+ * lhi_observer_finish() rank 0 has the sums over all ranks, for
  * lhi_observed_means_make(). */
 const double *lhi_observer_sums(const lhi_observer *observer);
 /* Returns the number of entries in an observer's array of sums. */

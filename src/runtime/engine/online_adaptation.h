@@ -22,10 +22,10 @@ void lhi_adaptation_free(lhi_adaptation *a);
 /* Returns the adaptation's decider; borrowed. */
 lhi_decider *lhi_adaptation_decider(lhi_adaptation *a);
 
-/* Decides whether a step about to start with the given rank program is
- * observed: false when the queue is full or the processor-time budget is spent.
- * If true, the caller adds the messages of all other ranks and of this rank,
- * then ends the iteration. */
+/* Decides whether a step about to start with rank program `shift` is observed:
+ * false when the queue is full or the processor-time budget is spent. If true,
+ * the caller adds the measurements of all ranks and then calls
+ * lhi_adaptation_end_iteration(). */
 bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
                                     const lhi_rank_program *shift);
 /* Posts the receive for a rank that announced an observation with n_executed
@@ -41,8 +41,9 @@ lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
 /* Completes the current iteration and wakes the adaptation thread. */
 void lhi_adaptation_end_iteration(lhi_adaptation *a);
 
-/* Returns a number for the clock that the rank reads, equal on ranks of one
- * host. Reads the host's boot identity from files. */
+/* Returns a number for the clock that rank `rank` reads; ranks with equal
+ * numbers share a clock. In launched jobs it is derived from the host's boot
+ * identity. */
 uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank);
 
 #endif

@@ -88,7 +88,7 @@ uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind)
 }
 
 /* Returns how many consecutive pipeline copies a group of the kind contains
- * before it skips some. */
+ * before it skips some: more than 1 only for the slices of an expert. */
 static uint32_t get_run_length(const lhi_grid *g, lhi_grid_group_kind kind)
 {
     return kind == LHI_GRID_EXPERT_SLICES ? g->expert_tensor : 1;

@@ -112,7 +112,8 @@ static lh_status fill_options(const entry *e, lh_delegation *costs, bool *links,
     return LH_OK;
 }
 
-/* Parses the rank assignment of a proposal's entry and builds its pipeline. */
+/* Parses the rank assignment in the entry's texts and builds the pipeline for
+ * its layers per chunk. */
 static lh_status set_assignment(entry *e, lh_error *err)
 {
     const lhi_proposal_texts *t = &e->proposed.texts;

@@ -29,8 +29,8 @@ lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
                              const lhi_rank_assignment_limits *limits,
                              lhi_proposals **out, lh_error *err);
-/* Frees the list of proposed plans, once all plans are released. NULL is
- * allowed. */
+/* Frees the list of proposed plans itself, once all plans in it are released.
+ * NULL is allowed. */
 void lhi_proposals_free(lhi_proposals *proposals);
 
 /* Returns the plan of a proposal's texts; builds and checks it unless it is in

@@ -212,8 +212,9 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
     return LH_OK;
 }
 
-/* Passes the output of pass `i` to its consumer, its protocol's thread or the
- * network. *free_ns: in, end of the pass; out, when the rank may continue. */
+/* Passes the output of pass `i` to the next pass on this rank, to the thread of
+ * the transfer protocol in use, or to the network. *free_ns: in, end of the
+ * pass; out, when the rank may continue. */
 static lh_status hand_over_output(lhi_rank *rank, uint32_t i,
                                   lhi_buffer *buffer, uint64_t step,
                                   lhi_step_kind kind, int64_t *free_ns,

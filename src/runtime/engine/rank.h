@@ -142,7 +142,7 @@ void lhi_rank_free(lhi_rank *rank);
  * beyond the predicted number. */
 uint32_t lhi_rank_pool_growth(const lhi_rank *rank);
 
-/* Adds the bytes of the rank's message buffers to bytes[]. */
+/* Adds the bytes of the rank's message buffers to bytes[], by memory kind. */
 void lhi_rank_add_memory(const lhi_rank *rank,
                          int64_t bytes[LH_N_MEMORY_KINDS]);
 
@@ -155,8 +155,8 @@ lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
 
 /* Returns the size of the message for input `input`, in bytes. */
 size_t lhi_rank_input_bytes(const lhi_rank *rank, uint32_t input);
-/* Sends the output of `pass`, produced at entered_ns; `buffer` is free again
- * once it is sent. */
+/* Sends the output of `pass`, which enters its link at entered_ns, to the
+ * consuming rank; `buffer` returns to its pool once it is sent. */
 lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
                         lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
                         int64_t entered_ns, lh_error *err);
@@ -166,15 +166,16 @@ lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
 /* Makes a pool with n buffers; false: out of memory (call lhi_pool_fini()
  * anyway). */
 bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n);
-/* Returns the allocated size of one buffer for `bytes`. */
+/* Returns the bytes that a pool allocates for one buffer that holds a message
+ * of `bytes` bytes. */
 size_t lhi_pool_buffer_bytes(size_t bytes);
-/* Returns the allocated size of all buffers. */
+/* Returns the bytes of all buffers that the pool has allocated. */
 size_t lhi_pool_total_bytes(const lhi_pool *pool);
 /* Frees the buffers of a pool; a zeroed pool is allowed. */
 void lhi_pool_fini(lhi_pool *pool);
-/* Takes a free buffer, or allocates one; NULL: out of memory. */
+/* Takes a free buffer from the pool, or allocates one; NULL: out of memory. */
 lhi_buffer *lhi_pool_take(lhi_pool *pool);
-/* Returns a buffer to the pool. */
+/* Returns a buffer that no send uses to the pool's free list. */
 void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer);
 /* Gives a buffer back to the pool while its send is in flight; it becomes free
  * when the send completes. */
@@ -190,11 +191,13 @@ lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
  * its receive is posted. One thread per receiving rank waits for the notices,
  * so that passes do not. */
 lh_status lhi_rendezvous_make(lhi_rank *rank, lh_error *err);
-/* Ends the sender threads. */
+/* Ends the threads that send messages once their receive is posted. */
 void lhi_rendezvous_stop(lhi_rendezvous *late);
-/* Frees the rendezvous state; NULL is allowed. */
+/* Frees the rendezvous state (sends that wait for their receive); NULL is
+ * allowed. */
 void lhi_rendezvous_free(lhi_rendezvous *late);
-/* Starts a step with rendezvous; the first call starts the sender threads. */
+/* Starts a step with rendezvous sends, which wait for their receive; the first
+ * call starts the sender threads. */
 lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step,
                                     lhi_step_kind kind, lh_error *err);
 /* Sends the notice that a receive was posted at `posted_ns`. */
@@ -205,7 +208,7 @@ lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late,
  * thread of its receiver. */
 void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass,
                                lhi_buffer *buffer, int64_t made_ns);
-/* Waits until all messages of the step have been sent. */
+/* Waits until the sender threads have sent all messages of the step. */
 lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err);
 
 /* --- blocking sends (blocking_sends.c) --- */
@@ -242,7 +245,9 @@ lh_status lhi_blocking_sends_acquire_entry(lhi_blocking_sends *coupled,
 /* Waits until the arrival notices of all sends of the step are received. */
 lh_status lhi_blocking_sends_end_step(lhi_blocking_sends *coupled,
                                       lh_error *err);
-/* Returns the arrival time of a received message on its link. */
+/* Returns the time in ns at which the message of receive `op` arrived over
+ * `link`. On an emulated network, a message without a link (LH_NONE) arrives
+ * when it is sent. */
 int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
                             const lhi_net_op *op);
 
@@ -253,33 +258,37 @@ int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
  * lane (the messages to or from one rank) does this with its own buffers.
  * Training steps only; other steps use the direct path. */
 lh_status lhi_delegated_path_make(lhi_rank *rank, lh_error *err);
-/* Ends the threads of the delegated path. Call it before the endpoint is
- * closed. */
+/* Ends the threads that copy and send delegated messages. Call it before the
+ * endpoint is closed. */
 void lhi_delegated_path_stop(lhi_delegated_path *d);
-/* Frees the state of the delegated path; NULL is allowed. */
+/* Frees the state of the delegated path (messages copied through host memory);
+ * NULL is allowed. */
 void lhi_delegated_path_free(lhi_delegated_path *d);
-/* Starts a step of the delegated path; the first call starts the threads. */
+/* Starts step `step` of the delegated path (messages copied through host memory
+ * by helper threads); the first call starts the threads. */
 lh_status lhi_delegated_path_begin_step(lhi_delegated_path *d, uint64_t step,
                                         lhi_step_kind kind, lh_error *err);
-/* Checks whether the delegated path exists and this step uses it. */
+/* Checks whether messages of this step take the delegated path: through host
+ * memory, copied and sent by helper threads. */
 bool lhi_delegated_path_is_active(const lhi_delegated_path *d);
-/* Registers posted receive number `i`, so that its queue's thread waits for
- * the message. */
+/* Registers posted receive number `i` of the rank, so that the helper thread of
+ * its queue waits for the message. */
 void lhi_delegated_path_add_receive(lhi_delegated_path *d, uint32_t post);
-/* Passes the output of pass `i`, produced at `made_ns`, to its queue's thread.
- * After the copy, lhi_delegated_path_reclaim_buffers() returns the buffer to
- * the rank. */
+/* Passes the output of pass `i`, produced at `made_ns`, to the helper thread
+ * that copies it to host memory and sends it. After the copy,
+ * lhi_delegated_path_reclaim_buffers() returns the buffer to the rank. */
 void lhi_delegated_path_add_output(lhi_delegated_path *d, uint32_t pass,
                                    lhi_buffer *buffer, int64_t made_ns);
-/* Returns the device buffers that are copied to host memory to the rank's
- * pool. */
+/* Returns device buffers to the rank's pool once their delegated messages are
+ * copied to host memory. */
 void lhi_delegated_path_reclaim_buffers(lhi_delegated_path *d);
 /* Waits for the input in receive slot `slot`. *data: its copy on the device;
  * *there_ns: when the copy was complete. */
 lh_status lhi_delegated_path_await_input(lhi_delegated_path *d, uint32_t slot,
                                          const void **data, int64_t *there_ns,
                                          lh_error *err);
-/* Waits until all delegated messages of the step have been sent. */
+/* Waits until all delegated messages (sent by helper threads from host memory)
+ * of the step have been sent. */
 lh_status lhi_delegated_path_end_step(lhi_delegated_path *d, lh_error *err);
 /* Returns the number of host buffers that were allocated during steps, because
  * the pools were empty. */

@@ -41,7 +41,8 @@ typedef struct cursor {
     const char *at, *end;
 } cursor;
 
-/* Parses a number of at most `most` with at most 18 digits and no sign. */
+/* Parses a decimal number from 0 to `most`, at most 18 digits without sign,
+ * into *out; false: there is none. */
 static bool read_number(cursor *c, uint64_t most, uint64_t *out)
 {
     uint64_t value = 0;
@@ -52,7 +53,8 @@ static bool read_number(cursor *c, uint64_t most, uint64_t *out)
     return n > 0 && n < 19 && value <= most;
 }
 
-/* Consumes the character `what`, if it is next. */
+/* Consumes the character `what` if it is the next one; returns whether it
+ * was. */
 static bool take_char(cursor *c, char what)
 {
     if (c->at == c->end || *c->at != what)

@@ -19,8 +19,8 @@ typedef struct lhi_rank_program {
     bool has_records;
 } lhi_rank_program;
 
-/* Makes a rank's program: the rank's state and record storage for one
- * execution plan. */
+/* Makes a rank's program for one execution plan: the state that runs its
+ * passes, and storage for the records of a step. */
 lh_status lhi_rank_program_make(const lhi_rank_options *options,
                                 lhi_rank_program **out, lh_error *err);
 /* Frees a rank program and its rank as lhi_rank_free() does; NULL is

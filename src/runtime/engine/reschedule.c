@@ -89,8 +89,8 @@ get_assignment(const lhi_proposed_plan *proposed)
     return proposed ? proposed->assignment : NULL;
 }
 
-/* Checks that the event timeline's hosts may be exchanged as the assignment
- * says, as to links and memory. */
+/* Checks that the hosts of the event timeline may be assigned as in
+ * `assignment`: a host may not replace one with other links or memory. */
 static lh_status check_places(const lhi_job *job,
                               const lhi_rank_assignment *assignment,
                               lh_error *err)
@@ -502,8 +502,8 @@ static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
     return LH_OK;
 }
 
-/* Formats the rank assignment of proposal `what`; where it gives none, the
- * current one. */
+/* Formats the complete rank assignment that results from proposal `what`: the
+ * current hosts and layers, replaced where the proposal gives others. */
 static lh_status format_assignment(lhi_rescheduler *r,
                                    const lh_reschedule *what, lh_error *err)
 {

@@ -23,7 +23,8 @@ typedef struct lhi_rescheduler lhi_rescheduler;
  * `exec`. */
 lh_status lhi_rescheduler_make(const lhi_job *job, const lhi_rank_options *rank,
                                lhi_rescheduler **out, lh_error *err);
-/* Ends the thread; after a failure, call it once all ranks are notified. */
+/* Ends the rescheduler's thread; after a failure, call it once all ranks are
+ * notified. */
 void lhi_rescheduler_stop(lhi_rescheduler *r);
 /* Frees the rescheduler; NULL is fine. After a failure, close the endpoint
  * first. */

@@ -41,8 +41,9 @@ static uint32_t find_transport(const char *name)
     return i;
 }
 
-/* Checks the run's options and stores them in *out with defaults. LH_EINVAL:
- * options contradict each other; LH_EUNSUPPORTED: unknown transport. */
+/* Checks the run's options for contradictions and stores a copy with defaults
+ * in *out. LH_EINVAL: options contradict each other; LH_EUNSUPPORTED: unknown
+ * transport. */
 static lh_status check_options(const lh_train_options *options,
                                lh_train_options *out, lh_error *err)
 {

@@ -235,8 +235,8 @@ static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
 
 /* --- schedule proposals --- */
 
-/* Returns the options for this rank's program at its current place in the
- * process grid. */
+/* Returns the options for this rank's program: its stage and pipeline copy
+ * follow from its current place in the process grid. */
 static lhi_rank_options make_rank_options(const lhi_run_worker *w)
 {
     uint32_t stage = w->place % w->job->exec->n_ranks;
@@ -354,7 +354,8 @@ static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command,
     return LH_OK;
 }
 
-/* Passes new notices and remarks on to the caller. */
+/* Passes new adaptation notices (events, decisions) and remarks for the user to
+ * the caller's callbacks. */
 static void report_notices(lhi_run_worker *w)
 {
     const lh_train_options *o = &w->job->o;
@@ -561,7 +562,8 @@ static int get_stop_request(lhi_run_worker *w)
     return asked;
 }
 
-/* Checks whether an immediate stop was requested, to end waits. */
+/* Checks whether the strongest stop request so far is LH_STOP_NOW; stop
+ * callback that ends waits. */
 static bool stop_now(void *of)
 {
     return get_stop_request(of) == LH_STOP_NOW;

@@ -72,8 +72,9 @@ struct lhi_training {
 lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
                                     uint32_t chunk, int64_t *ready_ns,
                                     lh_error *err);
-/* Reduce-scatters a chunk's gradients and sums them over datacenters.
- * *ready_ns: in, when this replica was ready; out, when all were. */
+/* Reduce-scatters a chunk's gradients over replicas and sums the shards over
+ * datacenters. *ready_ns: in, when this replica was ready; out, when all
+ * were. */
 lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
                                      uint32_t chunk, int64_t *ready_ns,
                                      lh_error *err);

@@ -271,7 +271,8 @@ static lhi_train_options train_options(const lhi_training *t)
     return with;
 }
 
-/* Sets the recipe from the options, resolved in `with`. */
+/* Sets the recipe (the data and options that a resumed run must repeat) from
+ * the run's options and the optimizer options `with`. */
 static void set_recipe(lhi_training *t, const lhi_train_options *with)
 {
     const lh_train_model *m = t->o.model;

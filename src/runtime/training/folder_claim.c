@@ -104,7 +104,8 @@ static lh_status format_path(const char *folder, const char *prefix,
                            step);
 }
 
-/* Renames a checkpoint before its removal. */
+/* Renames the checkpoint of `step` before its removal, so that a partly removed
+ * one is not taken for a checkpoint. */
 static lh_status rename_old(const char *folder, uint64_t step, lh_error *err)
 {
     char path[LHI_PATH], gone[LHI_PATH];

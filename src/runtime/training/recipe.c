@@ -56,7 +56,8 @@ lh_status lhi_recipe_parse_names(const char *list, uint32_t *out, lh_error *err)
     return LH_OK;
 }
 
-/* Formats the recipe's data, which must not change. */
+/* Formats the part of a run's recipe that must not change on resume as JSON:
+ * batch, sequence, seed, validation share and data fingerprint. */
 static json_t *format_data(const lhi_recipe *r)
 {
     char fingerprint[17];
@@ -68,7 +69,8 @@ static json_t *format_data(const lhi_recipe *r)
                      (int)r->delayed_update, "fingerprint", fingerprint);
 }
 
-/* Formats the options. */
+/* Formats the recipe's training options (steps, rates and others) as a JSON
+ * object; NULL: out of memory. */
 static json_t *format_options(const lhi_recipe *r)
 {
     json_t *all = json_object();
@@ -80,7 +82,8 @@ static json_t *format_options(const lhi_recipe *r)
     return all;
 }
 
-/* Derives the id from the model, the data and the options. */
+/* Sets the run's identity, a checksum over model, data and options in the
+ * checkpoint description `root`; false: out of memory. */
 static bool make_id(lhi_recipe *recipe, const json_t *root)
 {
     json_t *of =
@@ -107,7 +110,8 @@ bool lhi_recipe_format(lhi_recipe *recipe, json_t *root)
                                          "name", recipe->run.name)) == 0;
 }
 
-/* Formats a value of the data for an error. */
+/* Formats a JSON number, boolean or string for an error message; "nothing" for
+ * a missing value. */
 static void format_value(const json_t *value, char out[64])
 {
     snprintf(out, 64, "nothing");
@@ -121,7 +125,8 @@ static void format_value(const json_t *value, char out[64])
         snprintf(out, 64, "%s", json_string_value(value));
 }
 
-/* Compares one value of the data; LH_EINPUT: it differs. */
+/* Compares the value of `key` in the checkpoint (`written`) with this run's
+ * (`mine`). LH_EINPUT: they differ; the message has both and `advice`. */
 static lh_status check_value(const char *key, const json_t *written,
                              const json_t *mine, const char *advice,
                              const char *file, lh_error *err)
@@ -136,7 +141,8 @@ static lh_status check_value(const char *key, const json_t *written,
                     file, key, both[0], both[1], advice);
 }
 
-/* Checks everything that must not change. */
+/* Checks that the data, seed, batch and validation share of checkpoint `root`
+ * equal this run's, which must not change on resume; otherwise LH_EINPUT. */
 static lh_status check_data(const lhi_recipe *r, const json_t *root,
                             const char *file, lh_error *err)
 {

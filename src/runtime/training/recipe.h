@@ -58,9 +58,10 @@ lh_status lhi_recipe_parse_names(const char *names, uint32_t *out,
 /* Adds "data", "options" and "run" to the description of a checkpoint, which
  * has the model; sets the run's id if it is unknown. false: out of memory. */
 bool lhi_recipe_format(lhi_recipe *recipe, json_t *root);
-/* Compares the recipe with that of a checkpoint and adopts the checkpoint's
- * options and identity. LH_EINPUT: other data, or another value of an option
- * that was given; `err` names file, key and both values, and has advice. */
+/* Compares this run's recipe (data and training options) with that of a
+ * checkpoint, and adopts the checkpoint's options and identity. LH_EINPUT:
+ * other data, or another value of an option that was given; `err` names file,
+ * key and both values, and has advice. */
 lh_status lhi_recipe_adopt(lhi_recipe *recipe, const json_t *root,
                            const char *file, lh_error *err);
 /* Reads the identity of the run that wrote a checkpoint; empty if unknown. */

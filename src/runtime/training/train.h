@@ -146,7 +146,8 @@ lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
 /* Frees the trainer; NULL is allowed. */
 void lhi_train_free(lhi_train *train);
 
-/* Sets the options that the recipe has. */
+/* Replaces the trainer's steps, rates, decay and clipping by the values in the
+ * recipe (the training options of a resumed run). */
 void lhi_train_apply_recipe(lhi_train *train, const lhi_recipe *recipe);
 
 /* Returns the number of completed steps: 0 or the checkpoint's; also the next

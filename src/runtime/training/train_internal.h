@@ -149,7 +149,7 @@ lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
 /* Removes a checkpoint's files and then its folder, which remains if it has
  * other files. Ignores errors. */
 void lhi_checkpoint_remove(const char *path);
-/* Creates a folder and its missing parents. */
+/* Creates a folder and its missing parents. An existing folder is no error. */
 lh_status lhi_make_folder(const char *path, lh_error *err);
 /* Creates a folder that only this user may access; does not follow a symbolic
  * link at `path`. */

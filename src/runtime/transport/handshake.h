@@ -89,7 +89,8 @@ void lhi_handshake_compute_mac(const void *secret, size_t secret_size,
                                const char *label,
                                const lhi_handshake *handshake, const void *more,
                                size_t n, unsigned char out[LHI_MAC_BYTES]);
-/* Compares two MACs in constant time. */
+/* Compares two MACs in time that does not depend on their contents; true:
+ * equal. */
 bool lhi_mac_equals(const unsigned char a[LHI_MAC_BYTES],
                     const unsigned char b[LHI_MAC_BYTES]);
 

@@ -60,8 +60,9 @@ static void append_op(lhi_queue *q, lhi_net_op *op)
 /* Selection of an operation: a given one, the first with a tag, or the first.
  */
 typedef enum by { BY_ITSELF, BY_TAG, ANY } by;
-/* Removes and returns the first operation in the queue that is `wanted`, has
- * the tag `value`, or any, as `what` says; NULL: none. */
+/* Removes and returns the first operation in the queue that is selected by
+ * `what`: `wanted` itself (BY_ITSELF), one with tag `value` (BY_TAG), or any
+ * (ANY); NULL: none. */
 static lhi_net_op *take_op(lhi_queue *q, by what, const lhi_net_op *wanted,
                            uint64_t value)
 {

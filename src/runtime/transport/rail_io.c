@@ -18,7 +18,8 @@
 
 static const size_t head_bytes = LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES;
 
-/* Returns the entry for segment `number` in a ring buffer of segments. */
+/* Returns the ring buffer's entry for the segment numbered `number`; the ring
+ * repeats, so entries are reused. */
 static lhi_segment **get_ring_entry(lhi_segment **ring, uint64_t number)
 {
     return &ring[number % LHI_RAIL_WINDOW];
@@ -197,7 +198,7 @@ static struct iovec get_remaining_part(unsigned char *bytes, size_t size,
     return (struct iovec){bytes + done, size - done};
 }
 
-/* Writes as much of the rail's prepared frame as the socket takes; true:
+/* Writes as much of a rail's prepared frame as its socket takes; true:
  * completely written. */
 static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
 {

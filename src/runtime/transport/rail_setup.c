@@ -220,7 +220,8 @@ static void compute_proof(const rail_setup *j, uint32_t from, uint32_t to,
                               LHI_MAC_BYTES, "rails", &shake, card, size, out);
 }
 
-/* Sends this rank's rail addresses to a peer. */
+/* Sends the addresses of this rank's rails (parallel connections) to a peer,
+ * with a proof of their origin. */
 static lh_status send_addresses(const rail_setup *j, uint32_t peer,
                                 lh_error *err)
 {
@@ -264,7 +265,8 @@ static bool read_until(int fd, unsigned char *bytes, size_t size,
     return true;
 }
 
-/* Receives a peer's rail addresses and checks their proof. */
+/* Receives the addresses of a peer's rails (parallel connections) until
+ * `until_ns` and checks their proof. */
 static lh_status receive_addresses(const rail_setup *j, uint32_t peer,
                                    int64_t until_ns, lh_error *err)
 {

@@ -79,8 +79,9 @@ static void deliver(lhi_rails *s, uint32_t peer)
     }
 }
 
-/* Checks whether one more segment may wait for the rails. The limit keeps
- * latency low; a restored rail still finds enough segments. */
+/* Checks whether one more segment may be queued for the rails (parallel
+ * connections) to a peer. The limit keeps latency low; a restored rail still
+ * finds enough segments. */
 static bool can_queue_segment(const lhi_rails *s, const lhi_rail_peer *p)
 {
     return p->fd >= 0 && !p->out_ended &&
@@ -222,8 +223,8 @@ static int64_t get_earlier(int64_t a_ns, int64_t b_ns)
     return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* Handles the timeouts of rail `k`: reconnects, sends keep-alives or closes
- * it. Returns the time of the next one. */
+/* Handles the timeouts of rail `k` to a peer: reconnects it, sends a keep-alive
+ * frame or closes it. Returns the time of the rail's next timeout. */
 static int64_t run_rail_timers(lhi_rails *s, uint32_t peer, uint32_t k,
                                int64_t now_ns)
 {

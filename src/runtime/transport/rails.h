@@ -50,14 +50,16 @@ typedef struct lhi_rails_options {
     lhi_failure *failure;  /* the run's; outlives the rails */
 } lhi_rails_options;
 
-/* Returns once every rail to every peer is connected. fds[i] (-1 at `rank`) is
- * then this rank's end of the stream to rank i, owned by the caller. LH_EIO: a
- * rail does not connect; `err` names it. */
+/* Opens the rails (parallel connections) of this rank; returns once every rail
+ * to every peer is connected. fds[i] (-1 at `rank`) is then this rank's end of
+ * the stream to rank i, owned by the caller. LH_EIO: a rail does not connect;
+ * `err` names it. */
 lh_status lhi_rails_open(const lhi_rails_options *options, lhi_rails **out,
                          int *fds, lh_error *err);
 
 /* Sends the bytes written to the streams, whose ends must be closed, and frees
- * everything. Takes at most 3 s, in a failed run 0.5 s. NULL is allowed. */
+ * the rails (parallel connections). Takes at most 3 s, in a failed run 0.5 s.
+ * NULL is allowed. */
 void lhi_rails_close(lhi_rails *rails);
 
 /* Returns the next notice for the user about lost or restored rails, as a

@@ -143,17 +143,22 @@ lh_status lhi_rail_activate(lhi_rails *rails, uint32_t peer, uint32_t rail,
 /* Closes a rail in any state; its unacknowledged segments are sent over other
  * rails. `error`: errno of the cause. */
 void lhi_rail_close(lhi_rails *rails, uint32_t peer, uint32_t rail, int error);
-/* Reads from a rail after a poll() event. */
+/* Reads from one rail (parallel connection) to a peer after a poll() event, and
+ * handles the complete frames. */
 void lhi_rail_read(lhi_rails *rails, uint32_t peer, uint32_t rail);
-/* Sends a peer's waiting segments over its rails with socket space. */
+/* Sends a peer's waiting segments (numbered pieces of the stream) over those of
+ * its rails (parallel connections) whose sockets have space. */
 void lhi_rail_send_segments(lhi_rails *rails, uint32_t peer);
-/* Sends a keep-alive frame with the current acknowledgement. */
+/* Sends a keep-alive frame with the current acknowledgement over one rail
+ * (parallel connection) to a peer. */
 void lhi_rail_send_ack(lhi_rails *rails, uint32_t peer, uint32_t rail);
-/* Checks whether the rail has something to write. */
+/* Checks whether a connected rail (one of the parallel connections to a peer)
+ * has an unfinished frame or a waiting segment to write. */
 bool lhi_rail_has_work(const lhi_rail_peer *peer, const lhi_rail *rail);
 
-/* Fails the run because of a peer, or of this rank; `why` follows the rank's
- * name in the message. */
+/* Prepares the next frame of a rail (one of the parallel connections to a
+ * peer), with header and MACs. `g`: segment to carry, NULL: a keep-alive
+ * frame. */
 void lhi_rails_fail_peer(lhi_rails *rails, uint32_t peer, const char *why);
 
 /* ---- rail_acceptor.c ---- */
@@ -161,7 +166,8 @@ void lhi_rails_fail_peer(lhi_rails *rails, uint32_t peer, const char *why);
 /* Connects rail `rail` (one of the parallel connections) to a lower rank. For
  * a higher rank, which connects itself, only tests whether the peer listens. */
 void lhi_rail_connect(lhi_rails *rails, uint32_t peer, uint32_t rail);
-/* Continues a connection attempt after a poll() event. */
+/* Continues the connection attempt of a rail (one of the parallel connections
+ * to a peer) after a poll() event. */
 void lhi_rail_continue_connect(lhi_rails *rails, uint32_t peer, uint32_t rail);
 /* Reads from a pending connection; its fd is -1 once it is closed or has become
  * a rail. */

@@ -185,7 +185,8 @@ static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     return LH_OK;
 }
 
-/* Does nothing: sockets need no preparation for a large receive. */
+/* Does nothing and returns LH_OK: unlike UCX, sockets need no preparation for a
+ * large receive (callback of the protocol). */
 static lh_status stream_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     (void)p, (void)op, (void)err;
@@ -239,7 +240,8 @@ static const char broken_seal[] =
     "a frame failed authentication: it was changed in transit, or bytes before "
     "it were lost or duplicated";
 
-/* Handles a received frame whose payload is complete. */
+/* Handles a received frame whose payload is complete: an ABORT frame becomes
+ * the run's failure, any other one goes to the protocol. */
 static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -674,7 +676,8 @@ static lh_status add_to_epoll(stream *s, int fd, uint32_t what, lh_error *err)
                     strerror(errno));
 }
 
-/* Creates the MAC states of a connection, one per direction, from its key. */
+/* Creates the MAC (authentication code) states of the connection to a peer, one
+ * per direction, from the connection's key. */
 static lh_status make_macs(stream *s, uint32_t peer, const unsigned char *key,
                            lh_error *err)
 {

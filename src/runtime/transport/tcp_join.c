@@ -41,9 +41,9 @@ static bool wait_fd(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns)
     return true;
 }
 
-/* Decides after a recv() or send() that returned `n` whether the caller
- * continues; waits if the socket was not ready. false: `errno` has the error.
- */
+/* Decides after a recv() or send() that returned `n` whether the caller may try
+ * again: yes after success, or once the socket is ready for event `what` before
+ * `until_ns`. False: `errno` has the error. */
 static bool should_retry(lhi_tcp_join_state *t, int fd, ssize_t n, short what,
                          int64_t until_ns)
 {
@@ -258,7 +258,8 @@ static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
 
 /* ---- joining ---- */
 
-/* Creates a socket, dropping pending connections if descriptors are short. */
+/* Creates a non-blocking TCP socket of address family `family`; closes pending
+ * connections if descriptors are short. Returns it, or -1 with errno. */
 static int make_socket(lhi_tcp_join_state *t, int family)
 {
     int fd;

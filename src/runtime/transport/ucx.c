@@ -611,7 +611,8 @@ static lh_status connect_all(lhi_ucx *u, const lhi_ucx_options *o,
 }
 
 /* Creates the UCX worker, exchanges addresses, connects all peers, and starts
- * the communication thread. The caller releases `u` after an error. */
+ * the communication thread. After an error the caller still has to release
+ * `u`. */
 static lh_status start(lhi_ucx *u, const lhi_ucx_options *o, lh_error *err)
 {
     lhi_ucx_record *records = calloc(o->n_ranks, sizeof *records);
