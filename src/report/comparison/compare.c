@@ -246,8 +246,8 @@ static lh_status evaluate_point(comparison_state *x, uint32_t l, uint32_t t,
     return status;
 }
 
-/* Returns the number of points on one axis of the sweep; 1 if the axis is not
- * swept. */
+/* Returns the number of points on one axis of the sweep (`delays`); 1 if that
+ * axis is not swept. */
 static uint32_t count_values(const lh_compare_delays *delays)
 {
     return delays && delays->n_values ? delays->n_values : 1;

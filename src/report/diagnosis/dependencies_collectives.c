@@ -7,9 +7,9 @@
 
 /* --- collective groups ---------------------------------------------------- */
 
-/* Groups the k-th operation of kind `op` of the workers from, from + stride,
- * ... below `to`, for k = 0, 1, ..., so that they start together. Skips
- * workers that have none of the kind. */
+/* Puts the k-th operations of kind `op` of the workers from, from + stride, ...
+ * below `to` into one group, for k = 0, 1, ..., so that they start together in
+ * the replay. Skips workers that have none of the kind. */
 static void group_kind(lhi_dependency_search *w, lhi_op_type op, uint32_t from,
                        uint32_t to, uint32_t stride)
 {
@@ -78,8 +78,8 @@ typedef struct worker_chunks {
     chunk_limits *in_model, *on_stage;
 } worker_chunks;
 
-/* Allocates the tables of one worker (stage of a replica) with the first and
- * last pass of each chunk; all entries are LH_NONE. */
+/* Stores the first and last pass of each of a worker's chunks in the tables or,
+ * with `away`, sets these entries to LH_NONE again. */
 static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
                               lh_error *err)
 {
@@ -125,8 +125,8 @@ static const chunk_limits *find_chunk_limits(const worker_chunks *chunks,
 
 /* --- before the passes ---------------------------------------------------- */
 
-/* Makes all-gathers depend on each other in order, and each chunk's first
- * forward on its all-gather. */
+/* Makes each of a worker's all-gathers depend on the previous one in the
+ * replay, and each chunk's first forward on its all-gather. */
 static void add_gather_dependencies(lhi_dependency_search *w, uint32_t worker,
                                     const worker_chunks *chunks)
 {
@@ -192,8 +192,8 @@ static uint32_t chain_kind(lhi_dependency_search *w, uint32_t worker,
 }
 
 /* Makes the operations after a worker's last pass, from garbage collection to
- * the optimizer, depend on each other in order. Overlapped reduce-scatters
- * precede gradient clipping. */
+ * the optimizer, depend on each other in order. `overlaps`: reduce-scatters
+ * overlap with passes and only precede gradient clipping. */
 static void chain_final_operations(lhi_dependency_search *w, uint32_t worker,
                                    bool overlaps, const worker_chunks *chunks)
 {

@@ -59,9 +59,9 @@ static bool fits(const lhi_dependency_search *w, const message_list *l,
 
 enum { MAX_STRAYS = 64 };
 
-/* Returns the first message in the list that belongs to the step. A profile
- * may contain messages of passes before or after it; chooses the offset with
- * the fewest inconsistent messages. */
+/* Returns the index of the first message in the list that belongs to the step.
+ * A profile may contain messages of passes before or after it; chooses the
+ * offset with the fewest inconsistent messages. */
 static uint32_t find_first_message(const lhi_dependency_search *w,
                                    const message_list *l)
 {

@@ -60,7 +60,8 @@ static lh_status sum_pass_times(const lhi_recorded_step *step, lhi_arena *arena,
     return LH_OK;
 }
 
-/* Replaces values by their relative excess over the mean; 0 if all are 0. */
+/* Replaces n values by their relative excess over the mean (value / mean - 1);
+ * by 0 if all are 0. */
 static void subtract_mean(double *values, uint32_t n)
 {
     double sum = 0;
@@ -112,9 +113,9 @@ static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
     }
 }
 
-/* Computes for one step the median over workers of the spread of microbatch
- * times and of the longest microbatch. `room` is scratch space, one value per
- * worker. */
+/* Computes into *out, for one step, the median over workers of the spread of
+ * microbatch times and of the longest microbatch. `room`: scratch, one value
+ * per worker. */
 static lh_status analyse_step(const lhi_recorded_step *step, lhi_arena *arena,
                               worker_statistics *workers, double *room,
                               lhi_imbalance_step *out, lh_error *err)

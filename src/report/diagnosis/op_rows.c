@@ -109,7 +109,8 @@ static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Passes a step's operations to the callback rows->close and frees them. */
+/* Passes the operations of the step with list number `at` to the callback
+ * rows->close and frees them. */
 static lh_status close_list(lhi_rows *rows, uint32_t at, lh_error *err)
 {
     lhi_row_list list = rows->lists[at];

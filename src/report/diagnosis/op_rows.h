@@ -94,15 +94,16 @@ typedef struct lhi_rows {
     size_t max_rows; /* rows in memory before steps are closed */
 } lhi_rows;
 
-/* Adds an operation to its step. Processes other steps first if too many
- * operations are in memory. */
+/* Adds an operation to its step. If too many operations are in memory, first
+ * closes other steps: passes them to the callback rows->close. */
 lh_status lhi_rows_add(lhi_rows *rows, uint64_t step, const lhi_op_row *row,
                        lh_error *err);
 /* Marks the receives in the step of the latest operation as pre-posted. */
 void lhi_rows_mark_preposted(lhi_rows *rows);
-/* Processes all remaining steps in order. */
+/* Closes all remaining steps in order: passes each to the callback
+ * rows->close. */
 lh_status lhi_rows_close(lhi_rows *rows, lh_error *err);
-/* Frees all operations. */
+/* Frees all operations that are not yet passed to rows->close. */
 void lhi_rows_fini(lhi_rows *rows);
 
 #endif

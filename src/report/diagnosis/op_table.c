@@ -52,7 +52,8 @@ typedef struct table {
 
 /* --- cells ---------------------------------------------------------------- */
 
-/* Returns a cell without surrounding blanks and one pair of double quotes. */
+/* Returns the cell text..end without surrounding blanks and one pair of double
+ * quotes. */
 static cell trim_cell(const char *text, const char *end)
 {
     while (text < end && (*text == ' ' || *text == '\t'))
@@ -136,8 +137,8 @@ static bool parse_bounded(cell c, int64_t least, int64_t most, int64_t *out)
 /* Largest clock value, 63 years: differences of larger times could overflow. */
 #define MOST_NS (INT64_C(2) * 1000000000 * 1000000000)
 
-/* Writes to `why` the reason why a cell of column k is invalid (`wanted`: a
- * valid form); returns false. */
+/* Writes to `why` the reason why cell `c` of column k is invalid (`wanted`: a
+ * valid form); always returns false. */
 static bool describe_invalid(column k, cell c, const char *wanted, char *why)
 {
     snprintf(why, WHY_BYTES, "%s '%.*s' is not a %s", columns[k],

@@ -119,7 +119,7 @@ lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err);
  * lhi_profiler_check_map(). */
 lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows,
                                   lh_error *err);
-/* Frees the profiles of all ranks. */
+/* Frees the operations and names of all ranks of the profiler. */
 void lhi_profiler_fini(lhi_profiler *p);
 
 #endif

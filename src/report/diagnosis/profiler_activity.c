@@ -21,15 +21,16 @@ typedef struct change {
     int8_t kind, by; /* by: 1 begins, -1 ends */
 } change;
 
-/* Orders changes by time, for lhi_sort(). Their order within a time does not
- * affect the sums. */
+/* Compares changes (begin or end of an activity) by time, for lhi_sort(). Their
+ * order within a time does not affect the sums. */
 static int compare_changes(const void *a, const void *b)
 {
     const change *x = a, *y = b;
     return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
 }
 
-/* Adds an activity's begin and end. */
+/* Appends the begin and the end of an activity of kind `kind` (compute,
+ * communication, copy) to the list of n changes. */
 static void add_change(change *list, size_t *n, int kind, int64_t start_ns,
                        int64_t end_ns)
 {
@@ -37,7 +38,8 @@ static void add_change(change *list, size_t *n, int kind, int64_t start_ns,
     list[(*n)++] = (change){end_ns, (int8_t)kind, -1};
 }
 
-/* Lists the begins and ends of the GPU's activities. */
+/* Lists the begins and ends of the GPU's kernels and copies; omits the CPU's
+ * calls that launched them. */
 static void list_kernels(const lhi_file_events *e, change *list, size_t *n)
 {
     for (size_t i = 0; i < e->n_kernels; i++) {
@@ -51,7 +53,7 @@ static void list_kernels(const lhi_file_events *e, change *list, size_t *n)
     }
 }
 
-/* Lists the begins and ends of the CPU's activities. */
+/* Lists the begins and ends of the CPU's operators, as activities by kind. */
 static void list_operators(const lhi_file_events *e, change *list, size_t *n)
 {
     for (size_t i = 0; i < e->n_operators; i++) {
@@ -64,7 +66,8 @@ static void list_operators(const lhi_file_events *e, change *list, size_t *n)
     }
 }
 
-/* Adds the time between sorted changes to the activity, by what is active. */
+/* Adds the times between n sorted changes to *out: computation, communication,
+ * their overlap, copies and idle time, by the activities that run then. */
 static void sum_changes(const change *list, size_t n, lhi_activity *out)
 {
     int64_t active[N_KINDS] = {0};
@@ -86,8 +89,8 @@ static void sum_changes(const change *list, size_t n, lhi_activity *out)
     }
 }
 
-/* Determines the time from the first to the last change or mark, and counts the
- * marks. */
+/* Sets *out to the time from the first to the last change, extended to the step
+ * marks, and counts these marks as steps. */
 static void find_span(const lhi_file_events *e, const change *list, size_t n,
                       lhi_activity *out)
 {

@@ -103,7 +103,8 @@ static lh_status apply_messages(clocks *c, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the next collective over a stage's replicas, from index `i`. */
+/* Returns the index of the rank's next collective over a stage's replicas, from
+ * index `i` on; the number of operations if there is none. */
 static size_t find_next_collective(const lhi_profiled_rank *r, size_t i)
 {
     while (i < r->n_ops && r->ops[i].op != LHI_OP_REDUCE_SCATTER &&

@@ -31,8 +31,8 @@ static lhi_cpu_kind classify_operator(const char *name)
 }
 
 /* Returns the latest outermost operator of a thread; NULL if there is none.
- * Searches the operators backward, at most LOOK_BACK of them: threads take
- * turns rarely. */
+ * Searches at most LOOK_BACK operators backward: the events of a thread are
+ * rarely far apart. */
 static lhi_cpu_op *latest_of_thread(const lhi_file_events *e, int64_t thread)
 {
     enum { LOOK_BACK = 64 };
@@ -44,8 +44,9 @@ static lhi_cpu_op *latest_of_thread(const lhi_file_events *e, int64_t thread)
     return NULL;
 }
 
-/* Widens an operator's sequence numbers by those of an operator inside. An
- * autograd function has its own number, or that of the first one inside. */
+/* Extends the range of autograd sequence numbers of operator `outer` by
+ * `number`, that of an operator inside. An autograd function has its own
+ * number, or that of the first one inside. */
 static void merge_numbers(lhi_cpu_op *outer, int64_t number)
 {
     bool is_final = outer->kind == LHI_CPU_AUTOGRAD && outer->first_number >= 0;

@@ -75,7 +75,8 @@ typedef struct reading {
     lhi_file_events *out;
 } reading;
 
-/* Reads the number at `key`; returns NULL, or why it is not one. */
+/* Reads the number at `key` of an event into *out. Returns NULL, or why[0] if
+ * the value is missing or no number, why[1] if it is a text. */
 static const char *get_number(const json_t *event, const char *key,
                               const char *const why[2], double *out)
 {
@@ -151,7 +152,8 @@ lh_status lhi_profiler_add_range(const lhi_profiler *p, lhi_file_events *events,
     return LH_OK;
 }
 
-/* Returns a number for an event's thread, which is an integer or a text. */
+/* Returns a number that identifies an event's thread, which is an integer or a
+ * text in the file; texts are hashed. */
 static int64_t thread_of(const json_t *event)
 {
     const json_t *tid = json_object_get(event, "tid");
@@ -164,7 +166,8 @@ static int64_t thread_of(const json_t *event)
     return (int64_t)(hash >> 1);
 }
 
-/* Returns autograd's sequence number of an operator; -1: none. */
+/* Returns the autograd sequence number of an operator, which its forward and
+ * backward share; -1: none. */
 static int64_t number_of(const json_t *event)
 {
     const json_t *number =

@@ -19,19 +19,21 @@ typedef struct lhi_file_events {
     size_t n_operators, operators_room;
 } lhi_file_events;
 
-/* Reads a PyTorch profiler file into *out; `into` receives its rank, world
- * size and process groups. The map's names determine the kind of a range
- * first, then the known names. */
+/* Reads a PyTorch profiler file into *out; `into` receives its rank, world size
+ * and process groups. The kind of a named range follows from the rank map's
+ * patterns or, if none matches, from the known names. */
 lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
                                    const char *name, lhi_profiled_rank *into,
                                    lhi_file_events *out, lh_error *err);
-/* Allocates the list of the map's names that occurred. */
+/* Allocates a flag for each name pattern of the rank map, which records whether
+ * it matched a range. */
 lh_status lhi_profiler_prepare_map(lhi_profiler *p, lh_error *err);
 /* Frees the ranges, kernels and operators read from a file. */
 void lhi_file_events_fini(lhi_file_events *events);
 
-/* Adds a CPU operator, or a library's range, of which `op` has times, thread,
- * first number and is_range. */
+/* Adds a CPU operator, or a range of a communication library, called `name` to
+ * the file's events. `op` has its times, thread, first autograd number and
+ * is_range. */
 lh_status lhi_profiler_add_operator(lhi_file_events *events, const char *name,
                                     lhi_cpu_op op, lh_error *err);
 /* Adds a range of interest, by its name, to the events of file `file`; counts
@@ -40,14 +42,17 @@ lh_status lhi_profiler_add_range(const lhi_profiler *p, lhi_file_events *events,
                                  const char *file, const char *name,
                                  int64_t start_ns, int64_t end_ns,
                                  lh_error *err);
-/* Makes a rank of a file's events and adds it to those of the profiler. Takes
- * over `r`, also on failure; sorts the events. */
+/* Converts the events of one file to operations of rank `r` and adds the rank
+ * to the profiler. Owns the contents of `r` from then on, also on failure;
+ * sorts the events. */
 lh_status lhi_profiler_add_events(lhi_profiler *p, lhi_profiled_rank *r,
                                   lhi_file_events *events, lh_error *err);
-/* Copies a rank's file name into it. */
+/* Copies the file name `name` into rank `r`, for messages. */
 lh_status lhi_profiled_rank_name(lhi_profiled_rank *r, const char *name,
                                  lh_error *err);
-/* Adds up a file's activities, from its kernels or else its operators. */
+/* Adds the activity times (computation, communication, idle) of one file to
+ * rank `into`: from its GPU kernels or, without kernels, from its CPU
+ * operators. */
 lh_status lhi_profiler_measure_activity(const lhi_profiler *p,
                                         const lhi_file_events *events,
                                         lhi_profiled_rank *into, lh_error *err);

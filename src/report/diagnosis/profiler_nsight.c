@@ -54,7 +54,7 @@ typedef struct export
 }
 export;
 
-/* Frees what was read. */
+/* Frees the ranges, kernels and strings read from an export. */
 static void export_fini(export *x)
 {
     for (size_t i = 0; i < x->n_ranges; i++)
@@ -68,7 +68,8 @@ static void export_fini(export *x)
 
 /* --- values --------------------------------------------------------------- */
 
-/* Reads a number that is an integer or a text; false if it is neither. */
+/* Reads the integer at `key`, which may be written as a text, into *out; false
+ * if it is neither. */
 static bool get_number(const json_t *event, const char *key, int64_t *out)
 {
     const json_t *value = json_object_get(event, key);
@@ -84,8 +85,8 @@ static bool get_number(const json_t *event, const char *key, int64_t *out)
     return *end == '\0';
 }
 
-/* Reads an event's start and end; counts it as unreadable if they are not
- * times. */
+/* Reads an event's times, in ns, at the keys `start` and `end`; false, and the
+ * event counts as unreadable, if they are not times. */
 static bool get_times(export *x, const json_t *event, const char *start,
                       const char *end, int64_t *start_ns, int64_t *end_ns)
 {
@@ -103,7 +104,7 @@ static bool get_times(export *x, const json_t *event, const char *start,
     return ok;
 }
 
-/* Copies a text; *out is the caller's. */
+/* Copies a text into *out, which the caller frees. */
 static lh_status copy_text(const char *text, char **out, lh_error *err)
 {
     size_t len = strlen(text) + 1;
@@ -114,7 +115,8 @@ static lh_status copy_text(const char *text, char **out, lh_error *err)
     return LH_OK;
 }
 
-/* Sets string number `id`. Numbers without a string are not stored. */
+/* Stores string number `id` of the export's table, to which events refer.
+ * Ignores values that are no string, and numbers out of range. */
 static lh_status set_string(export *x, int64_t id, const json_t *value,
                             lh_error *err)
 {
@@ -133,7 +135,7 @@ static lh_status set_string(export *x, int64_t id, const json_t *value,
     return copy_text(text, &x->strings[id], err);
 }
 
-/* Returns string number `id`; "" if it is absent. */
+/* Returns string number `id` of the export's table; "" if it is absent. */
 static const char *get_string(const export *x, int64_t id)
 {
     bool has = id >= 0 && (size_t)id < x->n_strings && x->strings[id];
@@ -142,7 +144,8 @@ static const char *get_string(const export *x, int64_t id)
 
 /* --- lines ---------------------------------------------------------------- */
 
-/* Adds an NVTX range; marks, which have no end, are skipped. */
+/* Adds an NVTX range (named time interval of a thread) to the export; skips
+ * marks, which have no end. */
 static lh_status parse_range(export *x, const json_t *event, lh_error *err)
 {
     nvtx_range r = {.id = -1, .order = x->n_ranges};
@@ -163,14 +166,15 @@ static lh_status parse_range(export *x, const json_t *event, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of the process in a global thread or process number. */
+/* Returns the number of the process in an Nsight thread or process number,
+ * which also contains host and thread. */
 static uint32_t process_of(uint64_t global)
 {
     return (uint32_t)(global >> 24) & 0xffffff;
 }
 
-/* Adds a kernel, a copy, or the CPU's call that launched one; skips other CUDA
- * events, such as synchronisations. */
+/* Adds a GPU kernel or copy, or with is_launch the CPU's call that launched
+ * one, to the export; skips other CUDA events, such as synchronisations. */
 static lh_status parse_cuda(export *x, const json_t *event, bool is_launch,
                             lh_error *err)
 {
@@ -201,7 +205,8 @@ static lh_status parse_cuda(export *x, const json_t *event, bool is_launch,
     return LH_OK;
 }
 
-/* Adds the strings of a line: all of them, or one. */
+/* Stores the strings that a line defines: the export's whole string table, or
+ * one entry of it. */
 static lh_status parse_strings(export *x, const json_t *line, lh_error *err)
 {
     const json_t *data = json_object_get(line, "data");
@@ -214,7 +219,8 @@ static lh_status parse_strings(export *x, const json_t *line, lh_error *err)
     return LH_OK;
 }
 
-/* Parses a line. */
+/* Parses one line of an export and adds its range, GPU work or strings; skips
+ * lines with other events. */
 static lh_status parse_line(export *x, const char *text, lh_error *err)
 {
     static const char *const words[] = {"\"NvtxEvent\"", "\"CudaEvent\"",
@@ -243,7 +249,7 @@ static lh_status parse_line(export *x, const char *text, lh_error *err)
     return status;
 }
 
-/* Reads all lines. */
+/* Reads and parses all lines of an export. */
 static lh_status read_lines(export *x, lhi_gzip_stream *zip, lh_error *err)
 {
     lhi_line_stream lines = {.zip = zip, .name = x->name};
@@ -264,8 +270,8 @@ static lh_status read_lines(export *x, lhi_gzip_stream *zip, lh_error *err)
 
 /* --- processes ------------------------------------------------------------ */
 
-/* Orders ranges by process, then by start, longer ones first, for lhi_sort().
- */
+/* Compares NVTX ranges by process, then by start, longer ones first, for
+ * lhi_sort(). */
 static int compare_ranges(const void *a, const void *b)
 {
     const nvtx_range *x = a, *y = b;
@@ -279,7 +285,8 @@ static int compare_ranges(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* Orders work by process, then by start, for lhi_sort(). */
+/* Compares GPU work (kernels, copies and launches) by process, then by start,
+ * for lhi_sort(). */
 static int compare_work(const void *a, const void *b)
 {
     const cuda_work *x = a, *y = b;
@@ -291,8 +298,9 @@ static int compare_work(const void *a, const void *b)
            (x->kernel.correlation < y->kernel.correlation);
 }
 
-/* Cuts emit_nvtx()'s additions off a range's text; returns the sequence number
- * among them, or -1. */
+/* Removes the sequence number, sizes and ids that PyTorch's emit_nvtx() appends
+ * to an operator's name from `text`. Returns the autograd sequence number among
+ * them, or -1. */
 static int64_t cut_additions(char *text)
 {
     static const char *const additions[] = {
@@ -308,7 +316,8 @@ static int64_t cut_additions(char *text)
     return seq >= 0 ? seq : -1;
 }
 
-/* Checks whether a range is an operator of PyTorch's. */
+/* Checks whether an NVTX range is a PyTorch operator: by its name, or because
+ * it has a sequence number (`number`, -1: none). */
 static bool is_operator(const char *text, int64_t number)
 {
     return number >= 0 || strncmp(text, "aten::", 6) == 0 ||
@@ -316,7 +325,8 @@ static bool is_operator(const char *text, int64_t number)
            strncmp(text, "c10d::", 6) == 0;
 }
 
-/* Adds a range to a process's events. */
+/* Adds an NVTX range to a process's events `e`: as an operator or a library's
+ * range and, if its name is a known one, also as a named range. */
 static lh_status add_range(export *x, nvtx_range *r, lhi_file_events *e,
                            lh_error *err)
 {
@@ -335,7 +345,7 @@ static lh_status add_range(export *x, nvtx_range *r, lhi_file_events *e,
                                   r->end_ns, err);
 }
 
-/* Adds a kernel, copy or launch to a process's events. */
+/* Adds a GPU kernel, a copy or a launch to a process's events `e`. */
 static lh_status add_work(const export *x, const cuda_work *w,
                           lhi_file_events *e, lh_error *err)
 {
@@ -347,8 +357,8 @@ static lh_status add_work(const export *x, const cuda_work *w,
     return LH_OK;
 }
 
-/* Names a process's rank: by the file, with several processes also by the
- * process. */
+/* Sets the name of the rank of process number `process`: the file's name and,
+ * with `several` processes, the process number. */
 static lh_status name_rank(const export *x, uint32_t process, bool several,
                            lhi_profiled_rank *r, lh_error *err)
 {
@@ -365,8 +375,8 @@ static lh_status name_rank(const export *x, uint32_t process, bool several,
     return status;
 }
 
-/* Adds the rank of the process of the next range or work, and moves the
- * positions behind what belongs to it. */
+/* Adds the rank of one process, with its ranges from index *range on and its
+ * GPU work from index *work on; advances both indices to the next process. */
 static lh_status add_process(export *x, size_t *range, size_t *work,
                              lh_error *err)
 {

@@ -36,7 +36,7 @@ typedef struct step_passes {
     lhi_file_events *events;
 } step_passes;
 
-/* Orders operators by start, longer ones first, then in file order, for
+/* Compares operators by start, longer ones first, then in file order, for
  * lhi_sort(). */
 static int compare_operators(const void *a, const void *b)
 {
@@ -48,14 +48,14 @@ static int compare_operators(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* Orders passes by start, for lhi_sort(). */
+/* Compares derived passes by start, for lhi_sort(). */
 static int compare_passes(const void *a, const void *b)
 {
     const derived_pass *x = a, *y = b;
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* Checks whether an operator posts a message. */
+/* Checks whether an operator posts a send or a receive between ranks. */
 static bool is_message(const lhi_cpu_op *op)
 {
     return op->kind == LHI_CPU_SEND || op->kind == LHI_CPU_RECV;
@@ -63,7 +63,8 @@ static bool is_message(const lhi_cpu_op *op)
 
 /* --- passes --------------------------------------------------------------- */
 
-/* Lists the step's backward passes. */
+/* Lists the step's backward passes in s->passes; each is a run of autograd
+ * operators. */
 static lh_status find_backward_passes(step_passes *s, lh_error *err)
 {
     derived_pass *own = NULL;
@@ -103,20 +104,23 @@ static lh_status find_backward_passes(step_passes *s, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether an operator cannot be in a forward pass: it divides passes. */
+/* Checks whether an operator belongs to a backward pass or posts a message, so
+ * that it cannot be inside a forward pass and separates two of them. */
 static bool is_divider(const lhi_cpu_op *op)
 {
     return op->kind == LHI_CPU_AUTOGRAD || is_message(op);
 }
 
-/* Checks whether an operator made nodes that a backward pass used. */
+/* Checks whether an operator of a forward pass made autograd nodes (by sequence
+ * number) that backward pass `back` used. */
 static bool has_numbers_of(const lhi_cpu_op *op, const derived_pass *back)
 {
     return !is_divider(op) && op->last_number >= back->first_number &&
            op->first_number <= back->last_number;
 }
 
-/* Finds the forward pass of a backward pass; false if the step lacks it. */
+/* Finds in *out the forward pass whose autograd nodes backward pass `back`
+ * used; false if the step has no such pass. */
 static bool find_forward_pass(const step_passes *s, const derived_pass *back,
                               derived_pass *out)
 {
@@ -140,15 +144,15 @@ static bool find_forward_pass(const step_passes *s, const derived_pass *back,
     return true;
 }
 
-/* Checks whether the CPU launches kernels, which give the times: ranges then
- * only determine to which operation a kernel belongs. */
+/* Checks whether the step has GPU kernels. They determine the times of passes;
+ * ranges then only determine to which pass a kernel belongs. */
 static bool launches_kernels(const step_passes *s)
 {
     return s->events->n_kernels > 0;
 }
 
-/* Returns the end of the last communication range of that kind that ended in
- * (from, to]; `from` if there is none. */
+/* Returns the end of the last range of kind `kind` (a send or receive) that
+ * ended after `from` and not after `to`; `from` if there is none. */
 static int64_t last_wait(const step_passes *s, uint8_t kind, int64_t from,
                          int64_t to)
 {
@@ -249,7 +253,8 @@ static lh_status add_forward_passes(step_passes *s, lh_error *err)
 
 /* --- ranges --------------------------------------------------------------- */
 
-/* Adds a range to those of the file. */
+/* Appends a range of kind `kind`, with the chunk and microbatch of pass `p`, to
+ * the file's ranges. */
 static lh_status add_range(step_passes *s, const derived_pass *p, uint8_t kind,
                            int64_t start_ns, int64_t end_ns, lh_error *err)
 {
@@ -282,7 +287,8 @@ static lh_status add_message(step_passes *s, const derived_pass *p, bool sends,
                  : LH_OK;
 }
 
-/* Adds the step's messages as ranges. */
+/* Adds a named range for each message that the step's passes send or
+ * receive. */
 static lh_status add_messages(step_passes *s, lh_error *err)
 {
     for (size_t i = 0; i < s->n; i++) {
@@ -295,7 +301,7 @@ static lh_status add_messages(step_passes *s, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the step's passes as ranges. */
+/* Adds a named range for each pass of the step. */
 static lh_status add_passes(step_passes *s, lh_error *err)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -306,7 +312,8 @@ static lh_status add_passes(step_passes *s, lh_error *err)
     return LH_OK;
 }
 
-/* Derives the passes of the operators [from, to), one step. */
+/* Derives the passes and messages of one step from its operators, numbers
+ * `from` to `to` - 1, and adds ranges for them. */
 static lh_status derive_step(lhi_file_events *e, size_t from, size_t to,
                              lh_error *err)
 {
@@ -325,7 +332,8 @@ static lh_status derive_step(lhi_file_events *e, size_t from, size_t to,
 
 /* --- passes with ranges --------------------------------------------------- */
 
-/* Returns the index of the first operator that starts at or after `ns`. */
+/* Returns the index of the first of the step's operators that starts at or
+ * after time `ns`. */
 static size_t first_operator(const step_passes *s, int64_t ns)
 {
     size_t from = 0, n = s->n_ops;
@@ -341,8 +349,8 @@ static size_t first_operator(const step_passes *s, int64_t ns)
     return from;
 }
 
-/* Lists the passes that have ranges, by start; those of weights alone have no
- * messages. */
+/* Lists the passes that have ranges, sorted by start; omits passes of weight
+ * gradients alone, which have no messages. */
 static lh_status list_named_passes(step_passes *s, lh_error *err)
 {
     const lhi_file_events *e = s->events;
@@ -366,7 +374,7 @@ static lh_status list_named_passes(step_passes *s, lh_error *err)
     return LH_OK;
 }
 
-/* Derives the messages of passes that have ranges. */
+/* Adds ranges for the messages of passes that have ranges already. */
 static lh_status derive_messages(lhi_file_events *e, lh_error *err)
 {
     step_passes s = {.ops = e->operators, .n_ops = e->n_operators, .events = e};
@@ -400,7 +408,7 @@ static bool has_pass_ranges(const lhi_file_events *e)
     return false;
 }
 
-/* Orders times, for lhi_sort(). */
+/* Compares times in ns, for lhi_sort(). */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;

@@ -4,7 +4,7 @@
  * rank's index in the process group that is its pipeline. */
 #include "report/diagnosis/profiler_internal.h"
 
-/* Checks whether a rank has an operation of that kind. */
+/* Checks whether a rank has an operation of kind `op`. */
 static bool has_operation(const lhi_profiled_rank *r, uint8_t op)
 {
     for (size_t i = 0; i < r->n_ops; i++)
@@ -26,7 +26,8 @@ static bool lacks_chunks(const lhi_profiled_rank *r)
     return has_passes;
 }
 
-/* Returns a rank's index in a process group; LH_NONE if it is not in it. */
+/* Returns the index of rank `rank` in a process group; LH_NONE if it is not in
+ * the group. */
 static uint32_t index_in_group(const lhi_rank_group *g, uint32_t rank)
 {
     for (uint32_t i = 0; i < g->n; i++)
@@ -35,9 +36,9 @@ static uint32_t index_in_group(const lhi_rank_group *g, uint32_t rank)
     return LH_NONE;
 }
 
-/* Checks whether the messages of all ranks with traces in a process group are
- * those of a pipeline: activations come to all but the first, and leave all but
- * the last. */
+/* Checks whether a process group is a pipeline by the messages of its ranks
+ * with traces: all but the first receive activations, and all but the last send
+ * them. */
 static bool is_chain(const lhi_profiler *p, const lhi_rank_group *g)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {
@@ -52,7 +53,8 @@ static bool is_chain(const lhi_profiler *p, const lhi_rank_group *g)
     return true;
 }
 
-/* Returns a rank's stage; LH_NONE if no process group of it is a pipeline. */
+/* Returns a rank's stage: its index in the process group that is a pipeline;
+ * LH_NONE if none of its groups is. */
 static uint32_t stage_of(const lhi_profiler *p, const lhi_profiled_rank *r)
 {
     for (uint32_t i = 0; i < r->n_groups; i++)

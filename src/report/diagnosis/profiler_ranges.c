@@ -150,8 +150,9 @@ static void assign_kernels(lhi_file_events *e, sorted_ranges *s)
 
 /* --- operations ----------------------------------------------------------- */
 
-/* Appends an operation to a rank, timed by its GPU interval if it has one, else
- * by its range; `numbers` provides chunk and microbatch. */
+/* Appends an operation of kind `op` to a rank, timed by the range's GPU
+ * interval if it has one, else by the range. `numbers`: range that provides
+ * chunk and microbatch. */
 static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,
                         const lhi_named_range *r, uint8_t op,
                         const lhi_named_range *numbers, lh_error *err)
@@ -181,8 +182,9 @@ static bool is_forward(uint8_t op)
            op == LHI_OP_FORWARD_RECV;
 }
 
-/* Handles a library's send or receive. Inside a message's range it determines
- * that message's time; inside a pass it is a message itself. */
+/* Handles a communication library's send or receive, `talk`. Inside a message's
+ * range it determines the message's time; inside a pass it is added as a
+ * message itself. */
 static lh_status add_library_message(lhi_profiled_rank *into,
                                      const sorted_ranges *s,
                                      lhi_named_range *talk, lh_error *err)
@@ -281,8 +283,8 @@ static void number_steps(lhi_rank_op *ops, size_t n)
     }
 }
 
-/* Compares operations by CPU start, ties by kind, chunk and microbatch, for
- * lhi_sort(). */
+/* Compares operations by CPU start; equal ones by kind, chunk and microbatch;
+ * for lhi_sort(). */
 static int compare_begins(const void *a, const void *b)
 {
     const lhi_rank_op *x = a, *y = b;

@@ -57,7 +57,8 @@ static void assign_from_map(lhi_profiler *p)
 
 /* --- from the operations -------------------------------------------------- */
 
-/* Returns the least chunk among a rank's passes; INT32_MAX if it has none. */
+/* Returns the smallest chunk number among a rank's passes; INT32_MAX if it has
+ * none. */
 static int32_t get_first_chunk(const lhi_profiled_rank *r)
 {
     int32_t least = INT32_MAX;
@@ -140,8 +141,8 @@ static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
     return has;
 }
 
-/* Returns the least rank in the pipeline of rank `r`, which identifies the
- * pipeline; LH_NONE if unknown. */
+/* Returns the smallest rank number in the pipeline of rank `r`, which
+ * identifies the pipeline; LH_NONE if unknown. */
 static uint32_t find_pipeline(const lhi_profiler *p, const lhi_profiled_rank *r,
                               uint32_t n_stages)
 {

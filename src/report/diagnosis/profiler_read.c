@@ -83,8 +83,8 @@ static void find_span(const lhi_profiled_rank *r, int64_t *from_ns,
     }
 }
 
-/* Checks whether a further file of a rank has the same operations and activity
- * as its first. */
+/* Checks whether `more`, a further file of a rank, has the same operations and
+ * activity as the rank's files so far. */
 static bool is_same_file(const lhi_profiled_rank *rank,
                          const lhi_profiled_rank *more)
 {
@@ -103,8 +103,8 @@ static bool is_same_file(const lhi_profiled_rank *rank,
     return true;
 }
 
-/* Checks whether half of a further file's time is in that of the rank's files
- * so far. */
+/* Checks whether at least half of the time of `more`, a further file of a rank,
+ * overlaps with the rank's files so far. */
 static bool is_same_time(const lhi_profiled_rank *rank,
                          const lhi_profiled_rank *more)
 {
@@ -116,8 +116,8 @@ static bool is_same_time(const lhi_profiled_rank *rank,
     return begin < end && (end - begin) / 2 >= (more_to - more_from) / 4;
 }
 
-/* Appends a further file of a rank. LH_EINPUT: it is another rank's by its
- * content, which has other operations in the same time. */
+/* Appends `more`, a further file, to a rank. LH_EINPUT: it has other operations
+ * in the same time, so it must come from another rank. */
 static lh_status append_file(lhi_profiler *p, lhi_profiled_rank *rank,
                              const lhi_profiled_rank *more, lh_error *err)
 {
@@ -137,8 +137,9 @@ static lh_status append_file(lhi_profiler *p, lhi_profiled_rank *rank,
     return append_operations(rank, more, err);
 }
 
-/* Adds a file's rank, or its operations to a rank that has other files. Takes
- * over `r`, also on failure. */
+/* Adds the operations of `r`, read from one file, to the rank with its number
+ * or, if there is none, adds a new rank. Frees or keeps the contents of `r`,
+ * also on failure. */
 static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
                                lh_error *err)
 {
@@ -220,7 +221,7 @@ void lhi_profiler_fini(lhi_profiler *p)
 
 /* --- all files ------------------------------------------------------------ */
 
-/* Checks whether no file has an operation or any other activity. */
+/* Checks whether no file contains an operation or any GPU or CPU activity. */
 static bool is_empty(const lhi_profiler *p)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
@@ -384,8 +385,8 @@ static lh_status index_passes(const lhi_rank_op *ops, size_t n,
     return LH_OK;
 }
 
-/* Returns a message's order: the index of the pass that produces or consumes
- * it; 0 if there is none. */
+/* Returns a message's place in the recorded order: the index of the pass that
+ * produces or consumes it in the list of n passes; 0 if there is none. */
 static size_t find_order(const lhi_rank_op *message, const pass_position *list,
                          size_t n)
 {

@@ -7,14 +7,14 @@
  * others, as passes of a slow worker do. */
 #define SLOW_RATIO 1.1
 
-/* Orders times, for lhi_sort(). */
+/* Compares times in ns, for lhi_sort(). */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* Returns the median of sorted times without the one at `without`. */
+/* Returns the median of n sorted times without the one at index `without`. */
 static int64_t median_of_others(const int64_t *sorted, uint32_t n,
                                 uint32_t without)
 {
@@ -24,7 +24,8 @@ static int64_t median_of_others(const int64_t *sorted, uint32_t n,
     return a + (b - a) / 2;
 }
 
-/* Returns a rank's times per marked step, or of its whole trace. */
+/* Returns a rank's activity times divided by its number of marked steps; those
+ * of its whole trace if no step is marked. */
 static lh_rank_activity activity_per_step(const lhi_recorded_activity *one,
                                           const char *file)
 {

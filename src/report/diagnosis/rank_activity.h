@@ -19,7 +19,8 @@ typedef struct lhi_activity {
     int64_t idle_ns;    /* none of the three */
 } lhi_activity;
 
-/* Adds the times and steps of another file. */
+/* Adds the activity times and the number of steps of `from`, another file of
+ * the same rank, to *to. */
 void lhi_activity_add(lhi_activity *to, const lhi_activity *from);
 
 /* A rank's activity with its origin. */
@@ -29,8 +30,9 @@ typedef struct lhi_recorded_activity {
     lhi_activity sums;
 } lhi_recorded_activity;
 
-/* Compares the ranks: times per step, and the ratio of each rank's computation
- * to the median of the others. */
+/* Computes each rank's activity times per step, and the ratio of its
+ * computation to the median of the other ranks, into *out (n entries in the
+ * arena). */
 lh_status lhi_rank_activities_compare(const lhi_recorded_activity *list,
                                       uint32_t n, lhi_arena *arena,
                                       const lh_rank_activity **out,

@@ -39,8 +39,9 @@ static bool is_too_long(const lhi_step_ops *ops)
     return s.end - s.begin > MAX_STEP_NS;
 }
 
-/* Shifts a step's times so that they are small: relative to the step's start,
- * or to the first operation if they do not begin there. */
+/* Shifts a step's times so that its first operation begins at 0, unless that
+ * begins near the step's start already; counts the shift as a defect in
+ * `remarks`. */
 static void set_origin(lhi_step_ops *ops, lhi_defect_counts *remarks)
 {
     span s = find_span(ops->rows, ops->n, false);
@@ -72,8 +73,8 @@ static bool measure_spans(const lhi_step_ops *ops, lhi_recorded_step *out)
     return true;
 }
 
-/* Returns in *out an equal graph of an earlier step, and frees this one, or
- * else adds it to the recording's graphs. */
+/* Sets *out to a graph in the recording that equals `graph`, which it then
+ * frees; otherwise adds `graph` to the recording. */
 static lh_status share_graph(lh_recording *recording, lhi_op_graph *graph,
                              const lhi_op_graph **out, lh_error *err)
 {

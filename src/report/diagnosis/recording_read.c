@@ -36,14 +36,14 @@ typedef struct reading {
     kind kind;         /* for all files */
 } reading;
 
-/* Adds a complete step to the recording; callback of lhi_rows. */
+/* Adds a complete step to the recording; callback lhi_rows.close. */
 static lh_status close_step(void *context, lhi_row_list *list, lh_error *err)
 {
     return lhi_recording_add(context, list, err);
 }
 
-/* Allocates the reader state for one file or several; NULL on allocation
- * failure. */
+/* Allocates the reader's state for one file (`one`) or several; `map` may be
+ * NULL. Returns NULL on allocation failure. */
 static reading *make_reader(bool one, const lh_rank_map *map)
 {
     reading *r = calloc(1, sizeof *r);
@@ -69,15 +69,16 @@ typedef struct input {
     size_t len;
 } input;
 
-/* Opens an input; close it in any case. */
+/* Opens one input (file or text in memory); the caller closes it, also after a
+ * failure. */
 static lh_status open_input(reading *r, const input *in, lh_error *err)
 {
     return in->text ? lhi_gzip_stream_open_text(&r->zip, in->text, in->len, err)
                     : lhi_gzip_stream_open(&r->zip, in->name, err);
 }
 
-/* Checks whether a text begins as an export of Nsight Systems: with an event,
- * or with the strings. */
+/* Checks whether a file's first bytes are those of a JSON export of Nsight
+ * Systems: an event or the string table. */
 static bool is_nsight(const char *text)
 {
     static const char *const begins[] = {
@@ -89,7 +90,8 @@ static bool is_nsight(const char *text)
 }
 
 /* Determines a file's format from its first bytes: JSON with or without the key
- * "longhaul", or else a table. NO_KIND: neither JSON nor a table's heading. */
+ * "longhaul", or else a table. *out is NO_KIND if it is neither JSON nor a
+ * table's heading. */
 static lh_status detect_kind(reading *r, kind *out, lh_error *err)
 {
     const char *text;
@@ -110,8 +112,8 @@ static lh_status detect_kind(reading *r, kind *out, lh_error *err)
     return LH_OK;
 }
 
-/* Determines an opened input's format. Opens it again if it had to be read
- * whole: a log has its timers anywhere. */
+/* Determines an opened input's format. Reopens the input if it had to be read
+ * whole, to search for the timers of a Megatron-LM log. */
 static lh_status find_kind(reading *r, const input *in, kind *out,
                            lh_error *err)
 {
@@ -168,7 +170,8 @@ static lh_status read_input(reading *r, const input *in, lh_error *err)
     return status;
 }
 
-/* Builds a recording without steps from a log's timers. */
+/* Builds a recording without steps, only with the ranks' activity, from the
+ * timers of a Megatron-LM log. */
 static lh_status build_timed(reading *r, const char *name, lh_error *err)
 {
     lh_recording *out = r->recording;
@@ -180,7 +183,8 @@ static lh_status build_timed(reading *r, const char *name, lh_error *err)
                               &out->n_activities, err);
 }
 
-/* Orders activities by rank, for lhi_sort(). */
+/* Compares rank activities by rank number, then by file name, for
+ * lhi_sort(). */
 static int compare_activities(const void *a, const void *b)
 {
     const lhi_recorded_activity *x = a, *y = b;
@@ -189,7 +193,7 @@ static int compare_activities(const void *a, const void *b)
     return strcmp(x->file, y->file);
 }
 
-/* Moves the activities of a profiler's ranks, with the file names, into the
+/* Moves the activity and the file name of each of the profiler's ranks into the
  * recording. */
 static lh_status take_activities(lhi_profiler *p, lh_recording *recording,
                                  lh_error *err)
@@ -219,8 +223,8 @@ static lh_status add_profiled_steps(reading *r, const char *name, lh_error *err)
     return lhi_recording_finalise(r->recording, name, err);
 }
 
-/* Builds the recording from a profiler's traces. If they have no complete step,
- * the ranks' activity remains. */
+/* Builds the recording from a profiler's traces. If no step is complete, it has
+ * only the ranks' activity. */
 static lh_status build_profiled(reading *r, const char *name, lh_error *err)
 {
     lh_recording *out = r->recording;

@@ -110,8 +110,8 @@ typedef struct replay_job {
     int64_t *ends, *out;
 } replay_job;
 
-/* Replays part `piece` of all (scenario, step) pairs, on worker thread
- * `who`. */
+/* Replays pair number `piece` of all pairs of scenario and step, on worker
+ * thread `who`; task of a parallel loop. */
 static void replay_piece(void *context, uint32_t piece, uint32_t who)
 {
     const replay_job *r = context;

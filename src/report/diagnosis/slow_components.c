@@ -154,8 +154,8 @@ static void sum_step(straggler_search *l, const lhi_recorded_step *step)
         }
 }
 
-/* Returns the sorted values' lower median, one entry equal to `own` excluded.
- */
+/* Returns the lower median of n sorted values without one of those that equal
+ * `own`. */
 static double get_median_of_others(const double *sorted, uint32_t n, double own)
 {
     if (n < 2)
@@ -395,8 +395,8 @@ lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d,
     return out->replacement_ns && out->factors ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Builds a scenario in the arena with straggler `only` repaired, or with all
- * but `without` if `only` is LH_NONE. */
+/* Builds a scenario in the arena that repairs straggler `only` or, if `only` is
+ * LH_NONE, all stragglers except `without`. */
 static lh_status make_repaired(const straggler_search *l, uint32_t only,
                                uint32_t without, lhi_arena *arena,
                                lhi_scenario *out, lh_error *err)
@@ -420,8 +420,8 @@ static lh_status make_repaired(const straggler_search *l, uint32_t only,
     return LH_OK;
 }
 
-/* Computes the mean step time with straggler `only` repaired or, if that is
- * LH_NONE, with all but `without`. */
+/* Computes the mean step time in ns if straggler `only` is repaired or, if that
+ * is LH_NONE, all stragglers except `without`. */
 static lh_status replay_repaired(const straggler_search *l, uint32_t only,
                                  uint32_t without, double *ns, lh_error *err)
 {

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Lists a worker's passes in order of start into `out`; each kind is in order
- * already. Returns the end of the list. */
+/* Lists a worker's passes, sorted by start, into `out`; within each kind they
+ * are in order already. Returns the end of the list. */
 static uint32_t *order_passes(const lhi_step_ops *ops, uint32_t worker,
                               uint32_t *out)
 {

@@ -120,8 +120,9 @@ static bool is_duplicate(const lhi_op_row *a, const lhi_op_row *b)
            a->microbatch == b->microbatch && a->stage_chunk == b->stage_chunk;
 }
 
-/* Returns the least rank among n operations of a worker. Tensor-parallel peers
- * run the same operations, so one rank represents them. */
+/* Returns the smallest rank number among n operations of a worker.
+ * Tensor-parallel peers run the same operations, so one rank represents
+ * them. */
 static uint32_t find_least_rank(const lhi_op_row *rows, size_t n)
 {
     uint32_t least = rows[0].rank;

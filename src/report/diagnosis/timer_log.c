@@ -53,7 +53,8 @@ static const struct {
     {"all-grads-sync", MESSAGE},
 };
 
-/* Returns the kind of a timer by its name. */
+/* Returns the kind of a Megatron-LM timer (computation, communication or
+ * passes) by its name; NOTHING: not used. */
 static timer_kind classify_timer(const char *name)
 {
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++)
@@ -64,7 +65,8 @@ static timer_kind classify_timer(const char *name)
 
 /* --- lines ---------------------------------------------------------------- */
 
-/* Parses "rank  3: 12.34" at the end of a line. */
+/* Parses "rank  3: 12.34" at the end of a log line into *rank and *ms; false:
+ * the line has another form. */
 static bool parse_rank_time(const char *line, uint32_t *rank, double *ms)
 {
     const char *at = strstr(line, "rank ");
@@ -83,7 +85,8 @@ static bool parse_rank_time(const char *line, uint32_t *rank, double *ms)
     return end != text && *end == '\0' && *ms >= 0 && *ms <= MAX_MS;
 }
 
-/* Parses "  forward-compute:": the last word of a line that ends in a colon. */
+/* Parses a timer's name such as "  forward-compute:": the last word of a line
+ * that ends in a colon. False: no such word. */
 static bool parse_name(const char *line, char name[NAME_BYTES])
 {
     size_t len = strlen(line), from;
@@ -100,7 +103,8 @@ static bool parse_name(const char *line, char name[NAME_BYTES])
 
 /* --- timers --------------------------------------------------------------- */
 
-/* Adds a rank's time of one timer in the current block. */
+/* Adds the time of a rank's timer of kind `kind`, in ms, to the current block
+ * (the timers of one log interval). */
 static lh_status add_time(lhi_timer_log *log, uint32_t rank, timer_kind kind,
                           double ms, lh_error *err)
 {
@@ -148,7 +152,8 @@ lh_status lhi_timer_log_detect(lhi_gzip_stream *zip, const char *name,
     return status;
 }
 
-/* Reads all blocks of a log; *has_extremes: it has timers without ranks. */
+/* Reads all blocks of timers of a log. *has_extremes: it has timers with
+ * minimum and maximum instead of times per rank. */
 static lh_status read_blocks(lhi_timer_log *log, lhi_line_stream *lines,
                              bool *has_extremes, lh_error *err)
 {
@@ -178,7 +183,7 @@ static lh_status read_blocks(lhi_timer_log *log, lhi_line_stream *lines,
     }
 }
 
-/* Checks whether a rank has timed passes. */
+/* Checks whether at least one rank has timed passes. */
 static bool has_passes(const lhi_timer_log *log)
 {
     for (uint32_t i = 0; i < log->n_ranks; i++)
@@ -208,13 +213,14 @@ lh_status lhi_timer_log_read(lhi_timer_log *log, lhi_gzip_stream *zip,
 
 /* --- activities ----------------------------------------------------------- */
 
-/* Converts ms to ns. */
+/* Converts milliseconds to nanoseconds. */
 static int64_t to_ns(double ms)
 {
     return llround(ms * 1e6);
 }
 
-/* Returns a rank's activity over its iterations. */
+/* Returns a rank's activity (computation, communication and idle time), summed
+ * over its iterations. */
 static lhi_activity make_activity(const lhi_timed_rank *r)
 {
     double busy = r->compute + r->communication;

@@ -22,18 +22,20 @@ typedef struct lhi_timer_log {
     uint64_t n_blocks;
 } lhi_timer_log;
 
-/* Checks whether a text is such a log: it has a heading of timers. */
+/* Sets *out if the text is a log with Megatron-LM's timers, that is, has a
+ * heading of timers. */
 lh_status lhi_timer_log_detect(lhi_gzip_stream *zip, const char *name,
                                bool *out, lh_error *err);
-/* Adds a log's timers. LH_EINPUT: it has timers, but none of passes by rank. */
+/* Adds the timers of a Megatron-LM log. LH_EINPUT: it has timers, but none of
+ * passes by rank. */
 lh_status lhi_timer_log_read(lhi_timer_log *log, lhi_gzip_stream *zip,
                              const char *name, lh_error *err);
-/* Lists the ranks' activities per iteration, with the log's name as their file.
- * *out has room for all ranks; its elements own their file names. */
+/* Lists each rank's activity per iteration, with the log's name as its file, in
+ * *out, which has capacity for all ranks. The elements own their file names. */
 lh_status lhi_timer_log_list(const lhi_timer_log *log, const char *name,
                              lhi_recorded_activity **out, uint32_t *n,
                              lh_error *err);
-/* Frees the timers. */
+/* Frees the ranks' timers. */
 void lhi_timer_log_fini(lhi_timer_log *log);
 
 #endif

@@ -11,8 +11,8 @@ typedef struct lhi_typical_passes {
     double *scratch; /* scratch: one value per worker and stage */
 } lhi_typical_passes;
 
-/* Computes the mean pass times of all workers (stages of replicas) by kind;
- * allocated in the arena. */
+/* Computes the mean pass times of each worker (stage of a replica) by kind of
+ * pass; allocated in the arena. */
 lh_status lhi_typical_passes_compute(const lh_recording *recording,
                                      lhi_arena *arena, lhi_typical_passes *out,
                                      lh_error *err);

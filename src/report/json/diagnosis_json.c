@@ -111,7 +111,8 @@ static json_t *make_escaped_string(const char *text)
     return json_string(shown);
 }
 
-/* Builds the list of the recording's defects. */
+/* Builds the JSON list of the recording's defects, with number and first
+ * description. */
 static json_t *defects_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
@@ -137,7 +138,8 @@ static json_t *workers_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the list of the ranks' activities. */
+/* Builds the JSON list of the ranks' activities: times per step and the ratio
+ * to the other ranks. */
 static json_t *ranks_json(const lh_diagnosis *d)
 {
     static const char *const sources[] = {

@@ -171,8 +171,8 @@ lh_status lh_simulated_bound(const lh_simulated *simulated, lh_bound *out,
     return LH_OK;
 }
 
-/* Returns the time after the pipeline in a plan's iteration, for optimizer and
- * overhead, in ns; 0 without a plan. */
+/* Returns the time in ns that a plan's iteration takes after the pipeline, for
+ * the optimizer and overhead; 0 without a plan. */
 static int64_t get_after_ns(const lh_simulated *s)
 {
     return s->plan ? s->plan->best.optimizer_ns + s->plan->best.overhead_ns : 0;

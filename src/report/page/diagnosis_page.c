@@ -91,7 +91,8 @@ static lh_status choose_all_replicas(page_state *p, lh_error *err)
     return LH_OK;
 }
 
-/* Counts the drawn replicas' passes in the step with the most. */
+/* Returns the number of passes in the displayed replicas' timelines, for the
+ * step with the most. */
 static uint64_t count_passes(const page_state *p)
 {
     uint64_t most = 1;

@@ -57,7 +57,8 @@ static int64_t get_x(const drawing *d, uint64_t at)
     return MARGIN_LEFT * 100 + llround(share * d->plot * 100);
 }
 
-/* Returns the y coordinate of a rate in 1/100 px, limited to the plot's top. */
+/* Returns the y coordinate of a rate (iterations per time) in 1/100 px, limited
+ * to the plot's top. */
 static int64_t get_y(const drawing *d, double rate)
 {
     return (MARGIN_TOP + PLOT_HEIGHT) * 100 -
@@ -152,7 +153,8 @@ static void add_axes(drawing *d)
              (MARGIN_TOP + PLOT_HEIGHT + 32) * 100, "middle", "iteration");
 }
 
-/* Checks whether a name fits right of *free; if so, advances *free past it. */
+/* Checks whether a name drawn from x coordinate `from` on does not overlap the
+ * previous one, which ends at *free. If so, sets *free to its end. */
 static bool has_place(const char *name, int64_t from, int64_t *free)
 {
     if (from < *free)

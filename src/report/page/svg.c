@@ -70,7 +70,8 @@ static int64_t get_x(const picture *p, int64_t ns)
     return LEFT * 100 + llround(fmin(share, 1.5) * p->plot * 100);
 }
 
-/* Adds a box to a path; corners in 1/100 px. */
+/* Adds a rectangle to an SVG path: x to `right` and y to y + height, in 1/100
+ * px. */
 static void add_box(lhi_text *path, int64_t x, int64_t right, int64_t y,
                     int64_t height)
 {

@@ -56,8 +56,8 @@ static uint32_t get_column(const plot *p, double x)
     return (uint32_t)lround(share * (p->columns - 1));
 }
 
-/* Writes a mark into the cell at a column and value; only empty cells and dots
- * are overwritten. */
+/* Writes `mark` into the plot's cell at a column and the row of `value`; only
+ * empty cells and dots are overwritten. */
 static void put_mark(plot *p, uint32_t column, double value, char mark)
 {
     double share = (value - p->low) / (p->high - p->low);

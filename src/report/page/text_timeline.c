@@ -88,8 +88,8 @@ static void add_use(screen *s, lh_pass_kind kind, int64_t start_ns,
     add_time(s, s->used + kind, N_KINDS, start_ns, end_ns);
 }
 
-/* Returns the pass kind that a column displays, the one with the largest
- * share; FLIGHT for messages in flight; IDLE if it is mostly empty. */
+/* Returns the pass kind that a column displays: the one with the largest share
+ * of it. FLIGHT: messages in flight; IDLE: it is mostly empty. */
 static int get_shown_kind(const screen *s, uint32_t column)
 {
     const double *used = s->used + (size_t)column * N_KINDS;
@@ -120,8 +120,9 @@ static void add_label(screen *s, const lh_trace_run *r)
             s->labels[first + i] = digits[i];
 }
 
-/* Appends one character of a row; changes the terminal's colour if the kind
- * differs from *now. */
+/* Appends the character of one column of the current row. Changes the
+ * terminal's colour if the column's kind differs from *now, the last kind
+ * written. */
 static void add_cell(screen *s, uint32_t column, int *now)
 {
     int kind = get_shown_kind(s, column);
@@ -234,7 +235,8 @@ static void add_axis(screen *s)
     lhi_text_puts(&s->out, "\n");
 }
 
-/* Starts a new legend line if `columns` more do not fit. */
+/* Starts a new legend line if the `columns` characters of the next item do not
+ * fit; *at: characters in the line so far. */
 static void next_item(screen *s, uint32_t *at, uint32_t columns)
 {
     const bool first = *at == 0;

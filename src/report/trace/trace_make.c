@@ -7,7 +7,8 @@
 
 #include <longhaul/experimental/simulate.h>
 
-/* Adds two amounts of memory; saturates, because the sums are only drawn. */
+/* Adds two amounts of memory; the sum is limited to the int64_t range, since it
+ * is only drawn. */
 static int64_t capped_sum(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)

@@ -28,8 +28,8 @@ typedef struct reader {
     list runs, messages, collectives, copies;
 } reader;
 
-/* Returns space for a new element of a list, read from line `line`; NULL on
- * allocation failure. */
+/* Appends a zeroed element, read from line `line` of the file, to the list and
+ * returns its address; NULL on allocation failure. */
 static void *append_element(list *l, uint32_t line)
 {
     if (l->count == l->room) {

@@ -431,8 +431,8 @@ static void add_messages(writer *w)
     }
 }
 
-/* Adds a point of a message's flow: `ph` is "s" (start), "t" (step) or "f"
- * (end). */
+/* Adds a point of the flow arrow of message `message` at time ns: `ph` is "s"
+ * (start), "t" (step) or "f" (end). */
 static void add_flow(writer *w, const char *ph, int64_t ns, uint32_t message,
                      uint32_t pid, uint32_t tid)
 {
@@ -467,7 +467,8 @@ static void add_flows(writer *w)
 
 /* --- counters ------------------------------------------------------------ */
 
-/* Adds a memory counter; `unit` is JSON. */
+/* Adds a counter event with a device's memory `value` at time ns; `unit`: the
+ * memory unit as JSON. */
 static void add_memory_at(writer *w, const char *unit, uint32_t device,
                           int64_t ns, int64_t value)
 {
@@ -520,8 +521,8 @@ static int compare_changes(const void *a, const void *b)
     return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* Adds a counter event at time `ns`: a link's messages queued, in transfer and
- * in flight (counts). `name`: JSON string. */
+/* Adds a counter event at time `ns` with counts[3]: a link's messages queued,
+ * in transfer and in flight. `name`: the link's name as a JSON string. */
 static void add_link_at(writer *w, const char *name, int64_t ns,
                         const int64_t counts[3])
 {

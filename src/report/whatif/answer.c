@@ -233,7 +233,8 @@ lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
 /* --- controls --------------------------------------------------------------
  */
 
-/* Returns a resource's first link that counts as a link between datacenters. */
+/* Returns the first link of the resource `resource` that counts as a link
+ * between datacenters. */
 static const lh_link *first_site_link(const lh_pipeline *p, uint32_t resource)
 {
     for (uint32_t i = 0; i < p->n_links; i++)

@@ -51,8 +51,9 @@ static lh_status fail_item(const change_state *c, lh_error *err,
 
 /* --- values --------------------------------------------------------------- */
 
-/* Parses digits with an optional point, at most 15, so that the double is the
- * nearest one on every machine. */
+/* Parses decimal digits with an optional point, at most 15, into *out and
+ * advances *text; with so few digits the double is the nearest one on every
+ * machine. */
 static bool read_decimal(const char **text, double *out)
 {
     double value = 0, scale = 1;

@@ -70,8 +70,9 @@ typedef struct lhi_whatif_base {
  * LH_EDEADLOCK: there is no such iteration. */
 lh_status lhi_whatif(const lhi_whatif_base *question, const char *line,
                      lhi_text *out, lh_error *err);
-/* Adds one method's table row under the changes in `line`, apart from a
- * schedule change. If the method fails, the row has the reason. */
+/* Adds the table row of one scheduling method under the changes in `line`,
+ * except a change of the schedule. If the method fails, the row has the
+ * reason. */
 lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
                              const char *method, lhi_text *out, lh_error *err);
 /* Adds the pipeline's values that what-if controls can change: devices,

@@ -131,9 +131,8 @@ static void choose_experts(const lhi_cpu *cpu, const float *p,
                     (cpu->raw_routing_weights ? shares[j] : shares[j] / all);
 }
 
-/* Returns the index, among the rows t of this rank, of the first row that it
- * dispatches to experts; 0 unless rows are replicated and each rank dispatches
- * a share. */
+/* Returns the index, among the rows t, of the first row that this rank
+ * dispatches to experts; 0 if it dispatches all of them. */
 static uint32_t get_first_dispatched(const lhi_cpu *cpu)
 {
     return cpu->first_router_row - cpu->first_dispatched_row;
