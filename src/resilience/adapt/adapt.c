@@ -43,8 +43,8 @@ static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
                     (int)(len < 40 ? len : 40), name);
 }
 
-/* Parses the comma-separated list of candidates into a bit set; NULL: all of
- * them. */
+/* Parses the comma-separated names of schedule candidates into the bit set
+ * a->candidates; NULL: all candidates. */
 static lh_status parse_candidates(lh_adapt *a, const char *names, lh_error *err)
 {
     a->candidates = names ? 0 : UINT32_MAX;
@@ -102,8 +102,9 @@ static lh_status copy_links(const bool *from, uint32_t n, bool **out,
     return LH_OK;
 }
 
-/* Checks whether a pass can wait for a send to finish, or a send for its
- * receive. If not, delegating messages to a helper thread only adds time. */
+/* Checks whether messages can block passes: a pass waits for a full send queue,
+ * or a send for its receive. If not, delegating messages to a helper thread
+ * only adds time. */
 static bool is_blocking(const lh_adapt *a)
 {
     lh_receives receives = a->sim.receives;
@@ -220,8 +221,9 @@ void lh_adapt_free(lh_adapt *a)
 
 /* --- events --------------------------------------------------------------- */
 
-/* Fails with LH_EINVAL if a step does not increase, the pipeline has another
- * shape, or an event refers to an absent link or device. */
+/* Fails with LH_EINVAL if the step in `now` is not after the last one, its
+ * pipeline has another shape than the original, or an event refers to an absent
+ * link or device. */
 static lh_status check_input(const lh_adapt *a, const lh_adapt_input *now,
                              lh_error *err)
 {
@@ -263,7 +265,7 @@ static lhi_persistent_change *find_change(lh_adapt *a,
     return &a->changes[first + e->index];
 }
 
-/* Marks the change as active since step `since`. Returns true if it was
+/* Marks the change `thing` as active since step `since`. Returns true if it was
  * inactive before or had another start step. */
 static bool activate_change(lhi_persistent_change *thing, uint64_t since)
 {
@@ -273,9 +275,9 @@ static bool activate_change(lhi_persistent_change *thing, uint64_t since)
     return is_news;
 }
 
-/* Updates all changes from the events now. Returns true if one began, changed
- * or ended since the last call. The monitor reports an end at the second
- * iteration without the slowdown. */
+/* Updates all persistent changes from the active events in `now`. Returns true
+ * if one began, changed or ended since the last call. The monitor reports an
+ * end at the second iteration without the slowdown. */
 static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
 {
     lhi_persistent_change *quiet = &a->changes[a->n_changes - 1];

@@ -36,8 +36,8 @@ typedef struct lhi_persistent_change {
 uint64_t
 lhi_persistent_change_estimate_remaining(const lhi_persistent_change *things,
                                          uint32_t n, uint64_t step);
-/* Ends a persistent change at `step`, the first step without it, and stores
- * its duration among the change's past durations. */
+/* Ends a persistent change (slow link or device) at `step`, the first step
+ * without it, and stores its duration among the change's past durations. */
 void lhi_persistent_change_end(lhi_persistent_change *thing, uint64_t step);
 
 /* --- candidates ----------------------------------------------------------- */

@@ -153,8 +153,9 @@ static void free_paths(search *s)
 
 /* --- candidates ----------------------------------------------------------- */
 
-/* Checks whether a status excludes only this candidate: the method does not
- * apply, or the schedule deadlocks or exceeds memory. */
+/* Checks whether a status means only that this candidate is unusable: its
+ * method does not support the pipeline, or the schedule deadlocks or exceeds
+ * memory. Other failures end the search. */
 static bool is_inapplicable(lh_status status)
 {
     return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
@@ -173,8 +174,9 @@ static lh_status filter_status(lh_status status, const lh_error *why,
     return status;
 }
 
-/* Sets *may if a faster schedule may be used. With a required reduction order,
- * the schedule has to accumulate gradients in that order. */
+/* Sets *may to whether the schedule may be used: if the run requires an
+ * unchanged order of gradient sums, the schedule has to accumulate gradients in
+ * that order. */
 static lh_status check_admissible(const search *s, const lh_schedule *schedule,
                                   bool *may, lh_error *err)
 {
@@ -185,8 +187,8 @@ static lh_status check_admissible(const search *s, const lh_schedule *schedule,
                                        schedule, may, err);
 }
 
-/* Simulates `schedule` on path `w`. Stores it as the best candidate if it is
- * faster than the best so far and admissible; otherwise frees it. */
+/* Simulates `schedule` on data path number `w`. If it is admissible and faster
+ * than the best so far, stores it as the best candidate; otherwise frees it. */
 static lh_status judge_schedule(search *s, uint32_t w, lh_schedule *schedule,
                                 const char *name, lh_error *err)
 {
@@ -209,8 +211,9 @@ static lh_status judge_schedule(search *s, uint32_t w, lh_schedule *schedule,
     return filter_status(status, &why, err);
 }
 
-/* Simulates schedule `of`, made for another path, on path `w`; sets *fits if
- * its delegated messages stay within the host memory limit. */
+/* Simulates the schedule `of`, made for another data path, on path number `w`;
+ * sets *fits if its delegated messages (copied through host memory) stay within
+ * the host memory limit. */
 static lh_status check_memory(const search *s, uint32_t w,
                               const lh_schedule *of, bool *fits, lh_error *err)
 {
@@ -243,8 +246,8 @@ static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
     return judge_schedule(s, w, copy, name, err);
 }
 
-/* Evaluates the schedule of a constructive method (built by rules, without
- * search) on data path `w`. */
+/* Evaluates the schedule that the constructive method `name` (which builds by
+ * rules, without search) makes for data path number `w`. */
 static lh_status try_method(search *s, uint32_t w, const char *name,
                             lh_error *err)
 {
@@ -261,8 +264,8 @@ static lh_status try_method(search *s, uint32_t w, const char *name,
     return filter_status(status, &why, err);
 }
 
-/* Evaluates a search method on the data path with the fastest schedule so far,
- * if the budget suffices. */
+/* Evaluates the scheduling method `name`, which searches, on the data path with
+ * the fastest schedule so far, if the remaining budget suffices. */
 static lh_status try_searched(search *s, const char *name, lh_error *err)
 {
     uint64_t units = SEARCHED_UNITS * s->passes;
@@ -355,8 +358,8 @@ static lh_status evaluate_without_slowdowns(const lh_adapt *a,
     return filter_status(status, &why, err);
 }
 
-/* Computes how much longer an iteration takes with the best candidate than
- * with the current schedule once all slowdowns are over. */
+/* Computes the candidate's loss: how many ns longer an iteration takes with the
+ * best candidate than with the current schedule once all slowdowns are over. */
 static lh_status compute_loss(search *s, lh_error *err)
 {
     const lh_adapt *a = s->adapt;

@@ -12,8 +12,8 @@
 static void append_reason(lh_adapt *a, const char *format, ...)
     LHI_PRINTF(2, 3);
 
-/* Appends formatted text to the decision's reason; truncates text beyond the
- * reason's capacity. */
+/* Appends formatted text to a->why, the decision's reason; truncates text
+ * beyond its capacity. */
 static void append_reason(lh_adapt *a, const char *format, ...)
 {
     size_t used = strlen(a->why);
@@ -43,8 +43,8 @@ static const char *format_time_text(int64_t ns, char *text)
     return text;
 }
 
-/* Returns the event of the opposite link if both directions are equally slow,
- * else NULL. */
+/* Returns the active event of the opposite link if that is as slow as the link
+ * of event `e`; otherwise NULL. */
 static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
                                                    const lh_adapt_input *now,
                                                    const lh_monitor_event *e)
@@ -162,8 +162,8 @@ static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
                                       (double)(stays < left ? stays : left);
 }
 
-/* Returns the reason that forbids a switch now as text: refused earlier, too
- * small a gain, or the last switch too recent. NULL if none applies. */
+/* Returns as text the rule that forbids a switch now: the ranks refused it, the
+ * gain is too small, or the last switch is too recent. NULL if none does. */
 static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
 {
     const lhi_adapt_candidate_result *f = &a->candidate;
@@ -202,7 +202,7 @@ static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
 }
 
 /* Sets the decision to "switch to the best candidate", and writes its reason:
- * slowdowns and both iteration times. */
+ * the slowdowns in `now` and both iteration times. */
 static void propose(lh_adapt *a, const lh_adapt_input *now)
 {
     char one[TIME_TEXT], other[TIME_TEXT];

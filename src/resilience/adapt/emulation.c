@@ -26,8 +26,8 @@ static int64_t compute_staging_time(const lhi_emulation_run *p, uint32_t link)
 }
 
 /* Stores the simulated messages of timeline `t` in `m` as a network observer
- * sees them: without the copies to and from host memory before and after.
- * Skips messages that use no link. */
+ * sees them: without the copies to and from host memory before and after. Skips
+ * messages that use no link. `v`: the version's data path. */
 static void record_messages(const lhi_emulation_run *p,
                             const lhi_emulation_version *v,
                             const lh_timeline *t, lhi_emulated_iteration *m)
@@ -131,9 +131,8 @@ static lh_status record_measurements(const lhi_emulation_run *p,
     return LH_OK;
 }
 
-/* Simulates an iteration of `pipeline` with a version's schedule and data
- * path; the caller frees *out. A version is schedule, data path, hosts and
- * layers. */
+/* Simulates an iteration of `pipeline` with version `v` (schedule, data path,
+ * hosts and layers); the caller frees *out. */
 static lh_status simulate_path(const lhi_emulation_run *p,
                                const lhi_emulation_version *v,
                                const lh_pipeline *pipeline, lh_timeline **out,
@@ -152,8 +151,8 @@ static lh_status simulate_path(const lhi_emulation_run *p,
     return status;
 }
 
-/* Simulates one iteration of a version with its layers per chunk and data
- * path, and stores the measurements in `m`. `pipeline` has the initial layers
+/* Simulates one iteration of version `v` (schedule, data path, hosts and
+ * layers) and stores the measurements in `m`. `pipeline` has the initial layers
  * per chunk, to which the measurements refer. */
 static lh_status simulate_version(const lhi_emulation_run *p,
                                   const lhi_emulation_version *v,
@@ -173,7 +172,8 @@ static lh_status simulate_version(const lhi_emulation_run *p,
 }
 
 /* Simulates step `step`; *out points to its measurements. Without jitter,
- * caches them per state (set of active events) and version. */
+ * caches them per state (set of active events) and version (schedule, data
+ * path, hosts and layers). */
 static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
                                lhi_emulated_iteration **out, lh_error *err)
 {
@@ -196,8 +196,8 @@ static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
 
 /* --- decisions ------------------------------------------------------------ */
 
-/* Appends a pending version for the switch `d`; it becomes the running version
- * at step `at`. */
+/* Appends a version (schedule, data path, hosts and layers) for the switch `d`;
+ * it is pending until it becomes the running version at step `at`. */
 static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d,
                             uint64_t at, lh_error *err)
 {
@@ -223,8 +223,9 @@ static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d,
     return LH_OK;
 }
 
-/* Adds a pending version for the decision `d`. A migration of hosts or layers
- * takes precedence: the switch is then rejected. */
+/* Appends a pending version (schedule, data path, hosts and layers) for the
+ * decision `d`, if it is a switch. A migration of hosts or layers takes
+ * precedence: the switch is then rejected. */
 static lh_status apply_decision(lhi_emulation_run *p, uint64_t step,
                                 const lh_pipeline *estimated,
                                 const lh_decision *d, lh_error *err)
@@ -270,8 +271,9 @@ static lh_status decide(lhi_emulation_run *p, uint64_t step, lh_error *err)
     return status;
 }
 
-/* Activates the pending version if `step` is its first step. *moving_ns:
- * migration time before the step if hosts or layers move, else 0. */
+/* Makes the pending version (schedule, data path, hosts and layers) the running
+ * one if `step` is its first step. *moving_ns: migration time before the step
+ * if hosts or layers move, else unchanged. */
 static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
                                   int64_t *moving_ns, lh_error *err)
 {
@@ -358,8 +360,8 @@ static void tear_down(lhi_emulation_run *p)
     lh_adapt_free(p->adapt);
 }
 
-/* Removes the versions at the end of the list that no simulated step
- * activated. */
+/* Removes the versions (schedule, data path, hosts and layers) at the end of
+ * the list that no simulated step used. */
 static void drop_pending(lhi_emulation_run *p)
 {
     lh_emulation *o = p->out;

@@ -89,12 +89,14 @@ typedef struct lhi_emulation_run {
     lh_emulation *out;
 } lhi_emulation_run;
 
-/* Returns the simulator options for a version's data path. Delegated messages
- * never block a pass, so queue limits are off. */
+/* Returns the simulator options for version `v`'s data path. On the delegated
+ * path (helper threads send from host memory) messages never block a pass, so
+ * queue limits are off. */
 lh_sim_options lhi_emulation_sim_options(const lhi_emulation_run *play,
                                          const lhi_emulation_version *version);
-/* Appends a version to out->versions; `schedule` and `links` are copied. On
- * LH_OK it is pending. */
+/* Appends a version (schedule, data path, assignment number `spot`) called
+ * `name` to out->versions; `schedule` and `links` (delegated links) are copied.
+ * On LH_OK it is pending. */
 lh_status lhi_emulation_add_version(lhi_emulation_run *play, const char *name,
                                     const lh_schedule *schedule,
                                     lh_data_path path, const bool *links,
@@ -112,8 +114,8 @@ void lhi_emulation_free_assignments(lhi_emulation_run *play);
 lh_status lhi_emulation_require_pipeline(lhi_emulation_run *play, uint32_t spot,
                                          uint32_t state, lh_error *err);
 
-/* Builds *out from `pipeline`, which has the initial layers per chunk, with
- * the layers per chunk of assignment `spot`. */
+/* Builds *out from `pipeline`, which has the initial layers per chunk, with the
+ * layers per chunk of assignment number `spot`. */
 lh_status lhi_emulation_assign_layers(const lhi_emulation_run *play,
                                       uint32_t spot,
                                       const lh_pipeline *pipeline,

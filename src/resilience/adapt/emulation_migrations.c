@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-/* Appends a pending version with another assignment and the current version's
- * schedule and data path. `numbers`: layers per chunk; `came`: why the version
- * was added. */
+/* Appends a pending version with other `hosts` and layers per chunk
+ * (`numbers`), and the current version's schedule and data path. `came`:
+ * whether a host exchange or a layer migration made it. */
 static lh_status add_version(lhi_emulation_run *p, const uint32_t *hosts,
                              const uint32_t *numbers, lhi_version_origin came,
                              lh_error *err)

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Enlarges every array that has one entry per version by one entry. */
+/* Enlarges every array that has one entry per version (schedule, data path,
+ * hosts and layers) by one entry. */
 static lh_status grow_arrays(lhi_emulation_run *p, lh_error *err)
 {
     lh_emulation *o = p->out;

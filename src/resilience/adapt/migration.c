@@ -33,9 +33,9 @@ static bool is_host_search_due(lhi_migration_history *t,
     return true;
 }
 
-/* Checks whether a migration with its cost `move_ns` leads to less total time
- * than decision `d` over the same number of iterations. `predicted_ns`:
- * iteration time after the migration. */
+/* Checks whether a migration that takes `move_ns` and leads to iterations of
+ * `predicted_ns` needs less total time than decision `d`, over the
+ * d->benefit_steps iterations for which it is expected to help. */
 static bool is_better(int64_t predicted_ns, int64_t move_ns,
                       const lh_decision *d)
 {
@@ -68,9 +68,9 @@ static lh_status find_exchange(const lhi_migration_state *now,
     return status;
 }
 
-/* Searches for a host exchange if one is due and keeps it if it is faster than
- * the decision. *out is NULL if all hosts stay; otherwise the caller frees
- * it. */
+/* Searches for a host exchange if one is due and returns it in *out if its
+ * total time is shorter than that of the schedule decision. *out is NULL if all
+ * hosts stay; otherwise the caller frees it. */
 static lh_status find_host_migration(lhi_migration_history *tried,
                                      const lhi_migration_state *now,
                                      lh_host_exchange **out, lh_error *err)
@@ -114,8 +114,9 @@ static bool is_layer_search_due(lhi_migration_history *t,
     return true;
 }
 
-/* Searches for a layer migration that gains more than the decision. *out is
- * NULL if there is none; else the caller frees it. */
+/* Searches for a layer migration, if one is due, whose total time is shorter
+ * than that of the schedule decision. *out is NULL if there is none; otherwise
+ * the caller frees it. */
 static lh_status find_layer_migration(lhi_migration_history *tried,
                                       const lhi_migration_state *now,
                                       lh_layer_migration **out, lh_error *err)

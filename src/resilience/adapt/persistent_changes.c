@@ -35,8 +35,9 @@ static void add_past_durations(const lhi_persistent_change *thing, uint64_t age,
         }
 }
 
-/* Estimates one change's remaining duration in iterations from its own past
- * durations or, if it has none, from those of the changes `others`. */
+/* Estimates for how many more iterations the active change `thing` lasts, from
+ * its own past durations or, if it has none, from those of the n_others changes
+ * `others`. */
 static uint64_t estimate_remaining(const lhi_persistent_change *thing,
                                    const lhi_persistent_change *others,
                                    uint32_t n_others, uint64_t step)

@@ -38,16 +38,18 @@ static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
     }
 }
 
-/* Checks whether effect `k` is in the set of active effects and slows its
- * target, unlike a rail failure, which blocks links. */
+/* Checks whether effect `x` of an event, number `k`, is in the bit set `set` of
+ * active effects and slows links or a device, unlike a rail failure, which
+ * blocks links. */
 static bool is_slowdown(const uint64_t *set, uint32_t k,
                         const lhi_event_effect *x)
 {
     return lhi_event_set_has(set, k) && x->block_ns == 0;
 }
 
-/* Applies the active slowdowns to the links: first all factors, then all
- * additions, so that the result does not depend on the order of events. */
+/* Applies the slowdowns in `set` (bit set of active effects) to the links:
+ * first all factors, then all additions, so that the result does not depend on
+ * the order of events. */
 static void slow_links(const lh_event_timeline *c, const uint64_t *set,
                        lh_link *links)
 {
@@ -75,8 +77,8 @@ static void slow_links(const lh_event_timeline *c, const uint64_t *set,
     }
 }
 
-/* Blocks the links of each active rail failure in `p` from the step's start
- * until the failure is detected. */
+/* Blocks the links of each rail failure in `set` (bit set of active effects) in
+ * pipeline `p`, from the step's start until the failure is detected. */
 static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
                              lh_pipeline *p, lh_error *err)
 {
@@ -135,9 +137,9 @@ lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c,
     return LH_OK;
 }
 
-/* Computes the time to migrate from hosts `from` to hosts `to` under a state's
- * slowdowns. `vias`: relay host per placement, or NULL to choose the fastest;
- * `ways` (may be NULL) receives the relays used. */
+/* Computes the time to migrate from hosts `from` to hosts `to` under the
+ * slowdowns of state `state`. `vias`: relay host per placement, or NULL to
+ * choose the fastest; `ways` (may be NULL) receives the relays used. */
 static lh_status compute_migration_time(const lh_event_timeline *c,
                                         uint32_t state, const uint32_t *from,
                                         const uint32_t *to,
@@ -183,7 +185,8 @@ lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                   err);
 }
 
-/* Builds the pipeline of a state for an assignment of hosts. */
+/* Builds the pipeline of state number `state` (a set of active events) with
+ * host hosts[i] at placement i. */
 static lh_status build_host_pipeline(const lh_event_timeline *c, uint32_t state,
                                      const uint32_t *hosts, lh_pipeline **out,
                                      lh_error *err)

@@ -91,7 +91,7 @@ static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
     return check_factors(list->links, effect, err);
 }
 
-/* Fails with LH_EINPUT if an event's device number exceeds the hosts of the
+/* Fails with LH_EINPUT if the event's device number is no host of the
  * placement. */
 static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
                            lh_error *err)
@@ -351,7 +351,8 @@ static lh_status build_states(lh_event_timeline *c, lh_error *err)
 
 /* --- names --------------------------------------------------------------- */
 
-/* Finds the display name in c->names or appends it; *out is its index. */
+/* Returns in *out the index of the display name `name` in c->names, to which it
+ * is appended if missing. */
 static lh_status find_name(lh_event_timeline *c, const char *name,
                            uint32_t *out, lh_error *err)
 {

@@ -63,21 +63,23 @@ static inline bool lhi_event_set_has(const uint64_t *set, uint32_t i)
 lh_status lhi_event_find_host_links(lh_event_timeline *timeline,
                                     lhi_event_effect *effect, lh_error *err);
 
-/* Computes the slowdowns of hosts and links in a state of a timeline with a
- * placement; allocated in `mem`. */
+/* Computes the slowdowns of hosts and links in state number `state` (a set of
+ * active events) of a timeline with a host placement; allocated in `mem`. */
 lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *timeline,
                                             uint32_t state, lhi_arena *mem,
                                             lh_host_slowdowns *out,
                                             lh_error *err);
 
-/* Computes the migration time as lh_event_timeline_migration() does, but over
- * the given relay hosts `vias`. The timeline must have a host placement. */
+/* Computes the migration time as lh_event_timeline_migration() does, but with
+ * the given relays: vias[i] forwards the state of placement i, LH_NONE: no
+ * relay. The timeline must have a host placement. */
 lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
                                        uint32_t state, const uint32_t *from,
                                        const uint32_t *to, const uint32_t *vias,
                                        int64_t *out_ns, lh_error *err);
 
-/* Counts the rails (parallel connections of a rank) that fail in a state. */
+/* Counts the rails (parallel network connections of a rank) that fail in state
+ * number `state`, a set of active events. */
 uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *timeline,
                                            uint32_t state);
 

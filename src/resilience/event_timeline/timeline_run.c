@@ -23,8 +23,8 @@ static lh_status simulate_state(const lh_event_timeline *event_timeline,
     return status;
 }
 
-/* Multiplies a state's iteration time by the steps that a restart repeats, if
- * the state has a rail failure and runs have no second rail. */
+/* Multiplies a state's iteration time by 1 + the number of steps that a restart
+ * repeats, if the state has a rail failure and ranks have only one rail. */
 static lh_status add_restarts(const lh_event_timeline *event_timeline,
                               uint32_t state, int64_t *ns, lh_error *err)
 {

@@ -23,8 +23,9 @@ double lhi_clock_offset_error(const lhi_clock_offset *c)
                            : 0;
 }
 
-/* Starts a clock-offset estimate at step `step` with offset `half` and sum of
- * both excess delays `both`, in ns. */
+/* Starts a clock-offset estimate at step `step`. `half`: half the difference of
+ * the excess delays in both directions, the offset; `both`: their sum; in
+ * ns. */
 static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half,
                          double both)
 {

@@ -46,8 +46,8 @@ static void swap(double *a, double *b)
     *b = c;
 }
 
-/* Moves the `cut` smallest values to the front and the `cut` largest to the
- * back. */
+/* Moves the `cut` smallest values to the front of the array and the `cut`
+ * largest to its end. */
 static void move_extremes(double *values, size_t n, size_t cut)
 {
     if (cut > 3) {
@@ -147,8 +147,8 @@ static void learn_scatter(lhi_drift_detector *g, lhi_drift_reading r,
         g->normal_scatter = g->sample_scatter;
 }
 
-/* Averages a reading into the detector's current level and, unless the level
- * has changed, into its normal level. */
+/* Averages a reading into the detector's current level and, unless that differs
+ * from the normal level, into the normal level. */
 static void average_reading(lhi_drift_detector *g, lhi_drift_reading r)
 {
     double off = r.mean - g->level;
@@ -241,7 +241,8 @@ static void move_level(lhi_drift_detector *g, uint32_t w, double mean)
     g->n_last = 0;
 }
 
-/* Sets the level back to the normal level; returns LHI_DRIFT_ENDS. */
+/* Sets the detector's current level back to the normal level; returns
+ * LHI_DRIFT_ENDS. */
 static lhi_drift_change reset_level(lhi_drift_detector *g)
 {
     g->level = g->normal;

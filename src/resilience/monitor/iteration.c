@@ -20,9 +20,9 @@ static bool is_learning(const lh_monitor *m)
 
 /* --- changes -------------------------------------------------------------- */
 
-/* Appends change `move` of the monitored quantity `w` (link, device or its
- * data-parallel communication `index`) as an event that began `ago` iterations
- * ago. */
+/* Appends change `move` as an event that began `ago` iterations ago. `w`: the
+ * monitored quantity; `what`, `index`: its target, a link, a device or the
+ * data-parallel communication of a device. */
 static void report_change(lh_monitor *m, lhi_monitored *w,
                           lh_monitor_target what, uint32_t index,
                           lhi_drift_change move, uint32_t ago)
@@ -72,8 +72,8 @@ static double compute_min_reported_change(const lh_monitor *m,
 
 /* --- grouping samples ----------------------------------------------------- */
 
-/* Sorts the first `n` of m->samples by their member `group` (below n_things)
- * with a stable counting sort. */
+/* Sorts the first `n` of m->samples by their member `group`, a number below
+ * n_things, with a stable counting sort. */
 static void group_samples(lh_monitor *m, size_t n, size_t n_things)
 {
     size_t sum = 0;
@@ -159,9 +159,9 @@ static void order_messages(lh_monitor *m, const lh_observation *seen)
     }
 }
 
-/* Lists transfer times as samples and returns their number. A message that
- * waited only for the link entered when its predecessor's transfer ended, so
- * the gap between both entries is a transfer time. */
+/* Lists messages' transfer times in m->samples and returns their number. A
+ * message that waited only for the link entered when its predecessor's transfer
+ * ended, so the gap between both entries is a transfer time. */
 static size_t find_transfers(lh_monitor *m, const lh_observation *seen)
 {
     const uint32_t *resources = m->pipeline->link_resources;

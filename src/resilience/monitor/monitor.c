@@ -254,7 +254,8 @@ lh_status lh_monitor_set_schedule(lh_monitor *m, const lh_schedule *schedule,
 
 /* --- iterations ----------------------------------------------------------- */
 
-/* Checks a time on any clock; differences of valid times do not overflow. */
+/* Checks that a time is small enough that differences of two such times do not
+ * overflow. */
 static bool is_valid_time(int64_t ns)
 {
     return ns >= -MOST_NS && ns <= MOST_NS;

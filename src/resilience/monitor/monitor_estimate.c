@@ -14,7 +14,8 @@
 
 /* --- estimates ------------------------------------------------------------ */
 
-/* Splits a link's message delay into latency and transfer time. */
+/* Splits a link's message delay in ns into *transfer, the observed or else the
+ * pipeline's transfer time, and *latency, the remaining time. */
 static void split_delay(const lh_monitor *m, uint32_t l, double delay,
                         double *latency, double *transfer)
 {

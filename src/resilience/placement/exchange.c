@@ -68,8 +68,8 @@ static hash_entry *find_entry(const search *s, const void *view)
     return &s->slots[i];
 }
 
-/* Rehashes the table into `n` slots, a power of two; false on allocation
- * failure. */
+/* Rehashes the table of simulated host orders into `n` slots, a power of two;
+ * false on allocation failure. */
 static bool grow_table(search *s, size_t n)
 {
     size_t n_old = s->n_slots;

@@ -9,8 +9,8 @@
 
 enum { CARRIED_TEXT = 80, SHOWN = 2, SHOWN_MOVES = 4 };
 
-/* Returns the placement (replica times devices plus device) that `host` has in
- * `hosts`. */
+/* Returns the placement (replica number times devices plus device) at which
+ * `hosts` has `host`. */
 static uint32_t find_place(const uint32_t *hosts, uint32_t host)
 {
     uint32_t i = 0;
@@ -97,8 +97,8 @@ static void add_links(const lh_host_placement *s,
                             n, of[DATA], of[MESSAGES]);
 }
 
-/* Appends the slow hosts with their slowdown factors to the explanation, the
- * first few by number. */
+/* Appends the slow hosts with the factors on their pass times to the
+ * explanation `why`, the first few by number. */
 static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
 {
     uint32_t n = 0;

@@ -75,8 +75,8 @@ static double compute_imbalance(const search *s, const uint32_t *numbers)
 }
 
 /* Evaluates the layer counts s->trial. Stores them as the best ones if they
- * minimise the time with migration, and in s->next (setting *is_next) if they
- * minimise it without migration. */
+ * have the least time including migration; stores them in s->next and sets
+ * *is_next if they have the least time without it. */
 static lh_status evaluate_partition(search *s, bool *is_next, lh_error *err)
 {
     int64_t ns, busiest;

@@ -32,7 +32,7 @@ static bool are_devices_equal(const lh_pipeline *p)
 }
 
 /* Fails if a pipeline cannot be placed on hosts: too many hosts, data-parallel
- * buckets, or links that share a resource. */
+ * operations within the iteration, or links that share a resource. */
 static lh_status check_pipeline(const lh_pipeline *p, uint32_t n_replicas,
                                 lh_error *err)
 {
@@ -347,8 +347,8 @@ bool lhi_placement_view_make(const lh_host_placement *s, lhi_arena *mem,
     return true;
 }
 
-/* Raises the latency and the transfer time of `most` to those of `x` where `x`
- * has longer ones. */
+/* Raises the latency and the transfer time in *most to those in `x` where these
+ * are longer. */
 static void raise_to(lhi_additional_time *most, lhi_additional_time x)
 {
     if (x.latency_ns > most->latency_ns)
@@ -381,9 +381,9 @@ void lhi_placement_view_fill(const lh_host_placement *s,
     }
 }
 
-/* Adds the ring's additional latency and transfer time to the data-parallel
- * times of chunk `k`. A ring takes n_replicas - 1 steps, each as long as its
- * slowest link. */
+/* Adds the additional latency and transfer time of the data-parallel ring
+ * `ring` to the data-parallel times of chunk `c`, *k. A ring takes n_replicas -
+ * 1 steps, each as long as its slowest link. */
 static lh_status slow_data(const lh_host_placement *s, uint32_t c,
                            lhi_additional_time ring, lh_chunk *k, lh_error *err)
 {

@@ -82,8 +82,8 @@ typedef struct lhi_placement_view {
 /* Returns the size in bytes of a view's three contiguous arrays. A view holds
  * the slowdowns per link and device of one host order. */
 size_t lhi_placement_view_bytes(const lh_host_placement *places);
-/* Allocates the three arrays of a view in `mem`; returns false on allocation
- * failure. */
+/* Allocates the three arrays of a view (slowdowns per link and device of one
+ * host order) in `mem`; returns false on allocation failure. */
 bool lhi_placement_view_make(const lh_host_placement *places, lhi_arena *mem,
                              lhi_placement_view *out);
 /* Sets `view` to the largest slowdowns per link, data-parallel ring and device
