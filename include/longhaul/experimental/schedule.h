@@ -58,8 +58,8 @@ LH_API lh_status lh_schedule_make(uint32_t n_devices,
                                   const lh_link_order *link_orders,
                                   lh_schedule **out, lh_error *err);
 
-/* Copies the schedule, with or without its link orders. The file's cell
- * positions and communication cells are not copied. */
+/* Copies the schedule and, with `links`, its message orders of links. The
+ * file's cell positions and communication cells are not copied. */
 LH_API lh_status lh_schedule_copy(const lh_schedule *schedule, bool links,
                                   lh_schedule **out, lh_error *err);
 

@@ -83,7 +83,8 @@ LH_API lh_status lh_evaluator_make(const lh_pipeline *pipeline,
                                    lh_evaluator **out, lh_error *err);
 /* Frees an evaluator; ignores NULL. */
 LH_API void lh_evaluator_free(lh_evaluator *evaluator);
-/* Computes a schedule's makespan; same result and errors as lh_simulate(). */
+/* Computes a schedule's makespan in ns into *makespan_ns; same result and
+ * errors as lh_simulate(). */
 LH_API lh_status lh_evaluator_run(lh_evaluator *evaluator,
                                   const lh_schedule *schedule,
                                   int64_t *makespan_ns, lh_error *err);

@@ -86,7 +86,7 @@ static lh_status read_lines(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-/* Computes the median time of the run's iterations in ns. */
+/* Computes the median time in ns of the run's iterations into *out_ns. */
 static lh_status find_median(const iterations *x, int64_t *out_ns,
                              lh_error *err)
 {

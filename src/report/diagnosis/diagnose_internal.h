@@ -50,7 +50,8 @@ lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d,
 lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d,
                                      uint32_t thing, lhi_scenario *out,
                                      lh_error *err);
-/* Computes the mean step time in ns under one replay scenario. */
+/* Computes the mean step time in ns under one replay scenario (which operations
+ * keep their recorded times) into *out_ns. */
 lh_status lhi_replay_mean_step(lhi_diagnosis_state *d,
                                const lhi_scenario *scenario, double *out_ns,
                                lh_error *err);

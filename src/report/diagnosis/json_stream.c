@@ -49,8 +49,8 @@ typedef struct value_scan {
     bool quoted, escaped, done;
 } value_scan;
 
-/* Checks whether a JSON value ends at character `c`; *with: `c` is its last
- * character, else it follows the value. */
+/* Checks whether a JSON value ends at character `c` (`first`: the value's first
+ * character); *with: `c` belongs to the value, else it follows. */
 static bool ends_value(value_scan *s, char c, bool first, bool *with)
 {
     *with = true;

@@ -135,8 +135,8 @@ void lhi_op_graph_free(lhi_op_graph *g)
     free(g);
 }
 
-/* Numbers the operations of a group in the graph and writes their replay
- * durations. */
+/* Numbers the operations of a group in the graph (number[row]) and writes their
+ * replay durations to ns[]. */
 static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
                          uint32_t *number, int64_t *ns)
 {

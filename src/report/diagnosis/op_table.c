@@ -83,7 +83,8 @@ static bool scale_number(uint64_t value, int shift, int64_t *out)
     return value < UINT64_C(1) << 62;
 }
 
-/* Parses a decimal number, "-0.25" or "1.7e-05", times 10^power, rounded. */
+/* Parses a decimal number, "-0.25" or "1.7e-05", times 10^power, rounded, into
+ * *out; false: it is malformed or too large. */
 static bool read_number(cell c, int power, int64_t *out)
 {
     const char *at = c.text, *end = c.text + c.len;
@@ -146,8 +147,8 @@ static bool describe_invalid(column k, cell c, const char *wanted, char *why)
     return false;
 }
 
-/* Parses a cell in seconds to ns; on failure writes the reason to `why` and
- * returns false. */
+/* Parses column k's cell, a time in seconds of at least `least` ns, into *out
+ * in ns; on failure writes the reason to `why` and returns false. */
 static bool parse_time(const cell *cells, column k, int64_t least, int64_t *out,
                        char *why)
 {
@@ -158,8 +159,9 @@ static bool parse_time(const cell *cells, column k, int64_t least, int64_t *out,
         why);
 }
 
-/* Parses an integer cell; leaves *out unchanged if an optional column is
- * absent. */
+/* Parses column k's cell as an integer from `least` to `most`; leaves *out
+ * unchanged if an optional column is absent. On failure writes the reason to
+ * `why` and returns false. */
 static bool parse_integer(const table *t, const cell *cells, column k,
                           int64_t least, int64_t most, int64_t *out, char *why)
 {

@@ -81,8 +81,8 @@ typedef struct run_number {
     uint32_t run;
 } run_number;
 
-/* Packs chunk, microbatch and direction of a pass into a sort key; D, W and B
- * share one key. */
+/* Returns a sort key that packs chunk, microbatch and direction of a pass; D, W
+ * and B share one key. */
 static uint64_t make_pass_key(const lh_pass *p)
 {
     return ((uint64_t)p->chunk << 40) | ((uint64_t)p->microbatch << 1) |

@@ -147,8 +147,8 @@ static int64_t estimate_offset(const clock_comparison *one)
     return one->least / 2 + one->most / 2;
 }
 
-/* Limits a clock offset to +-10^18 ns, so that sums do not overflow; clocks
- * further apart are unrelated. */
+/* Returns a clock offset limited to +-10^18 ns, so that sums do not overflow;
+ * clocks further apart are unrelated. */
 static int64_t limit_offset(int64_t ahead_ns)
 {
     const int64_t most = INT64_C(1000000000000000000);

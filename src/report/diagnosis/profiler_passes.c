@@ -201,8 +201,8 @@ static void time_forward_pass(const step_passes *s, derived_pass *f)
     f->end_ns = find_forward_end(s, f, last);
 }
 
-/* Lets a backward pass begin at the message before it, unless a forward pass is
- * between. */
+/* Lets backward pass `back` begin at the message before it, unless one of n
+ * forward passes is between. */
 static void time_backward_pass(const step_passes *s,
                                const derived_pass *forward, size_t n,
                                derived_pass *back)

@@ -75,7 +75,8 @@ static int compare_chunks(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Numbers the pipeline stages by the first chunk of their ranks. */
+/* Numbers the pipeline stages by the first chunk of their ranks, and sets each
+ * rank's stage; *n_stages: their number. */
 static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
 {
     int32_t *firsts = malloc((p->n_ranks + 1u) * sizeof *firsts);

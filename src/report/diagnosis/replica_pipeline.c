@@ -174,8 +174,9 @@ static lh_status make_links(const lh_recording *recording, uint32_t replica,
     return LH_OK;
 }
 
-/* Builds a replica's pipeline from its mean pass times, with memory counted in
- * resident microbatches. */
+/* Builds a replica's pipeline from its mean pass times, changed as `how` says,
+ * with memory counted in resident microbatches. `joint`: D and W each get half
+ * of the time of B. */
 static lh_status make_pipeline(const lhi_chunk_times *times, bool joint,
                                const lhi_replica_changes *how,
                                lh_pipeline_desc *desc, lhi_arena *arena,

@@ -188,8 +188,8 @@ static double get_link_mean(const component *link)
     return link->n_messages ? link->messages / link->n_messages : 0;
 }
 
-/* Returns the median of the links' mean transfer times, forward or backward; 0
- * if fewer than three have messages. */
+/* Returns the median of the links' mean transfer times, forward or, with
+ * `back`, backward; 0 if fewer than three have messages. */
 static double get_median_of_links(const straggler_search *l, bool back)
 {
     uint32_t n = 0;

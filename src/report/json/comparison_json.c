@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-/* Adds makespan, memory and lower bound of a contender that did not fail to
- * its JSON object. */
+/* Adds makespan, memory and bubble ratio of a contender that did not fail to
+ * its JSON object `row`; false: out of memory. */
 static bool add_numbers(json_t *row, const lh_comparison *x,
                         const lh_compare_base *base, const lh_outcome *o)
 {

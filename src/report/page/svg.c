@@ -225,7 +225,8 @@ static double *make_shares(picture *p)
     return used;
 }
 
-/* Adds a time interval to the share of a kind in each pixel-wide column. */
+/* Adds a time interval to `used`, the share of each kind in each pixel-wide
+ * column. */
 static void add_share(const picture *p, double *used, int kind,
                       int64_t start_ns, int64_t end_ns)
 {
@@ -263,8 +264,8 @@ static void add_area(picture *p, int k, int32_t y, int32_t height,
     lhi_text_puts(&p->out, "z\"/>\n");
 }
 
-/* Draws the kinds' shares as stacked areas, and frees the shares from
- * make_shares(). */
+/* Draws the kinds' shares `used` as stacked areas (position and height in px),
+ * and frees them. */
 static void end_shares(picture *p, double *used, int32_t y, int32_t height)
 {
     for (size_t c = 0; c < (size_t)p->plot; c++)

@@ -59,7 +59,8 @@ static double get_column(const screen *s, int64_t ns)
     return (double)ns / span * s->columns;
 }
 
-/* Converts a fractional column to an index within the row. */
+/* Returns the column of the row that contains the fractional column `column`,
+ * limited to the row's first and last. */
 static uint32_t clamp_column(const screen *s, double column)
 {
     if (column < 0)

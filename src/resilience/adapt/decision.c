@@ -133,8 +133,8 @@ static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
     }
 }
 
-/* Estimates for how many iterations a switch would have an effect: the
- * expected remaining duration of the current slowdowns less the decision
+/* Returns for about how many iterations a switch would have an effect: the
+ * expected remaining duration of the slowdowns in `now` less the decision
  * latency. */
 static uint64_t estimate_benefit_steps(const lh_adapt *a,
                                        const lh_adapt_input *now)
@@ -146,7 +146,7 @@ static uint64_t estimate_benefit_steps(const lh_adapt *a,
                                             : 0;
 }
 
-/* Computes a switch's cost in ns: the switch itself, plus the candidate's loss
+/* Returns a switch's cost in ns: the switch itself, plus the candidate's loss
  * per iteration from the slowdown's end until the schedule is switched back.
  * That is when the end is reported, but `min_interval_steps` after the switch
  * at the earliest. */

@@ -14,7 +14,7 @@ static const double MIN_GAIN = 0.002;
 
 /* Checks whether to search for a host exchange: once per state and assignment
  * of hosts, and again when the slowdown's expected remaining duration has
- * doubled. */
+ * doubled. `t`: previous searches. */
 static bool is_host_search_due(lhi_migration_history *t,
                                const lhi_migration_state *now)
 {

@@ -38,7 +38,7 @@ static void select_smallest(double *values, ptrdiff_t n, ptrdiff_t k)
     }
 }
 
-/* Exchanges two values. */
+/* Exchanges *a and *b. */
 static void swap(double *a, double *b)
 {
     const double c = *a;

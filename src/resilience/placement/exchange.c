@@ -162,7 +162,7 @@ static lh_status try_order(search *s, const uint32_t *hosts, bool *better,
     return LH_OK;
 }
 
-/* Exchanges two host numbers. */
+/* Exchanges the host numbers *a and *b. */
 static void swap(uint32_t *a, uint32_t *b)
 {
     uint32_t c = *a;

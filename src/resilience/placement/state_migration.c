@@ -8,8 +8,9 @@
 
 #include <math.h>
 
-/* Returns the time in ns to send the parameters and optimizer state of
- * `device` over one link between hosts; -1 if it is unknown. */
+/* Returns the time in ns to send the parameters and optimizer state of `device`
+ * over the link from host `from` to host `to`, with its slowdown; -1 if it is
+ * unknown. */
 static int64_t compute_hop_time(const lh_host_placement *s,
                                 const lhi_host_slowdown_tables *slow,
                                 uint32_t device, uint32_t from, uint32_t to)

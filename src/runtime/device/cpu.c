@@ -282,7 +282,8 @@ static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
     return LH_OK;
 }
 
-/* Sums the losses of the step's microbatches. */
+/* Sums the losses of the step's microbatches into *sum, and their tokens into
+ * *tokens. *has: this device reports the step's loss. */
 static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
                       bool *has, lh_error *err)
 {
@@ -390,14 +391,14 @@ static void finalise(lhi_device *device)
     cpu->full_values = NULL;
 }
 
-/* Sets the buffer with a chunk's all-gathered sharded parameters
+/* Sets `room` as the buffer with a chunk's all-gathered sharded parameters
  * (lhi_device_ops.set_sharded_values). */
 static void set_sharded_values(lhi_device *device, uint32_t chunk, float *room)
 {
     lhi_cpu_set_sharded_values(find_chunk(as_cpu(device), chunk), room);
 }
 
-/* Sets the buffer for a chunk's sharded gradients of `n_microbatches`
+/* Sets `room` as the buffer for a chunk's sharded gradients of `n_microbatches`
  * microbatches from `first_microbatch` on
  * (lhi_device_ops.set_sharded_gradients). */
 static void set_sharded_gradients(lhi_device *device, uint32_t chunk,
@@ -433,8 +434,8 @@ static void set_part_hooks(lhi_device *device,
     as_cpu(device)->hooks = hooks;
 }
 
-/* Sets the buffer that has a part's parameters between steps under per-layer
- * sharding (lhi_device_ops.set_part_values). */
+/* Sets `room` as the buffer that has a part's parameters between steps under
+ * per-layer sharding (lhi_device_ops.set_part_values). */
 static void set_part_values(lhi_device *device, uint32_t chunk, uint32_t i,
                             float *room)
 {
@@ -462,8 +463,8 @@ static lh_status copy(lhi_device *device, const lhi_offload_copy *what,
                               err);
 }
 
-/* Waits for the step's first `n` offload copies, until `until_ns` at most
- * (lhi_device_ops.wait_copies). */
+/* Waits for the step's first `n` offload copies, until `until_ns` at most;
+ * returns whether they are done (lhi_device_ops.wait_copies). */
 static bool await_copies(lhi_device *device, uint32_t n, int64_t until_ns)
 {
     return lhi_cpu_wait_copies(as_cpu(device), n, until_ns);

@@ -499,7 +499,8 @@ double lhi_cpu_copy_record_bytes(const lhi_cpu *cpu, uint32_t n_mine,
 lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                              const lhi_offload_copy *what, int64_t least_ns,
                              lh_error *err);
-/* Waits for the step's first `n` offload copies; see lhi_device_ops. */
+/* Waits for the step's first `n` offload copies, until `until_ns` at most;
+ * returns whether they are done. */
 bool lhi_cpu_wait_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns);
 /* Waits for the previous step's offload copies and clears their records, at
  * the start of a step. */
@@ -530,7 +531,8 @@ void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
 /* Computes a layer's input gradient, dx = dy w. */
 void lhi_cpu_linear_dgrad(const lhi_cpu *cpu, const float *dy, const float *w,
                           float *dx, uint32_t in, uint32_t out);
-/* Computes a layer's weight and bias gradients; `d_bias` may be NULL. */
+/* Computes a layer's weight gradient dw and bias gradient d_bias (may be NULL)
+ * from output gradient dy and input x; `adds`: adds to them. */
 void lhi_cpu_linear_wgrad(const lhi_cpu *cpu, const float *dy, const float *x,
                           float *dw, float *d_bias, uint32_t in, uint32_t out,
                           bool adds);
@@ -665,7 +667,8 @@ void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
  */
 void lhi_cpu_latents_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                               lhi_cpu_saved_activations *kept);
-/* Computes the weight gradients of latent attention's products (W). */
+/* Computes the weight gradients of latent attention's products (W) in `d`;
+ * `adds`: adds to the sums there instead of overwriting them. */
 void lhi_cpu_latents_wgrad(const lhi_cpu *cpu,
                            const lhi_cpu_saved_activations *kept,
                            const lhi_cpu_weights *d_w, bool adds);
@@ -804,8 +807,8 @@ void lhi_cpu_recompute_parts(lhi_cpu *cpu, const lhi_cpu_weights *w,
 /* Returns the floats per microbatch in a part of a layer's activations, such as
  * qkv; `moe`: in a layer with experts. 0: the model has no such part. */
 double lhi_cpu_part_floats(const lhi_cpu *cpu, lh_layer_part part, bool moe);
-/* Returns the total width of all MLPs that process one row: the dense one, or
- * those of the chosen and shared experts. */
+/* Returns the total width of all MLPs that process one row: the dense one or,
+ * with `moe`, those of the chosen and shared experts. */
 size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe);
 /* Returns the bytes per microbatch of a part of a layer's activations, such as
  * qkv; `moe`: in a layer with experts. */

@@ -42,8 +42,8 @@ static head make_head(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     };
 }
 
-/* Applies rotary positions in place to one head, whose rows are `stride`
- * floats apart, for all positions of a sequence. */
+/* Applies rotary positions in place to one head's queries or keys `x`, whose
+ * rows are `stride` floats apart, for all positions of a sequence. */
 static void rotate(const lhi_cpu *cpu, float *x, size_t stride)
 {
     cpu->k->rotate(x, stride, x, stride, cpu->sequence, cpu->head_dim,

@@ -68,7 +68,8 @@ static void attention_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
 }
 
 /* Computes the gradients of a parallel block, whose attention and MLP both read
- * norm1 and add to x. */
+ * norm1 and add to x. `d`: the output's gradient; x: replaced by its
+ * gradient. */
 static void parallel_block_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                     lhi_cpu_saved_activations *a, float *d,
                                     float *x)
@@ -138,8 +139,8 @@ static lh_status run_layer_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 }
 
 /* Runs D for the multi-token prediction modules, last one first, before the
- * model's own head. cpu->carried then has the gradient of the state that the
- * first module read. */
+ * model's own head; `joint`: W follows each D. cpu->carried then has the
+ * gradient of the state that the first module read. */
 static lh_status modules_backward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                   uint32_t microbatch, bool joint,
                                   lh_error *err)

@@ -313,7 +313,8 @@ static const float *get_dropped_scores(const lhi_cpu *cpu,
 }
 
 /* Adds the block's query gradients to cpu->d_queries, and its key and value
- * gradients to the ring buffer, given the attention output's gradient d. */
+ * gradients to the ring buffer, given the attention output's gradient d.
+ * Ignores is_first. */
 static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                            const attention_block *m, bool is_first,
                            const float *d)

@@ -25,8 +25,8 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
 /* Replaces the saved router scores by the gradients of the router's logits,
  * given the gradients of the routing weights in cpu->d_routing_weights. */
 void lhi_cpu_route_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
-/* Computes the router's weight gradient (W) and counts each expert's choices.
- */
+/* Computes the router's weight gradient (W) in d_w and counts each expert's
+ * choices; `adds`: adds to the sums there instead of overwriting them. */
 void lhi_cpu_route_wgrad(const lhi_cpu *cpu,
                          const lhi_cpu_saved_activations *kept,
                          const lhi_cpu_weights *d_w, bool adds);
@@ -157,12 +157,13 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
  * scores by their gradients. */
 void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                               lhi_cpu_saved_activations *kept, const float *d);
-/* Computes the weight gradients of router, gate and up (W). */
+/* Computes the weight gradients of router, gate and up projections (W) in d_w;
+ * `adds`: adds to the sums there instead of overwriting them. */
 void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu,
                               const lhi_cpu_saved_activations *kept,
                               const lhi_cpu_weights *d_w, bool adds);
-/* Computes the experts' down weight gradient from d, as in
- * lhi_cpu_experts_backward() (W). */
+/* Computes the experts' down weight gradient (W) from d, as in
+ * lhi_cpu_experts_backward(), in d_w; `adds`: adds to the sum there. */
 void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu,
                                 const lhi_cpu_saved_activations *kept,
                                 const float *d, const lhi_cpu_weights *d_w,

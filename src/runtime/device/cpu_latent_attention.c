@@ -18,8 +18,8 @@
  * model's epsilon. */
 static const float latent_epsilon = 1e-6F;
 
-/* Copies a matrix [rows][columns] between buffers whose rows are from_stride
- * and to_stride floats apart. */
+/* Copies a matrix [rows][columns] from `from` to `to`, whose rows are
+ * from_stride and to_stride floats apart. */
 static void copy(const float *from, size_t from_stride, float *to,
                  size_t to_stride, size_t rows, size_t columns)
 {

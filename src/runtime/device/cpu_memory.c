@@ -241,9 +241,9 @@ size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe)
     return moe ? (size_t)cpu->topk * cpu->expert_f + cpu->shared_f : cpu->f;
 }
 
-/* Returns the number of floats in gate_up or act per microbatch. With expert
- * parallelism it assumes the most rows that may arrive, and includes the saved
- * received rows. */
+/* Returns the floats per microbatch in gate_up or act, in a dense layer or,
+ * with `moe`, in one with experts. With expert parallelism it assumes the most
+ * rows that may arrive, and includes the saved received rows. */
 static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
 {
     double t = cpu->t, all = (double)cpu->max_choices * cpu->max_rows;

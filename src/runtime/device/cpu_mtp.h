@@ -64,7 +64,8 @@ void lhi_cpu_mtp_join_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                             const lhi_cpu_microbatch_state *slot,
                             uint32_t layer, bool adds);
 /* Adds the weight gradients of all multi-token prediction modules for the
- * shared head and embedding, after the model's own gradient of the head. */
+ * shared head and embedding, after the model's own gradient of the head.
+ * `adds`: adds to the sums of earlier microbatches. */
 void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_microbatch_state *slot, bool adds);
 

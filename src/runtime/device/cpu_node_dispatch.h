@@ -97,7 +97,8 @@ void lhi_cpu_return_rows_via_relays(lhi_cpu *cpu,
                                     const lhi_cpu_saved_activations *kept,
                                     float *made, bool gradients);
 /* Adds the rows that the relays returned to the tokens' rows x
- * [router_rows][h]. */
+ * [router_rows][h]; `gradients`: each returned row is followed by gradients of
+ * routing weights. */
 void lhi_cpu_add_returned_rows(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                bool gradients, float *x);

@@ -42,8 +42,9 @@ static float *alloc_buffer(const lhi_cpu *cpu, lh_layer_part part, bool moe,
     return n < 0x1p53 ? lhi_cpu_alloc_floats(in, (size_t)n, 1) : NULL;
 }
 
-/* Takes a buffer for an activation part from the free list `spare`, or
- * allocates one. Each free buffer begins with the address of the next. */
+/* Takes a buffer for an activation part (`moe`: in a layer with experts) from
+ * the free list `spare`, or allocates one. Each free buffer begins with the
+ * address of the next. */
 static float *take_buffer(lhi_cpu *cpu, float **spare, lh_layer_part part,
                           bool moe, lhi_arena *in)
 {

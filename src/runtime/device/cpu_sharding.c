@@ -216,8 +216,8 @@ lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
     return LH_OK;
 }
 
-/* Changes the parameter or gradient pointers of part `i` alone to the buffer
- * `to`, which other parts may have used before. */
+/* Moves the parameter pointers of part `i` or, with `gradients`, its gradient
+ * pointers to the buffer `to`, which other parts may have used before. */
 static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
                       float *to)
 {

@@ -16,10 +16,10 @@ double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu,
  * that the initial copy of all parameters can be freed. */
 lh_status lhi_cpu_detach_sharded_weights(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                          lh_error *err);
-/* Sets the buffer with the chunk's all-gathered sharded parameters; NULL:
- * none. */
+/* Sets `room` as the buffer with the chunk's all-gathered sharded parameters;
+ * NULL: none. */
 void lhi_cpu_set_sharded_values(lhi_cpu_chunk *chunk, float *room);
-/* Sets the buffer for the sharded gradients of n_microbatches from
+/* Sets `room` as the buffer for the sharded gradients of n_microbatches from
  * first_microbatch on; NULL: none. */
 void lhi_cpu_set_sharded_gradients(lhi_cpu_chunk *chunk, float *room,
                                    uint32_t first_microbatch,
@@ -34,7 +34,7 @@ lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
 lh_status lhi_cpu_request_part_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                       uint32_t part, bool backward,
                                       lh_error *err);
-/* Sets the buffer with a part's parameters between steps (per-layer
+/* Sets `room` as the buffer with a part's parameters between steps (per-layer
  * sharding). */
 void lhi_cpu_set_part_values(lhi_cpu_chunk *chunk, uint32_t part, float *room);
 /* Requests a buffer for one microbatch's gradients of `part`, a unit of

@@ -23,7 +23,8 @@ static void add_vector(const lhi_cpu *cpu, float *to, const float *x, size_t n,
         memcpy(to, x, n * sizeof *to);
 }
 
-/* Adds a norm's gradient, weight and any bias, to its sum. */
+/* Adds a norm's gradient x, of weight and any bias, to its sum `to`; `adds`
+ * false: overwrites it. */
 static void add_norm(const lhi_cpu *cpu, float *to, const float *x, bool adds)
 {
     add_vector(cpu, to, x, (size_t)cpu->norm_vectors * cpu->h, adds);
@@ -47,8 +48,8 @@ static void add_qkv(const lhi_cpu *cpu, const lhi_cpu_saved_activations *a,
                              cpu->qkv, adds);
 }
 
-/* Adds the gradients of the embedding and of learned positions to their sums.
- */
+/* Adds the gradients of the embedding and of learned positions to their sums;
+ * `adds` false: overwrites these. */
 static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           const lhi_cpu_microbatch_state *slot, bool adds)
 {

@@ -15,8 +15,8 @@ typedef enum class {
     OTHER,
 } class;
 
-/* Decodes the first UTF-8 character in n > 0 bytes; *size receives its length
- * in bytes. */
+/* Decodes and returns the first UTF-8 character in n > 0 bytes; *size receives
+ * its length in bytes. */
 static uint32_t decode_utf8(const unsigned char *p, size_t n, size_t *size)
 {
     uint32_t c = p[0];

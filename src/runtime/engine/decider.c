@@ -114,7 +114,7 @@ static lh_status add_notice(lhi_decider *d, const lhi_adapt_notice *row,
     return more ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Formats a duration with a unit. */
+/* Formats a duration of `ns` with a unit into `text` of `room` bytes. */
 static void format_time(double ns, char *text, size_t room)
 {
     if (ns >= 1e9)
@@ -125,8 +125,8 @@ static void format_time(double ns, char *text, size_t room)
         snprintf(text, room, "%.3g us", ns / 1e3);
 }
 
-/* Formats the link, device or data-parallel communication that a monitor event
- * is about. */
+/* Formats the link, device or data-parallel communication that monitor event
+ * `e` is about into `text` of `room` bytes. */
 static void format_subject(const lhi_decider *d, const lh_monitor_event *e,
                            char *text, size_t room)
 {

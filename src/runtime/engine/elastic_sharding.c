@@ -78,8 +78,9 @@ static lhi_train_part find_part(const lhi_elastic_sharding *s, uint32_t k)
 }
 
 /* Runs collective `k` of the rank's data-parallel collectives: an all-gather
- * into its parameter buffer, or a reduce-scatter of its gradient buffer. The
- * latter then sums over datacenters if it carries the whole chunk. */
+ * into its parameter buffer, or a reduce-scatter of its gradient buffer, which
+ * then sums over datacenters if it carries the whole chunk. With a shared
+ * clock, raises *ready_ns to the time at which all ranks were ready. */
 static lh_status run_collective(lhi_elastic_sharding *s, uint32_t k,
                                 uint64_t step, int64_t *ready_ns, lh_error *err)
 {

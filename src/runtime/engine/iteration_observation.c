@@ -307,8 +307,8 @@ bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts,
     return n > 1;
 }
 
-/* Scales a duration `ns` by first_ns / now_ns, from a pipeline with other
- * layer counts to the initial one. */
+/* Returns the duration `ns` times first_ns / now_ns: scaled from a pipeline
+ * with other layer counts to the initial one. */
 static int64_t scale_to_initial(int64_t ns, int64_t first_ns, int64_t now_ns)
 {
     return now_ns > 0

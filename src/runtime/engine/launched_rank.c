@@ -20,8 +20,9 @@ static void exit_with_message(const lhi_job *job, const char *why)
         lhi_sleep_for(300000000);
 }
 
-/* Main function of a rank started by mpirun or srun; after a failure it ends
- * the process with a message. */
+/* Main function of a rank started by mpirun or srun: runs job `of`; *result
+ * (*size bytes): rank 0's outcome. After a failure it ends the process with a
+ * message. */
 static lh_status launched_main(lhi_net *net, void *of, char **result,
                                size_t *size, lh_error *err)
 {

@@ -26,8 +26,8 @@ lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
                            uint32_t repeats, double *alpha_ns,
                            double *beta_ns_per_byte, lh_error *err);
 
-/* Fits duration = alpha + beta * size by least squares of relative errors to n
- * sizes (bytes) and durations (ns). */
+/* Fits duration = *alpha_ns + *beta_ns_per_byte * size by least squares of
+ * relative errors to n sizes (bytes) and durations (ns). */
 void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
                   double *alpha_ns, double *beta_ns_per_byte);
 

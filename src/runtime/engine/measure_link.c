@@ -34,8 +34,8 @@ void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
     *alpha_ns = alpha > 0 ? alpha : 0;
 }
 
-/* Sends one message to rank `peer`, or receives one from it, and waits until
- * it is done. */
+/* Sends one message to rank `peer` (`sends`), or receives one from it, and
+ * waits until it is done. */
 static lh_status transfer(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
                           void *data, size_t size, lh_error *err)
 {

@@ -286,8 +286,8 @@ static uint32_t select_steps(const lh_iteration *iterations, uint64_t n,
     return n_steps - 2 * skipped;
 }
 
-/* Counts the passes of each kind per chunk and step; partial passes count as
- * fractions. */
+/* Counts the passes of each kind per chunk and step into `counts`; partial
+ * passes count as fractions. */
 static void count_passes(const lh_exec *x, double *counts)
 {
     for (uint32_t r = 0; r < x->n_ranks; r++)

@@ -194,8 +194,9 @@ static lh_status find_last_conditions(const lhi_job *job,
     return LH_OK;
 }
 
-/* Returns the first step of the last iteration's schedule, and its predicted
- * iteration time. A run may end before a new schedule's first iteration. */
+/* Returns the first step of the last iteration's schedule; *predicted_ns: that
+ * schedule's predicted iteration time. A run may end before a new schedule's
+ * first iteration. */
 static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
                                    int64_t *predicted_ns)
 {

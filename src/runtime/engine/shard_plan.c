@@ -58,8 +58,8 @@ static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
                     chunk, text, what);
 }
 
-/* Returns the block (the microbatches of a chunk that use one gather or
- * scatter) that contains a microbatch. */
+/* Returns the block that contains a microbatch of a chunk: the microbatches
+ * that use one gather, in the forward or `backward` direction. */
 static block *get_block(const planner *l, bool backward, uint32_t chunk,
                         uint32_t microbatch)
 {

@@ -3,7 +3,8 @@
 
 #include "base/realtime.h"
 
-/* Returns the first tag of a chunk's all-gather or reduce-scatter in a step. */
+/* Returns the first message tag of a chunk's all-gather or, with is_scatter,
+ * its reduce-scatter in a step. */
 static uint64_t make_data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
 {
     return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
@@ -115,9 +116,10 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
 
 /* --- times --- */
 
-/* Records a completed collective that all replicas were ready for at ready_ns:
- * with measured times, or as emulated on the stage's data-parallel link, which
- * carries one at a time. Returns its arrival. Called with the lock held. */
+/* Records a completed all-gather or, with is_scatter, reduce-scatter of a
+ * chunk, for which all replicas were ready at ready_ns: with measured times, or
+ * as emulated on the stage's data-parallel link, which carries one at a time.
+ * Returns its arrival. Called with the lock held. */
 static int64_t record_collective(lhi_training *t, uint32_t chunk,
                                  bool is_scatter, int64_t ready_ns)
 {

@@ -78,7 +78,7 @@ lh_status lhi_run_worker_receive(lhi_run_worker *w, uint32_t from,
  * returns `status`. */
 lh_status lhi_run_worker_wrap_sender(uint32_t from, lh_status status,
                                      lh_error *err);
-/* Sends a command to a rank, as rank 0. */
+/* Sends a command to rank `to`, as rank 0. */
 lh_status lhi_run_worker_send_command(lhi_run_worker *w, uint32_t to,
                                       const lhi_command *command,
                                       lh_error *err);

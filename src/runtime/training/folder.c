@@ -158,7 +158,7 @@ lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
     return lhi_folder_path(gone, err, "%s", old);
 }
 
-/* Parses "step-00000020" and nothing else. */
+/* Parses the folder name "step-00000020" into *step; false: any other name. */
 static bool parse_step(const char *name, uint64_t *step)
 {
     char again[64];
@@ -235,7 +235,8 @@ lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum,
 
 /* --- stale folders of killed runs --- */
 
-/* Parses "step-00000020.old": the step before the suffix. */
+/* Parses the folder name "step-00000020.old" of a replaced checkpoint into
+ * *step; false: any other name. */
 static bool parse_replaced_step(const char *name, uint64_t *step)
 {
     char plain[64];

@@ -40,7 +40,9 @@ static lhi_run_identity read_owner(const char *folder, uint64_t step)
     return run;
 }
 
-/* Fails because the folder has the checkpoint of `step`, written by `owner`. */
+/* Fails because the folder has the checkpoint of `step`: of another run `owner`
+ * (is_foreign), or of this run but later than the step from which it
+ * resumes. */
 static lh_status fail_claimed(const lhi_folder_claim *claim, uint64_t step,
                               const lhi_run_identity *owner, bool is_foreign,
                               lh_error *err)

@@ -32,8 +32,8 @@ static uint32_t count_members(const holders *h)
     return h->ranks * h->replicas;
 }
 
-/* Computes shard number `shard`'s range of a slice with n values: `share`
- * values each, fewer at the end. */
+/* Computes the range of shard number `shard` of a slice with n values, *first
+ * and *count: `share` values each, fewer at the end. */
 static void find_shard_range(size_t n, size_t share, uint32_t shard,
                              size_t *first, size_t *count)
 {

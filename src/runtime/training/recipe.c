@@ -24,7 +24,8 @@ static const char *const names[LHI_N_RECIPE_OPTIONS] = {
     [LHI_RECIPE_BF16] = "bf16",
 };
 
-/* Finds the option with a name of `len` bytes; LHI_N_RECIPE_OPTIONS: none. */
+/* Returns the number of the recipe option with a name of `len` bytes;
+ * LHI_N_RECIPE_OPTIONS: none. */
 static uint32_t find_option(const char *name, size_t len)
 {
     uint32_t i = 0;

@@ -173,7 +173,8 @@ static bool is_gathered(const lhi_train *train, const lhi_tensor *t)
 }
 
 /* Writes a sliced tensor, on the first of the ranks that have its slices, in
- * the format of an unsliced one. `whole`: buffer for the full tensor. */
+ * the format of an unsliced one; stores its checksums in `sum`. `whole`: buffer
+ * for the full tensor. */
 static lh_status write_slices(const lhi_train *train,
                               const lhi_owned_tensor *own, float *whole,
                               const writer *weights, const writer *moments,
@@ -221,7 +222,7 @@ static lh_status write_pieces(const lhi_owned_tensor *own, uint32_t pieces,
 }
 
 /* Writes a tensor that is not sliced: its weights on the first replica, and
- * this rank's shard of its moments. */
+ * this rank's shard of its moments. Stores their checksums in `sum`. */
 static lh_status write_owned(const lhi_train *train,
                              const lhi_owned_tensor *own, const writer *weights,
                              const writer *moments, double *sum, lh_error *err)

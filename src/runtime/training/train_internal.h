@@ -227,7 +227,8 @@ void lhi_safetensors_layout_fini(lhi_safetensors_layout *layout);
 enum { LHI_AUXILIARY_CONFIG, LHI_AUXILIARY_TOKENIZER, LHI_N_AUXILIARY_FILES };
 extern const char *const lhi_auxiliary_files[LHI_N_AUXILIARY_FILES];
 enum { LHI_AUXILIARY_MAX_BYTES = 1 << 27 }; /* bytes */
-/* Computes an auxiliary file's checksum; -1: no such file. */
+/* Computes the checksum of auxiliary file number `side` in a checkpoint's
+ * folder into *sum; -1: no such file. */
 lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum,
                                  lh_error *err);
 

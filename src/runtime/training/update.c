@@ -34,9 +34,9 @@ static double sum_squares(const lhi_train *train, const double *tally)
     return all;
 }
 
-/* Computes the mean losses per token from the tally; *modules is that of
- * multi-token prediction modules, NAN without them. Returns the model's
- * loss. */
+/* Returns the model's mean loss per token from the tally; *tokens: their
+ * number; *modules: the loss of multi-token prediction modules, NAN without
+ * them. */
 static double sum_losses(const lhi_train *train, const double *tally,
                          uint64_t *tokens, double *modules)
 {
@@ -66,8 +66,8 @@ static void move_bias(const lhi_train *train, const lhi_owned_tensor *own,
             own->value[i] += gradient[i] < 0 ? by : -by;
 }
 
-/* Updates this rank's shard of a tensor: parameters with AdamW, or a bias of
- * the expert balancing. */
+/* Updates this rank's shard of a tensor: parameters with AdamW and its settings
+ * `how`, or a bias of the expert balancing. */
 static void update_tensor(const lhi_train *train, const lhi_owned_tensor *own,
                           const float *gradient, lhi_adamw how)
 {

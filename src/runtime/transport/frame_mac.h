@@ -38,7 +38,7 @@ void lhi_frame_mac_add(lhi_frame_mac *seal, const void *bytes, size_t n);
 /* Ends the MAC (authentication code) and stores it in `out`. */
 void lhi_frame_mac_end(lhi_frame_mac *seal,
                        unsigned char out[LHI_FRAME_MAC_BYTES]);
-/* Ends the MAC and checks that it equals the received one, `is`. */
+/* Ends the MAC and returns whether it equals the received one, `is`. */
 bool lhi_frame_mac_verify(lhi_frame_mac *seal,
                           const unsigned char is[LHI_FRAME_MAC_BYTES]);
 

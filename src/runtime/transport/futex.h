@@ -11,7 +11,8 @@
  */
 void lhi_futex_wait(uint32_t *word, uint32_t value, int64_t until_ns,
                     bool shared);
-/* Wakes all waiters on the word. */
+/* Wakes all waiters on the word; `shared`: the word is in memory shared between
+ * processes. */
 void lhi_futex_wake(uint32_t *word, bool shared);
 
 #endif

@@ -125,8 +125,9 @@ void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32])
         memset(out, 0, 32);
 }
 
-/* Serialises `label` and the handshake's values that both sides agree on. The
- * label is first, so that a proof cannot be reused for another purpose. */
+/* Serialises `label` and the handshake's values that both sides agree on into
+ * `out`; returns the size. The label is first, so that a proof cannot be reused
+ * for another purpose. */
 static size_t write_handshake(const char *label, const lhi_handshake *h,
                               unsigned char *out)
 {

@@ -115,8 +115,9 @@ static void *copy_thread_main(void *of)
     return NULL;
 }
 
-/* Queues the copy for e's copy thread; e's lock must be held. False: no thread,
- * the caller copies. */
+/* Queues the copy for e's copy thread; e's lock must be held. was_kept: the
+ * message arrived before its receive. False: too small, or no thread; the
+ * caller copies. */
 static bool queue_copy(inproc_endpoint *e, lhi_net_op *receive,
                        lhi_net_op *send, bool was_kept)
 {

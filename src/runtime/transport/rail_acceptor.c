@@ -30,7 +30,8 @@ static lhi_handshake_message make_message(const lhi_rails *s,
     return h;
 }
 
-/* Sends a handshake message without blocking. */
+/* Sends a handshake message without blocking; false: it does not fit the socket
+ * buffer. */
 static bool send_message(int fd, const lhi_handshake_message *h)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES];

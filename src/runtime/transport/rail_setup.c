@@ -90,7 +90,7 @@ static bool parse_network(const char *text, struct sockaddr_storage *out,
 }
 
 /* Finds this host's first address that lies in the network `net` with `bits`
- * prefix bits or, if `interface` is set, on that interface. */
+ * prefix bits or, if `interface` is set, on that interface; false: none. */
 static bool find_own(const char *interface, const struct sockaddr_storage *net,
                      unsigned bits, struct sockaddr_storage *out)
 {

@@ -432,7 +432,8 @@ static void *thread_main(void *of)
 
 /* ---- calls from other threads ---- */
 
-/* Stores a request (stop or leave) for the rails' thread and wakes it. */
+/* Stores a request `what` (stop, or leave after sending everything) for the
+ * rails' thread and wakes it. */
 static void request_thread(lhi_rails *s, uint32_t what)
 {
     uint64_t one = 1;
@@ -548,7 +549,8 @@ static lh_status make_streams(lhi_rails *s, int *fds, lh_error *err)
     return LH_OK;
 }
 
-/* Formats the addresses of both ends of a rail. */
+/* Formats the addresses of both ends of a rail (parallel connection) as `from`,
+ * this rank's, and `to`, the peer's. */
 static void name_ends(const lhi_rails *s, uint32_t peer, uint32_t rail,
                       char from[LHI_ADDRESS_TEXT], char to[LHI_ADDRESS_TEXT])
 {

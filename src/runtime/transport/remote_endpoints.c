@@ -141,9 +141,10 @@ static bool is_loopback(const char *host)
            strcmp(host, "localhost") == 0;
 }
 
-/* Checks whether UCX may listen beyond this host: only with `insecure` or if
- * all ranks are on one host. UCX accepts connections from anyone who reaches
- * its addresses, and reads their messages before any authentication. */
+/* Checks that UCX may listen beyond the loopback device: only with `insecure`;
+ * not needed if all ranks are on one host (one_host). UCX accepts connections
+ * from anyone who reaches its addresses, and reads their messages before any
+ * authentication. Else LH_EINVAL. */
 lh_status lhi_ucx_may_listen(bool one_host, bool insecure, lh_error *err)
 {
     const char *devices = getenv("UCX_NET_DEVICES");

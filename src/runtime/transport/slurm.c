@@ -15,8 +15,8 @@
 /* Ports below Linux's ephemeral range. */
 enum { FIRST_PORT = 20000, N_PORTS = 10000 };
 
-/* Parses the number in an environment variable; `ends` lists characters that
- * may follow it. */
+/* Parses a number from 0 to `most` in the environment variable `name`; `ends`
+ * lists characters that may follow it. False: unset or invalid. */
 static bool parse_number(const char *name, uint64_t most, const char *ends,
                          uint64_t *out)
 {

@@ -92,7 +92,8 @@ static void fail_peer(stream *s, uint32_t peer, const char *what)
 
 /* ---- writing ---- */
 
-/* Enables or disables the epoll event that a peer's socket is writable. */
+/* Enables (`want`) or disables the epoll event that a peer's socket is
+ * writable. */
 static void request_writable(stream *s, uint32_t peer, bool want)
 {
     connection *c = &s->connections[peer];

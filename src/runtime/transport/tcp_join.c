@@ -32,7 +32,8 @@ static const int64_t ms_ns = 1000000;
 
 /* ---- waiting ---- */
 
-/* Waits until the socket is readable (or writable), or until `until_ns`. */
+/* Waits until the socket has event `what` (POLLIN or POLLOUT) and returns true;
+ * false: not until `until_ns`. */
 static bool wait_fd(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns)
 {
     while (!lhi_tcp_poll(t, fd, what, until_ns, NULL))

@@ -25,8 +25,9 @@ typedef struct launcher {
     uint64_t n;
 } launcher;
 
-/* Returns the duration in ns of one gather (C_p in the PipeMesh paper) or
- * scatter (C_g) of only the sharded parameters of a chunk. */
+/* Returns the duration in ns of one gather (C_p in the PipeMesh paper) or, with
+ * is_scatter, of one scatter (C_g) of only the sharded parameters of a
+ * chunk. */
 static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
                                   bool is_scatter)
 {
@@ -107,8 +108,9 @@ static block get_previous_backward(const launcher *l, uint32_t group,
     return (block){group - 1, 0, group > 0};
 }
 
-/* Returns the first pass of block `b` on a stage, before which its gather must
- * be done; `groups`: microbatches per group. */
+/* Returns the first forward (or `backward`) pass of block `b` on a stage,
+ * before which the block's gather must be done; `groups`: microbatches per
+ * group. */
 static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups,
                                   block b, uint32_t stage, bool backward)
 {
@@ -197,7 +199,8 @@ static void launch_backward(launcher *l, uint32_t stage, uint32_t group,
                   n, count, l->p->backward_buckets);
 }
 
-/* Adds all data-parallel operations of one stage and direction. */
+/* Adds all data-parallel operations that the forward passes of a stage launch
+ * or, with is_backward, those of its backward passes. */
 static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
 {
     uint32_t n_groups = is_backward ? l->p->n_dequeue : l->p->n_enqueue;

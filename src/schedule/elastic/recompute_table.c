@@ -31,10 +31,10 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
     return LH_OK;
 }
 
-/* Computes the next row of the recompute table from row `from`: each point
- * (stored bytes, recompute time) once with `op` recomputed and once with it
- * stored. Both sequences are sorted, so one pass merges them. `front`: drops
- * dominated points. */
+/* Computes row `to` of the recompute table from row `from`: each point (stored
+ * bytes, recompute time) once with `op` recomputed and once with it stored.
+ * Both sequences are sorted, so one pass merges them. `front`: drops dominated
+ * points. *total: points in all rows so far. */
 static lh_status merge_next_row(lhi_arena *mem, bool front, const row *from,
                                 const lh_elastic_op *op, row *to, size_t *total,
                                 lh_error *err)

@@ -224,8 +224,8 @@ uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers, int64_t room)
     return i - offers->leaves;
 }
 
-/* Finds the last chunk below tree node i whose pass fits into `room` bytes and
- * gets its input by by_ns; LH_NONE: none. */
+/* Returns the last chunk, by its index on the device, below tree node i whose
+ * pass fits into `room` bytes and gets its input by by_ns; LH_NONE: none. */
 static uint32_t find_later(const lhi_ready_queue *o, uint32_t i, int64_t room,
                            int64_t by_ns)
 {

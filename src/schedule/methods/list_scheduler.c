@@ -325,10 +325,10 @@ static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream,
     return at;
 }
 
-/* Picks a stream by greedy's rules among n candidates that start by `at`: F
- * until a D is ready, then D and F alternate; W if nothing else can start or
- * memory blocks the preferred kind. Among several chunks the last along the
- * path. */
+/* Returns the stream that greedy's rules pick among n candidates that start by
+ * `at`: F until a D is ready, then D and F alternate; W if nothing else can
+ * start or memory blocks the preferred kind. Among several chunks the last
+ * along the path. */
 static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
                               uint32_t n, int64_t at)
 {

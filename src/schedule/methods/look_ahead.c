@@ -85,8 +85,8 @@ static lh_status evaluate_trial(search_state *l, lh_error *err)
     return LH_OK;
 }
 
-/* Runs the list scheduler in one direction of time and adds its estimated cost
- * to the work done; false: the run failed. */
+/* Runs the list scheduler forward in time, or `backward` from the end, and adds
+ * its estimated cost to the work done; false: the run failed. */
 static bool run_direction(search_state *l, bool backward,
                           const lhi_list_scheduler_rules *rules)
 {

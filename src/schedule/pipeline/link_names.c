@@ -98,8 +98,8 @@ static const char *scan_device(const char *text, uint32_t n_devices,
     return at > text ? at : NULL;
 }
 
-/* Parses two device numbers, "2-3" for both directions or "2>3" for one
- * (*one_way); false: not of that form. */
+/* Parses two device numbers into *a and *b: "2-3" for both directions or "2>3"
+ * for one (*one_way). Returns false if the name has another form. */
 static bool scan_ends(const char *name, uint32_t n_devices, uint32_t *a,
                       uint32_t *b, bool *one_way)
 {
@@ -148,7 +148,8 @@ static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Formats the names of all links as "west>east, east>west", each name once. */
+/* Formats the names of all links as "west>east, east>west", each name once,
+ * into `text` of `room` bytes. */
 static void list_names(const lhi_link_list *list, char *text, size_t room)
 {
     size_t len = 0;

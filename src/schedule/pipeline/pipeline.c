@@ -308,8 +308,8 @@ static lh_status reject_duplicate_links(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Returns the route of messages between two devices: no message within a
- * device; without a link, no transfer time and no latency. */
+/* Returns the route of messages from device `from` to device `to`: no message
+ * if they are equal; without a link, no transfer time and no latency. */
 static lhi_route find_route(const lh_pipeline *p, const lh_link *const *sorted,
                             uint32_t from, uint32_t to)
 {

@@ -521,7 +521,7 @@ static bool step_from_run(path_walk *w)
 
 /* Continues the critical path from a message's departure at the previous
  * message on its link, or at the pass that made it ready: its producer or the
- * pass that posts its receive. */
+ * pass that posts its receive. Returns false if none of these is found. */
 static bool step_from_message(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
@@ -584,8 +584,9 @@ static bool step_to_first_forward(path_walk *w, const lh_collective *c)
     return false;
 }
 
-/* Continues the critical path from a collective's departure at the previous
- * one on its link, its launching pass, or the pass that made it ready. */
+/* Continues the critical path from a collective's departure at the previous one
+ * on its link, its launching pass, or the pass that made it ready. Returns
+ * false if none of these is found. */
 static bool step_from_collective(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
@@ -612,7 +613,7 @@ static bool step_from_collective(path_walk *w)
 }
 
 /* Continues the critical path from an offload copy at the previous copy on its
- * stream, or at the pass that launches it. */
+ * stream, or at the pass that launches it; always returns true. */
 static bool step_from_copy(path_walk *w)
 {
     const lh_timeline *t = w->f->t;

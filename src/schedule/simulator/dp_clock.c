@@ -64,8 +64,8 @@ static int64_t send_collective(lhi_dp_clock *c, lh_collective what,
     return what.arrive_ns;
 }
 
-/* Sends a chunk's all-gather or reduce-scatter as one collective at time
- * `now`. */
+/* Sends a chunk's all-gather or, with is_scatter, its reduce-scatter as one
+ * collective at time `now`. */
 static void send_chunk(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
                        int64_t now)
 {

@@ -216,9 +216,10 @@ static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
     return now;
 }
 
-/* Runs device d's passes until an input is not known yet, and then the devices
- * that wait for its outputs. Returns the latest time reached. `operations`: the
- * pipeline has data-parallel operations. */
+/* Runs device d's passes until an input is not known yet, and pushes the
+ * devices that its outputs wake to e->stack, which has *depth entries. Returns
+ * the latest time reached. `operations`: the pipeline has data-parallel
+ * operations. */
 static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
                                         uint32_t d, uint32_t *depth,
                                         bool operations)
@@ -283,16 +284,17 @@ static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
     return now > last ? now : last;
 }
 
-/* Runs a device of a pipeline without data-parallel operations. It is compiled
- * separately, since even an untaken branch costs a fifth of the run time. */
+/* Runs a device as run_device() does, for pipelines without data-parallel
+ * operations. It is compiled separately, since even an untaken branch costs a
+ * fifth of the run time. */
 static int64_t run_plain(lh_evaluator *e, const lh_schedule *s, uint32_t d,
                          uint32_t *depth)
 {
     return run_device(e, s, d, depth, false);
 }
 
-/* Runs a device of a pipeline with data-parallel operations; compiled apart
- * from the fast path without them. */
+/* Runs a device as run_device() does, for pipelines with data-parallel
+ * operations; compiled apart from the fast path without them. */
 static NOINLINE int64_t run_communicating(lh_evaluator *e, const lh_schedule *s,
                                           uint32_t d, uint32_t *depth)
 {
@@ -332,8 +334,8 @@ static void reset(lh_evaluator *e)
     }
 }
 
-/* Computes the makespan with the event engine, for options that the fast
- * evaluator does not support. */
+/* Computes the schedule's makespan in ns into *makespan_ns with the event
+ * engine, for options that the fast evaluator does not support. */
 static lh_status run_events(lh_evaluator *e, const lh_schedule *schedule,
                             int64_t *makespan_ns, lh_error *err)
 {

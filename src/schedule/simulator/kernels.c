@@ -22,8 +22,8 @@ typedef struct graph {
     uint32_t *last; /* [kernel]: critical predecessor, or NONE */
 } graph;
 
-/* Checks kinds, durations and dependency indices of the kernels; counts the
- * dependencies. */
+/* Checks kinds, durations and dependency indices of the kernels; *n_arcs:
+ * number of dependencies. */
 static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
 {
     int64_t sum[LHI_N_KERNEL_PLACEMENTS] = {0};

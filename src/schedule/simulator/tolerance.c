@@ -108,8 +108,8 @@ static int64_t find_extra(search *s, int64_t least)
     return low + 1;
 }
 
-/* Finds the delay tolerance of each of the n boundaries between chunks, in ns
- * one way. */
+/* Finds tolerances[i], the delay tolerance in ns one way, for each boundary i
+ * of the n boundaries between chunks. */
 static void find_all(search *s, uint32_t n, int64_t *tolerances)
 {
     for (uint32_t i = 0; i < n && s->status == LH_OK; i++) {

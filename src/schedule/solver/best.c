@@ -66,7 +66,8 @@ typedef struct choice_state {
     lh_scheduler_result *out;
 } choice_state;
 
-/* Simulates a schedule under the given options; *out is its makespan in ns. */
+/* Simulates a schedule under the caller's simulation options; *out is its
+ * makespan in ns. */
 static lh_status compute_makespan(const choice_state *k,
                                   const lh_schedule *schedule, int64_t *out,
                                   lh_error *err)
@@ -93,7 +94,8 @@ static lh_status search(const choice_state *k, uint64_t effort,
     return lh_solve(k->p, &o, out, err);
 }
 
-/* Copies a solution's lower bound and the reason for its status. */
+/* Copies the search's lower bound, and the reason why it ended, from solution
+ * `s` to the result. */
 static void store_bound(choice_state *k, const lh_solution *s)
 {
     k->out->bound_ns = s->bound_ns;

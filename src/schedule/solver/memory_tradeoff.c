@@ -27,8 +27,8 @@ typedef struct tradeoff_state {
     int64_t least; /* smallest limit worth testing */
 } tradeoff_state;
 
-/* Forwards progress to the caller's callback, and records whether it requests
- * a stop. */
+/* Forwards progress `now` to the caller's callback; records and returns whether
+ * it requests a stop. */
 static bool forward_progress(void *context, const lh_solve_progress *now)
 {
     tradeoff_state *t = context;
@@ -166,7 +166,7 @@ static lh_status solve_within(tradeoff_state *t, int64_t limit,
     return status;
 }
 
-/* Moves the schedule of a solution, with its makespan, into a point of the
+/* Moves the schedule of solution `from`, with its makespan, into a point of the
  * memory-time curve. */
 static void take_schedule(lh_memory_point *point, lh_solution *from)
 {

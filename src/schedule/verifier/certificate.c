@@ -36,8 +36,8 @@ typedef struct checker {
 static void add_statement(checker *k, lh_claim_status status,
                           const char *format, ...) LHI_PRINTF(3, 4);
 
-/* Appends a statement (a verified or refuted claim) with its status; marks out
- * of memory if it cannot. */
+/* Appends a statement (a verified or refuted claim) with its status to the list
+ * of claims; records if memory is insufficient. */
 static void add_statement(checker *k, lh_claim_status status,
                           const char *format, ...)
 {
@@ -171,7 +171,8 @@ static lh_status check_closed_form(checker *k, lh_error *err)
 
 /* --- refutations ---------------------------------------------------------- */
 
-/* Finds the machine that the certificate names; LH_NONE: none. */
+/* Returns the model's machine for the device or link that the certificate
+ * names; LH_NONE: none. */
 static uint32_t find_machine(const lhi_verify_model *claim,
                              const lh_certificate *c)
 {
@@ -248,8 +249,8 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
             where);
 }
 
-/* Adds the statement whether the certificate's clauses follow and refute the
- * deadline; `bad`: the first clause that does not follow. */
+/* Adds the statement whether the certificate's clauses follow (`bad`: the first
+ * that does not) and refute the deadline (`refuted`). */
 static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
 {
     const lh_certificate *c = k->c;

@@ -155,7 +155,8 @@ static bool same_message(const end *a, const end *b)
            a->comm.microbatch == b->comm.microbatch;
 }
 
-/* Adds a violation: a message lacks its send or its receive. */
+/* Adds a violation: the message of chunk `sender`, forward or `backward`, for a
+ * microbatch lacks its send or, with is_receive, its receive. */
 static void add_missing_end(communication *m, bool backward, uint32_t sender,
                             uint32_t microbatch, bool is_receive)
 {
@@ -196,8 +197,8 @@ static void check_message(communication *m, end *const *ends, uint32_t n)
                             ends[0]->comm.microbatch, is);
 }
 
-/* Adds violations: the messages from..to-1 of a sending chunk have neither
- * send nor receive. */
+/* Adds violations: the forward (or `backward`) messages from..to-1 of chunk
+ * `sender` have neither send nor receive. */
 static void add_missing_messages(communication *m, bool backward,
                                  uint32_t sender, uint32_t from, uint32_t to)
 {
@@ -210,8 +211,8 @@ static void add_missing_messages(communication *m, bool backward,
     lhi_verify_count_violations(m->judge, 2 * (uint64_t)(to - from));
 }
 
-/* Checks all messages of one sending chunk and direction; `ends` begins with
- * their sends and receives. Returns the number of these. */
+/* Checks all forward (or `backward`) messages of chunk `sender`; `ends` begins
+ * with their sends and receives. Returns the number of these. */
 static uint32_t check_sender(communication *m, bool backward, uint32_t sender,
                              end *const *ends, uint32_t n)
 {

@@ -277,8 +277,8 @@ static void invert_counts(const lhi_verify_model *c, lhi_verify_precedence *p)
     }
 }
 
-/* Adds a precedence between the operations of two rows within every
- * microbatch; false: out of memory. */
+/* Adds a precedence with delay `lag` from row `from` to row `to` (operations of
+ * one kind) within every microbatch; false: out of memory. */
 static bool connect_rows(builder *b, uint32_t from, uint32_t to, int64_t lag)
 {
     lhi_verify_precedence *p = add_precedence(b, from, to, lag);
@@ -290,8 +290,8 @@ static bool connect_rows(builder *b, uint32_t from, uint32_t to, int64_t lag)
     return p != NULL;
 }
 
-/* Adds a precedence from all operations of a row to all of another; false: out
- * of memory. */
+/* Adds a precedence with delay `lag` from all operations of row `from` to all
+ * of row `to`; false: out of memory. */
 static bool connect_whole_rows(builder *b, uint32_t from, uint32_t to,
                                int64_t lag)
 {
@@ -304,8 +304,8 @@ static bool connect_whole_rows(builder *b, uint32_t from, uint32_t to,
     return p != NULL;
 }
 
-/* Adds the precedence between two rows over a link, through a row of messages
- * if there is one; false: out of memory. */
+/* Adds the precedence from row `from` to row `to` over a link, through the row
+ * `message` if the link's messages have one; false: out of memory. */
 static bool connect_route(builder *b, uint32_t from, uint32_t message,
                           uint32_t to, uint32_t link)
 {
@@ -464,7 +464,8 @@ int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns)
 
 /* --- construction -------------------------------------------------------- */
 
-/* Allocates the scratch arrays for the machine with the most operations. */
+/* Allocates the scratch arrays of the capacity check, for the machine with the
+ * most operations; false: out of memory. */
 static bool allocate_capacity(lhi_verify_model *c)
 {
     size_t most = 1, leaves = 1;

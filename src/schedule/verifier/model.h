@@ -129,7 +129,8 @@ bool lhi_verify_raise_start(lhi_verify_model *claim, uint32_t o, int64_t start);
 bool lhi_verify_lower_end(lhi_verify_model *claim, uint32_t o, int64_t finish);
 /* Queues an operation for propagation and marks its machine for tightening. */
 void lhi_verify_queue_operation(lhi_verify_model *claim, uint32_t o);
-/* Removes the next operation from the queue, which must not be empty. */
+/* Removes and returns the next operation in the queue, which must not be
+ * empty. */
 uint32_t lhi_verify_take_operation(lhi_verify_model *claim);
 /* Propagates an operation's window along its row and its precedences; false:
  * some window is empty. */

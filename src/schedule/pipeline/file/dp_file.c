@@ -114,7 +114,8 @@ static lh_status set_links(const lhi_read_context *r, const lhi_node *list,
 /* --- operations ---------------------------------------------------------- */
 
 /* Parses a pass reference such as "4B0", the backward of chunk 4 on microbatch
- * 0, into an lh_dp_pass (schema callback). */
+ * 0, into the lh_dp_pass `member` (schema callback). Returns false if it is
+ * none. */
 static bool parse_point(const char *text, void *member)
 {
     lh_pass pass;

@@ -57,7 +57,8 @@ static bool is_current(const builder *b, uint32_t at)
     return b->table[at] != NONE && b->table[at] >= b->first;
 }
 
-/* Doubles the hash table and drops stale entries. */
+/* Doubles the hash table and drops stale entries. Returns false if out of
+ * memory, or out of time. */
 static bool grow_table(builder *b)
 {
     uint32_t n = b->n_table ? 2 * b->n_table : 1024;
@@ -218,8 +219,9 @@ static int64_t compute_end_in_window(const builder *b, uint16_t *counts,
 }
 
 /* Builds the lattice (graph of a machine's states, which are completed
- * operations per stream) breadth first. Every step leads to a higher number,
- * so all paths to a state are known before it is expanded. */
+ * operations per stream) breadth first, within `room` bytes. Steps lead to
+ * higher numbers, so all paths to a state are known before it is expanded.
+ * False: too large, stopped, or out of memory (*no_memory). */
 static bool build(builder *b, size_t room, bool *no_memory)
 {
     lhi_lattice *l = b->l;
@@ -273,8 +275,9 @@ void lhi_lattice_free(lhi_lattice *lattice)
     free(lattice);
 }
 
-/* Builds a machine's lattice, the graph of its states (completed operations
- * per stream); `w` NULL: all states, otherwise those within the windows. */
+/* Builds a machine's lattice, the graph of its states (completed operations per
+ * stream), within `room` bytes; `w` NULL: all states, otherwise those within
+ * the windows. NULL as in lhi_lattice_make(). */
 static lhi_lattice *make_lattice(const lhi_shop *shop, uint32_t machine,
                                  const lhi_windows *w, size_t room,
                                  lhi_budget *budget, bool *no_memory)

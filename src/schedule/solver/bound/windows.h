@@ -82,9 +82,9 @@ void lhi_windows_sync_lattices(lhi_windows *beside, const lhi_windows *from);
  * budget. */
 bool lhi_windows_set(lhi_windows *windows, int64_t deadline,
                      lhi_budget *budget);
-/* Computes the windows as lhi_windows_set() does, but builds no further
- * lattices once one is too large: windows without it are weaker, so it ends
- * early. */
+/* Computes the windows as lhi_windows_set() does (false: no schedule meets
+ * `deadline`), but builds no further lattices once one is too large: windows
+ * without it are weaker, so it ends early. */
 bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
                               lhi_budget *budget);
 

@@ -186,7 +186,9 @@ static void undo_move(annealer *a, const move *mv)
     lhi_machine_orders_update_followers(a->w, mv->machine);
 }
 
-/* Runs the annealing loop with a geometric cooling schedule. */
+/* Runs the annealing loop with a geometric cooling schedule. If a better
+ * objective than *best_time is found, stores the orders in `best` and updates
+ * *best_time. */
 static void run_annealing(annealer *a, lhi_machine_orders *best,
                           int64_t *best_time, const lhi_annealing_options *how,
                           lhi_budget *budget)

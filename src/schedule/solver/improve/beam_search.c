@@ -255,7 +255,8 @@ static int compare_scores(const void *x, const void *y)
     return a->op < b->op ? -1 : a->op > b->op;
 }
 
-/* Copies a partial schedule; both have arrays of the same size. */
+/* Copies the partial schedule `from` to `to`; both have arrays of the same
+ * size. */
 static void copy_partial(const beam *b, partial *to, const partial *from)
 {
     const lhi_shop *s = b->s;

@@ -72,8 +72,9 @@ static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *words,
     out->n_kept = 1 + lhi_random_below(&a->random, m - 1);
 }
 
-/* Runs one annealing cycle of insertion and improves the result by
- * justification. */
+/* Runs one annealing cycle of insertion and improves its result by
+ * justification; updates `words` and *time if that is better, and *by with the
+ * engine that found it. */
 static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words,
                              int64_t *time, lhi_engine *by,
                              const lhi_repair_options *how, lhi_budget *budget,

@@ -235,9 +235,10 @@ static int compare_times(const void *x, const void *y)
                                     : 0;
 }
 
-/* Lists all operations in a schedule with m microbatches, start[], sorted by
- * start (mirrored: descending). Starts are used because a job shop of
- * different size may have another time scale, and so different ends. */
+/* Lists all operations in a schedule with m microbatches and starts start[] in
+ * a->visits, sorted by start (mirrored: descending); returns their number.
+ * Starts are used because a job shop of different size may have another time
+ * scale, and so different ends. */
 static uint32_t list_operations(lhi_inserter *a, const int64_t *start,
                                 uint32_t m)
 {
@@ -417,7 +418,8 @@ static int64_t draw_space(lhi_inserter *a)
     }
 }
 
-/* Draws a random range of chunks, every second time from chunk 0. */
+/* Draws a random range of chunks, *from to *to, every second time from chunk
+ * 0. */
 static void draw_range(lhi_inserter *a, uint32_t *from, uint32_t *to)
 {
     uint32_t n = a->s->p->n_chunks, x = draw_bit(a) ? 0 : draw_below(a, n),

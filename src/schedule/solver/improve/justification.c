@@ -157,7 +157,8 @@ static bool keep_better(lhi_machine_orders *best, int64_t *best_time,
 }
 
 /* Builds schedules alternately backward and forward in time by due dates until
- * the work limit, and keeps the best. */
+ * the work limit. Stores a better one in `best` and its objective in
+ * *best_time. */
 static lh_status justify(lhi_justifier *j, lhi_machine_orders *best,
                          int64_t *best_time,
                          const lhi_justification_options *how,

@@ -48,8 +48,8 @@ typedef struct lns_run {
     uint64_t again_at;            /* recompute windows after this many ticks */
 } lns_run;
 
-/* Checks whether operation o overlaps the neighbourhood's time interval, so
- * that its order may change. */
+/* Checks whether operation o overlaps the time interval of neighbourhood `k`,
+ * so that its order may change. */
 static bool is_free(const subproblem *k, const lhi_machine_orders *w,
                     uint32_t o)
 {
@@ -207,9 +207,9 @@ static lh_status solve_subproblem(void *context, uint32_t i,
     return status;
 }
 
-/* Adapts interval length and makespan step to a subproblem's outcome (`spent`:
- * its work): subproblems should be neither trivial nor hopeless, and steps
- * should succeed occasionally. */
+/* Adapts interval length and makespan step to the outcome of subproblem `k`
+ * (`spent`: its work): subproblems should be neither trivial nor hopeless, and
+ * steps should succeed occasionally. */
 static void adapt_parameters(lhi_lns_state *state, const subproblem *k,
                              uint64_t spent)
 {
@@ -227,8 +227,9 @@ static void adapt_parameters(lhi_lns_state *state, const subproblem *k,
         state->step /= 2;
 }
 
-/* Adapts the neighbourhood sizes to a subproblem's outcome and offers its
- * schedule to the solver. */
+/* Adapts the neighbourhood sizes to the outcome of subproblem `i` and offers
+ * its schedule to the solver (merge function of a batch); leaves *last
+ * unchanged. */
 static lh_status merge_subproblem(void *context, uint32_t i,
                                   const lhi_batch_task *piece, bool *last,
                                   lh_error *err)

@@ -57,7 +57,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 }
 
 /* Merges the result of beam task `i`: raises the lower bound or offers the
- * schedule to the solver. */
+ * schedule to the solver (merge function of a batch); leaves *last
+ * unchanged. */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
                             lh_error *err)

@@ -115,7 +115,7 @@ typedef struct extension {
 
 /* Returns the start of operation x of a stream when the schedule with fewer
  * microbatches is extended to all of them by repeating one period of
- * microbatches. */
+ * microbatches; `k`: that extension. */
 static int64_t get_extended_start(const lhi_shop *s, const extension *k,
                                   uint32_t stream, uint32_t x)
 {
@@ -274,8 +274,9 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
     return LH_OK;
 }
 
-/* Keeps a task's best makespan and offers its schedule to the solver if it
- * improves the incumbent. */
+/* Keeps the best makespan of extension task `i` and offers its schedule to the
+ * solver if it improves the incumbent (merge function of a batch); leaves *last
+ * unchanged. */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
                             lh_error *err)

@@ -243,7 +243,8 @@ static void perturb(tuner *a)
             a->now.offset[i] += by;
 }
 
-/* Searches the parameters of the priority rule by simulated annealing. */
+/* Searches the parameters of the priority rule by simulated annealing. Stores a
+ * better schedule's orders in `best` and its objective in *best_time. */
 static void search_parameters(tuner *a, lhi_machine_orders *best,
                               int64_t *best_time, const lhi_tuning_options *how,
                               lhi_budget *budget)

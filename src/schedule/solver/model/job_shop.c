@@ -129,8 +129,8 @@ static const lhi_route *get_route(const lh_pipeline *p, uint32_t i)
     return i % 2 ? &p->backward[i / 2] : &p->forward[i / 2];
 }
 
-/* Returns the duration of chunk c's F, or of its D (D and W if joint), in ns.
- */
+/* Returns the duration in ns of chunk c's F (`forward`) or of its D (D and W if
+ * joint). */
 static int64_t get_pass_ns(const lh_pipeline *p, uint32_t c, bool forward)
 {
     const lh_chunk *k = &p->chunks[c];
@@ -290,8 +290,8 @@ static void add_arc(builder *m, uint32_t from, uint32_t to, int64_t lag)
     m->n_arcs++;
 }
 
-/* Adds arcs per microbatch between two pass streams, through a message stream
- * if there is one. */
+/* Adds, per microbatch, arcs from pass stream `from` to pass stream `to`,
+ * through the stream `message` if there is one. */
 static void add_flow(builder *m, uint32_t from, uint32_t message, uint32_t to,
                      const lhi_route *route)
 {

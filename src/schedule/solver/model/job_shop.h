@@ -100,9 +100,10 @@ lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
                         lh_solve_objective objective, lhi_arena *mem,
                         lhi_shop **out, lh_error *err);
 
-/* Builds a job shop as lhi_shop_make() does, but with equal W parts: each as
- * short as the shortest and freeing as much as the largest. Never restricted:
- * its bounds hold for all orders of the parts. */
+/* Builds a job shop as lhi_shop_make() does, with equal W parts: each as short
+ * as the shortest and freeing as much as the largest. Never restricted: its
+ * bounds hold for all orders of the parts. `parts`: parts per W; `fifo`: links
+ * are FIFO. */
 lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
                                 lh_solve_objective objective, lhi_arena *mem,
                                 lhi_shop **out, lh_error *err);

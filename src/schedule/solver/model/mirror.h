@@ -12,8 +12,8 @@ lh_status lhi_mirror_make(const lhi_shop *shop, lhi_arena *mem, lhi_shop **out,
 /* Returns the number that operation o has in the mirrored (time-reversed) job
  * shop, and vice versa. */
 uint32_t lhi_mirror_get_operation(const lhi_shop *shop, uint32_t op);
-/* Converts machine orders between a job shop and its mirror, in either
- * direction. */
+/* Converts the machine orders `from` to those of the mirrored (time-reversed)
+ * job shop, `to`; works in either direction. */
 void lhi_mirror_convert_orders(lhi_machine_orders *to,
                                const lhi_machine_orders *from);
 

@@ -10,8 +10,9 @@
 /* --- heads and tails ---------------------------------------------------------
  */
 
-/* Propagates the head (or tail) of message o on a following machine to the
- * messages after (or before) it; false: conflict. */
+/* Propagates the head (`heads`) of message o, on a machine that follows
+ * another's order, to the messages after it; otherwise its tail to the messages
+ * before it. False: conflict. */
 static bool push_follower(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;
@@ -48,8 +49,9 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
     return true;
 }
 
-/* Propagates the head (or tail) of o to operations of other streams on the
- * same machine that are ordered after (or before) it; false: conflict. */
+/* Propagates the head of o (`heads`) to operations of other streams on the same
+ * machine that are ordered after it; otherwise its tail to those before it.
+ * False: conflict. */
 static bool push_machine(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;

@@ -59,7 +59,7 @@ static bool propagate_orders(lhi_search *s, lit l)
     return lhi_search_propagate_literal(s, l);
 }
 
-/* Adds a clause to the list of clauses that watch literal l, with another
+/* Adds a clause to the list of clauses that watch literal l, with `other`, a
  * literal of the clause that may satisfy it; false: out of memory. */
 static bool add_watch(lhi_search *s, lit l, uint32_t clause, lit other)
 {
@@ -265,8 +265,8 @@ static void fix_root(lhi_search *s)
 /* --- conflicts
  * ----------------------------------------------------------------- */
 
-/* Marks the conflict's literals: counts those at the highest decision level
- * and adds the others to the learnt clause. */
+/* Marks the conflict's literals: adds those below the highest decision level to
+ * the learnt clause, and returns the number of the others. */
 static uint32_t mark_conflict(lhi_search *s)
 {
     uint32_t n = 0;
@@ -424,7 +424,7 @@ static bool learn_clause(lhi_search *s)
 }
 
 /* Deletes the half of the learnt clauses with the highest glue (distinct
- * decision levels); only at the root. */
+ * decision levels); only at the root. Returns false if out of memory. */
 static bool reduce_clauses(lhi_search *s)
 {
     uint32_t counts[256] = {0}, kept = 0, limit = 0, sum = 0;

@@ -79,7 +79,8 @@ bool lhi_solver_is_closed(const lhi_solver *r);
 /* Reports progress (bound, incumbent, `phase`) to the caller's callback, which
  * may stop the solver. */
 void lhi_solver_report(lhi_solver *r, const char *phase);
-/* Converts a makespan in ns to job-shop units, rounded down. */
+/* Converts a makespan in ns to job-shop time units and returns it, rounded
+ * down. */
 int64_t lhi_solver_convert_to_units(const lhi_solver *r, int64_t ns);
 /* Raises the lower bound to `units` (job-shop time) and records `by` as the
  * engine that proved it. */
@@ -90,8 +91,8 @@ int64_t lhi_solver_get_first_deadline(const lhi_solver *r);
 /* Returns the smallest makespan, in job-shop units, that would be no
  * improvement: the incumbent's, or one above the target. */
 int64_t lhi_solver_get_deadline_limit(const lhi_solver *r);
-/* Takes ownership of a schedule; makes it the incumbent if it is valid and
- * better, otherwise frees it. */
+/* Takes ownership of a schedule, made by method `by`; makes it the incumbent if
+ * it is valid and better, otherwise frees it. */
 lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule,
                                     const char *by, lh_error *err);
 /* Runs all scheduling methods, unless their engine (LHI_ENGINE_METHODS) is
