@@ -78,8 +78,8 @@ typedef struct worker_chunks {
     chunk_limits *in_model, *on_stage;
 } worker_chunks;
 
-/* Stores the first and last pass of each of a worker's chunks in the tables or,
- * with `away`, sets these entries to LH_NONE again. */
+/* Allocates the tables of one worker (stage of a replica) with the first and
+ * last pass of each chunk; all entries are LH_NONE. */
 static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
                               lh_error *err)
 {
@@ -92,8 +92,8 @@ static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
     return LH_OK;
 }
 
-/* Stores a worker's first and last pass of each chunk in the tables or, with
- * `away`, clears the entries. */
+/* Stores the first and last pass of each of a worker's chunks in the tables or,
+ * with `away`, sets these entries to LH_NONE again. */
 static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
                          bool away, worker_chunks *out)
 {

@@ -112,15 +112,14 @@ static void wake_lane(lane *l)
         pthread_cond_signal(&l->queues[i].news);
 }
 
-/* Copies message number `nth` of the queue's lane (delegated messages to one
- * rank) to host memory and sends it; records when the device buffer is free. */
+/* Fails with LH_ECANCELED because the run is stopping. */
 static lh_status fail_stopped(lh_error *err)
 {
     return lhi_fail(err, LH_ECANCELED, "stopped");
 }
 
-/* Receives message number `nth` of the queue's lane (delegated messages from
- * one rank) into host memory and copies it to the device. */
+/* Copies message number `nth` of the queue's lane (delegated messages to one
+ * rank) to host memory and sends it; records when the device buffer is free. */
 static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
 {
     lhi_delegated_path *d = q->d;
@@ -162,9 +161,8 @@ static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
     return status;
 }
 
-/* Sends or receives all messages of queue `q` in a step: every n-th message of
- * its lane (delegated messages to or from one rank), if the lane has n
- * queues. */
+/* Receives message number `nth` of the queue's lane (delegated messages from
+ * one rank) into host memory and copies it to the device. */
 static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
 {
     lhi_delegated_path *d = q->d;
@@ -194,8 +192,9 @@ static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
     return LH_OK;
 }
 
-/* Records the first failure of a delegated message and aborts the run, so that
- * no other rank waits for this one. */
+/* Sends or receives all messages of queue `q` in a step: every n-th message of
+ * its lane (delegated messages to or from one rank), if the lane has n
+ * queues. */
 static lh_status run_step(queue *q, lh_error *err)
 {
     const lhi_exec_lane *of = q->lane->of;
@@ -205,8 +204,8 @@ static lh_status run_step(queue *q, lh_error *err)
     return LH_OK;
 }
 
-/* Records the first failure of a delegated message and aborts the run, so that
- * no rank waits for this one. */
+/* Records the first failure of a delegated message (copied through host memory)
+ * and aborts the run, so that no other rank waits for this one. */
 static void fail(lhi_delegated_path *d, lh_status status, const lh_error *err)
 {
     if (d->status != LH_OK || d->stop)

@@ -156,8 +156,9 @@ void lhi_rails_fail_peer(lhi_rails *s, uint32_t peer, const char *why)
 
 /* ---- writing ---- */
 
-/* Prepares the rail's next frame with header and MACs; `g`: segment to carry,
- * NULL: a keep-alive frame. */
+/* Prepares the next frame of a rail (one of the parallel connections to a
+ * peer), with header and MACs. `g`: segment to carry, NULL: a keep-alive
+ * frame. */
 static void prepare_frame(const lhi_rails *s, uint32_t peer, uint32_t rail,
                           lhi_segment *g)
 {

@@ -156,9 +156,8 @@ void lhi_rail_send_ack(lhi_rails *rails, uint32_t peer, uint32_t rail);
  * has an unfinished frame or a waiting segment to write. */
 bool lhi_rail_has_work(const lhi_rail_peer *peer, const lhi_rail *rail);
 
-/* Prepares the next frame of a rail (one of the parallel connections to a
- * peer), with header and MACs. `g`: segment to carry, NULL: a keep-alive
- * frame. */
+/* Fails the run because of a peer, or of this rank; `why` follows the rank's
+ * name in the message. */
 void lhi_rails_fail_peer(lhi_rails *rails, uint32_t peer, const char *why);
 
 /* ---- rail_acceptor.c ---- */
