@@ -52,7 +52,8 @@ LH_API const char *lh_claims_text(const lh_claims *claims, uint32_t i);
 /* Returns the worst status of all claims. LH_CLAIM_VERIFIED means that the
  * schedule is optimal. */
 LH_API lh_claim_status lh_claims_verdict(const lh_claims *claims);
-/* Returns the status name; static storage. */
+/* Returns the name of a claim's status, such as verified or refuted; static
+ * storage. */
 LH_API const char *lh_claim_status_name(lh_claim_status status);
 
 #ifdef __cplusplus

@@ -13,8 +13,8 @@
 /* Default budget for `optimal` in a comparison, in units of about 1 us. */
 enum { SEARCH_EFFORT = 200000 };
 
-/* Checks whether a method's status belongs into the table as an outcome:
- * success, infeasible, unsupported or deadlock. */
+/* Checks whether a method's status is an outcome that the comparison's table
+ * lists: success, infeasible, unsupported or deadlock. */
 static bool is_result(lh_status status)
 {
     return status == LH_OK || status == LH_EINFEASIBLE ||

@@ -45,8 +45,9 @@ lh_status lhi_diagnosis_find_remedies(lhi_diagnosis_state *d, lh_error *err);
 lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d,
                                         lhi_arena *arena, lhi_scenario *out,
                                         lh_error *err);
-/* Builds a scenario in the diagnosis's arena in which straggler number `thing`
- * (LH_NONE: all) takes as long as its peers. */
+/* Builds a replay scenario in the diagnosis's arena in which straggler number
+ * `thing` (a slow worker, stage or link; LH_NONE: all) takes as long as its
+ * peers. */
 lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d,
                                      uint32_t thing, lhi_scenario *out,
                                      lh_error *err);

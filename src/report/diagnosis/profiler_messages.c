@@ -96,8 +96,8 @@ typedef struct known_message {
     int64_t ns;
 } known_message;
 
-/* Compares messages by direction, sending rank and receiving rank; returns -1,
- * 0 or 1. */
+/* Compares messages by link: direction, sending rank and receiving rank;
+ * returns -1, 0 or 1. */
 static int compare_links(const known_message *x, const known_message *y)
 {
     if (x->back != y->back)

@@ -20,7 +20,8 @@ static void free_profiled_rank(lhi_profiled_rank *r)
     free(r->file);
 }
 
-/* Returns the part of a path after the last slash, borrowed from `path`. */
+/* Returns the file name in a path: the part after the last slash, borrowed from
+ * `path`. */
 static const char *get_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

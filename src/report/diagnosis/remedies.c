@@ -54,8 +54,9 @@ static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
 static const char evenly_assumption[] =
     "their work can be distributed that evenly";
 
-/* Adds a recommendation to repair straggler number `thing`, or all of them
- * (LH_NONE), with the saving predicted by replay. */
+/* Adds a recommendation to repair straggler number `thing` (a slow worker,
+ * stage or link), or all of them (LH_NONE), with the saving cost_ns that the
+ * replay predicts. */
 static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps,
                             uint32_t thing, int64_t cost_ns,
                             const char *assumes, const char *what,

@@ -39,7 +39,7 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
 #define MAX_TIME_NS (INT64_C(1) << 61)
 
 /* Checks whether a message between two workers (stages of replicas) is on one
- * of the links that the scenario repairs. */
+ * of the links that the replay scenario repairs. */
 static bool is_on_links(const lhi_scenario *s, const uint32_t *worker)
 {
     for (uint32_t i = 0; i < s->n_links; i++)

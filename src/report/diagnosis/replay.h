@@ -45,18 +45,19 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
                       uint32_t stage, uint32_t replica, lh_operation operation,
                       bool own);
 
-/* Replays a step under a scenario and returns the end of its last operation in
- * ns. ends[i + 1] receives the end of operation i; the array has one entry
- * more than there are operations. */
+/* Replays a step in scenario `s` (which operations keep their recorded times)
+ * and returns the end of its last operation in ns. ends[i + 1] receives the end
+ * of operation i; the array has one entry more than there are operations. */
 int64_t lhi_replay_step(const lhi_recorded_step *step,
                         const lhi_scenario *scenario, int64_t *ends);
-/* Returns the duration in ns of operation `i`, in `group`, under the
- * scenario. */
+/* Returns the duration in ns of operation `i`, in `group`, in a replay scenario
+ * (which operations keep their recorded times). */
 int64_t lhi_replay_duration(const lhi_recorded_step *step,
                             const lhi_scenario *scenario, uint32_t group,
                             uint32_t i);
-/* Replays every step under every scenario: ends_ns[scenario * n_steps + step]
- * is the end of the last operation. The result does not depend on `threads`. */
+/* Replays every step in every scenario (which operations keep their recorded
+ * times): ends_ns[scenario * n_steps + step] is the end of the last operation.
+ * The result does not depend on `threads`. */
 lh_status lhi_replay_steps(const lh_recording *recording,
                            const lhi_scenario *scenarios, uint32_t n_scenarios,
                            uint32_t threads, int64_t *ends_ns, lh_error *err);

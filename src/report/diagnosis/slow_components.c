@@ -106,8 +106,8 @@ static void list_links(straggler_search *l)
         }
 }
 
-/* Lists the candidates for stragglers: workers, stages, microbatches and links.
- */
+/* Lists the candidates for stragglers (slow components): workers, stages,
+ * microbatches and links. */
 static void list_components(straggler_search *l)
 {
     const lh_recording *r = l->d->recording;
@@ -245,8 +245,9 @@ static double get_slow_threshold(const straggler_search *l, const component *a,
                       uneven->spread / sqrt(n_microbatches);
 }
 
-/* Computes a candidate's time in the current step (*own) and that of its peers
- * (*others); 0: there are none. */
+/* Computes the time of straggler candidate `a` in the current step (*own) and
+ * that of its peers (*others); 0: it has none. `uneven`: the step's microbatch
+ * imbalance; `links`: median link times. */
 static void compare_component(const straggler_search *l, const component *a,
                               const lhi_imbalance_step *uneven,
                               const double *links, double *own, double *others)
@@ -312,8 +313,8 @@ typedef struct repair_scenario {
     bool stays_uneven;
 } repair_scenario;
 
-/* Sets replacement times in the scenario that make microbatches even: each
- * pass takes its stage's mean over the replicas that are not slow; a slow
+/* Sets replacement times in replay scenario `s` that make microbatches even:
+ * each pass takes its stage's mean over the replicas that are not slow; a slow
  * worker keeps its own mean. */
 static void make_even(const straggler_search *l, const lhi_scenario *s)
 {
@@ -340,8 +341,8 @@ static void make_even(const straggler_search *l, const lhi_scenario *s)
         }
 }
 
-/* Sets replacement times in the scenario that repair one straggler: its
- * operations take as long as its peers'. */
+/* Sets replacement times in a replay scenario that repair straggler `a` (a slow
+ * worker, stage or link): its operations take as long as its peers'. */
 static void repair_component(const straggler_search *l, const component *a,
                              const repair_scenario *u)
 {
@@ -440,8 +441,8 @@ lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d,
     return make_repaired(d->slow_search, thing, LH_NONE, d->arena, out, err);
 }
 
-/* Finds masked stragglers: those that cost nothing alone, but do once all
- * others are repaired. */
+/* Finds masked stragglers (slow workers, stages or links): those that cost
+ * nothing alone, but do once all others are repaired. */
 static lh_status find_masked(straggler_search *l, lh_error *err)
 {
     uint32_t n = l->n_kept;

@@ -94,7 +94,8 @@ static double compute_ratio(double a, double b)
     return b > 0 ? a / b : 1;
 }
 
-/* Returns the slowdown of scenario `i` relative to the ideal step. */
+/* Returns the slowdown of replay scenario number `i`: its mean step time
+ * relative to the ideal step, in which all operations take typical times. */
 static double compute_slowdown(const lhi_diagnosis_state *d,
                                const scenario_results *p, uint32_t i)
 {

@@ -57,7 +57,8 @@ static json_t *make_steps_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the list of stragglers with their cost and affected steps. */
+/* Builds the JSON list of stragglers (slow workers, stages and links) with
+ * their cost and affected steps. */
 static json_t *make_slow_json(const lh_diagnosis *d)
 {
     static const char *const names[] = {[LH_SLOW_WORKER] = "worker",

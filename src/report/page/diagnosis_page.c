@@ -316,8 +316,8 @@ static lh_status add_steps(page_state *p, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the diagnosis as a JSON object: its results, the given sentences, heat
- * maps and timelines. */
+/* Adds the diagnosis as a JSON object: its results, the sentences in `given`,
+ * heat maps and timelines. */
 static lh_status add_all(page_state *p, const lh_report_diagnosis *given,
                          lh_error *err)
 {

@@ -49,7 +49,8 @@ static void add_stroke(drawing *d, uint32_t series)
                         (unsigned)series);
 }
 
-/* Returns the x coordinate at which iteration `at` begins, in 1/100 px. */
+/* Returns the x coordinate, in 1/100 px, at which iteration number `at` begins
+ * in the chart. */
 static int64_t get_x(const drawing *d, uint64_t at)
 {
     double share = ((double)at - (double)d->c->first) / d->c->n_iterations;

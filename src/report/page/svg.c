@@ -166,7 +166,8 @@ static void begin_row(row_boxes *r, int32_t y, int32_t height)
         .y = y * 100, .height = height * 100, .column = -1, .open_fill = -1};
 }
 
-/* Checks whether labels on a kind's colour are light. */
+/* Checks whether labels on the fill colour of pass kind `kind` are light: on
+ * those of F and B. */
 static bool has_light_label(int kind)
 {
     return kind == LH_F || kind == LH_B;

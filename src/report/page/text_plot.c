@@ -47,7 +47,7 @@ static void find_range(plot *p)
         p->high = p->low + 0.01;
 }
 
-/* Returns the text column of an x value. */
+/* Returns the text column in the plot that corresponds to the x value `x`. */
 static uint32_t get_column(const plot *p, double x)
 {
     const double *xs = p->sweep->xs;
@@ -106,7 +106,7 @@ static void add_rows(plot *p)
     }
 }
 
-/* Adds the horizontal axis with its labels, and the legend. */
+/* Adds the plot's horizontal axis with its labels, and the legend below it. */
 static void add_below(plot *p)
 {
     const lh_report_sweep *s = p->sweep;

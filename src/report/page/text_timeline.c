@@ -148,7 +148,8 @@ static void add_cell(screen *s, uint32_t column, int *now)
         lhi_text_puts(&s->out, s->color ? " " : blocks[kind]);
 }
 
-/* Clears the current row's sums and labels. */
+/* Clears the text timeline's current row: the sums per column and the
+ * labels. */
 static void begin_row(screen *s)
 {
     memset(s->used, 0, (size_t)s->columns * N_KINDS * sizeof *s->used);

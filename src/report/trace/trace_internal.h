@@ -38,8 +38,8 @@ typedef struct lhi_run_index_entry {
  * release with free(). NULL on allocation failure. Runs with the same pass are
  * adjacent. */
 lhi_run_index_entry *lhi_run_index_build(const lh_trace_run *runs, uint32_t n);
-/* Returns the number of a pass's run by binary search in the index, or
- * LH_NONE. */
+/* Returns the number of the run (pass with times) of `pass`, by binary search
+ * in the index of n runs; LH_NONE: not in the trace. */
 uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n,
                             const lh_pass *pass);
 

@@ -138,7 +138,8 @@ static void add_sort_index(writer *w, const char *what, uint32_t pid,
                                             "sort_index", (json_int_t)place));
 }
 
-/* Adds a thread's name and position. */
+/* Adds metadata events with a thread's name and display position; threads are
+ * shown in the order of their numbers. */
 static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
 {
     add_name(w, "thread_name", pid, tid, name);

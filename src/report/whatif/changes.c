@@ -128,7 +128,8 @@ static int64_t multiply(int64_t value, double factor)
 /* --- changes -------------------------------------------------------------- */
 
 /* Changes latency or bandwidth (`key`) of the link named `of`, or of all links
- * between datacenters if `of` is "". */
+ * between datacenters if `of` is "", by the factor `value`; a latency may also
+ * be set to a time. */
 static lh_status change_links(change_state *c, change_key key, const char *of,
                               const char *value, lh_error *err)
 {
@@ -159,7 +160,8 @@ static lh_status change_links(change_state *c, change_key key, const char *of,
     return LH_OK;
 }
 
-/* Changes the compute speed of device `of`, or of all devices if `of` is "". */
+/* Changes the compute speed of device `of`, or of all devices if `of` is "", by
+ * the factor `value`. */
 static lh_status change_speed(change_state *c, const char *of,
                               const char *value, lh_error *err)
 {
@@ -181,8 +183,8 @@ static lh_status change_speed(change_state *c, const char *of,
     return LH_OK;
 }
 
-/* Changes the memory limit of all devices: by a factor, to a number in the
- * pipeline's unit, or to none. */
+/* Changes the memory limit of all devices to `value`: a factor ("x0.5"), a
+ * number in the pipeline's unit, or none. */
 static lh_status change_limit(change_state *c, const char *value, lh_error *err)
 {
     double factor = 0, number = 0;
@@ -203,8 +205,8 @@ static lh_status change_limit(change_state *c, const char *value, lh_error *err)
     return LH_OK;
 }
 
-/* Changes the number of microbatches; fails for pipelines whose communication
- * is planned for a fixed number. */
+/* Changes the number of microbatches to `value`; fails for pipelines whose
+ * communication is planned for a fixed number. */
 static lh_status change_microbatches(change_state *c, const char *value,
                                      lh_error *err)
 {
@@ -219,7 +221,8 @@ static lh_status change_microbatches(change_state *c, const char *value,
     return LH_OK;
 }
 
-/* Changes the scheduling method; "as-is" keeps the present schedule. */
+/* Changes the scheduling method to `value`; "as-is" keeps the present
+ * schedule. */
 static lh_status change_schedule(change_state *c, const char *value,
                                  lh_error *err)
 {
@@ -230,7 +233,7 @@ static lh_status change_schedule(change_state *c, const char *value,
     return LH_OK;
 }
 
-/* Changes when receives are posted: early or late. */
+/* Changes when receives are posted to `value`: early or late. */
 static lh_status change_receives(change_state *c, const char *value,
                                  lh_error *err)
 {

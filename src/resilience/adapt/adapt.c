@@ -154,7 +154,8 @@ static lh_status set_up_paths(lh_adapt *a, const lh_adapt_options *o,
 }
 
 /* Copies pipeline and schedule, validates the options, and simulates the
- * initial iteration time. The caller frees `a`, after a failure too. */
+ * initial iteration time of the decision maker. The caller frees `a`, after a
+ * failure too. */
 static lh_status set_up(lh_adapt *a, const lh_pipeline *pipeline,
                         const lh_schedule *schedule, const lh_adapt_options *o,
                         lh_error *err)
@@ -306,8 +307,8 @@ static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
 
 /* --- decisions ------------------------------------------------------------ */
 
-/* Evaluates all schedule candidates again and replaces a->candidate, the best
- * one of the previous search. */
+/* Evaluates all schedule candidates under the conditions `now` and replaces
+ * a->candidate, the best one of the previous search. */
 static lh_status repeat_search(lh_adapt *a, const lh_adapt_input *now,
                                lh_error *err)
 {

@@ -67,9 +67,9 @@ typedef struct search {
 
 /* --- paths ---------------------------------------------------------------- */
 
-/* Builds the pipeline, simulator options and evaluator for messages of `p`
- * over data path `path`; `links`: delegated links if mixed. The caller ends *w
- * with free_path(), after a failure too. */
+/* Builds the pipeline, simulator options and evaluator for messages of `p` over
+ * data path `path`; `links`: links delegated to helper threads if the path is
+ * mixed. The caller ends *w with free_path(), after a failure too. */
 static lh_status make_path(const lh_adapt *a, const lh_pipeline *p,
                            lh_data_path path, const bool *links, path_state *w,
                            lh_error *err)
@@ -92,8 +92,9 @@ static void free_path(path_state *w)
     lh_pipeline_free(w->pipeline);
 }
 
-/* Adds a data path to the search, and lowers the search's bound to this path's
- * lower bound on the iteration time if that is smaller. */
+/* Adds data path `path` (`links`: delegated links) to the search, and lowers
+ * the search's bound to this path's lower bound on the iteration time if that
+ * is smaller. */
 static lh_status add_path(search *s, lh_data_path path, const bool *links,
                           lh_error *err)
 {
@@ -125,8 +126,9 @@ static bool mark_slow_links(const lh_adapt *a, const lh_adapt_input *now,
     return any;
 }
 
-/* Adds the current data path to the search and, if delegation is allowed, the
- * other ones; mixed delegates the slow links only. */
+/* Adds the current data path to the search and, if messages may be delegated to
+ * helper threads, the other ones; the mixed path delegates only the links that
+ * are slow in `now`. */
 static lh_status add_paths(search *s, const lh_adapt_input *now, lh_error *err)
 {
     const lh_adapt *a = s->adapt;

@@ -65,8 +65,8 @@ static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
     return NULL;
 }
 
-/* Appends one slowdown to the decision's reason: the link or device and its
- * current time; `both_directions`: the opposite link too. */
+/* Appends one slowdown to the decision's reason: the link or device of event
+ * `e` and its current time; `both_directions`: the opposite link too. */
 static void append_event(lh_adapt *a, const lh_monitor_event *e,
                          bool both_directions)
 {
@@ -116,8 +116,9 @@ static const char *format_candidate_name(const char *name)
                                                     : name;
 }
 
-/* Appends to the decision's reason the candidate's data path (direct,
- * delegated or slow links delegated) if it differs from the current one. */
+/* Appends the candidate's data path (direct, delegated to helper threads, or
+ * that for slow links only) to the decision's reason if it differs from the
+ * current one. */
 static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
 {
     uint32_t n = lh_pipeline_n_links(a->pipeline);
@@ -134,8 +135,8 @@ static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
 }
 
 /* Returns for about how many iterations a switch would have an effect: the
- * expected remaining duration of the slowdowns in `now` less the decision
- * latency. */
+ * expected remaining duration of the slowdowns in `now` less the iterations
+ * until a decision takes effect. */
 static uint64_t estimate_benefit_steps(const lh_adapt *a,
                                        const lh_adapt_input *now)
 {

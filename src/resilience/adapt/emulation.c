@@ -70,7 +70,8 @@ static void record_passes(const lh_pipeline *pipeline, const lh_timeline *t,
 }
 
 /* Stores the collectives of whole chunks in timeline `t` in `m`. Skips
- * collectives of buckets, whose durations are not comparable. */
+ * collectives of single buckets (parts of a chunk), whose durations are not
+ * comparable. */
 static void record_collectives(const lh_pipeline *pipeline,
                                const lh_timeline *t, lhi_emulated_iteration *m)
 {
@@ -298,8 +299,9 @@ static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
     return lh_adapt_confirm(p->adapt, step, true, err);
 }
 
-/* Simulates all steps in order. Each step: activates a pending version,
- * simulates, feeds the monitor, and decides. */
+/* Simulates all steps in order. Each step: activates a pending version
+ * (schedule, data path, hosts and layers), simulates, feeds the monitor, and
+ * decides. */
 static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
 {
     lh_emulation *o = p->out;
@@ -324,7 +326,7 @@ static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
 /* --- run ------------------------------------------------------------------ */
 
 /* Allocates the result's arrays, and creates the monitor, the decision maker
- * and the initial version. */
+ * and the initial version (schedule, data path, hosts and layers). */
 static lh_status set_up(lhi_emulation_run *p, const lh_schedule *schedule,
                         lh_error *err)
 {

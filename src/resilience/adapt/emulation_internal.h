@@ -121,9 +121,9 @@ lh_status lhi_emulation_assign_layers(const lhi_emulation_run *play,
                                       const lh_pipeline *pipeline,
                                       lh_pipeline **out, lh_error *err);
 
-/* Decides after a step whether hosts or layers migrate in place of the schedule
- * decision. *moves: a version was added. `estimated`: with the initial layers
- * per chunk. */
+/* Decides after step `step` whether hosts or layers migrate instead of the
+ * schedule decision `d`. *moves: they do, and a pending version was added.
+ * `estimated`: the monitor's pipeline with the initial layers per chunk. */
 lh_status lhi_emulation_find_migration(lhi_emulation_run *play, uint64_t step,
                                        const lh_pipeline *estimated,
                                        const lh_decision *decision, bool *moves,

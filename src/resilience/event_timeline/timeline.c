@@ -292,7 +292,7 @@ static int compare_steps(const void *a, const void *b)
 }
 
 /* Stores the sorted steps at which events begin or end in `c`. Between two of
- * them the active events stay the same. */
+ * these steps the set of active events stays the same. */
 static lh_status build_intervals(lh_event_timeline *c, lh_error *err)
 {
     int64_t *at = c->starts =
@@ -474,7 +474,8 @@ static lh_status copy_events(lh_event_timeline *c, const lh_events *events,
     return LH_OK;
 }
 
-/* Checks that every time in every state is within a pipeline's limits. */
+/* Checks that in every state (set of active events) every time of the pipeline
+ * is within the limits. */
 static lh_status check_states(const lh_event_timeline *c,
                               const lh_events *events, lh_error *err)
 {

@@ -5,7 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Simulates an iteration in one state; *ns is its makespan. */
+/* Simulates an iteration in state number `state` (a set of active events); *ns
+ * is its makespan. */
 static lh_status simulate_state(const lh_event_timeline *event_timeline,
                                 uint32_t state, const lh_schedule *schedule,
                                 const lh_sim_options *options, int64_t *ns,

@@ -33,10 +33,10 @@ static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half,
         .offset = half, .round_trip = both, .step = step, .n_iterations = 1};
 }
 
-/* Updates offset, drift, round trip and variance by a least-squares line
- * through all readings; once there are many, older ones fade (Brookner,
- * Tracking and Kalman Filtering Made Easy, section 1.2.10). `off`, `off_both`:
- * deviations from the prediction in ns; `steps`: steps since the last
+/* Updates offset, drift, round trip and variance of the clock estimate by a
+ * least-squares line through all readings; once there are many, older ones fade
+ * (Brookner, Tracking and Kalman Filtering Made Easy, section 1.2.10). `off`,
+ * `off_both`: deviations from the prediction in ns; `steps`: since the last
  * reading. */
 static void update_line(lhi_clock_offset *c, double off, double off_both,
                         double steps)

@@ -101,8 +101,8 @@ static double square(double x)
     return x * x;
 }
 
-/* Returns the estimated variance of the mean of `w` iterations with `n`
- * samples each, in ns squared. */
+/* Returns the estimated variance, in ns squared, of the mean over `w`
+ * iterations with `n` samples each. */
 static double estimate_variance(const lhi_drift_detector *g, double n, double w)
 {
     /* A scatter from few samples can be far off, and apparent common variation
@@ -124,7 +124,8 @@ double lhi_drift_detector_error(const lhi_drift_detector *g)
 }
 
 /* Updates the estimated variance of single samples and of iteration means from
- * reading `r`, which deviates from the level by `off` ns. */
+ * reading `r` (mean of one iteration), which deviates from the level by `off`
+ * ns. */
 static void learn_scatter(lhi_drift_detector *g, lhi_drift_reading r,
                           double off)
 {
@@ -160,8 +161,9 @@ static void average_reading(lhi_drift_detector *g, lhi_drift_reading r)
         learn_scatter(g, r, off);
 }
 
-/* Inserts a reading as the newest of the window, which holds the readings not
- * yet averaged. The oldest one of a full window is averaged into the level. */
+/* Inserts a reading (mean of one iteration) as the newest of the window, which
+ * holds the readings not yet averaged. The oldest one of a full window is
+ * averaged into the level. */
 static void add_to_window(lhi_drift_detector *g, lhi_drift_reading r)
 {
     if (g->n_last == LHI_DRIFT_WINDOW)
@@ -173,9 +175,9 @@ static void add_to_window(lhi_drift_detector *g, lhi_drift_reading r)
     g->window[0] = r;
 }
 
-/* Checks whether the newest `w` readings all deviate significantly from the
- * level in the same direction, and their average by at least `least`. *mean is
- * their average. */
+/* Checks whether the newest `w` readings (iteration means) all deviate
+ * significantly from the level in the same direction, and their average by at
+ * least `least` ns. *mean is their average. */
 static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least,
                          double *mean)
 {
@@ -252,8 +254,8 @@ static lhi_drift_change reset_level(lhi_drift_detector *g)
     return LHI_DRIFT_ENDS;
 }
 
-/* Checks whether the newest readings agree with the normal level again;
- * smaller deviations than `least` are ignored. */
+/* Checks whether the newest readings (iteration means) agree with the normal
+ * level again; deviations below `least` ns are ignored. */
 static bool has_returned(const lhi_drift_detector *g, double least)
 {
     double error = lhi_drift_detector_error(g),

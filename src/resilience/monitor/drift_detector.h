@@ -49,9 +49,9 @@ typedef struct lhi_drift_detector {
  * its variance. Reorders the samples. */
 lhi_drift_reading lhi_drift_reading_compute(double *samples, size_t n);
 
-/* Adds a reading and returns the detected change. During warm-up (`learns`) it
- * reports none. A change has at least size `least`, and began *ago iterations
- * before this one. */
+/* Adds a reading (mean of one iteration) and returns the detected change:
+ * begins, changes, ends or none. During warm-up (`learns`) it is none. A change
+ * has at least size `least` ns, and began *ago iterations before this one. */
 lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *detector,
                                         lhi_drift_reading reading, bool learns,
                                         double least, uint32_t *ago);

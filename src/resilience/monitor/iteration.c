@@ -11,8 +11,8 @@ static const double min_share = 0.025;
 /* Least reported change, relative to the quantity's own time. */
 static const double min_change = 0.02;
 
-/* Checks whether the monitor is still in its warm-up iterations, which set the
- * normal levels. */
+/* Checks whether the monitor is still in its warm-up iterations, in which it
+ * learns the normal levels. */
 static bool is_learning(const lh_monitor *m)
 {
     return m->n_iterations < m->warm_up;

@@ -127,7 +127,8 @@ static lh_status allocate(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
-/* Simulates the iteration time with all quantities at their normal levels. */
+/* Simulates the iteration time with all monitored links and devices at their
+ * normal levels. */
 static lh_status simulate_normal(lh_monitor *m, lh_error *err)
 {
     int64_t ns;
@@ -136,8 +137,8 @@ static lh_status simulate_normal(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
-/* Copies the flags of delegated links into the monitor, because the caller's
- * array may not outlive the call. */
+/* Copies the flags of links whose messages are delegated to helper threads into
+ * the monitor, because the caller's array may not outlive the call. */
 static lh_status copy_paths(lh_monitor *m, uint32_t n_links, lh_error *err)
 {
     if (!m->sim.delegated)
@@ -261,8 +262,8 @@ static bool is_valid_time(int64_t ns)
     return ns >= -MOST_NS && ns <= MOST_NS;
 }
 
-/* Fails with LH_EINVAL if a message's link is absent or its times are out of
- * range or out of order. */
+/* Fails with LH_EINVAL if the link of observed message number `i` is absent, or
+ * its times are out of range or out of order. */
 static lh_status check_message(const lh_monitor *m, size_t i,
                                const lh_observed_message *x, lh_error *err)
 {
@@ -318,7 +319,8 @@ static lh_status check_observation(const lh_monitor *m,
     return LH_OK;
 }
 
-/* Enlarges the scratch arrays to the number of samples in an observation. */
+/* Enlarges the monitor's scratch arrays to the number of samples in an
+ * observation. */
 static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
 {
     size_t n = seen->n_passes + seen->n_collectives;
@@ -376,8 +378,9 @@ static lh_status compute_costs(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
-/* Appends the event of a monitored quantity, with its current level, to the
- * active events if the quantity has left its normal level. */
+/* Appends an event for monitored quantity `thing` (link, device work or
+ * data-parallel communication), with its current level, to the active events if
+ * it has left its normal level. */
 static void add_if_active(lh_monitor *m, lhi_monitored *thing)
 {
     if (!thing->is_active)

@@ -76,8 +76,9 @@ static int64_t round_to_ns(double ns)
     return ns > 0 ? llround(ns) : 0;
 }
 
-/* Returns the ratio of a quantity's normal level to its current level if it is
- * `quiet` or all_quiet is set; otherwise 1. */
+/* Returns the ratio of the normal to the current level of `thing` (link, device
+ * work or data-parallel communication) if it is `quiet` or all_quiet is set;
+ * otherwise 1. */
 static double compute_normal_factor(const lhi_monitored *thing,
                                     const lhi_monitored *quiet, bool all_quiet)
 {

@@ -121,9 +121,9 @@ static inline double lhi_monitored_normal_ratio(const lhi_monitored *thing)
     return g->has_left && g->level > 0 ? g->normal / g->level : 1;
 }
 
-/* Feeds a validated iteration into all drift detectors and stores detected
- * changes as new events, without costs yet. The scratch arrays must already
- * have the observation's size. */
+/* Feeds the observed iteration `seen`, already validated, into all drift
+ * detectors and stores detected changes as new events, without costs yet. The
+ * scratch arrays must already have the observation's size. */
 void lhi_monitor_process_iteration(lh_monitor *monitor,
                                    const lh_observation *seen);
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates one layer's F, D and W times as the smallest quotient of a chunk's
- * time and its number of layers. */
+/* Estimates the times of one layer's F, D and W: the smallest quotient of a
+ * chunk's time and its number of layers. */
 static void estimate_layer_times(lh_layers *l)
 {
     const lh_pipeline *p = l->pipeline;

@@ -54,9 +54,9 @@ static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
     return status;
 }
 
-/* Returns the sum of squares of the devices' work, which breaks ties: of
- * partitions with equal iteration times, search continues from the more
- * balanced one. */
+/* Returns the sum of squares of the devices' work with `numbers` layers per
+ * chunk, which breaks ties: of partitions with equal iteration times, the
+ * search continues from the more balanced one. */
 static double compute_imbalance(const search *s, const uint32_t *numbers)
 {
     const lh_pipeline *p = s->pipeline;

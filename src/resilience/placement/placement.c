@@ -153,8 +153,8 @@ static lh_status copy_options(lh_host_placement *s,
     return LH_OK;
 }
 
-/* Validates and copies pipeline and options, and determines whether hosts are
- * equivalent. */
+/* Validates and copies pipeline and options, and determines whether all hosts
+ * have equal links and memory, so that any may be exchanged. */
 static lh_status set_up(lh_host_placement *s, const lh_pipeline *pipeline,
                         const lh_host_placement_options *o, lh_error *err)
 {

@@ -123,8 +123,9 @@ lh_status lhi_host_placement_migration(const lh_host_placement *places,
                                        const uint32_t *from, const uint32_t *to,
                                        const uint32_t *vias, uint32_t *ways,
                                        int64_t *out_ns, lh_error *err);
-/* Fails with LH_EUNSUPPORTED unless every device's state size in messages is
- * known, because the transfer time over a slow link would be unknown. */
+/* Fails with LH_EUNSUPPORTED unless the size of every device's state, in
+ * messages, is known; otherwise the transfer time over a slow link would be
+ * unknown. */
 lh_status lhi_host_placement_check_state(const lh_host_placement *places,
                                          lh_error *err);
 

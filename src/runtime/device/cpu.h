@@ -740,13 +740,15 @@ void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 void lhi_cpu_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                 const float *d);
 
-/* Runs F for one microbatch. */
+/* Runs F for one microbatch, from the received activations `in` (not used by
+ * the first chunk) to the activations `out` that are sent. */
 lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                               uint32_t microbatch, const float *in, float *out,
                               lh_error *err);
-/* Runs D for one microbatch. If `joint`, each layer's W follows its D directly,
- * except for the first layer, so that recomputed activations exist for one
- * layer at a time. */
+/* Runs D (input gradients) for one microbatch, from the received gradient `in`
+ * to the gradient `out` that is sent. If `joint`, each layer's W follows its D
+ * directly, except for the first layer, so that recomputed activations exist
+ * for one layer at a time. */
 lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                             uint32_t microbatch, bool joint, const float *in,
                             float *out, lh_error *err);

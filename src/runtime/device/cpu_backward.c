@@ -41,7 +41,8 @@ static const float *gradient_before_dropout(lhi_cpu *cpu, lhi_drop at,
 
 /* Reduces the norm's output gradient in the scratch buffer over the
  * tensor-parallel ranks, and replaces x by the norm's input gradient. `add`: a
- * gradient to add; `inv`: saved inverse deviations. */
+ * gradient to add; `inv`: saved inverse deviations; `d_weight` receives the
+ * weight's gradient. */
 static void norm_backward(lhi_cpu *cpu, const float *weight, const float *inv,
                           const float *add, float *x, float *d_weight)
 {

@@ -70,8 +70,9 @@ typedef struct exchange_context {
     lhi_cpu_saved_activations *kept;
 } exchange_context;
 
-/* Runs an all-to-all unless an earlier collective of the pass has failed;
- * stores its status. */
+/* Runs an all-to-all of the group unless an earlier collective of the pass has
+ * failed: sends gives[i] bytes to rank i and receives gets[i] from it. Stores
+ * the status in cpu->collective_status. */
 static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
                      const size_t *gives, void *in, const size_t *gets)
 {

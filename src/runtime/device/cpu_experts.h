@@ -9,8 +9,8 @@
 
 /* ---- routing (cpu_router.c) ---- */
 
-/* Allocates buffers for the choices of other ranks, which count towards a
- * capacity or belong to tensor-parallel experts. False: out of memory. */
+/* Allocates buffers for the expert choices of other ranks, which count towards
+ * a capacity or belong to tensor-parallel experts. False: out of memory. */
 bool lhi_cpu_make_choices(lhi_cpu *cpu);
 /* Returns the bytes allocated by lhi_cpu_make_choices(); 0: none needed. */
 size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu);

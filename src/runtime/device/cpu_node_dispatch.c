@@ -113,7 +113,7 @@ static void write_headers(const lhi_cpu *cpu,
 
 /* Reads the received routing headers `from`: fills the offsets of received
  * rows, `counts` (rows per source rank and expert), and the tables of the rows
- * to relay. */
+ * that this rank relays to its node's experts. */
 static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          const int32_t *from, int32_t *counts)
 {
@@ -181,8 +181,9 @@ static void compute_copy_positions(lhi_cpu *cpu,
                 starts[find_start(cpu, k / table, kept->copy_index[k])]++;
 }
 
-/* Runs an all-to-all of the group and stores its status. After a failure all
- * later ones of the pass do nothing. */
+/* Runs an all-to-all of the group: sends gives[i] bytes to rank i and receives
+ * gets[i] from it. Stores its status; after a failure all later ones of the
+ * pass do nothing. */
 static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
                      const size_t *gives, void *in, const size_t *gets)
 {
@@ -204,7 +205,8 @@ static bool is_row_for_node(const lhi_cpu *cpu,
     return false;
 }
 
-/* Checks whether a relayed row has to be copied to any expert on this node. */
+/* Checks whether a row that this rank relays has to be copied to any expert on
+ * its node. */
 static bool has_copies(const lhi_cpu *cpu,
                        const lhi_cpu_saved_activations *kept, size_t row)
 {
@@ -214,8 +216,8 @@ static bool has_copies(const lhi_cpu *cpu,
     return false;
 }
 
-/* Computes in gives[i] the bytes of rows of `width` floats that this rank
- * sends to relay i. */
+/* Computes in gives[i] the bytes of rows of `width` floats that this rank sends
+ * to relay i (the rank of a node that forwards them to the node's experts). */
 static void compute_send_bytes(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                size_t width, size_t *gives)
@@ -228,8 +230,9 @@ static void compute_send_bytes(const lhi_cpu *cpu,
                 gives[i] += width * sizeof(float);
 }
 
-/* Computes in gets[i] the bytes of rows of `width` floats that this relay
- * receives from source i. */
+/* Computes in gets[i] the bytes of rows of `width` floats that this rank
+ * receives from source rank i as a relay, which forwards them to its node's
+ * experts. */
 static void compute_recv_bytes(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                size_t width, size_t *gets)

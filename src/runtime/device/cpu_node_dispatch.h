@@ -43,8 +43,8 @@ uint32_t lhi_cpu_find_relay(const uint32_t *nodes, uint32_t n, uint32_t member,
                             uint32_t node);
 /* Allocates the buffers for node-aware dispatch; false: out of memory. */
 bool lhi_cpu_make_node_dispatch(lhi_cpu *cpu, const lhi_cpu_options *options);
-/* Allocates one microbatch's tables of relayed token copies in a layer; false:
- * out of memory. */
+/* Allocates one microbatch's tables of the token copies that this rank relays
+ * to its node's experts, in one layer; false: out of memory. */
 bool lhi_cpu_make_copies(const lhi_cpu *cpu, lhi_arena *mem,
                          lhi_cpu_saved_activations *kept);
 

@@ -47,8 +47,8 @@ static uint64_t make_tag(const lhi_elastic_sharding *s, uint64_t step,
     return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_PART_TAGS);
 }
 
-/* Checks whether collective `k` of the rank's data-parallel collectives
- * carries the entire chunk once per iteration, not a bucket of it. */
+/* Checks whether collective `k` of the rank's data-parallel collectives carries
+ * the entire chunk once per iteration, not a bucket (part) of it. */
 static bool is_whole_chunk(const lhi_elastic_sharding *s, uint32_t k)
 {
     uint32_t op = s->program->data[k].op;

@@ -183,7 +183,8 @@ static void digest_operations(unsigned char sum[DIGEST_BYTES],
         digest_numbers(sum, &(uint64_t){p->dequeue[i]}, 1);
 }
 
-/* Extends the digest `sum` by the copy durations of delegated messages. */
+/* Extends the digest `sum` by the durations of the copies to and from host
+ * memory of delegated messages. */
 static void digest_copies(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 {
     const lh_delegation *d = job->proposal_options.delegation;

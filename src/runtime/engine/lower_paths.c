@@ -91,8 +91,8 @@ typedef struct item {
     int64_t staging_ns;
 } item;
 
-/* Compares two delegated messages of a lane for sorting: by posting position,
- * start of the copy, and index. */
+/* Compares two delegated messages (copied through host memory) to or from one
+ * rank, for sorting: by posting position, start of the copy, and index. */
 static int compare_messages(const void *a, const void *b)
 {
     const item *x = a, *y = b;

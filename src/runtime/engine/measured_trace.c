@@ -176,9 +176,9 @@ static lh_status allocate(trace_builder *m, const uint32_t *n_executed,
     return LH_OK;
 }
 
-/* Formats the trace's title: the conditions that make durations differ from a
- * plain run (timed device, blocking sends, delegated messages). Returns
- * `text`. */
+/* Formats the trace's title into `text`, which it returns: the conditions that
+ * make durations differ from a plain run (timed device, blocking sends,
+ * messages delegated to helper threads). */
 static const char *format_title(const lhi_job *job, const lh_exec *exec,
                                 char *text, size_t room)
 {

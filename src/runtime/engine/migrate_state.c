@@ -56,7 +56,7 @@ typedef struct route {
 } route;
 
 /* Returns the route of a tensor's migration in replica `copy`: its old rank,
- * its new rank, and any relay between them. */
+ * its new rank, and the rank that relays it, if any. */
 static route find_route(const lhi_state_migration_options *o, uint32_t index,
                         uint32_t copy)
 {
@@ -218,8 +218,8 @@ static lh_status relay_tensor(const lhi_state_migration_options *o,
     return LH_OK;
 }
 
-/* Returns the number of values in the largest array that this rank relays; 0:
- * none. */
+/* Returns the number of values in the largest array that this rank relays
+ * (receives and sends on); 0: none. */
 static size_t find_max_relay_size(const lhi_state_migration_options *o)
 {
     const lh_model *m = o->job->model->model;
@@ -236,7 +236,8 @@ static size_t find_max_relay_size(const lhi_state_migration_options *o)
     return most;
 }
 
-/* Relays all tensors for which this rank is the relay, one array at a time. */
+/* Relays all tensors for which this rank is the relay, one array at a time:
+ * receives them and sends them on. */
 static lh_status relay_all(const lhi_state_migration_options *o,
                            lhi_state_migration_ops *ops, lh_error *err)
 {

@@ -420,8 +420,8 @@ static lh_status read_last(const lhi_job *job,
     return status;
 }
 
-/* Stores the data path (direct, delegated or mixed) of the last iteration in
- * the result. */
+/* Stores the data path of the last iteration in the result: direct, delegated
+ * (messages copied through host memory) or mixed. */
 static lh_status store_path(const lhi_job *job, const lh_exec *exec,
                             owned_result *to, lh_error *err)
 {

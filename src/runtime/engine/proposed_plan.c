@@ -66,8 +66,8 @@ uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
     return n_links;
 }
 
-/* Parses the text of a data path into `o`; `links` receives a flag per link,
- * the delegated ones. */
+/* Parses the text of a data path (direct, delegated through host memory, or
+ * mixed) into `o`; links[i]: link i is delegated. */
 static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
                             bool *links, lh_exec_options *o, lh_error *err)
 {
@@ -93,8 +93,9 @@ static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
     return LH_OK;
 }
 
-/* Sets the options for building an entry's execution plan. `links`: the
- * delegated links; `costs` receives the delegation options. */
+/* Sets the options for building an entry's execution plan with the entry's data
+ * path. `links`: scratch for the delegated links; `costs` receives the
+ * delegation options. */
 static lh_status fill_options(const entry *e, lh_delegation *costs, bool *links,
                               lh_exec_options *out, lh_error *err)
 {

@@ -293,7 +293,8 @@ lh_status lhi_delegated_path_end_step(lhi_delegated_path *d, lh_error *err);
 /* Returns the number of host buffers that were allocated during steps, because
  * the pools were empty. */
 uint32_t lhi_delegated_path_pool_growth(const lhi_delegated_path *d);
-/* Returns the bytes of all device and host buffers of the delegated path. */
+/* Returns the bytes of all device and host buffers for delegated messages
+ * (copied through host memory). */
 size_t lhi_delegated_path_count_bytes(const lhi_delegated_path *d);
 
 /* --- activation offload (activation_offload.c) ---

@@ -152,8 +152,8 @@ static lh_status check_hosts(const lhi_rank_assignment *s, lh_error *err)
     return status;
 }
 
-/* Checks that each relay is an existing rank other than the one that receives
- * the state. */
+/* Checks that each relay (rank that forwards migrated state) is an existing
+ * rank other than the one that receives the state. */
 static lh_status check_relays(const lhi_rank_assignment *s, lh_error *err)
 {
     for (uint32_t p = 0; p < s->n_places; p++) {

@@ -99,8 +99,8 @@ static lh_dp_kind get_kind(const planner *l, const lhi_exec_data *d)
     return l->p->dp_ops[d->op].kind;
 }
 
-/* Checks whether the collective carries the entire chunk once per iteration,
- * not a bucket of it. */
+/* Checks whether a collective carries the entire chunk once per iteration, not
+ * a bucket (part) of it. */
 static bool is_whole_chunk(const planner *l, const lhi_exec_data *d)
 {
     lh_dp_kind kind = get_kind(l, d);
@@ -134,7 +134,8 @@ static lh_status check_bucket(const planner *l, uint32_t i, uint32_t k,
 }
 
 /* Finds the block of microbatches that all-gather `k` serves, from the pass
- * that waits for its last bucket (*last). NULL: no pass waits. */
+ * that waits for its last bucket (part); *last: index of that bucket's
+ * all-gather. NULL: no pass waits. */
 static block *find_target(const planner *l, uint32_t k, uint32_t *last)
 {
     const lhi_exec_data *d = &l->rank->data[k];
@@ -199,8 +200,8 @@ static lh_status plan_gather(planner *l, uint32_t i, uint32_t k)
     return LH_OK;
 }
 
-/* Plans reduce-scatter `k`, launched at pass `i`: the gradient buffer that it
- * empties. */
+/* Plans reduce-scatter `k`, launched at pass `i`: finds the gradient buffer
+ * that it empties, which later passes may then use. */
 static lh_status plan_scatter(planner *l, uint32_t i, uint32_t k)
 {
     const lhi_exec_data *d = &l->rank->data[k];
@@ -365,7 +366,8 @@ static lh_status plan_all(planner *l)
     return check_end(l);
 }
 
-/* Allocates the planner's tables and plans the rank. */
+/* Allocates the planner's tables, and plans the buffers of all passes and
+ * collectives of the rank. */
 static lh_status plan_rank(planner *l)
 {
     const lh_pipeline *p = l->p;

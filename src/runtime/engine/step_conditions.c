@@ -81,8 +81,9 @@ lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
     return status;
 }
 
-/* Suspends, from begin_ns on, the emulated links that a failed rail blocks in
- * this state of the event timeline. */
+/* Suspends, from begin_ns on, the emulated links that a failed rail (network
+ * connection of a rank) blocks in state number `state` of the event
+ * timeline. */
 lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
                              int64_t begin_ns, lh_error *err)
 {

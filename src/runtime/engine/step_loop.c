@@ -590,8 +590,8 @@ static void report_unheard_stop(lhi_run_worker *w)
     print_remark(w, text);
 }
 
-/* Passes the transport's remarks, such as a failed rail, to the caller's
- * callback. */
+/* Passes the transport's notices for the user, such as a failed rail (network
+ * connection), to the caller's callback. */
 static void report_transport_remarks(const lhi_run_worker *w)
 {
     char text[400];

@@ -30,8 +30,9 @@ static uint64_t make_sum_tag(const lhi_training *t, uint64_t step,
     return lhi_tag(LHI_TAG_DATA, step, (first + each * number) * LHI_NET_TAGS);
 }
 
-/* Sums a chunk's sharded gradients in one bucket over datacenters. `room`: the
- * bucket's array, unused by then. */
+/* Sums a chunk's sharded gradients in one bucket (experts or other parameters)
+ * over datacenters. `room`: the bucket's array, unused by then. Raises
+ * *ready_ns (NULL: none) to the time at which all ranks were ready. */
 static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
                            lhi_train_bucket_kind bucket, float *room,
                            int64_t *ready_ns, lh_error *err)

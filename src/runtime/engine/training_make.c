@@ -384,8 +384,8 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
     return LH_OK;
 }
 
-/* Makes the group of ranks that collect the slices of a bucket's tensors for
- * checkpoints. */
+/* Makes the group of ranks that collect the slices of tensors in a bucket
+ * (experts or other parameters) for checkpoints. */
 static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind bucket,
                                   lhi_grid_group_kind kind, lh_error *err)
 {

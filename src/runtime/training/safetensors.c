@@ -72,8 +72,8 @@ static lh_status read_shape(const lhi_safetensors *f, const char *key,
     return LH_OK;
 }
 
-/* Parses a tensor's entry in the header: type, shape and byte range, relative
- * to values_at. *known: its type is supported. */
+/* Parses a tensor's entry `node` in the header: type, shape and byte range,
+ * which counts from file offset values_at. *known: its type is supported. */
 static lh_status read_tensor(const lhi_safetensors *f, const char *key,
                              const json_t *node, uint64_t values_at,
                              uint64_t file_bytes, lhi_st_tensor *t, bool *known,

@@ -259,7 +259,7 @@ static size_t find_largest_gathered(const lhi_train *train,
 }
 
 /* Writes a chunk's tensors one after the other, in the order in which FSDP or
- * elastic sharding gathers them. */
+ * elastic sharding gathers them, and stores their checksums in `sums`. */
 static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)

@@ -342,8 +342,8 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk)
             copy_array(train, c, &c->owned[i], c->owned[i].tensor->value, true);
 }
 
-/* Copies a chunk's gradients in one bucket into the gradient sums, for a
- * bucket that is not sharded. */
+/* Copies a chunk's gradients in one bucket (experts or other parameters), which
+ * is not sharded, into the gradient sums. */
 static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
                            lhi_train_bucket_kind bucket)
 {

@@ -193,8 +193,8 @@ typedef struct lhi_train_part {
     lhi_train_range of[LHI_N_TRAIN_BUCKETS];
 } lhi_train_part;
 
-/* Returns, per bucket, the range of this rank's piece that covers tensors
- * `first` to `first + n_tensors - 1`. */
+/* Returns, for each bucket (experts and other parameters), the range of this
+ * rank's piece that covers tensors `first` to `first + n_tensors - 1`. */
 lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
                                    uint32_t first, uint32_t n_tensors);
 
@@ -202,9 +202,9 @@ lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
 typedef struct lhi_train_piece_sizes {
     size_t all, values, gradients; /* of these sharded */
 } lhi_train_piece_sizes;
-/* Returns the sizes of this rank's piece of a chunk's bucket: its shards of
- * all tensors, of those with sharded parameters, and of those with sharded
- * gradients. */
+/* Returns the sizes of this rank's piece of a chunk's bucket (experts or other
+ * parameters): its shards of all tensors, of those with sharded parameters, and
+ * of those with sharded gradients. */
 lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train,
                                                  uint32_t chunk,
                                                  lhi_train_bucket_kind bucket);

@@ -24,8 +24,8 @@ enum {
     LHI_LINKS_MAX = 4096              /* maximum links per run */
 };
 
-/* Checks the latency and transfer time of emulated links; LH_EINVAL names the
- * link. */
+/* Checks that the latency and transfer time of each emulated link are in range;
+ * otherwise LH_EINVAL, which names the link. */
 lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
                           lh_error *err);
 

@@ -345,7 +345,8 @@ static void end_receives(inproc_endpoint *e)
     wait_for_zero(&e->copies_in);
 }
 
-/* Frees the endpoints of all ranks and their emulated links. */
+/* Frees the endpoints of all ranks and their emulated links, which form the
+ * fabric (the shared state of all endpoints). */
 static void free_fabric(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
@@ -359,9 +360,9 @@ static void free_fabric(fabric *f)
     free(f);
 }
 
-/* Closes an endpoint: ends its sends and receives, fails the receives that
- * peers posted for its messages, and releases the fabric after the last
- * endpoint. */
+/* Closes an endpoint: ends its sends and receives, and fails the receives that
+ * peers posted for its messages. The last endpoint frees the fabric (the shared
+ * state of all endpoints). */
 static void inproc_close(lhi_net *net)
 {
     inproc_endpoint *e = (inproc_endpoint *)net;

@@ -64,8 +64,9 @@ static lhi_handshake make_handshake(const lhi_rails *s, uint32_t client,
 
 /* ---- connecting ---- */
 
-/* Decodes the address of rank `rank`'s rail `rail` to a socket address;
- * `any_port`: port 0, for the local end. Returns its length. */
+/* Decodes the address of rank `rank`'s rail (parallel connection) number `rail`
+ * to a socket address; `any_port`: port 0, for the local end. Returns its
+ * length. */
 static socklen_t decode_address(const lhi_rails *s, uint32_t rank,
                                 uint32_t rail, bool any_port,
                                 struct sockaddr_storage *out)
@@ -131,8 +132,8 @@ static int begin_handshake(const lhi_rails *s, uint32_t peer, uint32_t rail)
     return send_message(r->fd, &h) ? 0 : EIO;
 }
 
-/* Handles the peer's handshake message on a connecting rail; returns 0 or an
- * error number. */
+/* Handles the peer's handshake message on a rail (parallel connection) that is
+ * being connected; returns 0 or an error number. */
 static int continue_handshake(lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];

@@ -27,8 +27,9 @@ static lhi_segment **get_ring_entry(lhi_segment **ring, uint64_t number)
 
 /* ---- activation and closing ---- */
 
-/* Records that a rail to a peer was lost (`error`) or restored after away_ns,
- * for the notices to the user. Only the connecting end does. */
+/* Records, for notices to the user, that a rail (parallel connection) to a peer
+ * was lost (`error`: errno) or restored after away_ns. Only the connecting end
+ * does. */
 static void record_event(lhi_rails *s, uint32_t peer, uint32_t rail, int error,
                          int64_t away_ns)
 {
@@ -199,8 +200,8 @@ static struct iovec get_remaining_part(unsigned char *bytes, size_t size,
     return (struct iovec){bytes + done, size - done};
 }
 
-/* Writes as much of a rail's prepared frame as its socket takes; true:
- * completely written. */
+/* Writes as much of the prepared frame of a rail (parallel connection) as its
+ * socket takes; true: completely written. */
 static bool write_frame(lhi_rails *s, uint32_t peer, uint32_t rail)
 {
     lhi_rail *r = &s->peers[peer].rails[rail];
@@ -260,8 +261,8 @@ bool lhi_rail_has_work(const lhi_rail_peer *p, const lhi_rail *r)
     return r->state == LHI_RAIL_UP && (r->writing || p->n_waiting > 0);
 }
 
-/* Returns the idle rail with the most recent input, as the most reliable one
- * for acknowledgements. */
+/* Returns the idle rail (parallel connection) with the most recent input, as
+ * the most reliable one for acknowledgements. */
 static uint32_t find_ack_rail(const lhi_rails *s, const lhi_rail_peer *p)
 {
     uint32_t best = UINT32_MAX;

@@ -129,8 +129,8 @@ static bool is_not_unicast(const struct sockaddr_storage *a)
     return any || (is_v4 ? bytes[0] >= 224 : bytes[0] == 0xff);
 }
 
-/* Resolves a rail's text (address, network or interface) to an address of this
- * host. */
+/* Resolves the text that describes a rail (parallel connection) - an address,
+ * network or interface - to an address of this host. */
 static lh_status find_address(const char *text, struct sockaddr_storage *out,
                               lh_error *err)
 {
@@ -170,7 +170,8 @@ typedef struct rail_setup {
     unsigned char *addresses;
 } rail_setup;
 
-/* Returns the wire-format address of rail `k` of a rank. */
+/* Returns the wire-format address of a rank's rail (parallel connection) number
+ * `k`. */
 static unsigned char *get_address(const rail_setup *j, uint32_t rank,
                                   uint32_t k)
 {
@@ -178,7 +179,8 @@ static unsigned char *get_address(const rail_setup *j, uint32_t rank,
            ((size_t)rank * j->o->n_rails + k) * LHI_ADDRESS_BYTES;
 }
 
-/* Listens on the address of each of this rank's rails. */
+/* Listens on the address of each of this rank's rails (parallel
+ * connections). */
 static lh_status listen_on_rails(rail_setup *j, lh_error *err)
 {
     for (uint32_t k = 0; k < j->o->n_rails; k++) {
@@ -296,7 +298,7 @@ static lh_status receive_addresses(const rail_setup *j, uint32_t peer,
                           peer);
 }
 
-/* Exchanges rail addresses with all peers. */
+/* Sends this rank's rail addresses to all peers and receives theirs. */
 static lh_status exchange(const rail_setup *j, lh_error *err)
 {
     int64_t until_ns = lhi_now_ns() + LHI_RAILS_CONNECT_TIMEOUT_NS;
@@ -309,8 +311,9 @@ static lh_status exchange(const rail_setup *j, lh_error *err)
     return LH_OK;
 }
 
-/* Listens on this rank's rails, exchanges addresses with all peers, and opens
- * the rails. `streams` receives one descriptor per peer. */
+/* Listens on this rank's rails (parallel connections), exchanges addresses with
+ * all peers, and opens the rails. `streams` receives one descriptor per
+ * peer. */
 static lh_status open_rails(rail_setup *j, lhi_failure *failure, int *streams,
                             lhi_rails **out, lh_error *err)
 {

@@ -157,7 +157,7 @@ static void read_local_stream(lhi_rails *s, uint32_t peer)
 
 /* ---- loss detection ---- */
 
-/* Counts the rails to a peer that are connected. */
+/* Counts the rails (parallel connections) to a peer that are connected. */
 static uint32_t count_up_rails(const lhi_rails *s, const lhi_rail_peer *p)
 {
     uint32_t n = 0;
@@ -295,8 +295,8 @@ static int64_t run_timers(lhi_rails *s, int64_t due_ns)
 
 /* ---- the thread ---- */
 
-/* Returns the poll() entry of a rail: input, and output if it connects or has
- * something to write. */
+/* Returns the poll() entry of a rail (parallel connection): input, and output
+ * if it connects or has something to write. */
 static struct pollfd make_poll(const lhi_rail_peer *p, const lhi_rail *r)
 {
     struct pollfd f = {.fd = r->fd, .events = POLLIN};
@@ -339,8 +339,8 @@ static nfds_t fill_polls(lhi_rails *s)
     return n;
 }
 
-/* Handles poll() events on rail `k` to a peer: continues connecting, reads or
- * writes. */
+/* Handles poll() events on rail (parallel connection) `k` to a peer: continues
+ * connecting, reads or writes. */
 static void handle_rail_events(lhi_rails *s, uint32_t peer, uint32_t k,
                                short events)
 {
@@ -357,7 +357,8 @@ static void handle_rail_events(lhi_rails *s, uint32_t peer, uint32_t k,
         lhi_rail_read(s, peer, k);
 }
 
-/* Handles poll() events on a peer's local stream and rails. */
+/* Handles poll() events on a peer's local stream and on the rails (parallel
+ * connections) to it. */
 static void handle_peer_events(lhi_rails *s, uint32_t peer,
                                const struct pollfd *f)
 {
@@ -399,8 +400,8 @@ static bool is_done(lhi_rails *s)
     return all || lhi_now_ns() > s->close_by_ns;
 }
 
-/* Main function of the rails' thread: moves data between local streams and
- * rails until all peers are done. */
+/* Main function of the rails' thread: moves data between the rank's local
+ * streams and the rails (parallel connections) until all peers are done. */
 static void *thread_main(void *of)
 {
     lhi_rails *s = of;

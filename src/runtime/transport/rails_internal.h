@@ -140,8 +140,9 @@ static inline void lhi_rails_add_statistic(uint64_t *what, uint64_t n)
 lh_status lhi_rail_activate(lhi_rails *rails, uint32_t peer, uint32_t rail,
                             int fd, const lhi_handshake *shake,
                             int64_t answer_ns, lh_error *err);
-/* Closes a rail in any state; its unacknowledged segments are sent over other
- * rails. `error`: errno of the cause. */
+/* Closes a rail (parallel connection) to a peer in any state; its
+ * unacknowledged segments are sent over other rails. `error`: errno of the
+ * cause. */
 void lhi_rail_close(lhi_rails *rails, uint32_t peer, uint32_t rail, int error);
 /* Reads from one rail (parallel connection) to a peer after a poll() event, and
  * handles the complete frames. */

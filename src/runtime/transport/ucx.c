@@ -71,8 +71,9 @@ static void progress(const lhi_ucx *u)
 
 /* ---- requests in progress ---- */
 
-/* Allocates a request with `bytes` of frame memory and adds it to the
- * endpoint's list; NULL: out of memory. */
+/* Allocates a request (a UCX operation in progress) for operation `op`, with
+ * `bytes` of memory for its frame, and adds it to the endpoint's list; NULL:
+ * out of memory. */
 static lhi_ucx_request *request_make(lhi_ucx *u, uint32_t peer, lhi_net_op *op,
                                      size_t bytes)
 {
@@ -87,7 +88,8 @@ static lhi_ucx_request *request_make(lhi_ucx *u, uint32_t peer, lhi_net_op *op,
     return j;
 }
 
-/* Removes a request from the endpoint's list and releases it. */
+/* Removes a request (a UCX operation in progress) from the endpoint's list and
+ * releases it. */
 static void request_release(lhi_ucx_request *j)
 {
     if (j->before)

@@ -77,7 +77,8 @@ void lhi_rail_head_write(const lhi_rail_head *head,
 lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
                              lhi_rail_head *out, lh_error *err);
 
-/* Copies a peer's text for display: without control bytes, NUL-terminated. */
+/* Copies `n` bytes of a peer's text to `out` (`room` bytes) for display:
+ * without control bytes, NUL-terminated. */
 void lhi_wire_sanitise_text(const unsigned char *bytes, size_t n, char *out,
                             size_t room);
 

@@ -37,8 +37,9 @@ static uint32_t compute_extra_warmup(const lh_elastic_case *g,
     return (uint32_t)most;
 }
 
-/* Checks for every group e_j that e_j C >= P (C + C_PP), so that pipeline
- * messages are hidden behind passes of pass_ns. */
+/* Checks for every group e_j (groups[j] microbatches) that e_j C >= P (C +
+ * C_PP), so that pipeline messages, which take C_PP, are hidden behind passes
+ * of C = pass_ns on P stages. */
 static bool are_messages_hidden(uint32_t n, const uint32_t *groups,
                                 int64_t pass_ns, const lh_elastic_case *g)
 {

@@ -89,8 +89,8 @@ static uint32_t get_earlier_device(const lhi_dispatcher *p, uint32_t a,
     return p->choices[b].start_ns < p->choices[a].start_ns ? b : a;
 }
 
-/* Updates the tournament tree (device with the earliest choice) on the path
- * above one device. */
+/* Updates the tournament tree (device with the earliest choice) from one
+ * device's leaf up to the root. */
 static void update_tree(lhi_dispatcher *p, uint32_t device)
 {
     for (uint32_t i = (p->leaves + device) / 2; i > 0; i /= 2)

@@ -107,8 +107,8 @@ lh_status lhi_greedy_run_with_reserve(const lh_pipeline *pipeline,
 int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
                                  const lhi_dispatcher_device *device,
                                  uint32_t chunk, lh_pass_kind kind);
-/* Checks whether a chunk's next F (or D) leaves the required memory reserve
- * free. */
+/* Checks whether a chunk's next F or D fits into the device's memory and leaves
+ * the reserve free that its microbatch still needs. */
 bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
                          const lhi_dispatcher_device *device, uint32_t chunk,
                          lh_pass_kind kind);

@@ -115,8 +115,8 @@ static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Builds the plan from the groups in the options or in the pipeline, or by
- * searching the queue size. */
+/* Builds the elastic plan from the groups in the options or in the pipeline, or
+ * else by searching the number of microbatches per group. */
 static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
                            const lh_method_options *o, lhi_orders *orders,
                            lh_elastic_plan **out, lh_error *err)

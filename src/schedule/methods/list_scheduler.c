@@ -252,8 +252,8 @@ static bool has_memory(const lhi_list_scheduler *b, uint32_t device,
     return leaves_reserve(b, device, pass, h, spare);
 }
 
-/* Checks has_memory() for the stream's next pass; keeps the result until the
- * device runs another pass. */
+/* Checks has_memory() for the stream's next pass `c`, and stores the result in
+ * `c` until the device runs another pass. */
 static bool fits(const lhi_list_scheduler *b, next_pass *c)
 {
     const uint32_t device = b->streams[c->stream].device;

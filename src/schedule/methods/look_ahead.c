@@ -150,7 +150,8 @@ static const attempt rules_shared[] = {
     {NEAREST, false, 3, false, false}, {SHARED, false, 4, false, false},
 };
 
-/* Computes the caps (microbatches in flight per chunk) of all share rules. */
+/* Computes the caps (microbatches in flight per chunk) for each rule by which
+ * chunks share their device's memory. */
 static lh_status compute_shares(search_state *l, lh_error *err)
 {
     for (int i = NEAREST; i < N_SHARES; i++) {

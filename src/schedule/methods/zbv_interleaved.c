@@ -56,7 +56,8 @@ static size_t get_pass_index(const simulation *f, uint32_t chunk,
     return (size_t)chunk * f->p->n_microbatches + microbatch;
 }
 
-/* Adds an event at time `at` at which the device may start a pass. */
+/* Adds an event at time `at`, when the device may start a pass; LH_ENOMEM if
+ * out of memory. */
 static lh_status push_event(simulation *f, uint32_t device, int64_t at,
                             lh_error *err)
 {

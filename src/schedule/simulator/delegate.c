@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the name of a data path: direct, delegated or mixed; static
- * storage. */
+/* Returns the name of a data path: direct, delegated (through host memory, sent
+ * by a helper thread) or mixed; static storage. */
 const char *lh_data_path_name(lh_data_path path)
 {
     static const char *const names[] = {"direct", "delegated", "mixed"};
@@ -40,8 +40,8 @@ static int64_t get_staging_ns(const lh_delegation *o, uint32_t link)
     return o->link_staging_ns ? o->link_staging_ns[link] : o->staging_ns;
 }
 
-/* Checks whether the options delegate a link's sends; without a list, all
- * links. */
+/* Checks whether the options delegate a link's messages (send them from host
+ * memory by a helper thread); without a list of links, all are delegated. */
 static bool is_delegated(const lh_delegation *o, uint32_t link)
 {
     return !o->links || o->links[link];

@@ -105,8 +105,9 @@ static uint64_t get_output(const engine *e, const lh_pass *pass,
     return pass->kind != LH_W && pass->chunk > 0 ? e->n_half + i - n : NO_INPUT;
 }
 
-/* Checks whether a message on the route is sent directly, so that it occupies
- * the sender's queue and waits for its receive. */
+/* Checks whether a message on the route is sent directly, not delegated
+ * (through host memory), so that it occupies the sender's queue and waits for
+ * its receive. */
 static bool is_direct(const engine *e, const lhi_route *route)
 {
     return !e->options.delegated || route->link == LH_NONE ||
@@ -208,7 +209,8 @@ static void post_due_receives(engine *e, const device_state *dev, int64_t now,
     }
 }
 
-/* Advances the device to its next pass. */
+/* Advances device d to its next pass at time `now`, posts the receives that are
+ * then due, and starts the pass if its inputs are known to arrive. */
 static void advance_device(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];

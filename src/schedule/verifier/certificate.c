@@ -125,8 +125,8 @@ static lh_status check_schedule(checker *k, const lh_schedule *s,
 
 /* --- closed forms --------------------------------------------------------- */
 
-/* Recomputes the closed-form bound that the certificate names, and compares
- * its terms. */
+/* Recomputes the closed-form bound that the certificate names, and compares its
+ * terms and sum with those in the certificate. */
 static lh_status check_closed_form(checker *k, lh_error *err)
 {
     const lh_certificate *c = k->c;

@@ -6,7 +6,8 @@
 
 #include <inttypes.h>
 
-/* Concatenates the orders of all devices. */
+/* Concatenates the passes of all devices into one array, whose indices are the
+ * verifier's nodes. */
 static lh_status concatenate_orders(lhi_verifier *judge, lh_error *err)
 {
     const lh_schedule *s = judge->schedule;

@@ -474,8 +474,9 @@ static void use_counts(const path_context *y, lhi_windows *w, uint32_t state,
     }
 }
 
-/* Runs the forward and the backward pass over a lattice; `use` as in
- * run_backward(). Returns false if no order exists, or if stopped. */
+/* Runs the forward and the backward pass over a lattice (graph of a machine's
+ * states), with `use` as in run_backward(). Returns false if no order exists,
+ * or if stopped. */
 static bool run_both(const path_context *y, lhi_windows *w, use_step *use)
 {
     run_forward(y);

@@ -15,7 +15,7 @@ lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
 lhi_lattice *lhi_lattice_make_for_deadline(const lhi_windows *windows,
                                            uint32_t machine, size_t room,
                                            lhi_budget *budget, bool *no_memory);
-/* Frees a lattice; NULL is allowed. */
+/* Frees a lattice (graph of a machine's states); NULL is allowed. */
 void lhi_lattice_free(lhi_lattice *lattice);
 
 /* The following functions check the time limit but spend no budget. */

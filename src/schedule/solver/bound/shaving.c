@@ -15,8 +15,8 @@ typedef struct shaver {
     bool changed;
 } shaver;
 
-/* Checks whether the solver's budget, or the part of it that this shaving may
- * use, is used up. */
+/* Checks whether the solver's budget is used up, or the part of it that this
+ * run of shaving (tightening by refutation) may use. */
 static bool is_over(const shaver *a)
 {
     return a->budget->stop || a->budget->used >= a->end;
@@ -71,8 +71,9 @@ static bool shave_count(shaver *a, uint32_t m, size_t at)
     return true;
 }
 
-/* Tightens all counts on machine m by shaving. Counts between two streams are
- * symmetric, so one direction suffices. Returns false if no schedule exists. */
+/* Tightens all counts (operations of one stream that precede an operation of
+ * another) on machine m by refuting values. They are symmetric, so one
+ * direction suffices. Returns false if no schedule exists. */
 static bool shave_machine(shaver *a, uint32_t m)
 {
     const lhi_shop *s = a->w->shop;

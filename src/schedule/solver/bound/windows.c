@@ -105,7 +105,8 @@ void lhi_windows_set_max_states(lhi_windows *w, size_t states)
         w->too_large[m] = FAR;
 }
 
-/* Returns the approximate memory of a lattice in bytes; NULL: 0. */
+/* Returns the approximate memory in bytes of a lattice (graph of a machine's
+ * states); NULL: 0. */
 static size_t count_lattice_bytes(const lhi_lattice *l)
 {
     return l ? (size_t)l->n_states * l->n_streams * 6 : 0;
@@ -242,8 +243,8 @@ lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Frees the pruned lattice of machine m and subtracts its memory from the used
- * bytes. */
+/* Frees machine m's pruned lattice (graph of its states for one deadline) and
+ * subtracts its memory from the used bytes. */
 static void drop_pruned(lhi_windows *w, uint32_t m)
 {
     w->used -= count_lattice_bytes(w->pruned[m]);
@@ -573,8 +574,9 @@ static bool propagate_machines(lhi_windows *w, lhi_budget *budget)
     return true;
 }
 
-/* Builds a lattice for the deadline only, for a machine whose full lattice is
- * too large. Returns true on success. */
+/* Builds a lattice (graph of a machine's states) that is valid only for
+ * `deadline`, for a machine whose full lattice is too large. Returns true on
+ * success. */
 static bool make_deadline_lattice(lhi_windows *w, uint32_t m, int64_t deadline,
                                   lhi_budget *budget)
 {

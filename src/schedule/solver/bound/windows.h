@@ -60,7 +60,7 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
                            lhi_budget *budget, lhi_arena *mem,
                            lhi_windows **out, uint32_t *impossible,
                            lh_error *err);
-/* Frees the windows' lattices; NULL is allowed. */
+/* Frees the windows' lattices (graphs of machine states); NULL is allowed. */
 void lhi_windows_free(lhi_windows *windows);
 
 /* Sets the maximum number of states (default 100000) in a deadline lattice,

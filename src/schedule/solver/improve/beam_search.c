@@ -400,8 +400,8 @@ static void write_orders(const beam *b, lhi_machine_orders *out)
     }
 }
 
-/* Checks that every machine has a lattice and none follows the order of
- * another. */
+/* Checks that every machine has a lattice (graph of its states) and none
+ * follows the order of another. */
 static bool is_applicable(const lhi_windows *w)
 {
     const lhi_shop *s = w->shop;

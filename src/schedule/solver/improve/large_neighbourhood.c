@@ -328,8 +328,9 @@ static bool target_improvement(lns_run *all)
     return true;
 }
 
-/* Sets the target to any schedule slightly longer than the best, with
- * positions perturbed, to leave a local optimum. */
+/* Sets the target for leaving a local optimum: any schedule slightly longer
+ * than the best, searched from the best one with randomly perturbed operation
+ * times. */
 static void target_diversification(lns_run *all)
 {
     const lhi_solver *r = all->r;

@@ -295,7 +295,9 @@ static lh_status merge_task(void *context, uint32_t i,
                                    err);
 }
 
-/* Tries all first microbatches for one period, several ranges in parallel. */
+/* Extends the reduced schedule by repeating one period of microbatches, from
+ * each possible first microbatch on; several ranges of first microbatches run
+ * in parallel. */
 static lh_status extend_by_period(extension_batch *a, const extension *rung,
                                   lh_error *err)
 {
@@ -323,7 +325,8 @@ static lh_status extend_by_period(extension_batch *a, const extension *rung,
     return LH_OK;
 }
 
-/* Tries all periods for extending the reduced schedule with m microbatches. */
+/* Extends the schedule with m microbatches to all of them by repeating each
+ * possible period (number of consecutive microbatches). */
 static lh_status extend_problem(extension_batch *a, uint32_t m, lh_error *err)
 {
     uint32_t extra = a->r->shop->n_microbatches - m;

@@ -22,7 +22,8 @@ struct lhi_reduction {
 };
 
 /* Creates the state for solving the pipeline with fewer microbatches (reduced
- * problems); *out is NULL where that cannot help. Release with
+ * problems); *out is NULL if that does not help: several chunks per device, few
+ * microbatches, FIFO links, or other restrictions. Release with
  * lhi_reduction_free(), because its schedules are not in the arena. */
 lh_status lhi_reduction_make(lhi_solver *r, lhi_reduction **out, lh_error *err);
 /* Frees the schedules of the reduced problems; NULL is allowed. */
