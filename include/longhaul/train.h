@@ -190,7 +190,7 @@ LH_API lh_status lh_train_plan(const lh_plan *plan,
 
 /* Returns the number of iterations that ended. */
 LH_API uint32_t lh_train_n_iterations(const lh_train_result *result);
-/* Returns one iteration; borrowed. */
+/* Returns the times and losses of iteration number i; borrowed. */
 LH_API const lh_iteration *lh_train_iteration(const lh_train_result *result,
                                               uint32_t i);
 /* Returns the iteration time in ns predicted by the simulator, for the last

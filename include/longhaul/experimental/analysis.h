@@ -115,7 +115,8 @@ LH_API void lh_analysis_free(lh_analysis *analysis);
  * all devices. */
 LH_API const int64_t *lh_analysis_idle(const lh_analysis *analysis,
                                        uint32_t device);
-/* Returns the critical path in time order; borrowed. */
+/* Returns the segments of the critical path in time order, *n_segments of them;
+ * borrowed. */
 LH_API const lh_segment *lh_analysis_critical_path(const lh_analysis *analysis,
                                                    uint32_t *n_segments);
 /* Returns the use (messages, busy time, queues) of each link resource (see

@@ -47,7 +47,7 @@ LH_API void lh_claims_free(lh_claims *claims); /* frees; NULL is a no-op */
 LH_API uint32_t lh_n_claims(const lh_claims *claims);
 /* Returns the status of claim i. */
 LH_API lh_claim_status lh_claims_status(const lh_claims *claims, uint32_t i);
-/* Returns the text of claim i; borrowed. */
+/* Returns the text of claim number i, a sentence; borrowed. */
 LH_API const char *lh_claims_text(const lh_claims *claims, uint32_t i);
 /* Returns the worst status of all claims. LH_CLAIM_VERIFIED means that the
  * schedule is optimal. */

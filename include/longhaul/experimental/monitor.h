@@ -155,7 +155,8 @@ LH_API lh_status lh_monitor_make(const lh_pipeline *pipeline,
                                  lh_monitor **out, lh_error *err);
 LH_API void lh_monitor_free(lh_monitor *monitor); /* frees; NULL is a no-op */
 
-/* Sets the schedule that runs from the next iteration on. */
+/* Sets the schedule that runs from the next iteration on, and simulates its
+ * normal iteration time. */
 LH_API lh_status lh_monitor_set_schedule(lh_monitor *monitor,
                                          const lh_schedule *schedule,
                                          lh_error *err);
@@ -176,7 +177,7 @@ LH_API lh_status lh_monitor_pipeline(const lh_monitor *monitor,
                                      lh_pipeline **out, lh_error *err);
 
 LH_API const char *lh_monitor_target_name(lh_monitor_target what); /* "link" */
-/* Returns the change's name; static storage. */
+/* Returns the name of a change (begins, changes or ends); static storage. */
 LH_API const char *lh_monitor_change_name(lh_monitor_change change);
 
 #ifdef __cplusplus

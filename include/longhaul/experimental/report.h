@@ -201,7 +201,7 @@ LH_API lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
                                      const char *label,
                                      const lh_report_analysis *analysis,
                                      lh_error *err);
-/* Adds a row to the report's table of methods. */
+/* Adds a row to the report's table of scheduling methods and their results. */
 LH_API lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
                                    lh_error *err);
 /* Adds a chart of a sweep (makespans against a delay) to the report. */

@@ -26,7 +26,7 @@ static lh_status refill(lhi_gzip_stream *zip, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the first bytes and detects the gzip format. */
+/* Reads the first bytes and detects whether the input is gzip-compressed. */
 static lh_status detect_format(lhi_gzip_stream *zip, lh_error *err)
 {
     LHI_TRY(refill(zip, err));

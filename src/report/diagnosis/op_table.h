@@ -6,7 +6,7 @@
 #include "report/diagnosis/gzip_stream.h"
 #include "report/diagnosis/op_rows.h"
 
-/* Adds the operations of a recording table to `rows`. */
+/* Reads a recording table and adds its operations to `rows`. */
 lh_status lhi_op_table_read(lhi_gzip_stream *zip, const char *name,
                             lhi_rows *rows, lh_error *err);
 

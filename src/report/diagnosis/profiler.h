@@ -105,7 +105,7 @@ typedef struct lhi_profiler {
     bool *name_used; /* per name in the map */
 } lhi_profiler;
 
-/* Reads one PyTorch profiler file and adds its rank's operations. */
+/* Reads one PyTorch profiler file and adds the operations in it to its rank. */
 lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
                                  const char *name, lh_error *err);
 /* Reads a file that Nsight Systems exported (--type jsonlines): one rank for

@@ -87,7 +87,8 @@ static const char *const kinds[] = {
         "step",
     "nothing", NULL};
 
-/* Checks whether a pattern contains a placeholder exactly once. */
+/* Checks whether a name pattern contains the placeholder `place` exactly
+ * once. */
 static bool has_placeholder(const char *pattern, const char *place)
 {
     const char *at = strstr(pattern, place);

@@ -160,7 +160,7 @@ static lh_status read_opened(reading *r, const input *in, lh_error *err)
     return lhi_op_table_read(&r->zip, name, &r->rows, err);
 }
 
-/* Opens, reads and closes an input. */
+/* Opens one input, reads it by its format, and closes it. */
 static lh_status read_input(reading *r, const input *in, lh_error *err)
 {
     lh_status status = open_input(r, in, err);
@@ -215,7 +215,8 @@ static lh_status take_activities(lhi_profiler *p, lh_recording *recording,
     return LH_OK;
 }
 
-/* Adds the profiler's operations to the recording as complete steps. */
+/* Adds the operations in the profiler's traces to the recording, step by step.
+ * LH_EINPUT: no step is complete. */
 static lh_status add_profiled_steps(reading *r, const char *name, lh_error *err)
 {
     LHI_TRY(lhi_profiler_write_rows(&r->profiler, &r->rows, err));

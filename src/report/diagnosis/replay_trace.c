@@ -16,7 +16,7 @@ lh_pass lhi_op_graph_pass(const lhi_op_graph *g, uint32_t i)
                      .kind = kinds[g->op[i]]};
 }
 
-/* Names the datacenters of the trace after the displayed replicas. */
+/* Sets the names of the trace's datacenters, one per displayed replica. */
 static lh_status name_sites(const lhi_replayed_step *p, lhi_arena *arena,
                             lh_trace *out, lh_error *err)
 {
@@ -35,7 +35,8 @@ static lh_status name_sites(const lhi_replayed_step *p, lhi_arena *arena,
     return LH_OK;
 }
 
-/* Numbers the devices of the displayed workers; LH_NONE: not displayed. */
+/* Sets device[worker], the number of the trace's device for each displayed
+ * worker (stage of a replica); LH_NONE: not displayed. */
 static lh_status make_devices(const lh_recording *r, const lhi_replayed_step *p,
                               lhi_arena *arena, uint32_t *device, lh_trace *out,
                               lh_error *err)

@@ -23,7 +23,8 @@ lh_status lhi_replay_trace_make(const lh_recording *recording,
                                 const lhi_replayed_step *played,
                                 lhi_arena *arena, lh_trace *out, lh_error *err);
 
-/* Returns the pass that operation `i` of the graph is. */
+/* Returns the pass (chunk, microbatch, kind) that operation `i` of a step's
+ * graph is. */
 lh_pass lhi_op_graph_pass(const lhi_op_graph *graph, uint32_t i);
 
 #endif

@@ -126,7 +126,8 @@ static uint32_t list_links(const lhi_chunk_times *times, uint32_t n_chunks,
     return kept;
 }
 
-/* Sums the transfer times of the replica's messages per link. */
+/* Adds the transfer times of the replica's recorded messages to the sums of the
+ * n links. */
 static void sum_messages(const lh_recording *recording, uint32_t replica,
                          message_sum *links, uint32_t n)
 {

@@ -199,7 +199,8 @@ static int compare_ranked(const void *a, const void *b)
     return (x->slowdown < y->slowdown) - (x->slowdown > y->slowdown);
 }
 
-/* Stores the slowest workers, SLOWEST_SHARE of all, slowest first. */
+/* Stores the slowest workers (stages of replicas), SLOWEST_SHARE of all, in the
+ * diagnosis, slowest first. */
 static lh_status rank_workers(lhi_diagnosis_state *d, lh_error *err)
 {
     lh_diagnosis *out = &d->out;

@@ -9,7 +9,7 @@
 
 /* --- order ---------------------------------------------------------------- */
 
-/* Returns an operation's sort key: replica, stage and operation kind. */
+/* Returns the sort key of an operation, from its replica, stage and kind. */
 static uint64_t make_key(const lhi_op_row *row)
 {
     return ((uint64_t)row->replica << 32) | ((uint64_t)row->stage << 8) |

@@ -125,7 +125,8 @@ static json_t *defects_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the list of the slowest workers with their slowdown. */
+/* Builds the JSON list of the slowest workers (stages of replicas) with their
+ * slowdown. */
 static json_t *workers_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();

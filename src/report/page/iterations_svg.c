@@ -93,7 +93,7 @@ static void find_scale(drawing *d)
     d->most = 1.08 * d->unit_ns / (double)least;
 }
 
-/* Adds an SVG attribute with a value in 1/100 px. */
+/* Adds the SVG attribute `name` with a value in 1/100 px. */
 static void add_attribute(drawing *d, const char *name, int64_t hundredths)
 {
     lhi_text_printf(&d->out, " %s=\"", name);

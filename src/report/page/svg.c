@@ -159,7 +159,7 @@ static void add_slice(picture *p, row_boxes *r, int kind, int shade,
                      p->plot * 100;
 }
 
-/* Starts an empty row; position and height in px. */
+/* Starts an empty row of the picture at `y`; position and height in px. */
 static void begin_row(row_boxes *r, int32_t y, int32_t height)
 {
     *r = (row_boxes){
@@ -458,7 +458,7 @@ static void add_axis(picture *p)
     }
 }
 
-/* Adds a row's background; position and height in px. */
+/* Adds the background rectangle of a row; position and height in px. */
 static void add_track(picture *p, int32_t y, int32_t height)
 {
     lhi_text_printf(&p->out,

@@ -174,7 +174,7 @@ static void end_row(screen *s, const char *name, double busy_ns)
     lhi_text_printf(&s->out, "%5.0f%%\n", 100 * busy_ns / span);
 }
 
-/* Adds a device's row. */
+/* Adds the row of a device: its passes by kind, and its busy time. */
 static void add_device(screen *s, uint32_t device)
 {
     uint32_t n;

@@ -193,7 +193,7 @@ static void add_collectives(columns *c)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the critical path's segments. */
+/* Adds the columns of the critical path's segments. */
 static void add_path(columns *c, const lh_report_analysis *a)
 {
     static const char letters[] = "pqtlcbw"; /* in the enum's order */

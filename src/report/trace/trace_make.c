@@ -66,7 +66,7 @@ static void fill_runs(const lh_pipeline *pipeline, const lh_timeline *timeline,
     }
 }
 
-/* Converts the simulated messages. */
+/* Converts n simulated messages to messages of the trace. */
 static void fill_messages(const lh_message *from, uint32_t n,
                           lh_trace_message *to)
 {
@@ -112,7 +112,8 @@ static void fill_collectives(const lh_pipeline *pipeline,
     }
 }
 
-/* Converts the simulated copies to and from host memory. */
+/* Converts n simulated copies to and from host memory to copies of the
+ * trace. */
 static void fill_copies(const lh_offload_copy *from, uint32_t n,
                         lh_trace_offload *to)
 {

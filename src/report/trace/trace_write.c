@@ -39,7 +39,7 @@ static uint32_t get_device_pid(const writer *w, uint32_t device)
     return w->t->devices[device].site + 1;
 }
 
-/* Returns the process number of the links. */
+/* Returns the process number under which the trace shows the links. */
 static uint32_t get_links_pid(const writer *w)
 {
     return w->t->n_sites + 1;
@@ -106,7 +106,8 @@ static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
                     name, cat, pid, tid);
 }
 
-/* Begins a trace event of phase `ph` at one time. */
+/* Begins a trace event of phase `ph` ("i", "C", "s" and others) at one time,
+ * without duration. */
 static void begin_instant(writer *w, const char *ph, int64_t ns)
 {
     begin_event(w, ph);
@@ -304,7 +305,7 @@ static void add_heading(writer *w)
     json_decref(heading);
 }
 
-/* Adds the thread of a device's data-parallel link. */
+/* Adds the thread on which the trace shows a device's data-parallel link. */
 static void add_dp_thread(writer *w, uint32_t device)
 {
     const char *link = w->t->devices[device].dp_link;
@@ -373,7 +374,7 @@ static void end_slice(writer *w, const lhi_schema *table, const void *it)
     lhi_text_puts(&w->out, "}}");
 }
 
-/* Adds a slice for each pass. */
+/* Adds a slice (complete event) for each pass. */
 static void add_runs(writer *w)
 {
     char name[LH_PASS_TEXT_SIZE];
@@ -575,7 +576,7 @@ static void add_link_use(writer *w)
     lhi_text_fini(&name);
 }
 
-/* Adds the counters of devices' memory and of links' messages. */
+/* Adds the counter events of devices' memory and of links' messages. */
 static void add_counters(writer *w)
 {
     const lh_trace *t = w->t;

@@ -222,9 +222,9 @@ void lh_adapt_free(lh_adapt *a)
 
 /* --- events --------------------------------------------------------------- */
 
-/* Fails with LH_EINVAL if the step in `now` is not after the last one, its
- * pipeline has another shape than the original, or an event refers to an absent
- * link or device. */
+/* Fails with LH_EINVAL if `now` is invalid: its step is not after the last one,
+ * its pipeline has another shape than the original, or an event refers to an
+ * absent link or device. */
 static lh_status check_input(const lh_adapt *a, const lh_adapt_input *now,
                              lh_error *err)
 {

@@ -33,9 +33,9 @@ static bool is_host_search_due(lhi_migration_history *t,
     return true;
 }
 
-/* Checks whether a migration that takes `move_ns` and leads to iterations of
- * `predicted_ns` needs less total time than decision `d`, over the
- * d->benefit_steps iterations for which it is expected to help. */
+/* Checks whether a migration needs less total time than decision `d`: it takes
+ * `move_ns`, then iterations take predicted_ns. Counts the d->benefit_steps
+ * iterations for which it is expected to help. */
 static bool is_better(int64_t predicted_ns, int64_t move_ns,
                       const lh_decision *d)
 {

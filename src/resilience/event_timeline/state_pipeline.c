@@ -38,9 +38,9 @@ static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
     }
 }
 
-/* Checks whether effect `x` of an event, number `k`, is in the bit set `set` of
- * active effects and slows links or a device, unlike a rail failure, which
- * blocks links. */
+/* Checks whether effect `x` of an event, number `k`, is in `set`, the bit set
+ * of active effects, and is a slowdown. Rail failures are none: they block
+ * links. */
 static bool is_slowdown(const uint64_t *set, uint32_t k,
                         const lhi_event_effect *x)
 {

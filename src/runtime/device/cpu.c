@@ -302,7 +302,8 @@ static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
     return LH_OK;
 }
 
-/* Sums the multi-token prediction losses of the step's microbatches. */
+/* Returns the sum of the multi-token prediction losses of the step's
+ * microbatches. */
 static double modules_loss(const lhi_device *device)
 {
     const lhi_cpu *cpu = as_cpu(device);

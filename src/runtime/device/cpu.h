@@ -432,7 +432,7 @@ size_t lhi_cpu_second_scratch_width(const lhi_cpu *cpu);
 /* Returns the bytes allocated by make_scratch() and build_rotary_tables() in
  * cpu.c. */
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
-/* Counts the parameters of a layer's local experts. */
+/* Counts the parameters of those experts of one layer that this rank has. */
 double lhi_cpu_count_expert_values(const lhi_cpu *cpu);
 /* Counts a chunk's gradient values that tensor-parallel ranks hold as partial
  * sums; see lhi_cpu_reduce_partial_gradients(). */
@@ -623,7 +623,8 @@ static inline bool lhi_cpu_mlp_gathers_rows(const lhi_cpu *cpu, bool moe)
 /* Checks whether the current step applies dropout: training steps with a rate
  * above 0. */
 bool lhi_cpu_has_dropout(const lhi_cpu *cpu);
-/* Returns the run-wide number of a microbatch's first sequence. */
+/* Returns the number, counted over the whole run, of a microbatch's first
+ * sequence, which identifies it for dropout. */
 uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch);
 /* Returns the key (sample, layer, site) that identifies the dropout of the
  * embedding for a microbatch. */
@@ -635,7 +636,8 @@ void lhi_cpu_apply_dropout(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
                            uint32_t head, uint32_t row, uint32_t column,
                            float *x, size_t stride, uint32_t rows,
                            uint32_t width);
-/* Applies dropout to this rank's rows x [r][h]. */
+/* Applies the dropout `at` (sample, layer, site) to this rank's rows x
+ * [r][h]. */
 void lhi_cpu_apply_dropout_rows(const lhi_cpu *cpu, lhi_drop at, float *x);
 /* Returns the gradient before dropout of [r][h], given the gradient d after it.
  * The result is in a scratch buffer, valid until the next call; without dropout

@@ -140,16 +140,19 @@ lhi_cpu_received_gradients(const lhi_cpu *cpu,
  * and up projections of all received rows. */
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_saved_activations *kept);
-/* Computes the routed experts' activations act from gate_up. */
+/* Applies the activation function to the routed experts' gate_up and stores the
+ * result in act. */
 void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Computes the shared experts' gate_up and their output gate, if the layer has
  * shared experts. */
 void lhi_cpu_shared_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                lhi_cpu_saved_activations *kept);
-/* Computes the shared experts' act from gate_up. */
+/* Applies the activation function to the shared experts' gate_up and stores the
+ * result in act. */
 void lhi_cpu_shared_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                                 lhi_cpu_saved_activations *kept);
-/* Computes out = mid + the weighted expert outputs. */
+/* Computes the layer's output `out`: the state after attention (mid) plus the
+ * outputs of routed experts, times routing weights, and of shared experts. */
 void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_saved_activations *kept, float *out);
 /* Computes the gradient of norm2 for local rows, into the scratch buffer, from

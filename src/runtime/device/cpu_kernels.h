@@ -104,7 +104,8 @@ typedef struct lhi_kernels {
                   const float *gradient, size_t n);
 } lhi_kernels;
 
-/* Returns the fastest kernel table for this processor. */
+/* Returns the fastest kernel table (implementations of the inner loops) for
+ * this processor. */
 const lhi_kernels *lhi_kernels_find_fastest(void);
 /* Lists the kernel tables (implementations of the inner loops) that this
  * processor supports, fastest first, at most `room`. Returns their number. */

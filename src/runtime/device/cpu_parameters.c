@@ -259,7 +259,8 @@ lh_status lhi_cpu_build_layer_flags(const lhi_cpu *cpu, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Adds the chunk's tensors in the model's order. */
+/* Adds this rank's tensors of the chunk in the model's order: those before the
+ * layers, in them, and after them. */
 static void make_tensors(tensor_builder *m)
 {
     const lh_model *model = m->cpu->model;

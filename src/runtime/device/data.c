@@ -223,7 +223,7 @@ static void widen_tokens(int32_t *tokens, size_t n, uint32_t size,
     }
 }
 
-/* Reads `count` tokens from position `at`. */
+/* Reads `count` tokens from token position `at` of the data set. */
 static lh_status read_tokens(const lhi_data *data, uint64_t at, size_t count,
                              int32_t *tokens, lh_error *err)
 {

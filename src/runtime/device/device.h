@@ -301,7 +301,8 @@ lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options,
                                   uint32_t n_copies,
                                   double bytes[LH_N_MEMORY_KINDS],
                                   lh_error *err);
-/* Returns the bytes that chunk mine[i] offloads per microbatch. */
+/* Returns the bytes of activations that chunk mine[i] offloads to storage per
+ * microbatch. */
 double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options,
                                       uint32_t i);
 /* Counts the sharded parameters and gradients of chunk mine[i], in floats;
@@ -329,7 +330,8 @@ double lhi_cpu_count_expert_parameters(const lhi_cpu_options *options,
 double lhi_cpu_count_parameters(const lhi_cpu_options *options, uint32_t i);
 /* Counts this rank's parameters in the embedding; the head has as many. */
 double lhi_cpu_count_embedding_parameters(const lhi_cpu_options *options);
-/* Returns the bytes of a message between two chunks. */
+/* Returns the bytes of a pipeline message (activations or gradients) between
+ * two chunks. */
 size_t lhi_cpu_message_bytes(const lhi_cpu_options *options);
 
 /* Creates a cpu device. LH_EUNSUPPORTED: the model family is not supported, or

@@ -14,7 +14,8 @@ typedef struct lhi_tokenizer lhi_tokenizer;
  * unsupported kind of tokenizer. `err` has the cause. */
 lh_status lhi_tokenizer_parse(const char *text, size_t len, const char *name,
                               lhi_tokenizer **out, lh_error *err);
-/* Reads a tokenizer.json file; release with lhi_tokenizer_free(). */
+/* Reads and parses a tokenizer.json file, with the errors of
+ * lhi_tokenizer_parse(); release with lhi_tokenizer_free(). */
 lh_status lhi_tokenizer_read(const char *path, lhi_tokenizer **out,
                              lh_error *err);
 /* Frees a tokenizer; NULL is allowed. */

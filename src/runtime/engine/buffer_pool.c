@@ -19,7 +19,7 @@ size_t lhi_pool_total_bytes(const lhi_pool *pool)
     return pool->n_buffers * lhi_pool_buffer_bytes(pool->bytes);
 }
 
-/* Allocates a buffer of the pool; NULL: out of memory. */
+/* Allocates a message buffer of the pool; NULL: out of memory. */
 static lhi_buffer *make_buffer(lhi_pool *pool)
 {
     lhi_buffer *buffer = calloc(1, sizeof *buffer);

@@ -209,8 +209,8 @@ static void init(deadlock_walk *p)
 }
 
 /* Checks whether the input of the rank's next pass has arrived in host memory
- * but still waits there for earlier messages of its copy queue (delegated
- * messages are copied to the device in order). */
+ * but waits there for earlier messages. Delegated messages are copied to the
+ * device in the order of their queue. */
 static bool has_input_in_queue(const deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];

@@ -44,7 +44,8 @@ const lh_reschedule *lhi_decider_take_proposal(lhi_decider *deciding);
 void lhi_decider_record_verdict(lhi_decider *deciding, uint64_t step,
                                 bool followed);
 
-/* Copies the i-th notice; false: there are fewer. */
+/* Copies notice number i (of an event or a decision) to *out; false: there are
+ * fewer. */
 bool lhi_decider_get_notice(lhi_decider *deciding, uint32_t i,
                             lhi_adapt_notice *out);
 /* Moves the pending remark, a message for the user, into `text` of `room`

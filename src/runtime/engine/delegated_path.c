@@ -356,7 +356,7 @@ void lhi_delegated_path_free(lhi_delegated_path *d)
 
 /* --- called by the passes --- */
 
-/* Starts a thread for each queue that has none. */
+/* Starts a helper thread for each queue of delegated messages that has none. */
 static lh_status start_threads(lhi_delegated_path *d, lh_error *err)
 {
     for (uint32_t i = 0; i < d->n_queues; i++) {

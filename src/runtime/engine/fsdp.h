@@ -38,7 +38,8 @@ const lhi_collective_record *lhi_fsdp_collectives(const lhi_fsdp *l,
                                                   uint32_t *n);
 /* Returns the wait time inside each pass of the last step, in ns. */
 const int64_t *lhi_fsdp_wait_times(const lhi_fsdp *l);
-/* Switches to the execution plan `exec` between steps. */
+/* Switches FSDP to the execution plan `exec` between steps: its passes and
+ * collectives. */
 void lhi_fsdp_set_plan(lhi_fsdp *l, const lh_exec *exec);
 
 /* All-gathers the parameters if they are not sharded between steps. All

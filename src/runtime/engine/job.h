@@ -169,7 +169,8 @@ lh_status lhi_job_compute_digest(const lhi_job *job,
  * start time is known. */
 lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
                              int64_t begin_ns, lh_error *err);
-/* Checks that the event timeline, if any, fits this run. */
+/* Checks that the event timeline (slowdowns and failures during the run), if
+ * any, fits this run. */
 lh_status lhi_job_check_events(const lhi_job *job, lh_error *err);
 /* Makes the pipeline that applies in a step, with slowdowns of the event
  * timeline and under a rank assignment: *out, released by the caller; NULL: as
@@ -193,7 +194,8 @@ lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
 /* Returns the number of emulated links: one per link resource and replica of
  * the pipeline, the first replica's first. */
 size_t lhi_job_count_links(const lhi_job *job);
-/* Fills in the emulated links' parameters, lhi_job_count_links() entries. */
+/* Fills in the parameters of the run's emulated links: links[], with
+ * lhi_job_count_links() entries. */
 lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links,
                              lh_error *err);
 

@@ -10,7 +10,7 @@
 
 enum { INSTRUCTION_BYTES = 64, DIGEST_BYTES = 32 };
 
-/* Extends the digest by `n` numbers, 8 bytes each. */
+/* Extends the digest `sum` by `n` numbers, 8 bytes each. */
 static void digest_numbers(unsigned char sum[DIGEST_BYTES],
                            const uint64_t *numbers, size_t n)
 {

@@ -189,7 +189,7 @@ lh_status lhi_migration_decider_find(lhi_migration_decider *m,
     return LH_OK;
 }
 
-/* Replaces the array *to by a copy of `n` numbers. */
+/* Replaces the array *to, which it frees, by a copy of `n` numbers. */
 static lh_status replace_numbers(const uint32_t *from, uint32_t n,
                                  uint32_t **to, lh_error *err)
 {

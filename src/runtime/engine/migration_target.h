@@ -54,7 +54,8 @@ lh_status lhi_rank_assignment_make_pipeline(
 /* Fills in job->assignment_limits: permitted migrations, and the reasons
  * against the others. The caller releases the layers in it. */
 lh_status lhi_job_set_assignment_limits(lhi_job *job, lh_error *err);
-/* Checks the requested migrations. LH_EUNSUPPORTED: one is not permitted. */
+/* Checks that the migrations that the options request are permitted in this
+ * run. LH_EUNSUPPORTED: one is not. */
 lh_status lhi_job_check_assignment_limits(const lhi_job *job, lh_error *err);
 
 /* --- migrate_state.c --- */

@@ -10,7 +10,8 @@
 
 typedef struct lhi_adaptation lhi_adaptation;
 
-/* Creates rank 0's online adaptation and starts its thread. */
+/* Creates rank 0's online adaptation, which observes iterations and decides
+ * whether to switch schedules, and starts its thread. */
 lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
                               const lhi_device *device, lhi_adaptation **out,
                               lh_error *err);
@@ -19,7 +20,8 @@ lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
 void lhi_adaptation_stop(lhi_adaptation *a);
 /* Frees the adaptation once the endpoint is closed; NULL is allowed. */
 void lhi_adaptation_free(lhi_adaptation *a);
-/* Returns the adaptation's decider; borrowed. */
+/* Returns the decider that the online adaptation uses (monitor and schedule
+ * decisions); borrowed. */
 lhi_decider *lhi_adaptation_decider(lhi_adaptation *a);
 
 /* Decides whether a step about to start with rank program `shift` is observed:
@@ -38,7 +40,8 @@ lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank,
 lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
                                    const lhi_collective_record *executed,
                                    uint32_t n_executed, lh_error *err);
-/* Completes the current iteration and wakes the adaptation thread. */
+/* Completes the observation of the current iteration and wakes the adaptation
+ * thread, which evaluates it. */
 void lhi_adaptation_end_iteration(lhi_adaptation *a);
 
 /* Returns a number for the clock that rank `rank` reads; ranks with equal

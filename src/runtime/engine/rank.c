@@ -274,7 +274,8 @@ static lh_status await_pass_data(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
     return LH_OK;
 }
 
-/* Launches the data-parallel communication that follows a pass. */
+/* Launches the data-parallel communication (gathers or reductions) that follows
+ * `pass`, which ran during `span`. */
 static void launch_pass_data(lhi_rank *rank, const lhi_exec_pass *pass,
                              const lhi_span *span)
 {

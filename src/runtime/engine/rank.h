@@ -200,7 +200,8 @@ void lhi_rendezvous_free(lhi_rendezvous *late);
  * call starts the sender threads. */
 lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step,
                                     lhi_step_kind kind, lh_error *err);
-/* Sends the notice that a receive was posted at `posted_ns`. */
+/* Sends the notice that receive `post` was posted at `posted_ns` to the rank
+ * that sends its message. */
 lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late,
                                        const lhi_exec_post *post,
                                        int64_t posted_ns, lh_error *err);
@@ -235,7 +236,8 @@ bool lhi_blocking_sends_is_active(const lhi_blocking_sends *coupled);
  * the sender. */
 void lhi_blocking_sends_add_receive(lhi_blocking_sends *coupled,
                                     const lhi_exec_post *post);
-/* Waits for the message of receive buffer `slot`. */
+/* Waits for the message of receive buffer number `slot` with blocking sends,
+ * when the notice thread polls the receives. */
 lh_status lhi_blocking_sends_await_receive(lhi_blocking_sends *coupled,
                                            uint32_t slot, lh_error *err);
 /* Waits for a free entry in the send queue for the output of a pass that ended

@@ -169,7 +169,8 @@ static lh_status check_relays(const lhi_rank_assignment *s, lh_error *err)
     return LH_OK;
 }
 
-/* Parses and checks all fields of an encoded rank assignment. */
+/* Parses and checks all fields of an encoded rank assignment (layers, ranks,
+ * relays, duration) into *to. */
 static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *limits,
                           lhi_rank_assignment *to, lh_error *err)
 {

@@ -174,7 +174,8 @@ static uint64_t make_proposal_tag(const lhi_rescheduler *r, uint32_t number)
     return lhi_tag(LHI_TAG_SCHEDULE, r->round, number);
 }
 
-/* Starts sending bytes to a rank. */
+/* Starts sending `size` bytes of a proposal to rank `to`; `op` is pending until
+ * they are sent. */
 static lh_status send_bytes(lhi_rescheduler *r, uint32_t to, uint64_t tag,
                             const void *bytes, size_t size, lhi_net_op *op,
                             lh_error *err)
@@ -316,7 +317,8 @@ static lh_status receive_header(lhi_rescheduler *r, lhi_proposal *out,
     return status;
 }
 
-/* Receives the proposal's text from rank 0. */
+/* Receives the text of a proposal (schedule, link orders, paths, assignment)
+ * from rank 0. */
 static lh_status receive_text(lhi_rescheduler *r, const lhi_proposal *p,
                               lh_error *err)
 {
@@ -391,7 +393,7 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Starts the rescheduler's thread. */
+/* Starts the rescheduler's thread, which evaluates proposals. */
 static lh_status start_thread(lhi_rescheduler *r, lh_error *err)
 {
     LHI_TRY(lhi_start_normal_thread(&r->thread, thread_main, r, err));

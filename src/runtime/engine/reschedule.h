@@ -35,7 +35,8 @@ void lhi_rescheduler_free(lhi_rescheduler *r);
  */
 lh_status lhi_rescheduler_open(lhi_rescheduler *r, uint64_t step,
                                const lh_reschedule *what, lh_error *err);
-/* Checks whether a proposal is open; NULL: false. */
+/* Checks whether a proposal (of another schedule or a migration) is open: not
+ * yet accepted or dropped. NULL: false. */
 bool lhi_rescheduler_is_open(lhi_rescheduler *r);
 /* Waits for this rank's vote, on rank 0 for all votes. *agrees: this rank
  * accepts or, on rank 0, all accept. LH_ECANCELED: the run is stopping. */
@@ -56,7 +57,8 @@ void lhi_rescheduler_close(lhi_rescheduler *r, bool go,
                            const lhi_migration_stats *moved,
                            lhi_rank_program **shift);
 
-/* Returns this rank's program under the open proposal; borrowed. */
+/* Returns the program that this rank will run if the open proposal is accepted;
+ * borrowed. */
 const lhi_rank_program *lhi_rescheduler_next_program(lhi_rescheduler *r);
 /* Checks whether the proposal migrates hosts or layers. If so, the training
  * state must be migrated before the close to the migration target, if any; the

@@ -35,7 +35,8 @@ static bool is_leader(const agreement *r)
     return lhi_net_rank(r->o->net) == 0;
 }
 
-/* Passes a remark to the caller, which prints it. */
+/* Passes a remark (a sentence for the user) to the caller's callback, which
+ * prints it. */
 static void print_remark(const agreement *r, const char *text)
 {
     if (r->o->remarks.print)

@@ -139,7 +139,8 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
     return status;
 }
 
-/* Checks the adaptation options before ranks are started. */
+/* Checks the options of schedule adaptation during the run, before ranks are
+ * started. */
 static lh_status check_adapt(lhi_job *job, lh_error *err)
 {
     lh_adapt *made = NULL;

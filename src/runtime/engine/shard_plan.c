@@ -233,7 +233,7 @@ static lh_status plan_scatter(planner *l, uint32_t i, uint32_t k)
     return LH_OK;
 }
 
-/* Plans all collectives that are launched up to pass `i`. */
+/* Plans the buffers of all collectives that are launched up to pass `i`. */
 static lh_status plan_launches(planner *l, uint32_t i)
 {
     const lhi_exec_rank *rank = l->rank;

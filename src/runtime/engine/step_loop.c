@@ -309,7 +309,8 @@ static lh_status lead_migration(lhi_run_worker *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Passes a completed migration to the caller's callback. */
+/* Passes a completed migration of hosts or layers, `row`, to the caller's
+ * callback. */
 static lh_status report_migration(const lhi_run_worker *w,
                                   const lhi_switch *row, lh_error *err)
 {
@@ -541,7 +542,7 @@ static lh_status lead_end(lhi_run_worker *w, lhi_text *out, lh_error *err)
 
 /* --- leading and following --- */
 
-/* Passes a warning to the caller, which prints it. */
+/* Passes a warning `text` to the caller's callback, which prints it. */
 static void print_remark(const lhi_run_worker *w, const char *text)
 {
     if (w->job->o.warning)
@@ -599,7 +600,7 @@ static void report_transport_remarks(const lhi_run_worker *w)
         print_remark(w, text);
 }
 
-/* Waits until all ranks have been set up. */
+/* Waits until all ranks have made their devices, groups and training. */
 static lh_status await_all_ranks(lhi_run_worker *w, lh_error *err)
 {
     const lhi_net_group all = {w->n, w->me, NULL, LHI_NET_NO_LINK, NULL};
@@ -658,7 +659,8 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
     return status;
 }
 
-/* Executes rank 0's commands until the end command. */
+/* Executes rank 0's commands, such as a training step, until the end
+ * command. */
 static lh_status follow(lhi_run_worker *w, lh_error *err)
 {
     LHI_TRY(await_all_ranks(w, err));

@@ -93,7 +93,8 @@ lh_status lhi_training_gather_values(lhi_training *training, uint64_t turn,
 /* Ends a validation step after its passes; *loss: mean over all ranks. */
 lh_status lhi_training_end_validation(lhi_training *training, uint64_t turn,
                                       double *loss, lh_error *err);
-/* Saves a checkpoint into the job's folder. Collective. */
+/* Saves a checkpoint of the current step into the job's folder. All ranks call
+ * it, with the same `turn`. */
 lh_status lhi_training_save(lhi_training *training, uint64_t turn,
                             lh_error *err);
 

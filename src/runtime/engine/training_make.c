@@ -353,7 +353,8 @@ static lh_status claim_folder(lhi_training *t, lh_error *err)
                          : LH_OK;
 }
 
-/* Makes FSDP or elastic sharding for the rank. */
+/* Makes the rank's sharding during passes: FSDP (per layer) or elastic sharding
+ * (collectives of the schedule). */
 static lh_status make_sharded(lhi_training *t, lh_error *err)
 {
     const lhi_sharding_options o = {

@@ -41,7 +41,8 @@ lh_status lhi_run_worker_send_records(lhi_run_worker *w, lh_error *err)
     return status;
 }
 
-/* Receives and decodes a rank's record counts. */
+/* Receives rank `rank`'s record counts into `head` and decodes them into
+ * *out. */
 static lh_status receive_counts(lhi_run_worker *w, uint32_t rank,
                                 unsigned char head[LHI_RECORD_COUNTS_BYTES],
                                 lhi_record_counts *out, lh_error *err)

@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Formats the checkpoint's temporary and final folder names. */
+/* Formats the paths of the checkpoint's temporary and final folders; `final`
+ * may be NULL. */
 static lh_status format_folder_names(const lhi_train *train,
                                      const lhi_checkpoint_options *options,
                                      char *temporary, char *final,

@@ -66,7 +66,8 @@ static json_t *format_sums(const lhi_train *train, const double *sums)
     return all;
 }
 
-/* Releases a partly built model description; always returns NULL. */
+/* Releases a partly built model description; returns NULL, for callers that
+ * fail. */
 static json_t *free_shape(json_t *shape)
 {
     json_decref(shape);

@@ -369,7 +369,8 @@ typedef struct lhi_checkpoint_options {
 
 /* Returns the number of checksums in a checkpoint. */
 size_t lhi_train_count_checksums(const lhi_train *train);
-/* Creates a checkpoint's temporary folder and its files. */
+/* Creates a checkpoint's temporary folder with its files at full size;
+ * lhi_train_save_part() fills them. */
 lh_status lhi_train_save_begin(lhi_train *train,
                                const lhi_checkpoint_options *options,
                                lh_error *err);

@@ -125,7 +125,7 @@ static lh_status lock_link(link *l, uint32_t i, lh_error *err)
                     "a rank was killed while it used emulated link %u", i);
 }
 
-/* Returns message slot `i` to the link's free list. */
+/* Returns message slot `i` to the link's list of free slots. */
 static void free_slot(link *l, uint32_t i)
 {
     l->slots[i].used = false;

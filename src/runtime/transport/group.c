@@ -187,7 +187,8 @@ static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
     return status;
 }
 
-/* Starts the sends of `b` to all other members. */
+/* Starts the sends of a round to all other members, with the sizes and
+ * addresses in `b`. */
 static lh_status send_all(lhi_group *g, lhi_round *round,
                           const lhi_group_bytes *b, lh_error *err)
 {
@@ -202,7 +203,8 @@ static lh_status send_all(lhi_group *g, lhi_round *round,
     return LH_OK;
 }
 
-/* Starts the receives of `b` from all other members. */
+/* Starts the receives of a round from all other members, with the sizes and
+ * addresses in `b`. */
 static lh_status receive_all(lhi_group *g, lhi_round *round,
                              const lhi_group_bytes *b, lh_error *err)
 {
@@ -218,7 +220,7 @@ static lh_status receive_all(lhi_group *g, lhi_round *round,
     return LH_OK;
 }
 
-/* Runs an all-to-all with the sizes and addresses in `b`. */
+/* Runs an all-to-all of the group with the sizes and addresses in `b`. */
 static lh_status exchange(lhi_group *g, const lhi_group_bytes *b, lh_error *err)
 {
     begin_round(g);
@@ -359,7 +361,8 @@ lh_status lhi_group_all_reduce(lhi_group *g, float *values, size_t n,
     return lhi_group_all_gather(g, values + first, values, g->sizes, err);
 }
 
-/* Copies the data that the member sends to itself. */
+/* Copies the data that this member sends to itself, from its send to its
+ * receive buffer. */
 static lh_status copy_own(const lhi_group *g, const lhi_group_bytes *b,
                           lh_error *err)
 {

@@ -32,7 +32,7 @@ typedef struct lhi_match {
     size_t kept_bytes;
 } lhi_match;
 
-/* Queues a posted receive for messages that arrive later. */
+/* Queues a posted receive, so that a message that arrives later finds it. */
 void lhi_match_post(lhi_match *match, lhi_net_op *op);
 /* Removes and returns the oldest posted receive for a message from `from` with
  * `tag`; NULL: none. */
@@ -54,7 +54,8 @@ bool lhi_match_add_unexpected(lhi_match *match, lhi_unexpected *kept);
  * NULL: none. */
 lhi_unexpected *lhi_match_take_unexpected(lhi_match *match, uint32_t from,
                                           uint64_t tag);
-/* Removes and returns any unexpected message; NULL: none is left. */
+/* Removes and returns any unexpected message (one without a posted receive);
+ * NULL: none is left. */
 lhi_unexpected *lhi_match_take_any(lhi_match *match);
 /* Removes and returns the message from `from` that belongs to the send
  * operation `send` (NULL: any message whose bytes are still the sender's);

@@ -151,7 +151,7 @@ static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
 
 /* ---- launcher ---- */
 
-/* Kills all rank processes that are still running. */
+/* Kills all rank processes that are still running, at once. */
 static void kill_all(launcher *l)
 {
     for (uint32_t i = 0; i < l->n; i++)
@@ -389,7 +389,7 @@ static lh_status summarise_failure(launcher *l, lh_error *err)
     return lhi_fail(err, status, "%s", why ? why : "a rank has failed");
 }
 
-/* Moves the ranks' results to the caller's array. */
+/* Moves the results that the ranks sent to the caller's array `results`. */
 static void move_results(launcher *l, lhi_rank_result *results)
 {
     for (uint32_t i = 0; i < l->n; i++) {

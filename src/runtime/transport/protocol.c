@@ -247,7 +247,8 @@ static lh_status receive_large(lhi_proto *p, lhi_net_op *op, bool offered,
     return status;
 }
 
-/* Completes a receive from a small unexpected message. */
+/* Copies a small unexpected message (one that arrived before its receive) to
+ * the receive `op`, and completes it. */
 static void copy_unexpected(const lhi_unexpected *kept, lhi_net_op *op)
 {
     set_attributes(op, kept->entered_ns, kept->link, kept->slot);
@@ -301,7 +302,8 @@ lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 
 /* ---- incoming frames ---- */
 
-/* Allocates an unexpected message for a frame. */
+/* Allocates a record for the message of frame `f` from rank `from`, for which
+ * no receive is posted. */
 static lhi_unexpected *alloc_unexpected(uint32_t from, const lhi_frame *f,
                                         lh_error *err)
 {

@@ -64,9 +64,11 @@ void lhi_proto_fini(lhi_proto *proto);
 /* Starts a send: small messages at once, large ones by rendezvous; for the
  * transport's lhi_net_ops. */
 lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err);
-/* Starts a receive; for the transport's lhi_net_ops. */
+/* Starts a receive; it is the function `receive` in the transport's
+ * lhi_net_ops. */
 lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err);
-/* Cancels a send or receive; for the transport's lhi_net_ops. */
+/* Cancels a send or receive; it is the function `cancel` in the transport's
+ * lhi_net_ops. */
 void lhi_proto_cancel(lhi_net *net, lhi_net_op *op);
 
 /* Handles a received frame (SMALL and DATA: its header); called by the carrier

@@ -359,7 +359,8 @@ static lh_status handle_header(lhi_rails *s, uint32_t peer, lhi_rail *r,
     return LH_OK;
 }
 
-/* Handles a complete, authenticated frame: delivers its segment. */
+/* Handles a complete, authenticated frame: delivers its segment (numbered piece
+ * of the stream) to the local stream. */
 static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r,
                               lh_error *err)
 {

@@ -372,7 +372,8 @@ static void handle_peer_events(lhi_rails *s, uint32_t peer,
     lhi_rail_send_segments(s, peer);
 }
 
-/* Handles poll() events on pending connections and listeners. */
+/* Handles poll() events on the n_pending pending connections and the
+ * listeners. */
 static void handle_pending_events(lhi_rails *s, uint32_t n_pending)
 {
     const struct pollfd *f = s->polls + 1 + s->n_rails;
@@ -584,7 +585,7 @@ static lh_status fail_missing_rail(const lhi_rails *s, lh_error *err)
     return lhi_fail(err, LH_EIO, "rank %u: its rails failed", s->rank);
 }
 
-/* Waits until all rails to all peers are connected. */
+/* Waits until all rails (parallel connections) to all peers are connected. */
 static lh_status wait_for_all(lhi_rails *s, lh_error *err)
 {
     uint32_t all = (s->n_ranks - 1) * s->n_rails;

@@ -74,7 +74,7 @@ typedef struct lhi_rails_statistics {
                                              * duplicates received */
     uint64_t sent[LHI_MAX_RAILS];           /* segment bytes per rail */
 } lhi_rails_statistics;
-/* Returns the rails' statistics so far. */
+/* Stores the statistics of the rails (parallel connections) so far in *out. */
 void lhi_rails_read_statistics(const lhi_rails *rails,
                                lhi_rails_statistics *out);
 

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Maps rank 0's table of emulated links. */
+/* Maps the table of emulated links that rank 0 has created; `extra` has its
+ * location. */
 static lh_status map_shared_links(void *context, const lhi_tcp_options *o,
                                   const lhi_tcp_extra *extra, lh_error *err)
 {
@@ -123,7 +124,8 @@ static void close_control(void *of)
     lhi_net_close(of);
 }
 
-/* All-gathers address records over the control connections. */
+/* All-gathers the ranks' UCX address records of `size` bytes over the tcp
+ * control connections. */
 static lh_status exchange(void *context, void *records, size_t size,
                           lh_error *err)
 {

@@ -9,7 +9,8 @@
 
 enum { LHI_ADDRESS_TEXT = 64 };
 
-/* Sets the socket options for connections between ranks. */
+/* Sets the socket options of a connection between ranks (no delay, keep-alive,
+ * timeouts), so that a lost peer is detected in seconds. */
 void lhi_set_tcp_options(int fd);
 
 /* Encodes an address in the wire format. */

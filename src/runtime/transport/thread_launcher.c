@@ -19,7 +19,8 @@ typedef struct rank_thread {
     lh_error err;
 } rank_thread;
 
-/* Main function of a rank's thread. */
+/* Main function of a rank's thread: runs the rank `of` and stores its status
+ * and result. */
 static void *thread_main(void *of)
 {
     rank_thread *r = of;

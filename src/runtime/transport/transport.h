@@ -152,7 +152,8 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
 uint32_t lhi_net_event_count(const lhi_net *net);
 /* Sleeps until the event count differs from `count`, or until `until_ns`. */
 void lhi_net_wait_event(lhi_net *net, uint32_t count, int64_t until_ns);
-/* Increments the event count and wakes its waiter. */
+/* Increments the endpoint's event count and wakes the thread that waits in
+ * lhi_net_wait_event(). */
 void lhi_net_signal_event(lhi_net *net);
 /* Tests whether an operation is done, like lhi_net_wait() without waiting.
  * LH_ECANCELED: pending; *again_ns is the time for the next test, INT64_MAX:
@@ -166,7 +167,8 @@ typedef struct lhi_net_stop {
     bool (*requested)(void *context);
     void *context;
 } lhi_net_stop;
-/* Checks whether the stop condition requests a stop; NULL: false. */
+/* Checks whether the caller's stop condition `stop` requests a stop; NULL:
+ * false. */
 bool lhi_net_is_stop_requested(const lhi_net_stop *stop);
 
 /* Waits without a time limit, but until `stop` (may be NULL). LH_ECANCELED:

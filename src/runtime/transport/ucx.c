@@ -318,7 +318,8 @@ static void send_all(lhi_ucx *u, const lhi_frame *f, const void *payload)
             ucx_frame(&u->proto, i, f, payload, NULL, NULL);
 }
 
-/* Sends the run's failure to all peers, once. */
+/* Sends the reason of the run's failure to all peers, unless it was sent
+ * already. */
 static void send_failure(lhi_ucx *u)
 {
     const char *why = lhi_failure_text(u->proto.net.failure);

@@ -83,7 +83,8 @@ lh_status lhi_ucx_receive_frames(lhi_ucx *u, lh_error *err)
     }
 }
 
-/* Passes one received frame to the protocol by its kind. */
+/* Handles one received frame: an ABORT frame becomes the run's failure, any
+ * other one goes to the protocol. LH_EIO: it is invalid. */
 static lh_status handle_frame(lhi_ucx *u, const lhi_ucx_incoming_frame *c,
                               lh_error *err)
 {

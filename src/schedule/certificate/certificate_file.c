@@ -299,7 +299,7 @@ static const lhi_schema_field certificate_rows[] = {
 const lhi_schema lhi_certificate_table = {
     LHI_ROWS("certificate", lh_certificate, certificate_rows)};
 
-/* Reads all certificate keys from a parsed document. */
+/* Reads all keys of a certificate from a parsed document into *whole. */
 static lh_status read_certificate(const lhi_doc *doc, lhi_certificate *whole,
                                   lh_error *err)
 {

@@ -216,7 +216,9 @@ static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
     }
 }
 
-/* Adds the gathers and the reduce-scatters of all stages. */
+/* Adds the data-parallel operations of all stages to the list: the gathers that
+ * forwards launch, and the gathers and reduce-scatters that backwards
+ * launch. */
 static void launch_all(launcher *l)
 {
     for (uint32_t stage = 0; stage < l->g->stages; stage++) {

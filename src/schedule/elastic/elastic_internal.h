@@ -93,7 +93,7 @@ lh_status lhi_elastic_fill_plan(const lh_elastic_case *given, uint32_t queue,
                                 uint32_t *enqueue, uint32_t *dequeue,
                                 lh_elastic_plan *out, lh_error *err);
 
-/* Copies a plan; the caller owns the copy. */
+/* Copies the elastic plan `from`; release *out with lh_elastic_plan_free(). */
 lh_status lhi_elastic_copy_plan(const lh_elastic_plan *from,
                                 lh_elastic_plan **out, lh_error *err);
 

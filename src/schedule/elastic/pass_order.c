@@ -38,8 +38,8 @@ static uint32_t compute_extra_warmup(const lh_elastic_case *g,
 }
 
 /* Checks for every group e_j (groups[j] microbatches) that e_j C >= P (C +
- * C_PP), so that pipeline messages, which take C_PP, are hidden behind passes
- * of C = pass_ns on P stages. */
+ * C_PP). Pipeline messages, which take C_PP, are then hidden behind passes of C
+ * = pass_ns on P stages. */
 static bool are_messages_hidden(uint32_t n, const uint32_t *groups,
                                 int64_t pass_ns, const lh_elastic_case *g)
 {

@@ -110,7 +110,7 @@ static uint32_t count_passes_to_hide(int64_t comm_ns, int64_t pass_ns)
     return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
-/* Returns the smaller number. */
+/* Returns the smaller one of `a` and `b`. */
 static uint32_t get_minimum(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;

@@ -504,7 +504,8 @@ static void compute_gather_times(lhi_dispatcher *p)
     }
 }
 
-/* Allocates the dispatcher's state and computes the initial ready queues. */
+/* Allocates the dispatcher's state and fills the ready queues for the first
+ * passes. */
 static lh_status init_planner(lhi_dispatcher *p, lh_error *err)
 {
     const lh_pipeline *pipe = p->pipeline;

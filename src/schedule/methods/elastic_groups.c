@@ -31,7 +31,7 @@ static lh_elastic_case describe_pipeline(const lh_pipeline *p)
     return g;
 }
 
-/* Writes the elastic plan's order for every device to `out`. */
+/* Writes the order of passes on every device under an elastic plan to `out`. */
 static void write_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
                          lhi_orders *out)
 {

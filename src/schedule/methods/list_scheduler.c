@@ -266,7 +266,8 @@ static bool fits(const lhi_list_scheduler *b, next_pass *c)
 
 /* --- selection ----------------------------------------------------------- */
 
-/* Returns the next pass of a stream. */
+/* Returns the record of the next pass of a stream (all passes of one kind on
+ * one chunk). */
 static next_pass *get_next_pass(const lhi_list_scheduler *b, uint32_t stream)
 {
     return &b->state->coming[b->streams[stream].direction[0].slot];

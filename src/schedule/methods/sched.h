@@ -139,8 +139,8 @@ lh_status lhi_method_build_orders(const lhi_method *method,
  * pipeline; another method may. All other failures are fatal. */
 bool lhi_method_is_inapplicable(lh_status status);
 
-/* Allocates orders for `passes_per_microbatch` passes per chunk and microbatch.
- */
+/* Allocates each device's order with capacity for `passes_per_microbatch`
+ * passes per chunk and microbatch. */
 lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
                           uint32_t passes_per_microbatch, lh_error *err);
 /* Releases all memory in `orders`. */

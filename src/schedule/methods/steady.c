@@ -195,8 +195,8 @@ static lh_status allocate_tables(steady *s, lh_error *err)
 }
 
 /* Tries the tolerances (slots by which a pass may precede its input) in
- * ascending order until EXTRA_TRIALS beyond the first that fits into memory, or
- * until the makespan equals the lower bound. */
+ * ascending order. Ends EXTRA_TRIALS after the first that fits into memory, or
+ * when the makespan equals the lower bound. */
 static lh_status try_all(steady *s, const lh_method_options *o, lh_error *err)
 {
     LHI_TRY(allocate_tables(s, err));

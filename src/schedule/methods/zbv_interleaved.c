@@ -49,7 +49,8 @@ typedef struct simulation {
     lhi_heap events;
 } simulation;
 
-/* Returns a pass's index by chunk and microbatch. */
+/* Returns the index of a chunk's and microbatch's pass in the simulation's
+ * tables. */
 static size_t get_pass_index(const simulation *f, uint32_t chunk,
                              uint32_t microbatch)
 {
@@ -66,7 +67,8 @@ static lh_status push_event(simulation *f, uint32_t device, int64_t at,
     return lhi_fail_nomem(err);
 }
 
-/* Returns when a message sent at `at` arrives. */
+/* Returns the time at which a message sent over `route` at time `at`
+ * arrives. */
 static int64_t compute_arrival(simulation *f, const lhi_route *route,
                                int64_t at)
 {

@@ -14,7 +14,7 @@ typedef struct op_list {
     const uint32_t *places;
 } pass_order;
 
-/* Returns pass i of a strided array. */
+/* Returns pass number i of the device's order, a strided array. */
 static const lh_pass *get_pass(const pass_order *l, uint32_t i)
 {
     return (const void *)(l->order + (size_t)i * l->stride);

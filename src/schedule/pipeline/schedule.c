@@ -166,7 +166,7 @@ static lh_status check_form(const lh_pass *pass, lh_error *err)
     return LH_OK;
 }
 
-/* Checks n passes and copies them into the schedule's arena. */
+/* Checks the form of n passes and copies them into the schedule's arena. */
 static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
                              const lh_pass **out, lh_error *err)
 {

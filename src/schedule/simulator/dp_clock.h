@@ -50,7 +50,8 @@ bool lhi_dp_clock_get_start(const lhi_dp_clock *clock, const lh_pass *pass,
  * order. */
 void lhi_dp_clock_on_start(lhi_dp_clock *clock, const lh_pass *pass,
                            int64_t start);
-/* Launches the collectives that follow a pass, which has ended. */
+/* Launches the collectives (all-gathers, reduce-scatters) that follow a pass,
+ * which has ended at `now`. */
 void lhi_dp_clock_on_end(lhi_dp_clock *clock, const lh_pass *pass, int64_t now);
 
 #endif

@@ -167,7 +167,8 @@ static void issue_next_gather(lh_evaluator *e, uint32_t chunk, int64_t now)
     e->next_gather[chunk] = LH_NONE;
 }
 
-/* Returns when a chunk's reduce-scatter, issued `now`, arrives. */
+/* Returns when a chunk's reduce-scatter, issued at `now`, arrives; it occupies
+ * the device's data-parallel link until it is sent. */
 static int64_t issue_scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
 {
     int64_t *link_free = &e->dp_free[c->device];

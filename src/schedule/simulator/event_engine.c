@@ -114,7 +114,8 @@ static bool is_direct(const engine *e, const lhi_route *route)
            !e->options.delegated[route->link];
 }
 
-/* Returns the route that delivers input number `in`. */
+/* Returns the route (link between two devices) that delivers input number `in`
+ * of a pass. */
 static const lhi_route *get_route(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
@@ -171,7 +172,7 @@ static void try_start(engine *e, uint32_t d)
     push_event(e, run->end_ns, END, d, 0);
 }
 
-/* Returns the device that sends input number `in`. */
+/* Returns the device that sends input number `in` of a pass. */
 static uint32_t get_sender(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
@@ -410,7 +411,8 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
                     d, here, other, there);
 }
 
-/* Processes all events, then checks for deadlock. */
+/* Processes all events of the simulation in order of time. Fails with
+ * LH_EDEADLOCK if passes remain. */
 static lh_status run_events(engine *e, lh_error *err)
 {
     lhi_event event;
@@ -542,7 +544,8 @@ static lh_status allocate(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* Reads and checks all explicit link orders. */
+/* Reads and checks all explicit link orders (orders of messages on a link) of
+ * the schedule. */
 static lh_status read_link_orders(engine *e, lh_error *err)
 {
     const lhi_route *route;
@@ -686,7 +689,8 @@ static void compute_totals(engine *e)
         t->first_device_end_ns = t->runs[t->offsets[first + 1] - 1].end_ns;
 }
 
-/* Checks the orders, simulates them, and completes the timeline. */
+/* Checks the orders, simulates them, and computes the totals of the
+ * timeline. */
 static lh_status run_all(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;

@@ -57,7 +57,7 @@ static double draw_exponential(lhi_random *r)
     return -log(1 - unit);
 }
 
-/* Returns true with probability `rate`. */
+/* Draws whether an event with probability `rate` occurs. */
 static bool draw_event(lhi_random *r, double rate)
 {
     return (double)(lhi_random_next(r) >> 11) * 0x1p-53 < rate;

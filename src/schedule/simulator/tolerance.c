@@ -167,7 +167,8 @@ static lh_status extend_options(const lh_pipeline *p, const lh_pipeline *linked,
     return LH_OK;
 }
 
-/* Computes the tolerances of all boundaries on the pipeline `linked`. */
+/* Computes tolerances[i], the delay tolerance of each boundary, on the pipeline
+ * `linked`, which has links between all neighbouring devices. */
 static lh_status find_on_linked(const lh_pipeline *p, const lh_pipeline *linked,
                                 const lh_schedule *schedule,
                                 const lh_sim_options *options, lhi_arena *mem,

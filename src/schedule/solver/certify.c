@@ -74,7 +74,8 @@ static uint8_t get_kind(const lhi_shop *s, const lhi_stream *t)
     }
 }
 
-/* Checks whether a stream consists of messages. */
+/* Checks whether a stream of the job shop consists of messages, not of
+ * passes. */
 static bool is_message(const lhi_stream *t)
 {
     return t->kind == LHI_MESSAGE_F || t->kind == LHI_MESSAGE_D;

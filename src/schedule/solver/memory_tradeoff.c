@@ -244,7 +244,8 @@ static lh_status report_failure(const tradeoff_state *t, const lh_solution *s,
                     (double)s->bound_ns / 1e9);
 }
 
-/* Finds the smallest memory limit for the requested makespan. */
+/* Finds the smallest memory limit with which a schedule meets the requested
+ * makespan. */
 static lh_status find_least_memory(tradeoff_state *t, lh_memory_point *out,
                                    lh_error *err)
 {
@@ -299,7 +300,8 @@ static lh_status add_point(tradeoff_state *t, lh_memory_curve *curve,
     return LH_OK;
 }
 
-/* Computes the memory-time curve from no limit downward. */
+/* Computes the memory-time curve: the fastest schedule without a limit, then
+ * with ever lower limits. */
 static lh_status trace_curve(tradeoff_state *t, lh_memory_curve *curve,
                              lh_error *err)
 {

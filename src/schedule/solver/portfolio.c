@@ -583,7 +583,8 @@ static lh_status run_large_neighbourhood(portfolio *x)
     return LH_OK;
 }
 
-/* Runs the main loop: reduction, refutation, tasks, bounds and improvements. */
+/* Runs the main loop of the portfolio: each round solves reduced problems,
+ * refutes deadlines, runs searches, and improves the incumbent. */
 static lh_status run_rounds(portfolio *x)
 {
     lhi_solver *r = x->r;

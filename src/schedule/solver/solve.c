@@ -354,7 +354,8 @@ static void write_solution(lhi_solver *r, lh_solution *out)
             "every shorter schedule leaves some pass an empty time window");
 }
 
-/* Solves a pipeline with early receives; rejects unsupported features. */
+/* Solves a pipeline whose receives are posted early; fails with LH_EUNSUPPORTED
+ * for features that the solver does not model. */
 static lh_status solve_early(const lh_pipeline *pipeline,
                              const lh_solve_options *options, lh_solution *out,
                              lh_error *err)

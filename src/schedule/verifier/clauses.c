@@ -146,7 +146,7 @@ static bool propagate_orders(checker *r, lit l)
 
 /* --- clauses ------------------------------------------------------------- */
 
-/* Returns the literals of stored clause k. */
+/* Returns the literals of stored clause number k. */
 static lit *get_clause(const checker *r, uint32_t k)
 {
     return r->lits + r->clause_at[k];
@@ -504,7 +504,8 @@ static void check_clauses(checker *r, uint32_t *bad)
 
 /* --- allocation ---------------------------------------------------------- */
 
-/* Assigns literals to all pairs of operations on shared machines. */
+/* Assigns a literal to each pair of operations that share a machine ("a before
+ * b"). */
 static lh_status number_pairs(checker *r, lhi_arena *mem, lh_error *err)
 {
     const lhi_verify_model *c = r->c;

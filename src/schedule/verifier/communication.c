@@ -630,7 +630,7 @@ static void check_waits(communication *m)
 
 /* --- all --- */
 
-/* Collects the sends and receives of all rows. */
+/* Collects the send and receive cells of all rows into one list. */
 static lh_status collect_ends(communication *m, lh_error *err)
 {
     const lhi_verifier *judge = m->judge;

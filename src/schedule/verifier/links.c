@@ -52,7 +52,8 @@ static uint32_t find_link(const lhi_verifier *judge, const ends *sorted,
     return found ? found->link : LHI_NO_LINK;
 }
 
-/* Numbers the distinct link names in alphabetical order. */
+/* Numbers the distinct link names in alphabetical order; the numbers are the
+ * verifier's link resources. */
 static void number_names(lhi_verifier *judge, link_name *names, uint32_t n)
 {
     if (n)

@@ -113,7 +113,8 @@ void lhi_verify_model_fini(lhi_verify_model *claim);
 
 /* Returns the deadline in model time for "done by `ns`"; -1: out of range. */
 int64_t lhi_verify_get_deadline(const lhi_verify_model *claim, int64_t ns);
-/* Returns the smallest possible makespan above `ns`. */
+/* Returns the smallest makespan above `ns` that is possible, since all times
+ * are multiples of the model's time unit. */
 int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns);
 
 /* Tightens the windows for `deadline` until nothing changes; *refuted: some

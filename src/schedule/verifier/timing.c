@@ -231,7 +231,8 @@ static void queue_message(simulation *r, uint32_t node)
         r->judge->no_memory = true;
 }
 
-/* Posts the receive for the input of `node`. */
+/* Posts the receive for the input of the pass `node` at now_ns; its message may
+ * then use the link. */
 static void post_receive(simulation *r, uint32_t node, int64_t now_ns)
 {
     uint32_t source = r->sources[node];
@@ -351,7 +352,7 @@ static void advance_device(simulation *r, uint32_t device)
     }
 }
 
-/* Runs the passes of all devices until none can continue. */
+/* Runs the passes of all devices until none can run its next pass. */
 static void advance_all(simulation *r)
 {
     while (r->n_stacked) {
@@ -476,7 +477,7 @@ static lh_status find_operations(simulation *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the explicit message orders. */
+/* Reads the explicit message orders of links into the simulation. */
 static lh_status read_link_orders(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;

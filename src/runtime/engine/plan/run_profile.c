@@ -119,7 +119,8 @@ static lh_status add_message(profile_writer *w, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Adds the measured messages between neighbouring chunks to their paths. */
+/* Adds the measured messages between neighbouring chunks to the network paths
+ * between their stages. */
 static lh_status add_messages(profile_writer *w, lh_error *err)
 {
     uint32_t n = lh_pipeline_n_chunks(w->run->pipeline);

@@ -278,7 +278,8 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
     return LH_OK;
 }
 
-/* Adds a links file's rows to a schedule under construction. */
+/* Adds the message orders in the text of a links file (one row per link) to a
+ * schedule under construction. */
 static lh_status read_links(lh_schedule *s, span text, const char *name,
                             lh_error *err)
 {

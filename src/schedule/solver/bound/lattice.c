@@ -83,7 +83,7 @@ static bool grow_table(builder *b)
     return true;
 }
 
-/* Doubles the capacity for states; false: out of memory. */
+/* Doubles the capacity for states of the lattice; false: out of memory. */
 static bool grow_states(builder *b)
 {
     lhi_lattice *l = b->l;

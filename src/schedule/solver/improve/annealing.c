@@ -178,7 +178,8 @@ static bool apply_random_move(annealer *a, move *out)
     return false;
 }
 
-/* Restores the machine order that a rejected move changed. */
+/* Restores the machine order that the move `mv`, which was rejected,
+ * changed. */
 static void undo_move(annealer *a, const move *mv)
 {
     memcpy(a->w->order[mv->machine] + mv->from, a->before,

@@ -189,7 +189,7 @@ static int64_t rate_step(const beam *b, partial *p, const child *c)
     return score;
 }
 
-/* Returns hash h extended by x. */
+/* Returns hash h extended by the word x. */
 static uint64_t mix(uint64_t h, uint64_t x)
 {
     h = (h ^ x) * UINT64_C(0x9e3779b97f4a7c15);
@@ -303,7 +303,8 @@ static void select_best(beam *b)
     b->n_now = n;
 }
 
-/* Allocates `width` partial schedules; false: out of memory. */
+/* Allocates arrays of `width` partial schedules in *out; false: out of
+ * memory. */
 static bool make_partials(beam *b, partial **out)
 {
     const lhi_shop *s = b->s;

@@ -312,7 +312,7 @@ static bool append(lhi_inserter *a, uint32_t stream)
     return true;
 }
 
-/* Removes all operations from the schedule. */
+/* Removes all placed operations from the schedule under construction. */
 static void remove_all_ops(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -610,7 +610,8 @@ const int64_t *lhi_inserter_get_ends(const lhi_inserter *a)
 /* --- construction
  * --------------------------------------------------------------- */
 
-/* Lists the streams that a microbatch passes, in order. */
+/* Lists the streams (passes of one kind on one chunk, messages of one route)
+ * that a microbatch passes, in order. */
 static void find_path(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;

@@ -275,7 +275,8 @@ static void select_neighbourhood(lns_run *all, subproblem *k)
     k->windows.restricted_counts = true;
 }
 
-/* Solves one batch of subproblems on adjacent intervals in parallel. */
+/* Solves one batch of subproblems, whose neighbourhoods are adjacent time
+ * intervals, in parallel. */
 static lh_status solve_batch(lns_run *all, lh_error *err)
 {
     lhi_solver *r = all->r;

@@ -404,7 +404,8 @@ lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks,
 /* --- solving reduced problems
  * --------------------------------------------------- */
 
-/* Stores the bound and schedule from a reduced problem's solver. */
+/* Stores the bound and the schedule that solver `part` has found for a reduced
+ * problem (fewer microbatches) in `g`. */
 static lh_status store_result(lhi_solver *r, lhi_solver *part,
                               lhi_reduced_problem *g, lh_error *err)
 {
@@ -428,7 +429,8 @@ static lh_status store_result(lhi_solver *r, lhi_solver *part,
     return LH_OK;
 }
 
-/* Solves the pipeline with m microbatches within the remaining budget. */
+/* Solves the reduced problem: the pipeline with m microbatches, within the
+ * remaining budget. */
 static lh_status solve_problem(lhi_solver *r, uint32_t m, lh_error *err)
 {
     lhi_reduced_problem *g = &r->reduction->problems[m];

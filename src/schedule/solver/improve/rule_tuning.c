@@ -319,7 +319,8 @@ static void read_rules(tuner *a)
     a->scale *= 4;
 }
 
-/* Allocates the tuner's arrays in `mem`; false: out of memory. */
+/* Allocates the arrays of the dispatching rule's tuner in `mem`; false: out of
+ * memory. */
 static bool allocate(tuner *a, lhi_arena *mem)
 {
     const lhi_shop *s = a->s;

@@ -57,7 +57,7 @@ static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
     return s->n_streams++;
 }
 
-/* Sorts the chunks by device. */
+/* Sorts the chunks by device, so that each device's chunks are contiguous. */
 static void sort_chunks(builder *m)
 {
     const lh_pipeline *p = m->p;
@@ -463,7 +463,8 @@ static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
     return b->kind == LHI_W && a->kind == LHI_D && a->chunk >= b->chunk;
 }
 
-/* Builds the precedence rules between streams of the same machine. */
+/* Builds the precedence rules between streams (passes of one kind on one chunk)
+ * of the same machine: which operations must precede which. */
 static lh_status make_rules(lhi_shop *s, lh_error *err)
 {
     for (int fill = 0; fill < 2; fill++) {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Checks whether two operations run on different machines. */
+/* Checks whether operations `a` and `b` run on different machines. */
 static bool connects_machines(const lhi_shop *s, uint32_t a, uint32_t b)
 {
     return s->streams[s->stream_of[a]].machine !=

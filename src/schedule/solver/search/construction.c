@@ -100,7 +100,8 @@ static lh_status allocate_ops(lhi_search *s, const lhi_windows *w,
     return make_history(s, &s->tail, err);
 }
 
-/* Allocates the search's arrays per Boolean variable. */
+/* Allocates the search's arrays per Boolean variable (a pair of operations
+ * whose order is open). */
 static lh_status allocate_vars(lhi_search *s, lh_error *err)
 {
     size_t n = s->n_vars;

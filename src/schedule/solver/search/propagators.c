@@ -382,7 +382,7 @@ static int64_t get_memory_sum(const lhi_search *s, uint32_t stream, uint32_t x)
     return s->memory_sum[s->s->streams[stream].first + stream + x];
 }
 
-/* Checks whether a stream allocates memory in total. */
+/* Checks whether all operations of a stream together increase the memory. */
 static bool takes_memory(const lhi_search *s, uint32_t stream)
 {
     return get_memory_sum(s, stream, s->s->streams[stream].count) > 0;

@@ -156,7 +156,8 @@ static bool propagate(lhi_search *s)
 /* --- heap of open variables
  * ---------------------------------------------------- */
 
-/* Restores the heap order from position `at` upwards. */
+/* Restores the heap of open variables (ordered by activity) from position `at`
+ * upwards. */
 static void sift_up(lhi_search *s, uint32_t at)
 {
     uint32_t v = s->heap[at];
@@ -181,7 +182,8 @@ static void add_to_heap(lhi_search *s, uint32_t v)
     sift_up(s, s->n_heap++);
 }
 
-/* Removes and returns the most active variable. */
+/* Removes the variable with the highest activity from the heap and returns
+ * it. */
 static uint32_t take_from_heap(lhi_search *s)
 {
     uint32_t v = s->heap[0];

@@ -285,14 +285,15 @@ void lhi_search_explain(lhi_search *s, lit l);
 bool lhi_search_propagate_literal(lhi_search *s, lit l);
 /* Propagates one changed head or tail; false: conflict. */
 bool lhi_search_propagate_times(lhi_search *s);
-/* Checks the memory at one queued operation; false: conflict. */
+/* Checks the memory limit when the next queued operation runs, and derives
+ * orders from it; false: conflict. */
 bool lhi_search_propagate_memory(lhi_search *s);
 /* Checks the one-machine bounds of all machines whose heads or tails changed;
  * false: conflict. */
 bool lhi_search_check_machines(lhi_search *s);
 /* Queues an operation for the memory check if it takes memory. */
 void lhi_search_queue_memory(lhi_search *s, uint32_t op);
-/* Empties all propagation queues. */
+/* Empties all propagation queues of the search, without processing them. */
 void lhi_search_clear_queues(lhi_search *s);
 
 #endif
