@@ -110,7 +110,7 @@ LH_API int64_t lh_elastic_resident_passes(const lh_elastic_case *given,
  * depth-first order: interleaved 1F1B, or 1F1B with one chunk. */
 LH_API int64_t
 lh_elastic_depth_first_resident_passes(const lh_elastic_case *given);
-/* Computes the communication time that passes do not hide, per kind.
+/* Computes, per kind of communication, the time in ns that passes do not hide.
  * `backward_ns`: duration of a chunk's backward pass including recomputation;
  * 0: given->b_ns. */
 LH_API lh_elastic_terms lh_elastic_exposed_communication(

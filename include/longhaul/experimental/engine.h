@@ -245,7 +245,8 @@ typedef enum lh_memory_kind {
     LH_MEMORY_STORAGE,     /* offloaded activations in a file; in no total */
     LH_N_MEMORY_KINDS
 } lh_memory_kind;
-/* Returns the kind's name, such as "parameters"; NULL: no such kind. */
+/* Returns the name of a kind of memory, such as "parameters"; NULL: no such
+ * kind. */
 LH_API const char *lh_memory_kind_name(lh_memory_kind kind);
 
 /* Peak memory of a training rank. Excludes the program, the training data,

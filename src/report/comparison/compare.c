@@ -58,8 +58,8 @@ const lh_outcome *lh_comparison_at(const lh_comparison *x, uint32_t latency,
     return &x->outcomes[point * x->n_contenders + contender];
 }
 
-/* Checks whether outcome `a` ranks before `b`: evaluated before failed ones,
- * within memory before others, then the shorter time. */
+/* Checks whether outcome `a` ranks before `b`: successful ones before failures,
+ * those within memory before others, then by shorter time. */
 static bool is_better(const lh_outcome *a, const lh_outcome *b)
 {
     if (a->ns < 0 || b->ns < 0)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Reads the next input bytes into zip->bytes once all are consumed. */
+/* Reads more input bytes into zip->bytes if all earlier ones are consumed. */
 static lh_status refill(lhi_gzip_stream *zip, lh_error *err)
 {
     size_t n = 0;

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Reads the next input bytes into items->bytes once all are consumed. *n:
- * number of bytes available, 0 at the end of input. */
+/* Reads more input bytes into items->bytes if all earlier ones are consumed.
+ * *n: number of bytes available, 0 at the end of input. */
 static lh_status refill(lhi_json_stream *items, size_t *n, lh_error *err)
 {
     if (items->position == items->n_bytes) {

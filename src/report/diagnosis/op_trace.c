@@ -97,7 +97,8 @@ static int compare_passes(const void *a, const void *b)
     return (x->pass > y->pass) - (x->pass < y->pass);
 }
 
-/* Returns the run number of a pass by binary search; 0 if it is absent. */
+/* Returns the run number stored for a pass, by binary search in n entries; 0 if
+ * it is absent. */
 static uint32_t find_run(const run_number *runs, uint32_t n,
                          const lh_pass *pass)
 {

@@ -134,8 +134,8 @@ static void apply_collectives(clocks *c, const lhi_profiled_rank *a,
     }
 }
 
-/* Returns a clock offset within the bounds: 0 if that is within them, else the
- * midpoint or the only bound. */
+/* Returns a clock offset in ns that lies within the bounds in `one`: 0 if
+ * possible, else the midpoint or the only bound. */
 static int64_t estimate_offset(const clock_comparison *one)
 {
     if (one->least <= 0 && one->most >= 0)

@@ -76,8 +76,8 @@ lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err);
 /* Corrects the ranks' clocks where their times contradict the messages and
  * collectives. */
 lh_status lhi_profiler_correct_clocks(lhi_profiler *p, lh_error *err);
-/* Estimates the arrival of messages for which no pass waited, and sets the
- * ends of their sends to it. */
+/* Estimates when the messages arrived for which no pass waited, and sets the
+ * ends of their sends to these times. */
 lh_status lhi_profiler_time_messages(lhi_profiler *p, lh_error *err);
 
 /* Grows an array by at least one item of `size` bytes. */

@@ -122,8 +122,8 @@ static void assign_kernel(sorted_ranges *s, const lhi_named_range *range,
         extend(&s->gpu[range - s->all], k->start_ns, k->end_ns);
 }
 
-/* Assigns kernels to the range in which the CPU launched them, on any thread:
- * the backward pass has its own. */
+/* Assigns kernels to the range in which the CPU launched them. All threads
+ * count, because the backward pass has its own. */
 static void assign_kernels(lhi_file_events *e, sorted_ranges *s)
 {
     const lhi_kernel *launch = NULL;

@@ -45,7 +45,7 @@ lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err)
     return LH_OK;
 }
 
-/* Sets stage and replica of all ranks from the rank map, which has them. */
+/* Sets stage and replica of every rank with traces to those in the rank map. */
 static void assign_from_map(lhi_profiler *p)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {
@@ -111,7 +111,7 @@ static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the rank with that number among those with traces; NULL if there is
+/* Returns the rank with number `rank` among those with traces; NULL if there is
  * none. */
 static const lhi_profiled_rank *find_profiled_rank(const lhi_profiler *p,
                                                    uint32_t rank)

@@ -28,7 +28,8 @@ static const char *get_base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Returns the map's rank with that trace file; LH_NONE if there is none. */
+/* Returns the number of the rank whose trace file in the rank map is `path`;
+ * LH_NONE if there is none. */
 static uint32_t find_rank_by_file(const lh_rank_map *map, const char *path)
 {
     for (uint32_t i = 0; map && i < map->n_ranks; i++)

@@ -181,8 +181,8 @@ static double get_median_of_stages(const straggler_search *l, uint32_t stage)
                                 l->stages[stage]);
 }
 
-/* Returns a link's mean transfer time in the current step in ns; 0 if it
- * transferred no message. */
+/* Returns the mean time in ns of a link's messages in the current step; 0 if it
+ * transferred none. */
 static double get_link_mean(const component *link)
 {
     return link->n_messages ? link->messages / link->n_messages : 0;

@@ -284,8 +284,8 @@ static void add_map(page_state *p)
                       d->by_worker[i * d->n_replicas + p->heat[k]]);
 }
 
-/* Adds a JSON member `key` with the numbers of the n replicas with these
- * indices. */
+/* Adds a JSON member `key` with a list: the numbers of the n replicas whose
+ * indices are replicas[]. */
 static void add_numbers(page_state *p, const char *key,
                         const uint32_t *replicas, uint32_t n)
 {

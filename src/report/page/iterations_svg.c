@@ -39,8 +39,8 @@ typedef struct drawing {
     bool in_page;
 } drawing;
 
-/* Adds the stroke colour of series number `series` to the SVG; pages also
- * define it for dark mode. */
+/* Adds the stroke colour of series number `series` as an SVG attribute; pages
+ * also define it for dark mode. */
 static void add_stroke(drawing *d, uint32_t series)
 {
     lhi_text_printf(&d->out, "stroke=\"%s\"", colors[series]);

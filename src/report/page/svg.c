@@ -101,8 +101,8 @@ typedef struct row_boxes {
     int64_t open_x, open_right;
 } row_boxes;
 
-/* Writes the rectangle that is being extended to the row's path, if there is
- * one. */
+/* Appends the rectangle that is being extended to the path of its row and
+ * colour, if there is one. */
 static void close_box(row_boxes *r)
 {
     if (r->open_fill >= 0)

@@ -39,8 +39,8 @@ static void answer_fini(answer *a)
     lhi_whatif_pipeline_fini(&a->now);
 }
 
-/* Makes the schedule of the changed pipeline as `longhaul simulate` does:
- * given, or by a method. */
+/* Makes the schedule of the changed pipeline as `longhaul simulate` does: the
+ * given one, or the result of the chosen method. */
 static lh_status find_schedule(const lhi_whatif_base *q, answer *a,
                                lh_error *err)
 {

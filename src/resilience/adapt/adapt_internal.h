@@ -116,8 +116,9 @@ struct lh_adapt {
     char why[LHI_ADAPT_REASON_SIZE];
 };
 
-/* Fills in adapt->decision from adapt->candidate, which has to be up to date.
- * `is_new`: this call's search found it, so its effort counts now. */
+/* Fills in adapt->decision (switch or not, with reason) from adapt->candidate,
+ * the best schedule under the conditions `now`. `is_new`: this call's search
+ * found it, so its effort counts now. */
 void lhi_adapt_decide_switch(lh_adapt *adapt, const lh_adapt_input *now,
                              bool is_new);
 

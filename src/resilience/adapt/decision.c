@@ -89,7 +89,7 @@ static void append_event(lh_adapt *a, const lh_monitor_event *e,
                       now);
 }
 
-/* Appends the active slowdowns to the decision's reason, the first few by
+/* Appends the slowdowns in `now` to the decision's reason, the first few by
  * name. */
 static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
 {
@@ -183,8 +183,9 @@ static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
     return NULL;
 }
 
-/* Writes the reason to continue with the current schedule; `objection`: the
- * rule that forbids the switch. */
+/* Writes the reason to continue with the current schedule into a->why;
+ * `objection`: the rule that forbids the switch, NULL: no candidate is
+ * faster. */
 static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
                               const char *objection)
 {

@@ -402,7 +402,8 @@ static lh_status build_names(lh_event_timeline *c, lh_error *err)
 
 /* --- construction -------------------------------------------------------- */
 
-/* Fails with LH_EINPUT if there are too many events or links in them. */
+/* Fails with LH_EINPUT if there are too many events, or an event names too many
+ * links. */
 static lh_status check_size(const lh_events *events, lh_error *err)
 {
     uint64_t n = 0;

@@ -56,7 +56,8 @@ lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *detector,
                                         lhi_drift_reading reading, bool learns,
                                         double least, uint32_t *ago);
 
-/* Returns the standard error of the detector's current level, in ns. */
+/* Returns the standard error, in ns, of the current level that the drift
+ * detector has estimated. */
 double lhi_drift_detector_error(const lhi_drift_detector *detector);
 
 #endif

@@ -93,8 +93,8 @@ static void group_samples(lh_monitor *m, size_t n, size_t n_things)
     m->samples = gathered;
 }
 
-/* Computes the trimmed mean of the group of samples that begins at sample *i,
- * and advances *i to the next group. */
+/* Computes the trimmed mean of the group of equal `group` that begins at sample
+ * *i of n, and advances *i to the next group. */
 static lhi_drift_reading next_reading(lh_monitor *m, size_t n, size_t *i)
 {
     uint32_t of = m->samples[*i].group;

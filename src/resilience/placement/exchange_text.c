@@ -67,8 +67,8 @@ static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from,
     return x.latency_ns > 0 || x.transfer_ns > 0;
 }
 
-/* Appends the host pairs with a slow link and their traffic to the
- * explanation; if there are many, only their number. */
+/* Appends the host pairs with a slow link, and the traffic between them, to the
+ * explanation `why`; if there are many, only their number. */
 static void add_links(const lh_host_placement *s,
                       const lhi_host_slowdown_tables *slow,
                       const uint32_t *hosts, char *why)
@@ -113,8 +113,8 @@ static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
                                 ", so do %" PRIu32 " more", n - SHOWN);
 }
 
-/* Appends the new devices and replicas of the moved hosts to the explanation,
- * the first few of them. */
+/* Appends the new device and replica of each moved host to the explanation
+ * `why`, the first few of them. */
 static void add_moves(const lh_host_placement *s, const lh_host_exchange *x,
                       char *why)
 {

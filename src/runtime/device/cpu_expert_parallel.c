@@ -169,8 +169,8 @@ static float *get_own_rows(const lhi_cpu *cpu,
            count_rows_before(cpu, kept, cpu->expert_tensor_rank) * width;
 }
 
-/* All-gathers the rows of `width` floats that each of the ranks sharing these
- * experts received. */
+/* All-gathers, over the ranks that share this rank's experts, the rows of
+ * `width` floats that each of them received. */
 static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                             size_t width)
 {
@@ -281,8 +281,8 @@ static void compute_recv_offsets(void *context)
         gets[i] = count_rows_from(cpu, kept, i) * cpu->h * sizeof(float);
 }
 
-/* All-gathers row counts and then rows over the ranks that share these
- * experts. The rows of all arrive in `in`. */
+/* All-gathers row counts and then rows over the ranks that share this rank's
+ * experts. The rows of all these ranks arrive in `in`. */
 static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                  float *in)
 {

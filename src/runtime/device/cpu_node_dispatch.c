@@ -136,7 +136,7 @@ static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Returns the index of `member` in a list that contains it. */
+/* Returns the index of rank `member` in a list of ranks that contains it. */
 static uint32_t find_index(const uint32_t *list, uint32_t member)
 {
     uint32_t i = 0;
@@ -355,8 +355,8 @@ static void exchange_within_node(lhi_cpu *cpu,
         exchange(cpu, cpu->intra_node_group, d->copies, relays, by_relay, here);
 }
 
-/* Lets the collectives of `second` start before those of `first` are complete,
- * so that relays forward copies while others still arrive. */
+/* Lets the collectives of group `second` start before those of `first` are
+ * complete, so that relays forward copies while other copies still arrive. */
 static void overlap_groups(lhi_group *second, const lhi_group *first)
 {
     if (second && first)

@@ -188,8 +188,9 @@ uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
     return n;
 }
 
-/* Runs all weight-gradient items of a part for each microbatch that is due,
- * and reduce-scatters each microbatch's gradients (per-layer sharding). */
+/* Runs all weight-gradient items of a part (unit of per-layer sharding) for
+ * each microbatch whose gradient is due, and reduce-scatters each microbatch's
+ * gradients. */
 static lh_status request_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
                               lh_error *err)
 {

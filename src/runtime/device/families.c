@@ -300,8 +300,8 @@ static uint32_t count_tensors(const lh_model *m, uint32_t layer, rows list)
     return n;
 }
 
-/* Returns the table row of tensor `number`, counting only those tensors in the
- * list that the model has. */
+/* Returns the table row of tensor number `number`, counting only the tensors in
+ * `list` that the model has in layer `layer`. */
 static const tensor_row *find_tensor_row(const lh_model *m, uint32_t layer,
                                          rows list, uint32_t number)
 {
@@ -311,8 +311,8 @@ static const tensor_row *find_tensor_row(const lh_model *m, uint32_t layer,
     return &list.rows[i];
 }
 
-/* Returns the size of a named dimension, such as hidden size or vocabulary, in
- * the model. */
+/* Returns the model's size in the dimension `of`, such as hidden size or
+ * vocabulary. */
 static uint32_t get_dimension_size(const lh_model *m, dimension of)
 {
     uint32_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;

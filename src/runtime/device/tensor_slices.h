@@ -38,8 +38,8 @@ typedef struct lhi_slice_run {
     size_t slice_offset, tensor_offset, n;
 } lhi_slice_run;
 
-/* Returns the first of n units that rank `i` has if they are divided over
- * `ranks` ranks in order. */
+/* Returns the first unit of rank `i` if n units are divided over `ranks` ranks,
+ * in order and as evenly as possible. */
 size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i);
 /* Returns the slice of the same tensor that rank `rank` has. */
 lhi_slice lhi_slice_for_rank(const lhi_slice *slice, uint32_t rank);

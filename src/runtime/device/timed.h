@@ -19,8 +19,8 @@ lhi_timed_slips lhi_timed_read_slips(lhi_device *device);
 /* Replaces the device's pass and data-parallel communication times by those of
  * `pipeline`, which must have the same chunks, from the next pass on. */
 void lhi_timed_set_pipeline(lhi_device *device, const lh_pipeline *pipeline);
-/* Returns a chunk of the timed device with its current pass and communication
- * times. */
+/* Returns the timed device's chunk with model-wide index `chunk`, with its
+ * current pass and communication times. */
 const lh_chunk *lhi_timed_find_chunk(const lhi_device *device, uint32_t chunk);
 
 #endif

@@ -124,7 +124,8 @@ static lh_status poll_receives(lhi_blocking_sends *c, int64_t *look_ns,
     return LH_OK;
 }
 
-/* Posts the receive for the next arrival notice from a receiving rank. */
+/* Posts the receive for the next arrival notice (that a message has arrived)
+ * from receiving rank `r`. */
 static lh_status post_notice_receive(lhi_blocking_sends *c, receiver *r,
                                      lh_error *err)
 {
@@ -163,8 +164,8 @@ static lh_status process_notice(lhi_blocking_sends *c, receiver *r,
     return ++r->n_arrived < r->n ? post_notice_receive(c, r, err) : LH_OK;
 }
 
-/* Processes all arrival notices received so far; *look_ns: time of the next
- * poll. */
+/* Processes all arrival notices (that a message has arrived) received so far;
+ * lowers *look_ns to the time of the next poll. */
 static lh_status poll_notices(lhi_blocking_sends *c, int64_t *look_ns,
                               lh_error *err)
 {

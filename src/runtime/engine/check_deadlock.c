@@ -301,8 +301,8 @@ static void mark_available(deadlock_walk *p, uint32_t message)
     }
 }
 
-/* Executes passes and moves messages until nothing is possible. LH_EDEADLOCK:
- * a pass remains. */
+/* Simulates the ranks: executes passes and moves messages until nothing more is
+ * possible. LH_EDEADLOCK: a pass remains. */
 static lh_status run_all(deadlock_walk *p, lh_error *err)
 {
     const lh_exec *x = p->x;

@@ -245,8 +245,8 @@ static lh_status launch_and_wait(lhi_elastic_sharding *s, uint32_t i,
     return lhi_sleep_emulated(s->o.net, s->o.stop, arrive_ns, err);
 }
 
-/* All-gathers the parameters of the pass's chunk in a validation step, unless
- * they are gathered already or not sharded. */
+/* All-gathers the parameters of a pass's chunk in a validation step, unless
+ * they are not sharded or this step has gathered them. */
 static lh_status gather_for_pass(lhi_elastic_sharding *s, const lh_pass *pass,
                                  lh_error *err)
 {
@@ -300,8 +300,8 @@ lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n)
 
 /* --- between steps --- */
 
-/* Returns the tag of the next collective outside the steps' data-parallel
- * collectives; its step number is above all steps. */
+/* Returns the tag of the next collective outside training steps; its step
+ * number is above all steps. */
 static uint64_t make_next_tag(lhi_elastic_sharding *s)
 {
     return make_tag(s, (1u << 23) + s->turn, s->n_turn++);

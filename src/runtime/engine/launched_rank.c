@@ -34,8 +34,8 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
     return status;
 }
 
-/* Fails unless the launcher `how` started as many ranks as the plan has and
- * `rank` is one of them. */
+/* Fails unless the launcher, called `how` in the message, started as many ranks
+ * as the plan has, and `rank` is one of them. */
 static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                              uint32_t n_ranks, const char *how, lh_error *err)
 {

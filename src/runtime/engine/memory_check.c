@@ -139,8 +139,8 @@ static chunks_memory find_sharing(const lhi_job *job, uint32_t stage)
     return need;
 }
 
-/* Returns the bytes of the two arrays that collectives use: the largest
- * bucket, and one shard of it. */
+/* Returns the bytes of the two arrays that collectives use: the largest bucket
+ * (experts or other parameters), and one shard of it. */
 static double count_exchange_bytes(const chunks_memory *need)
 {
     double all = 0, one = 0;

@@ -60,8 +60,8 @@ lh_status lhi_migration_decider_find(lhi_migration_decider *mind,
 lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *mind,
                                                bool followed, bool *layers,
                                                lh_error *err);
-/* Records that the run switched to another schedule, so that later searches
- * use it. */
+/* Records that the run switched to the schedule of `what`, so that later
+ * searches for migrations use it. */
 lh_status lhi_migration_decider_record_schedule(lhi_migration_decider *mind,
                                                 const lh_reschedule *what,
                                                 lh_error *err);

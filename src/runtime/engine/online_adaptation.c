@@ -108,8 +108,8 @@ static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
     return LH_OK;
 }
 
-/* Waits for the observations of all ranks in this iteration and decodes them
- * into a->seen. */
+/* Waits for the observations that all ranks sent for this iteration, and
+ * decodes them into a->seen. */
 static lh_status read_messages(lhi_adaptation *a, observed_step *in,
                                lh_error *err)
 {
@@ -136,7 +136,8 @@ static lh_status read_messages(lhi_adaptation *a, observed_step *in,
     return LH_OK;
 }
 
-/* Merges the observations of one iteration and passes them to the decider. */
+/* Merges all ranks' observations of one iteration into one, and passes it to
+ * the decider. */
 static lh_status process_iteration(lhi_adaptation *a, observed_step *in,
                                    lh_error *err)
 {
@@ -287,8 +288,8 @@ bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
     return true;
 }
 
-/* Prepares the receive buffer and the expected header for a rank's message
- * with n_executed collectives in the current iteration. */
+/* Prepares the receive buffer and the expected header for the message of rank
+ * `rank`, with n_executed collectives, about the current iteration. */
 static lh_status prepare_message(lhi_adaptation *a, uint32_t rank,
                                  uint32_t n_executed, rank_message **out,
                                  lh_error *err)

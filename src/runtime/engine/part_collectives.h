@@ -29,7 +29,8 @@ typedef struct lhi_part_buffer_sizes {
     size_t array, sums;
 } lhi_part_buffer_sizes;
 
-/* Enlarges the sizes in `room` to those that collectives over the part need. */
+/* Raises the buffer sizes in `room` to those that collectives over `part`
+ * need. */
 void lhi_part_fit_buffers(const lhi_part_collectives *x,
                           const lhi_train_part *part,
                           lhi_part_buffer_sizes *room);

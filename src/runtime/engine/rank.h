@@ -132,8 +132,8 @@ static inline uint32_t lhi_rank_of_stage(const lhi_rank *rank, uint32_t stage)
 /* Creates a rank with the buffers and threads that its execution plan needs. */
 lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
                         lh_error *err);
-/* Ends the rank's threads. Call it before the endpoint is closed; after a
- * failure, once all ranks are notified. */
+/* Ends the rank's communication threads. Call it before the endpoint is closed;
+ * after a failure, once all ranks are notified. */
 void lhi_rank_stop(lhi_rank *rank);
 /* Frees a rank; NULL is fine. After a failure, close the endpoint first. */
 void lhi_rank_free(lhi_rank *rank);

@@ -48,8 +48,8 @@ struct lhi_rendezvous {
     bool stop;
 };
 
-/* Checks whether this is a validation step, which skips pass number `pass`
- * because it is no F. */
+/* Checks whether pass number `pass` is skipped because this is a validation
+ * step and the pass is no F. */
 static bool skips_in_validation(const sender *s, uint32_t pass)
 {
     return s->late->kind == LHI_STEP_VALIDATE &&

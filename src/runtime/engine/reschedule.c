@@ -132,7 +132,8 @@ static lh_status set_up_target(lhi_rescheduler *r,
     return LH_OK;
 }
 
-/* Builds the execution plan of the proposal and this rank's program for it. */
+/* Builds the execution plan of proposal `p`, and the program (buffers and
+ * threads) with which this rank would run it. */
 static lh_status make_program(lhi_rescheduler *r, const lhi_proposal *p,
                               lh_error *err)
 {

@@ -34,8 +34,8 @@ static gradient_group get_expert_group(const lh_train_model *m,
                             place % grid->n_devices, grid, places};
 }
 
-/* Returns the datacenter of a group member; each member counts as a site of
- * its own if the optimizer is not sharded. */
+/* Returns the datacenter of group member `member`. If the optimizer is not
+ * sharded, each member counts as a datacenter of its own. */
 static uint32_t get_site(const gradient_group *s, uint32_t member)
 {
     const lh_train_model *m = s->m;

@@ -48,8 +48,8 @@ void lhi_expert_shard_groups_list_members(const lh_train_model *model,
                                           const uint32_t *ranks,
                                           uint32_t *sharers, uint32_t *across);
 
-/* Checks that datacenters are alike. LH_EUNSUPPORTED: they have different
- * numbers of a stage's replicas, or of ranks with the same experts. */
+/* Checks that all datacenters have equal numbers of a stage's replicas, and of
+ * ranks with the same experts; otherwise LH_EUNSUPPORTED. */
 lh_status lhi_shard_groups_check(const lh_train_model *model,
                                  const lhi_grid *grid, lh_error *err);
 

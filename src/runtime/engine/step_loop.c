@@ -31,8 +31,8 @@ static lh_status apply_conditions(lhi_run_worker *w, uint64_t step,
 
 /* --- step --- */
 
-/* Raises the iteration's time and lateness in *it to those that a rank
- * reported. */
+/* Raises the iteration's time and lateness in *it to those in a rank's report
+ * `d`; t0_ns: the iteration's start. */
 static void add_report(lhi_run_worker *w, lh_iteration *it, int64_t t0_ns,
                        const lhi_command_report *d)
 {
@@ -375,8 +375,8 @@ static void report_notices(lhi_run_worker *w)
         o->warning(o->context, text);
 }
 
-/* Checks that the verdict and the proposal in rank 0's command are possible
- * now, and applies them on this rank. */
+/* Checks that rank 0's command may now accept, drop or open a proposal, as its
+ * verdict says, and does so on this rank. */
 static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command,
                                lh_error *err)
 {
@@ -549,7 +549,8 @@ static void print_remark(const lhi_run_worker *w, const char *text)
         w->job->o.warning(w->job->o.context, text);
 }
 
-/* Returns the strongest stop request so far (LH_STOP_...); prints it once. */
+/* Returns the strongest stop request so far (LH_STOP_NO: none); prints a remark
+ * at the first one. */
 static int get_stop_request(lhi_run_worker *w)
 {
     const lhi_job *job = w->job;

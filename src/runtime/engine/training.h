@@ -41,8 +41,8 @@ typedef struct lhi_training_options {
  * Rank 0 holds the checkpoint folder's lock until lhi_training_free(). */
 lh_status lhi_training_make(const lhi_training_options *options,
                             lhi_training **out, lh_error *err);
-/* Ends the communication thread; after a failure, call it once all ranks are
- * notified. */
+/* Ends the training's communication thread; after a failure, call it once all
+ * ranks are notified. */
 void lhi_training_stop(lhi_training *training);
 /* Frees the training; NULL is allowed. */
 void lhi_training_free(lhi_training *training);

@@ -249,8 +249,8 @@ static bool parse_replaced_step(const char *name, uint64_t *step)
     return parse_step(plain, step);
 }
 
-/* Checks whether a folder is a complete checkpoint: whether it has the state
- * file, which a removal deletes first. */
+/* Checks whether a folder is a complete checkpoint: it has the state file,
+ * which a removal deletes first. */
 static bool is_checkpoint(const char *path)
 {
     char state[LHI_PATH];

@@ -22,7 +22,8 @@ void lhi_match_post(lhi_match *match, lhi_net_op *op)
     q->last = op;
 }
 
-/* Removes `op` from a queue; `before` precedes it (NULL: it is first). */
+/* Removes operation `op` from a queue; `before`: the operation before it, NULL:
+ * it is the first. */
 static void unlink_op(lhi_queue *q, lhi_net_op *before, lhi_net_op *op)
 {
     if (before)

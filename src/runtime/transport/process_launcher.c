@@ -272,8 +272,8 @@ static void evaluate_exit(launcher *l, uint32_t rank, int how)
         lhi_failure_set(&l->shared->failure, rank, c->text);
 }
 
-/* Reads the rest of a rank's report, waits for its process, and evaluates its
- * exit status. */
+/* Reads the rest of a rank's report, waits for the end of its process, and
+ * evaluates its exit status. */
 static lh_status reap(launcher *l, uint32_t rank, lh_error *err)
 {
     child *c = &l->children[rank];

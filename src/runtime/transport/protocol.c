@@ -452,7 +452,8 @@ static lh_status handle_data_frame(lhi_proto *p, uint32_t from,
     return LH_OK;
 }
 
-/* Handles a peer's orderly shutdown: operations that wait for it fail. */
+/* Handles a peer's orderly shutdown: operations that still wait for a message
+ * of that peer fail. */
 static void handle_bye_frame(lhi_proto *p, uint32_t from)
 {
     lhi_peer *peer = &p->peers[from];
@@ -543,7 +544,7 @@ lh_status lhi_proto_payload_received(lhi_proto *p, lhi_net_op *op,
 
 /* ---- ending ---- */
 
-/* Removes an operation from every queue of the protocol; false: it is in
+/* Removes a send or receive from every queue of the protocol; false: it is in
  * none. */
 static bool remove_op(lhi_proto *p, lhi_net_op *op)
 {

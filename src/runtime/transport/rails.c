@@ -166,8 +166,8 @@ static uint32_t count_up_rails(const lhi_rails *s, const lhi_rail_peer *p)
     return n;
 }
 
-/* Checks whether all rails of a peer refuse connections, which means that it
- * has ended without an orderly shutdown. */
+/* Checks whether all rails (parallel connections) to a peer refuse connections,
+ * which means that it has ended without an orderly shutdown. */
 static bool has_peer_ended(const lhi_rails *s, const lhi_rail_peer *p)
 {
     for (uint32_t k = 0; k < s->n_rails; k++)

@@ -46,14 +46,15 @@ static void free_resources(void *of)
     free(b);
 }
 
-/* Copies the rails' next notice for the user to `text`; false: none. */
+/* Copies the next notice for the user about lost or restored rails (parallel
+ * connections) to `text`; false: none. */
 static bool read_rails_notice(void *of, char *text, size_t room)
 {
     return lhi_rails_read_notice(of, text, room);
 }
 
-/* Creates the endpoint over the connected sockets or, if the options have
- * them, over rails. */
+/* Creates the endpoint over the connected sockets fds[] or, if the options have
+ * rails (parallel connections), over these. */
 static lh_status start(const lhi_tcp_options *o, const int *fds,
                        const unsigned char *keys, endpoint_resources *b,
                        lhi_net **out, lh_error *err)

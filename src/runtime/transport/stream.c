@@ -357,7 +357,8 @@ static lh_status consume_buffer(stream *s, uint32_t peer, lh_error *err)
     return LH_OK;
 }
 
-/* Reads once, directly into the payload's memory if much of it is missing. */
+/* Reads once from a peer's socket: into the payload's memory if much of the
+ * payload is missing, else into the read-ahead buffer. */
 static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];

@@ -16,8 +16,8 @@
 enum { ACCEPTS_PER_POLL = 64 };
 static const int64_t ms_ns = 1000000;
 
-/* Stores the rejection of a pending connection for the error message if it is
- * at least as informative as the last (`how`). */
+/* Stores the rejection of a pending connection (`how`, `why`) for the error
+ * message, if it is at least as informative as the stored one. */
 static void note_refusal(lhi_tcp_join_state *t, const lhi_pending_connection *g,
                          lhi_tcp_rejection how, const char *why)
 {
@@ -127,8 +127,9 @@ static bool has_same_setup(lhi_tcp_join_state *t, lhi_pending_connection *g,
     return !t->mismatch[0];
 }
 
-/* Checks the client's proof. true: the connection is authenticated and belongs
- * to its rank. false: close it, its rejection is recorded. */
+/* Checks the connecting rank's proof (MAC). True: the connection is
+ * authenticated and belongs to its rank. False: close it, its rejection is
+ * recorded. */
 static bool admit_rank(lhi_tcp_join_state *t, lhi_pending_connection *g,
                        const lhi_handshake_message *h)
 {

@@ -289,8 +289,8 @@ static int64_t get_ready_time(const lhi_list_scheduler *b, uint32_t stream)
     return s->ready[(size_t)stream * b->n + m];
 }
 
-/* Returns the duration in ns of a stream's next pass, or of one part of
- * its W. */
+/* Returns the duration in ns of a stream's next pass: for a divided W, that of
+ * one part. */
 static int64_t get_duration(const lhi_list_scheduler *b, uint32_t stream)
 {
     int64_t time = b->streams[stream].time_ns;
@@ -300,7 +300,8 @@ static int64_t get_duration(const lhi_list_scheduler *b, uint32_t stream)
     return lhi_split_evenly(time, b->state->next[stream] % parts, parts);
 }
 
-/* Determines the stream's next pass and its ready time after one has run. */
+/* Determines, after a pass of the stream has run, the stream's next pass and
+ * the time at which that has its inputs. */
 static void update_next_pass(const lhi_list_scheduler *b, uint32_t stream)
 {
     next_pass *c = get_next_pass(b, stream);
@@ -465,7 +466,8 @@ static void update_tree(list_state *s, uint32_t device)
         s->tree[i] = get_earlier_device(s, s->tree[2 * i], s->tree[2 * i + 1]);
 }
 
-/* Picks a device's next pass again and updates the tournament tree. */
+/* Lets a device pick its next pass again, since its candidates have changed,
+ * and updates the tournament tree. */
 static void update_device(lhi_list_scheduler *b, uint32_t device)
 {
     choose_pass(b, device);
@@ -540,8 +542,8 @@ static void send_output(lhi_list_scheduler *b, uint32_t stream, uint32_t m,
     }
 }
 
-/* Runs the pass that the device has picked, then picks again for the devices
- * affected. */
+/* Runs the pass that the device has picked, then lets all devices whose
+ * candidates have changed pick again. */
 static void run_pick(lhi_list_scheduler *b, uint32_t device)
 {
     list_state *s = b->state;

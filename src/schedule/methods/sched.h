@@ -128,8 +128,9 @@ const lhi_method *lhi_method_find(const char *name);
  * methods. */
 const lhi_method *lhi_method_get_representative(void);
 
-/* Builds orders with a scheduling method. LH_EUNSUPPORTED: it does not support
- * the pipeline; other errors come from its function. */
+/* Builds the orders of all devices with a scheduling method. LH_EUNSUPPORTED:
+ * the method does not support the pipeline; other errors come from the
+ * method. */
 lh_status lhi_method_build_orders(const lhi_method *method,
                                   const lh_pipeline *pipeline,
                                   const lh_method_options *options,
@@ -167,7 +168,7 @@ static inline void lhi_order_add_pass(lhi_order *order, lh_pass_kind kind,
 const char *lhi_method_about(uint32_t method); /* one line */
 
 /* Finds a method by name and writes its number to *out (may be NULL).
- * LH_EINVAL: no such method; `err` lists the names. */
+ * LH_EINVAL: no such method; `err` lists the known names. */
 lh_status lhi_method_find_number(const char *name, uint32_t *out,
                                  lh_error *err);
 

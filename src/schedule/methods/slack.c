@@ -46,8 +46,8 @@ static void compute_warmups_by_delay(const lh_pipeline *p, int64_t least,
     }
 }
 
-/* Returns how many forwards fit on a device without any W between them; 0 or
- * less: none. */
+/* Returns how many forwards fit into a device's memory without any W between
+ * them; 0 or less: none fits. */
 static int64_t compute_max_forwards(const lh_pipeline *p, uint32_t device)
 {
     const lh_chunk *c = &p->chunks[device];

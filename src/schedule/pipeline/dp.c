@@ -137,8 +137,8 @@ static size_t find_pass_index(const lh_pipeline *p, const lh_dp_pass *at)
     return lhi_pass_index(p, at->chunk, at->microbatch, at->backward);
 }
 
-/* Copies the sizes of the enqueue or dequeue groups; error unless they sum to
- * the number of microbatches. */
+/* Copies the sizes of the enqueue or dequeue groups (`name` in errors) from
+ * `from` to *to; fails unless they sum to the number of microbatches. */
 static lh_status copy_groups(lh_pipeline *p, const char *name, uint32_t n,
                              const uint32_t *from, uint32_t **to, lh_error *err)
 {
@@ -217,8 +217,8 @@ lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
     return LH_OK;
 }
 
-/* Copies the name of a device's data-parallel link, once per device; fails if
- * it is no valid name. */
+/* Copies the name of a device's data-parallel link into the pipeline, unless
+ * copied already; fails if it is no valid name. */
 static lh_status copy_link(lh_pipeline *p, const lh_pipeline_desc *desc,
                            uint32_t device, lh_error *err)
 {

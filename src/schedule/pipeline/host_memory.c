@@ -69,8 +69,8 @@ static lh_status build_with_host_memory(const lh_pipeline *p,
     return lh_pipeline_make(&desc, out, err);
 }
 
-/* Stores the limits of `p`, the devices' own memory, in the pipeline `roomy`,
- * whose limits include host memory. */
+/* Stores in the pipeline `roomy`, whose memory limits include host memory, the
+ * devices' own limits, which are those of `p`. */
 static lh_status store_device_limits(const lh_pipeline *p, lh_pipeline *roomy,
                                      lh_error *err)
 {

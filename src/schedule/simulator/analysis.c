@@ -178,8 +178,8 @@ static lh_status find_copies(timeline_index *f, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-/* Indexes passes by chunk and microbatch, and each message by the message
- * before it on its link. */
+/* Builds the tables that find a pass's run by chunk and microbatch, and the
+ * message before each message on its link. */
 static lh_status build_index(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = (size_t)f->p->n_chunks * f->p->n_microbatches;

@@ -34,8 +34,8 @@ typedef struct lhi_dp_clock {
 lh_status lhi_dp_clock_init(const lh_pipeline *pipeline, lhi_arena *mem,
                             lhi_dp_clock *out, lh_error *err);
 
-/* Starts an iteration of the collectives' clock at `now`; call
- * lhi_dp_clock_add_device() for every device next. */
+/* Starts an iteration of the collectives' clock at time `now`; then call
+ * lhi_dp_clock_add_device() for every device. */
 void lhi_dp_clock_begin(lhi_dp_clock *clock, int64_t now);
 /* Registers a device's passes in order, `stride` bytes apart, and issues the
  * first chunks' gathers. */

@@ -89,8 +89,8 @@ static uint64_t get_input(const engine *e, const lh_pass *pass)
     return e->n_half + i;
 }
 
-/* Returns the number of the input that a pass produces, and the route that
- * delivers it; NO_INPUT: none. */
+/* Returns the number of the input that a pass produces for another pass, and in
+ * *route the route that delivers it; NO_INPUT: none. */
 static uint64_t get_output(const engine *e, const lh_pass *pass,
                            const lhi_route **route)
 {
@@ -277,8 +277,8 @@ static void on_free(engine *e, uint32_t d, int64_t now)
     advance_device(e, d, now);
 }
 
-/* Computes departure and arrival of message `i`, whose link is free now or at
- * a known time. */
+/* Computes departure and arrival of message `i` on its link: it departs when
+ * the link is free. */
 static void depart_message(engine *e, uint64_t i, const lhi_route *route)
 {
     input *in = &e->inputs[i];

@@ -37,8 +37,8 @@ struct lhi_jitter_sampler {
     sampled_pipeline x;
 };
 
-/* Returns the random source for object `number` of kind `kind` (link, device)
- * in one sample; independent of all others. */
+/* Returns a random source for sample number `sample` and object `number` of
+ * kind `kind` (link, device), independent of all other sources. */
 static lhi_random get_random_source(const lh_jitter *j, uint32_t sample,
                                     uint32_t kind, uint32_t number)
 {
@@ -145,7 +145,8 @@ static void apply_factors(sampled_pipeline *x)
     }
 }
 
-/* Allocates copies of those parts of the pipeline that samples change. */
+/* Allocates copies of the parts of the pipeline that differ between samples:
+ * chunks, links, routes and data-parallel operations. */
 static lh_status allocate_copies(sampled_pipeline *x, lh_error *err)
 {
     const lh_pipeline *p = x->from;

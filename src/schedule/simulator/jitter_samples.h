@@ -7,8 +7,8 @@
 
 typedef struct lhi_jitter_sampler lhi_jitter_sampler;
 
-/* Creates a sampler of pipelines with random delays. `pipeline` must outlive
- * it. Errors as lh_jitter_run(). */
+/* Creates a sampler, which draws pipelines with random delays. `pipeline` must
+ * outlive it. Errors as lh_jitter_run(). */
 lh_status lhi_jitter_sampler_make(const lh_pipeline *pipeline,
                                   const lh_jitter *jitter,
                                   lhi_jitter_sampler **out, lh_error *err);
@@ -20,11 +20,12 @@ uint32_t lhi_jitter_sampler_count(const lhi_jitter_sampler *draws);
  * change with every draw. */
 const lh_pipeline *
 lhi_jitter_sampler_get_pipeline(const lhi_jitter_sampler *draws);
-/* Draws sample number `sample` into the sampler's pipeline; it depends on its
- * number and the seed only. */
+/* Draws the random delays of sample number `sample` into the sampler's
+ * pipeline; they depend only on that number and the seed. */
 void lhi_jitter_sampler_draw(lhi_jitter_sampler *draws, uint32_t sample);
 
-/* Computes the statistics of n makespans (n >= 1); sorts them in place. */
+/* Computes mean and percentiles of the n makespans ns[] (n >= 1), which it
+ * sorts in place. */
 void lhi_jitter_summarise(int64_t *ns, uint32_t n, lh_jitter_result *out);
 
 #endif

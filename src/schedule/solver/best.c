@@ -226,8 +226,8 @@ static lh_status run_scheduler(choice_state *k, const char *name, lh_error *err)
                          &k->out->method, err);
 }
 
-/* Copies the caller's options, with the scheduling and simulation options that
- * they refer to. */
+/* Copies the caller's options and the scheduling and simulation options to
+ * which they point, with defaults filled in. */
 static lh_status complete_options(choice_state *k,
                                   const lh_scheduler_options *given,
                                   lh_error *err)

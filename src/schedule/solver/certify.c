@@ -33,8 +33,8 @@ typedef struct prover {
 
 /* --- closed forms --------------------------------------------------------- */
 
-/* Copies the closed-form lower bound into the certificate as proof if it
- * equals the makespan (*done). */
+/* Copies the closed-form lower bound into the certificate as proof if it equals
+ * the makespan. *done: it does. */
 static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 {
     lh_certificate *c = &r->out->c;
@@ -321,8 +321,8 @@ static lh_status fill_claims(prover *r, const lh_solution *solution,
     return c->pipeline_hash && c->version ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Proves that the solution is optimal, or stores the reason why there is no
- * proof. */
+/* Stores in the certificate a proof that the solution is optimal, or the reason
+ * why there is none. */
 static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
 {
     bool done = false;

@@ -169,7 +169,7 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *k)
 /* --- merging results
  * ------------------------------------------------------------ */
 
-/* Merges the answer of a task's search into the solver (`used`: its work) and
+/* Passes the answer of a task's search to the solver (`used`: its work), and
  * keeps the search for later rounds or frees it. */
 static lh_status merge_search(portfolio *x, task *t, uint64_t used,
                               lh_error *err)
@@ -198,7 +198,7 @@ static lh_status merge_search(portfolio *x, task *t, uint64_t used,
 }
 
 /* Merges the result of task `i` into the solver: a refutation, or a better
- * schedule. *last: no other task is needed. */
+ * schedule. *last: the other tasks' results are not needed. */
 static lh_status merge(void *context, uint32_t i, const lhi_batch_task *k,
                        bool *last, lh_error *err)
 {

@@ -69,8 +69,8 @@ static bool should_bound_first(const lhi_solver *r)
            lhi_shop_has_single_chunks(r->shop);
 }
 
-/* Builds schedules by due-date dispatching, for deadlines from the lower bound
- * up. */
+/* Builds schedules by dispatching in order of due dates, for deadlines from the
+ * lower bound up, and offers them to the solver. */
 static lh_status run_dispatch(lhi_solver *r, lh_error *err)
 {
     if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_DISPATCHING))

@@ -85,7 +85,8 @@ static uint32_t get_second(const checker *r, lit l)
 
 /* --- known facts --------------------------------------------------------- */
 
-/* Queues an operation for the memory check if it takes memory. */
+/* Queues operation o for the memory check if it increases its machine's
+ * memory. */
 static void queue_memory_check(checker *r, uint32_t o)
 {
     const lhi_verify_row *row = get_row(r, o);
@@ -96,7 +97,8 @@ static void queue_memory_check(checker *r, uint32_t o)
     r->held[r->n_held++] = o;
 }
 
-/* Makes literal `l` true and updates the counts; false: it is already false. */
+/* Makes literal `l` (one operation before another) true and updates the counts
+ * of preceding operations; false: it is already false. */
 static bool assign(checker *r, lit l)
 {
     int value = get_value(r, l);
@@ -361,7 +363,8 @@ static void restore_root(checker *r)
 
 /* --- checking clauses ----------------------------------------------------- */
 
-/* Adds a clause with the single literal l at the root and propagates it. */
+/* Adds a clause with the single literal l to the root state and propagates
+ * it. */
 static void add_unit_clause(checker *r, lit l)
 {
     if (!assign(r, l) || !propagate(r))

@@ -309,8 +309,8 @@ typedef struct execution {
     bool *is_on_stack;
 } execution;
 
-/* Pushes a row (cells of one device) on the stack of rows that may be able to
- * run_rows, unless it is there. */
+/* Pushes a row (cells of one device) on the stack of rows whose next cell may
+ * be able to run, unless it is there. */
 static void push_row(execution *x, uint32_t row)
 {
     if (x->is_on_stack[row])
@@ -500,7 +500,7 @@ static void add_row_violation(communication *m, uint32_t row,
 }
 
 /* Checks that an UNSHARD, RESHARD or REDUCE_GRAD cell, or its wait, is allowed
- * in the chunk's present state, and updates it. */
+ * in the chunk's state *state, and updates that state. */
 static void check_parameter_cell(communication *m, uint32_t row,
                                  const lh_comm *comm, chunk_state *state)
 {

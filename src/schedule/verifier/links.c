@@ -138,8 +138,8 @@ static uint32_t get_resource(const lhi_verifier *judge, uint32_t node)
     return judge->link_resources[link];
 }
 
-/* Checks the message order of one link and sets listed[node] for the passes in
- * it. */
+/* Checks that the message order of one link names passes whose outputs use the
+ * link, each once. Sets listed[node] for these passes. */
 static void check_order(lhi_verifier *judge, const lh_link_order *order,
                         uint32_t resource, bool *listed)
 {

@@ -111,7 +111,8 @@ static int64_t run_collective(simulation *r, const lh_chunk *chunk,
     return end_ns;
 }
 
-/* Issues the gather for the device's next chunk; false: all are issued. */
+/* Issues the all-gather of the device's next chunk at now_ns; false: all are
+ * issued. */
 static bool issue_next_gather(simulation *r, uint32_t device, int64_t now_ns)
 {
     if (r->fetch[device] == r->fetch_end[device])
@@ -145,8 +146,8 @@ static void issue_first_gathers(simulation *r)
     }
 }
 
-/* Issues the next gather when a chunk's first F starts; chunks without a
- * gather issue none. */
+/* Issues the device's next all-gather when the first F of `chunk` starts; a
+ * chunk without an all-gather issues none. */
 static void begin_chunk(simulation *r, uint32_t device, uint32_t chunk,
                         int64_t start_ns)
 {
@@ -307,8 +308,8 @@ static void fetch_activations(simulation *r, uint32_t node, uint32_t end,
         add_copy(r, node + 1, node + 1, start_ns);
 }
 
-/* Starts offloading an F's activations after its end; the pass after the next
- * one waits for the copy. */
+/* Starts to offload the activations of the F `node` at its end; the pass after
+ * the device's next one waits for the copy. */
 static void store_activations(simulation *r, uint32_t node, int64_t end_ns)
 {
     if (r->gradients && r->gradients[node] != LH_NONE &&

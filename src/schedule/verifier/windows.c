@@ -376,8 +376,8 @@ static bool compute_state_times(lhi_verify_model *c,
     return true;
 }
 
-/* Tightens windows and counts to the steps between states that remain
- * possible; false: none remain. */
+/* Tightens the windows and counts of machine m's operations to the steps
+ * between states that remain possible; false: none remain. */
 static bool tighten_by_states(lhi_verify_model *c, const lhi_verify_machine *m)
 {
     const lhi_verify_states *s = m->states;

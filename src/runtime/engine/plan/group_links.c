@@ -19,8 +19,8 @@ static double compute_byte_ratio(const lh_plan *plan)
            (double)lhi_cost_message_bytes(plan->job, l);
 }
 
-/* Raises a link's latency (ns) and time per byte (ns) to the given values if
- * these are larger. */
+/* Raises the latency (ns) and time per byte (ns) of link `to` to the given
+ * values where these are larger. */
 static void raise_link(lh_train_group_link *to, double latency_ns,
                        double ns_per_byte)
 {

@@ -137,8 +137,8 @@ static lh_status add_messages(profile_writer *w, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the bytes that the planner counts for a message on the path; between
- * datacenters those of all replicas. */
+/* Returns the bytes that the planner counts for a message on path `x`; between
+ * datacenters those of all replicas together. */
 static double count_planner_bytes(const profile_writer *w, const path *x)
 {
     const lh_layout *l = &w->run->plan->best.layout;

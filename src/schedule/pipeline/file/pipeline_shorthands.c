@@ -31,8 +31,8 @@ typedef struct uniform_text {
 enum { UD, LOOP, WAVE };
 static const char *const placements[] = {"ud", "loop", "wave", NULL};
 
-/* Completes the number of chunks per device and checks that it fits the
- * placement (schema callback). */
+/* Sets a missing number of chunks per device to the placement's default, and
+ * checks that the number fits the placement (schema callback). */
 static lh_status check_uniform(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {

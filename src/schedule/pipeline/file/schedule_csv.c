@@ -53,7 +53,8 @@ static span cut_part(span *rest, char separator)
     return head;
 }
 
-/* Consumes `text` at the start of the span; false: it begins otherwise. */
+/* Consumes `text` if the span starts with it and returns true; false: it starts
+ * otherwise. */
 static bool skip_text(span *s, const char *text)
 {
     size_t len = strlen(text);
@@ -335,8 +336,8 @@ static char *make_links_path(const char *path)
     return links;
 }
 
-/* Reads the message orders from the file beside the schedule's; without that
- * file there are none. */
+/* Reads the message orders of links from the file beside the schedule's; a
+ * missing file means that there are none. */
 static lh_status read_links_file(lh_schedule *s, const char *path,
                                  lh_error *err)
 {

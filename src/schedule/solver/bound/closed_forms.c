@@ -48,8 +48,8 @@ static int64_t get_scatter_time(const lh_chunk *c)
                                     : 0;
 }
 
-/* Returns the chunk's all-gather time with its latency, in ns; 0 if it has
- * none. */
+/* Returns a chunk's all-gather time plus latency, in ns; 0 if the chunk has no
+ * all-gather. */
 static int64_t get_gather_time(const lh_chunk *c)
 {
     return c->all_gather_ns > 0 ? c->all_gather_ns + c->dp_latency_ns : 0;
@@ -100,8 +100,8 @@ static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
                      uint32_t device, uint32_t resource, const char *format,
                      ...) LHI_PRINTF(6, 7);
 
-/* Replaces the best lower bound by the sum `s` if this is larger; device,
- * resource and `format` say where it applies. */
+/* Replaces *best by the lower bound `s` of kind `kind` if that is larger;
+ * device, resource and `format` say where it applies. */
 static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
                      uint32_t device, uint32_t resource, const char *format,
                      ...)

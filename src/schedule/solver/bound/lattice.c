@@ -188,8 +188,8 @@ static int64_t compute_min_memory(const builder *b, const uint16_t *counts)
     return held;
 }
 
-/* Checks whether every stream's next operation after `counts` could still meet
- * its latest end if it started at `now`, each considered alone. */
+/* Checks whether every stream's next operation after `counts`, taken alone and
+ * started at time `now`, could still end by its latest end. */
 static bool can_finish(const builder *b, const uint16_t *counts, int64_t now)
 {
     const lhi_shop *s = b->s;

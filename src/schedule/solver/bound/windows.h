@@ -95,7 +95,8 @@ bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
 bool lhi_windows_prune(lhi_windows *windows, int64_t deadline, bool for_good,
                        lhi_budget *budget);
 
-/* Returns a machine's current lattice (graph of its states), or NULL. */
+/* Returns machine m's current lattice (graph of its states); NULL: it has
+ * none. */
 const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *windows,
                                            uint32_t machine);
 

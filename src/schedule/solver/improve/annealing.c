@@ -149,8 +149,9 @@ static void find_critical_arcs(annealer *a)
     }
 }
 
-/* Applies a random valid move (one operation to another position) to a
- * machine's order; false: none found. */
+/* Applies a random move (one operation to another position) to a machine's
+ * order so that the order stays valid; *out: the move. False: none was
+ * found. */
 static bool apply_random_move(annealer *a, move *out)
 {
     lhi_machine_orders *w = a->w;

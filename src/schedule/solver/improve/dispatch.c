@@ -22,8 +22,8 @@ typedef struct dispatcher {
     lhi_earliest_machine first; /* machines by earliest end */
 } dispatcher;
 
-/* Checks whether a stream's next operation has its inputs and respects memory
- * limit and rules. */
+/* Checks whether a stream's next operation has its inputs and respects the
+ * memory limit and precedence rules of machine `m`. */
 static bool can_run(const dispatcher *d, const lhi_machine *m, uint32_t stream)
 {
     const lhi_shop *s = d->s;
@@ -67,8 +67,8 @@ static void choose_operation(dispatcher *d, uint32_t machine)
     lhi_earliest_machine_set_end(&d->first, machine, best == NONE ? FAR : end);
 }
 
-/* Runs operation o as early as possible and updates the ready times of its
- * successors. */
+/* Runs operation o as early as possible, which sets its end, and updates the
+ * ready times of its successors. */
 static void run_op(dispatcher *d, uint32_t o)
 {
     const lhi_shop *s = d->s;

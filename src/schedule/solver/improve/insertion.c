@@ -200,8 +200,8 @@ static void insert_microbatch(lhi_inserter *a, uint32_t j)
         shift_later(a, s->streams[a->path[i]].first + j);
 }
 
-/* Builds the schedule with the current parameters by insertion and returns its
- * objective, or FAR. */
+/* Builds the schedule by insertion with the current parameters (spacings, entry
+ * times, delays) and returns its objective; FAR: it failed. */
 static int64_t evaluate(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -525,8 +525,8 @@ static void copy_parameters(const lhi_shop *s, parameters *to,
 /* --- annealing
  * ------------------------------------------------------------------ */
 
-/* Stores the last schedule, with objective `time`, in `best` if it is shorter
- * than *best_time (< 0: none). */
+/* Stores the orders of the last schedule, whose objective is `time`, in `best`
+ * if that is less than *best_time (< 0: none), and updates *best_time. */
 static void keep_better(lhi_inserter *a, int64_t time, lhi_machine_orders *best,
                         int64_t *best_time)
 {

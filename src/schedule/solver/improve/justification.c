@@ -129,8 +129,9 @@ static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from,
     }
 }
 
-/* Builds `to` by dispatching with due dates from `from`, whose makespan is
- * `span`. *time: its objective, or -1. */
+/* Builds machine orders `to` by dispatching with due dates from `from`, whose
+ * makespan is `span`, perturbed by `k`. *time: their objective, or -1 if that
+ * failed. */
 static lh_status dispatch_from(lhi_justifier *j, const lhi_machine_orders *from,
                                int64_t span, const perturbation *k,
                                lhi_machine_orders *to, int64_t *time,

@@ -56,8 +56,8 @@ static bool is_free(const subproblem *k, const lhi_machine_orders *w,
     return w->end[o] > k->from && w->end[o] - w->shop->time[o] < k->to;
 }
 
-/* Checks whether a machine's order may change in the neighbourhood: those of
- * its devices and of all links. */
+/* Checks whether the order of machine `m` may change in neighbourhood `k`: it
+ * is one of its devices, or a link. */
 static bool may_change(const subproblem *k, const lhi_machine *m)
 {
     return m->kind != LHI_DEVICE ||
@@ -252,8 +252,8 @@ static int64_t scale_time(int64_t time, int64_t share)
     return time / 1024 * share + time % 1024 * share / 1024;
 }
 
-/* Chooses the next neighbourhood in turn for subproblem `k`: its range of
- * devices and its time interval. */
+/* Chooses the neighbourhood of subproblem `k`, a range of devices and a time
+ * interval; successive ones follow each other. */
 static void select_neighbourhood(lns_run *all, subproblem *k)
 {
     lhi_solver *r = all->r;
@@ -290,8 +290,8 @@ static lh_status solve_batch(lns_run *all, lh_error *err)
     return lhi_batch_run(&all->batch, r->o.threads, err);
 }
 
-/* Selects the schedule that neighbourhoods are taken from; a new incumbent
- * replaces it. */
+/* Selects the schedule whose parts are searched again: the previous one, or a
+ * new incumbent. */
 static lh_status select_current(lns_run *all, lh_error *err)
 {
     lhi_solver *r = all->r;
@@ -311,7 +311,7 @@ static lh_status select_current(lns_run *all, lh_error *err)
     return LH_OK;
 }
 
-/* Sets the target makespan to one step less than the current one; false: that
+/* Sets the target makespan to the current one less the step size; false: that
  * is below the lower bound. */
 static bool target_improvement(lns_run *all)
 {

@@ -78,7 +78,8 @@ static lh_status merge_task(void *context, uint32_t i,
                : LH_OK;
 }
 
-/* Allocates one beam per task; with several tasks each has its own windows. */
+/* Allocates the state of one beam search per task; with several tasks each has
+ * its own windows. */
 static lh_status make_beams(beam_batch *b, lhi_batch_task *pieces,
                             lh_error *err)
 {

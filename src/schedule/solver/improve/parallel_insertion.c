@@ -90,8 +90,8 @@ void lhi_parallel_insertion_free_workers(lhi_solver *r)
     r->n_workers = 0;
 }
 
-/* Creates at most one insertion task per worker, as far as the budget lasts;
- * each starts from the incumbent if there is one. */
+/* Creates at most one insertion task per worker, as far as the budget lasts, in
+ * *pieces. Each task starts from the incumbent if there is one. */
 static lh_status make_tasks(insertion_batch *a, lhi_arena *mem,
                             lhi_batch_task **pieces, lh_error *err)
 {

@@ -132,7 +132,8 @@ static int64_t get_extended_start(const lhi_shop *s, const extension *k,
            turns * k->shift;
 }
 
-/* Sets each operation's due date to its start in the extended schedule. */
+/* Sets due[op], each operation's due date, to its start in the extended
+ * schedule `k`. */
 static void fill_due_dates(const lhi_shop *s, const extension *k, int64_t *due)
 {
     for (uint32_t i = 0; i < s->n_streams; i++)
@@ -140,8 +141,8 @@ static void fill_due_dates(const lhi_shop *s, const extension *k, int64_t *due)
             due[s->streams[i].first + x] = get_extended_start(s, k, i, x);
 }
 
-/* Orders the operations of all machines by due date; false: memory or
- * precedence rules forbid it. */
+/* Orders the operations of all machines by due date due[op]; false: memory or
+ * precedence rules forbid that order. */
 static bool order_by_due_date(const lhi_machine_orders *w, const int64_t *due)
 {
     const lhi_shop *s = w->shop;
@@ -214,8 +215,9 @@ static lh_status keep_best(const extension_batch *a, extension_task *k,
     return LH_OK;
 }
 
-/* Builds machine orders for one extension of a reduced schedule, directly by
- * due date and by dispatching. */
+/* Builds machine orders for extension `k` of a schedule with fewer
+ * microbatches, directly by due date and by dispatching; keeps the better
+ * ones. */
 static lh_status try_extension(const extension_batch *a, extension_task *k,
                                lhi_batch_task *piece)
 {

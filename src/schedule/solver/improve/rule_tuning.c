@@ -55,8 +55,8 @@ static uint32_t draw_below(tuner *a, uint32_t n)
     return (uint32_t)((draw(a) >> 32) * n >> 32);
 }
 
-/* Checks whether a stream's next operation has its inputs and respects memory
- * limit, caps and rules. */
+/* Checks whether a stream's next operation has its inputs and respects the
+ * memory limit, the caps of activations and the precedence rules. */
 static bool can_run(const tuner *a, const lhi_machine *m, uint32_t stream)
 {
     const lhi_shop *s = a->s;
@@ -162,7 +162,7 @@ static bool run_all(tuner *a)
 }
 
 /* Builds the schedule for the current parameters of the priority rule and
- * returns its objective, or FAR. */
+ * returns its objective; FAR: operations remain. */
 static int64_t evaluate(tuner *a)
 {
     const lhi_shop *s = a->s;

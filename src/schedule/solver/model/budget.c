@@ -66,8 +66,8 @@ bool lhi_budget_check_time(lhi_budget *b)
     return b->stop;
 }
 
-/* Adds ticks (units of search work) to those used; returns whether the budget
- * is used up or stopped. */
+/* Adds ticks (units of search work) to the budget's used ones; returns whether
+ * the budget is now used up or stopped. */
 static bool spend(lhi_budget *budget, uint64_t ticks)
 {
     budget->used += ticks;

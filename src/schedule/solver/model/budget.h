@@ -48,8 +48,8 @@ uint64_t lhi_budget_get_remaining(const lhi_budget *budget, uint64_t most);
 /* Spends ticks (units of search work); true: the budget is used up or stopped,
  * and the caller has to stop. */
 bool lhi_budget_spend(lhi_budget *budget, uint64_t ticks);
-/* Adds the ticks and statistics of a partial budget to `budget`; returns
- * whether it is then used up. */
+/* Adds the ticks and statistics of the partial budget `part` to `budget`;
+ * returns whether `budget` is then used up. */
 bool lhi_budget_merge_part(lhi_budget *budget, const lhi_budget *part);
 /* Checks whether the time limit is exceeded, without spending ticks. */
 bool lhi_budget_check_time(lhi_budget *budget);

@@ -24,7 +24,8 @@ lh_status lhi_earliest_machine_make(lhi_earliest_machine *first,
 /* Resets the tree: no machine has an operation to run, and every machine's
  * earliest end must be computed again. */
 void lhi_earliest_machine_reset(lhi_earliest_machine *first);
-/* Marks a machine's earliest end as stale, to be computed again. */
+/* Marks a machine's earliest end as stale, so that
+ * lhi_earliest_machine_take_stale() returns the machine. */
 void lhi_earliest_machine_mark_stale(lhi_earliest_machine *first,
                                      uint32_t machine);
 /* Returns a machine whose earliest end is stale and removes the mark; NONE:

@@ -364,7 +364,8 @@ static void add_collectives(builder *m)
     }
 }
 
-/* Adds all arcs; called twice, first to count them, then to store them. */
+/* Adds all arcs between operations; called twice, first to count the arcs, then
+ * to store them. */
 static void add_arcs(builder *m)
 {
     lhi_shop *s = m->s;
@@ -522,8 +523,8 @@ static void set_heads_and_tails(builder *m, lh_solve_objective objective)
         s->tail[o] = s->streams[s->stream_of[o]].machine == asked ? 0 : -1;
 }
 
-/* Divides all times by their greatest common divisor and scales them so that
- * every duration is positive. */
+/* Divides all times by their greatest common divisor, and scales them so that
+ * no duration of 0 remains. */
 static lh_status scale_times(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;

@@ -147,8 +147,8 @@ static bool order_by_head(lhi_search *s, uint32_t o)
     return true;
 }
 
-/* Orders open operations after o that end too late to precede it; false:
- * conflict. */
+/* Orders those open operations after o that end too late to precede it within
+ * the deadline; false: conflict. */
 static bool order_by_tail(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -206,8 +206,8 @@ bool lhi_search_propagate_times(lhi_search *s)
     return push_tail(s, o) && (s->producer[o] != NONE || order_by_tail(s, o));
 }
 
-/* Queues the messages that `op` produces on machines that follow its machine's
- * order, which have arcs between them. */
+/* Queues the messages that `op` produces on machines that follow the order of
+ * op's machine, for propagation. */
 static void queue_followers(lhi_search *s, uint32_t op, history *h)
 {
     const lhi_shop *shop = s->s;

@@ -75,7 +75,7 @@ static void list_machine(root *a, const lhi_windows *w, const lhi_machine *m)
     }
 }
 
-/* Makes o's predecessors include those of q, which precedes o. False: the
+/* Adds to o's predecessors those of q, which precedes o. False: the known
  * orders have a cycle. */
 static bool inherit_before(root *a, uint32_t o, uint32_t q)
 {
@@ -98,7 +98,7 @@ static bool inherit_before(root *a, uint32_t o, uint32_t q)
     return true;
 }
 
-/* Makes o's successors include those of q, which follows o. False: the orders
+/* Adds to o's successors those of q, which follows o. False: the known orders
  * have a cycle. */
 static bool inherit_after(root *a, uint32_t o, uint32_t q)
 {

@@ -248,8 +248,8 @@ static void backtrack_to(lhi_search *s, uint32_t n_levels)
     s->n_levels = n_levels;
 }
 
-/* Makes the present values permanent as the root state; facts at the root need
- * no reasons. */
+/* Makes the present values permanent as the search's root state (before any
+ * decision); facts at the root need no reasons. */
 static void fix_root(lhi_search *s)
 {
     history *both[2] = {&s->head, &s->tail};

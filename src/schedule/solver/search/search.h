@@ -36,8 +36,8 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
 /* Frees a search; NULL is allowed. */
 void lhi_search_free(lhi_search *search);
 
-/* Continues the search with a shorter deadline, for which all learnt clauses
- * remain valid, near another hint (may be NULL). */
+/* Sets a shorter deadline for the search, for which all learnt clauses remain
+ * valid, and a new `hint` (orders to search near; may be NULL). */
 void lhi_search_set_deadline(lhi_search *search, int64_t deadline,
                              const lhi_machine_orders *hint);
 

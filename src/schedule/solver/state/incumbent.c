@@ -53,8 +53,9 @@ static lh_status evaluate(const lhi_solver *r, const lh_schedule *schedule,
     return LH_OK;
 }
 
-/* Makes the schedule with objective `ns` the incumbent if it is better,
- * otherwise frees it; *kept says which. `by`: its method. */
+/* Makes the schedule with objective `ns` the incumbent if it is better (*kept),
+ * otherwise frees it. `engine`, `by`: the engine and the method that found
+ * it. */
 static void keep_better(lhi_solver *r, lh_schedule *schedule, int64_t ns,
                         lhi_engine engine, const char *by, bool *kept)
 {
