@@ -46,13 +46,11 @@ typedef struct lhi_reconstruction {
     int64_t path_ns[LHI_N_KERNEL_PLACEMENTS][LHI_N_KERNEL_KINDS];
 } lhi_reconstruction;
 
-/* Computes the end of every kernel: a kernel starts when all its predecessors
- * have ended, or at 0 without predecessors. Stores the iteration time in both
- * placements and its composition in *out.
- *
- * LH_EINVAL: an index is out of range, a duration is negative, durations add
- * up to more than 2^53 ns (104 days), or the dependencies are cyclic; `err`
- * names one kernel. */
+/* Computes the end of every kernel, which starts when all its predecessors have
+ * ended or, without predecessors, at 0. *out: the iteration time in both
+ * placements and its composition. LH_EINVAL: an index is out of range, a
+ * duration is negative, the durations exceed 2^53 ns (104 days) in total, or
+ * the dependencies are cyclic; `err` names one kernel. */
 lh_status lhi_kernels_reconstruct(const lhi_placement_kernel *kernels,
                                   uint32_t n_kernels, lhi_reconstruction *out,
                                   lh_error *err);
