@@ -58,7 +58,9 @@ static lh_status make_devices(const lh_recording *r, const lhi_replayed_step *p,
     return LH_OK;
 }
 
-/* Computes where the passes of each device begin in the trace. */
+/* Fills in first[d], where the passes of device d begin in the trace, and
+ * first[n_devices], the number of passes; all are 0 before. device[w]: device
+ * of worker w, or LH_NONE if it is not in the trace. */
 static void count_runs(const lhi_op_graph *g, const uint32_t *device,
                        uint32_t n_devices, uint32_t *first)
 {

@@ -112,8 +112,9 @@ static void find_kinds(const lh_recording *r, bool *has)
             has[lhi_op_operation((lhi_op_type)r->graphs[i]->op[k])] = true;
 }
 
-/* Computes the slowdown's standard error. The ideal time hardly varies from
- * step to step. */
+/* Returns the standard error of the mean slowdown, from how much the steps
+ * differ; 0 for fewer than two steps. The ideal time is taken as exact, since
+ * it hardly varies from step to step. */
 static double compute_standard_error(const lh_diagnosis *out)
 {
     double squares = 0;
