@@ -27,8 +27,8 @@ typedef enum lh_advice_topic {
     LH_N_ADVICE_TOPICS
 } lh_advice_topic;
 
-/* Returns the name of a link-advice topic (balancing, queue pairs, congestion,
- * recovery, error correction); static storage. */
+/* Returns the name of a topic of link advice: balancing, queue pairs,
+ * congestion, recovery or error correction. Static storage. */
 LH_API const char *lh_advice_topic_name(lh_advice_topic topic);
 
 /* One setting of a link with its predicted effect. Rates are goodput per

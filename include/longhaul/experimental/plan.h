@@ -401,9 +401,9 @@ LH_API const char *lh_target_display_name(lh_target target);
 /* Returns the version of the target framework against which its rules were
  * checked; static storage. */
 LH_API const char *lh_target_version(lh_target target);
-/* Returns the relative gap between the plan's cost and search_bound_usd, as a
- * fraction of the plan's cost: 0.05 if nothing is more than 5 % cheaper. -1:
- * unknown. */
+/* Returns the relative gap between the plan's cost and its lower bound
+ * search_bound_usd, as a fraction of the plan's cost: 0.05 if no plan can be
+ * more than 5 % cheaper. -1: unknown. */
 LH_API double lh_plan_cost_gap(const lh_plan *plan);
 /* Returns the range of model layers in one chunk of the plan's pipeline: *first
  * and *n_layers. */

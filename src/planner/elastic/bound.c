@@ -81,8 +81,8 @@ static double recompute_cost_per_byte(const lh_cost_op *op)
     return op->bytes > 0 ? (double)op->ns / (double)op->bytes : INFINITY;
 }
 
-/* Sorts the operations that can be recomputed by recomputation time per saved
- * byte, lowest first. */
+/* Sorts the recomputable operations by recomputation time per activation byte
+ * that recomputing saves, lowest first. */
 static void sort_kinds(lhi_elastic_kinds *k)
 {
     for (uint32_t i = 1; i < k->n; i++)
@@ -232,7 +232,8 @@ static double count_passes_in_flight(const bound_state *b, uint32_t d,
     return place == INNER ? e : fmin(e, more);
 }
 
-/* Computes the memory use of every device before sharding, into b->stages. */
+/* Computes every device's memory use without sharding of model state (ZeRO),
+ * into b->stages. */
 static lh_status compute_stage_memory(bound_state *b, lh_error *err)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -493,8 +494,8 @@ static void compute_idle_times(const bound_state *b, uint32_t group,
 }
 
 /* Returns each device's idle time in ns for a first group of `group`
- * microbatches, entry `at` of the table; computes the entry at its first use.
- * NULL: `at` is beyond the table. */
+ * microbatches: row `at` of the table, whose rows are ordered by group length.
+ * Computes the row at its first use. NULL: `at` is beyond the table. */
 static const double *get_idle_times(const bound_state *b, uint32_t at,
                                     uint32_t group)
 {
@@ -529,8 +530,9 @@ static lh_status allocate_idle_times(bound_state *b, lh_error *err)
     return LH_OK;
 }
 
-/* Computes device `d`'s work, link and idle times for region `r`, without the
- * parts that depend on the first group's length. */
+/* Computes the work, link and idle times of device `d`, in ns, for sharding
+ * shares in region `r` into *s. Leaves out the parts that depend on the first
+ * group's length. */
 static void compute_span(const bound_state *b, uint32_t d, const region *r,
                          device_span *s)
 {
@@ -573,8 +575,9 @@ static void compute_spans(const bound_state *b, const region *r)
     }
 }
 
-/* Computes each device's least recomputation for a first group of `group`
- * microbatches. Returns false if a device does not fit into memory. */
+/* Stores each device's least recomputation time, in ns per microbatch, for a
+ * first group of `group` microbatches. Returns false if a device does not fit
+ * into memory even if it recomputes everything. */
 static bool compute_recomputation(const bound_state *b, uint32_t group)
 {
     for (uint32_t d = 0; d < b->P; d++) {

@@ -14,10 +14,9 @@ typedef struct lhi_elastic_lower_bound {
 
 /* Computes a lower bound over every elastic plan (queue length, sharding and
  * recomputation) that `freedom` allows on the chunks of `config`. `job` uses
- * ZeRO-1, as for lhi_elastic_search_shape(). LH_EINFEASIBLE, LH_EUNSUPPORTED:
- * no such pipeline exists; `err` has the reason. With offloading the bound is
- * 0. The computation stops early once it proves that no iteration is below
- * freedom->below_ns. */
+ * ZeRO-1. Stops early once no iteration can be below freedom->below_ns; 0 with
+ * offloading. LH_EINFEASIBLE, LH_EUNSUPPORTED: no such pipeline exists; `err`
+ * has the reason. */
 lh_status lhi_elastic_compute_bound(const lh_job *job, const lhi_config *config,
                                     const lhi_elastic_options *freedom,
                                     lhi_elastic_lower_bound *out,

@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the bit of a sharding mode in a set of modes. */
+/* Returns the bit that stands for a sharding mode (ZeRO 1, 2, 3 or mixed) in a
+ * bit set of modes. */
 static uint32_t get_mode_bit(lh_elastic_sharding sharding)
 {
     return 1u << sharding;
@@ -236,8 +237,9 @@ static lh_status run_method(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
-/* Adds a row with a zero-bubble schedule on the layout `like`, with the fastest
- * recomputation that fits into memory. */
+/* Adds a row with zero-bubble schedule `z` (its method, placement and chunks
+ * per device) on the layout `like`. Tries every recomputation that the job
+ * allows and takes the fastest that fits into memory. */
 static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
                                  const zero_bubble *z, lhi_arena *mem,
                                  lhi_elastic_choices *out, lh_error *err)

@@ -22,8 +22,8 @@ typedef struct lhi_elastic_choices {
     void *context;
 } lhi_elastic_choices;
 
-/* Returns the search options of elastic plans (sharding, recomputation, chunks)
- * that the job does not fix. */
+/* Returns the options of an elastic-plan search: the values of sharding,
+ * recomputation and chunks that the job leaves open. */
 lhi_elastic_options lhi_elastic_options_from_job(const lh_job *job);
 
 /* Converts a search result to a choice (one plan candidate): times and memory.

@@ -199,9 +199,9 @@ static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
     return store_best(s, g, plan, time_ns, err);
 }
 
-/* Builds the table of operation subsets to recompute, by bytes stored;
- * s->cheapest[i] is the subset with the least recompute time among the first i
- * + 1. */
+/* Builds the table of the operation subsets that a layer may recompute, sorted
+ * by bytes stored. s->cheapest[i] is the subset with the least recompute time
+ * among the first i + 1. */
 static lh_status build_subset_table(event_search *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;

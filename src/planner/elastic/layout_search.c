@@ -182,9 +182,9 @@ static lh_status search_shape(void *context, uint32_t M, const uint32_t *layers,
 /* --- published planner -------------------------------------------------------
  */
 
-/* Computes PipeMesh's chunk count (section IV-B): the most chunks that divide a
- * stage's layers and whose forward hides receiving an input. 1 if no count
- * qualifies or the stages have different numbers of layers. */
+/* Computes PipeMesh's chunk count (section IV-B) into *out: the most chunks
+ * that divide a stage's layers and whose forward hides receiving an input. 1 if
+ * no count qualifies or the stages have different numbers of layers. */
 static lh_status count_published_chunks(const layout_trial *t, uint32_t *out,
                                         lh_error *err)
 {

@@ -32,7 +32,7 @@ static int find_matrix_product(const char *name)
     return 0;
 }
 
-/* Adds an operation to the list of operations that can be recomputed.
+/* Adds operation `op` to the list of operations that can be recomputed.
  * Projections of one fused matrix product (query, key and value; up and gate)
  * become one entry. */
 static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
@@ -402,7 +402,8 @@ lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
 /* --- memory breakdown ------------------------------------------------------
  */
 
-/* Reduces *missing and *part by the smaller of the two. */
+/* Corrects the memory part *part by the missing bytes *missing: reduces both by
+ * the smaller of the two. */
 static void take_missing(int64_t *missing, int64_t *part)
 {
     int64_t taken = *missing < *part ? *missing : *part;

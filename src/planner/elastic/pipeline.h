@@ -59,10 +59,12 @@ typedef struct lhi_elastic_context {
 
 enum { LHI_ELASTIC_PARTS = 64 };
 
-/* Returns the part of `bytes` of activations that is offloaded to the host. */
+/* Returns the part of `bytes` of activations that is offloaded to host memory,
+ * by the offloaded share in `ground`. */
 int64_t lhi_elastic_offloaded_bytes(const lhi_elastic_context *ground,
                                     int64_t bytes);
-/* Returns the time to copy `bytes` to the host, in ns, rounded up. */
+/* Returns the time to copy `bytes` of activations to host memory at the host
+ * link rate in `ground`, in ns, rounded up. */
 int64_t lhi_elastic_offload_copy_ns(const lhi_elastic_context *ground,
                                     int64_t bytes);
 

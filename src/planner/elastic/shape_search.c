@@ -100,8 +100,8 @@ static lh_status find_kinds(shape_search *s, lh_error *err)
     return lhi_elastic_kinds_find(s->job, s->config, &s->kinds, err);
 }
 
-/* Sums `value` over each device's chunks; returns the largest sum divided by
- * the chunks per device, rounded up. */
+/* Sums value(chunk) over each device's chunks. Returns the largest sum of any
+ * device divided by the chunks per device, rounded up. */
 static int64_t compute_max_per_chunk(const shape_search *s,
                                      int64_t (*value)(const lh_chunk *))
 {
@@ -230,8 +230,9 @@ static lh_status fill_case(shape_search *s, lh_error *err)
 /* --- the layout's own pipeline ---------------------------------------------
  */
 
-/* Counts the layers in a chunk of stage `d` with n_layers layers that recompute
- * operation `k`, scaled from the largest chunk. */
+/* Counts the layers that recompute operation `k` in a chunk of n_layers layers
+ * on stage `d`. Scales the count that plan `best` has for the largest chunk,
+ * rounded up. */
 static uint32_t count_recomputed_layers(const shape_search *s,
                                         const lh_elastic_search_result *best,
                                         uint32_t d, uint32_t k,
@@ -348,9 +349,9 @@ static lh_status make_pipeline(const shape_search *s,
     return lhi_elastic_build_plan_pipeline(&ground, plan, s->mem, out, err);
 }
 
-/* Builds and simulates the plan found by the event search on the layout's own
- * pipeline. Stores it in *out if it fits and is the fastest. *missing: bytes by
- * which it exceeds a device's memory. */
+/* Builds and simulates plan `best` of the event search on the layout's own
+ * pipeline. Stores it in *out if it fits into memory and is the fastest so far.
+ * *missing: bytes by which it exceeds a device's memory; 0 if it fits. */
 static lh_status build_result(const shape_search *s,
                               const lh_elastic_search_result *best,
                               lhi_elastic_result *out, int64_t *missing,

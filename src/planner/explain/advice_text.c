@@ -54,17 +54,17 @@ void lh_advice_option_text(const lh_advice_option *option,
     }
 }
 
-/* Returns the bandwidth of a link setting for messages or, without messages,
- * for collectives, in bytes/s. */
+/* Returns the rate in bytes/s that a GPU gets with a link setting: for pipeline
+ * messages or, on a link without messages, for collectives. */
 static double get_rate(const lh_advice_option *o)
 {
     return o->message_bytes_per_s > 0 ? o->message_bytes_per_s
                                       : o->data_bytes_per_s;
 }
 
-/* Formats one option of a link setting with its rate and times, relative to the
- * advised option: "ecmp: 12.5 Gb/s a flow, 84.2 ms a message, iteration 14.1 s
- * (+3.10 %)". */
+/* Formats one option of a link setting with its rate and times, relative to
+ * option `advised`: "ecmp: 12.5 Gb/s a flow, 84.2 ms a message, iteration 14.1
+ * s (+3.10 %)". Returns the length, as snprintf() does. */
 static int describe_option(lh_advice_topic topic, const lh_advice_option *o,
                            const lh_advice_option *advised, char *text,
                            size_t room)
@@ -89,8 +89,9 @@ static int describe_option(lh_advice_topic topic, const lh_advice_option *o,
     return n;
 }
 
-/* Formats a question whose answer changes nothing, with the rate of each
- * option: "nothing to gain: ecmp 47.04 Gb/s a flow, spray 26.84". */
+/* Formats a question on link settings whose best option is not worth a change,
+ * with each option's rate, `advised` first: "nothing to gain: ecmp 47.04 Gb/s a
+ * flow, spray 26.84". Returns the length, as snprintf() does. */
 static int describe_shortly(const lh_advice_question *q,
                             const lh_advice_option *advised, char *text,
                             size_t room)
@@ -123,7 +124,9 @@ static int describe_shortly(const lh_advice_question *q,
     return n;
 }
 
-/* Formats all options of a question on link settings into `text`. */
+/* Formats all options of a question on one topic of link settings into `text`:
+ * first option `advised`, then the others, each compared with it. Returns the
+ * length, as snprintf() does. */
 static int describe_options(const lh_advice_question *q,
                             const lh_advice_option *advised, char *text,
                             size_t room)

@@ -42,9 +42,9 @@ static bool differs_in_dimension(lhi_dimension d, const lh_choice *a,
     return lhi_dimension_value(d, &x) != lhi_dimension_value(d, &y);
 }
 
-/* Copies choice `c` into *out with another value than the plan's in dimension
- * `d`, if that dimension has no effect on `c`. Returns false if the job or the
- * target program allows none. */
+/* Copies choice `c` into *out with a value of dimension `d` that differs from
+ * the plan's, if the dimension has no effect on `c`. Returns false if it has
+ * one, or if the job or the target program allows no other value. */
 static bool copy_with_other_value(const alternative_search *r, lhi_dimension d,
                                   const lh_choice *c, lh_choice *out)
 {

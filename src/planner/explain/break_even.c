@@ -69,8 +69,9 @@ static bool watch_progress(void *context, uint32_t done, uint32_t total,
     return f->stopped;
 }
 
-/* Checks whether the analysis has used up its time. Then it takes the whole
- * range in one step, does not bisect, and examines no further quantity. */
+/* Checks whether the break-even analysis has used up its processor time. Then
+ * it takes the whole range in one step, does not bisect, and examines no
+ * further quantity. */
 static bool is_late(const sensitivity_search *f)
 {
     return f->until_s > 0 && lhi_read_processor_seconds() >= f->until_s;
@@ -238,8 +239,8 @@ static lh_status confirm_factor(sensitivity_search *f, point *same,
     return LH_OK;
 }
 
-/* Finds the first break-even factor of the link quantity between 1 and `end`.
- */
+/* Finds the factor nearest to 1, between 1 and `end`, at which scaling the link
+ * quantity makes another layout the best; adds it to the results. */
 static lh_status find_break_even(sensitivity_search *f, double end,
                                  lh_error *err)
 {
@@ -296,8 +297,8 @@ static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
         (lh_plan_range){.from = from, .to = to, .quantity = LH_LINK_BANDWIDTH};
 }
 
-/* Restricts the statements of an analysis that ran out of time to what it did:
- * wider brackets, and quick searches alone. */
+/* Rewrites the statements of an analysis that ran out of time so that they
+ * claim only the work done: wider brackets, and results of quick searches. */
 static void restrict_statements(const sensitivity_search *f,
                                 lh_plan_sensitivity *s)
 {

@@ -41,8 +41,9 @@ static void format_share(double share, char *text, size_t room)
     snprintf(text, room, percent < 10 ? "%.1f" : "%.0f", percent);
 }
 
-/* Returns a text that rates the confidence in a predicted difference `differs`
- * (a fraction), by the published range and its latencies. */
+/* Returns a text that rates the confidence in a predicted relative difference
+ * `differs`, by the range that published packet simulation `p` measured. A link
+ * latency outside the simulated latencies is unsure. Static storage. */
 static const char *rate_confidence(const published_simulation *p,
                                    double differs, double latency_ms)
 {

@@ -160,8 +160,9 @@ static lh_status make_job(const curve_builder *p, const lh_plan_curve *curve,
 /* --- curve -----------------------------------------------------------------
  */
 
-/* Finds the crossings of two curves between neighbouring points, on the
- * logarithm of the parameter. */
+/* Finds where the two series of a curve cross between neighbouring points, by
+ * interpolation on the logarithm of the parameter. Stores the parameter values
+ * in `crossings`; returns their number. */
 static uint32_t find_crossings(const lh_plan_curve *c, double *crossings)
 {
     uint32_t found = 0;
@@ -189,8 +190,9 @@ static bool is_stopped(curve_builder *p, uint32_t done, uint32_t total)
     return p->stopped;
 }
 
-/* Plans both series of a curve at xs[point] of `out`, into ns[]. *reached: both
- * were searched; false if the caller stopped before. */
+/* Plans both series of a curve at its x value xs[point]: ns[0] and ns[1] are
+ * their iteration times, -1 if nothing fits. *reached: both were searched;
+ * false if the caller stopped before. */
 static lh_status plan_all_series(curve_builder *p, const lh_plan_curve *out,
                                  uint32_t point, int64_t *ns, bool *reached,
                                  lh_error *err)

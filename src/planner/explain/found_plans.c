@@ -12,8 +12,8 @@
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
-/* Sets the makespan and the time after it in the choice, and rescales its
- * rates. */
+/* Sets the choice's makespan and after_ns (optimizer and overhead time after
+ * the pipeline), both in ns, and rescales tokens/s and MFU. */
 static void set_makespan(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
 {
     double before = (double)c->iteration_ns;
@@ -26,8 +26,9 @@ static void set_makespan(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
     c->mfu *= before / (double)c->iteration_ns;
 }
 
-/* Simulates the plan's schedule on pipeline `p`; *kept is the plan's choice
- * with the new times. */
+/* Simulates the plan's schedule on pipeline `p`. *kept is the plan's choice
+ * with the new times; after_ns: optimizer and overhead time after the pipeline.
+ */
 static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
                               int64_t after_ns, lh_choice *kept, lh_error *err)
 {

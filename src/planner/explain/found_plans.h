@@ -22,8 +22,9 @@ void lhi_found_plans_fini(lhi_found_plans *known);
 lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
                               lh_error *err);
 
-/* Evaluates the plan's layout and schedule, with unchanged pass order, for
- * `job`, which has other links; *kept is the choice with the new times. */
+/* Evaluates the plan's layout and pass order, both unchanged, for `job`, whose
+ * links differ from the plan's job. *kept is the plan's choice with the new
+ * times. */
 lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job,
                                    lhi_arena *mem, lh_choice *kept,
                                    lh_error *err);

@@ -28,7 +28,8 @@ static const char *get_site_name(const lh_datacenter *dc)
     return dc->zone_of ? dc->zone_of : dc->name;
 }
 
-/* Fills the settings advice for one link between datacenters. */
+/* Fills the advice on settings (balancing, congestion control, error
+ * correction) for one link between datacenters. */
 static lh_status advise_link(lhi_link_advisor *a, lh_link_advice *out,
                              lh_error *err)
 {

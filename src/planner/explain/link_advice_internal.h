@@ -19,8 +19,8 @@ typedef struct lhi_link_advisor {
     double queue_bytes; /* from the job, with any congestion control */
 } lhi_link_advisor;
 
-/* Fills the link's loads: flows and bytes of pipeline messages and of data
- * parallelism. */
+/* Computes the loads of the advisor's current link: flows and bytes per
+ * iteration, separately for pipeline messages and data parallelism. */
 void lhi_link_advisor_fill_loads(lhi_link_advisor *a);
 
 /* Fills an option's rates and sending time and, if the report shows it, its

@@ -54,8 +54,8 @@ void lhi_link_advisor_fill_loads(lhi_link_advisor *a)
     a->data.message_bytes = (double)t->data_step_bytes;
 }
 
-/* Computes an option's bandwidth and message time under its link setting, in
- * closed form. */
+/* Computes the bandwidth and message time that option `o` gives on the
+ * advisor's current link, by formula, without simulation. */
 static lh_status fill_rates(const lhi_link_advisor *a, lh_advice_option *o,
                             lh_error *err)
 {
@@ -104,8 +104,9 @@ static lh_status compute_sending_s_with(const lhi_link_advisor *a,
 /* --- best settings ---------------------------------------------------------
  */
 
-/* Returns link setting `from` with this load balancing: `spray` over paths or
- * ECMP, and `pairs` queue pairs. */
+/* Returns a copy of link setting `from` with another load balancing: `pairs`
+ * queue pairs, sprayed over the link's `paths` parallel paths if `spray`, else
+ * hashed to them (ECMP). */
 static lh_link_setting set_balancing(const lh_link_setting *from, bool spray,
                                      uint32_t pairs, uint32_t paths)
 {
@@ -116,8 +117,9 @@ static lh_link_setting set_balancing(const lh_link_setting *from, bool spray,
     return s;
 }
 
-/* Finds the fewest queue pairs whose sending time is within 1 % of the best.
- * *out: `from` with them; *with: its sending time in seconds. */
+/* Finds the fewest queue pairs whose sending time is within 1 % of the best,
+ * with spraying over `paths` parallel paths (`spray`) or ECMP. *out: setting
+ * `from` with these queue pairs; *with: its sending time in seconds. */
 static lh_status find_pairs(const lhi_link_advisor *a, bool spray,
                             uint32_t paths, const lh_link_setting *from,
                             lh_link_setting *out, double *with, lh_error *err)
@@ -137,8 +139,9 @@ static lh_status find_pairs(const lhi_link_advisor *a, bool spray,
     return LH_OK;
 }
 
-/* Chooses ECMP or spraying for *s, each with its best queue pairs; ECMP if its
- * sending time is within 1 % of spraying's. */
+/* Chooses ECMP or spraying over the link's `paths` parallel paths for *s, each
+ * with its best queue pairs. Prefers ECMP if its sending time is within 1 % of
+ * spraying's. */
 static lh_status choose_balancing(const lhi_link_advisor *a, uint32_t paths,
                                   lh_link_setting *s, lh_error *err)
 {
@@ -150,7 +153,8 @@ static lh_status choose_balancing(const lhi_link_advisor *a, uint32_t paths,
     return LH_OK;
 }
 
-/* Switches congestion control of setting `s` on or off and sets its queue. */
+/* Switches congestion control of setting `s` on or off. Sets the switch queue:
+ * the advisor's queue_bytes with it, 0 without. */
 static void set_congestion_control(const lhi_link_advisor *a, bool on,
                                    lh_link_setting *s)
 {
@@ -279,8 +283,8 @@ static void set_link(const lh_job *job, const lhi_traffic *t,
                 wans[(size_t)a * n + b].setting = *setting;
 }
 
-/* Simulates setting `o` on the current link; all other links stay as in the
- * job. */
+/* Simulates the iteration with option `o` on the advisor's current link; all
+ * other links stay as in the job. The time goes to the option. */
 static lh_status simulate_option(const lhi_link_advisor *a, lh_advice_option *o,
                                  lh_error *err)
 {
@@ -329,9 +333,9 @@ static lh_status prefer_if_equal(const lhi_link_advisor *a,
     return LH_OK;
 }
 
-/* Simplifies setting *s wherever that costs at most 0.05 % of the time: no
- * error correction, go-back-n, congestion control on, ECMP, fewer queue pairs.
- */
+/* Simplifies setting *s as far as the iteration becomes at most 0.05 % slower:
+ * no error correction, go-back-n, congestion control on, ECMP, fewer queue
+ * pairs. `paths`: the link's parallel paths. */
 static lh_status simplify_setting(const lhi_link_advisor *a, uint32_t paths,
                                   lh_link_setting *s, lh_error *err)
 {
@@ -406,8 +410,8 @@ static lh_status list_codes(const lhi_link_advisor *a, const lh_link_setting *s,
     return LH_OK;
 }
 
-/* Lists the options for one topic (such as balancing), with all other settings
- * as advised in `s`. */
+/* Lists in `o` the options for one topic (such as balancing), with all other
+ * settings as advised in `s`. `paths`: the link's parallel paths. */
 static lh_status list_options(const lhi_link_advisor *a, lh_advice_topic topic,
                               const lh_link_setting *s, uint32_t paths,
                               options *o, lh_error *err)
@@ -451,8 +455,8 @@ static lh_status list_options(const lhi_link_advisor *a, lh_advice_topic topic,
     return LH_OK;
 }
 
-/* Returns the link setting in use: the job's own, with the simplest value
- * wherever the job has none. */
+/* Returns the link setting in use: `job`, with the simplest value for every
+ * topic that the job leaves open. `paths`: the link's parallel paths. */
 static lh_link_setting make_current_setting(const lhi_link_advisor *a,
                                             const lh_link_setting *job,
                                             uint32_t paths)
@@ -590,8 +594,9 @@ typedef struct settings {
     lh_link_setting now, fastest, advised;
 } settings;
 
-/* Answers one question on a link: fills *q with the options for a topic, the
- * advised one and its gain. */
+/* Answers one question on a link: fills *q with the options for `topic`, the
+ * advised option, and its gain over the current setting. `s`: current and
+ * advised settings; `paths`: the link's parallel paths. */
 static lh_status answer_question(const lhi_link_advisor *a,
                                  lh_advice_topic topic, const settings *s,
                                  uint32_t paths, lh_advice_question *q,
@@ -629,8 +634,8 @@ static lh_status answer_question(const lhi_link_advisor *a,
 /* --- one link, all links -----------------------------------------------------
  */
 
-/* Finds the link setting with the least sending time, then simplifies it while
- * the iteration stays as fast. */
+/* Finds the link setting *s with the least sending time, then simplifies it
+ * while the iteration stays as fast. `paths`: the link's parallel paths. */
 static lh_status find_fastest(const lhi_link_advisor *a, uint32_t paths,
                               lh_link_setting *s, lh_error *err)
 {

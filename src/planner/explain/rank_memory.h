@@ -12,9 +12,9 @@
 lh_status lhi_plan_explain_memory(const lh_job *job, lhi_arena *mem,
                                   lh_plan *plan, lh_error *err);
 
-/* Computes a device's static memory (*throughout) and its peak (*most) under
- * the schedule's pass order, in bytes. Returns false if the schedule has passes
- * of unknown chunks, or if the memory overflows. */
+/* Computes a device's memory under the schedule's pass order, in bytes:
+ * *throughout, the static memory, and *most, the peak. Returns false if the
+ * schedule has passes of unknown chunks, or if the memory overflows. */
 bool lhi_rank_compute_peak_memory(const lh_pipeline *pipeline,
                                   const lh_schedule *schedule, uint32_t device,
                                   int64_t *throughout, int64_t *most);

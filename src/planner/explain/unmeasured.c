@@ -53,7 +53,8 @@ static bool have_same_degrees(const lh_layout *x, const lh_layout *y)
            x->chunks_per_device == y->chunks_per_device;
 }
 
-/* Adds a layout to `list` unless its degrees are in it. */
+/* Appends a layout to `list` and increments *n, unless the list has one with
+ * equal degrees, microbatch size and chunk count. */
 static void add_layout(const lh_layout *l, lh_layout *list, uint32_t *n)
 {
     for (uint32_t i = 0; i < *n; i++)
@@ -108,9 +109,9 @@ static bool is_measured(const char *source)
            strcmp(source, lh_cost_source_name(LH_COST_MIXED)) == 0;
 }
 
-/* Searches the best plan with this layout's degrees, with 1 / parts of the
- * search work of a --what-if question. The result replaces *best if it is
- * measured and better. */
+/* Searches the best plan with this layout's degrees, with 1/`parts` of the
+ * search work of a --what-if question. The result replaces *best if its pass
+ * times come from the profile and its objective value is better. */
 static lh_status evaluate_layout(const lh_plan_options *options,
                                  const lh_plan *plan, const lh_layout *layout,
                                  uint32_t parts, lhi_arena *mem,

@@ -20,7 +20,8 @@ enum {
     MAX_RESCHEDULED = 8 /* alternatives scheduled anew for a question */
 };
 
-/* Searches with 1/`parts` of the plan's work, without output. */
+/* Searches a plan for `job` into *there with 1/`parts` of the plan's work and
+ * time, without what-if questions, jitter or a Pareto front. */
 static lh_status search_with_share(const lh_job *job,
                                    const lh_plan_options *options,
                                    uint32_t parts, lhi_arena *mem,
@@ -55,8 +56,8 @@ lh_status lhi_plan_search_again(const lh_job *job,
     return status;
 }
 
-/* Returns options whose search work, divided by `parts`, is at least the
- * minimum of a plan search. */
+/* Returns the options with enough search work that, divided by `parts`, it is
+ * at least the minimum of a plan search. */
 static lh_plan_options ensure_minimum_work(const lh_plan_options *options,
                                            uint32_t parts)
 {

@@ -75,8 +75,8 @@ static lh_status check_placement(const checker *k, lh_error *err)
                  : "as 'loop'");
 }
 
-/* Checks that the layout needs at most the job's GPUs, and that the number of
- * GPUs in the cost lies between the two. */
+/* Checks that the layout needs at most the job's GPUs, and that the paid GPUs
+ * in the cost are at least the layout's and at most the job's. */
 static lh_status check_gpus(const checker *k, lh_error *err)
 {
     const lh_layout *l = &k->c->layout;
@@ -133,8 +133,8 @@ static lh_status check_experts(const checker *k, lh_error *err)
     return LH_OK;
 }
 
-/* Checks the kind of recomputation: `operations` if and only if an elastic plan
- * lists operations; `modules` only if the job lists modules. */
+/* Checks the kind of recomputation of a choice: `operations` if and only if its
+ * elastic plan lists operations; `modules` only if the job lists modules. */
 static lh_status check_recompute(const checker *k, lh_error *err)
 {
     const lh_training *t = &k->job->training;
@@ -282,9 +282,9 @@ static lh_status check_groups(const checker *k, const char *key, uint32_t n,
         sum, k->c->microbatches);
 }
 
-/* Checks the recomputed layers per chunk: at most the chunk's layers, and on
- * the first and last stage the shares `first` and `last`, rounded up to whole
- * layers. */
+/* Checks an operation's recomputed layers per chunk: never more than the chunk
+ * has. On the first and the last stage they must also equal the shares `first`
+ * and `last` of their layers, rounded up to whole layers. */
 static lh_status check_recomputed(const checker *k, const lh_plan_recomputed *r,
                                   const lhi_node *map, lh_error *err)
 {
@@ -319,8 +319,9 @@ static lh_status check_recomputed(const checker *k, const lh_plan_recomputed *r,
     return LH_OK;
 }
 
-/* Checks that an elastic plan's `zero` is the smallest ZeRO stage of any
- * parameter by its sharded shares. */
+/* Checks that the `zero` of an elastic plan, the smallest ZeRO stage of any of
+ * its parameters, agrees with the plan's shares of sharded gradients and
+ * parameters. */
 static lh_status check_level(const checker *k, lh_error *err)
 {
     const lh_plan_elastic *e = k->c->elastic;

@@ -14,8 +14,9 @@ static const lhi_node *find_key(const lhi_doc *doc, const char *key)
     return lhi_node_find(lhi_node_find(doc->root, "elastic"), key);
 }
 
-/* Checks that the microbatch groups under `key` in the file, has[0..n-1], equal
- * those of the plan's pipeline, want[0..n_want-1]. */
+/* Checks that the microbatch groups under `key` in the file equal those of the
+ * plan's pipeline. has[0..n-1]: sizes in the file; want[0..n_want-1]: sizes in
+ * the pipeline. */
 static lh_status check_groups(const lhi_doc *doc, const char *key, uint32_t n,
                               const uint32_t *has, uint32_t n_want,
                               const uint32_t *want, lh_error *err)
@@ -58,8 +59,9 @@ static operation_values read_operation_values(const lh_pipeline *p,
     return s;
 }
 
-/* Checks that the share under `key` equals that of the pipeline's data-parallel
- * operations `s`; accepts any share if the pipeline has none of them. */
+/* Checks that the sharded share `has`, under `key` in the file, equals that of
+ * the pipeline's data-parallel operations `s`. Accepts any share if the
+ * pipeline has none of them. */
 static lh_status check_share(const lhi_doc *doc, const char *key, double has,
                              const operation_values *s, lh_error *err)
 {
@@ -71,8 +73,8 @@ static lh_status check_share(const lhi_doc *doc, const char *key, double has,
                         has, s->share);
 }
 
-/* Checks that the number of buckets under `key` equals that of the pipeline's
- * data-parallel operations `s`. */
+/* Checks that the number of buckets `has`, under `key` in the file, equals that
+ * of the pipeline's data-parallel operations `s`. */
 static lh_status check_buckets(const lhi_doc *doc, const char *key,
                                uint32_t has, const operation_values *s,
                                lh_error *err)

@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* Checks that the numbers of pruned, simulated and unexplored layouts add up to
- * the number of layouts. Older files without `left` may have a smaller sum. */
+ * the number of layouts. Older files without the key `left` (unexplored) may
+ * have a smaller sum. */
 static lh_status check_counts(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {

@@ -65,9 +65,9 @@ static bool have_same_ops(const lh_pipeline *a, const lh_pipeline *b)
     return true;
 }
 
-/* Compares the memory and times of two pipelines: DIFFERENT, SAME_MEMORY or
- * SAME. D and W count as a sum, because joined passes have no separate values.
- */
+/* Compares the memory and times of two pipelines: SAME, SAME_MEMORY (only
+ * memory is equal) or DIFFERENT. D and W (backward for inputs and for weights)
+ * count as a sum, because joined passes have no separate values. */
 static similarity compare_pipelines(const lh_pipeline *a, const lh_pipeline *b)
 {
     if (a->n_chunks != b->n_chunks)
@@ -155,8 +155,8 @@ static lh_status try_states(edit_search *f, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether the job leaves a degree open (`asked` is 0) or fixes it to
- * `value`. */
+/* Checks whether a value of a degree is possible in the job: the job leaves the
+ * degree open (`asked` is 0) or fixes it to `value`. */
 static bool is_allowed(uint32_t asked, uint32_t value)
 {
     return !asked || asked == value;
@@ -260,8 +260,9 @@ static lh_status try_layers(edit_search *f, lh_error *err)
 /* --- error messages --------------------------------------------------------
  */
 
-/* Reports that the value `said` at a key does not match the plan's pipeline but
- * `fit` does; `of`: job key that sets it. */
+/* Fails with LH_EINPUT at node `at`: its value `said` does not match the plan's
+ * pipeline, but value `fit` does. `of`: name of the job key that sets the
+ * value. */
 static lh_status report_word(const edit_search *f, const lhi_node *at,
                              const char *said, const char *fit, const char *of,
                              lh_error *err)

@@ -107,8 +107,8 @@ static const lhi_schema_field flip_rows[] = {
 static const lhi_schema flip_table = {
     LHI_ROWS("flip", lh_plan_break_even, flip_rows), .check = check_factors};
 
-/* Finds the index of the datacenter that a node names. LH_EINPUT: the job has
- * none of this name. */
+/* Finds the index of the datacenter that a text in the document names, into
+ * *out. LH_EINPUT: the job has no datacenter of this name. */
 static lh_status find_site(const lhi_read_context *r, const lhi_node *node,
                            uint32_t *out, lh_error *err)
 {

@@ -450,8 +450,9 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
     return as_configured;
 }
 
-/* Builds the pipeline of a configuration into `built`. LH_EUNSUPPORTED: more
- * chunks than layers. */
+/* Builds the pipeline of a configuration into `built`. `known`: cache of chunk
+ * costs; `parts`: receives the memory parts per device; both may be NULL.
+ * LH_EUNSUPPORTED: more chunks than layers. */
 static lh_status build_config(const lh_job *job, const lhi_config *config,
                               lhi_build_cache *known, lh_plan_memory *parts,
                               lhi_built_layout *built, lh_error *err)

@@ -10,7 +10,8 @@
 #include "model/shape.h"
 #include "model/sharding.h"
 
-/* Replaces a pass's times by those of `other` if the total is larger. */
+/* Replaces the times of *pass by those of `other` if their sum, F, D and W, is
+ * larger. */
 static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
 {
     if (other->total_ns > pass->total_ns)

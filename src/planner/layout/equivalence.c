@@ -80,8 +80,9 @@ bool lhi_choices_share_pipeline(const lh_choice *a, const lh_choice *b)
 
 /* ---- stages ---- */
 
-/* Finds the runs (consecutive GPUs) of a stage's replicas in a datacenter; *out
- * is the first of them. Returns their number. */
+/* Finds the runs (blocks of consecutive GPUs) in which a stage's replicas lie
+ * in a datacenter. *out is the first of them, in the stage's own array. Returns
+ * their number. */
 static uint32_t find_runs(const lhi_stage_placement *s, uint32_t datacenter,
                           const lh_cost_run **out)
 {
@@ -92,9 +93,9 @@ static uint32_t find_runs(const lhi_stage_placement *s, uint32_t datacenter,
     return n;
 }
 
-/* Returns the position of a run's first GPU on its node; 0 if the run, or each
- * replica of it, stays on one node, because the position then does not matter.
- */
+/* Returns the position of a run's first GPU on its node of `per_node` GPUs. 0
+ * if the position does not matter: the whole run, or each of its replicas
+ * (`size` GPUs), stays on one node. */
 static uint64_t find_position(const lh_cost_run *run, uint64_t size,
                               uint32_t per_node)
 {

@@ -25,7 +25,8 @@ bool lhi_choices_are_equal(const lh_choice *a, const lh_choice *b);
  * same pipeline. */
 bool lhi_choices_share_pipeline(const lh_choice *a, const lh_choice *b);
 
-/* Checks whether two model layers have the same parts of the same sizes. */
+/* Checks whether model layers `a` and `b` have the same parts (attention, MLP,
+ * experts) of the same sizes. */
 bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b);
 
 /* Checks whether two datacenters give equal times and memory inside: GPUs,

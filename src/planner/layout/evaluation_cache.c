@@ -60,8 +60,8 @@ static bool is_empty(const entry *e)
     return e->of.a == 0 && e->of.b == 0;
 }
 
-/* Returns the entry with this fingerprint, or the empty entry where it belongs
- * (linear probing). */
+/* Returns the hash-table entry for the fingerprint `of`, or the empty entry
+ * where it belongs (linear probing). */
 static entry *find_slot(const lhi_evaluation_cache *t, lhi_fingerprint of)
 {
     uint32_t at = (uint32_t)(of.a >> 32) & (t->room - 1);
@@ -107,8 +107,8 @@ static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of,
     return known;
 }
 
-/* Stores a method's result under a fingerprint; drops it if there is no memory.
- */
+/* Stores a schedule method's result under the fingerprint `of` pipeline and
+ * method. Without memory the result is not cached. */
 static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
                         const lhi_method_outcome *outcome)
 {

@@ -195,8 +195,8 @@ static lh_status compute_loads(trial *t, const uint32_t *layers, loads *out,
     return LH_OK;
 }
 
-/* Checks whether device loads `a` have a lower maximum than `b`, or fewer
- * devices at it. */
+/* Checks whether device loads `a` are more even than `b`: a lower maximum or,
+ * with equal maxima, fewer devices that have it. */
 static bool is_more_even(const loads *a, const loads *b)
 {
     return a->most < b->most || (!(b->most < a->most) && a->n_most < b->n_most);
@@ -267,9 +267,10 @@ typedef struct scenario {
     bool done;
 } start;
 
-/* Builds the starting partitions of the hill climbing. room[0..n-1] is the
- * given partition; the others deviate from it by `strength`, from 0 to 1 (full
- * weights of get_weight()). `like`: partition of another layout, or NULL. */
+/* Builds the starting partitions of the hill climbing into `starts`.
+ * room[0..n-1] is the given partition; each start deviates from it by
+ * `strength`, 0 to 1 (full weights of get_weight()). `like`: partition of
+ * another layout, or NULL. `speed` is scratch with n entries. */
 static void build_starts(const lhi_partition *p, const uint32_t *like,
                          double strength, double *speed, uint32_t *room,
                          start *starts)
@@ -292,8 +293,8 @@ static void build_starts(const lhi_partition *p, const uint32_t *like,
     }
 }
 
-/* Times the starting partitions until `most` partitions are timed in all. Sets
- * *works if one is feasible. */
+/* Times the starting partitions until `most` partitions are timed in all calls.
+ * Sets *works if at least one of them is feasible. */
 static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
                              start *starts, bool *works, lh_error *err)
 {
@@ -355,8 +356,9 @@ static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
 }
 
 /* Runs hill climbing from each start, fastest first, until `most` partitions
- * are timed. Skips the given partition until last if `climbed`: it usually is a
- * local optimum. */
+ * are timed; `best` and *best_ns receive the fastest partition. If `climbed`,
+ * an earlier call climbed from the given partition, probably to its local
+ * optimum: it then comes last. */
 static lh_status climb_from_starts(lhi_partition *p, uint64_t most,
                                    bool climbed, start *starts, uint32_t *best,
                                    int64_t *best_ns, lh_error *err)

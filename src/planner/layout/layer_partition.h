@@ -16,8 +16,9 @@ double lhi_layer_partition_ratio(const lh_plan_options *options);
 double lhi_layer_partition_max_ratio(const lh_job *job,
                                      const lh_plan_options *options);
 
-/* Checks whether layer partitions besides the even one exist: several chunks,
- * movable layers, and a ratio that allows it. */
+/* Checks whether the search may use other layer partitions than the even one:
+ * there are several chunks, layers to move, and a ratio of layers between
+ * chunks that allows it. */
 bool lhi_layer_partition_has_alternatives(const lh_job *job,
                                           const lhi_config *config,
                                           const lh_plan_options *options);

@@ -53,8 +53,9 @@ lh_cost_layer_range lhi_stage_range(const lhi_stage_placement *spread);
  * datacenters. */
 uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread);
 
-/* Checks whether a stage's chunks cost the same in its i-th datacenter as in an
- * earlier one. With hybrid sharding that requires equal numbers of replicas. */
+/* Checks whether a stage's chunks cost as much in its i-th datacenter as in one
+ * of its earlier datacenters. Hybrid sharding also requires equal numbers of
+ * replicas in both. */
 bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
                                  const lhi_stage_placement *spread, uint32_t i);
 
@@ -106,8 +107,8 @@ lh_mtp_location lhi_mtp_is_with_head(const lh_job *job);
 typedef struct lhi_state_parts {
     int64_t weights, gradients, optimizer;
 } lhi_state_parts;
-/* Splits the state bytes of a chunk's cost into weights, gradients and
- * optimizer state, which add up to the total. */
+/* Splits the model state bytes in a chunk's cost into weights, gradients and
+ * optimizer state. The three parts add up to the total. */
 lhi_state_parts lhi_state_parts_of(const lh_cost *cost);
 
 /* Result of building a configuration, before any schedule. */

@@ -12,8 +12,9 @@ static const char *get_separator(const lhi_text *t)
     return t->len ? ", " : "";
 }
 
-/* Adds a degree's name and value to the text if it is set and outside the
- * search space. `looked_at`: the search covers the value. */
+/* Adds a degree's `name` and `value` to the text if the job sets it outside the
+ * search space. `looked_at`: the search covers the value, so nothing is added.
+ */
 static void add_degree(lhi_text *t, const char *name, uint32_t value,
                        bool looked_at)
 {

@@ -153,8 +153,8 @@ static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
 }
 
 /* Times every move of `step` layers between two chunks or, with `step` 0, every
- * exchange of two chunks. Takes improvements at once unless `steepest`. Stops
- * after `most` timed partitions. */
+ * exchange of two chunks. Takes each improvement at once; steepest descent only
+ * records the best one. Stops once `most` partitions are timed. */
 static lh_status try_moves(lhi_partition *p, uint32_t step, uint64_t most,
                            uint32_t *layers, uint32_t *best, int64_t *best_ns,
                            lh_error *err)

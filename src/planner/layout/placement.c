@@ -288,8 +288,9 @@ uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread)
     return least;
 }
 
-/* Checks whether the replicas in each datacenter include complete sets of
- * experts. */
+/* Checks whether the replicas of the stage in each of its datacenters include
+ * complete sets of experts: their ranks divide into blocks of expert x
+ * expert-tensor ranks. */
 static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
                              const lhi_stage_placement *spread)
 {
@@ -318,8 +319,9 @@ bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
     return false;
 }
 
-/* Estimates the gradient and parameter bytes of a stage's ring per GPU; only
- * the ring order depends on it. */
+/* Estimates the gradient and parameter bytes per GPU that a stage's
+ * data-parallel ring carries. An approximation: only the order of datacenters
+ * in the ring depends on it. */
 static double estimate_ring_bytes(const placement_builder *p,
                                   const lhi_stage_placement *spread)
 {

@@ -31,8 +31,9 @@ static double compute_replica_bytes(const lhi_placement_case *c)
            c->job->model->hidden * lhi_precision_bytes(t->precision);
 }
 
-/* Counts the flows over the link that replica group `g` crosses at the current
- * stage boundary: GPUs of all groups that cross it here. */
+/* Counts the flows on the link that replica group `g` crosses at the current
+ * stage boundary: one per GPU, over all groups whose pipelines cross the same
+ * link here. */
 static double count_flows(const placement_estimate *r, uint32_t g)
 {
     double replicas = 0;
@@ -94,8 +95,8 @@ static uint32_t find_sites(const placement_estimate *r, uint32_t *sites,
 }
 
 /* Raises r->ring to a lower bound on the time of the current stage's
- * data-parallel ring: no ring is faster than the best link of the
- * worst-connected datacenter. n_stages: stages in the same datacenters. */
+ * data-parallel ring, which carries n_stages stages at once: no ring is faster
+ * than the best link of the worst-connected datacenter. */
 static lh_status add_ring(placement_estimate *r, uint32_t n_stages,
                           lh_error *err)
 {

@@ -53,8 +53,8 @@ static uint32_t compute_max_replicas(const draft_filler *f, uint32_t group,
     return fits;
 }
 
-/* Shares the replicas evenly over the groups with undecided numbers, limited by
- * capacity. Returns false if they do not fit. */
+/* Distributes the layout's replicas over the groups whose number is still open,
+ * as evenly as their capacity allows. Returns false if they do not fit. */
 static bool share_replicas(const draft_filler *f)
 {
     uint32_t left = f->c->layout->data, n_open = 0, most[LHI_MOST_PARTS];

@@ -108,8 +108,9 @@ static void add_part(const placement_generator *m, lhi_placement_draft *d,
     d->from[d->n_groups] = d->n_parts;
 }
 
-/* Cuts the first `length` datacenters of an order into k contiguous groups with
- * about equal numbers of GPUs, and passes the draft to m->take. */
+/* Cuts the first `length` datacenters of `order` into `k` contiguous groups
+ * with about equal numbers of GPUs. Passes the resulting draft placement to the
+ * callback m->take. */
 static lh_status add_cuts(const placement_generator *m, const uint32_t *order,
                           uint32_t length, uint32_t k, lh_error *err)
 {

@@ -61,8 +61,8 @@ static uint64_t hash_draft(const lhi_placement_draft *d)
     return hash ? hash : 1;
 }
 
-/* Inserts a hash into a hash table of `room` entries; returns false if it was
- * present. */
+/* Inserts a placement's hash into a hash table with `room` slots. Returns false
+ * if the table has it already. */
 static bool insert_hash(uint64_t *table, uint32_t room, uint64_t hash)
 {
     uint32_t at = (uint32_t)(hash >> 32) & (room - 1);
@@ -73,7 +73,8 @@ static bool insert_hash(uint64_t *table, uint32_t room, uint64_t hash)
     return is_new;
 }
 
-/* Adds a placement's hash to the known ones; *is_new: it was not known. */
+/* Adds a placement's hash to the set of placements seen by this search.
+ * *is_new: the set did not have it. */
 static lh_status check_duplicate(placement_search *f, uint64_t hash,
                                  bool *is_new, lh_error *err)
 {

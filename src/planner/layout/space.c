@@ -128,8 +128,9 @@ static bool suits_context(const expansion *g, uint32_t cp)
     return lhi_space_context(g->space, cp);
 }
 
-/* Checks whether tensor x context is allowed: it fits in the GPUs, and in a
- * node or in whole nodes, unless the job sets the tensor degree. */
+/* Checks whether tp x cp GPUs (tensor x context) are allowed: they fit in the
+ * cluster, and in one node or in whole nodes unless the job sets the tensor
+ * degree. */
 static bool suits_group(const expansion *g, uint32_t tp, uint32_t cp)
 {
     uint64_t group = (uint64_t)tp * cp, node = g->space->node;
@@ -212,8 +213,8 @@ static lh_status add_recomputations(expansion *g, lh_error *err)
 
 /* --- pipeline, data ------------------------------------------------------ */
 
-/* Checks that a stage's ranks (tensor x context x data) divide evenly into
- * expert groups. */
+/* Checks that a stage's ranks (tensor x context x `data`) divide evenly into
+ * groups of expert x expert-tensor ranks. */
 static bool does_expert_group_fit(const lh_layout *l, uint32_t data)
 {
     return (uint64_t)lhi_group_size(l) * data % lh_layout_expert_block(l) == 0;
@@ -495,8 +496,8 @@ typedef struct counting {
     uint64_t n;
 } counting;
 
-/* Adds the number of complete configurations below one configuration to the
- * count in `context`. Visitor callback. */
+/* Adds the number of complete configurations below `config`, a node of the
+ * search tree, to the count in `context`. Visitor callback. */
 static lh_status count_one(void *context, const lhi_config *config,
                            lh_error *err)
 {

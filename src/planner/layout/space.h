@@ -65,17 +65,18 @@ lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
 /* Releases the space's memory. */
 void lhi_space_fini(lhi_space *space);
 
-/* Checks whether the search tries a tensor degree that the job leaves open.
- * Tensor parallelism stays inside a node; small nodes are combined. */
+/* Checks whether the search tries a tensor degree that the job leaves open. The
+ * degree must divide the attention heads and either the GPUs of a node or, for
+ * small nodes, be a multiple of them. */
 bool lhi_space_tensor(const lhi_space *space, uint32_t tensor);
 /* Checks whether the search tries a context degree that the job leaves open:
  * each GPU must keep enough tokens of a sequence. */
 bool lhi_space_context(const lhi_space *space, uint32_t context);
-/* Checks whether the search tries a microbatch size that the job leaves open:
- * powers of two up to a limit. */
+/* Checks whether the search tries microbatch size `size` if the job leaves it
+ * open: a power of two up to a fixed limit. */
 bool lhi_space_micro_batch(uint32_t size);
 /* Checks whether the search tries a number of chunks per device that the job
- * leaves open. */
+ * leaves open: one that the space's table of chunk placements has. */
 bool lhi_space_chunks(uint32_t chunks);
 
 /* Receives one configuration that has decided one level more; *dropped counts

@@ -251,8 +251,9 @@ static bool check_deepep_ranks(uint64_t ranks)
     return false;
 }
 
-/* Checks that Megatron-LM supports the dispatcher and sequence parallelism with
- * these tensor and expert degrees. */
+/* Checks that Megatron-LM supports the token dispatcher and sequence
+ * parallelism of the job with the layout's tensor and expert degrees.
+ * LH_EUNSUPPORTED otherwise. */
 static lh_status check_megatron_group(const lh_job *job, const lh_layout *l,
                                       lh_error *err)
 {
@@ -375,8 +376,8 @@ static lh_status check_megatron_fsdp(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* Checks that Megatron-LM supports the ZeRO stage and the sharding of optimizer
- * state. */
+/* Checks that Megatron-LM supports the configuration's ZeRO stage and full or
+ * hybrid sharding of optimizer state. LH_EUNSUPPORTED otherwise. */
 static lh_status check_megatron_sharding(const lh_job *job, const lhi_config *c,
                                          lh_error *err)
 {
@@ -411,8 +412,8 @@ static lh_status check_megatron_sharding(const lh_job *job, const lhi_config *c,
     return LH_OK;
 }
 
-/* Checks that Megatron-LM supports the pipeline's chunks, receives and
- * microbatch count. */
+/* Checks that Megatron-LM supports the configuration's chunks per device,
+ * microbatch count and time of posting receives. LH_EUNSUPPORTED otherwise. */
 static lh_status check_megatron_pipeline(const lh_job *job, const lhi_config *c,
                                          lh_error *err)
 {
@@ -706,8 +707,9 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
     }
 }
 
-/* Checks the values that a configuration decides on `level` against
- * Megatron-LM's limits. */
+/* Checks the values that a configuration decides on `level`, its depth in the
+ * search tree, against Megatron-LM's limits. LH_EUNSUPPORTED: it cannot run
+ * them. */
 static lh_status check_megatron(const lh_job *job, lhi_level level,
                                 const lhi_config *c, lh_error *err)
 {
@@ -727,8 +729,9 @@ static lh_status check_megatron(const lh_job *job, lhi_level level,
     }
 }
 
-/* Checks the values that a configuration decides on `level` against
- * torchtitan's limits. */
+/* Checks the values that a configuration decides on `level`, its depth in the
+ * search tree, against torchtitan's limits. LH_EUNSUPPORTED: it cannot run
+ * them. */
 static lh_status check_torchtitan(const lh_job *job, lhi_level level,
                                   const lhi_config *c, lh_error *err)
 {
@@ -746,8 +749,9 @@ static lh_status check_torchtitan(const lh_job *job, lhi_level level,
     }
 }
 
-/* Checks the values that a configuration decides on `level` against the limits
- * of longhaul's own engine. */
+/* Checks the values that a configuration decides on `level`, its depth in the
+ * search tree, against the limits of longhaul's own engine. LH_EUNSUPPORTED: it
+ * cannot run them. */
 static lh_status check_longhaul(const lh_job *job, lhi_level level,
                                 const lhi_config *c, lh_error *err)
 {
@@ -761,8 +765,9 @@ static lh_status check_longhaul(const lh_job *job, lhi_level level,
     }
 }
 
-/* Checks that the target framework supports the recomputation, ZeRO stage or
- * chunk placement, whichever `level` decides. */
+/* Checks that the target framework supports one kind of value: recomputation,
+ * ZeRO stage or chunk placement, whichever a configuration decides on `level`,
+ * its depth in the search tree. */
 static lh_status check_values(lh_target target, lhi_level level,
                               const lhi_config *config, lh_error *err)
 {

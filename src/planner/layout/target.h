@@ -44,7 +44,8 @@ uint32_t lhi_target_chunks(lh_target target, uint32_t layers, uint32_t pipeline,
 lh_status lhi_target_check_job(lh_target target, const lh_job *job,
                                lh_error *err);
 /* Checks whether the target framework can run the values that a configuration
- * decides on `level`. LH_EUNSUPPORTED: it cannot; `err` has the reason. */
+ * decides on `level`, its depth in the search tree. LH_EUNSUPPORTED: it cannot;
+ * `err` has the reason. */
 lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
                            const lhi_config *config, lh_error *err);
 /* Checks whether the target framework can run a complete choice.

@@ -6,8 +6,8 @@
 #include "base/fail.h"
 #include "planner/layout/layout.h"
 
-/* Checks the job. LH_EUNSUPPORTED: the cpu device cannot train it; `err` has
- * the reason. The other two check a configuration's levels. */
+/* Checks whether longhaul's engine can train the job's model on its cpu device.
+ * LH_EUNSUPPORTED: it cannot; `err` has the reason. */
 lh_status lhi_longhaul_job(const lh_job *job, lh_error *err);
 /* Checks that longhaul's engine supports the tensor and context degrees of a
  * layout. LH_EUNSUPPORTED otherwise. */

@@ -147,9 +147,9 @@ static uint32_t list_zones(const counter *c, const ring *r, uint32_t i,
 }
 
 /* Counts the traffic of `rounds` gathers or reductions of buffers of `each`
- * bytes per GPU: rings between the zones of a datacenter, then rings between
- * datacenters. With leaders one GPU per group sends, otherwise all members
- * share the buffer. */
+ * bytes per GPU: first rings between the zones of a datacenter, then rings
+ * between datacenters. With leaders one GPU per group sends, otherwise all
+ * members share the buffer. */
 static void count_rings(counter *c, const ring *r, double each, double rounds)
 {
     double members = has_leaders(c) ? 1 : r->members;

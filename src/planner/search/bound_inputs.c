@@ -176,7 +176,7 @@ static lh_status cost_site(lhi_bound_inputs *f, const lh_job *job,
 
 /* --- sites ---------------------------------------------------------------- */
 
-/* Returns the larger or the smaller value. */
+/* Returns the larger of two values if `larger`, else the smaller one. */
 static int64_t pick_extreme(int64_t a, int64_t b, bool larger)
 {
     return larger ? lhi_max_int64(a, b) : lhi_min_int64(a, b);
@@ -200,8 +200,8 @@ static int64_t sum_fd(const lhi_bound_inputs *f, const lhi_bound_site *s)
     return sum;
 }
 
-/* Sums activation, weight-input and state bytes of the whole model on a site.
- */
+/* Sums the activation, weight-input and model-state bytes of the whole model on
+ * site `s` (a datacenter or set of them). */
 static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f,
                                         const lhi_bound_site *s)
 {
@@ -214,9 +214,9 @@ static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f,
     return sum;
 }
 
-/* Merges the memory of site `b` into `a`: the larger model memory in each
- * respect if `worst`, else the smaller of each part. Transient memory is the
- * smaller in both cases. */
+/* Merges the memory of site `b` into `a`. With `worst`, `a` gets the larger
+ * model memory in each respect; otherwise the smaller of each part. Transient
+ * memory is the smaller in both cases. */
 static void merge_memory(const lhi_bound_inputs *f, lhi_bound_site *a,
                          const lhi_bound_site *b, bool worst)
 {
@@ -253,9 +253,9 @@ static void merge_parts(const lhi_bound_inputs *f, lhi_bound_site *a,
     a->head_memory = lhi_min_int64(a->head_memory, b->head_memory);
 }
 
-/* Merges site `b` into `a` in all times and memory: the best of both while the
- * datacenter is open; the worst if both have replicas, which wait for each
- * other. */
+/* Merges site `b` into `a` in all times and memory. Without `worst`, the
+ * datacenter is still open and `a` gets the best of both. With `worst`, both
+ * have replicas, which wait for each other, and `a` gets the worst. */
 static void merge_sites(const lhi_bound_inputs *f, lhi_bound_site *a,
                         const lhi_bound_site *b, bool worst)
 {
@@ -350,9 +350,10 @@ static uint32_t count_max_replicas(const lh_job *job, const lh_layout *l)
     return (uint32_t)n;
 }
 
-/* Completes a configuration with the values of the least cost: no
+/* Completes a configuration for a lower bound, into *job and *layout: no
  * recomputation, ZeRO 3, and state divided over as many replicas as there are
- * GPUs for. Keeps values that `level` or the job decides. */
+ * GPUs for. Keeps the values that the job fixes or that are decided on `level`
+ * (depth in the search tree). */
 static void complete_with_cheapest(const lhi_bound_inputs *f, lhi_level level,
                                    const lhi_config *config, lh_job *job,
                                    lh_layout *layout)
@@ -373,8 +374,9 @@ static void complete_with_cheapest(const lhi_bound_inputs *f, lhi_level level,
     }
 }
 
-/* Checks whether the sites computed for the previous configuration also hold
- * for this one. */
+/* Checks whether the costs of the previous configuration's sites also hold for
+ * this one: job and layout are equal in every value decided on `level` (depth
+ * in the search tree). */
 static bool is_known(const lhi_bound_inputs *f, lhi_level level,
                      const lh_job *job, const lh_layout *l)
 {
@@ -653,8 +655,9 @@ static void apply_memory_bound(const lhi_bound_inputs *f,
     out->kind = LHI_BOUND_MEMORY;
 }
 
-/* Computes the largest of all lower bounds that apply on `level`. The partition
- * bound is computed up to `below_ns`; 0: never. */
+/* Computes in *out the largest of all lower bounds that apply on `level` (depth
+ * in the search tree, which decides the known values). The partition bound is
+ * computed up to `below_ns`; 0: never. */
 static void apply_bounds(const lhi_bound_inputs *f, lhi_level level,
                          int64_t below_ns, const lhi_bound_case *c,
                          lhi_lower_bound *out)
@@ -685,8 +688,9 @@ static void apply_bounds(const lhi_bound_inputs *f, lhi_level level,
     apply_memory_bound(f, c, out);
 }
 
-/* Computes the lower bound of a configuration on `level`. `below_ns`: also
- * computes the partition bound, up to this value; 0: without it. */
+/* Computes in *out the lower bound of a configuration on `level` (depth in the
+ * search tree). `below_ns`: also computes the partition bound, up to this
+ * value; 0: without it. */
 static lh_status compute_bound(lhi_bound_inputs *f, lhi_level level,
                                const lhi_config *config, int64_t below_ns,
                                lhi_lower_bound *out, lh_error *err)

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-/* Computes the message between two stages of the first replica group, with
- * capped times. All groups wait for it, so it is a lower bound. */
+/* Computes the message between two stages of the first replica group, with its
+ * times limited to LHI_BOUND_MAX_NS. Every group waits for its own messages, so
+ * the first group's times are a lower bound. */
 static lh_status compute_hop(lhi_bound_inputs *f, const lh_layout *layout,
                              const lhi_layout_placement *places,
                              uint32_t from_stage, uint32_t to_stage,
@@ -22,8 +23,9 @@ static lh_status compute_hop(lhi_bound_inputs *f, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Counts `n` messages per microbatch on the link between two stages, if they
- * are in different datacenters. */
+/* Adds `n` messages per microbatch to the count of the link between the
+ * datacenters of ranks `from` and `to`; nothing if both are in one datacenter.
+ */
 static void count_messages(lhi_bound_inputs *f, const lhi_rank_location *from,
                            const lhi_rank_location *to,
                            const lh_cost_message *message, uint32_t n)

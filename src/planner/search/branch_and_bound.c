@@ -248,7 +248,7 @@ static lh_status process_node(lhi_branch_and_bound *b, uint32_t at,
 }
 
 /* Computes the lower bound of a child node and counts the layouts below it.
- * `who`: number of the thread. */
+ * `own`: the thread's copy of the search; `who`: number of the thread. */
 static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
                                uint32_t who, lhi_search_node *child,
                                lh_error *err)
@@ -290,8 +290,9 @@ static lh_status build_candidate(lhi_layout_search *own, lhi_candidate *c,
     return lhi_candidate_rebalance(own, c, err);
 }
 
-/* Runs task `i` of the batch: quick evaluations first, which take longest, then
- * building of candidates, then bounds of children. Parallel-for callback. */
+/* Runs task `i` of the batch: first the quick evaluations, which take longest,
+ * then the building of candidates, then the bounds of children. `own`, `who`:
+ * the thread's search and number. Parallel-for callback. */
 static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
                           uint32_t i, lh_error *err)
 {
@@ -427,8 +428,8 @@ static bool is_built_next(const lhi_branch_and_bound *b)
     return b->built.items[0].time_ns <= b->open.items[0].time_ns;
 }
 
-/* Checks whether the bound of the next item (`built`: candidate, else node)
- * prunes it. */
+/* Checks whether the lower bound of the next item in the queue prunes it.
+ * `built`: the item is a built candidate, otherwise an open node. */
 static bool is_next_hopeless(const lhi_branch_and_bound *b, bool built)
 {
     const lhi_layout_search *s = b->s;
@@ -529,7 +530,8 @@ static lh_status queue_candidates(const lhi_layout_search *s, lhi_heap *line,
     return LH_OK;
 }
 
-/* Evaluates candidate `i` of a list under every schedule method. Parallel-for
+/* Evaluates candidate `i` of the list in `context` under every schedule method.
+ * `own`: the thread's copy of the search; `who` is unused. Parallel-for
  * callback. */
 static lh_status evaluate_fully(void *context, lhi_layout_search *own,
                                 uint32_t who, uint32_t i, lh_error *err)
@@ -539,9 +541,9 @@ static lh_status evaluate_fully(void *context, lhi_layout_search *own,
     return lhi_candidate_evaluate(own, list[i], err);
 }
 
-/* Takes the next candidates from the queue that may beat the incumbent, into
- * `list`. `n`: evaluated so far; the larger, the more at once. Returns their
- * number. */
+/* Moves the next candidates that may beat the incumbent from the queue `line`
+ * to `list`; returns their number. `n`: candidates evaluated so far; the more,
+ * the more are taken at once. */
 static uint32_t take_candidates(const lhi_branch_and_bound *b, lhi_heap *line,
                                 uint32_t n, lhi_candidate **list)
 {

@@ -57,14 +57,17 @@ typedef struct lhi_branch_and_bound {
     int64_t least_child; /* an index of `nodes`; negative: none is useful */
 } lhi_branch_and_bound;
 
-/* Records the lower bound `ns` of a pruned layout, which may still be faster
- * than the plan if the objective is not time. */
+/* Records that no plan of a pruned layout is faster than `ns`. Always lowers
+ * the least bound of all pruned layouts, and adds the bound to s->unexplored,
+ * if any, for the values that `config` decides on `level` (depth in the search
+ * tree). */
 lh_status lhi_layout_search_drop(lhi_layout_search *s, lhi_level level,
                                  const lhi_config *config, int64_t ns,
                                  lh_error *err);
 
-/* Counts the layouts below a node of the search tree, taken from the queue as
- * event `e`, as pruned by its bound. */
+/* Counts the layouts below a node as pruned by its bound and records that
+ * bound. `e`: queue entry of the node in the search tree; ignored if the node
+ * was expanded. */
 lh_status lhi_branch_and_bound_count_pruned(lhi_branch_and_bound *b,
                                             const lhi_event *e, lh_error *err);
 

@@ -82,8 +82,8 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Computes the price of the traffic between datacenters per iteration; `scale`:
- * factor for data and expert parallelism, 0 or 1. */
+/* Computes the price of the traffic between datacenters per iteration, into
+ * *out. `scale` is 1, or 0 to leave out data and expert parallelism. */
 static lh_status price_bytes(const lh_job *job, const lhi_config *config,
                              double scale, lhi_arena *mem,
                              lhi_layout_price *out, lh_error *err)
@@ -105,8 +105,9 @@ static lh_status price_bytes(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
-/* Computes the price of a layout: GPUs per hour and traffic per iteration.
- * `scale`: factor for data and expert parallelism, 0 or 1. */
+/* Computes the price of a layout, into *out: GPUs per hour and traffic per
+ * iteration. `scale` is 1, or 0 to leave out the traffic of data and expert
+ * parallelism. */
 static lh_status compute_price(const lh_job *job, const lhi_config *config,
                                double scale, lhi_layout_price *out,
                                lh_error *err)
@@ -175,7 +176,8 @@ lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Sets the cost in USD of each choice in a list. */
+/* Sets the cost of an iteration, in USD, of each choice in a list; nothing if
+ * the job has no prices. */
 static lh_status fill_list(const lh_job *job, lhi_arena *mem,
                            const lh_choice *list, uint32_t n, lh_error *err)
 {

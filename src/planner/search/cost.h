@@ -27,8 +27,9 @@ lh_status lhi_pricing_override_job(const lh_job *job,
  * datacenters per iteration. */
 lh_status lhi_pricing_compute(const lh_job *job, const lhi_config *config,
                               lhi_layout_price *out, lh_error *err);
-/* Computes a lower bound on the price of layouts with at least as many chunks:
- * without data and expert parallelism, unless `whole`. */
+/* Computes a lower bound on the price of layouts with at least as many chunks
+ * as `config`. `whole`: includes the traffic of data and expert parallelism,
+ * which is omitted otherwise. */
 lh_status lhi_pricing_compute_bound(const lh_job *job, const lhi_config *config,
                                     bool whole, lhi_layout_price *out,
                                     lh_error *err);

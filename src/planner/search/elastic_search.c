@@ -73,8 +73,8 @@ static bool is_hopeless(const elastic_branch *t, const node *n)
                          &n->floor);
 }
 
-/* Records the lower bound of a node that was pruned, not searched, or searched:
- * its plans are not faster. */
+/* Records the lower bound of a node that the search is done with: searched,
+ * pruned, or skipped. No better plan than the bound lies below it. */
 static lh_status record_bound(elastic_branch *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -121,8 +121,8 @@ static lh_status add_node(elastic_branch *t, const node *n, lh_error *err)
 }
 
 /* Checks whether elastic plans may have the values that the configuration
- * decides on `level`. Recomputation must be none, because the elastic plan
- * itself recomputes operations. */
+ * decides on `level` (depth in the search tree). Recomputation must be none,
+ * because the elastic plan itself recomputes operations. */
 static bool allows_elastic(const elastic_branch *t, lhi_level level,
                            const lhi_config *config)
 {
@@ -193,8 +193,8 @@ static lh_status count_below(void *context, const lhi_config *config,
 /* --- one layout --------------------------------------------------------------
  */
 
-/* Computes the bound of layout node `at` over all chunk counts, and adds it to
- * the open nodes again unless it is pruned. */
+/* Computes the bound of layout node `at` over all chunk counts. Returns the
+ * node to the open nodes with this bound unless it is pruned. */
 static lh_status bound_layout(elastic_branch *t, uint32_t at, lh_error *err)
 {
     lhi_layout_search *s = t->s;

@@ -127,9 +127,9 @@ bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
     return method->kind != LHI_METHOD_META;
 }
 
-/* Checks whether running a slow schedule method may pay off: it seldom gains
- * more than a few percent over other methods, and less with more chunks. On few
- * passes it is not slow. */
+/* Checks whether running a slow schedule method on a candidate may pay off: its
+ * best result would have to gain the few percent that slow methods usually
+ * gain, less with more chunks. With few passes slow methods always run. */
 static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
 {
     const lh_choice *o = &c->choice;

@@ -26,8 +26,9 @@ typedef struct enumeration {
     bool cut;         /* some partitions were skipped */
 } enumeration;
 
-/* Computes the bound of a built layer partition, and runs every schedule method
- * on it if the bound is below the best time. */
+/* Computes the bound of a built layer partition. Runs every schedule method on
+ * candidate `one`, which has this partition, if the bound is below the best
+ * time. */
 static lh_status evaluate_built(enumeration *t, lhi_candidate *one,
                                 const lhi_built_layout *built, lh_error *err)
 {

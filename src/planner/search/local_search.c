@@ -147,9 +147,9 @@ static bool is_late(void *context)
     return lhi_layout_search_is_late(d->s);
 }
 
-/* Builds the neighbouring layouts with the least bounds, and keeps those whose
- * own bound is below the target's limit, sorted by it. `changes`: dimensions
- * that differ. */
+/* Builds the neighbouring layouts with the least bounds. Keeps those whose own
+ * bound can improve target `t` (best plan with one dimension value), sorted by
+ * bound. `changes`: number of dimensions in which they may differ. */
 static lh_status build_neighbours(lhi_local_search *d,
                                   const lhi_local_search_target *t,
                                   uint32_t changes, lh_error *err)
@@ -181,8 +181,9 @@ static bool is_far(const lhi_local_search *d, int64_t ns)
            (double)ns > FAR_RATIO * (double)d->targets[0].best;
 }
 
-/* Evaluates candidate `at` with the layer partition of layout `from`; stores it
- * if it is better. `closer`: under every method, else one. */
+/* Evaluates candidate `at` with the layer partition of layout `from`, and
+ * stores the result if it is better. `closer`: runs every schedule method,
+ * otherwise one fast method. */
 static lh_status try_layers(lhi_local_search *d, uint32_t at,
                             const lhi_config *from, bool closer, lh_error *err)
 {
@@ -235,8 +236,9 @@ static lh_status evaluate_fully(lhi_local_search *d, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
-/* Evaluates the neighbouring layouts with the least bounds: first under one
- * method, then those close to the target's best under every method. */
+/* Evaluates the neighbours of `from` with the least bounds, in at most
+ * `changes` dimensions: first under one method, then under every method if
+ * close to the best of target `t` (best plan with one dimension value). */
 static lh_status evaluate_neighbours(lhi_local_search *d,
                                      const lhi_local_search_target *t,
                                      const lhi_config *from, uint32_t changes,
@@ -274,16 +276,16 @@ static lh_status evaluate_neighbours(lhi_local_search *d,
 
 /* --- under one method ---------------------------------------------------- */
 
-/* Checks whether the target's value is a scheduling method that is slow to run.
- */
+/* Checks whether target `t` (best plan with one dimension value) is for a
+ * scheduling method that is slow to run. */
 static bool is_slow(const lhi_local_search_target *t)
 {
     return lhi_methods[t->value].kind == LHI_METHOD_SLOW;
 }
 
-/* Runs the target's scheduling method on candidate `at`, with `layers` if not
- * NULL, and updates the targets. The candidate is replaced if the result is
- * better. */
+/* Runs the scheduling method of target `t` (best plan under this method) on
+ * candidate `at`, with `layers` if not NULL. The result replaces the
+ * candidate's if it is better, and updates all targets. */
 static lh_status try_method(lhi_local_search *d,
                             const lhi_local_search_target *t, uint32_t at,
                             const uint32_t *layers, lh_error *err)
@@ -327,8 +329,9 @@ static lh_status try_method(lhi_local_search *d,
     return LH_OK;
 }
 
-/* Runs the target's scheduling method on the neighbouring layouts with the best
- * values, also with the layers of `from`. */
+/* Runs the scheduling method of target `t` (best plan under this method) on the
+ * neighbouring layouts with the best objective values, also with the layers of
+ * `from`. */
 static lh_status evaluate_neighbours_by_method(lhi_local_search *d,
                                                const lhi_local_search_target *t,
                                                const lhi_config *from,
@@ -357,9 +360,9 @@ static lh_status evaluate_neighbours_by_method(lhi_local_search *d,
 
 /* --- one local search ---------------------------------------------------- */
 
-/* Explores the neighbourhood of candidate `from` for target `which`: all
- * layouts that differ in at most `changes` dimensions. *better: the target's
- * best improved. */
+/* Explores the neighbourhood of candidate `from` for target `which` (best plan
+ * with one dimension value): all layouts that differ in at most `changes`
+ * dimensions. *better: the target has a new best plan. */
 static lh_status explore_neighbourhood(lhi_local_search *d, uint32_t which,
                                        uint32_t from, uint32_t changes,
                                        bool *better, lh_error *err)
@@ -394,8 +397,9 @@ static lh_status explore_neighbourhood(lhi_local_search *d, uint32_t which,
     return status;
 }
 
-/* Improves the layer partition of the target's best layout under the target's
- * own scheduling method (a fast one in place of a slow one). */
+/* Improves the layer partition of the best layout of target `t` (best plan
+ * under one scheduling method) with this method, or with a fast method in place
+ * of a slow one. */
 static lh_status move_by_method(lhi_local_search *d,
                                 const lhi_local_search_target *t, lh_error *err)
 {
@@ -430,7 +434,8 @@ static lh_status move_layers(lhi_local_search *d, uint32_t at, lh_error *err)
     return LH_OK;
 }
 
-/* Improves the layer partition of target `which`'s best layout, once. */
+/* Improves the layer partition of the best layout of target `which` (best plan
+ * with one dimension value), unless that was done before. */
 static lh_status move_best(lhi_local_search *d, uint32_t which, lh_error *err)
 {
     const lhi_local_search_target *t = &d->targets[which];
@@ -443,9 +448,9 @@ static lh_status move_best(lhi_local_search *d, uint32_t which, lh_error *err)
 
 /* --- partition transfer --------------------------------------------------- */
 
-/* Tries the layer partition of the target's best layout on neighbours in one
- * dimension, which were evaluated with other layers before. *better: the
- * target's best improved. */
+/* Tries the layer partition of target `which`'s best layout on its neighbours
+ * in one dimension, which were evaluated with other layers before. A target is
+ * the best plan with one dimension value. *better: it has a new best. */
 static lh_status transfer_layers(lhi_local_search *d, uint32_t which,
                                  bool *better, lh_error *err)
 {
@@ -492,7 +497,8 @@ static lh_status transfer_layers(lhi_local_search *d, uint32_t which,
     return LH_OK;
 }
 
-/* Repeats transfer_layers() until the target's best no longer improves. */
+/* Repeats transfer_layers() for target `which` (best plan with one dimension
+ * value) until its best no longer improves. */
 static lh_status transfer_until_settled(lhi_local_search *d, uint32_t which,
                                         lh_error *err)
 {
@@ -503,8 +509,9 @@ static lh_status transfer_until_settled(lhi_local_search *d, uint32_t which,
     return LH_OK;
 }
 
-/* Checks whether the target is close enough to the overall best to explore
- * neighbours that differ in two dimensions. */
+/* Checks whether the value of target `t` (best plan with one dimension value)
+ * is close enough to the overall best to explore neighbours that differ in two
+ * dimensions. */
 static bool allows_two_dimensions(const lhi_local_search *d,
                                   const lhi_local_search_target *t)
 {
@@ -548,8 +555,9 @@ static lh_status run_local_search(lhi_local_search *d, uint32_t which,
     return LH_OK;
 }
 
-/* Improves the layer partitions of the target's next best candidates: only then
- * is it known which of them is the best. */
+/* Improves the layer partitions of the next best candidates of target `which`
+ * (best plan with one dimension value): only moved layers show which of them is
+ * the best. */
 static lh_status move_next(lhi_local_search *d, uint32_t which, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
@@ -572,7 +580,8 @@ static lh_status move_next(lhi_local_search *d, uint32_t which, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the target with the best value that is not done; 0: none is left. */
+/* Returns the index of the target (best plan with one dimension value) with the
+ * best objective value among those not marked in `done`; 0: all are. */
 static uint32_t find_next_target(const lhi_local_search *d, const bool *done)
 {
     uint32_t found = 0;
@@ -582,8 +591,9 @@ static uint32_t find_next_target(const lhi_local_search *d, const bool *done)
     return found;
 }
 
-/* Explores for target `which` the neighbourhoods of other targets' bests: the
- * path from the overall best may miss the best layout with this value. */
+/* Explores for target `which` (best plan with one dimension value) the
+ * neighbourhoods of other targets' bests: the path from the overall best may
+ * miss the best layout with this value. */
 static lh_status restart_from_others(lhi_local_search *d, uint32_t which,
                                      lh_error *err)
 {
@@ -702,8 +712,9 @@ static void remove_infeasible(lhi_local_search *d)
     s->n = kept;
 }
 
-/* Adds (`sign` 1) or subtracts (-1) the numbers of simulated and too large
- * candidates that existed before the local search, which changes them. */
+/* Adds (`sign` 1) or subtracts (-1), in *simulated and *too_large, the numbers
+ * of candidates that existed before the local search, which changes their
+ * results. */
 static void count_own_candidates(const lhi_local_search *d, int64_t sign,
                                  int64_t *simulated, int64_t *too_large)
 {

@@ -62,9 +62,9 @@ typedef struct lhi_local_search {
  * dimension value that the job leaves open or a candidate has. */
 lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err);
 
-/* Checks whether a target needs no search: its bound shows that no plan with
- * its value beats the overall best and the best with any other value of the
- * dimension. */
+/* Checks whether target `t` (best plan with one dimension value) needs no
+ * search: its bound shows that no plan with its value beats the overall best
+ * and the best with any other value of the dimension. */
 bool lhi_local_search_is_closed(const lhi_local_search *d,
                                 const lhi_local_search_target *t);
 /* Checks whether the work budget is used up. */
@@ -72,27 +72,31 @@ bool lhi_local_search_is_out_of_budget(const lhi_local_search *d);
 /* Returns the objective value of candidate `at`; INT64_MAX: it does not work.
  */
 int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t candidate);
-/* Returns the iteration time from which a result cannot improve the target;
- * INT64_MAX if the objective is cost, to which time bounds do not apply. */
+/* Returns the iteration time, in ns, from which a result cannot improve target
+ * `t` (best plan with one dimension value). INT64_MAX if the objective is cost,
+ * to which time bounds do not apply. */
 int64_t lhi_local_search_limit(const lhi_local_search *d,
                                const lhi_local_search_target *t);
-/* Stores the result of candidate `at` in each target whose value it has and
- * whose best it improves. */
+/* Compares the result of candidate `at` with every target (best plan with one
+ * dimension value). Stores it in each target whose dimension value the
+ * candidate has and whose best plan it beats. */
 void lhi_local_search_update_targets(lhi_local_search *d, uint32_t candidate);
-/* Stores one row of a candidate's results in each target whose value it has
- * and whose best it improves. `candidate` has the same layout. */
+/* Compares `row`, one result of candidate `at`, with every target (best plan
+ * with one dimension value). Stores it in each target whose dimension value it
+ * has and whose best plan it beats. */
 void lhi_local_search_update_targets_by_row(lhi_local_search *d,
                                             uint32_t candidate,
                                             const lh_choice *row);
-/* Checks whether a configuration has the target's value; `method`: index in
- * lhi_methods. */
+/* Checks whether a configuration, scheduled by `method` (index in lhi_methods),
+ * has the dimension value for which target `t` seeks the best plan. */
 bool lhi_local_search_has_value(const lhi_local_search_target *t,
                                 const lhi_config *config, uint64_t method);
 /* Orders neighbours by key, for sorting. */
 int lhi_local_search_compare_neighbours(const void *a, const void *b);
 
-/* Evaluates candidate `at` with the layer partition of `from` if its bound
- * allows a new best of the target; stores the result if it is better. */
+/* Evaluates candidate `at` with the layer partition of `from`, if its bound
+ * allows a new best of target `t` (best plan with one dimension value). Stores
+ * the result if it is better. */
 lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
                                               const lhi_local_search_target *t,
                                               uint32_t at,
@@ -103,8 +107,9 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
 lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better,
                                            lh_error *err);
 
-/* Returns `list` with capacity for one more than its `n` entries of `each`
- * bytes; NULL: no memory, and `list` stays valid. */
+/* Grows `list`, which has `n` entries of `each` bytes, to a capacity of at
+ * least n + 1 and updates *room, its capacity. Returns the new list; NULL: no
+ * memory, and `list` stays valid. */
 void *lhi_local_search_grow_list(void *list, uint32_t n, uint32_t *room,
                                  size_t each);
 

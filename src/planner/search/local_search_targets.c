@@ -49,9 +49,9 @@ typedef struct value_enumeration {
     bool first;
 } value_enumeration;
 
-/* Adds a target for each dimension value that a configuration decides, and for
- * those of its children. Subtrees hardly differ, so only the first is followed.
- * Visitor callback. */
+/* Adds a target (best plan with one dimension value) for each value that
+ * `config` decides, and for those of its children. Subtrees hardly differ, so
+ * only the first is followed. Visitor callback. */
 static lh_status add_values(void *context, const lhi_config *config,
                             lh_error *err)
 {
@@ -97,8 +97,8 @@ lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the best objective value among targets with another value of the
- * dimension than the overall best's. */
+/* Returns the best objective value among the local search's targets for
+ * `dimension` whose value differs from that of the overall best plan. */
 static int64_t find_best_other(const lhi_local_search *d,
                                lhi_dimension dimension)
 {

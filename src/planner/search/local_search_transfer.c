@@ -17,8 +17,9 @@ enum {
 /* Donors are within 2 % of the best. */
 static const double DONOR_RATIO = 1.02;
 
-/* Checks whether a bound allows the candidate `was` to become the target's
- * best. For costs, uses the traffic of its previous layer partition. */
+/* Checks whether a candidate's lower bound bound_ns allows it to become the
+ * best of target `t` (best plan with one dimension value). For costs, adds the
+ * traffic of `was`, the candidate with its previous layer partition. */
 static bool may_be_best(const lhi_local_search *d,
                         const lhi_local_search_target *t,
                         const lhi_candidate *was, int64_t bound_ns)

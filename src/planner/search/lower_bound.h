@@ -29,7 +29,8 @@ typedef struct lhi_lower_bound {
     int64_t memory_bytes; /* least memory of the fullest GPU */
 } lhi_lower_bound;
 
-/* Checks whether some layout lacks memory. */
+/* Returns the name of the kind of a lower bound in plan files, such as "work"
+ * or "memory"; "unknown" outside the enum. Static storage. */
 const char *lhi_bound_kind_name(lhi_bound_kind kind);
 
 /* Pass durations for one microbatch, in ns. */
@@ -140,8 +141,8 @@ void lhi_bound_inputs_free(lhi_bound_inputs *floors);
 /* Disables the memory bounds, for plans that need less memory than their
  * layouts. */
 void lhi_bound_inputs_ignore_memory(lhi_bound_inputs *floors);
-/* Computes the largest lower bound over all plans with the values that `config`
- * has decided on `level`. */
+/* Computes in *out the largest lower bound over all plans with the values that
+ * `config` has decided on `level` (depth in the search tree). */
 lh_status lhi_bound_inputs_compute(lhi_bound_inputs *floors, lhi_level level,
                                    const lhi_config *config,
                                    lhi_lower_bound *out, lh_error *err);

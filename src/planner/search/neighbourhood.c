@@ -48,8 +48,8 @@ void lhi_bound_cache_free(lhi_bound_cache *bounded)
     free(bounded);
 }
 
-/* Returns the cache entry of a configuration on `level`, or the empty one where
- * it belongs. */
+/* Returns the cache entry for the lower bound of a configuration on `level`
+ * (depth in the search tree), or the empty entry where it belongs. */
 static bound *find_entry(const lhi_bound_cache *b, lhi_level level,
                          const lhi_config *config)
 {
@@ -80,8 +80,8 @@ static bound *find_entry(const lhi_bound_cache *b, lhi_level level,
     return &b->all[at];
 }
 
-/* Ensures capacity; without memory, or at the maximum size, nothing more is
- * cached. */
+/* Ensures capacity for one more bound in the cache. Returns false without
+ * memory or at the maximum size; then nothing more is cached. */
 static bool ensure_capacity(lhi_bound_cache *b)
 {
     if (2 * b->n < b->room)
@@ -99,8 +99,8 @@ static bool ensure_capacity(lhi_bound_cache *b)
     return true;
 }
 
-/* Computes the lower bound of a configuration on `level`, or finds it in the
- * cache. */
+/* Looks up the lower bound of a configuration on `level` (depth in the search
+ * tree) in the cache, or computes and caches it; *out is a copy. */
 static lh_status find_bound(lhi_neighbourhood *n, lhi_level level,
                             const lhi_config *config, bound *out, lh_error *err)
 {
@@ -193,8 +193,8 @@ static uint32_t count_batch_changes(const lh_layout *a, const lh_layout *b)
            a->micro_batch != b->micro_batch;
 }
 
-/* Counts the changes between two configurations in the values that `level`
- * decides. */
+/* Counts the changes between two configurations in the values that are decided
+ * on `level` (depth in the search tree). */
 static uint32_t count_changes(lhi_level level, const lhi_config *a,
                               const lhi_config *b)
 {
@@ -216,8 +216,9 @@ static uint32_t count_changes(lhi_level level, const lhi_config *a,
     }
 }
 
-/* Checks whether a configuration has the dimension value that the search
- * requires, if `level` decides that dimension. */
+/* Checks whether a configuration has the dimension value that the neighbourhood
+ * requires; true if that dimension is decided on another level than `level`
+ * (depth in the search tree). */
 static bool has_value(const lhi_neighbourhood *n, lhi_level level,
                       const lhi_config *config)
 {

@@ -117,7 +117,8 @@ void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
 /* --- bounds ------------------------------------------------------------------
  */
 
-/* Computes a lower bound on the GPU cost of an iteration in USD; undecided GPUs
+/* Computes a lower bound on the GPU cost of an iteration in USD, from `floor`,
+ * the bound on the time. GPUs not decided on `level` (depth in the search tree)
  * have the lowest price. */
 static double compute_gpu_cost_bound(const lhi_cost_objective *g,
                                      lhi_level level, const lhi_config *config,
@@ -160,9 +161,9 @@ double lhi_cost_objective_bound(lhi_cost_objective *g, lhi_level level,
 }
 
 /* Returns a penalty, as a share of the cost, by which layouts with many passes
- * per GPU are explored later. Cost bounds hardly differ between few and many
- * GPUs, but few GPUs have many microbatches and take long to evaluate. Pruning
- * is unaffected. */
+ * per GPU are explored later; 0 before `level` decides the degrees. Few GPUs
+ * mean many microbatches, whose evaluation takes long. Pruning is unaffected.
+ */
 static double compute_order_penalty(lhi_level level, const lhi_config *config)
 {
     if (level < LHI_LEVEL_DEGREES)
@@ -174,8 +175,9 @@ static double compute_order_penalty(lhi_level level, const lhi_config *config)
     return HURDLE * doublings;
 }
 
-/* Returns the lower bound by which the search orders its nodes: time, or cost
- * with a penalty. Objective callback. */
+/* Returns the lower bound by which the search orders its nodes: `floor`, the
+ * time bound, or a cost bound with a penalty. `level`: depth in the search
+ * tree. Objective callback. */
 static int64_t bound_cost(void *context, lhi_level level,
                           const lhi_config *config,
                           const lhi_lower_bound *floor)
@@ -188,8 +190,9 @@ static int64_t bound_cost(void *context, lhi_level level,
         usd * (1 + compute_order_penalty(level, config)));
 }
 
-/* Checks whether the cost bound, or the Pareto front, shows that plans with the
- * decided values are useless. Objective callback. */
+/* Checks whether the cost bound `least`, or the Pareto front with time bound
+ * `floor`, shows that no plan with the values decided on `level` is useful.
+ * Objective callback. */
 static bool is_plan_useless(void *context, int64_t least, lhi_level level,
                             const lhi_config *config,
                             const lhi_lower_bound *floor)
@@ -226,7 +229,9 @@ static lh_status update_cheapest(void *context, const lhi_candidate *c,
     return LH_OK;
 }
 
-/* Updates the least cost bound of unexplored layouts. Objective callback. */
+/* Lowers the least cost bound of unexplored layouts to that of the layouts with
+ * the values decided on `level`, if lower. `floor`: their time bound. Objective
+ * callback. */
 static void update_unexplored(void *context, lhi_level level,
                               const lhi_config *config,
                               const lhi_lower_bound *floor)
@@ -245,9 +250,10 @@ static double find_cost_time(double usd, double fixed_usd, double usd_per_ns)
     return usd_per_ns > 0 ? fmax((usd - fixed_usd) / usd_per_ns, 0) : 0;
 }
 
-/* Returns the iteration time from which plans of a layout are useless: as slow
- * and as expensive as an entry of the Pareto front, or as expensive as the
- * cheapest plan. 0: none. Objective callback. */
+/* Returns the iteration time in ns from which plans of a layout are useless: as
+ * slow and as expensive as an entry of the Pareto front, or as expensive as the
+ * cheapest plan. `level`: depth in the search tree. 0: no such time. Objective
+ * callback. */
 static int64_t find_useless_ns(void *context, lhi_level level,
                                const lhi_config *config)
 {

@@ -16,15 +16,15 @@ int64_t lhi_objective_value(const lh_plan_options *options,
 int64_t lhi_objective_value_at(const lh_plan_options *options,
                                const lh_choice *choice, int64_t iteration_ns);
 /* Returns how much worse a choice is than `best` by the objective, as a
- * fraction; both must work. */
+ * fraction of the value of `best`. Both must be feasible. */
 double lhi_compute_relative_gap(const lh_plan_options *options,
                                 const lh_choice *choice, const lh_choice *best);
 /* Returns how much worse a choice is than `best` by the objective, in percent,
  * rounded to one decimal. */
 double lhi_compute_percent_gap(const lh_plan_options *options,
                                const lh_choice *choice, const lh_choice *best);
-/* Returns how much worse a plan is than its proven bound, as a share; INFINITY:
- * without a bound. */
+/* Returns how much worse a plan is than its proven lower bound, as a fraction;
+ * INFINITY: it has no bound. */
 double lhi_compute_bound_gap(const lh_plan_options *options,
                              const lh_plan *plan);
 /* Sorts choices: feasible ones first, by objective value; then the others by
@@ -56,19 +56,22 @@ lh_status lhi_cost_objective_init(const lh_job *job,
                                   lhi_cost_objective *out, lh_error *err);
 
 /* Returns a lower bound on the cost of an iteration in USD, over all plans with
- * the values that `config` has decided. `floor`: bound on the time. */
+ * the values that `config` has decided on `level` (depth in the search tree).
+ * `floor`: bound on the time. */
 double lhi_cost_objective_bound(lhi_cost_objective *goal, lhi_level level,
                                 const lhi_config *config,
                                 const lhi_lower_bound *floor);
 
-/* Returns the lower bound of the decided values in the objective's unit;
- * without an objective, the time bound. */
+/* Returns the lower bound on all plans with the values decided on `level`
+ * (depth in the search tree), in the objective's unit; without an objective,
+ * the time bound `floor`. */
 int64_t lhi_layout_search_bound(const lhi_layout_search *s, lhi_level level,
                                 const lhi_config *config,
                                 const lhi_lower_bound *floor);
 
-/* Checks whether a lower bound shows that plans with the decided values cannot
- * beat the best so far by the objective. */
+/* Checks whether the lower bound `bound` (in the objective's unit; `floor`: on
+ * the time) shows that plans with the values decided on `level` (depth in the
+ * search tree) cannot beat the best so far. */
 bool lhi_layout_search_is_pruned(const lhi_layout_search *s, int64_t bound,
                                  lhi_level level, const lhi_config *config,
                                  const lhi_lower_bound *floor);

@@ -95,9 +95,9 @@ static void reset_thread(parallel_job *j, worker *w, uint32_t who)
     w->own.mem = w->mem;
 }
 
-/* Runs part `i` on a worker, with the search's incumbent and, for Pareto
- * searches, a front of its own. Records the first part with a refused layout.
- */
+/* Runs part `i` on worker `w` (thread number `who`), with the search's
+ * incumbent and, for Pareto searches, a front of its own. Records the first
+ * part with a refused layout. */
 static lh_status run_part(parallel_job *j, worker *w, uint32_t who, uint32_t i)
 {
     lhi_layout_search *own = &w->own;

@@ -67,8 +67,8 @@ static bool has_two(const lhi_bound_case *c)
     return is_wave(c) || is_loop(c);
 }
 
-/* Returns the prefix sums' difference: times and memory of layers `from` to
- * `to` - 1. */
+/* Returns the times and memory of layers `from` to `to` - 1: the difference of
+ * the prefix sums `all`. */
 static sums subtract_sums(const sums *all, uint32_t from, uint32_t to)
 {
     const sums *a = &all[from], *b = &all[to];
@@ -147,9 +147,9 @@ static pass_times compute_pass_times(const partition_search *s, const share *h)
     return m;
 }
 
-/* Computes the work and memory of a stage's second chunk, and the time of a
- * microbatch from its F to the end of its D. That time is F, D and hops of
- * all later chunks. `head`: F and D time of the head. */
+/* Computes the work and memory of a stage's second chunk, and the residency
+ * time of a microbatch there: F, D and message times (hops) of all later
+ * chunks. `head`: F and D time of the head. */
 static load compute_second_load(const partition_search *s, const share *h,
                                 double head)
 {
@@ -354,8 +354,9 @@ static bool find_range(const partition_search *s, uint32_t k, uint32_t front,
     return true;
 }
 
-/* Marks in s->next every pair (layers in front, layers in back) that is
- * reachable after stage `k` from `front` and `back` with a feasible stage. */
+/* Tries every number of layers for stage `k`, given `front` layers before it
+ * and `back` layers in the earlier stages' second chunks. Marks the pairs
+ * (front, back) of the next stage that feasible numbers lead to in s->next. */
 static void try_shares(partition_search *s, uint32_t k, uint32_t front,
                        uint32_t back)
 {

@@ -99,8 +99,9 @@ static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
 /* Share of the work for the cheapest that first searches for the fastest. */
 enum { FIRST = 4 };
 
-/* Sets the options' work to the share of the first search (for the fastest
- * plan) or of the second (for the cheapest). */
+/* Sets the options' work to the share of the first of two searches, which looks
+ * for the fastest plan, or of the second, which looks for the cheapest (`first`
+ * false). */
 static void share_work(lh_plan_options *o, bool first)
 {
     uint64_t all = lhi_compute_layout_work(o), part = all / FIRST;

@@ -63,8 +63,9 @@ static uint64_t count_passes(const lh_pipeline *p)
 
 /* --- one layout ---------------------------------------------------------- */
 
-/* Runs the solver on a pipeline with first-in, first-out messages: networks
- * keep no other order. Adds its effort to r->spent. */
+/* Runs the solver on a pipeline with `effort` as its work limit and first-in,
+ * first-out messages: networks keep no other order. Adds the work done to
+ * r->spent. */
 static lh_status run_solver(lhi_refinement *r, const lh_pipeline *p,
                             uint64_t effort, lh_solution *out, lh_error *err)
 {
@@ -163,8 +164,8 @@ static lh_status add_method(lhi_refinement *r, const lh_choice *row,
     return LH_OK;
 }
 
-/* Optimises the schedule of the plan's layout with the solver; `why` receives
- * the text of the bound. */
+/* Optimises the schedule of the plan's layout with the solver, with work limit
+ * `effort`; why[0..room-1] receives the text of the bound. */
 static lh_status improve_best(lhi_refinement *r, uint64_t effort, char *why,
                               size_t room, lh_error *err)
 {
@@ -284,8 +285,9 @@ static lh_status swap_with_best(lhi_refinement *r, lh_choice *list, uint32_t i,
     return lhi_refinement_replace_best(r, &won, built, schedule, err);
 }
 
-/* Optimises the schedule of alternative `i` with the solver; *won: it is better
- * than the plan and became the plan. */
+/* Optimises the schedule of alternative `i` with the solver, with work limit
+ * `effort`. *won: it is better than the plan and became the plan.
+ * why[0..room-1] receives the text of the bound. */
 static lh_status improve_other(lhi_refinement *r, lh_choice *list, uint32_t i,
                                uint64_t effort, bool *won, char *why,
                                size_t room, lh_error *err)
@@ -332,7 +334,8 @@ static const lh_choice *find_other_placement(const lh_plan *p)
 }
 
 /* Optimises the schedule of the plan's layout in the other chunk placement
- * (Wave or Loop), and lists it among the methods. */
+ * (Wave or Loop), and lists it among the methods. why[0..room-1] receives the
+ * text of the bound. */
 static lh_status improve_placement(lhi_refinement *r, char *why, size_t room,
                                    lh_error *err)
 {
@@ -367,8 +370,8 @@ static bool was_solved_before(const lhi_refinement *r, const lh_choice *c,
     return false;
 }
 
-/* Records that the solver ran on the pipeline of choice `before`, with result
- * `c`, for was_solved_before(). */
+/* Records that the solver ran with `effort` on the pipeline of choice `before`,
+ * with result `c`, so that was_solved_before() recognises it. */
 static void record_search(lhi_refinement *r, const lh_choice *before,
                           const lh_choice *c, uint64_t effort)
 {
@@ -380,8 +383,9 @@ static void record_search(lhi_refinement *r, const lh_choice *before,
             gained && i == 0};
 }
 
-/* Optimises the schedule of alternative `i` with the solver and records that it
- * did. */
+/* Optimises the schedule of alternative `i` with the solver, with work limit
+ * `effort`, and records that it did. why[0..room-1] receives the text of the
+ * bound. */
 static lh_status search_other(lhi_refinement *r, lh_choice *list, uint32_t i,
                               uint64_t effort, char *why, size_t room,
                               lh_error *err)
@@ -434,8 +438,9 @@ static bool may_win(const lhi_refinement *r, const lh_choice *c)
            lhi_objective_value(r->options, &r->plan->best);
 }
 
-/* Optimises the schedule of alternative `i` unless the solver already ran on it
- * or on an equal pipeline; *done: it ran now. */
+/* Optimises the schedule of alternative `i`, with work limit `effort`, unless
+ * the solver already ran on it or on an equal pipeline. *done: it ran now;
+ * why[0..room-1] receives the text of the bound. */
 static lh_status search_alternative(lhi_refinement *r, lh_choice *list,
                                     uint32_t i, uint64_t effort, bool *done,
                                     char *why, size_t room, lh_error *err)

@@ -33,9 +33,10 @@ typedef struct lhi_refinement {
 /* Returns the work limit of the solver for the plan's own schedule. */
 uint64_t lhi_refinement_effort(const lhi_refinement *r);
 
-/* Searches for a faster schedule of a pipeline by the solver. *schedule: a
- * faster one, owned by the caller; unchanged if there is none. `c` receives its
- * result and the bound, whose text goes to why[0..room-1]. */
+/* Searches for a faster schedule of pipeline `p` by the solver with work limit
+ * `effort`. *schedule: a faster one, owned by the caller; unchanged if there is
+ * none. `c` receives its result and the bound, whose text goes to
+ * why[0..room-1]. */
 lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
                                  uint64_t effort, lh_choice *c,
                                  lh_schedule **schedule, char *why, size_t room,

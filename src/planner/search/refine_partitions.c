@@ -513,7 +513,8 @@ static lh_status keep_layers(const partition_refinement *m, lh_choice *row,
 }
 
 /* Optimises the schedule of a contender (neighbouring partition) with the
- * solver; *won: it became the plan. */
+ * solver, with work limit `effort`. *won: it became the plan. why[0..room-1]
+ * receives the text of the bound. */
 static lh_status solve_contender(partition_refinement *m, contender *o,
                                  uint64_t effort, bool *won, char *why,
                                  size_t room, lh_error *err)
@@ -554,8 +555,9 @@ static lh_status solve_contender(partition_refinement *m, contender *o,
     return status;
 }
 
-/* Optimises the schedules of the contenders with the solver, the best of them
- * again with more effort; *won: one became the plan. */
+/* Optimises the schedules of the contenders (neighbouring partitions) with the
+ * solver, with work limit `effort`, and the best again with more. *won: one
+ * became the plan. why[0..room-1]: text of the bound. */
 static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
                                   bool *won, char *why, size_t room,
                                   lh_error *err)
@@ -607,8 +609,9 @@ static lh_status begin_partitions(partition_refinement *m,
     return LH_OK;
 }
 
-/* Searches the neighbouring partitions of choice `from` for a better plan;
- * *won: one became the plan. */
+/* Searches the neighbouring layer partitions of choice `from` for a better
+ * plan. *won: one became the plan. `effort`: the solver's work limit;
+ * why[0..room-1]: text of the bound. */
 static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
                                 uint64_t effort, bool *won, char *why,
                                 size_t room, lh_error *err)
@@ -659,8 +662,9 @@ static bool is_tried(const lh_plan *p, uint32_t i)
     return tried;
 }
 
-/* Searches the neighbouring partitions of the plan, then those of its closest
- * alternatives with other chunks; *won: one became the plan. */
+/* Searches the neighbouring layer partitions of the plan, then those of its
+ * closest alternatives with other chunks. *won: one became the plan. `effort`:
+ * the solver's work limit; why[0..room-1]: text of the bound. */
 static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
                          char *why, size_t room, lh_error *err)
 {

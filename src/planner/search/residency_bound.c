@@ -216,8 +216,9 @@ typedef struct slope {
     double mean;  /* largest area / held, from any part on */
 } slope;
 
-/* Adds a model part or a hop to the slope (activation bytes over time along a
- * microbatch's path): it takes `ns` and retains `bytes` (a hop: 0). */
+/* Adds a model part or a message (hop) to the slope, the sequence of activation
+ * bytes along a microbatch's path: it takes `ns` and retains `bytes` (a hop:
+ * 0). */
 static void add_part_to_slope(slope *s, double bytes, double ns)
 {
     s->held += bytes;

@@ -202,8 +202,8 @@ static void close_layout(drawn *d)
     lh_pipeline_free(d->built.pipeline);
 }
 
-/* Runs the schedule method of `row` on the layout; *schedule is NULL on
- * failure. */
+/* Runs the schedule method that choice `row` names on the sampled layout `d`.
+ * *schedule is the caller's; NULL on failure. */
 static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                             lh_schedule **schedule, lh_error *err)
 {
@@ -521,8 +521,9 @@ typedef struct wide_objective {
     int64_t limit_ns;
 } wide_objective;
 
-/* Returns the lower bound on the time. Objective callback of the wider layout
- * search. */
+/* Returns the lower bound on the time in `floor`. Objective callback of the
+ * wider layout search, which searches again for layouts that are slower without
+ * jitter. */
 static int64_t get_wide_bound(void *context, lhi_level level,
                               const lhi_config *config,
                               const lhi_lower_bound *floor)
@@ -531,8 +532,9 @@ static int64_t get_wide_bound(void *context, lhi_level level,
     return floor->ns;
 }
 
-/* Checks whether a bound is at or above the limit, the best time with jitter.
- * Objective callback of the wider layout search. */
+/* Checks whether `bound` is at or above the best time under jitter, so that no
+ * layout below this node is useful. Objective callback of the wider layout
+ * search. */
 static bool is_wide_useless(void *context, int64_t bound, lhi_level level,
                             const lhi_config *config,
                             const lhi_lower_bound *floor)

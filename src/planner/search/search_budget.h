@@ -70,7 +70,9 @@ typedef struct lhi_deadline {
 lh_plan_options lhi_options_with_deadline(const lh_plan_options *options,
                                           double until_s, lhi_deadline *out);
 
-/* Returns the estimated work of computing one lower bound, in work units. */
+/* Returns the estimated work of computing one lower bound on `level` (depth in
+ * the search tree) of a job with n_datacenters datacenters, in work units
+ * (about a microsecond). */
 uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters);
 /* Returns the estimated work of building a pipeline, in work units. */
 uint64_t lhi_estimate_pipeline_work(const lhi_config *config);

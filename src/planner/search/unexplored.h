@@ -78,7 +78,8 @@ typedef struct lhi_unexplored {
 void lhi_unexplored_fini(lhi_unexplored *unexplored);
 
 /* Records that all layouts with the values that `config` has decided on `level`
- * take at least `ns`. */
+ * (depth in the search tree) take at least `ns`. Keeps the least such bound per
+ * dimension value. */
 lh_status lhi_unexplored_add_bound(lhi_unexplored *unexplored, lhi_level level,
                                    const lhi_config *config, int64_t ns,
                                    lh_error *err);

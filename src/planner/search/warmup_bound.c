@@ -114,8 +114,9 @@ static double compute_layer_memory(const lhi_bound_case *c, int kind,
 }
 
 /* Adds the passes of embedding or head (`all` ns) to a memory limit. They take
- * their own memory from `room`. The limit becomes that of ns per byte of
- * the layers (*of_layers), or *of_ends grows by `all`. */
+ * their own memory from `room` bytes. Either the limit becomes that of the
+ * layers, for_each_byte ns per byte (*of_layers), or *of_ends grows by `all`.
+ */
 static void limit_by_end(double room, double all, double for_each_byte,
                          double *of_layers, double *of_ends)
 {
