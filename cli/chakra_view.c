@@ -32,6 +32,7 @@ typedef struct traces {
     lh_chakra_file *files; /* with names and data of their own */
 } traces;
 
+/* Frees the names and texts of the execution traces read so far. */
 static void release(traces *t)
 {
     for (uint32_t i = 0; i < t->n; i++) {
@@ -41,7 +42,8 @@ static void release(traces *t)
     free(t->files);
 }
 
-/* Reads the file of the next rank. */
+/* Reads the execution trace file of the next rank, at `path`, and appends it to
+ * `t`. */
 static lh_status read_rank(cli *c, const char *path, traces *t)
 {
     if (t->n == t->most) {
@@ -66,7 +68,8 @@ static lh_status read_rank(cli *c, const char *path, traces *t)
     return LH_OK;
 }
 
-/* Reads the files of all ranks, until one is missing. */
+/* Reads the execution trace files of ranks 0, 1 and so on until one is missing.
+ * `first`: the path of rank 0's file. */
 static lh_status read_ranks(cli *c, const char *first, traces *t)
 {
     char path[MOST_PATH];
@@ -84,7 +87,8 @@ static lh_status read_ranks(cli *c, const char *first, traces *t)
     return LH_OK;
 }
 
-/* Prints the replay as JSON. */
+/* Prints the replayed traces as JSON: the iteration time, and the times of each
+ * rank. */
 static lh_status print_json(cli *c, const lh_chakra *r)
 {
     json_t *ranks = json_array();
@@ -98,7 +102,8 @@ static lh_status print_json(cli *c, const lh_chakra *r)
                                      cli_seconds(r->total_ns), "ranks", ranks));
 }
 
-/* Prints the replay: its time, and the least and most busy ranks. */
+/* Prints the replayed traces as text: the iteration time, and the least and
+ * most busy ranks. */
 static void print_text(cli *c, const lh_chakra *r)
 {
     char total[CLI_TIME_TEXT], busy[CLI_TIME_TEXT], idle[CLI_TIME_TEXT];

@@ -219,19 +219,20 @@ void cli_man(FILE *out, const cli_command *command);
 /* Prints the completion script for "bash", "zsh" or "fish"; false: unknown
  * shell. */
 bool cli_complete(FILE *out, const char *shell);
-/* Checks whether an option of the command accepts words of a kind; methods also
- * match where files are accepted. */
+/* Checks whether an option of the command accepts words of this kind (methods,
+ * engines, models or GPUs). Methods also match where files are accepted. */
 bool cli_accepts_words(const cli_command *command, cli_words words);
 /* Returns the i-th word of a kind that help and completion list: method,
  * engine, model or GPU. NULL after the last and for other kinds. */
 const char *cli_word(cli_words words, uint32_t i);
 /* Buffer size for cli_word_about(). */
 #define CLI_ABOUT_TEXT 80
-/* Returns a description of the i-th word of a kind, in `text` or static
- * storage. */
+/* Returns a description of the i-th word of a kind (methods, engines, models or
+ * GPUs), in `text` or static storage. */
 const char *cli_word_about(cli_words words, uint32_t i,
                            char text[CLI_ABOUT_TEXT]);
-/* Returns the title of the list of a kind of words in help; NULL: none. */
+/* Returns the title that help prints above a list of words of a kind, such as
+ * "Methods"; NULL: none. */
 const char *cli_words_title(cli_words words);
 
 /* --- output ------------------------------------------------------------- */
@@ -283,9 +284,10 @@ typedef enum cli_interrupt {
     CLI_INTERRUPT_AGAIN, /* SIGINT, SIGTERM and SIGHUP, twice; a third one ends
                           * the program */
 } cli_interrupt;
-/* Starts to count interrupts (Ctrl-C and others); `how`: how many end the
- * program. SIGTERMs and SIGHUPs within 0.2 s after the previous signal count
- * once: a job manager and its launcher may both send one. */
+/* Starts to count interrupts (Ctrl-C and others). `how`: the caller polls for
+ * one, or for two; the next one ends the program. SIGTERMs and SIGHUPs within
+ * 0.2 s after the previous signal count once: a job manager and its launcher
+ * may both send one. */
 void cli_interrupts_begin(const cli *c, cli_interrupt how);
 /* Returns the number of interrupts so far. */
 uint32_t cli_interrupts(void);

@@ -79,8 +79,8 @@ typedef struct cli_cluster_options {
  * has the most similar one. `option`: the option that gave it. */
 lh_status cli_check_preset(cli *c, const char *option, const char *name,
                            bool is_known, const char *const *names);
-/* Fails with a usage error if options for links between sites are given with
- * fewer than two sites. */
+/* Fails with a usage error if an option for the links between sites is given
+ * although the options define fewer than two sites. */
 lh_status cli_check_links(cli *c, const cli_cluster_options *machines);
 /* Fills in the sites (zeroed before) and the links between them from the
  * options, for drafting a job. */

@@ -157,8 +157,8 @@ static lh_status read_methods(cli *c, comparison_work *w)
     return cli_check_sub_blocks(c, w->method_list[0], s->sub_blocks);
 }
 
-/* Parses --jitter before any computation, and checks that the criterion --by
- * is available with it. */
+/* Parses --jitter before any computation starts. Checks that the statistic
+ * which --by selects (mean or 95th percentile) is available with it. */
 static lh_status read_jitter(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
@@ -193,8 +193,8 @@ static lh_status compare_problems(cli *c, comparison_work *w,
     return lh_compare(w->n, bases, how, &w->x.all, &c->err);
 }
 
-/* Fills in the options of the comparison, with sweep and jitter, and runs
- * it. */
+/* Fills in the options of the comparison, with sweep and jitter, and compares
+ * all pipelines under all methods. */
 static lh_status run_comparison(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;

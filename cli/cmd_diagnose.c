@@ -191,7 +191,8 @@ static void print_slow(cli *c, const lh_diagnosis *d)
         cli_wrap(c, "slow", "%s", nothing_slow);
 }
 
-/* Returns the index of the largest of n values not yet in `shown`. */
+/* Returns the index of the largest of n values, except the n_shown indices
+ * listed in `shown`. */
 static uint32_t find_next_largest(const double *values, uint32_t n,
                                   const uint32_t *shown, uint32_t n_shown)
 {
@@ -206,8 +207,8 @@ static uint32_t find_next_largest(const double *values, uint32_t n,
     return best;
 }
 
-/* Prints the entries with the largest slowdowns of n values, with their names
- * by name(of, i), after `label`. */
+/* Prints `label` and the largest of the n slowdowns in `values`, each with its
+ * name from the callback name(of, i). */
 static void print_worst(cli *c, const char *label, const double *values,
                         uint32_t n, const char *(*name)(const void *, uint32_t),
                         const void *of)

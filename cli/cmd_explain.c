@@ -49,8 +49,8 @@ static const cli_example examples[] = {
      "Show the queue of each message when messages are sent from host memory."},
 };
 
-/* Returns the data-parallel operation of an instruction; NULL: none that a pass
- * launches. */
+/* Returns the data-parallel operation that an instruction of the rank executes;
+ * NULL: none that a pass launches. */
 static const lh_dp_op *find_operation(const cli_view *v,
                                       const lh_instruction *in)
 {

@@ -350,8 +350,9 @@ static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
     return status;
 }
 
-/* Plans the job with its current configuration unchanged. If that cannot run,
- * *today is NULL and the reason is in `why`; this is no error. */
+/* Plans the job with its current configuration unchanged, into *today. If that
+ * configuration cannot run, *today is NULL and `why` has the reason; this is no
+ * error. */
 static lh_status plan_current(cli *c, const lh_job *job,
                               const lh_plan_options *how, lh_plan **today,
                               char why[512])
@@ -369,8 +370,9 @@ static lh_status plan_current(cli *c, const lh_job *job,
     return LH_OK;
 }
 
-/* Returns a copy of the job in which the planner decides everything.
- * torchtitan's receive posting follows the schedule. */
+/* Returns a copy of job `today` in which the layout, ZeRO stage and
+ * recomputation are open, so that the planner decides them. torchtitan's time
+ * of posting receives follows the schedule. */
 static lh_job make_open_job(const lh_job *today)
 {
     lh_job job = *today;

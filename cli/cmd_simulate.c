@@ -146,7 +146,8 @@ static int64_t get_iteration_ns(const work *w)
            best->overhead_ns;
 }
 
-/* Returns the makespan's relative excess over the bound. */
+/* Returns by which fraction the makespan exceeds the lower bound on it; 0
+ * without a bound. */
 static double compute_gap(const work *w)
 {
     int64_t ns = lh_timeline_makespan(w->view.timeline), bound = w->bound.ns;
@@ -184,7 +185,8 @@ static lh_status print_json(cli *c, const work *w)
 
 enum { MAX_ROWS = 16 }; /* rows per table; JSON lists all */
 
-/* Prints how many of `count` rows were omitted, if any. */
+/* Prints how many of `count` rows were omitted from a table because of its row
+ * limit, if any. */
 static void print_omitted_rows(cli *c, uint32_t count)
 {
     if (count > MAX_ROWS)

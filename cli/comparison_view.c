@@ -14,8 +14,8 @@ bool cli_comparison_is_sweep(const cli_comparison *x)
 
 /* --- one point ---------------------------------------------------------- */
 
-/* Returns the terminal columns of the longest contender's label, at least
- * those of the heading. */
+/* Returns the width of the label column in terminal columns: that of the
+ * longest contender's label, at least that of the heading. */
 static int get_label_width(const cli_comparison *x)
 {
     int width = (int)strlen("method");
@@ -103,7 +103,8 @@ uint32_t cli_comparison_n_curves(const cli_comparison *x)
     return get_x_axis(x) == CLI_LATENCY ? x->all->n_transfers : 1;
 }
 
-/* Returns a contender's outcome at a point of curve sheet `which`. */
+/* Returns a contender's outcome at `point` of the x axis on curve sheet
+ * `which`. */
 static const lh_outcome *get_outcome(const cli_comparison *x, uint32_t which,
                                      uint32_t point, uint32_t contender)
 {
@@ -112,7 +113,7 @@ static const lh_outcome *get_outcome(const cli_comparison *x, uint32_t which,
                : lh_comparison_at(x->all, 0, point, contender);
 }
 
-/* Writes the x axis's label and the sheet's title. */
+/* Writes the x axis's label and the title of curve sheet `which` to *out. */
 static void name_curves(const cli_comparison *x, uint32_t which,
                         cli_curves *out)
 {
@@ -177,9 +178,9 @@ void cli_curves_fini(cli_curves *curves)
 
 enum { COLUMN = 14 }; /* "9999.123 ms" and its separator */
 
-/* Returns the width of the label column; `along` receives the axis label.
- * Values without a time unit are multiples of the forward time, as the label
- * states. */
+/* Returns the width of the label column; `along`, with `room` bytes, receives
+ * the axis label. Values without a time unit are multiples of the forward time,
+ * as the label states. */
 static int compute_sheet_width(const cli_comparison *x, char *along,
                                size_t room)
 {

@@ -33,7 +33,8 @@ typedef struct cli_curves {
     const char **series;
     int64_t *makespan_ns;
 } cli_curves;
-/* Counts the sheets of curves that a sweep is printed as. */
+/* Counts the sheets (sets of curves) as which a sweep is printed: one per
+ * transfer time, or one if the x axis is the transfer time. */
 uint32_t cli_comparison_n_curves(const cli_comparison *x);
 /* Builds sheet number `which` of a sweep's curves. */
 lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,

@@ -31,23 +31,27 @@ typedef struct cli_paths {
     lh_pipeline *pipeline; /* pipeline with these paths; NULL: not given */
 } cli_paths;
 
-/* Checks whether sends or receives block under the options. Otherwise all data
- * paths are equivalent as long as copies take no time. */
+/* Checks whether sends or receives block under the options. Otherwise direct
+ * and delegated sends (by a helper thread through host memory) are equivalent
+ * as long as copies take no time. */
 bool cli_paths_have_effect(const cli_model *model, const lh_pipeline *pipeline);
-/* Reports a usage error if --path (`text`; NULL: not given) would not change
- * the simulation of the pipeline, with copies as long as --staging. */
+/* Reports a usage error if --path (`text`; NULL: not given), which selects
+ * links with delegated sends, would not change the simulation of the pipeline.
+ * staging_ns: time of a copy through host memory. */
 lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
                           const lh_pipeline *pipeline, const cli_model *model);
-/* Parses --path (`text`; NULL: not given) for a pipeline and sets the
- * messages' data paths in `model`. Release with cli_paths_fini(), also after a
- * failure. */
+/* Parses --path (`text`; NULL: not given), which selects the links whose sends
+ * are delegated (by a helper thread through host memory), and sets the data
+ * paths in `model`. staging_ns: time of a copy. Release with cli_paths_fini(),
+ * also after a failure. */
 lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);
-/* Sets the data paths in `model` from the existing out->delegation. */
+/* Sets the data path of each link (direct or delegated sends) in `model` from
+ * out->delegation, which was read before. */
 lh_status cli_paths_apply(cli *c, const lh_pipeline *pipeline, cli_model *model,
                           cli_paths *out);
-/* Frees the data paths. */
+/* Frees the link flags and the pipeline of cli_paths_read(). */
 void cli_paths_fini(cli_paths *paths);
 
 #endif

@@ -72,7 +72,8 @@ typedef struct migration {
     const char *why;
 } migration;
 
-/* Returns the number of migrations of a kind; 0 without an emulation. */
+/* Returns the number of migrations of kind `what`: exchanges of hosts, or moves
+ * of layers between chunks. 0 without an emulation. */
 static uint32_t count_moved(const lh_emulation *played, cli_migration_kind what)
 {
     uint32_t n = 0;
@@ -83,8 +84,8 @@ static uint32_t count_moved(const lh_emulation *played, cli_migration_kind what)
     return n;
 }
 
-/* Returns migration i of a kind (host exchange or layer migration) in a form
- * common to both; arrays stay with the emulation. */
+/* Returns migration i of kind `what` (host exchange or layer migration) in a
+ * form common to both; its arrays stay with the emulation. */
 static migration find_migration(const lh_emulation *played,
                                 cli_migration_kind what, uint32_t i)
 {
@@ -111,7 +112,9 @@ static json_t *make_numbers_json(const migration *x)
     return list;
 }
 
-/* Returns migration i as JSON; after_ns is added to its iteration times. */
+/* Returns migration i of kind `what` (host exchange or layer migration) as
+ * JSON. after_ns, the time after the pipeline, is added to its iteration times.
+ */
 static json_t *moved_json(const lh_emulation *played, cli_migration_kind what,
                           uint32_t i, int64_t after_ns)
 {

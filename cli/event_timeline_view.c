@@ -74,15 +74,16 @@ static const char *get_schedule_name(const event_run *p, const char *name)
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? p->view->method : name;
 }
 
-/* Returns the name of a data path; for the direct path that of the model's
- * options. */
+/* Returns the name of a data path: direct or delegated sends. The direct path
+ * has the name that fits the model's options. */
 static const char *get_path_name(const event_run *p, lh_data_path path)
 {
     return path == LH_DATA_PATH_DIRECT ? cli_data_path_name(p->model)
                                        : lh_data_path_name(path);
 }
 
-/* Returns schedule and path at a step; without adaptation those of the view. */
+/* Returns the schedule and data path in effect at a step: those of the
+ * emulation or, without adaptation, the view's schedule. */
 static lh_emulated_step get_step(const event_run *p, uint32_t step)
 {
     uint64_t n;
@@ -456,8 +457,8 @@ static lh_status draw_steps(cli *c, const event_run *p)
     return status;
 }
 
-/* Simulates an iteration in a state of the event timeline with delegated
- * messages; *ns is its time. */
+/* Simulates an iteration in `state` of the event timeline with delegated
+ * messages (sent by a helper thread through host memory); *ns is its time. */
 static lh_status simulate_state(cli *c, const event_run *p,
                                 const lh_delegation *delegation, uint32_t state,
                                 int64_t *ns)
@@ -479,8 +480,9 @@ static lh_status simulate_state(cli *c, const event_run *p,
     return status;
 }
 
-/* Fills in the flags of delegated links; links that events added are not
- * delegated. The caller frees *links. */
+/* Fills *d with the flags of the links with delegated sends (by a helper thread
+ * through host memory). Links that events added are not delegated. The caller
+ * frees *links. */
 static lh_status set_delegated_links(cli *c, const event_run *p,
                                      lh_delegation *d, bool **links)
 {
@@ -499,8 +501,9 @@ static lh_status set_delegated_links(cli *c, const event_run *p,
     return LH_OK;
 }
 
-/* Simulates every state of the event timeline once with delegated messages and
- * fills in the iteration times. */
+/* Simulates every state of the event timeline once with delegated messages
+ * (sent by a helper thread through host memory), and fills in the iteration
+ * times. */
 static lh_status simulate_delegated(cli *c, event_run *p)
 {
     lh_delegation d;

@@ -119,29 +119,34 @@ lh_status cli_placement_build(cli *c, const cli_event_simulation *play,
 lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
                            const lh_pipeline *pipeline, lh_layers **out,
                            int64_t *layer_ns);
-/* Returns all migrations of a kind in an emulated run as a JSON list (NULL:
- * out of memory). `played` may be NULL; after_ns is added to the iteration
- * times. */
+/* Returns all migrations of kind `what` (host exchanges or layer migrations) in
+ * an emulated run as a JSON list; NULL: out of memory. `played` may be NULL.
+ * after_ns, the time after the pipeline, is added to iteration times. */
 json_t *cli_migrations_json(const lh_emulation *played, cli_migration_kind what,
                             int64_t after_ns);
-/* Returns the migrations of a kind before step `step` as JSON; NULL: none, or
- * out of memory. */
+/* Returns the migrations of kind `what` (host exchanges or layer migrations)
+ * before step `step` as JSON; NULL: none, or out of memory. after_ns is added
+ * to iteration times. */
 json_t *cli_migration_at_json(const lh_emulation *played,
                               cli_migration_kind what, uint64_t step,
                               int64_t after_ns);
-/* Adds the migrations of a kind to a table, at most `most` rows; returns their
- * number. `played` may be NULL. */
+/* Adds at most `most` migrations of kind `what` (host exchanges or layer
+ * migrations) to a table, a row each; returns the number of all. `played` may
+ * be NULL; after_ns is added to iteration times. */
 uint32_t cli_migrations_fill_table(const lh_emulation *played,
                                    cli_migration_kind what, int64_t after_ns,
                                    uint32_t most, cli_table *t);
-/* Adds the migrations of a kind as chart marks (`marks` may be NULL); returns
- * their number. */
+/* Adds the migrations of kind `what` (host exchanges or layer migrations) to
+ * the chart as marks, unless `marks` is NULL; returns their number. */
 uint32_t cli_migrations_add_marks(const lh_emulation *played,
                                   cli_migration_kind what,
                                   lh_report_mark *marks);
-/* Returns the title of a kind of migration. */
+/* Returns the table title for a kind of migration: exchange of hosts, or
+ * migration of layers. */
 const char *cli_migration_title(cli_migration_kind what);
-/* Prints the migrations of a kind in an emulated run on the terminal. */
+/* Prints the migrations of kind `what` (host exchanges or layer migrations) in
+ * an emulated run. after_ns, the time after the pipeline, is added to iteration
+ * times. */
 void cli_migrations_print(cli *c, const lh_emulation *played,
                           cli_migration_kind what, int64_t after_ns);
 

@@ -7,7 +7,8 @@
 
 enum { HELP_COLUMN = 26 };
 
-/* Counts columns: continuation bytes of a character take none. */
+/* Counts the terminal columns of the first `len` bytes of `text`: every byte
+ * but the continuation bytes of UTF-8 characters. */
 static uint32_t count_columns(const char *text, size_t len)
 {
     uint32_t count = 0;

@@ -46,8 +46,9 @@ lh_status cli_check_method(cli *c, const char *option, const char *name);
 #define CLI_SPLITTING_METHODS "greedy look-ahead auto optimal"
 /* Checks whether the space-separated `words` contain the word. */
 bool cli_has_word(const char *words, const char *word);
-/* Rejects --sub-blocks where it has no effect: for an existing schedule
- * (`method` NULL) or a method that does not split passes. */
+/* Rejects --sub-blocks (parts per W pass, `sub_blocks`) where it has no effect:
+ * for an existing schedule (`method` NULL) or a method that does not split
+ * passes. */
 lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks);
 
 /* --- performance model -------------------------------------------------- */
@@ -165,8 +166,8 @@ lh_sim_options cli_sim_options(const cli_model *model);
 /* Returns the name of the receive mode under these options, such as "late". */
 const char *cli_receives_of(const cli_model *model,
                             const lh_pipeline *pipeline);
-/* Copies the receive mode of the options to those of a simulation or run;
- * *own: it was given. */
+/* Copies the receive mode of the options to *receives, early if none was given.
+ * *own: the options gave it. */
 void cli_set_receives(const cli_model *model, lh_receives *receives, bool *own);
 /* Returns the value of the objective (makespan or first device's end) for a
  * timeline, in ns. */
@@ -189,7 +190,7 @@ char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 /* Formats "289,423". */
 #define CLI_GROUPED_TEXT 64
 /* Formats a number with thousands separators into `buffer` (CLI_GROUPED_TEXT
- * bytes). */
+ * bytes), which it returns. */
 char *cli_grouped_text(double number, char *buffer);
 /* Returns the highest peak memory of a device and (`device` may be NULL) that
  * device. */

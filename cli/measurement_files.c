@@ -31,7 +31,9 @@ static lh_status write_pipeline(cli *c, const lh_pipeline *p, const char *path)
 
 /* --- profile ------------------------------------------------------------ */
 
-/* Fails unless the job fixes the layout that the pass durations depend on. */
+/* Fails unless the job fixes the layout that the durations of the pipeline's
+ * passes depend on: tensor, context, expert and pipeline degree, chunks per
+ * device and microbatch size. */
 static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
 {
     const lh_layout *l = &job->layout;

@@ -83,8 +83,9 @@ typedef struct cli_search {
 
 /* Rejects unknown engine names in --without. */
 lh_status cli_check_engines(cli *c, const cli_search *search);
-/* Converts the settings to solver options. *start (release with
- * lh_schedule_free()) is the schedule that out->start points to. */
+/* Converts the command-line settings to solver options; sub_blocks: parts per W
+ * pass. *start (release with lh_schedule_free()) is the initial schedule, to
+ * which out->start points. */
 lh_status cli_search_options(cli *c, const cli_search *search,
                              const cli_model *model, uint32_t sub_blocks,
                              lh_solve_options *out, lh_schedule **start);
@@ -97,14 +98,14 @@ void cli_search_begin(const cli *c);
 /* Ends the section that cli_search_begin() began: Ctrl-C ends the program
  * again. */
 void cli_search_end(void);
-/* Solves with a progress line on a terminal; the first Ctrl-C stops the search.
- */
+/* Runs the solver with a progress line on a terminal; the first Ctrl-C stops
+ * the search. sub_blocks: parts per W pass. */
 lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     uint32_t sub_blocks, const lh_pipeline *pipeline,
                     lh_solution *out);
 /* Repeats the proof for a solution from cli_solve() and writes it to the file
- * search->certificate. *kind (may be NULL) is set to the proof's kind; static
- * storage. */
+ * search->certificate. sub_blocks: parts per W pass. *kind (may be NULL) is set
+ * to the proof's kind; static storage. */
 lh_status cli_write_certificate(cli *c, const cli_search *search,
                                 const cli_model *model, uint32_t sub_blocks,
                                 const lh_pipeline *pipeline,

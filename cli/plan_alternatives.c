@@ -42,8 +42,8 @@ static void list_dimensions(const lh_plan *p, dimension *all)
     memcpy(all, list, sizeof list);
 }
 
-/* Returns an alternative's number in the dimension that it varies, such as the
- * pipeline degree; NULL: the dimension is not a number. */
+/* Returns the member of the alternative's layout for the dimension that it
+ * varies, such as the pipeline degree; NULL: the dimension is not a number. */
 static const uint32_t *get_numeric_value(const lh_plan_dimension_alternative *r)
 {
     const lh_layout *l = &r->choice.layout;
@@ -97,8 +97,8 @@ static bool is_same_plan(const lh_choice *a, const lh_choice *b)
                   cli_layout_text(b, y, sizeof y)) == 0;
 }
 
-/* Adds an alternative value of a dimension to a group of values with the same
- * best plan. */
+/* Adds alternative `r`, one value of a dimension, to a group: values whose best
+ * plan is the same share a table row. */
 static void merge_row(group *g, const lh_plan_dimension_alternative *r)
 {
     char name[60];
@@ -123,8 +123,9 @@ static double compute_relative_gap(const lh_plan *p, const lh_choice *x)
                               (double)p->best.iteration_ns);
 }
 
-/* Adds the row of a group of alternatives to the table: values, gap of the
- * best found plan, lower bound, kind of evidence, and layout. */
+/* Adds a table row for group `g` of alternatives, with best plan `x`: values,
+ * gap of the best found plan to the plan, lower bound, kind of evidence, and
+ * layout. */
 static void add_group(cli_table *t, const lh_plan *p, const group *g,
                       const lh_choice *x)
 {

@@ -270,8 +270,8 @@ static void add_memory(pair *p)
                   NEITHER);
 }
 
-/* Computes the data sent between datacenters per iteration, in GB: pipeline
- * messages, data-parallel and expert communication. */
+/* Computes the data that a plan sends between datacenters per iteration, in GB:
+ * *messages of the pipeline, *data of data parallelism, and *experts. */
 static void count_sent(const lh_plan *plan, double *messages, double *data,
                        double *experts)
 {
@@ -314,8 +314,9 @@ static lh_status add_heads(cli *c, const pair *p, const char *const names[2],
     return LH_OK;
 }
 
-/* Adds a card with the first plan's value, and below it the second's with the
- * change. */
+/* Adds a key figure called `title` to the report, from the comparison's row
+ * with the name `row`: the first plan's value, and below it the second's with
+ * the change. `names`: labels of the plans. */
 static lh_status add_card(cli *c, const pair *p, const char *title,
                           const char *row, const char *const names[2],
                           lh_report *report)

@@ -129,8 +129,8 @@ void cli_plan_memory(cli *c, const lh_plan *p)
         cli_wrap(c, "", "%s", text);
 }
 
-/* Adds one table row per reason in a list separated by semicolons; only the
- * first row has the name. */
+/* Adds one table row per reason in `why`, a list separated by semicolons. The
+ * first row has `name` in its first cell, the others none. */
 static void add_reasons(cli_table *t, const char *name, const char *why)
 {
     while (*why) {
@@ -242,7 +242,8 @@ void cli_plan_network(cli *c, const lh_plan *p)
 }
 
 /* Formats which arrangement is the fastest over a curve: "PP-out up to 6.31,
- * then DP-out". */
+ * then DP-out". PP-out: the pipeline crosses the datacenters; DP-out: the
+ * replicas do. */
 static void format_curve(const lh_plan_curve *curve, char *text, size_t room)
 {
     const int64_t *ns = curve->iteration_ns;
@@ -264,8 +265,9 @@ static void format_curve(const lh_plan_curve *curve, char *text, size_t room)
                  curve->xs[last]);
 }
 
-/* Prints, as a table, the iteration time of every arrangement (PP-out, DP-out)
- * over the values of one link quantity. */
+/* Prints, as a table, the iteration time over the values of one link quantity
+ * with the pipeline (PP-out) and with whole replicas (DP-out) across the
+ * datacenters. */
 static void print_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve)
 {
     char text[200], numbers[CLI_MOST_COLUMNS][40];

@@ -31,8 +31,8 @@ void cli_plan_alternatives(cli *c, const lh_plan *p);
 lh_status cli_report_alternatives(cli *c, const lh_plan *p, lh_report *report);
 /* Prints the advised network settings of all links. */
 void cli_plan_network(cli *c, const lh_plan *p);
-/* Prints the iteration times of all arrangements (PP-out, DP-out) over link
- * values. */
+/* Prints the iteration times over link values with the pipeline (PP-out) and
+ * with whole replicas (DP-out) across the datacenters. */
 void cli_plan_curves(cli *c, const lh_plan *p);
 
 /* Adds breakdown, network advice, curves and memory to a report. */

@@ -28,8 +28,8 @@ static const struct {
 
 /* --- --show ------------------------------------------------------------- */
 
-/* Returns the bit of a part that --show names, all bits for 'all'; 0: unknown.
- */
+/* Returns the bit of the plan's part that the first `len` bytes of `name` name
+ * in --show, all bits for 'all'; 0: unknown. */
 static uint32_t find_part(const char *name, size_t len)
 {
     if (len == 3 && strncmp(name, "all", len) == 0)
@@ -225,8 +225,8 @@ static bool is_printed_on_request(uint32_t part)
 /* Prints a piece with at most `most` rows, if it consists of rows. */
 typedef void print_piece(cli *c, const lh_plan *plan, uint32_t most);
 
-/* Returns the output of print(c, p, most) as text, which the caller frees;
- * NULL: out of memory. */
+/* Returns the output of the callback print(c, p, most) as text, which the
+ * caller frees; NULL: out of memory. `most`: its limit of lines or rows. */
 static char *capture_output(cli *c, print_piece *print, const lh_plan *p,
                             uint32_t most)
 {
@@ -253,7 +253,8 @@ static uint32_t count_lines(const char *text)
     return n;
 }
 
-/* Prints the first `most` lines; the last one states how many are missing. */
+/* Prints the first `most` lines of `text`. If lines are missing, the last
+ * printed one states their number instead. */
 static void print_first(cli *c, const char *text, uint32_t most)
 {
     const uint32_t n = count_lines(text), shown = n <= most ? n : most - 1;
@@ -268,7 +269,7 @@ static void print_first(cli *c, const char *text, uint32_t most)
 }
 
 /* Prints the lines that every plan has: result, model, layout, datacenters,
- * breakdown and memory. */
+ * breakdown and memory (callback; `most` is unused). */
 static void print_plan(cli *c, const lh_plan *p, uint32_t most)
 {
     char name[400];
@@ -283,8 +284,9 @@ static void print_plan(cli *c, const lh_plan *p, uint32_t most)
     cli_plan_memory(c, p);
 }
 
-/* Prints the other evaluated layouts. A table row may span several lines, so
- * none is cut. */
+/* Prints at most `most` of the other evaluated layouts; 0: a line that names
+ * the option to print them. A table row may span several lines, so none is cut.
+ */
 static void print_others(cli *c, const lh_plan *p, uint32_t most)
 {
     if (most > 0)
@@ -301,8 +303,9 @@ static void print_gain(cli *c, const lh_plan *p, uint32_t most)
     cli_plan_network_gain(c, p);
 }
 
-/* Prints a part of the plan's screen within `most` lines: as many complete
- * table rows, at most `rows`, as fit. Returns the number of lines. */
+/* Prints a part of the plan's screen in at most `most` lines: print() gets as
+ * many complete table rows, at most `rows`, as fit. Returns the number of
+ * lines. */
 static uint32_t print_piece_within(cli *c, const lh_plan *p, print_piece *print,
                                    uint32_t rows, uint32_t most)
 {

@@ -10,8 +10,8 @@
 
 enum { LAYOUT = 240, METHOD = 64 };
 
-/* Adds a table row for a choice (layout and schedule), and a note with the
- * reason why it is not the plan. */
+/* Adds a table row for choice `x`, with its times, schedule and (`with_layout`)
+ * layout, and the note `why`: the reason why it is not the plan. */
 static void add_choice(cli_table *t, const lh_plan *p, const lh_choice *x,
                        bool with_layout, const char *why)
 {
@@ -36,8 +36,8 @@ static void add_choice(cli_table *t, const lh_plan *p, const lh_choice *x,
         cli_table_note(t, why);
 }
 
-/* Adds the heading of the table of plans; `drawn`: with the columns of
- * jitter. */
+/* Adds the heading of the table of plans; `drawn`: with the columns of the
+ * times sampled under jitter. */
 static void add_heading(cli_table *t, bool drawn)
 {
     static const char *const plain[] = {"#iteration", "schedule", "layout"};
@@ -56,7 +56,7 @@ static bool has_other_chunks(const lh_choice *x, const lh_choice *best)
 }
 
 /* Lists the methods whose schedules do not fit into memory, once each, in one
- * line; the plan file has the excess. */
+ * line. The plan file has the missing bytes of each. */
 static void print_too_large(cli *c, const lh_plan *p)
 {
     char names[1000] = "";

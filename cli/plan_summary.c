@@ -25,8 +25,8 @@ typedef struct words {
 static void add_words(words *w, const char *between, const char *format, ...)
     CLI_PRINTF(3, 4);
 
-/* Appends formatted text, after `between` unless it is the first; truncates at
- * the end of the buffer. */
+/* Appends formatted text to the words `w`, after the separator `between` unless
+ * it is the first. Truncates at the end of the buffer. */
 static void add_words(words *w, const char *between, const char *format, ...)
 {
     va_list args;
@@ -371,8 +371,9 @@ static double get_objective_value(const lh_plan *p, const lh_choice *x)
     return (double)x->iteration_ns;
 }
 
-/* Adds a table row for an alternative plan: objective, schedule, placement and
- * layout. */
+/* Adds a table row for alternative plan `x`: the text `more` in the first cell,
+ * then objective value, schedule, placement and layout. A note has its
+ * datacenters if the layout reads like the plan's. */
 static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
                       const char *more)
 {
@@ -425,8 +426,8 @@ static void explain_no_other(cli *c, const lh_plan *p)
         cli_wrap(c, "alternatives", "all take the same time");
 }
 
-/* Prints the other layouts. Those as fast as the plan, or as a layout above
- * them, are ties and are omitted. */
+/* Prints at most `most` of the other layouts. Those as fast as the plan, or as
+ * a layout above them, are ties and are omitted. */
 void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 {
     const double best = get_objective_value(p, &p->best);
@@ -576,8 +577,8 @@ static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
     return cli_table_report(c, "Layer placement", &t, report);
 }
 
-/* Adds a key figure to the report: the iteration time that most samples under
- * jitter stay within. */
+/* Adds a key figure to the report: the iteration time within which 95 % of the
+ * samples under jitter end. */
 static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_jitter_result *r = p->best.jitter;

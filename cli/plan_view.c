@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the abbreviation of the outermost parallel dimension across
- * datacenters. */
+/* Returns the abbreviation for the parallel dimension that crosses the
+ * datacenters: "PP-out" (pipeline), "DP-out" (replicas) or "mixed". */
 static const char *get_outermost_text(lh_outermost outermost)
 {
     return outermost == LH_OUTERMOST_MIXED  ? "mixed"
@@ -137,7 +137,7 @@ const char *cli_unmeasured_text(const lh_plan *p, char *text, size_t room)
 
 /* --- report ------------------------------------------------------------- */
 
-/* Adds a row for one choice (schedule, placement) to the report's table, with
+/* Adds a row for choice `x` (schedule, placement) to the report's table, with
  * its layout if `with_layout`. */
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
                             lh_report *report)

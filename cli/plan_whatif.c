@@ -9,7 +9,8 @@
 
 enum { LAYOUT_TEXT = 240 };
 
-/* Formats the datacenters of a choice, or "" if equal to those of `than`. */
+/* Formats the datacenters of a choice into `text`, which it returns; "" if they
+ * equal those of `than`. */
 static const char *format_sites_if_different(const lh_plan *plan,
                                              const lh_choice *choice,
                                              const lh_choice *than, char *text)
@@ -128,8 +129,9 @@ void cli_print_whatif(cli *c, const lh_plan *plan)
 
 /* --- sensitivity -------------------------------------------------------- */
 
-/* Formats a factor on a link's value: the resulting value, "43.1 ms", or
- * "x2.16" if the job's links differ. */
+/* Formats a break-even factor on a link's value: the resulting value, "43.1 ms"
+ * (`job`: the job's own value), or "x2.16" if the job's links differ (`job` 0).
+ */
 static const char *format_factor(const lh_plan_range *r, double job,
                                  double factor, char *text, size_t room)
 {

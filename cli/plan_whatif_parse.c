@@ -127,8 +127,8 @@ static lh_status parse_name(parser *p, const char **text, item *out)
 
 /* --- values ------------------------------------------------------------- */
 
-/* Appends a value to an item of --what-if; `relative`: a factor on the job's
- * value. */
+/* Appends a value to item `to` of --what-if (a link quantity): `number` itself
+ * or, if `relative`, a factor on the job's value. */
 static lh_status add_value(parser *p, item *to, double number, bool relative)
 {
     if (to->n_values == MOST_VALUES)
@@ -141,7 +141,8 @@ static lh_status add_value(parser *p, item *to, double number, bool relative)
     return LH_OK;
 }
 
-/* Fails with a usage error: an item of --what-if has an invalid value. */
+/* Fails with a usage error: `text` is an invalid value of item `of` (a link
+ * quantity) of --what-if. */
 static lh_status fail_bad_value(parser *p, const item *of, const char *text)
 {
     return cli_usage(p->c,
@@ -268,8 +269,8 @@ static void fill_question(const parser *p, uint32_t list, uint64_t q,
     }
 }
 
-/* Builds one question per combination of values of every list; the caller
- * frees the arrays. */
+/* Builds one what-if question per combination of values of every list, into
+ * *out; the caller frees its arrays. */
 static lh_status build_questions(const parser *p, cli_questions *out)
 {
     uint64_t n = 0;

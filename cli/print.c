@@ -20,7 +20,8 @@ typedef struct conversion {
     char kind;
 } conversion;
 
-/* Counts the columns of escaped text in this locale. */
+/* Counts the terminal columns of text `shown`, whose control characters are
+ * escaped, in this locale. */
 static size_t count_columns(const char *shown)
 {
     size_t columns = 0, left = strlen(shown);
@@ -129,8 +130,8 @@ static size_t truncate_bytes(const char *text, int precision)
     return len == (size_t)precision && wants > len - at + 1 ? at - 1 : len;
 }
 
-/* Prints a text that may contain control characters or invalid UTF-8, which it
- * escapes. */
+/* Prints an argument text by the printf() conversion `x` (width and precision).
+ * Escapes its control characters and invalid UTF-8. */
 static void print_untrusted(FILE *out, const conversion *x, const char *text)
 {
     char small[256];

@@ -39,7 +39,8 @@ static bool show_progress(void *context, uint32_t done, uint32_t total,
     return cli_interrupts() > 0;
 }
 
-/* Formats "best 16.1 s, bound 10.2 s, 45.0 % of 4145931 layouts closed". */
+/* Formats the progress of the plan search into `text`: "best 16.1 s, bound 10.2
+ * s, 45.0 % of 4145931 layouts closed". */
 static void describe_progress(const lh_plan_progress *now, char *text,
                               size_t size)
 {
@@ -129,8 +130,8 @@ lh_status cli_input_plan(cli *c, const cli_input *input, lh_plan **out)
     return lh_plan_read(input->path, out, &c->err);
 }
 
-/* Reads a plan or a pipeline, or plans a job if `jobs`; other formats are
- * rejected. */
+/* Reads a plan or a pipeline into *out. If `jobs`, also reads a job and plans
+ * it. Rejects other formats. */
 static lh_status read_input(cli *c, const cli_input *input, bool jobs,
                             cli_problem *out)
 {
@@ -160,8 +161,8 @@ lh_status cli_problem_read(cli *c, const char *path, bool jobs,
     return status;
 }
 
-/* Reads a schedule from a plan or a CSV file; without message orders if
- * `fifo`. */
+/* Reads a schedule from a plan or a CSV file; if `fifo`, without the orders of
+ * messages on links (first in, first out). */
 static lh_status read_schedule(cli *c, const cli_input *input, bool fifo,
                                lh_schedule **out)
 {

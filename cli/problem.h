@@ -25,8 +25,8 @@ lh_status cli_problem_read(cli *c, const char *path, bool jobs,
 void cli_problem_fini(cli_problem *problem);
 /* Returns the problem's pipeline, with the memory of --host-memory if given. */
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
-/* Raises the memory limits of cli_problem_pipeline() by the text of
- * --host-memory; NULL: no change. */
+/* Sets the host memory of cli_problem_pipeline(): raises its memory limits by
+ * `text`, the value of --host-memory. NULL: no change. */
 lh_status cli_problem_add_host_memory(cli *c, const char *text,
                                       cli_problem *problem);
 /* Formats the memory that each device offloads to the host, i.e. its peak
@@ -43,12 +43,14 @@ cli_peak_fn cli_timeline_peak;
 /* Returns the schedule of the problem's plan; NULL: none. */
 const lh_schedule *cli_problem_schedule(const cli_problem *problem);
 
-/* Reads the schedule of a CSV, with the link orders beside it, or of a plan;
- * `fifo`: without link orders. */
+/* Reads the schedule of a CSV file, with the link orders in the file beside it,
+ * or of a plan. If `fifo`, omits the link orders: messages are sent first in,
+ * first out. */
 lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
                             lh_schedule **out);
-/* Reads a schedule as cli_read_schedule() does, for its passes alone; prints a
- * note with the number of communication cells, which are not used. */
+/* Reads a schedule as cli_read_schedule() does, but only its passes. Prints a
+ * note with the number of communication cells in the file, which are not used.
+ * `fifo`: as there. */
 lh_status cli_read_passes(cli *c, const char *path, bool fifo,
                           lh_schedule **out);
 

@@ -34,8 +34,8 @@ static bool is_deferred(int number)
            atomic_exchange(&pending_signal, 0) == 0;
 }
 
-/* Erases a partial progress line, then ends the program by the signal's default
- * action. */
+/* Erases a partial progress line on the terminal, then ends the program by the
+ * default action of signal `number`. */
 static void end_by_signal(int number)
 {
     if (is_deferred(number))
@@ -114,7 +114,7 @@ static bool is_repeated(int number)
 }
 
 /* Counts an interrupt and prints a note if notes are enabled; ends the process
- * beyond the allowed number. */
+ * if there are more than cli_interrupts_begin() allowed. Signal handler. */
 static void on_interrupt(int number)
 {
     static const char note[] = "\r\033[Kstopping; interrupt again to give up";

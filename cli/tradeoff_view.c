@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Builds the options of the memory-time trade-off from those of the search;
- * the caller frees *start. */
+/* Builds the options of the memory-time trade-off, *out, which points to *each,
+ * the options of each search. sub_blocks: parts per W pass. The caller frees
+ * *start, the initial schedule. */
 static lh_status make_options(cli *c, const cli_search *search,
                               const cli_model *model, uint32_t sub_blocks,
                               const cli_tradeoff *how, lh_tradeoff_options *out,

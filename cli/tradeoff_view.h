@@ -45,12 +45,14 @@ typedef struct cli_tradeoff {
         .words = CLI_WORDS_FILES                                               \
     }
 
-/* Finds the minimum memory for which a schedule takes at most --makespan. */
+/* Finds the least memory limit under which a schedule takes at most --makespan,
+ * into *out. sub_blocks: parts per W pass. */
 lh_status cli_least_memory(cli *c, const cli_search *search,
                            const cli_model *model, uint32_t sub_blocks,
                            const cli_tradeoff *how, const lh_pipeline *pipeline,
                            lh_memory_point *out);
-/* Computes the Pareto curve of makespan against memory limit and prints it. */
+/* Computes the Pareto curve of makespan against memory limit and prints it.
+ * sub_blocks: parts per W pass. */
 lh_status cli_print_pareto_curve(cli *c, const cli_search *search,
                                  const cli_model *model, uint32_t sub_blocks,
                                  const cli_tradeoff *how,

@@ -46,7 +46,8 @@ static uint32_t count_switches(const lh_train_result *r, uint64_t step)
 }
 
 /* Computes the makespan of iteration `step` as if it were in `state` of the
- * event timeline; keeps results per schedule and state. */
+ * event timeline. Keeps each result per schedule and state, to simulate it
+ * once. */
 static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
                                int64_t *out)
 {
@@ -95,9 +96,9 @@ static int64_t get_final_median(const int64_t *ns, const lh_train_result *r,
     return train_median(some, n);
 }
 
-/* Predicts the times of all iterations in ns[i]. The result's prediction
- * already includes the time after the pipeline. `alone`: with one processor
- * per rank; `some`: buffer. */
+/* Predicts the times of all iterations in ns[i], and in alone[i] those with one
+ * processor per rank. The result's prediction already includes the time after
+ * the pipeline. `some`: scratch for as many times. */
 static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,
                              int64_t *alone, int64_t *some)
 {

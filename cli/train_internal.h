@@ -189,46 +189,52 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r);
 
 /* --- --path --- */
 
-/* Sets the data paths in the options before a schedule is built for the view's
- * pipeline, which is replaced by the one with message copies. */
+/* Reads the data paths (direct or delegated sends) before a schedule is built,
+ * into *out. Replaces the view's pipeline by out->pipeline, if any, which has
+ * the copies of delegated messages through host memory. */
 lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out);
-/* Sets the data paths in `model` for the executed pipeline `v`, where the
- * options have the default ones. */
+/* Sets the data paths in `model` (direct sends, or delegated ones through host
+ * memory) for the executed pipeline `v`, and stores them in `changes` too. */
 lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
                            train_changes *changes);
-/* Sets the data paths of the last iteration of an adaptive run; the result
- * owns the links. */
+/* Sets the data path (direct or delegated sends) of each link in the last
+ * iteration of an adaptive run, for its simulation; the result owns this list
+ * of links. */
 lh_status train_paths_end(cli *c, const cli_view *v, const lh_train_result *r,
                           train_changes *changes);
-/* Returns the display name of a data path: "direct" if sends share a queue
- * with the passes. */
+/* Returns the display name of a data path: "direct" if sends share a queue with
+ * the passes; "delegated" if a helper thread sends through host memory. */
 const char *train_path_name(cli *c, lh_data_path path);
-/* Copies the data paths to the options for building the execution plan. */
+/* Copies the data paths of the run (direct or delegated sends) to the options
+ * `exec` for building the execution plan. */
 void train_paths_set(cli *c, const train_changes *changes,
                      lh_exec_options *exec);
-/* Builds the pipeline with copies of delegated messages to and from host
- * memory: *out, released by the caller; NULL: there are none. */
+/* Builds a pipeline in which delegated messages (sent by a helper thread) are
+ * copied to and from host memory: *out, released by the caller. NULL: no
+ * message is delegated. */
 lh_status train_paths_add_copies(cli *c, const train_changes *changes,
                                  const lh_pipeline *pipeline,
                                  lh_pipeline **out);
-/* Simulates an iteration of a schedule with the run's data paths; *out is its
- * makespan. */
+/* Simulates an iteration of a schedule with the run's data paths (direct or
+ * delegated sends); *out is its makespan in ns. */
 lh_status train_makespan(cli *c, const train_changes *changes,
                          const lh_pipeline *pipeline,
                          const lh_schedule *schedule, int64_t *out);
-/* Simulates the view's schedule with the run's data paths. */
+/* Simulates the view's schedule with the run's data paths (direct or delegated
+ * sends), into the view. */
 lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
 
 /* --- --adapt --- */
 
-/* Returns the display name of a schedule `to` that a run has switched to;
- * `began`: the initial one. */
+/* Returns the display name of the schedule called `to` to which a run has
+ * switched. The library's fixed name for the initial schedule becomes that of
+ * view `began`. */
 const char *train_schedule_name(const cli_view *began, const char *to);
 /* Returns the display name of the last iteration's schedule. */
 const char *train_last_schedule_name(const cli_view *began,
                                      const lh_train_result *r);
-/* Appends a notice as JSON to the array of detected changes (`noticed`) or of
- * `decisions`; false: out of memory. */
+/* Appends a notice `n` as JSON to one of two arrays: a detected change to
+ * `noticed`, a decision to `decisions`. false: out of memory. */
 bool train_notice_add(cli *c, const cli_view *began, const lh_adapt_event *n,
                       json_t *noticed, json_t *decisions);
 /* Stores a notice (detected change or decision) for the log;

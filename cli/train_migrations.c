@@ -12,8 +12,8 @@
 
 /* --- parsing ------------------------------------------------------------ */
 
-/* Fails with a usage error: the option is not STEP=N,N,...; `least` 1: numbers
- * must be positive. */
+/* Fails with a usage error: the text of the option is not STEP=N,N,... with
+ * numbers of at least `least`, 0 or 1. */
 static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                               const char *text)
 {
@@ -239,8 +239,8 @@ void train_migrations_fini(train_changes *changes)
 
 /* --- during the run ----------------------------------------------------- */
 
-/* Returns the layers or ranks of the last migration due by `step`; NULL: none
- * that was not proposed before. */
+/* Returns the layers or ranks of the last migration due by `step`; NULL: none,
+ * or it was proposed to the run before. */
 static const uint32_t *get_next_numbers(train_migrations *moves, uint64_t step)
 {
     uint32_t n = 0;
@@ -259,8 +259,8 @@ static const uint32_t *get_applied_numbers(const train_migrations *moves)
     return moves->n_applied ? moves->all[moves->n_applied - 1].numbers : NULL;
 }
 
-/* Finds how a migration's data are transferred and how long that takes over
- * the links at that step. Unknown durations count as zero. */
+/* Sets in `to` the transfer of a migration: relay ranks and duration over the
+ * links at that step. Unknown durations count as zero. */
 static void find_transfer(train_changes *changes, uint64_t step,
                           lh_reschedule *to)
 {

@@ -65,8 +65,8 @@ json_t *train_switch_json(const lh_switch *what, const char *from,
                      what->refused ? json_string(what->refused) : json_null());
 }
 
-/* Returns the name of the schedule in iteration `step`; `before`: without the
- * switch proposed for it. */
+/* Returns the name of the schedule in iteration `step`; `before`: the one
+ * before a switch at this step. */
 static const char *get_schedule_name(const cli_view *v,
                                      const lh_train_result *r, uint64_t step,
                                      bool before)
@@ -532,7 +532,8 @@ static lh_status add_last_facts(cli *c, const cli_view *began,
     return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
 }
 
-/* Returns the state of the event timeline at a step; 0 without events. */
+/* Returns the number of the event timeline's state (combination of active
+ * events) at a step; 0 without events. */
 static uint32_t get_state(const lh_event_timeline *timeline, uint64_t step)
 {
     return timeline ? lh_event_timeline_state(timeline, step) : 0;
@@ -541,8 +542,9 @@ static uint32_t get_state(const lh_event_timeline *timeline, uint64_t step)
 /* Buffer size for format_schedule(), with the end mark. */
 #define FOLLOWED_TEXT 160
 
-/* Writes the schedule at a step to `text`, with its data path if the run
- * switches paths, as in "slack, delegated"; returns it. */
+/* Writes the schedule at a step to `text`, which it returns. If the run
+ * switches data paths, the path follows, as in "slack, delegated" (sent by a
+ * helper thread). */
 static const char *format_schedule(cli *c, const cli_view *began,
                                    const lh_train_result *r, uint64_t step,
                                    char text[FOLLOWED_TEXT])

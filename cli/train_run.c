@@ -49,7 +49,8 @@ static void format_completed(const train_progress *progress,
                  ", the last with loss %.4f", progress->loss);
 }
 
-/* Returns how the run must stop after the interrupts so far (callback). */
+/* Returns how the run must stop after the interrupts so far: not at all, after
+ * the iteration, or at once (callback). */
 static int get_stop_request(void *of)
 {
     run_context *w = of;
@@ -343,7 +344,8 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
 
 /* --- command ------------------------------------------------------------ */
 
-/* Simulates the final state of the run and prints the results. */
+/* Simulates the final state of the run, its last schedule under the last events
+ * and migrations, and prints the results. */
 static lh_status write_final_state(cli *c, const cli_view *v,
                                    const lh_plan *plan,
                                    const train_changes *changes,
@@ -549,7 +551,8 @@ static lh_status check_options(cli *c)
 }
 
 /* Reads the problem and runs it. Schedules are built for the pipeline with the
- * data paths in `first`; *own: the executed pipeline. */
+ * data paths in `first` (direct or delegated sends). *own: the executed
+ * pipeline. */
 static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
                              cli_paths *first, train_changes *changes,
                              lh_pipeline **own)

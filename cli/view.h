@@ -21,12 +21,13 @@ typedef struct cli_view {
     lh_report_analysis *shown; /* the analysis in chart format */
 } cli_view;
 
-/* Sets the schedule of `--schedule`: builds it with a method, or reads it from
- * a file. */
+/* Sets the view's schedule to that of --schedule (`name`): builds it with a
+ * method, or reads it from a file. sub_blocks: parts per W pass. */
 lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
                             const cli_model *model, uint32_t sub_blocks);
-/* Sets the schedule of --schedule; NULL: the plan's own, or for a pipeline the
- * best over all methods. */
+/* Sets the view's schedule to that of --schedule (`given`). NULL: the plan's
+ * own, or for a pipeline the best over all methods. sub_blocks: parts per W
+ * pass. */
 lh_status cli_view_find_schedule(cli *c, cli_view *view,
                                  const cli_problem *problem, const char *given,
                                  const cli_model *model, uint32_t sub_blocks);

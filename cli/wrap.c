@@ -76,8 +76,8 @@ static size_t find_line_end(const char *text, size_t columns)
     return len > 0 ? len : find_next_character(text, 0);
 }
 
-/* Returns the columns that remain in a line from column `at` on; at least
- * 10. */
+/* Returns the terminal columns that remain from column `at` on in a line of
+ * `width` columns; at least 10. */
 static size_t get_line_room(size_t width, size_t at)
 {
     return width > at + 10 ? width - at : 10;
