@@ -16,8 +16,9 @@ typedef struct shares {
 } shares;
 
 /* Computes which fraction of a GPU's token bytes stays within its node, and
- * which goes to each member on other nodes. `near`: group members on the node.
- * DeepEP sends a token at most once to each remote node and copies it there. */
+ * which goes to each member on other nodes. The group has `size` members on
+ * `nodes` nodes, `near` of them on this one. DeepEP sends a token at most once
+ * to each remote node and copies it there. */
 static shares compute_shares(const lhi_exchange *exchange, double size,
                              double near, double nodes)
 {
@@ -272,8 +273,8 @@ lh_status lhi_all_to_all_compute_lower_bound(
 
 /* ---- public interface ---- */
 
-/* Distributes a group evenly over its datacenters, `per_datacenter` members in
- * each. */
+/* Distributes a group evenly over its consecutive datacenters, each with the
+ * group's `per_datacenter` members, into *out. */
 static lh_status distribute_evenly(const lh_job *job,
                                    const lh_cost_group *group,
                                    lhi_group_members *out, lh_error *err)

@@ -21,9 +21,10 @@ static double count_optimizer_bytes(const lhi_cost_context *p)
                : 12;
 }
 
-/* Computes the sizes of weights, gradients and optimizer state, in this order
+/* Computes the bytes of weights, gradients and optimizer state into state[0..2]
  * [Raj section 3.1, figure 1]. Each is sharded over the data-parallel GPUs from
- * its ZeRO stage on; with hybrid sharding, over those in the datacenter. */
+ * its ZeRO stage on; with hybrid sharding, over those in the datacenter.
+ * shared_ranks, expert_ranks: GPUs that share dense and expert parameters. */
 static void compute_state_bytes(const lhi_cost_context *p,
                                 const lhi_params *params, double shared_ranks,
                                 double expert_ranks, double state[3])
@@ -62,8 +63,8 @@ static lh_status fill_pass(const lhi_time_breakdown *s, lh_pass_cost *out,
     return LH_OK;
 }
 
-/* Returns the source to report for a value with measured and estimated parts.
- */
+/* Returns the cost source to report for a value with `measured` and `estimated`
+ * parts: profile, `estimate` (model or efficiency), or mixed. */
 static lh_cost_source merge_sources(bool measured, bool estimated,
                                     lh_cost_source estimate)
 {
@@ -78,7 +79,8 @@ typedef struct largest_two {
 } largest_two;
 
 /* Updates the two largest numbers of gathered parameters, *most, with those of
- * one layer, embedding or head (`part`). */
+ * `part`: one layer, the embedding or the head. shared_ranks, expert_ranks:
+ * GPUs that share dense and expert parameters. */
 static void add_unsharded_part(const lhi_cost_context *p,
                                lh_cost_layer_range part, double shared_ranks,
                                double expert_ranks, largest_two *most)
@@ -95,9 +97,10 @@ static void add_unsharded_part(const lhi_cost_context *p,
     most->larger = fmax(most->larger, whole);
 }
 
-/* Computes the bytes of buffers for data that is not sharded temporarily with
- * ZeRO 2 and 3: PyTorch's FSDP2 gathers one layer ahead, and reduces one layer
- * while it computes the next, so the two largest layers count. */
+/* Computes the bytes of the buffers for data that ZeRO 2 and 3 hold unsharded
+ * for a time. PyTorch's FSDP2 gathers one layer ahead, and reduces one layer
+ * while it computes the next, so the two largest layers count. shared_ranks,
+ * expert_ranks: GPUs that share dense and expert parameters. */
 static double compute_buffer_bytes(const lhi_cost_context *p,
                                    double shared_ranks, double expert_ranks)
 {
@@ -266,9 +269,10 @@ static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
                                 &out->optimizer_ns, err);
 }
 
-/* Computes the cost of a layer range. `least`: a lower bound on the expert
- * communication; `among`: the range runs between others on one pipeline rank,
- * as for lhi_chunk_cost_in_sequence(). */
+/* Computes the cost of a layer range, into *out. `least`: a lower bound on the
+ * expert communication; `among`: other layer ranges on the same and only
+ * pipeline rank run before and after it. `known`: cache of ECMP (multipath
+ * hashing) results. */
 static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             const lh_cost_options *options, bool least,

@@ -9,9 +9,9 @@
 
 #include <math.h>
 
-/* Returns the sums of part i of a layer range, with its gather and reduce times
- * in ns. Parts are the embedding (0), the layers (1 to n_layers) and the head.
- */
+/* Returns the sums of part i of a layer range; *gather and *reduce: its
+ * data-parallel times in ns, from `times`. Parts are the embedding (0), the
+ * layers (1 to n_layers) and the head. */
 static const lhi_slice_part *find_part(const lhi_cost_context *p,
                                        const lhi_slice_sums *s, uint32_t i,
                                        const lhi_part_times *times,
@@ -49,9 +49,9 @@ static void extend_pass(lhi_time_breakdown *pass, double ns)
     pass->total += waits;
 }
 
-/* Checks whether gathers and the layers' own traffic share the network between
- * nodes. Links between datacenters are slower and leave interface bandwidth
- * free. Lower bounds ignore the contention. */
+/* Checks whether data-parallel gathers and the layers' own traffic share the
+ * network between nodes, in *out. Links between datacenters are slower and
+ * leave interface bandwidth free. Lower bounds ignore the contention. */
 static lh_status check_fabric_contention(const lhi_cost_context *p, bool *out,
                                          lh_error *err)
 {
@@ -64,9 +64,9 @@ static lh_status check_fabric_contention(const lhi_cost_context *p, bool *out,
     return LH_OK;
 }
 
-/* Returns the duration of a gather including contention, in ns: if `shared`,
- * the preceding layer uses the interface for `used` ns, and both take the sum
- * of their times. */
+/* Returns the duration of a gather of `gather` ns including contention. If
+ * `shared`, the preceding layer uses the interface for `used` ns at the same
+ * time, and both take the sum of their times. */
 static double add_contention(double gather, double used, bool shared)
 {
     return gather > 0 && shared ? gather + used : gather;
@@ -115,9 +115,9 @@ static lh_status compute_adjacent_part(const lhi_cost_context *p,
 }
 
 /* Finds the layers before and after the layer range, across whose boundaries
- * FSDP prefetches one layer ahead. It does so with one pipeline rank, where
- * a pass proceeds from each range to the next. In a pipeline, passes of
- * other microbatches run in between. */
+ * FSDP prefetches one layer ahead. With one pipeline rank, a pass proceeds from
+ * each range to the next. In a pipeline, passes of other microbatches run in
+ * between, and there are none. */
 static lh_status find_adjacent_parts(const lhi_cost_context *p,
                                      adjacent_part *before,
                                      adjacent_part *behind, lh_error *err)

@@ -5,7 +5,8 @@
 
 #include "format/job/parse.h"
 
-/* Adds the memory traffic and kernel launches of element-wise operations. */
+/* Adds `bytes` of memory traffic and `kernels` kernel launches of element-wise
+ * operations to the work. */
 static void add_pointwise(lhi_work *work, double bytes, double kernels)
 {
     work->bytes += bytes;
@@ -36,7 +37,8 @@ static void add_rotation(const lhi_shape *shape, lhi_work *work)
         add_pointwise(work, values * 16, 5);
 }
 
-/* Adds silu(a) * b forward: two kernels instead of one. */
+/* Adds the extra memory traffic and launch of silu(a) * b in a forward pass of
+ * `layer` without fusion: two kernels instead of one. */
 static void add_activation(const lhi_shape *shape, uint32_t layer, lhi_work *f)
 {
     if (shape->model->gated)
@@ -104,7 +106,8 @@ void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
     add_pointwise(&out->d, 2 * out->d.tensor_bytes, out->d.tensor_calls);
 }
 
-/* Bytes per logit, from torchtitan's cross_entropy_loss() and, with tensor
+/* Adds the memory traffic and kernels of the cross entropy to F and D.
+ * Bytes per logit, from torchtitan's cross_entropy_loss() and, with tensor
  * parallelism, _LossParallelCrossEntropy, with logits of `e` bytes:
  * - both convert logits to fp32 (e + 4) and gradients back (4 + e).
  * - PyTorch's log_softmax reads its input three times and writes (16).
@@ -124,10 +127,9 @@ void lhi_eager_add_loss(const lhi_shape *shape, lhi_pass_work *out)
                   parallel ? 5 : 3);
 }
 
-/* Without tensor parallelism, in the backward: logarithms of the
- * probabilities, gradients of the selected ones, and of the logits, in fp32.
- * With it: logarithms, zeros, the exponentials' sum with these, and the
- * exponentials or the product. */
+/* Returns the bytes per logit that the loss holds at once in the backward.
+ * Without tensor parallelism: logarithms of the probabilities, gradients of the
+ * selected ones, and of the logits, in fp32. With it also the exponentials. */
 double lhi_eager_count_loss_bytes(const lhi_shape *shape)
 {
     return shape->tensor > 1 ? 16 : 12;

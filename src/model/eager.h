@@ -12,13 +12,16 @@
 void lhi_eager_add_layer(const lhi_shape *shape, uint32_t layer,
                          lhi_pass_work *out);
 
-/* Adds the same for a forward pass that is repeated. */
+/* Adds the extra work of a repeated forward pass of `layer` (recomputation)
+ * whose element-wise operations run one by one: rotation and activation. */
 void lhi_eager_add_forward(const lhi_shape *shape, uint32_t layer, lhi_work *f);
 
-/* Returns the values of the activation functions of a layer, on one GPU. */
+/* Returns the number of values per microbatch that the activation functions of
+ * a layer produce on one GPU. */
 double lhi_eager_count_activations(const lhi_shape *shape, uint32_t layer);
 
-/* Adds the copies around the collectives of a layer with these parameters. */
+/* Adds the copies into and out of the buffers of a layer's collectives: gathers
+ * of its parameters `params`, and sequence-parallel exchanges. */
 void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
                           lhi_pass_work *out);
 

@@ -151,8 +151,9 @@ uint64_t lhi_group_layout_find_node(const lhi_group_layout *f,
     return lhi_stage_nodes_find_node(&nodes, rank);
 }
 
-/* Counts the nodes of the groups of ranks `step` apart in [low, high) of a
- * datacenter; of all groups the most nodes and the fewest members on one. */
+/* Counts the nodes of the groups of ranks `step` apart among the datacenter's
+ * ranks low to high - 1. Returns the most nodes of any group and the fewest
+ * members of any group on one node. */
 static lhi_node_count count_nodes(const lhi_stage_nodes *nodes, uint64_t low,
                                   uint64_t high, uint32_t step)
 {
@@ -298,16 +299,17 @@ static uint64_t count_replicas_before(const lhi_group_layout *f, uint64_t start,
     return rank > start ? (rank - start + f->block - 1) / f->block : 0;
 }
 
-/* Returns the position within its expert block of the first rank in datacenter
- * number `kind`. */
+/* Returns where expert replica groups of number `kind` begin: the position
+ * within its expert block (ranks that hold every expert once) of the first rank
+ * in datacenter number `kind`. */
 static uint64_t find_kind_start(const lhi_group_layout *f, uint32_t kind)
 {
     return count_ranks_before(f, kind) % f->block;
 }
 
-/* Counts the positions in an expert block, from find_kind_start() on, whose
- * replicas have the same number of members in the same datacenters; 0:
- * duplicate of another kind. */
+/* Counts the positions in an expert block (ranks that hold every expert once),
+ * from find_kind_start() on, whose replicas are spread over the datacenters in
+ * the same way. 0: an earlier kind has these positions. */
 static uint64_t count_equal_positions(const lhi_group_layout *f, uint32_t kind)
 {
     uint64_t start = find_kind_start(f, kind), end = f->block;
@@ -346,8 +348,9 @@ void lhi_group_layout_find_site_replicas(const lhi_group_layout *f,
                            .nodes = (uint32_t)worst.nodes};
 }
 
-/* Finds the expert replica groups of kind number `kind`: ranks at the same
- * position of all expert blocks, which hold the same experts. */
+/* Finds the expert replica groups of number `kind`: ranks at the same position
+ * of all expert blocks (ranks that hold every expert once), so with the same
+ * experts, and spread alike over the datacenters. */
 static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
                                 lhi_expert_replicas *out)
 {
@@ -388,9 +391,9 @@ static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
     }
 }
 
-/* Counts the rings of expert replicas that run between datacenters at the same
- * time: for each kind of group, the members in the datacenter with the fewest.
- */
+/* Counts the rings of expert replicas (GPUs with the same experts) that run
+ * between datacenters at once: summed over the kinds of groups, the members in
+ * the datacenter with the fewest. */
 static double count_rings(const lhi_group_layout *f)
 {
     lhi_expert_replicas c;
@@ -435,8 +438,9 @@ static void find_widest_group(const lhi_group_layout *fold,
             *out = m;
 }
 
-/* Fills a lh_cost_group from the expert group that spans the most datacenters.
- */
+/* Fills *out, the group for a dimension as the cost model uses it, from the
+ * expert group that spans the most datacenters. The range `slice` gives the
+ * datacenter. */
 static void fill_group(const lhi_group_layout *fold,
                        lh_cost_dimension dimension,
                        const lh_cost_layer_range *slice, lh_cost_group *out)

@@ -85,13 +85,13 @@ typedef struct lhi_expert_replicas {
     lh_cost_site sites[LH_MAX_DATACENTERS]; /* counts members, not replicas */
 } lhi_expert_replicas;
 
-/* Finds the i-th kind of expert replica group (GPUs that hold the same
- * experts); returns false if there are no more. `out` must not be moved,
- * because it points into itself. */
+/* Finds the i-th kind of expert replica groups (GPUs with the same experts,
+ * spread alike over the datacenters); returns false if there are no more. `out`
+ * must not be moved, because it points into itself. */
 bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i,
                                     lhi_expert_replicas *out);
-/* Computes the members, in one datacenter, of the expert replica groups of a
- * kind: ranks that hold the same experts. *out has its size and its worst
+/* Computes the members, in datacenter `site`, of the expert replica groups of a
+ * kind: ranks that hold the same experts. *out has their number and their worst
  * spread over nodes. */
 void lhi_group_layout_find_site_replicas(const lhi_group_layout *fold,
                                          const lhi_expert_replicas *kind,

@@ -17,8 +17,8 @@ typedef struct truncated_poisson {
     double mean, variance, third, fourth; /* central moments */
 } truncated_poisson;
 
-/* Sums the Poisson weights w(j) = x^j / j! for j up to `most` into *sum, and j
- * w(j) into *first. The largest weight is scaled to 1. */
+/* Sums the Poisson weights w(j) = x^j / j! for j = 0..`most` into *sum, and j
+ * w(j) into *first. Both are scaled so that the largest weight is 1. */
 static void add_terms(double x, double most, double *sum, double *first)
 {
     double at = fmin(most, floor(x)), up = 1, down = 1;
@@ -290,8 +290,8 @@ static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
 }
 
 /* Computes a sender's rate on a link: its share of the line, limited by load
- * balancing, window, congestion control and interface. Sets in *e which of them
- * limits. */
+ * balancing, window, congestion control and interface. Stores the rate, and
+ * which of these limits it, in *e. `known`: cache of ECMP results. */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
                       double queue_pairs, lhi_ecmp_cache *known,
                       lh_link_effect *e)

@@ -12,8 +12,8 @@ typedef struct op_list {
     uint32_t n;
 } op_list;
 
-/* Appends an operation of a layer that stores `stored` bytes of activations.
- * Returns it; its recomputation work is zero. */
+/* Appends an operation called `name` that stores `stored` bytes of activations
+ * for the backward pass. Returns it; its recomputation work is zero. */
 static lhi_layer_op *add_op(op_list *l, const char *name, double stored)
 {
     lhi_layer_op *op = &l->ops[l->n++];
@@ -21,16 +21,17 @@ static lhi_layer_op *add_op(op_list *l, const char *name, double stored)
     return op;
 }
 
-/* Appends an operation whose result is stored but cannot be recomputed; nothing
- * if `stored` is 0. */
+/* Appends an operation called `name` whose result, `stored` bytes, is kept for
+ * the backward pass but cannot be recomputed; nothing if `stored` is 0. */
 static void add_fixed(op_list *l, const char *name, double stored)
 {
     if (stored > 0)
         add_op(l, name, stored)->not_recomputable = true;
 }
 
-/* Appends a linear layer: m rows, from k to n columns, `matrices` weights. Its
- * output is stored or, with `keep` false, consumed by the next operation. */
+/* Appends a linear layer: `matrices` weights of k x n for m rows. With `keep`,
+ * its output is stored for the backward pass and can be recomputed. Otherwise
+ * the next operation consumes it, and it cannot. */
 static lhi_layer_op *add_linear(op_list *l, const char *name, double m,
                                 double k, double n, double matrices, bool keep)
 {
@@ -41,8 +42,8 @@ static lhi_layer_op *add_linear(op_list *l, const char *name, double m,
     return op;
 }
 
-/* Appends an element-wise operation: one kernel that moves `moved` bytes when
- * recomputed. */
+/* Appends an element-wise operation that stores `stored` bytes for the backward
+ * pass. Its recomputation is one kernel that moves `moved` bytes. */
 static void add_pointwise(op_list *l, const char *name, double stored,
                           double moved)
 {
@@ -61,7 +62,7 @@ static void add_norm(op_list *l, const char *name)
 }
 
 /* Appends the query, key and value projections; with multi-head latent
- * attention, also those to the latents. */
+ * attention, also those to the latent vectors. */
 static void add_projections(op_list *l)
 {
     const lhi_shape *s = l->shape;
@@ -162,8 +163,9 @@ static void add_attention(op_list *l, uint32_t layer)
         add_fixed(l, "attention dropout", hidden);
 }
 
-/* Appends the operations of an MLP for `rows` tokens with inner width `inner`;
- * `shared` selects the names for the shared expert. Returns the last one. */
+/* Appends the operations of an MLP: `matrices` weights of inner width `inner`
+ * per product, which share `rows` tokens. `shared` selects the names for the
+ * shared expert. Returns the last operation. */
 static lhi_layer_op *add_mlp(op_list *l, double rows, double inner,
                              double matrices, bool shared)
 {

@@ -21,7 +21,8 @@ static bool have_equal_members(const lhi_group_members *a,
 }
 
 /* Finds the all-to-all time of the slowest group that exchanges tokens in the
- * range's datacenter, into p->expert. */
+ * layer range's datacenter; stores it in p->expert. `fold`: process groups of
+ * the experts. */
 static lh_status find_dispatch_path(lhi_cost_context *p,
                                     const lhi_group_layout *fold, lh_error *err)
 {
@@ -52,8 +53,8 @@ static lh_status find_dispatch_path(lhi_cost_context *p,
     return LH_OK;
 }
 
-/* Replaces a path's rate by the lower and its latency by the longer of two
- * paths. */
+/* Combines two network paths into *to: the lower of their rates and the longer
+ * of their latencies. */
 static void take_slower_path(lh_cost_path *to, const lh_cost_path *what)
 {
     to->bytes_per_s = fmin(to->bytes_per_s, what->bytes_per_s);
@@ -61,8 +62,9 @@ static void take_slower_path(lh_cost_path *to, const lh_cost_path *what)
     to->ring_latency_ns = fmax(to->ring_latency_ns, what->ring_latency_ns);
 }
 
-/* Finds the slowest path among the groups of adjacent GPUs that share experts,
- * into p->sharing. */
+/* Finds the slowest path among the groups of adjacent GPUs that share experts
+ * (expert tensor parallelism); stores it in p->sharing. `fold`: process groups
+ * of the experts. */
 static lh_status find_sharing_path(lhi_cost_context *p,
                                    const lhi_group_layout *fold, lh_error *err)
 {
@@ -205,8 +207,8 @@ static lh_status find_paths(lhi_cost_context *p, lh_error *err)
     return lh_cost_group_path(p->job, &context, &p->options, &p->context, err);
 }
 
-/* Checks that the layer range is in the model and its datacenter is in the job.
- */
+/* Checks that the layer range is inside the model and its datacenter in the
+ * job. LH_EINVAL otherwise. */
 static lh_status check_slice(const lh_job *job,
                              const lh_cost_layer_range *slice, lh_error *err)
 {
@@ -231,7 +233,8 @@ static lh_status check_slice(const lh_job *job,
  * attention.py). */
 enum { FLASH_2_F = 332000, FLASH_2_D = 253500, B200_PEAK_TFLOPS = 2250 };
 
-/* Sets the rates of flash attention: those of products, or lower ones. */
+/* Sets the rates of flash attention in the cost inputs: those of matrix
+ * products or, where the GPU has lower ones for it, these. */
 static void set_flash_rates(lhi_cost_context *p, const lh_gpu *gpu)
 {
     p->flash_f_flops_per_ns = p->flash_d_flops_per_ns = p->flops_per_ns;

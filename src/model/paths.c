@@ -62,8 +62,9 @@ const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
     return NULL;
 }
 
-/* Sets the path to the profile's measurement, with the fraction `share` of its
- * rate; returns false if there is none. */
+/* Sets the path to the profile's measurement of this kind between `from` and
+ * `to`, with the fraction `share` of its rate. Returns false if there is none
+ * or options->ignore_profile is set. */
 static bool use_measured(const lh_job *job, const lh_cost_options *options,
                          lh_profile_path kind, uint32_t from, uint32_t to,
                          double share, lh_cost_path *out)

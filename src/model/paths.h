@@ -8,8 +8,9 @@
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/network_model.h>
 
-/* Returns the profile's measurement of a path (within a node, within a
- * datacenter, or between `from` and `to`), or NULL. */
+/* Returns the profile's measurement of a path of this kind, or NULL: within a
+ * node of datacenter `from`, between its nodes, or from datacenter `from` to
+ * `to`. */
 const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
                                         uint32_t from, uint32_t to);
 
@@ -51,7 +52,7 @@ typedef struct lhi_ecmp_cache {
 } lhi_ecmp_cache;
 
 /* Computes the effect of a link setting as lhi_cost_link_setting() does, with a
- * cache `known` of ECMP results. */
+ * cache `known` of ECMP (multipath hashing) results. */
 lh_status lhi_compute_link_effect(const lh_link_load *use,
                                   const lh_link_setting *setting,
                                   lhi_ecmp_cache *known, lh_link_effect *out,
@@ -66,13 +67,13 @@ lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
                                             lh_cost_path *out, lh_error *err);
 
 /* Finds the slowest path that a group crosses as lh_cost_group_path() does,
- * with a cache `known` of ECMP results. */
+ * with a cache `known` of ECMP (multipath hashing) results. */
 lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
                                  const lh_cost_options *options,
                                  lhi_ecmp_cache *known, lh_cost_path *out,
                                  lh_error *err);
 /* Computes the cost of a layer range as lh_cost_chunk() does, with a cache
- * `known` of ECMP results. */
+ * `known` of ECMP (multipath hashing) results. */
 lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
                          const lh_cost_layer_range *slice,
                          const lh_cost_options *options, lhi_ecmp_cache *known,
@@ -94,7 +95,7 @@ lh_status lhi_chunk_cost_lower_bound(const lh_job *job, const lh_layout *layout,
                                      lhi_ecmp_cache *known, lh_cost *out,
                                      lh_error *err);
 /* Computes the message between two stages as lhi_cost_hop_message() does, with
- * a cache `known` of ECMP results. */
+ * a cache `known` of ECMP (multipath hashing) results. */
 lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,
                                   const lh_cost_options *options,

@@ -15,7 +15,8 @@ static const char *const kind_names[] = {
     [LH_PROFILE_CHUNK] = "chunk",
 };
 
-/* Checks whether two profile entries differ at most in the microbatch size. */
+/* Checks whether profile entries `a` and `like` were measured for the same
+ * part, layout and sequence length; only the microbatch size may differ. */
 static bool have_same_shape(const lh_profile_entry *a,
                             const lh_profile_entry *like)
 {
@@ -94,8 +95,8 @@ static bool find_nearest(const lh_profile *profile,
 }
 
 /* Finds the measurement as find_nearest() does. If no entry is marked as
- * without sequence parallelism, also accepts entries that leave it unspecified.
- */
+ * measured without sequence parallelism, also accepts entries that do not say
+ * whether it was used. */
 static bool find_usable(const lh_profile *profile, const lh_profile_entry *like,
                         lhi_measurement *out)
 {
@@ -120,8 +121,8 @@ bool lhi_measurement_matches_job(const lh_job *job, const lh_profile_entry *e)
     return false;
 }
 
-/* Checks whether the profile has any entry of this kind (layer, embedding, head
- * or chunk) for the model. */
+/* Checks whether the profile has any entry for the model of the kind of `like`
+ * (layer, embedding, head or chunk), whatever its layout. */
 static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
 {
     for (uint32_t i = 0; i < profile->n_entries; i++) {
@@ -135,9 +136,9 @@ static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
     return false;
 }
 
-/* Checks whether experts are split over GPUs as in the measurements. Profiles
- * do not record the expert-tensor degree, so it must equal a layout's default.
- */
+/* Checks whether experts are split over GPUs as in the profile's measurements
+ * of this kind. Profiles do not record the expert-tensor degree, so it must
+ * equal a layout's default. */
 static bool is_cut_as_measured(const lh_job *job, const lh_layout *layout,
                                lh_profile_kind kind)
 {

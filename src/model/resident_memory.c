@@ -168,7 +168,8 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
         p->linear_grad += e * hidden;
 }
 
-/* Returns all bytes that an MLP retains per token. */
+/* Returns the bytes that an MLP retains per token for its backward pass: the
+ * results of the first matrices and of the activation function. */
 static double sum_mlp(const mlp_bytes *mlp)
 {
     return mlp->into + mlp->product;
@@ -221,8 +222,9 @@ static double count_recompute_bytes(const lhi_shape *shape,
     return p->norms + p->dense.product + p->routed.product + p->shared.product;
 }
 
-/* Returns the bytes of the gradients that exist at once where a dense MLP is
- * widest: of the activation function's result and of its operands. */
+/* Returns the bytes of the gradients that exist at once where the dense MLP of
+ * a layer is widest: of the activation function's result and of its operands. 0
+ * for a layer with experts. */
 static double count_gradient_bytes(const lhi_shape *shape, uint32_t layer)
 {
     if (lh_model_layer_is_moe(shape->model, layer))
@@ -231,9 +233,10 @@ static double count_gradient_bytes(const lhi_shape *shape, uint32_t layer)
            shape->model->ffn / shape->tensor;
 }
 
-/* Returns the bytes per token that context parallelism needs in D: keys and
- * values that arrive while others are in use, and the gradients of both; or
- * all gathered ones, with gradients in fp32 that are used, arrive and leave. */
+/* Returns the bytes per token that context parallelism needs in the backward
+ * pass for the data gradient (D). Ring: keys and values that arrive while
+ * others are in use, and the gradients of both. Gathered: all keys and values,
+ * with fp32 gradients that are used, arrive and leave. */
 static double count_context_bytes(const lhi_shape *shape)
 {
     double values = shape->attention_kv_heads * (shape->qk_dim + shape->v_dim);

@@ -20,8 +20,8 @@ typedef struct sharding_context {
     const lhi_expert_replicas *kind; /* with `fold`: the groups in question */
 } sharding_context;
 
-/* Finds the replica group within one datacenter: of experts if the context has
- * an expert layout, else of dense layers. */
+/* Finds the data-parallel group within one datacenter: of experts if the
+ * context has an expert layout, else of dense layers. */
 static void find_site_group(const sharding_context *s, const lh_cost_site *site,
                             lh_cost_group *out)
 {
@@ -38,7 +38,8 @@ static uint32_t count_datacenters(const lh_cost_group *group)
                               : group->size / group->per_datacenter;
 }
 
-/* Adds the transfer and latency times (ns) of a collective to *to. */
+/* Adds the transfer and latency times (ns) of collective *what to those of *to.
+ */
 static void add_times(lhi_collective *to, const lhi_collective *what)
 {
     to->transfer += what->transfer;
@@ -124,9 +125,9 @@ static uint32_t get_datacenter(const lh_cost_group *group, uint32_t i)
                               : group->datacenter + i;
 }
 
-/* Lists the zones of the i-th datacenter of a group among its n datacenters,
- * into zones[]; returns their number, or 0 if an earlier one is a zone of the
- * same datacenter. */
+/* Lists in zones[] the zones of the same datacenter as entry i of a group's n
+ * datacenters. Returns their number, or 0 if an earlier entry is one of them.
+ */
 static uint32_t find_zones(const sharding_context *s,
                            const lh_cost_group *group, uint32_t n, uint32_t i,
                            lh_cost_site *zones)
@@ -226,8 +227,8 @@ static lh_status add_hybrid_sharding(const sharding_context *s,
     return LH_OK;
 }
 
-/* Adds the times for `params` parameters held by a group, of which `in_8_bits`
- * are gathered in 8 bits. */
+/* Adds the data-parallel times for `params` parameters of a group to *sum;
+ * `in_8_bits` of them are gathered in 8 bits. */
 static lh_status add_group_times(const sharding_context *s,
                                  const lh_cost_group *group, double params,
                                  double in_8_bits, lhi_data_times *sum,
@@ -252,7 +253,8 @@ static lh_status add_group_times(const sharding_context *s,
                              err);
 }
 
-/* Replaces transfer and latency of *to by the larger of both collectives. */
+/* Replaces the transfer time of *to by the larger of those of *to and *what,
+ * and likewise the latency. */
 static void take_slower(lhi_collective *to, const lhi_collective *what)
 {
     to->transfer = fmax(to->transfer, what->transfer);
@@ -312,7 +314,8 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
 }
 
 /* Computes the data-parallel collective times for one part of a layer range
- * (embedding, layer or head), without the parameters of `without`. */
+ * (embedding, layer or head), into *out. Subtracts the parameters of range
+ * `without`, if not NULL. */
 static lh_status compute_part_time(const sharding_context *s,
                                    const lhi_shape *shape,
                                    const lh_cost_layer_range *part,

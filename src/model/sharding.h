@@ -21,8 +21,9 @@ typedef struct lhi_data_times {
     lhi_collective between;
 } lhi_data_times;
 
-/* Computes the data-parallel collective times of `params` parameters; `options`
- * must have its defaults filled in. `known`: cache of ECMP results. */
+/* Computes the data-parallel collective times of `params` parameters of a layer
+ * range, into *out. `options` must have its defaults filled in. `known`: cache
+ * of ECMP (multipath hashing) results. */
 lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options,
@@ -37,9 +38,10 @@ typedef struct lhi_part_times {
     lhi_data_times embedding, head;
 } lhi_part_times;
 
-/* Computes the data-parallel collective times of each part of a layer range:
- * layers with and without experts, embedding, head. `options` must have its
- * defaults filled in. */
+/* Computes the data-parallel collective times of each part of a layer range
+ * into *out: layers with and without experts, embedding, head. `options` must
+ * have its defaults filled in; `known`: cache of ECMP (multipath hashing)
+ * results. */
 lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options,
@@ -61,7 +63,8 @@ typedef struct lhi_sharding_times {
 } lhi_sharding_times;
 
 /* Computes the times to gather and to reduce a whole layer range part by part,
- * in ns; `options` as for lh_cost_chunk(). */
+ * in ns, into *out. `options` as for lh_cost_chunk(); `known`: cache of ECMP
+ * (multipath hashing) results. */
 lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_layer_range *slice,
                                      const lh_cost_options *options,
@@ -87,11 +90,13 @@ typedef struct lhi_stage_overlap {
     double last_second_duration; /* duration of that stage */
 } lhi_stage_overlap;
 
-/* Adds a layer to a two-stage overlap, with the durations of both its stages in
- * ns: its first stage runs during the previous layer's second stage. */
+/* Adds a layer to a two-stage overlap, such as a gather and the pass that needs
+ * it, with its durations in ns: its `first` stage runs during the previous
+ * layer's `second` stage. */
 void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
                            double second);
-/* Returns the total duration of a two-stage overlap, in ns. */
+/* Returns the total duration of the layers added to a two-stage overlap, in ns.
+ */
 double lhi_stage_overlap_compute_ns(const lhi_stage_overlap *relay);
 
 /* Returns the ZeRO stage that describes when data parallelism communicates.

@@ -7,9 +7,9 @@
 
 #include <math.h>
 
-/* Sets pass times from a profile measurement `m`; adds the estimated
- * communication and recomputation if the measurement lacks them. `est`:
- * modelled times. */
+/* Sets the pass times *out from a profile measurement `m`. Adds the modelled
+ * communication of `work`, and the recomputation of a layer (`is_layer`), if
+ * the measurement lacks them. `est`: modelled times, for the FLOPs. */
 static void use_measured_time(const lhi_cost_context *p,
                               const lhi_measurement *m,
                               const lhi_pass_work *work,
@@ -62,8 +62,9 @@ static double compute_selective_recompute_time(const lhi_cost_context *p,
            (communication ? 0 : a.communication - b.communication);
 }
 
-/* Returns the times and resident memory of a layer, the embedding or the head:
- * measured where `m` has a measurement, else modelled. */
+/* Returns the times and resident memory of one part: a layer (`is_layer`,
+ * number `layer`), the embedding or the head. Measured where `m` has a
+ * measurement, else modelled from `work`. `held`: modelled memory. */
 static lhi_slice_part build_part(const lhi_cost_context *p,
                                  const lhi_measurement *m,
                                  const lhi_pass_work *work,
@@ -153,7 +154,8 @@ static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s,
     return LH_OK;
 }
 
-/* Computes the work of multi-token prediction modules, the head, or both. */
+/* Computes the work and the resident memory (*held) of the parts after the
+ * layers: multi-token prediction modules, the head, or both. */
 static void compute_end_work(const lhi_cost_context *p, lhi_pass_work *work,
                              lhi_resident_memory *held)
 {

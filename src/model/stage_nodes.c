@@ -45,7 +45,8 @@ void lhi_stage_nodes_find(const lh_job *job, const lh_layout *layout,
     }
 }
 
-/* Returns the GPU of rank `rank`, counted from the first rank of the run. */
+/* Returns the GPU, numbered in the datacenter, that has the stage's rank
+ * `rank`, counted from the first rank of the run. */
 static uint64_t find_gpu(const lhi_stage_nodes *s, const lh_cost_run *run,
                          uint64_t rank)
 {
@@ -190,7 +191,8 @@ bool lhi_stage_nodes_are_aligned(const lhi_stage_nodes *s, uint64_t size)
     return aligned;
 }
 
-/* Returns the number of replicas in run `i` whose positions on nodes differ. */
+/* Returns the number of replicas of run `i` after which their positions on
+ * nodes repeat, at most all. */
 static uint64_t count_positions(const lhi_stage_nodes *s, uint32_t i)
 {
     return min(get_run(s, i)->replicas,

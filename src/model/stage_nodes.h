@@ -38,15 +38,15 @@ typedef struct lhi_node_count {
  * on. Also finds the fewest members on one of these nodes. */
 lhi_node_count lhi_stage_nodes_count(const lhi_stage_nodes *s, uint64_t first,
                                      uint64_t step, uint64_t count);
-/* Merges the node count of another group into *worst: most nodes, fewest
- * members on a node. */
+/* Merges node count `other` of a further group into *worst: the larger number
+ * of nodes, the smaller number of members on a node. */
 void lhi_node_count_add(lhi_node_count *worst, lhi_node_count other);
 
 /* Checks whether every run of `size` ranks, counted from 0, lies on one node
  * for all stages that share these nodes. */
 bool lhi_stage_nodes_are_aligned(const lhi_stage_nodes *s, uint64_t size);
-/* Returns the number of ranks in a run after which their positions on nodes
- * repeat. */
+/* Returns the number of ranks after which the positions on nodes of the ranks
+ * in run number `run` repeat. */
 uint64_t lhi_stage_nodes_find_period(const lhi_stage_nodes *s, uint32_t run);
 
 /* Counts the nodes of the tensor-parallel groups (`tensor` consecutive ranks);

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* Returns the time of `calls` equal ring collectives with `bytes` in total,
- * over `gpus` GPUs. */
+/* Returns the time, in ns, of `calls` equal ring collectives with `bytes` in
+ * total, over `gpus` GPUs. */
 static double compute_ring_time(const lhi_cost_context *p, uint32_t gpus,
                                 const lh_cost_path *path, double bytes,
                                 double calls)
@@ -43,8 +43,8 @@ static double compute_product_time(const lhi_cost_context *p,
     return ns;
 }
 
-/* Returns the exposed part of `ns` if the fraction `overlap` can overlap with
- * `behind` ns of other work. */
+/* Returns the exposed part of a communication of `ns`, of which the fraction
+ * `overlap` can overlap with `behind` ns of other work. */
 static double compute_exposed_time(double ns, double overlap, double behind)
 {
     return ns - fmin(overlap * ns, behind);
@@ -78,7 +78,8 @@ double lhi_compute_communication_time(const lhi_cost_context *p,
     return ns + (ring - under);
 }
 
-/* Returns the time that a ring uses the network outside the node. */
+/* Returns the time in ns that a ring collective of `bytes` over `gpus` GPUs
+ * uses the network outside the node; 0 if the path is inside a node. */
 static double compute_ring_wire_time(const lh_cost_path *path, uint32_t gpus,
                                      double bytes)
 {
@@ -115,9 +116,9 @@ void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
     out->inter_node = fmin(lhi_compute_wire_time(p, work), out->total);
 }
 
-/* Applies the host's lower bound: the host issues kernels ahead of the GPU, at
- * a limited rate. Kernels that context parallelism adds take as long as the
- * others of a forward pass. */
+/* Raises the pass times *s to the host's lower bound: the host issues kernels
+ * ahead of the GPU, at a limited rate. Kernels that context parallelism adds
+ * take as long as the others of a forward pass. */
 static void apply_host_bound(const lhi_cost_context *p,
                              const lhi_pass_work *work, lhi_pass_times *s)
 {

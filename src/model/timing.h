@@ -44,7 +44,8 @@ typedef struct lhi_pass_times {
 
 /* Prepares the cost inputs (shape, rates, groups and paths) for the job's layer
  * range `slice`. `least`: use a lower bound over all placements for expert
- * communication. Borrows all arguments. Errors as lh_cost_chunk(). */
+ * communication. `known`: cache of ECMP results. Borrows all arguments. Errors
+ * as lh_cost_chunk(). */
 lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options, bool least,
@@ -57,11 +58,12 @@ double lhi_compute_communication_time(const lhi_cost_context *p,
                                       const lhi_work *work);
 /* Returns the time that a pass uses the network between nodes, in ns. */
 double lhi_compute_wire_time(const lhi_cost_context *p, const lhi_work *work);
-/* Computes the time of one pass with its breakdown: products, memory traffic,
- * kernel launches and communication. */
+/* Computes the time of one pass into *out, with its breakdown: products, memory
+ * traffic, kernel launches and communication. */
 void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
                            lhi_time_breakdown *out);
-/* Computes the times of all passes of a layer, or of an embedding or head. */
+/* Computes the times of all passes (F, D and W) of a layer (`is_layer`), or of
+ * an embedding or head, into *out. */
 void lhi_compute_pass_times(const lhi_cost_context *p,
                             const lhi_pass_work *work, bool is_layer,
                             lhi_pass_times *out);

@@ -31,8 +31,9 @@ static double count_padding_flops(double m, double k, double n)
     return 2 * k * (rows * columns - m * n);
 }
 
-/* Adds the FLOPs of partial tiles to the three products (F, D, W) of a linear
- * map; D's result has k columns, W's k rows. */
+/* Adds the FLOPs wasted on partial tiles in the three products (F, D, W) of a
+ * linear map with m rows, from k to n columns; `fp8`: counts them as FP8 FLOPs.
+ * D's result has k columns, W's k rows. */
 static void add_padding(bool fp8, double m, double k, double n,
                         lhi_pass_work *out)
 {
@@ -67,7 +68,8 @@ static void add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
     add_padding(false, m, k, n, out);
 }
 
-/* Adds the memory traffic and kernel launches of element-wise operations. */
+/* Adds `bytes` of memory traffic and `kernels` kernel launches of element-wise
+ * operations to the work. */
 static void add_pointwise(lhi_work *work, double bytes, double kernels)
 {
     work->bytes += bytes;
@@ -83,10 +85,10 @@ static void add_product(lhi_work *work, double flops, double bytes)
     add_pointwise(work, bytes, 1);
 }
 
-/* Adds quantisation from 16 bits to two FP8 copies, along rows and along
- * columns. Products require a contiguous summation dimension, and the blocks
- * that share a scale follow it. A scale of a whole tensor needs a pass of its
- * own for the maximum. */
+/* Adds the quantisation of `elements` values from 16 bits to two FP8 copies,
+ * along rows and along columns: products require a contiguous summation
+ * dimension, and the blocks that share a scale follow it. A scale of a whole
+ * tensor needs a pass of its own for the maximum. */
 static void add_quantisation(const lhi_shape *shape, double elements,
                              lhi_work *work)
 {
@@ -156,8 +158,8 @@ double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
     return sequence / 2;
 }
 
-/* Adds memory traffic and kernels that only context parallelism needs, to the
- * pass and to its ring part. */
+/* Adds memory traffic and kernels that only context parallelism needs, both to
+ * the pass and to its share that the ring causes. */
 static void add_ring_kernels(lhi_work *work, double bytes, double kernels)
 {
     add_pointwise(work, bytes, kernels);
@@ -345,9 +347,9 @@ static void add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d)
     add_pointwise(d, 2 * bytes, 9);
 }
 
-/* Adds the element-wise operations: convolution and activation of queries, keys
- * and values, norms of queries and keys, decays, and the gated norm of the
- * outputs. */
+/* Adds the element-wise operations of a gated delta network to F and to D
+ * (NULL: not to D): convolution and activation of queries, keys and values,
+ * norms of queries and keys, decays, and the gated norm of the outputs. */
 static void add_linear_pointwise(const lhi_shape *shape, lhi_work *f,
                                  lhi_work *d)
 {
@@ -538,8 +540,8 @@ static void add_shared_experts(const lhi_shape *shape, lhi_pass_work *out)
                 (double)m->shared_expert_ffn / shape->tensor, 1, out);
 }
 
-/* Adds the work of experts' matrix products and counts their FLOPs as grouped
- * GEMMs. */
+/* Adds the matrix products in `products`, those of experts, to the work *to,
+ * and counts their FLOPs as grouped GEMMs. */
 static void add_grouped(lhi_work *to, const lhi_work *products)
 {
     lhi_work_add(to, products, 1);
@@ -610,8 +612,8 @@ double lhi_count_norms(const lh_model *model)
     return lhi_model_count_norms(model);
 }
 
-/* Adds the memory traffic and kernels of norms and residuals around attention
- * and MLP. */
+/* Adds the memory traffic and kernels of the norms and residual additions
+ * around attention and MLP to F and D. */
 static void add_norms(const lhi_shape *shape, lhi_pass_work *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
@@ -748,7 +750,8 @@ static void recompute_unsaved_products(const lhi_shape *shape, uint32_t layer,
     d->tensor_calls += 2;
 }
 
-/* Adds the all-gather and reduce-scatter around an MLP. */
+/* Adds the tensor-parallel all-gather before an MLP and the reduce-scatter
+ * after it, for its recomputation. */
 static void add_tensor_around(const lhi_shape *shape, lhi_work *work)
 {
     if (shape->tensor == 1)

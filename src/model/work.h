@@ -98,8 +98,8 @@ typedef struct lhi_resident_memory {
 /* Returns the bytes per token that an indexer retains, 0 without one: queries,
  * key, weights, and the selected tokens as 32-bit numbers. */
 double lhi_count_indexer_bytes(const lhi_shape *shape);
-/* Computes the resident activation memory of a layer per microbatch, in bytes.
- */
+/* Computes the resident activation memory of a layer per microbatch, in bytes,
+ * into *out. */
 void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,
                                        lhi_resident_memory *out);
 /* Returns a layer's activations except its input, in bytes. */

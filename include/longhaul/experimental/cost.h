@@ -329,9 +329,9 @@ typedef struct lh_cost_group {
 } lh_cost_group;
 
 /* Finds the slowest path that a group crosses. Between nodes, a group with at
- * least k members per node drives k network interfaces at once. It is no
- * faster than the node's own links. Between datacenters, the link's rate
- * after loss and oversubscription is divided by `concurrent`. */
+ * least k members per node drives k network interfaces at once, and is no
+ * faster than the node's own links. Between datacenters, the group's
+ * `concurrent` rings share the link's rate after loss and oversubscription. */
 LH_API lh_status lh_cost_group_path(const lh_job *job,
                                     const lh_cost_group *group,
                                     const lh_cost_options *options,

@@ -147,9 +147,9 @@ typedef struct lh_link_setting {
  * one for each 14 GB/s of the interface, or 2 if that is unknown, 0
  * (ncclTopoGetNchannels() in src/graph/paths.cc of NCCL 5067397). */
 LH_API uint32_t lh_nccl_channels(double interface_bytes_per_s);
-/* Returns the bytes that NCCL's ends allow in flight between two GPUs: channels
- * times the smaller of a buffer and the TCP windows. INFINITY without channels.
- */
+/* Returns the bytes that NCCL's end points allow in flight between two GPUs:
+ * channels times the smaller of a buffer and the TCP windows. INFINITY: no
+ * number of channels is set. */
 LH_API double lh_nccl_window_bytes(const lh_link_setting *setting);
 
 /* Checks whether a link setting is the default: all fields are 0. */
