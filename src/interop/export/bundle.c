@@ -195,7 +195,7 @@ static lh_status make_files(bundle_files *all, lhi_bundle *b,
 
 /* --- folder --------------------------------------------------------------- */
 
-/* Reports that a path exists already, or that it cannot be written because of
+/* Fails with LH_EIO: `path` exists already, or it cannot be written because of
  * the errno value `cause`. */
 static lh_status fail_to_create_path(const char *path, int cause, lh_error *err)
 {
@@ -269,8 +269,9 @@ static void remove_temporary_folder(const unfinished *u,
     rmdir(u->folder);
 }
 
-/* Renames the finished folder, without replacing an existing one if the file
- * system can guarantee that. Returns nonzero with errno set on failure. */
+/* Renames the finished folder `from` to `to`, without replacing an existing one
+ * if the file system can guarantee that. Returns nonzero with errno set on
+ * failure. */
 static int move_folder(const char *from, const char *to)
 {
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)

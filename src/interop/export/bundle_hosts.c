@@ -58,8 +58,8 @@ static lh_status add_launch(lhi_launches *out, const lhi_launch *one,
     return LH_OK;
 }
 
-/* Assigns the next `n` ranks to consecutive GPUs of a datacenter from `gpu` on,
- * and numbers hosts at their first use. */
+/* Assigns the next `n` ranks to consecutive GPUs of a datacenter, from its GPU
+ * number `gpu` on. Numbers a host when one of its GPUs is used first. */
 static lh_status assign_gpus(assignment_state *w, uint32_t datacenter,
                              uint64_t gpu, uint64_t n, lh_error *err)
 {

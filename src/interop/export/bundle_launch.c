@@ -20,8 +20,9 @@ static void put_confidence(lhi_text *out, const lh_link_advice *a,
         }
 }
 
-/* Adds a comment line for each link whose advised setting has a property, and
- * states whether the plan assumes it. */
+/* Adds a comment line for each link whose advised setting has the property for
+ * which has() is true. The line states whether the plan assumes it, and the
+ * confidence of the advice on `topic`. */
 static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
                       bool has(const lh_link_setting *setting))
 {

@@ -28,6 +28,8 @@
 /* Wire types of the encoding. */
 enum { VARINT = 0, LENGTH_DELIMITED = 2 };
 
+/* Appends a number as a varint, the variable-length integer of Protocol
+ * Buffers. */
 static void put_varint(lhi_text *out, uint64_t value)
 {
     char bytes[10];
@@ -38,12 +40,16 @@ static void put_varint(lhi_text *out, uint64_t value)
     lhi_text_add(out, bytes, n);
 }
 
+/* Appends the number `value` as field number `field` of a Protocol Buffers
+ * message. */
 static void put_number(lhi_text *out, uint32_t field, uint64_t value)
 {
     put_varint(out, (uint64_t)field << 3 | VARINT);
     put_varint(out, value);
 }
 
+/* Appends `len` bytes as field number `field` of a Protocol Buffers message: a
+ * nested message or a text. */
 static void put_bytes(lhi_text *out, uint32_t field, const char *bytes,
                       size_t len)
 {
@@ -52,6 +58,7 @@ static void put_bytes(lhi_text *out, uint32_t field, const char *bytes,
     lhi_text_add(out, bytes, len);
 }
 
+/* Appends a text as field number `field` of a Protocol Buffers message. */
 static void put_string(lhi_text *out, uint32_t field, const char *text)
 {
     put_bytes(out, field, text, strlen(text));
@@ -86,7 +93,8 @@ enum {
     REDUCE_SCATTER = 7,
 };
 
-/* Adds an attribute with a number in `field` of AttributeProto. */
+/* Appends an attribute called `name` as field `to` of a message. Its number
+ * `value` goes to `field` of AttributeProto, which determines its type. */
 static void put_attribute(lhi_text *out, uint32_t to, const char *name,
                           uint32_t field, uint64_t value)
 {
@@ -98,7 +106,8 @@ static void put_attribute(lhi_text *out, uint32_t to, const char *name,
     lhi_text_fini(&attribute);
 }
 
-/* Adds an attribute with a text. */
+/* Appends an attribute called `name` with the text `value` as field `to` of a
+ * message. */
 static void put_text_attribute(lhi_text *out, uint32_t to, const char *name,
                                const char *value)
 {
@@ -110,7 +119,8 @@ static void put_text_attribute(lhi_text *out, uint32_t to, const char *name,
     lhi_text_fini(&attribute);
 }
 
-/* Rounds to microseconds, the schema's unit. */
+/* Converts ns to microseconds, the unit of Chakra's schema, rounded to the
+ * nearest. */
 static uint64_t to_micros(int64_t ns)
 {
     return (uint64_t)((ns + 500) / 1000);
@@ -153,35 +163,42 @@ typedef struct chakra {
     lhi_text file, one; /* a rank's file; one node */
 } chakra;
 
+/* Returns the id of the trace node for run number `run` (a pass on a device).
+ */
 static uint64_t id_of_run(uint32_t run)
 {
     return (uint64_t)run + 1;
 }
 
+/* Returns the id of the trace node that sends message number `message`. */
 static uint64_t id_of_send(const chakra *c, uint32_t message)
 {
     return (uint64_t)c->trace->n_runs + 2 * (uint64_t)message + 1;
 }
 
+/* Returns the id of the trace node that receives message number `message`. */
 static uint64_t id_of_receive(const chakra *c, uint32_t message)
 {
     return id_of_send(c, message) + 1;
 }
 
+/* Returns the id of the trace node for data-parallel collective number
+ * `collective`. */
 static uint64_t id_of_collective(const chakra *c, uint32_t collective)
 {
     return (uint64_t)c->trace->n_runs + 2 * (uint64_t)c->trace->n_messages +
            collective + 1;
 }
 
-/* Returns the optimizer step's id, the last one. */
+/* Returns the id of the trace node for the optimizer step, which is the
+ * largest. */
 static uint64_t id_of_step(const chakra *c)
 {
     return id_of_collective(c, c->trace->n_collectives);
 }
 
-/* Returns the rank of a replica's device: stages are outermost, unless the
- * plan's replicas are. */
+/* Returns the rank of device `device` in replica `replica`. Stages vary
+ * slowest, unless the plan's layout has replicas outermost. */
 static uint32_t rank_of(const chakra *c, uint32_t device, uint32_t replica)
 {
     const bool by_replica =
@@ -191,6 +208,7 @@ static uint32_t rank_of(const chakra *c, uint32_t device, uint32_t replica)
                       : device * c->replicas + replica;
 }
 
+/* Compares trace nodes by start time, then by id, for qsort(). */
 static int compare_nodes(const void *a, const void *b)
 {
     const node *x = a, *y = b;
@@ -199,13 +217,16 @@ static int compare_nodes(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
+/* Appends a node to the current device's list; `index`: number of its run,
+ * message or collective in the predicted trace. */
 static void add_node(chakra *c, int64_t start_ns, uint64_t id, node_kind kind,
                      uint32_t index)
 {
     c->nodes[c->n_nodes++] = (node){start_ns, id, kind, index};
 }
 
-/* Lists the nodes of a device by start. */
+/* Lists the trace nodes of a device in c->nodes, sorted by start time: its
+ * passes, sends, receives and collectives. */
 static void list_nodes(chakra *c, uint32_t device)
 {
     const lh_trace *t = c->trace;
@@ -229,7 +250,7 @@ static void list_nodes(chakra *c, uint32_t device)
 /* --- dependencies ------------------------------------------------------------
  */
 
-/* Allocates `n` indices, all LH_NONE; NULL if memory runs out. */
+/* Allocates an array of `n` indices, all LH_NONE; NULL if memory runs out. */
 static uint32_t *new_indices(lhi_arena *mem, uint32_t n)
 {
     uint32_t *all = LHI_NEW(mem, uint32_t, (size_t)n + 1);
@@ -238,7 +259,8 @@ static uint32_t *new_indices(lhi_arena *mem, uint32_t n)
     return all;
 }
 
-/* Returns the first run of a device that starts at `at_ns` or later. */
+/* Returns the number of the first run (pass) of a device that starts at `at_ns`
+ * or later; the end of its runs if there is none. */
 static uint32_t run_from(const chakra *c, uint32_t device, int64_t at_ns)
 {
     uint32_t low = c->first_run[device], high = c->first_run[device + 1];
@@ -252,8 +274,9 @@ static uint32_t run_from(const chakra *c, uint32_t device, int64_t at_ns)
     return low;
 }
 
-/* Finds the run that waits for a gather: the chunk's first one after it, of the
- * same direction. LH_NONE: none. */
+/* Returns the number of the run (pass) that waits for gather `k`: the first one
+ * of its chunk and direction, forward or backward, after the gather's end.
+ * LH_NONE: there is none, or `k` is a reduction. */
 static uint32_t find_gather_consumer(const chakra *c,
                                      const lh_trace_collective *k)
 {
@@ -268,8 +291,8 @@ static uint32_t find_gather_consumer(const chakra *c,
     return LH_NONE;
 }
 
-/* Connects collectives with the collective before them on the device and with
- * the runs that wait for them. */
+/* Records for each collective the previous one on its device, and for each run
+ * (pass) the gathers that it waits for. */
 static lh_status connect_collectives(chakra *c, lh_error *err)
 {
     const lh_trace *t = c->trace;
@@ -299,6 +322,8 @@ typedef struct departure {
     int64_t depart_ns;
 } departure;
 
+/* Compares departures of messages by link, sender, time and message number, for
+ * qsort(). */
 static int compare_departures(const void *a, const void *b)
 {
     const departure *x = a, *y = b;
@@ -311,7 +336,8 @@ static int compare_departures(const void *a, const void *b)
     return (x->message > y->message) - (x->message < y->message);
 }
 
-/* Connects messages with the message before them on their sender's link. */
+/* Records for each message the previous message of the same sender on the same
+ * link, which its send waits for. */
 static lh_status order_sends(chakra *c, lh_error *err)
 {
     const lh_trace *t = c->trace;
@@ -329,7 +355,8 @@ static lh_status order_sends(chakra *c, lh_error *err)
     return LH_OK;
 }
 
-/* Connects messages with their producers and consumers. */
+/* Records for each message the runs (passes) that produce and consume it, and
+ * for each run the messages that it consumes. */
 static lh_status connect_messages(chakra *c, lh_error *err)
 {
     const lh_trace *t = c->trace;
@@ -359,7 +386,8 @@ static lh_status connect_messages(chakra *c, lh_error *err)
     return LH_OK;
 }
 
-/* Finds the runs of each device, and all dependencies. */
+/* Finds the runs (passes) of each device, and all dependencies between runs,
+ * messages and collectives. */
 static lh_status connect_nodes(chakra *c, lh_error *err)
 {
     const lh_trace *t = c->trace;
@@ -381,8 +409,9 @@ static lh_status connect_nodes(chakra *c, lh_error *err)
 /* --- sizes -------------------------------------------------------------------
  */
 
-/* Determines the bytes of messages, and of collectives per time, from the
- * plan's cost. A pipeline has times only: one byte per nanosecond. */
+/* Determines the bytes of a message and, per chunk, the bytes of collectives
+ * per ns, from the plan's cost. A pipeline without a plan has times only: one
+ * byte per ns. */
 static lh_status find_sizes(chakra *c, lh_error *err)
 {
     const uint32_t n = lh_pipeline_n_chunks(c->pipeline);
@@ -415,7 +444,8 @@ static lh_status find_sizes(chakra *c, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the bytes of a message. */
+/* Returns the bytes of a message: the plan's or, without a plan, one per ns of
+ * its transfer. */
 static uint64_t size_of_message(const chakra *c, const lh_trace_message *m)
 {
     return (uint64_t)(c->message_bytes ? c->message_bytes
@@ -425,7 +455,8 @@ static uint64_t size_of_message(const chakra *c, const lh_trace_message *m)
 /* --- encoding ----------------------------------------------------------------
  */
 
-/* Begins a node with its identity and type. */
+/* Begins a trace node in c->one with its id, name and type; end_node()
+ * completes it. */
 static void begin_node(chakra *c, uint64_t id, const char *name, uint32_t type)
 {
     c->one.len = 0;
@@ -434,8 +465,9 @@ static void begin_node(chakra *c, uint64_t id, const char *name, uint32_t type)
     put_number(&c->one, NODE_TYPE, type);
 }
 
-/* Ends a node with its times, in the schema's microseconds and exactly, and
- * adds it to the file. */
+/* Completes the trace node in c->one with its start and duration, in the
+ * schema's microseconds and exactly in ns, and appends it to the rank's file.
+ */
 static void end_node(chakra *c, int64_t start_ns, int64_t end_ns)
 {
     lhi_text *one = &c->one;
@@ -451,15 +483,16 @@ static void end_node(chakra *c, int64_t start_ns, int64_t end_ns)
     c->file.failed = c->file.failed || one->failed;
 }
 
-/* Adds the messages that a run consumes as dependencies. */
+/* Adds the receives of all messages that run (pass) number `run` consumes as
+ * its dependencies. */
 static void put_messages(chakra *c, uint32_t run)
 {
     for (uint32_t m = c->messages_of[run]; m != LH_NONE; m = c->next_message[m])
         put_number(&c->one, NODE_DATA, id_of_receive(c, m));
 }
 
-/* Writes a pass: after the one before it, with the messages and gathered
- * parameters that it needs. */
+/* Adds the trace node of a pass, run number `r`. It depends on the previous
+ * pass and on the messages and gathered parameters that it needs. */
 static void put_run(chakra *c, uint32_t r)
 {
     const lh_trace_run *run = &c->trace->runs[r];
@@ -474,7 +507,8 @@ static void put_run(chakra *c, uint32_t r)
     end_node(c, run->start_ns, run->end_ns);
 }
 
-/* Adds the size, peer and tag of a message. */
+/* Adds the size, the peer's rank in replica `replica` and the tag of message
+ * `m` to the current trace node. */
 static void put_peers(chakra *c, uint32_t m, uint32_t replica)
 {
     const lh_trace_message *message = &c->trace->messages[m];
@@ -488,7 +522,8 @@ static void put_peers(chakra *c, uint32_t m, uint32_t replica)
     put_attribute(one, NODE_ATTRIBUTE, "comm_tag", ATTRIBUTE_INT32, m);
 }
 
-/* Writes a send: after its producer, and after the message before it on the
+/* Adds the trace node that sends message `m` in replica `replica`. It depends
+ * on the pass that produces the message, and on the previous message on the
  * link. */
 static void put_send(chakra *c, uint32_t m, uint32_t replica)
 {
@@ -505,8 +540,8 @@ static void put_send(chakra *c, uint32_t m, uint32_t replica)
     end_node(c, message->depart_ns, message->sent_ns);
 }
 
-/* Writes a receive; a rendezvous receive follows the run before its consumer.
- */
+/* Adds the trace node that receives message `m` in replica `replica`. A
+ * rendezvous receive (posted late) depends on the pass before its consumer. */
 static void put_receive(chakra *c, uint32_t m, uint32_t replica)
 {
     const lh_trace_message *message = &c->trace->messages[m];
@@ -522,8 +557,8 @@ static void put_receive(chakra *c, uint32_t m, uint32_t replica)
     end_node(c, message->depart_ns, message->arrive_ns);
 }
 
-/* Writes a collective over the replicas of a stage: after the one before it,
- * and after the work that launches it. */
+/* Adds the trace node of collective `k` over the replicas of a stage. It
+ * depends on the collective before it and on the pass that launches it. */
 static void put_collective(chakra *c, uint32_t k)
 {
     const lh_trace_collective *of = &c->trace->collectives[k];
@@ -558,8 +593,8 @@ static void put_collective(chakra *c, uint32_t k)
     end_node(c, of->depart_ns, of->arrive_ns);
 }
 
-/* Writes the plan's optimizer step and overhead, after everything else on the
- * device. */
+/* Adds the trace node of the plan's optimizer step and overhead on a device,
+ * after everything else. */
 static void put_step(chakra *c, uint32_t device)
 {
     const lh_choice *best = &c->plan->best;
@@ -583,7 +618,7 @@ static void put_step(chakra *c, uint32_t device)
         end_node(c, start_ns, start_ns + step_ns);
 }
 
-/* Writes the message at the head of a file. */
+/* Adds the metadata message with which the trace file of a rank begins. */
 static void put_metadata(chakra *c, uint32_t device, uint32_t replica)
 {
     lhi_text *one = &c->one;
@@ -598,7 +633,8 @@ static void put_metadata(chakra *c, uint32_t device, uint32_t replica)
     lhi_text_add(&c->file, one->data, one->len);
 }
 
-/* Encodes the file of one rank. */
+/* Encodes the trace file of one rank, device `device` in replica `replica`, in
+ * c->file. */
 static void put_rank(chakra *c, uint32_t device, uint32_t replica)
 {
     c->file.len = 0;
@@ -627,8 +663,8 @@ static void put_rank(chakra *c, uint32_t device, uint32_t replica)
 /* --- files -------------------------------------------------------------------
  */
 
-/* Writes the ranks of each stage's group, by the name that collectives have, as
- * ASTRA-sim reads them. */
+/* Writes groups.json by the callback `write`: the ranks of each stage's process
+ * group, under the names that collectives have, as ASTRA-sim reads them. */
 static lh_status write_groups(chakra *c, lh_chakra_writer write, void *context,
                               lh_error *err)
 {
@@ -647,7 +683,8 @@ static lh_status write_groups(chakra *c, lh_chakra_writer write, void *context,
                : write(context, "groups.json", out->data, out->len, err);
 }
 
-/* Writes all files. */
+/* Writes the trace files of all ranks and the process groups, each by the
+ * callback `write`. */
 static lh_status write_files(chakra *c, lh_chakra_writer write, void *context,
                              lh_error *err)
 {
@@ -665,7 +702,8 @@ static lh_status write_files(chakra *c, lh_chakra_writer write, void *context,
     return write_groups(c, write, context, err);
 }
 
-/* Converts a trace to files. */
+/* Converts the predicted trace of a pipeline (`plan` NULL) or plan to Chakra's
+ * files, each passed to `write`. */
 static lh_status export_trace(const lh_pipeline *pipeline, const lh_plan *plan,
                               const lh_trace *trace, lh_chakra_writer write,
                               void *context, lh_error *err)

@@ -62,7 +62,8 @@ typedef enum lhi_torchtitan_class {
     LHI_TORCHTITAN_DEEPSEEK_V3,
     LHI_TORCHTITAN_GPT_OSS,
 } lhi_torchtitan_class;
-/* Returns the class that is most similar to the model. */
+/* Returns torchtitan's model class (llama3, qwen3, deepseek_v3 or gpt_oss) that
+ * is most similar to the model. */
 lhi_torchtitan_class lhi_export_torchtitan_class(const lh_model *model);
 /* Writes a plan's Megatron-LM arguments. Does not check the model with
  * lhi_export_check_inexact().
@@ -105,7 +106,8 @@ typedef enum lhi_megatron_connection_rule {
     LHI_CONNECTIONS_ONE,
     LHI_CONNECTIONS_UNSET,
 } lhi_megatron_connection_rule;
-/* Returns the requirement of a plan on CUDA_DEVICE_MAX_CONNECTIONS. */
+/* Returns how a plan restricts CUDA_DEVICE_MAX_CONNECTIONS in Megatron-LM: it
+ * must be 1, must not be set, or may have any value. */
 lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan);
 
 /* A target program, and how a bundle starts it. */

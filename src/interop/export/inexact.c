@@ -21,8 +21,8 @@ typedef struct search {
     uint32_t n, room;
 } search;
 
-/* Adds a setting with the reason why the target cannot have it. Counts it also
- * if `out` is full. */
+/* Adds setting `key` to the list of settings that the target cannot express,
+ * with the reason. Counts it also if the list is full. */
 static void add_setting(search *s, const char *key, const char *reason)
 {
     if (s->n < s->room)
@@ -30,7 +30,8 @@ static void add_setting(search *s, const char *key, const char *reason)
     s->n++;
 }
 
-/* Adds a setting with its reason if the target differs from the model in it. */
+/* Adds setting `key` with its reason to the list of settings that the target
+ * cannot express, if `differs`. */
 static void add_setting_if(search *s, bool differs, const char *key,
                            const char *reason)
 {
@@ -114,7 +115,8 @@ static void find_attention(search *s)
                    "a window ends at each token, not at the end of a chunk");
 }
 
-/* Adds the kinds of attention that no target is given. */
+/* Adds the kinds of attention that longhaul exports for no target, such as
+ * linear attention, if the model has them. */
 static void find_attention_kinds(search *s)
 {
     const char *reason = "the export has only attention to all tokens, windows "
@@ -222,7 +224,8 @@ lhi_torchtitan_class lhi_export_torchtitan_class(const lh_model *m)
                                     : LHI_TORCHTITAN_LLAMA3;
 }
 
-/* Finds biases that its class lacks: gpt-oss has all, the others none. */
+/* Adds the biases in which torchtitan's model class differs from the model:
+ * gpt-oss has all, other classes none. */
 static void find_torchtitan_biases(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -237,7 +240,8 @@ static void find_torchtitan_biases(search *s, lhi_torchtitan_class class)
                    reason);
 }
 
-/* Finds attention and positions that differ. */
+/* Adds the settings of attention and positions in which torchtitan's model
+ * class differs from the model. */
 static void find_torchtitan_attention(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -291,7 +295,8 @@ static void find_torchtitan_attention(search *s, lhi_torchtitan_class class)
                        "its gpt-oss has the temperature of factor alone");
 }
 
-/* Finds norms and MLPs that differ. */
+/* Adds the settings of norms and MLPs in which torchtitan's model class differs
+ * from the model. */
 static void find_torchtitan_mlps(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -320,7 +325,8 @@ static void find_torchtitan_mlps(search *s, lhi_torchtitan_class class)
                    "only its gpt-oss has a limit");
 }
 
-/* Finds experts and their selection that differ. */
+/* Adds the settings of experts and their selection in which torchtitan's model
+ * class differs from the model. */
 static void find_torchtitan_experts(search *s, lhi_torchtitan_class class,
                                     const lh_job *job)
 {
@@ -354,7 +360,8 @@ static void find_torchtitan_experts(search *s, lhi_torchtitan_class class,
                    "experts are balanced by biases, without a loss");
 }
 
-/* Finds all settings that differ in torchtitan. */
+/* Adds all settings of the model in which torchtitan's most similar model class
+ * differs. */
 static void find_torchtitan(search *s, const lh_job *job)
 {
     const lhi_torchtitan_class class = lhi_export_torchtitan_class(s->m);

@@ -39,13 +39,14 @@ static const class_names classes[] = {
 
 /* --- constants --- */
 
-/* Adds a line "NAME = VALUE". */
+/* Adds the line "NAME = VALUE" to the Python module, with an integer. */
 static void put_count(lhi_text *out, const char *name, uint64_t value)
 {
     lhi_text_printf(out, "%s = %" PRIu64 "\n", name, value);
 }
 
-/* Adds the list of the layers for which `is_one` holds. */
+/* Adds the line "NAME = [...]" to the Python module: the layers of the model
+ * for which is_one() is true, as ranges. */
 static void put_layers(lhi_text *out, const char *name, const lh_model *m,
                        bool is_one(const lh_model *m, uint32_t layer))
 {
@@ -64,13 +65,14 @@ static void put_layers(lhi_text *out, const char *name, const lh_model *m,
     lhi_text_puts(out, "]\n");
 }
 
-/* Checks whether a layer attends to a part of the tokens. */
+/* Checks whether a layer attends only to a window of tokens. */
 static bool has_window(const lh_model *m, uint32_t layer)
 {
     return lh_model_layer_window(m, layer) > 0;
 }
 
-/* Adds the rotary positions. */
+/* Adds the Python configuration of the rotary positions for torchtitan's model
+ * class: sizes, base and scaling. */
 static void put_rope(lhi_text *out, const lh_job *job,
                      lhi_torchtitan_class class)
 {
@@ -104,7 +106,8 @@ static void put_rope(lhi_text *out, const lh_job *job,
     lhi_text_puts(out, ",\n)\n");
 }
 
-/* Adds the sizes of attention. */
+/* Adds the Python constants with the sizes of attention for torchtitan's model
+ * class. */
 static void put_attention(lhi_text *out, const lh_job *job,
                           lhi_torchtitan_class class)
 {
@@ -130,8 +133,9 @@ static void put_attention(lhi_text *out, const lh_job *job,
     put_rope(out, job, class);
 }
 
-/* Adds the sizes of experts and their routing. Experts are balanced by biases
- * alone; with softmax scores only if the job sets a rate. */
+/* Adds the Python constants for the sizes of experts and their routing. Experts
+ * are balanced by biases alone; with softmax scores only if the job sets a
+ * rate. */
 static void put_experts(lhi_text *out, const lh_job *job,
                         lhi_torchtitan_class class)
 {
@@ -166,7 +170,8 @@ static void put_experts(lhi_text *out, const lh_job *job,
                         m->swiglu_limit > 0 ? m->swiglu_limit : 1e6);
 }
 
-/* Adds all constants of the model. */
+/* Adds all constants of the Python module: the sizes of the model for
+ * torchtitan's model class. */
 static void put_constants(lhi_text *out, const lh_job *job,
                           lhi_torchtitan_class class)
 {
@@ -324,7 +329,8 @@ static const char model_functions[] =
     "        loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(\n"
     "            global_vocab_size=VOCABULARY)))\n";
 
-/* Adds the module's imports. */
+/* Adds the imports of the Python module: torchtitan's packages for the names in
+ * `c`. */
 static void put_imports(lhi_text *out, const class_names *c)
 {
     lhi_text_printf(

@@ -77,6 +77,8 @@ typedef struct field {
     bool is_bytes;
 } field;
 
+/* Reads a varint, the variable-length integer of Protocol Buffers; marks the
+ * cursor as damaged if it is cut off. */
 static uint64_t read_varint(cursor *c)
 {
     uint64_t value = 0;
@@ -90,7 +92,8 @@ static uint64_t read_varint(cursor *c)
     return 0;
 }
 
-/* Takes `len` bytes. */
+/* Returns the next `len` bytes as a cursor of their own and skips them; marks
+ * the cursor as damaged if there are fewer. */
 static cursor read_bytes(cursor *c, uint64_t len)
 {
     cursor part = {c->at, c->at, false};
@@ -102,7 +105,8 @@ static cursor read_bytes(cursor *c, uint64_t len)
     return part;
 }
 
-/* Reads the next field; false at the end or after an error. */
+/* Reads the next field of a Protocol Buffers message into *out. Returns false
+ * at the end of the message, or after an error. */
 static bool read_field(cursor *c, field *out)
 {
     if (c->at == c->end || c->damaged)
@@ -130,6 +134,7 @@ static bool read_field(cursor *c, field *out)
     return !c->damaged;
 }
 
+/* Checks whether the bytes of a field equal a text. */
 static bool is_text(const cursor *bytes, const char *text)
 {
     const size_t len = strlen(text);
@@ -140,7 +145,8 @@ static bool is_text(const cursor *bytes, const char *text)
 /* --- nodes -------------------------------------------------------------------
  */
 
-/* Reads an attribute into its node. */
+/* Reads an attribute, such as comm_tag, and stores its value in node `n` of the
+ * trace; ignores unknown ones. */
 static void read_attribute(cursor *c, node *n)
 {
     field f;
@@ -173,7 +179,9 @@ static void read_attribute(cursor *c, node *n)
         memcpy(n->group, text.at, (size_t)(text.end - text.at));
 }
 
-/* Adds a dependency; only counts them before they are allocated. */
+/* Adds a dependency of the node that is being read on the node with id `on`;
+ * `is_data`: on its end. Before the dependencies are allocated, only counts
+ * them. */
 static void add_dependency(replayer *r, uint64_t on, bool is_data)
 {
     if (r->dependencies)
@@ -182,7 +190,8 @@ static void add_dependency(replayer *r, uint64_t on, bool is_data)
     r->n_dependencies++;
 }
 
-/* Reads the ids of a dependency field, packed or not. */
+/* Adds a dependency for each id in field `f` of a node, which is packed or not.
+ */
 static void read_dependencies(replayer *r, cursor *c, field *f)
 {
     const bool is_data = f->number == 5;
@@ -193,8 +202,8 @@ static void read_dependencies(replayer *r, cursor *c, field *f)
     c->damaged = c->damaged || f->bytes.damaged;
 }
 
-/* Reads a node; only its dependencies are counted before the nodes are
- * allocated. */
+/* Reads a trace node of `rank` and appends it. Before the nodes are allocated,
+ * only counts it and its dependencies. */
 static void read_node(replayer *r, cursor *c, uint32_t rank)
 {
     field f;
@@ -229,7 +238,8 @@ static void read_node(replayer *r, cursor *c, uint32_t rank)
     r->n_nodes++;
 }
 
-/* Reads all messages of a file: the metadata, then nodes. */
+/* Reads the trace file of `rank`: metadata, then nodes. LH_EINPUT: it is
+ * damaged or too large. */
 static lh_status read_file(replayer *r, uint32_t rank, lh_error *err)
 {
     const lh_chakra_file *file = &r->files[rank];
@@ -258,7 +268,8 @@ static lh_status read_file(replayer *r, uint32_t rank, lh_error *err)
     return LH_OK;
 }
 
-/* Reports a problem of a node. */
+/* Fails with `code` and a message with the file and id of a trace node, and the
+ * reason `why`. */
 static lh_status fail_node(const replayer *r, const node *n, lh_status code,
                            lh_error *err, const char *why)
 {
@@ -266,7 +277,7 @@ static lh_status fail_node(const replayer *r, const node *n, lh_status code,
                     r->files[n->rank].name, n->id, why);
 }
 
-/* Checks the times of a node. */
+/* Checks that a trace node has a duration, in range. LH_EINPUT otherwise. */
 static lh_status check_node(const replayer *r, const node *n, lh_error *err)
 {
     if (n->type == COMP_NODE && n->duration_ns == 0 && n->has_operations)
@@ -279,7 +290,8 @@ static lh_status check_node(const replayer *r, const node *n, lh_error *err)
     return LH_OK;
 }
 
-/* Reads all files: counts first, then allocates and fills. */
+/* Reads all trace files twice: first counts nodes and dependencies, then
+ * allocates and stores them. */
 static lh_status read_files(replayer *r, lh_error *err)
 {
     r->first = LHI_NEW(r->mem, uint32_t, (size_t)r->n_files + 1);
@@ -312,11 +324,13 @@ typedef struct key {
     uint32_t index;
 } key;
 
+/* Compares two numbers: negative, 0 or positive. */
 static int compare_numbers(uint64_t a, uint64_t b)
 {
     return (a > b) - (a < b);
 }
 
+/* Compares trace nodes by rank, then by id, for qsort() and bsearch(). */
 static int compare_ids(const void *a, const void *b)
 {
     const node *x = ((const key *)a)->node, *y = ((const key *)b)->node;
@@ -324,7 +338,8 @@ static int compare_ids(const void *a, const void *b)
                               : compare_numbers(x->id, y->id);
 }
 
-/* Orders messages by their ends and tag, a send before its receive. */
+/* Compares send and receive nodes by sender, receiver and tag, a send before
+ * its receive, for qsort(). */
 static int compare_messages(const void *a, const void *b)
 {
     const node *x = ((const key *)a)->node, *y = ((const key *)b)->node;
@@ -337,7 +352,8 @@ static int compare_messages(const void *a, const void *b)
     return (int)x->type - (int)y->type;
 }
 
-/* Orders collectives by group, rank and position. */
+/* Compares collectives by process group, then by position in all files, for
+ * qsort(). */
 static int compare_groups(const void *a, const void *b)
 {
     const key *x = a, *y = b;
@@ -345,7 +361,8 @@ static int compare_groups(const void *a, const void *b)
     return group ? group : compare_numbers(x->index, y->index);
 }
 
-/* Orders collectives by group, ordinal and rank. */
+/* Compares collectives by process group, then by ordinal (number on their
+ * rank), then by position, for qsort(). */
 static int compare_meetings(const void *a, const void *b)
 {
     const key *x = a, *y = b;
@@ -357,8 +374,8 @@ static int compare_meetings(const void *a, const void *b)
     return compare_numbers(x->index, y->index);
 }
 
-/* Returns the nodes of types from..to, sorted; *n is their number. NULL if
- * memory runs out. */
+/* Returns the trace nodes of types `from` to `to`, sorted by compare(); *n is
+ * their number. NULL if memory runs out. */
 static key *sort_nodes(const replayer *r, uint32_t from, uint32_t to,
                        int compare(const void *, const void *), uint32_t *n)
 {
@@ -372,7 +389,8 @@ static key *sort_nodes(const replayer *r, uint32_t from, uint32_t to,
     return keys;
 }
 
-/* Adds an edge between two nodes. */
+/* Records that node `to` can start after_ns after node `from` starts at the
+ * earliest. */
 static void add_edge(replayer *r, uint32_t from, uint32_t to, int64_t after_ns)
 {
     node *n = &r->nodes[from];
@@ -381,8 +399,8 @@ static void add_edge(replayer *r, uint32_t from, uint32_t to, int64_t after_ns)
     r->nodes[to].missing++;
 }
 
-/* Connects the nodes of a rank. LH_EINPUT: two have one id, or one is missing.
- */
+/* Records the dependencies between the nodes of each rank. LH_EINPUT: two nodes
+ * have one id, or a node depends on a missing one. */
 static lh_status connect_ranks(replayer *r, lh_error *err)
 {
     uint32_t n;
@@ -408,7 +426,8 @@ static lh_status connect_ranks(replayer *r, lh_error *err)
     return LH_OK;
 }
 
-/* Connects sends with their receives. LH_EINPUT: one lacks the other. */
+/* Records that each receive waits for its send. LH_EINPUT: a send or a receive
+ * has no counterpart. */
 static lh_status connect_messages(replayer *r, lh_error *err)
 {
     uint32_t n;
@@ -431,8 +450,8 @@ static lh_status connect_messages(replayer *r, lh_error *err)
     return LH_OK;
 }
 
-/* Lets the collectives of a group meet: the k-th ones of its ranks start
- * together, with the first of them. */
+/* Finds the collectives that start together: the k-th ones of all ranks of a
+ * process group. Each gets its node of the first rank as `meeting`. */
 static lh_status find_meetings(replayer *r, lh_error *err)
 {
     uint32_t n;
@@ -464,8 +483,8 @@ static lh_status find_meetings(replayer *r, lh_error *err)
 /* --- times -------------------------------------------------------------------
  */
 
-/* Starts every node when its dependencies allow. LH_EDEADLOCK: some never can.
- */
+/* Computes the start of every node: as soon as its dependencies allow.
+ * LH_EDEADLOCK: nodes wait for each other. */
 static lh_status find_starts(replayer *r, lh_error *err)
 {
     uint32_t *ready = LHI_NEW(r->mem, uint32_t, (size_t)r->n_nodes + 1);
@@ -501,7 +520,8 @@ typedef struct owned_replay {
     lhi_arena *mem;
 } owned_replay;
 
-/* Sums up the nodes of each rank. */
+/* Builds the replay's result, *out, which the caller frees: per rank the number
+ * of nodes, the end, and the times of computation and communication. */
 static lh_status build_result(const replayer *r, lh_chakra **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);

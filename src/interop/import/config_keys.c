@@ -39,12 +39,14 @@ static const lhi_config_rule *find_rule(const walker *w, const char *key)
     return NULL;
 }
 
+/* Appends a key to a list of keys, after a comma unless it is the first. */
 static void add_key(lhi_text *list, const char *key)
 {
     lhi_text_printf(list, "%s%s", list->len ? ", " : "", key);
 }
 
-/* Adds a key to the note with this text. */
+/* Adds a key to the note with the text `why`, which lists all keys that have
+ * it. */
 static void add_note(walker *w, const char *key, const char *why)
 {
     uint32_t i = 0;
@@ -59,7 +61,8 @@ static void add_note(walker *w, const char *key, const char *why)
     add_key(&w->notes[i].keys, key);
 }
 
-/* Lists an ignored key, or its section once. */
+/* Records a key as ignored or, if `rule` is for a whole section, the section,
+ * once. */
 static void ignore(walker *w, const lhi_config_rule *rule, const char *key)
 {
     char name[MOST_KEY];
@@ -75,7 +78,8 @@ static void ignore(walker *w, const lhi_config_rule *rule, const char *key)
     lhi_import_ignore(w->in, name);
 }
 
-/* Handles a scalar or a list. */
+/* Handles a key whose value is a scalar or a list, by its rule: reads, ignores
+ * or rejects it, or adds a note. LH_EUNSUPPORTED: the rule rejects it. */
 static lh_status read_leaf(walker *w, const lhi_node *node, const char *key,
                            lh_error *err)
 {
@@ -101,7 +105,8 @@ static lh_status read_leaf(walker *w, const lhi_node *node, const char *key,
     return LH_OK;
 }
 
-/* Handles all keys of a map, whose path is `before`. */
+/* Handles all keys of a map by their rules, recursively; `before` is the path
+ * of the map. */
 static lh_status read_map(walker *w, const lhi_node *map, const char *before,
                           lh_error *err)
 {
@@ -116,7 +121,8 @@ static lh_status read_map(walker *w, const lhi_node *map, const char *before,
     return LH_OK;
 }
 
-/* Writes the collected notes. */
+/* Records the collected notes in the job, and one on the unknown keys, which
+ * names `program`. */
 static void write_notes(walker *w, const char *program)
 {
     for (uint32_t i = 0; i < w->n_notes; i++)

@@ -167,7 +167,8 @@ typedef struct deepspeed {
 /* --- keys --------------------------------------------------------------------
  */
 
-/* Checks whether a key has no effect beside the ones that are read. */
+/* Checks whether a key configures loss scaling (such as fp16.loss_scale), which
+ * has no effect on time and memory. */
 static bool is_loss_scaling(const char *key)
 {
     static const char *const last[] = {
@@ -184,7 +185,9 @@ static bool is_loss_scaling(const char *key)
     return last[i] != NULL;
 }
 
-/* Stores the value of a key. */
+/* Stores the value of a key of a DeepSpeed configuration, or ignores a key on
+ * loss scaling. *known: the key is one of them. Callback of lhi_config_walk().
+ */
 static lh_status visit_key(void *context, const lhi_doc *doc,
                            const lhi_node *node, const char *key, bool *known,
                            lh_error *err)
@@ -219,13 +222,15 @@ static lh_status visit_key(void *context, const lhi_doc *doc,
     return LH_OK;
 }
 
-/* Returns a key with its file, its name and the given value. */
+/* Returns a DeepSpeed key with its file, its name and its value, as input of
+ * the lhi_input_value functions. */
 static lhi_input_key key_of(const deepspeed *d, deepspeed_key key)
 {
     return (lhi_input_key){d->file, names[key], &d->keys[key]};
 }
 
-/* Reads an integer in least..most; *out is unchanged if it is not given. */
+/* Reads an integer key in least..most; *out is unchanged if it is not given.
+ * LH_EINPUT: the value is not such an integer. */
 static lh_status get_integer(const deepspeed *d, deepspeed_key key,
                              uint32_t least, uint32_t most, uint32_t *out,
                              lh_error *err)
@@ -237,7 +242,8 @@ static lh_status get_integer(const deepspeed *d, deepspeed_key key,
     return LH_OK;
 }
 
-/* Reads true or false; *out is unchanged if it is not given. */
+/* Reads a boolean key; *out is unchanged if it is not given. LH_EINPUT: the
+ * value is neither true nor false. */
 static lh_status get_bool(const deepspeed *d, deepspeed_key key, bool *out,
                           lh_error *err)
 {
@@ -248,7 +254,8 @@ static lh_status get_bool(const deepspeed *d, deepspeed_key key, bool *out,
     return LH_OK;
 }
 
-/* Records the key behind each key of the job. */
+/* Records for each key of the job the DeepSpeed key that sets it, for messages.
+ */
 static lh_status add_origins(const deepspeed *d, lh_error *err)
 {
     static const struct {
@@ -396,7 +403,8 @@ static lh_status read_zero(const deepspeed *d, lh_error *err)
 /* --- layout ------------------------------------------------------------------
  */
 
-/* Sets an even division of the layers over the stages, if there is one. */
+/* Sets an equal number of layers per stage. Adds a note if the layers do not
+ * divide evenly; the planner then searches the division. */
 static lh_status divide_layers(const deepspeed *d, lh_error *err)
 {
     lh_layout *l = &d->in->layout;
@@ -420,7 +428,8 @@ static lh_status divide_layers(const deepspeed *d, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the degrees, except data parallelism. */
+/* Reads the parallel degrees and the number of stages, except data parallelism,
+ * which follows from the GPUs. */
 static lh_status read_degrees(const deepspeed *d, lh_error *err)
 {
     lhi_imported_job *in = d->in;
@@ -447,8 +456,9 @@ typedef struct batch_sizes {
     uint32_t global, micro, steps;
 } batch_sizes;
 
-/* Determines the number of GPUs and replicas: the given machines, else the
- * batch sizes. */
+/* Determines the number of GPUs and replicas: from the given machines, else
+ * from the batch sizes `b`. LH_EINPUT: neither gives it, or it is not a
+ * multiple of tensor x pipeline. */
 static lh_status find_replicas(const deepspeed *d,
                                const lh_import_options *options,
                                const batch_sizes *b, lh_error *err)
@@ -477,8 +487,9 @@ static lh_status find_replicas(const deepspeed *d,
     return LH_OK;
 }
 
-/* Derives the batch sizes that are not given, as DeepSpeed does
- * (_set_batch_related_parameters()). */
+/* Reads global batch, microbatch and accumulation steps, derives those that are
+ * not given, as DeepSpeed does (_set_batch_related_parameters()), and the
+ * number of replicas. */
 static lh_status read_batch(const deepspeed *d,
                             const lh_import_options *options, lh_error *err)
 {

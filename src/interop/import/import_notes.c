@@ -47,8 +47,8 @@ lh_status lhi_import_add_name(lhi_imported_job *in, const char *argument,
     return LH_OK;
 }
 
-/* Writes the key that stands for an argument: a listed one, else the argument's
- * name in its section. */
+/* Writes the key in the user's input that stands for Megatron-LM's `argument`
+ * to `out`: a listed one, else the argument's name in its section. */
 static void print_name(const lhi_imported_job *in, const char *argument,
                        char *out, size_t size)
 {
@@ -62,7 +62,8 @@ static void print_name(const lhi_imported_job *in, const char *argument,
         *at = *at == '-' ? '_' : *at;
 }
 
-/* Returns the length of an argument's name after its dashes. */
+/* Returns the length of the argument name at the beginning of `text`: letters,
+ * digits, '-' and '_'. */
 static size_t name_length(const char *text)
 {
     return strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");

@@ -72,8 +72,9 @@ static lh_status add_value(word_list *w, const lhi_node *node, lh_error *err)
     return add_word(w, node->text, len, node->line, err);
 }
 
-/* Appends an argument's name and values as words, unless its value is empty.
- * LH_EINPUT: the name does not begin with --, or the value is a map. */
+/* Appends an argument's name and values as words, with the line of its node.
+ * LH_EINPUT: the name does not begin with --, or the value is a map. Nothing if
+ * the value is empty. */
 static lh_status add_argument(const lhi_doc *doc, const lhi_node *node,
                               word_list *w, lh_error *err)
 {

@@ -78,7 +78,8 @@ static bool takes_one_value(lhi_arity arity)
     return arity == LHI_ARITY_ONE || arity == LHI_ARITY_PATH;
 }
 
-/* Counts the words after an argument's name that are its values. */
+/* Counts the words after an argument's name that are its values: up to the next
+ * name, at most as many as `arity` allows. */
 static uint32_t count_values(const reader *r, lhi_arity arity)
 {
     const uint32_t most = arity == LHI_ARITY_FLAG    ? 0
@@ -92,8 +93,9 @@ static uint32_t count_values(const reader *r, lhi_arity arity)
     return n;
 }
 
-/* Reads an argument's values: the text after `=`, or the words that follow.
- * LH_EINPUT: there are too many or too few. */
+/* Reads the values of argument `o`: the text after `=`, or the words that
+ * follow, as many as `arity` requires. LH_EINPUT: there are too many or too
+ * few. */
 static lh_status read_values(reader *r, const lhi_command_line_word *word,
                              lhi_arity arity, option *o, lh_error *err)
 {

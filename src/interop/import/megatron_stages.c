@@ -284,8 +284,9 @@ static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
     return LH_OK;
 }
 
-/* Adds a note for each given bucket argument that buckets are modelled
- * differently. `costed` describes how. */
+/* Adds a note for each given bucket argument (number or size of gradient
+ * buckets) that buckets are modelled differently; `costed`: the text that says
+ * how. */
 static void note_buckets(const lhi_megatron *m, lhi_imported_job *in,
                          const char *costed)
 {

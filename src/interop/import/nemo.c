@@ -203,7 +203,8 @@ typedef struct converter {
     uint32_t n, most;
 } converter;
 
-/* Appends a word with the line of its key. */
+/* Appends a word to the command line that is being built, with the line of the
+ * key it comes from. */
 static lh_status add_word(converter *c, const char *text, uint32_t line,
                           lh_error *err)
 {
@@ -225,7 +226,8 @@ static lh_status add_word(converter *c, const char *text, uint32_t line,
     return LH_OK;
 }
 
-/* Appends an argument, without its dashes, for a key; `value` may be NULL. */
+/* Appends Megatron-LM's argument (given without dashes) that key `key` sets,
+ * and its value unless NULL. */
 static lh_status add_argument(converter *c, const char *argument,
                               const char *value, const char *key, uint32_t line,
                               lh_error *err)
@@ -240,7 +242,8 @@ static lh_status add_argument(converter *c, const char *argument,
                            : status;
 }
 
-/* Appends an argument with the items of a list as separate words. */
+/* Appends Megatron-LM's argument that key `key` sets, with the items of a list
+ * as separate words. */
 static lh_status add_items(converter *c, const char *argument,
                            const lhi_node *list, const char *key, lh_error *err)
 {
@@ -253,7 +256,8 @@ static lh_status add_items(converter *c, const char *argument,
     return LH_OK;
 }
 
-/* Appends an argument with the items of a list in one word. */
+/* Appends Megatron-LM's argument that key `key` sets, with the items of a list
+ * in one word, separated by commas. */
 static lh_status add_list(converter *c, const char *argument,
                           const lhi_node *list, const char *key, lh_error *err)
 {
@@ -274,7 +278,8 @@ static lh_status add_list(converter *c, const char *argument,
 /* --- keys with their own rule ------------------------------------------------
  */
 
-/* Rejects a value, with the reason. */
+/* Fails with LH_EUNSUPPORTED: the value of `node`, followed by the reason
+ * `why`. */
 static lh_status reject(const converter *c, const lhi_node *node, lh_error *err,
                         const char *why)
 {
@@ -284,7 +289,8 @@ static lh_status reject(const converter *c, const lhi_node *node, lh_error *err,
                         why);
 }
 
-/* Reads a NeMo activation function. */
+/* Converts NeMo's activation function `text` to Megatron-LM's argument.
+ * LH_EUNSUPPORTED: it has none. */
 static lh_status read_activation(converter *c, const lhi_node *node,
                                  const char *text, const char *key,
                                  lh_error *err)
@@ -306,7 +312,8 @@ static lh_status read_activation(converter *c, const lhi_node *node,
     return add_argument(c, "quick-geglu", NULL, key, node->line, err);
 }
 
-/* Reads the function in Megatron-Bridge's model.activation_func._target_. */
+/* Converts the function in Megatron-Bridge's model.activation_func._target_ to
+ * Megatron-LM's argument. LH_EUNSUPPORTED: it has none. */
 static lh_status read_function(converter *c, const lhi_node *node,
                                const char *text, const char *key, lh_error *err)
 {
@@ -333,7 +340,7 @@ static lh_status read_function(converter *c, const lhi_node *node,
                   "imports; give the model by --model");
 }
 
-/* Reads a NeMo normalization, or Megatron's name of one. */
+/* Converts NeMo's name of a norm, or Megatron's, to Megatron-LM's arguments. */
 static lh_status read_normalization(converter *c, const lhi_node *node,
                                     const char *text, const char *key,
                                     lh_error *err)
@@ -353,7 +360,8 @@ static lh_status read_normalization(converter *c, const lhi_node *node,
                : LH_OK;
 }
 
-/* Reads the positions; ALiBi is modelled as none. */
+/* Converts the kind of position embedding to Megatron-LM's argument. ALiBi is
+ * modelled as none, with a note. */
 static lh_status read_positions(converter *c, const lhi_node *node,
                                 const char *text, const char *key,
                                 lh_error *err)
@@ -366,7 +374,8 @@ static lh_status read_positions(converter *c, const lhi_node *node,
                         key, node->line, err);
 }
 
-/* Reads the precision: "bf16", "16-mixed", "bf16_mixed". */
+/* Converts the precision ("bf16", "16-mixed", "bf16_mixed") to Megatron-LM's
+ * argument. */
 static lh_status read_precision(converter *c, const lhi_node *node,
                                 const char *text, const char *key,
                                 lh_error *err)
@@ -380,8 +389,8 @@ static lh_status read_precision(converter *c, const lhi_node *node,
     return reject(c, node, err, "is not one of bf16, 16, 32");
 }
 
-/* Reads whether products are in 8 bits: true with NeMo's format keys, or the
- * format. */
+/* Converts the use of FP8 in matrix products to Megatron-LM's --fp8-format:
+ * `text` is the format, or true, with the format in NeMo's other keys. */
 static lh_status read_fp8(converter *c, const lhi_node *node, const char *text,
                           const char *key, lh_error *err)
 {
@@ -404,7 +413,8 @@ static bool is_distributed(const char *optimizer)
            strcmp(optimizer, "distributed_fused_adam") == 0;
 }
 
-/* Reads NeMo's optimizer. */
+/* Converts NeMo's optimizer to Megatron-LM's arguments; one that shards its
+ * state becomes the distributed optimizer. */
 static lh_status read_optimizer(converter *c, const lhi_node *node,
                                 const char *text, const char *key,
                                 lh_error *err)
@@ -417,7 +427,8 @@ static lh_status read_optimizer(converter *c, const lhi_node *node,
     return add_argument(c, "optimizer", text, key, node->line, err);
 }
 
-/* Reads the type of NeMo's reductions. */
+/* Converts the type in which NeMo reduces gradients to Megatron-LM's argument;
+ * fp32 needs none. */
 static lh_status read_reduction(converter *c, const lhi_node *node,
                                 const char *text, const char *key,
                                 lh_error *err)
@@ -427,7 +438,8 @@ static lh_status read_reduction(converter *c, const lhi_node *node,
     return add_argument(c, "grad-reduce-in-bf16", NULL, key, node->line, err);
 }
 
-/* Reads the number of key/value heads. */
+/* Converts the number of key/value heads to Megatron-LM's arguments for
+ * grouped-query attention. */
 static lh_status read_groups(converter *c, const lhi_node *node,
                              const char *text, const char *key, lh_error *err)
 {
@@ -436,7 +448,8 @@ static lh_status read_groups(converter *c, const lhi_node *node,
     return add_argument(c, "num-query-groups", text, key, node->line, err);
 }
 
-/* Reads the tokenizer's type: a class of Megatron's, else a model's name. */
+/* Converts the tokenizer: a class name of Megatron's becomes its type, any
+ * other name the model of a tokenizer. */
 static lh_status read_tokenizer(converter *c, const lhi_node *node,
                                 const char *text, const char *key,
                                 lh_error *err)
@@ -446,7 +459,8 @@ static lh_status read_tokenizer(converter *c, const lhi_node *node,
         text, key, node->line, err);
 }
 
-/* Reads whether layers are Transformer Engine's. */
+/* Converts the key for Transformer Engine: if it is false, layers are
+ * Megatron-LM's local ones. */
 static lh_status read_engine(converter *c, const lhi_node *node,
                              const char *text, const char *key, lh_error *err)
 {
@@ -455,7 +469,8 @@ static lh_status read_engine(converter *c, const lhi_node *node,
     return add_argument(c, "transformer-impl", "local", key, node->line, err);
 }
 
-/* Reads whether NeMo shards parameters with FSDP, and what. */
+/* Converts NeMo's key for FSDP: if true, Megatron-LM's PyTorch FSDP2, with or
+ * without sharded parameters by NeMo's sharding strategy. */
 static lh_status read_fsdp(converter *c, const lhi_node *node, const char *text,
                            const char *key, lh_error *err)
 {
@@ -471,7 +486,8 @@ static lh_status read_fsdp(converter *c, const lhi_node *node, const char *text,
     return LH_OK;
 }
 
-/* Rejects providers of other kinds of models. */
+/* Checks that the model provider is one for GPT models. LH_EUNSUPPORTED: it is
+ * for another kind of model. */
 static lh_status read_provider(converter *c, const lhi_node *node,
                                const char *text, const char *key, lh_error *err)
 {
@@ -484,7 +500,8 @@ static lh_status read_provider(converter *c, const lhi_node *node,
     return LH_OK;
 }
 
-/* Reads the kind of layers; parallel attention is that of Falcon's only. */
+/* Converts the kind of layers. LH_EUNSUPPORTED: Falcon's, if it has attention
+ * and MLP in parallel. */
 static lh_status read_layers(converter *c, const lhi_node *node,
                              const char *text, const char *key, lh_error *err)
 {
@@ -528,8 +545,9 @@ static const struct {
 /* --- reading -----------------------------------------------------------------
  */
 
-/* Finds the argument of a key; *inverted: a flag given where the key is false.
- * False: Megatron-LM has no such argument. */
+/* Finds Megatron-LM's argument for a key, its number of words and its kind;
+ * *inverted: the argument is a flag that is given where the key is false.
+ * Returns false if there is none. */
 static bool find_argument(const char *key, char name[MOST_NAME],
                           lhi_arity *arity, bool *inverted,
                           lhi_argument_kind *kind)
@@ -572,7 +590,8 @@ static void strip_fraction(char *text)
         *dot = '\0';
 }
 
-/* Adds a key's argument with the value `text`. */
+/* Appends Megatron-LM's argument of the same name as a key, with the value
+ * `text`. *known: there is one. */
 static lh_status read_named(converter *c, const lhi_node *node, char *text,
                             const char *key, bool *known, lh_error *err)
 {
@@ -610,8 +629,9 @@ static lh_status read_named(converter *c, const lhi_node *node, char *text,
     return add_argument(c, name, text, key, node->line, err);
 }
 
-/* Checks whether a key has no effect: an ignored one, or one that only matters
- * with a distributed optimizer, and NeMo's is another. */
+/* Checks whether a key has no effect on time and memory: a listed one, or one
+ * for overlap with a distributed optimizer, while NeMo's optimizer is another.
+ */
 static bool is_without_effect(const converter *c, const char *key)
 {
     for (uint32_t i = 0; ignored[i]; i++)
@@ -622,7 +642,8 @@ static bool is_without_effect(const converter *c, const char *key)
            (!name || name->kind != LHI_SCALAR || !is_distributed(name->text));
 }
 
-/* Converts a key to arguments. */
+/* Converts a key of a NeMo or Megatron-Bridge file to Megatron-LM's arguments.
+ * *known: the key is one of these files'. Callback of lhi_config_walk(). */
 static lh_status visit_key(void *context, const lhi_doc *doc,
                            const lhi_node *node, const char *key, bool *known,
                            lh_error *err)
@@ -664,7 +685,8 @@ static lh_status visit_key(void *context, const lhi_doc *doc,
     return read_named(c, node, text, key, known, err);
 }
 
-/* Reads a number of GPUs or nodes; 1 if it is not given. */
+/* Reads a number of GPUs or nodes into *out; 1 if the key is absent. *given:
+ * the key is present. */
 static lh_status get_count(const lhi_doc *doc, const char *key, uint32_t *out,
                            bool *given, lh_error *err)
 {
@@ -674,8 +696,8 @@ static lh_status get_count(const lhi_doc *doc, const char *key, uint32_t *out,
     return node ? lhi_node_get_u32(doc, node, 1, LH_MAX_GPUS, out, err) : LH_OK;
 }
 
-/* Reads the GPUs of the trainer; the given machines replace them, with a note.
- */
+/* Reads the number of GPUs of the trainer into *gpus; 0 if the given machines
+ * define it. They replace the trainer's number, with a note. */
 static lh_status read_gpus(const lhi_doc *doc, const lh_import_options *options,
                            lhi_imported_job *in, uint32_t *gpus, lh_error *err)
 {
@@ -702,7 +724,8 @@ static lh_status read_gpus(const lhi_doc *doc, const lh_import_options *options,
     return LH_OK;
 }
 
-/* Records the names of arguments that are not given, for messages. */
+/* Records the key that stands for each of Megatron-LM's arguments that the file
+ * does not give, so that messages name a key of the file. */
 static lh_status add_names(const lhi_doc *doc, lhi_imported_job *in,
                            lh_error *err)
 {
@@ -725,8 +748,8 @@ static lh_status add_names(const lhi_doc *doc, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Adds the precision of Megatron-Bridge's recipes, unless the file gives one.
- */
+/* Appends the precision that Megatron-Bridge's recipes have by default, unless
+ * the file gives one. */
 static lh_status add_default_precision(converter *c, lh_error *err)
 {
     const lhi_node *train = lhi_node_find(c->doc->root, "train");
@@ -738,8 +761,9 @@ static lh_status add_default_precision(converter *c, lh_error *err)
     return add_argument(c, "bf16", NULL, "mixed_precision", train->line, err);
 }
 
-/* Converts a document to words and builds the job from them. In messages,
- * options of longhaul and torchrun keep their names. */
+/* Converts a document to the words of a Megatron-LM command line and builds the
+ * job from them. In messages, options of longhaul and torchrun keep their
+ * names. */
 static lh_status convert(const lhi_doc *doc, const char *name,
                          const lh_import_options *options, lhi_imported_job *in,
                          lh_error *err)

@@ -14,8 +14,9 @@ static bool resolve_text(const lhi_doc *doc, const lhi_node *at,
                          const char *text, uint32_t depth,
                          char out[LHI_OMEGA_SIZE]);
 
-/* Finds the node that a reference names. The first part of an absolute path may
- * be the name under which a launcher includes the file, "training". */
+/* Finds the node that a reference in node `at` names by `path`, relative or
+ * absolute. The first part of an absolute path may be the name under which a
+ * launcher includes the file, "training". NULL: there is none. */
 static const lhi_node *find_reference(const lhi_doc *doc, const lhi_node *at,
                                       const char *path)
 {
@@ -30,7 +31,9 @@ static const lhi_node *find_reference(const lhi_doc *doc, const lhi_node *at,
     return found || !dot ? found : lhi_config_find(from, dot + 1);
 }
 
-/* Applies one of NeMo's functions. False: unknown, or not a whole number. */
+/* Computes one of NeMo's functions (multiply, sum, subtract, divide) of `n`
+ * integers, into *out. Returns false if it is unknown or the result is no
+ * integer. */
 static bool apply(const char *function, const int64_t *numbers, uint32_t n,
                   int64_t *out)
 {
@@ -62,7 +65,9 @@ static bool apply(const char *function, const int64_t *numbers, uint32_t n,
     return true;
 }
 
-/* Reads the arguments of a function, separated by commas. */
+/* Resolves a function's arguments in `list`, separated by commas, and writes
+ * its result to `out`. `depth`: nesting of references so far. Returns false if
+ * it is impossible. */
 static bool resolve_function(const lhi_doc *doc, const lhi_node *at,
                              const char *function, char *list, uint32_t depth,
                              char out[LHI_OMEGA_SIZE])
@@ -89,7 +94,9 @@ static bool resolve_function(const lhi_doc *doc, const lhi_node *at,
     return true;
 }
 
-/* Resolves the text between "${" and "}". */
+/* Resolves the text between "${" and "}", a function or a reference, and writes
+ * its value to `out`. `depth`: nesting of references so far. Returns false if
+ * it is impossible. */
 static bool resolve_reference(const lhi_doc *doc, const lhi_node *at,
                               char *inner, uint32_t depth,
                               char out[LHI_OMEGA_SIZE])
@@ -104,7 +111,9 @@ static bool resolve_reference(const lhi_doc *doc, const lhi_node *at,
            resolve_text(doc, node, node->text, depth, out);
 }
 
-/* Resolves a text that is a value or one reference. */
+/* Resolves a text that is a value or one reference, and writes its value to
+ * `out`. `depth`: nesting of references so far. Returns false if it is
+ * impossible. */
 static bool resolve_text(const lhi_doc *doc, const lhi_node *at,
                          const char *text, uint32_t depth,
                          char out[LHI_OMEGA_SIZE])

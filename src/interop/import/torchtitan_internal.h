@@ -153,7 +153,8 @@ lh_status lhi_titan_get_optional_integer(const lhi_titan *t, lhi_titan_key key,
 lh_status lhi_titan_get_choice(const lhi_titan *t, lhi_titan_key key,
                                const char *const *names, uint32_t *out,
                                lh_error *err);
-/* Returns a boolean key's value, or `usual` if it is not given. */
+/* Returns whether a boolean key's value is true; `usual` if the key is not
+ * given. */
 bool lhi_titan_get_bool(const lhi_titan *t, lhi_titan_key key, bool usual);
 
 /* Checks whether --module names the module of an export, which sets only the

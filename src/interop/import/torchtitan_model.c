@@ -112,7 +112,8 @@ static const flavor *find_flavor(lhi_titan_form form, const char *model,
     return NULL;
 }
 
-/* Sets the job's model to a flavor's, and names it if it equals a preset. */
+/* Sets the job's model to that of a flavor (named model size), and names it if
+ * it equals a preset. */
 static void use_flavor(const flavor *f, lhi_imported_job *in)
 {
     in->model = f->preset ? *lh_model_preset(f->preset) : f->shape;

@@ -114,8 +114,8 @@ static lh_status reject_unknown(const reader *r, const char *name,
 /* --- storage ---------------------------------------------------------------
  */
 
-/* Checks whether a key without a counterpart has the value with which it has no
- * effect. */
+/* Checks whether `given`, the value of a key without a counterpart in the job,
+ * is the one with which the key has no effect. */
 static bool is_ignored_value(const lhi_titan_unmapped *u,
                              const lhi_input_value *given)
 {
