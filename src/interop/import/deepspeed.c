@@ -428,7 +428,8 @@ static lh_status divide_layers(const deepspeed *d, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the parallel degrees and the number of stages, except data parallelism,
+/* Reads the tensor-parallel degree and the number of stages, and divides the
+ * layers over the stages. Sets the other degrees to 1, except data parallelism,
  * which follows from the GPUs. */
 static lh_status read_degrees(const deepspeed *d, lh_error *err)
 {
