@@ -15,8 +15,8 @@ void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len)
     m->max_bytes = 7 * len + ((size_t)8 << 20);
 }
 
-/* Allocates zeroed memory within the budget; NULL if allocation fails or the
- * budget is exhausted, which sets m->is_full. */
+/* Allocates n x size zeroed bytes within the memory budget. NULL if allocation
+ * fails or the budget is exhausted, which sets m->is_full. */
 static void *alloc_within_limit(lhi_node_memory *m, size_t n, size_t size)
 {
     size_t used = lhi_arena_used(m->mem);
@@ -42,8 +42,9 @@ lhi_node *lhi_node_new(lhi_node_memory *m)
     return m->nodes++;
 }
 
-/* Allocates `bytes` bytes for a text within the budget; short texts share a
- * block. NULL as in lhi_node_new(). */
+/* Allocates `bytes` bytes for a text within the memory budget; short texts
+ * share a block. NULL if allocation fails or the budget is exhausted, which
+ * sets m->is_full. */
 static char *alloc_text(lhi_node_memory *m, size_t bytes)
 {
     if (bytes > TEXTS_AT_ONCE / 8)
@@ -61,7 +62,8 @@ static char *alloc_text(lhi_node_memory *m, size_t bytes)
     return text;
 }
 
-/* Returns the slot of a short text in the table of known texts (FNV-1a). */
+/* Returns the slot of a short text in the hash table of the texts copied so far
+ * (FNV-1a). */
 static uint32_t hash_text(const char *text, size_t len)
 {
     uint32_t h = 2166136261u; /* FNV-1a */

@@ -32,7 +32,8 @@ lhi_node *lhi_node_new(lhi_node_memory *m);
  * the budget is exhausted (m->is_full) or if allocation fails. */
 void *lhi_node_alloc_bytes(lhi_node_memory *m, size_t size);
 /* Copies a text into the document's memory; equal short texts share a copy.
- * NULL as in lhi_node_new(). */
+ * NULL if allocation fails or the memory budget is exhausted, which sets
+ * m->is_full. */
 const char *lhi_node_copy_text(lhi_node_memory *m, const char *text,
                                size_t len);
 

@@ -210,9 +210,9 @@ struct lhi_schema {
  * has the values read so far. */
 lh_status lhi_schema_read(const lhi_read_context *r, const lhi_node *map,
                           const lhi_schema *table, void *out, lh_error *err);
-/* Reads the items of a list into a new array, as an LHI_FIELD_LIST field
- * describes them; for fields with a custom reader. Ignores the field's offsets.
- */
+/* Reads the items of a list into a new array, *out with *n items, as the
+ * LHI_FIELD_LIST field `row` describes them; for fields with a custom reader.
+ * Ignores the field's offsets. */
 lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
                                const lhi_schema_field *row, const void **out,
                                uint32_t *n, lh_error *err);
@@ -221,12 +221,13 @@ lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
  * fails. `context` is passed to the schema's write callbacks. */
 json_t *lhi_schema_write(const lhi_schema *table, const void *it,
                          const void *context);
-/* Writes a list as a JSON array; returns NULL if allocation fails. */
+/* Writes n items as a JSON array, as the list field `row` describes them;
+ * returns NULL if allocation fails. `context`: passed to custom writers. */
 json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items,
                               uint32_t n, const void *context);
-/* Appends the struct's keys and values as JSON text without braces or spaces,
- * for texts too long for a tree. Supports numbers, enums and text forms only.
- */
+/* Appends the keys and values of the struct `it` as JSON text without braces or
+ * spaces, for texts too long for a tree. Supports numbers, enums and text forms
+ * only. */
 void lhi_schema_add_text(lhi_text *text, const lhi_schema *table,
                          const void *it);
 /* Converts a parsed document node to JSON, with its keys in their order;

@@ -44,7 +44,7 @@ static const void *load_pointer(const void *member)
 }
 
 /* Checks whether a field is omitted from the output: it is optional and has its
- * default value. */
+ * default value, or repeats another member from which it is derived. */
 static bool is_absent(const lhi_schema_field *row, const char *owner)
 {
     const char *member = owner + row->offset, *text;
@@ -100,7 +100,8 @@ static json_t *scaled_to_json(const lhi_schema_field *row, double value)
     return lhi_json_number(lhi_round15(value / scale));
 }
 
-/* Converts a field's value to JSON by its type; NULL on allocation failure. */
+/* Converts the field `row` of the struct `owner` to JSON by its type; NULL on
+ * allocation failure. `context`: passed to custom writers. */
 static json_t *value_to_json(const lhi_schema_field *row, const char *owner,
                              const void *context)
 {
@@ -167,8 +168,9 @@ json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items,
     return list;
 }
 
-/* Adds a struct's fields to a JSON map; false on allocation failure. jansson's
- * setters fail on a NULL value. */
+/* Adds the fields of the struct `owner` to a JSON map; false on allocation
+ * failure, for which jansson's setters fail on a NULL value. `context`: passed
+ * to custom writers. */
 static bool add_fields(json_t *map, const lhi_schema *table, const char *owner,
                        const void *context)
 {
@@ -201,8 +203,8 @@ json_t *lhi_schema_write(const lhi_schema *table, const void *it,
     return NULL;
 }
 
-/* Appends an integer to a text; printf() would dominate the time for a long
- * text. */
+/* Appends an integer to a text. Formats it directly: printf() would dominate
+ * the time for a long text. */
 static void add_integer(lhi_text *text, int64_t value)
 {
     char digits[24], *at = digits + sizeof digits;

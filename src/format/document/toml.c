@@ -208,7 +208,8 @@ static lh_status fail_duplicate(const lhi_toml *t, const lhi_node *there,
         there->line);
 }
 
-/* Returns a container's depth in the tree; 1 for the root. */
+/* Returns a container's depth in the tree of TOML tables and arrays; 1 for the
+ * root. */
 static uint32_t count_depth(const container *c)
 {
     uint32_t n = 0;
@@ -217,8 +218,8 @@ static uint32_t count_depth(const container *c)
     return n;
 }
 
-/* Replaces *in by the table `key` in it, while reading a header or dotted key.
- * Creates the table if necessary and records `how` it was written. */
+/* Replaces *in by the table `key` in it, for one part of a header or dotted
+ * key. Creates the table if necessary; `how` records the syntax that did. */
 static lh_status descend_into(lhi_toml *t, container **in, const char *key,
                               origin how, lh_error *err)
 {
@@ -352,8 +353,8 @@ static lh_status open_table(lhi_toml *t, container *in, const char *key,
     return LH_OK;
 }
 
-/* Adds an element to the array of tables of a header [[key]] in `in`; *out is
- * the new table. */
+/* Adds an element to the array of tables of a header [[key]] in `in`, which is
+ * created if necessary; *out is the new table. */
 static lh_status add_table(lhi_toml *t, container *in, const char *key,
                            container **out, lh_error *err)
 {

@@ -219,8 +219,9 @@ lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,
 /* --- numbers ---------------------------------------------------------------
  */
 
-/* Copies digits without their underscores (single ones, between two digits);
- * returns NULL if there are none. */
+/* Copies the digits from `at` to `end` in this base to *to, which advances,
+ * without their underscores (single ones, between two digits). Returns the
+ * first other character; NULL if there are no digits. */
 static const char *copy_digits(const char *at, const char *end, unsigned base,
                                char **to)
 {
@@ -239,8 +240,8 @@ static const char *copy_digits(const char *at, const char *end, unsigned base,
     return behind_digit ? at : NULL;
 }
 
-/* Converts 0x1F, 0o17, 0b11 to decimal; returns false if invalid or too large.
- */
+/* Converts 0x1F, 0o17, 0b11 between `at` and `end` to decimal at *to, which
+ * advances. Returns false if the number is invalid or too large. */
 static bool convert_to_decimal(const char *at, const char *end, char **to)
 {
     const unsigned base = at[1] == 'x' ? 16 : at[1] == 'o' ? 8 : 2;
@@ -269,8 +270,9 @@ static bool fits_64_bits(const char *digits, size_t n, bool negative)
     return n < 19 || (n == 19 && memcmp(digits, most, 19) <= 0);
 }
 
-/* Copies -1_000, 3.14, 5e+22; returns false if invalid or too large. The output
- * is never longer than the input. */
+/* Copies a decimal number, -1_000, 3.14 or 5e+22, from `at` to *to, which
+ * advances, without underscores. Returns false if it is invalid or too large.
+ * The output is never longer than the input. */
 static bool copy_decimal(const char *at, const char *end, char **to)
 {
     const bool negative = *at == '-';
@@ -305,7 +307,8 @@ static bool copy_decimal(const char *at, const char *end, char **to)
     return at == end;
 }
 
-/* Checks for a date or time: two or four digits, then '-' or ':'. */
+/* Checks whether the word at `at` is a date or time: it begins with two or four
+ * digits, then '-' or ':'. */
 static bool is_date(const char *at, size_t len)
 {
     size_t n = 0;

@@ -294,7 +294,8 @@ typedef struct input_text {
     bool is_json;
 } input_text;
 
-/* Checks whether the first character that is not white space is a brace. */
+/* Checks whether a text is JSON rather than YAML: its first character that is
+ * not white space is a brace. */
 static bool begins_as_json(const char *text, size_t len)
 {
     size_t i = 0;

@@ -134,7 +134,8 @@ lh_status lhi_node_get_number(const lhi_doc *doc, const lhi_node *node,
 /* Reads a boolean. */
 lh_status lhi_node_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
                             lh_error *err);
-/* Reads a non-empty string, borrowed from the document. */
+/* Reads a non-empty string into *out, borrowed from the document. LH_EINPUT:
+ * the node has another kind of value. */
 lh_status lhi_node_get_string(const lhi_doc *doc, const lhi_node *node,
                               const char **out, lh_error *err);
 /* Reads one of the names in a NULL-terminated list; *out is its index. */

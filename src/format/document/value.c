@@ -59,8 +59,9 @@ static void format_node_path(const lhi_node *node, char *path, size_t size)
         snprintf(path + used, size - used, "[%u]", node->index);
 }
 
-/* Returns the origin text for `path` or for the innermost value that contains
- * it; NULL if there is none. For documents generated from other files. */
+/* Returns the origin text (file and key) for `path`, or for the innermost value
+ * that contains it; NULL if there is none. `origins`: list of a document
+ * generated from other files. */
 static const char *find_origin(const lhi_doc_origin *origins, const char *path)
 {
     const char *found = NULL;

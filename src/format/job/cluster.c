@@ -379,7 +379,8 @@ static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
     return check_cluster_networks(r, list, err);
 }
 
-/* Reads a datacenter's name and returns its index among the datacenters. */
+/* Reads a datacenter's name and returns its index among the cluster's
+ * datacenters in *out. LH_EINPUT: there is none of this name. */
 static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
                            lh_error *err)
 {
@@ -394,7 +395,8 @@ static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
                         "unknown datacenter '%.60s'", name);
 }
 
-/* Reads `between: [a, b]` (both directions) or `from: a` and `to: b` (one). */
+/* Reads a link's ends, as indices of datacenters: `between: [a, b]` (*both
+ * directions) or `from: a` and `to: b` (one). */
 static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
                            uint32_t *to, bool *both, lh_error *err)
 {
@@ -462,7 +464,8 @@ static const lhi_schema_field link_rows[] = {
      .high = LHI_MAX_PRICE, LHI_OMIT_IF(lhi_job_link, wan.usd_per_gb, 0)},
 };
 
-/* Sets a link's defaults: no oversubscription, and the cluster's price. */
+/* Sets a link's defaults before its keys are read: no oversubscription, and the
+ * cluster's price. */
 static void start_link(const lhi_read_context *r, void *it)
 {
     lhi_job_link *link = it;

@@ -31,7 +31,8 @@ static bool is_factor(const lhi_node *node)
     return node->kind == LHI_SCALAR && node->text[0] == 'x';
 }
 
-/* Reads an added time in ns, or a factor such as x4. */
+/* Reads how an event changes a time: *more_ns, an added time in ns, or *times,
+ * a factor such as x4. LH_EINPUT: it has no effect. */
 static lh_status read_amount(const lhi_read_context *r, const lhi_node *node,
                              int64_t *more_ns, double *times, lh_error *err)
 {
@@ -236,7 +237,8 @@ static const lhi_schema event_table = {LHI_ROWS("event", lh_event, event_rows),
 /* --- file -------------------------------------------------------------------
  */
 
-/* Fails with LH_EINPUT if the events name too many links in total. */
+/* Checks the total number of links that the events name. LH_EINPUT: there are
+ * too many. */
 static lh_status check_events(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {

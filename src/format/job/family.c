@@ -5,7 +5,8 @@
 #include "format/job/model_size.h"
 
 /* Returns the name of a model component that the cpu device supports for no
- * family, such as attention sinks; NULL if there is none. */
+ * family, such as attention sinks; NULL if there is none. `sequence`: tokens
+ * per attention sequence. */
 static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
 {
     if (m->attention_sinks)

@@ -33,7 +33,8 @@ typedef enum lhi_family {
 lh_status lhi_family_find(const lh_model *model, uint32_t sequence,
                           lhi_family *out, lh_error *err);
 /* Checks that the model has a supported family and sizes that the cpu device
- * supports. LH_EUNSUPPORTED otherwise. */
+ * supports. `sequence`: tokens per attention sequence. LH_EUNSUPPORTED
+ * otherwise. */
 lh_status lhi_family_check(const lh_model *model, uint32_t sequence,
                            lh_error *err);
 /* Returns the family of a model that lhi_family_find() accepts. */

@@ -170,8 +170,8 @@ int64_t lh_gpu_usable_bytes(const lh_gpu *gpu)
     return gpu->memory_bytes - (int64_t)ceil(reserve);
 }
 
-/* Returns the sustained fraction of a peak rate, interpolated between the n
- * points of a rule by rate. */
+/* Returns the fraction of a peak rate that GPUs sustain: interpolated at `peak`
+ * between the n points of a rule, which are sorted by rate. */
 static double find_sustained_share(const sustained_point *points, size_t n,
                                    double peak)
 {

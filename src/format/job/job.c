@@ -59,7 +59,8 @@ static lh_status resolve_path(reader *r, const lhi_node *node, const char *name,
     return LH_OK;
 }
 
-/* Prepends "file:line: key: " to a message about another file. */
+/* Prepends "file:line: key: " to the error message about another file that the
+ * job names at `node`. Returns `status`. */
 static lh_status add_context(reader *r, const lhi_node *node, lh_status status,
                              lh_error *err)
 {
@@ -207,8 +208,9 @@ static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
     return LH_OK;
 }
 
-/* Reads a number that is only valid for models with certain experts: fails with
- * the reason `why_not` if that is not NULL. *given: the key is present. */
+/* Reads the optional number `key`, from `least` to `most`, which only models
+ * with certain experts have: fails with the reason `why_not` if that is not
+ * NULL. *given: the key is present. */
 static lh_status read_expert_number(reader *r, const lhi_node *map,
                                     const char *key, double least, double most,
                                     const char *why_not, bool *given,
@@ -428,8 +430,8 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the chunk with the multi-token prediction modules; no later chunk may
- * have layers of the model. */
+/* Reads the number of the chunk that has the multi-token prediction modules.
+ * LH_EINPUT: the model has none, or a later chunk has layers. */
 static lh_status read_mtp_chunk(reader *r, const lhi_node *node, lh_error *err)
 {
     lh_layout *l = &r->job->layout;

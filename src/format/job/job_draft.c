@@ -65,7 +65,8 @@ void lhi_draft_add_line(lhi_text *text, const char *left, const char *remark)
     }
 }
 
-/* Appends `before` and a comma-separated list of words. */
+/* Appends `before`, then the words of the NULL-terminated list `words`,
+ * separated by commas. */
 static void append_list(lhi_text *out, const char *before,
                         const char *const *words)
 {
@@ -83,8 +84,8 @@ static void add_line_and_free(lhi_text *text, const char *left,
     lhi_text_fini(remark);
 }
 
-/* Appends a line whose comment is `remark`, the list of valid words, and
- * `after`. */
+/* Appends the line `left`, "key: value", to the template. Its comment is
+ * `remark`, the list of valid `words`, and `after`. */
 static void add_choice(lhi_text *text, const char *left, const char *remark,
                        const char *const *words, const char *after)
 {
@@ -112,7 +113,8 @@ typedef struct key_collector {
     const char *const *but; /* keys to skip: already written */
 } key_collector;
 
-/* Appends a schema row's key unless it is to be skipped; callback of
+/* Appends the key of schema field `row` to the list unless its collector
+ * excludes the key or the field is of another schema. Callback of
  * lhi_schema_walk(). */
 static void list_key(const lhi_schema *table, const lhi_schema_field *row,
                      void *list)
@@ -126,8 +128,8 @@ static void list_key(const lhi_schema *table, const lhi_schema_field *row,
     lhi_text_printf(&all->text, "%s%s", all->text.len ? ", " : "", row->key);
 }
 
-/* Returns the keys of a schema except those in `but`, separated by commas; the
- * caller frees the text. */
+/* Returns the keys of schema `table`, and of the schema `setting` inlined in
+ * it, except those in `but`, separated by commas; the caller frees the text. */
 static lhi_text list_keys(const lhi_schema *table, const lhi_schema *setting,
                           const char *const *but)
 {
@@ -245,8 +247,8 @@ static void add_framework(draft *d)
     add_line_and_free(t, "# framework: {preset: megatron}", &all);
 }
 
-/* Returns the usual server for a datacenter's GPU, with the caller's GPUs per
- * node if given. */
+/* Returns the usual server for a datacenter's GPU: GPUs per node, with the
+ * caller's number if given, and network rates. */
 static lhi_server find_server(const lh_draft_site *site)
 {
     lhi_server server = lhi_gpu_find_server(lh_gpu_preset(site->gpu));
@@ -462,8 +464,8 @@ static void choose_defaults(draft *d, lh_draft_site *sites)
         o->gbps = LH_DRAFT_GBPS;
 }
 
-/* Adds all sections of the template. d->given, if any, replaces all except the
- * cluster, and optionally the cluster too. */
+/* Adds all sections of the template. The caller's sections d->given, if any,
+ * replace all except the cluster, and optionally the cluster too. */
 static void add_sections(draft *d)
 {
     const lhi_draft_sections *g = d->given;

@@ -5,8 +5,8 @@
 
 #include <longhaul/experimental/job.h>
 
-/* Returns when the framework posts receives, for a layout with that many chunks
- * per device. */
+/* Returns when the framework posts receives (early, or late as rendezvous), for
+ * a layout with that many chunks per device. */
 lh_receives lhi_framework_receives(const lh_framework *framework,
                                    uint32_t chunks_per_device);
 
@@ -23,9 +23,14 @@ const char *lhi_framework_preset_name(lh_framework_preset preset);
 /* Returns the gradient format's name as in the job format; static storage. */
 const char *lhi_gradient_name(lh_gradient gradient);
 
-/* Return names as in the job format; static storage. */
+/* Returns the name of an implementation of attention, such as flash attention,
+ * as in the job format; static storage. */
 const char *lhi_attention_name(lh_attention attention);
+/* Returns the name of the kernels of element-wise operations, fused or eager
+ * (one for each operation), as in the job format; static storage. */
 const char *lhi_kernels_name(lh_kernels kernels);
+/* Returns the name of the way in which the cross entropy runs (fused, eager or
+ * chunked), as in the job format; static storage. */
 const char *lhi_loss_name(lh_loss loss);
 
 /* Returns the FP8 mode's name as in the job format; static storage. */

@@ -274,7 +274,8 @@ static bool add_links(json_t *list, const lh_job *job)
     return true;
 }
 
-/* Converts the cluster to JSON. */
+/* Converts the job's cluster to JSON: GPUs, datacenters and the links between
+ * them. NULL if allocation fails. */
 static json_t *cluster_to_json(const lh_job *job)
 {
     json_t *map = json_object();

@@ -14,7 +14,8 @@ typedef struct reader {
     lh_layout *layout;
 } reader;
 
-/* Reads a datacenter's name and returns its index in the job. */
+/* Reads a datacenter's name and returns its index in the job in *out.
+ * LH_EINPUT: there is none of this name. */
 static lh_status find_datacenter(const reader *r, const lhi_node *node,
                                  uint32_t *out, lh_error *err)
 {
@@ -29,8 +30,8 @@ static lh_status find_datacenter(const reader *r, const lhi_node *node,
                         "unknown datacenter '%.60s'", name);
 }
 
-/* Reads a number of replicas or stages; 0 if it is missing, which is an error
- * if the layout must be complete. */
+/* Reads a number of replicas or stages under `key` into *out. 0 if it is
+ * missing; LH_EINPUT if the layout must be complete. */
 static lh_status read_count(const reader *r, const lhi_node *map,
                             const char *key, uint32_t *out, lh_error *err)
 {
@@ -95,9 +96,10 @@ static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
 
 /* ---- consistency of the numbers ---- */
 
-/* Checks that `sum`, plus at least 1 for each of `open` missing numbers, fits
- * the total *all, which is 0 if unspecified. Sets *all if nothing is missing.
- * `what`, `key`: names in messages. */
+/* Checks a sum of replicas or stages against their total *all in the layout, 0
+ * if unspecified: `sum` equals it or, with `open` missing numbers, leaves at
+ * least 1 for each. Sets *all if nothing is missing. `what`, `key`: names in
+ * messages. */
 static lh_status check_total(const reader *r, const lhi_node *node,
                              const char *what, uint64_t sum, uint32_t open,
                              const char *key, uint32_t *all, lh_error *err)

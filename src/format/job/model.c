@@ -271,8 +271,8 @@ static lh_status fail_model(const lhi_doc *doc, const lhi_node *map,
     return lhi_doc_fail(doc, map, err, LH_EINPUT, "%s", text);
 }
 
-/* Fails with LH_EINPUT if the expert groups have different sizes, or those that
- * a token uses have fewer experts than it needs. */
+/* Checks the model's expert groups. LH_EINPUT: they have different sizes, or
+ * the groups that a token may use have fewer experts than it uses. */
 static lh_status check_groups(const lhi_doc *doc, const lhi_node *at,
                               const lh_model *m, lh_error *err)
 {

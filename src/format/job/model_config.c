@@ -221,7 +221,7 @@ static bool is_greedy(const reader *r)
 }
 
 /* Reads the token routing of a DeepSeek-style model; `absent`: defaults of its
- * class in transformers. */
+ * class in transformers for missing keys. */
 static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -400,7 +400,7 @@ static const expert_class glm4_moe = {LH_ROUTER_SIGMOID, 128, 8, 1408, 1, 1,
                                       {true, 1, 1, 1}};
 
 /* Reads the experts of a DeepSeek-style model; `class_has`: defaults of its
- * class in transformers. */
+ * class in transformers for missing keys. */
 static lh_status read_experts(reader *r, const expert_class *class_has,
                               lh_error *err)
 {

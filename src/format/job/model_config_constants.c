@@ -86,7 +86,7 @@ static lh_activation find_activation(const char *name)
 }
 
 /* Reads the activation function into the model; unset if gating implies it.
- * `class_has`: defaults of the class. */
+ * `class_has`: defaults of the model's class in transformers. */
 static lh_status read_activation(unmodelled_search *f,
                                  const lhi_config_class *class_has, lh_model *m,
                                  lh_error *err)
@@ -118,7 +118,8 @@ static lh_status read_activation(unmodelled_search *f,
     return LH_OK;
 }
 
-/* Reads a number of a rope_scaling map; `absent` if it is missing or null. */
+/* Reads the number `key`, at least `low`, of a rope_scaling map into *out;
+ * `absent` if it is missing or null. */
 static lh_status read_scaling_number(const unmodelled_search *f,
                                      const lhi_node *map, const char *key,
                                      double low, double absent, double *out,
@@ -209,9 +210,9 @@ static lh_status read_scaling_numbers(const unmodelled_search *f,
     return LH_OK;
 }
 
-/* Reads the rotary scaling: "rope_scaling", or "rope_parameters" as
- * transformers 5 writes it, which is always present and may be a map per kind
- * of layer. */
+/* Reads the rotary scaling under `key`: "rope_scaling" or, as transformers 5
+ * writes it, "rope_parameters", which is always present (`always`) and may be a
+ * map per kind of layer. */
 static lh_status read_scaling(unmodelled_search *f, const char *key,
                               bool always, lhi_arena *mem, lh_model *m,
                               lh_error *err)
@@ -302,8 +303,8 @@ static lh_status read_aux_loss(const unmodelled_search *f, lh_model *m,
                              : LH_OK;
 }
 
-/* Lists the dropout rates that differ from `usual`, the default of
- * training.dropout. */
+/* Lists as unmodelled the dropout rates that differ from `usual`, the default
+ * of training.dropout. */
 static lh_status find_dropout(unmodelled_search *f, double usual, lh_error *err)
 {
     static const char *const keys[] = {"attention_dropout", "hidden_dropout",
@@ -320,8 +321,8 @@ static lh_status find_dropout(unmodelled_search *f, double usual, lh_error *err)
     return LH_OK;
 }
 
-/* Lists the factors and limits of some families that lh_model does not
- * represent. */
+/* Lists as unmodelled the factors and limits of some model families that
+ * lh_model does not represent. */
 static lh_status find_factors(unmodelled_search *f, const lh_model *m,
                               lh_error *err)
 {
@@ -344,7 +345,7 @@ static lh_status find_factors(unmodelled_search *f, const lh_model *m,
     return LH_OK;
 }
 
-/* Lists router_jitter_noise if it is not 0. */
+/* Lists router_jitter_noise as unmodelled if it is not 0. */
 static lh_status find_jitter(unmodelled_search *f, lh_error *err)
 {
     static const char key[] = "router_jitter_noise"; /* Mixtral */

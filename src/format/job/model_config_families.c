@@ -279,8 +279,8 @@ lh_status lhi_config_read_variant(reader *r, lh_error *err)
     }
 }
 
-/* Appends "key: value" to `text`, where `theirs` are the possible names of the
- * key in the file; the first with a number counts. */
+/* Appends "key: value" to `text` (`size` bytes). The value is the first number
+ * in the file under one of the names in `theirs`, a NULL-terminated list. */
 static void add_entry(const reader *r, char *text, size_t size, const char *key,
                       const char *const *theirs)
 {

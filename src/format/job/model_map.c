@@ -42,8 +42,8 @@ static const lhi_schema_field rope_rows[] = {
      .when = LHI_OPTIONAL},
 };
 
-/* Checks that a rotary scaling has the keys of its type; check function of its
- * schema. */
+/* Checks that a rotary scaling has exactly the keys of its type. LH_EINPUT
+ * otherwise. Check function of its schema. */
 static lh_status check_rope_scaling(const lhi_read_context *r,
                                     const lhi_node *map, void *it,
                                     lh_error *err)
@@ -201,7 +201,7 @@ static lh_status check_dense_list(const lhi_doc *doc, const lhi_node *map,
 }
 
 /* Derives absent sizes of a model from other sizes, such as kv_heads from
- * heads, and rejects contradictory ones. */
+ * heads. LH_EINPUT: sizes contradict each other. */
 static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map,
                                lh_model *m, lh_error *err)
 {
@@ -262,8 +262,8 @@ static const char *const index_keys[] = {"index_heads", "index_head_dim"};
 static const char *const latent_keys[] = {"q_lora_rank", "qk_nope_head_dim",
                                           "qk_rope_head_dim", "v_head_dim"};
 
-/* Fails with LH_EINPUT if the map has one of `keys`, which have no effect
- * without the key `needs`. */
+/* Checks that the map has none of the n keys in `keys`, which have no effect
+ * without the key `needs`. LH_EINPUT otherwise. */
 static lh_status reject_unused_keys(const lhi_doc *doc, const lhi_node *map,
                                     const char *const *keys, size_t n,
                                     const char *needs, lh_error *err)

@@ -87,9 +87,10 @@ typedef struct lhi_config_class {
     const char *differs;    /* always unsupported; NULL: nothing */
 } lhi_config_class;
 
-/* Reads the constants of `map` into a model whose dimensions are read. Sets
- * unsupported_keys to a text with the file and those keys for which the model
- * differs from lh_model. Allocates in `mem`. */
+/* Reads the constants of `map` into a model whose dimensions are read.
+ * `class_has`: defaults of its class. Sets unsupported_keys to a text with the
+ * file and those keys for which the model differs from lh_model. Allocates in
+ * `mem`. */
 lh_status lhi_config_read_constants(const lhi_doc *doc, const lhi_node *map,
                                     const lhi_config_class *class_has,
                                     lhi_arena *mem, lh_model *model,
@@ -145,8 +146,8 @@ double lhi_gpu_sustained_flops_per_s(const lh_gpu *gpu, double efficiency);
 double lhi_gpu_sustained_fp8_flops_per_s(const lh_gpu *gpu, double efficiency);
 /* Returns the rate of experts' matrix products relative to other products.
  * Published runs show the fraction `experts` on H100 and faster GPUs. There is
- * no measurement for A100, where the result is 1. In between the experts' rate
- * is linear in the sustained rate. */
+ * no measurement for A100 (whose fraction of the peak is `efficiency`), where
+ * the result is 1. In between it is linear in the sustained rate. */
 double lhi_gpu_experts_efficiency(double sustained_flops_per_s, bool fp8,
                                   double efficiency, double experts);
 /* Returns an upper bound on the GPU's rate for any matrix product in the job,
@@ -158,8 +159,8 @@ double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
  * on.
  */
 double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
-/* Returns how many of a chunk's layers, counted from its first, offload their
- * activations to host storage. */
+/* Returns how many of a chunk's n_layers layers, counted from its first,
+ * offload their activations to host storage: the job's share, rounded up. */
 uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers);
 /* Reads the `cluster` map of a job: datacenters, links between them, and the
  * numbers of GPUs and nodes. job->training.precision must be known. */
@@ -184,9 +185,9 @@ typedef struct lhi_listed_site {
 lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
                               lhi_arena *mem, lhi_listed_site *out,
                               lh_error *err);
-/* Fills the job's datacenters, n_datacenters and wans by splitting the listed
- * datacenters into zones. Input links: wans[from * n + to]. Messages refer to
- * `at`. */
+/* Splits the `n` listed datacenters into zones and fills the job's datacenters,
+ * n_datacenters and wans (links). Input links: wans[from * n + to]. Messages
+ * refer to `at`. */
 lh_status lhi_zones_split(const lhi_doc *doc, const lhi_node *at,
                           const lhi_listed_site *listed, uint32_t n,
                           const lh_wan *wans, lhi_arena *mem, lh_job *job,

@@ -136,8 +136,8 @@ static bool is_same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Checks whether two profile entries were measured under equal conditions;
- * ignores GPU, model and chunk index. */
+/* Checks whether two profile entries were measured under equal conditions
+ * (kind, degrees, sizes, recomputation); ignores GPU, model and chunk index. */
 static bool have_same_conditions(const lh_profile_entry *a,
                                  const lh_profile_entry *b)
 {
