@@ -19,8 +19,8 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
     return false;
 }
 
-/* Returns a mask of the slots that follow a free slot, for word `word` of a
- * fibre: bit j is set if slot j-1 is free. */
+/* Returns the mask of the slots (units of spectrum) in word `word` of a fibre
+ * whose preceding slot is free: bit j is set if slot j-1 is free. */
 static inline uint64_t compute_after_free(const uint64_t *busy, uint32_t word)
 {
     uint64_t carry = word > 0 ? ~busy[word - 1] >> 63 : 0;
@@ -37,11 +37,11 @@ double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first,
     return last > first ? 1 - (double)steps / (double)(last - first) : 1;
 }
 
-/* Returns CBA's fitness of a path, equation (1) of the paper, with the
- * contiguity index of the whole fibre after placement of the block. `starts`:
- * possible first slots. A block at b adds one free-to-occupied step if slot b-1
- * is free, and removes one if the slot after the block is occupied. The sum
- * over all b and fibres is an integer, so equal fitness compares as equal. */
+/* Returns a path's fitness by equation (1) of Fu et al., "CBA:
+ * Communication-Bound-Aware ..." (2026), with the contiguity index of the whole
+ * fibre after placement of the block. `starts`: possible first slots. The sum
+ * over all of them and all fibres is an integer, so equal fitness compares as
+ * equal. */
 double lhi_assignment_fitness(const lhi_spectrum *spectrum,
                               const lhi_path *path, uint32_t slots,
                               const uint64_t *starts)
@@ -99,8 +99,9 @@ uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum,
     return best;
 }
 
-/* Chooses the path and block of `slots` slots with the highest CBA fitness.
- * Returns false if no path has enough contiguous free slots. */
+/* Chooses the path and block of `slots` slots with the highest fitness
+ * (lhi_assignment_fitness(), the policy CBA). Returns false if no path has
+ * enough contiguous free slots. */
 static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
                            uint32_t slots, lhi_circuit_grant *out)
 {
@@ -138,8 +139,8 @@ typedef struct candidate {
 } candidate;
 
 /* Checks whether candidate `a` (path and number of slots) is better than `b`:
- * meets the deadline; then lower cost if both meet it, or less delay if neither
- * does; ties by path index, then more slots. */
+ * meets the deadline; then lower cost (slots x hops x time) if both meet it, or
+ * less delay if neither does; ties by path index, then more slots. */
 static bool is_better(const candidate *a, const candidate *b)
 {
     int64_t order;
@@ -159,11 +160,10 @@ static bool is_better(const candidate *a, const candidate *b)
     return order != 0 ? order < 0 : a->slots > b->slots;
 }
 
-/* Returns the delay, in ns, by which routes of late messages are compared: the
- * message's own time `takes_ns`. Policy CRITICAL adds the delay of queued
- * messages, which wait at the port for `ser`, the time to send this
- * message. It also adds that of the next message if `ser` exceeds the
- * producing pass. */
+/* Returns the delay, in ns, by which late messages' routes are compared:
+ * takes_ns, the message's own time. Policy CRITICAL adds `ser`, the time to
+ * send it, for each message queued at the port, and the part of `ser` that
+ * exceeds the producing pass, which delays the next message. */
 static int64_t compute_delay(const lhi_request *r, int64_t takes_ns,
                              int64_t ser)
 {

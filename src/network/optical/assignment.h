@@ -50,9 +50,9 @@ static inline int64_t lhi_serialisation_ns(int64_t bits, int64_t mbps,
 bool lhi_assignment_choose(const lhi_spectrum *spectrum,
                            const lhi_request *request, lhi_circuit_grant *out);
 
-/* Chooses the first path in order that has `slots` contiguous free slots, and
- * its first such block. Returns false if no path has one: the request is
- * blocked. */
+/* Chooses the first path in order that has `slots` contiguous free slots (units
+ * of optical spectrum), and its first such block. Returns false if no path has
+ * one: the request is blocked. */
 bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
                               const lhi_paths *paths, uint32_t n_paths,
                               uint32_t slots, lhi_circuit_grant *out);

@@ -42,17 +42,17 @@ typedef struct traffic_state {
     double held_ns;
 } traffic_state;
 
-/* Advances the clock to time_ns and adds the occupied slots times the elapsed
- * time to f->held_ns. */
+/* Advances the clock to time_ns, and adds the occupied spectrum slots times the
+ * elapsed ns to f->held_ns. */
 static void advance_clock(traffic_state *f, int64_t time_ns)
 {
     f->held_ns += (double)f->circuits.held * (double)(time_ns - f->now);
     f->now = time_ns;
 }
 
-/* Processes the next request of the background traffic, and the circuit
- * releases before it. *refused: no path was free. Returns false on allocation
- * failure. */
+/* Processes the next request of the background traffic, after the releases of
+ * circuits before it. *refused: no candidate path was free. Returns false on
+ * allocation failure. */
 static bool process_request(traffic_state *f, bool *refused)
 {
     lhi_event e;
@@ -77,8 +77,8 @@ static bool process_request(traffic_state *f, bool *refused)
     return at != LH_NONE && lhi_heap_push(&f->heap, e);
 }
 
-/* Simulates `warm_up` requests, then counts the refused ones among the next
- * `requests` and averages the occupied slots. */
+/* Simulates `warm_up` requests. Then counts the refused ones among the next
+ * `requests` requests and averages the occupied spectrum slots, into *out. */
 static lh_status simulate_requests(traffic_state *f, uint64_t warm_up,
                                    uint64_t requests, lh_traffic_result *out,
                                    lh_error *err)

@@ -13,9 +13,9 @@ typedef struct critical {
     uint32_t *next;          /* per device */
 } critical;
 
-/* Computes the shortest possible time of a task's message in ns: with `slots`
- * slots on the best candidate path, or over the site's own link. Returns false
- * on allocation failure. */
+/* Computes the shortest possible time of a task's message in ns, into *out:
+ * with `slots` slots on the best candidate path or, inside a site, over the
+ * pipeline's own link. Returns false on allocation failure. */
 static bool compute_fastest(lhi_network *network,
                             const lhi_optical_run_job *job, uint32_t task,
                             uint32_t slots, int64_t *out)
@@ -80,7 +80,8 @@ static void compute_latest_starts(critical *c, int64_t ideal_ns)
     }
 }
 
-/* Checks whether a task's message goes to a device on another node. */
+/* Checks whether a task's message goes to a device on another network node than
+ * the task's. */
 static bool crosses_nodes(const lhi_optical_run_job *job, uint32_t task)
 {
     const lhi_task *t = &job->program->tasks[task];

@@ -141,8 +141,9 @@ static void fill_least(const stop_set *s, const uint64_t *weight,
         }
 }
 
-/* Builds the order of least total km from the front into `sites`, using the
- * table of fill_least(); of equal continuations takes the lowest node. */
+/* Builds the order of the devices with the least total km into `sites`, front
+ * to back, from the table `least` of fill_least(). `state`: the devices per
+ * stop, encoded with `weight`. Of equal continuations takes the lowest node. */
 static void follow_least(const stop_set *s, const uint64_t *weight,
                          uint64_t state, const int64_t *least, uint32_t devices,
                          uint32_t *sites)

@@ -123,8 +123,8 @@ static void compute_job_use(const lhi_network *n,
     }
 }
 
-/* Draws the topology's cables; `use`: slots per cable that the first job
- * occupies on average. */
+/* Draws the topology's cables between the node positions x, y. `use`: spectrum
+ * slots per cable that the first job occupies on average. */
 static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
                         const double *y, const double *use)
 {
@@ -203,8 +203,8 @@ lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
 
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
-/* Adds the slots of one circuit to the time cells (BINS per iteration) of one
- * fibre's row. */
+/* Adds the spectrum slots of circuit `h` to the time cells (BINS per iteration)
+ * of one fibre's row, in proportion to the time that it covers of each cell. */
 static void add_circuit(const lhi_iteration_record *rec,
                         const lhi_recorded_circuit *h, double *cells)
 {
@@ -218,7 +218,7 @@ static void add_circuit(const lhi_iteration_record *rec,
 }
 
 /* Draws the cells of a heat map (fibres x time), one SVG path per level of
- * occupancy. `class`: CSS class. */
+ * occupancy relative to `slots`, the slots of a fibre. `class`: CSS class. */
 static void draw_cells(lhi_text *out, const double *cells, uint32_t fibres,
                        uint32_t slots, const char *class)
 {

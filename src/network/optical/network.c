@@ -54,7 +54,7 @@ uint32_t lhi_network_n_fibres(const lhi_network *network)
     return network->topology->n_cables * (network->shared_fibre ? 1 : 2);
 }
 
-/* Returns the fibre from node `a` to its neighbour `b`. */
+/* Returns the index of the fibre from node `a` to its neighbour `b`. */
 static uint32_t find_fibre(const lhi_network *n, uint32_t a, uint32_t b)
 {
     const lh_topology *t = n->topology;
@@ -65,8 +65,8 @@ static uint32_t find_fibre(const lhi_network *n, uint32_t a, uint32_t b)
     return n->shared_fibre ? cable : 2 * cable + (t->cables[cable].a != a);
 }
 
-/* Returns the rate of a slot in Mb/s on a path of `km` km: that of the first
- * modulation that reaches so far. */
+/* Returns the rate of a spectrum slot in Mb/s on a path of `km` km: that of the
+ * first modulation that reaches so far. */
 static int64_t get_slot_mbps(const lhi_network *n, int64_t km)
 {
     uint32_t i = 0;

@@ -74,9 +74,10 @@ typedef struct lhi_network {
     _Atomic(const lhi_paths *) *pairs; /* [from * n_nodes + to] */
 } lhi_network;
 
-/* Builds a network from a topology: k candidate paths per pair, `slots` slots
- * per fibre, and modulations with their reaches. Borrows the topology and
- * copies the reaches. */
+/* Builds a network from a topology: k candidate paths per pair, `slots`
+ * spectrum slots per fibre, and modulations with their reaches (maximum path
+ * lengths). shared_fibre: both directions of a cable share one fibre. Borrows
+ * the topology and copies the reaches. */
 lh_status lhi_network_make(const lh_topology *topology, uint32_t k,
                            uint32_t slots, bool shared_fibre,
                            const lhi_reach *reaches, uint32_t n_reaches,

@@ -30,7 +30,8 @@ typedef struct shared_work {
     lh_error err;
 } shared_work;
 
-/* Returns the result of run number `i`, counted over all policies and seeds. */
+/* Returns the result struct of run number `i`; runs are numbered policy by
+ * policy, seed by seed. */
 static lh_optical_run *get_run(const shared_work *w, uint32_t i)
 {
     const lh_optical_policy *p = &w->result->policies[0];
@@ -38,8 +39,9 @@ static lh_optical_run *get_run(const shared_work *w, uint32_t i)
         .runs[i % p->n_runs];
 }
 
-/* Computes one job's statistics in a run: mean iteration time, bubble ratio,
- * blocking probability and occupied slots. */
+/* Computes one job's statistics in a run from the output of its simulation,
+ * into *job: mean iteration time, bubble ratio, blocking probability and
+ * occupied slots. */
 static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
                           const lhi_program *program,
                           const lhi_optical_job_output *out)

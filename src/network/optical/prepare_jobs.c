@@ -58,9 +58,10 @@ typedef struct links {
     uint32_t count;
 } links;
 
-/* Adds links in both directions between devices `a` and `b` if they are on
- * different nodes: latency of the shortest route, transfer with the slots that
- * the policy is likely to assign. */
+/* Adds links in both directions between devices `a` and `b` to *out if they are
+ * on different nodes. Their latency is that of the shortest route, their
+ * transfer time that with the spectrum slots that the policy is likely to
+ * assign. */
 static lh_status add_links(const lh_scenario *s,
                            const lhi_optical_job_spec *job,
                            const lhi_policy *policy, const uint32_t *sites,

@@ -10,8 +10,8 @@
 
 enum { MAX_TASKS = 1 << 22 };
 
-/* Computes p->bound_ns, the iteration time if messages arrive at once, which is
- * a lower bound. LH_EDEADLOCK: the pass orders deadlock. */
+/* Computes p->bound_ns, a lower bound on the iteration time: the time if
+ * messages arrive at once. LH_EDEADLOCK: the pass orders deadlock. */
 static lh_status find_bound(lhi_program *p, lh_error *err)
 {
     int64_t *end = calloc((size_t)p->n_tasks + 1, sizeof *end);
@@ -177,8 +177,8 @@ typedef struct places {
     uint32_t *at;
 } places;
 
-/* Returns the table entry for the task of a chunk and microbatch: its forward
- * pass or, else, its input gradient (D). */
+/* Returns the table entry for the forward pass (`forward`) or the input
+ * gradient pass (D) of a chunk on a microbatch: the number of its task. */
 static uint32_t *get_task_slot(const places *p, uint32_t chunk,
                                uint32_t microbatch, bool forward)
 {
@@ -186,8 +186,8 @@ static uint32_t *get_task_slot(const places *p, uint32_t chunk,
                   !forward];
 }
 
-/* Connects task `i` with the consumer of its message on another device; a W
- * task with the input gradient (D) before it. */
+/* Connects task `i` with the task on another device that consumes its message;
+ * a W task (weight gradient) with the input gradient (D) before it. */
 static void connect_task(lhi_task *tasks, const places *where, uint32_t i)
 {
     const lh_pass *pass = &tasks[i].pass;

@@ -38,7 +38,8 @@ static void add_fact(lhi_text *out, const char *name, const char *format, ...)
     lhi_text_printf(out, "<div><dt>%s</dt><dd>%s</dd></div>", name, text);
 }
 
-/* Checks whether no other policy has a shorter mean iteration time. */
+/* Checks whether no other policy has a shorter mean iteration time than number
+ * `policy`. */
 static bool is_best(const lh_optical *o, uint32_t policy)
 {
     for (uint32_t i = 0; i < o->n_policies; i++)
@@ -177,8 +178,8 @@ static lh_status record_iteration(const lh_scenario *s,
     return lhi_optical_simulate(&in, &out, err);
 }
 
-/* Adds one policy's section: routes, passes and spectrum of the last iteration
- * under the first seed. */
+/* Adds one policy's section to the page: routes, passes and spectrum of the
+ * last iteration under the first seed. x, y: positions of the nodes. */
 static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
                              const lh_optical *o, const lh_optical_policy *p,
                              const lhi_policy *policy, const double *x,

@@ -55,9 +55,10 @@ static bool compute_distances(finder *f, uint32_t root)
     return true;
 }
 
-/* Returns the lowest next node on a shortest route from node n to the target;
- * LH_NONE: there is none. `first`: also obeys f->closed_first. *step_km: length
- * of that hop. */
+/* Returns the next node on a shortest route from node n to the target; of
+ * equals the one with fewer hops, then the lowest; LH_NONE: there is none.
+ * `first`: n is the route's last fixed node, so also avoids the nodes in
+ * f->closed_first. *step_km: length of that hop. */
 static uint32_t find_next_node(const finder *f, uint32_t n, bool first,
                                int64_t *step_km)
 {
@@ -148,8 +149,8 @@ typedef struct route_pool {
     uint32_t count, room;
 } route_pool;
 
-/* Adds a copy of a route to the pool unless it contains an equal one; false on
- * allocation failure. */
+/* Adds a copy of a route to the pool of candidates unless it contains an equal
+ * one; false on allocation failure. */
 static bool add_to_pool(route_pool *p, const lhi_node_route *route)
 {
     for (uint32_t i = 0; i < p->count; i++)

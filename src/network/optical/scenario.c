@@ -64,8 +64,8 @@ static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
 static const lhi_reach adaptive[] = {
     {625, 50000}, {1250, 37500}, {2500, 25000}, {INT64_MAX, 12500}};
 
-/* Reads one modulation: its rate per slot, and its maximum path length unless
- * it is the last. */
+/* Reads one modulation: its rate per spectrum slot and its reach (maximum path
+ * length). The `last` one must have no reach: it serves any length. */
 static lh_status read_reach(reader *r, const lhi_node *map, bool last,
                             lhi_reach *out)
 {

@@ -78,8 +78,8 @@ typedef struct run {
     lhi_arena *mem;
 } run;
 
-/* Adds an event at time_ns to the queue; `what`: its payload. Returns false on
- * allocation failure, which also sets r->no_memory. */
+/* Adds an event of this kind at time_ns to the queue; `what`: its payload.
+ * Returns false on allocation failure, which also sets r->no_memory. */
 static bool push_event(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
 {
     lhi_event e = {
@@ -89,13 +89,14 @@ static bool push_event(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
     return !r->no_memory;
 }
 
-/* Returns the event payload for a job's task. */
+/* Returns the event payload that encodes task `task` of job `j`. */
 static uint64_t make_task_payload(const job *j, uint32_t task)
 {
     return (uint64_t)j->index << 32 | task;
 }
 
-/* Checks whether a task's message goes to a device on another network node. */
+/* Checks whether a task's message goes to a device on another network node than
+ * the task's. */
 static bool crosses_nodes(const job *j, uint32_t task)
 {
     const lhi_task *t = &j->program->tasks[task];
@@ -104,9 +105,9 @@ static bool crosses_nodes(const job *j, uint32_t task)
                j->sites[j->program->tasks[t->consumer].device];
 }
 
-/* Returns the device's next W pass if it can run before message m arrives;
- * LH_NONE: none is ready, or the message is known to arrive before the pass
- * would end. */
+/* Returns the device's next W pass (weight gradient), to fill the time in which
+ * the device waits for the message of task `m`. LH_NONE: none is ready, or the
+ * message is known to arrive before the pass would end. */
 static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
 {
     const lhi_program *p = j->program;
@@ -172,8 +173,9 @@ static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
         send_message(r, j, m);
 }
 
-/* Checks whether data-parallel communication permits task `i` to start now;
- * otherwise schedules a wake-up. *since: the earliest time. */
+/* Checks whether data-parallel communication permits task `i` of the device to
+ * start now; otherwise schedules a wake-up. *since: the earliest time at which
+ * it does. */
 static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
                           int64_t *since)
 {
@@ -259,7 +261,7 @@ static void begin_iteration(run *r, job *j)
         try_start(r, j, d);
 }
 
-/* Appends a circuit, in use until end_ns, to the recorded iteration; false on
+/* Appends circuit `c`, in use until end_ns, to the recorded iteration; false on
  * allocation failure. */
 static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
 {
@@ -293,8 +295,9 @@ static bool is_recording(const run *r)
     return r->in->record && r->jobs[0].iteration == r->in->iterations;
 }
 
-/* Occupies the slots of a grant until `end_ns` and schedules their release.
- * `owner`: job, LH_NONE for background traffic. */
+/* Occupies the spectrum slots of a grant until `end_ns` and schedules their
+ * release. `owner`: the job whose `task` sends the message; LH_NONE for
+ * background traffic. */
 static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
                          uint32_t owner, uint32_t task)
 {
@@ -313,8 +316,9 @@ static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
         record_held(r, c, end_ns);
 }
 
-/* Returns how many slots to request for a task's message, by the policy and the
- * labels (was it late or refused?) of the last iteration. */
+/* Returns how many spectrum slots to request for a task's message. Depends on
+ * the policy, on its labels in the last iteration (was it late, was it
+ * refused?) and on the refused attempts so far. */
 static uint32_t compute_requested_slots(const run *r, const job *j,
                                         uint32_t task)
 {
@@ -333,8 +337,8 @@ static uint32_t compute_requested_slots(const run *r, const job *j,
     return n > 1 ? n : 1;
 }
 
-/* Occupies a granted circuit for a task's message and schedules its arrival.
- * `wait`: ns until the send port is free. */
+/* Occupies a granted circuit for a task's message and schedules the message's
+ * arrival. `wait`: ns until the send port is free. */
 static void accept_grant(run *r, job *j, uint32_t task,
                          const lhi_circuit_grant *grant, int64_t wait)
 {
@@ -403,8 +407,9 @@ static void request_circuit(run *r, job *j, uint32_t task)
     push_event(r, r->now + in->retry_ns, REQUEST, make_task_payload(j, task));
 }
 
-/* Finds the passes that the network delayed and labels their messages for the
- * next iteration; returns the number of such passes. */
+/* Finds the passes that the network delayed, and labels the messages that they
+ * waited for, for compute_requested_slots() in the next iteration. Returns the
+ * number of such passes. */
 static uint32_t update_labels(run *r, job *j)
 {
     const lhi_program *p = j->program;

@@ -109,11 +109,12 @@ lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
                             lh_error *err);
 /* Frees the spectrum and the list of circuits. */
 void lhi_circuits_fini(lhi_circuits *circuits);
-/* Occupies the slots of a grant and returns the index of the new circuit;
- * LH_NONE on allocation failure. */
+/* Occupies the spectrum slots of a grant (path and block) and returns the index
+ * of the new circuit; LH_NONE on allocation failure. */
 uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
                                const lhi_circuit_grant *grant);
-/* Releases the slots of a circuit and its index. */
+/* Releases the spectrum slots of a circuit; its index may then be used again.
+ */
 void lhi_circuits_release(lhi_circuits *circuits, uint32_t circuit);
 
 /* Background arrival generator. */
