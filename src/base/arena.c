@@ -74,8 +74,8 @@ void lhi_arena_free(lhi_arena *arena)
     free(arena);
 }
 
-/* Pushes a block with at least `need` bytes; returns NULL if allocation fails.
- */
+/* Pushes a block with room for at least `need` bytes onto the arena's stack;
+ * returns NULL if allocation fails. */
 static block *push_block(lhi_arena *arena, size_t need)
 {
     size_t size = need > arena->next_size ? need : arena->next_size;
@@ -134,9 +134,9 @@ char *lhi_arena_strdup(lhi_arena *arena, const char *text)
     return lhi_arena_strndup(arena, text, strlen(text));
 }
 
-/* Pops the top block and keeps the larger of it and the spare one. A loop that
- * marks, allocates and rewinds then avoids a system allocation per iteration.
- */
+/* Pops the arena's top block. Keeps it or the spare block, whichever is larger,
+ * as the spare one: a loop that marks, allocates and rewinds then avoids a
+ * system allocation per iteration. */
 static void retire_top(lhi_arena *arena)
 {
     block *b = arena->top;

@@ -13,8 +13,8 @@
 
 enum { FILE_BYTES = 8192, PATH_BYTES = 1024 };
 
-/* Reads the beginning of a small system file; returns false if it does not
- * exist. */
+/* Reads the beginning of a small system file into `text`, NUL-terminated;
+ * returns false if it does not exist. */
 static bool read_small(const char *path, char *text)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -47,8 +47,8 @@ static uint64_t find_number(const char *text, const char *key)
     return 0;
 }
 
-/* Lowers the available memory to `bytes` if that is smaller, and stores
- * `limit`, the name of the binding limit. */
+/* Lowers the available memory *room to `bytes` if that is smaller, and then
+ * stores `limit`, the name of this limit, as the binding one. */
 static void lower_limit(lhi_available_memory *room, uint64_t bytes,
                         const char *limit)
 {
@@ -56,8 +56,8 @@ static void lower_limit(lhi_available_memory *room, uint64_t bytes,
         *room = (lhi_available_memory){bytes, limit};
 }
 
-/* Lowers the available memory by a resource limit (RLIMIT_...), less the `used`
- * bytes; `limit`: its name. */
+/* Lowers the available memory *room to a resource limit of the process
+ * (RLIMIT_...) less the `used` bytes; `limit`: its name. */
 static void apply_resource_limit(lhi_available_memory *room, int resource,
                                  uint64_t used, const char *limit)
 {
@@ -87,8 +87,9 @@ typedef struct group_file_names {
     const char *limit, *used, *inactive, *active, *name;
 } group_file_names;
 
-/* Lowers the available memory by the limit of the control group in `folder`,
- * less its usage that cannot be reclaimed. */
+/* Lowers the available memory *room to the limit of the control group in
+ * `folder`, less its usage that cannot be reclaimed. `files`: names of the
+ * group's files, by version. */
 static void apply_group_limit(lhi_available_memory *room, const char *folder,
                               const group_file_names *files)
 {
@@ -110,10 +111,10 @@ static void apply_group_limit(lhi_available_memory *room, const char *folder,
     lower_limit(room, limit > used ? limit - used : 0, files->name);
 }
 
-/* Lowers the available memory by the limits of control group `top`/`inner` and
- * all its ancestors up to `top`. In a container the inner path may be visible
- * to the host only; then only the top exists, which is the container's own
- * group. */
+/* Lowers the available memory *room by the limits of control group
+ * `top`/`inner` and all its ancestors up to `top`. In a container the inner
+ * path may be visible to the host only; then only the top exists, which is the
+ * container's own group. `files`: names of the groups' files. */
 static void apply_group_limits(lhi_available_memory *room, const char *top,
                                const char *inner, const group_file_names *files)
 {
@@ -131,8 +132,8 @@ static void apply_group_limits(lhi_available_memory *room, const char *top,
     }
 }
 
-/* Lowers the available memory by the limits of this process's control groups,
- * versions 1 and 2. `root`: folder with proc/ and sys/. */
+/* Lowers the available memory *room by the limits of this process's control
+ * groups, versions 1 and 2. `root`: folder with proc/ and sys/. */
 static void apply_control_groups(lhi_available_memory *room, const char *root)
 {
     static const group_file_names second = {

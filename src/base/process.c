@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads the beginning of a small file into out[0..size-1], NUL-terminated;
- * stores "" on failure. */
+/* Reads the beginning of a small file, at most size - 1 bytes, into `out`,
+ * NUL-terminated; stores "" on failure. */
 static void read_prefix(const char *path, char *out, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -23,8 +23,8 @@ static void read_prefix(const char *path, char *out, size_t size)
         close(fd);
 }
 
-/* Replaces the characters of a text that are not allowed in file names with '_'
- * and cuts it at the first space. */
+/* Makes a text usable in a file name: replaces the characters that are not
+ * allowed with '_' and cuts it at the first space. */
 static void replace_invalid(char *text)
 {
     text[strcspn(text, " \t\r\n")] = '\0';
@@ -33,8 +33,9 @@ static void replace_invalid(char *text)
             *p = '_';
 }
 
-/* Finds the start time, in ticks, of a process on this machine. Returns false
- * if there is none or if it is a zombie. */
+/* Finds the start time, in clock ticks since boot, of process `number` on this
+ * machine, into *started. Returns false if there is none or if it is a zombie.
+ */
 static bool find_start_time(int64_t number, uint64_t *started)
 {
     char path[64], text[1024];

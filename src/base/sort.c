@@ -12,7 +12,8 @@ typedef struct sorting {
     int (*compare)(const void *a, const void *b);
 } sorting;
 
-/* Compares the items at indices `i` and `k`. */
+/* Compares the items at indices `i` and `k` by the caller's function: negative,
+ * 0 or positive. */
 static int compare_at(const sorting *s, size_t i, size_t k)
 {
     return s->compare(s->base + i * s->size, s->base + k * s->size);
@@ -36,8 +37,9 @@ static void reverse_range(const sorting *s, size_t from, size_t to)
         swap_items(s, from, to - 1);
 }
 
-/* Finds the first item of [from, to) that sorts after item `key`; with
- * `or_equal`, equal items count as after it. */
+/* Returns the index of the first item of the sorted range [from, to) that sorts
+ * after item `key`; with `or_equal`, of the first that does not sort before it.
+ */
 static size_t find_first_after(const sorting *s, size_t from, size_t to,
                                size_t key, bool or_equal)
 {

@@ -28,8 +28,9 @@ void lhi_temp_file_format_name(const char *path, unsigned attempt, char *out,
              self.number, lhi_process_hash_namespace(&self), attempt);
 }
 
-/* Parses the process number (*number) and namespace hash (*place) from a
- * temporary file name for target `base`; returns false for any other name. */
+/* Parses a temporary file name for target `base`, as
+ * lhi_temp_file_format_name() formats it, into the process number (*number) and
+ * namespace hash (*place). Returns false for any other name. */
 static bool read_temp_name(const char *name, const char *base, int64_t *number,
                            uint32_t *place)
 {

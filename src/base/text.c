@@ -137,8 +137,8 @@ typedef struct read_request {
     bool is_text;
 } read_request;
 
-/* Appends the stream's contents to `text` up to its end, within the size limit
- * of the request. */
+/* Appends the stream's contents to `text` up to its end. LH_EINPUT: they exceed
+ * the request's size limit, or are binary although the request is for text. */
 static lh_status read_chunks(lhi_input_stream *from, const read_request *r,
                              lhi_text *text, lh_error *err)
 {
@@ -231,8 +231,8 @@ static bool write_bytes(int fd, const char *data, size_t len)
     return true;
 }
 
-/* Fails with LH_EIO and the text of errno value `cause`; with LH_ENOMEM for
- * ENOMEM. */
+/* Fails for `path` with LH_EIO and the text of errno value `cause`; with
+ * LH_ENOMEM for ENOMEM. */
 static lh_status fail_to_write(const char *path, int cause, lh_error *err)
 {
     if (cause == ENOMEM)
@@ -274,8 +274,9 @@ static lh_status replace_file(const char *path, mode_t old_mode,
     return ok ? LH_OK : LH_EIO;
 }
 
-/* Opens a file for writing in place. A FIFO must get a reader within a timeout,
- * instead of blocking forever. */
+/* Opens a file for writing in place and returns its descriptor, or a negative
+ * value with errno set. Waits a limited time for the reader of a FIFO instead
+ * of blocking forever. */
 static int open_for_writing(const char *path)
 {
     enum { READER_WITHIN_MS = 5000, STEP_MS = 50 };

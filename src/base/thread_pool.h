@@ -31,14 +31,14 @@ lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out,
 /* Stops the worker threads and frees the pool; accepts NULL. */
 void lhi_thread_pool_free(lhi_thread_pool *crew);
 
-/* Runs tasks 0 .. n - 1 of a job on the pool's threads, started in order. A
- * pool runs one job at a time, and a task must not start another job on the
+/* Runs tasks 0 .. n - 1 of job `team` on the pool's threads, started in order.
+ * A pool runs one job at a time, and a task must not start another job on the
  * same pool. If no thread can be created, the caller runs all tasks. */
 void lhi_thread_pool_run(lhi_thread_pool *crew, const lhi_parallel_job *team,
                          uint32_t n);
 
-/* Runs tasks 0 .. n - 1 of a job on a temporary pool of at most `threads`
- * threads. */
+/* Runs tasks 0 .. n - 1 of job `team` on a temporary pool of at most `threads`
+ * threads, including the caller. */
 void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n,
                       uint32_t threads);
 
