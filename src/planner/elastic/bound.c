@@ -272,10 +272,10 @@ static int find_cheapest_position(const bound_state *b, const double *passes,
     return best;
 }
 
-/* Computes the least recomputation time of device `d` per microbatch, in ns:
- * chooses the operations with the least time per byte until the device fits
- * into memory. `saved`: bytes saved by sharding. INFINITY: recomputing
- * everything is not enough. */
+/* Computes the least recomputation time of device `d` per microbatch, in ns,
+ * for a first group of `group` microbatches: chooses the operations with the
+ * least time per byte until the device fits into memory. `saved`: bytes saved
+ * by sharding. INFINITY: recomputing everything is not enough. */
 static double compute_least_recomputation(const bound_state *b, uint32_t d,
                                           uint32_t group, double saved)
 {
@@ -405,9 +405,10 @@ static double estimate_partial_ns(int64_t at_once_ns, int64_t sharded_ns,
     return once + (fmax((double)sharded_ns, once) - once) * share;
 }
 
-/* Computes the time to gather a chunk's parameters in region `r`, in ns. The
- * link latency counts only if something is sharded; with `end` (first or last
- * in the iteration) it always counts. */
+/* Computes the time to gather the parameters of chunk `c` with sharding shares
+ * in region `r`, in ns. The link latency counts only if something is sharded;
+ * with `end` (the chunk's first or last collective in the iteration) it always
+ * counts. */
 static double compute_gather_ns(const bound_state *b, uint32_t c,
                                 const region *r, bool end)
 {
@@ -418,8 +419,10 @@ static double compute_gather_ns(const bound_state *b, uint32_t c,
     return estimate_partial_ns(ns, b->sharded[c].gather_ns, r->p[0]);
 }
 
-/* Computes the time to reduce-scatter a chunk's gradients, in ns; parameters as
- * in compute_gather_ns(). */
+/* Computes the time to reduce-scatter the gradients of chunk `c` with sharding
+ * shares in region `r`, in ns. The link latency counts only if something is
+ * sharded or with `end` (the chunk's first or last collective in the
+ * iteration). */
 static double compute_scatter_ns(const bound_state *b, uint32_t c,
                                  const region *r, bool end)
 {

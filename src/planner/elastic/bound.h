@@ -22,8 +22,8 @@ lh_status lhi_elastic_compute_bound(const lh_job *job, const lhi_config *config,
                                     lhi_elastic_lower_bound *out,
                                     lh_error *err);
 
-/* Estimates the time of lhi_elastic_compute_bound(), in work units (about
- * microseconds). */
+/* Returns the estimated time of lhi_elastic_compute_bound(), in work units
+ * (about microseconds). */
 uint64_t lhi_elastic_estimate_bound_work(const lhi_config *config);
 
 #endif

@@ -33,8 +33,9 @@ static void fill_chunks(const lh_elastic_case *g, const lh_elastic_plan *plan,
     }
 }
 
-/* Adds links in both directions between neighbouring stages. The last stage
- * connects to the first, and back, only if further chunks follow. */
+/* Adds links in both directions between neighbouring stages to links[]; returns
+ * their number. The last stage connects to the first, and back, only if further
+ * chunks follow. */
 static uint32_t fill_links(const lh_elastic_case *g, lh_link *links)
 {
     uint32_t P = g->stages, n = 0;

@@ -404,7 +404,8 @@ static bool is_stopped(void *context, bool works)
     return f->stopped && f->stopped(f->context, works || a->out->schedule);
 }
 
-/* Estimates the work of `n` event simulations. */
+/* Returns the estimated work of `n` event simulations, in work units (about
+ * microseconds). */
 static uint64_t estimate_simulation_work(const shape_search *s, uint32_t n)
 {
     return n * (50 + (uint64_t)s->n_chunks * s->config->microbatches / 2);

@@ -286,8 +286,8 @@ static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range,
 /* --- links -----------------------------------------------------------------
  */
 
-/* Appends two ranges for the links between two datacenters: one of latency, one
- * of bandwidth. */
+/* Appends two ranges, one of latency and one of bandwidth, for the links
+ * between datacenters `from` and `to`, to ranges[*n..]. */
 static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
                       uint32_t to)
 {

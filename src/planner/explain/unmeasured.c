@@ -15,8 +15,8 @@
 #include <longhaul/experimental/cost.h>
 #include <string.h>
 
-/* Sets a degree that is 0 (not fixed) to `value`. Returns false if it is fixed
- * to another value. */
+/* Sets the degree *open to `value` if it is 0 (not fixed). Returns false if it
+ * is fixed to another value. */
 static bool set_or_compare(uint32_t *open, uint32_t value)
 {
     if (*open && *open != value)

@@ -39,7 +39,7 @@ bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
 /* --- answers ---------------------------------------------------------------
  */
 
-/* Compares values with a relative tolerance of 1e-9. */
+/* Checks whether `a` and `b` are equal with a relative tolerance of 1e-9. */
 static bool is_nearly_equal(double a, double b)
 {
     return fabs(a - b) <= 1e-9 * fmax(1, fabs(b));

@@ -50,8 +50,8 @@ static uint32_t count_senders(const lhi_layout_builder *b, uint32_t g,
     return replicas;
 }
 
-/* Returns the message route of replica group `g` between two stages, for the
- * cost model. */
+/* Returns the message route of replica group `g` from stage `from` to stage
+ * `to`, for the cost model. */
 static lh_cost_hop make_hop(const lhi_layout_builder *b, uint32_t g,
                             uint32_t from, uint32_t to)
 {
@@ -59,8 +59,8 @@ static lh_cost_hop make_hop(const lhi_layout_builder *b, uint32_t g,
                           count_senders(b, g, from, to));
 }
 
-/* Computes the message between two stages for the replica group whose message
- * takes longest. */
+/* Computes the message from stage `from` to stage `to` into *out, for the
+ * replica group whose message takes longest. */
 static lh_status cost_message(lhi_layout_builder *b, uint32_t from, uint32_t to,
                               lh_cost_message *out, lh_error *err)
 {
@@ -81,9 +81,10 @@ static lh_status cost_message(lhi_layout_builder *b, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Enlarges a message that follows multi-token prediction modules separate from
- * the head: it also carries their hidden states, each as large as the model's.
- * A link has one message size, so the largest counts. */
+/* Enlarges the message between stages `from` and `to` if it follows multi-token
+ * prediction modules separate from the head: it also carries their hidden
+ * states, each as large as the model's. A link has one message size, so the
+ * largest counts. */
 static lh_status widen_mtp_message(const lhi_layout_builder *b, uint32_t from,
                                    uint32_t to, lh_cost_message *message,
                                    lh_error *err)
@@ -100,8 +101,8 @@ static lh_status widen_mtp_message(const lhi_layout_builder *b, uint32_t from,
     return LH_OK;
 }
 
-/* Adds the link between two stages with the longest message time of all replica
- * groups. */
+/* Adds the link from stage `from` to stage `to`, with the longest message time
+ * of all replica groups. */
 static lh_status add_link(lhi_layout_builder *b, uint32_t from, uint32_t to,
                           lh_error *err)
 {
@@ -145,7 +146,8 @@ static uint32_t find_set_root(uint32_t *shared, uint32_t pair)
     return pair;
 }
 
-/* Returns the name of a link's end: the datacenter, also for a zone of it. */
+/* Returns the name of a link's end at datacenter or zone `at`: the
+ * datacenter's, also for a zone of it. */
 static const char *get_end_name(const lh_job *job, uint32_t at)
 {
     const lh_datacenter *dc = &job->datacenters[at];
@@ -245,8 +247,9 @@ static bool have_same_ring(const lhi_stage_placement *a,
     return same;
 }
 
-/* Checks whether data-parallel GPUs of a chunk are on several nodes of one
- * datacenter, for all parameters or for expert replicas. */
+/* Checks whether the data-parallel GPUs of a chunk are on several nodes of one
+ * datacenter, for all parameters or for expert replicas; the result is in
+ * *leaves. */
 static lh_status leaves_node(const lhi_layout_builder *b,
                              const lhi_stage_placement *spread, uint32_t chunk,
                              bool *leaves, lh_error *err)
@@ -304,8 +307,8 @@ static lh_status name_dp_links(lhi_layout_builder *b, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the link between two devices unless it exists. b->last_link and
- * b->link_before chain the links of a device, latest first. */
+/* Adds the link from device `from` to device `to` unless it exists.
+ * b->last_link and b->link_before chain the links of a device, latest first. */
 static lh_status add_hop(lhi_layout_builder *b, uint32_t from, uint32_t to,
                          lh_error *err)
 {

@@ -31,9 +31,9 @@ typedef struct lhi_method_outcome {
 } lhi_method_outcome;
 
 /* Runs a schedule method on a pipeline, or returns the cached result; `tried`
- * may be NULL: no cache. out->why is in `mem`. The caller owns *schedule, set
- * on success. With `schedule` NULL a cached result avoids running the method.
- */
+ * may be NULL: no cache. `sub_blocks`: parts per W pass. out->why is in `mem`.
+ * The caller owns *schedule, set on success. With `schedule` NULL a cached
+ * result avoids running the method. */
 lh_status lhi_evaluation_cache_run_method(
     lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
     const char *method, uint32_t sub_blocks, lhi_arena *mem,

@@ -310,7 +310,8 @@ static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
 }
 
 /* Times the given partition with one layer moved, for each move until one is
- * feasible; that partition becomes a start. */
+ * feasible, or `most` partitions are timed in all; the feasible partition
+ * becomes a start. */
 static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
                            start *starts, lh_error *err)
 {
@@ -338,7 +339,8 @@ static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
 
 /* Finds starting partitions that fit into memory. If none does, tries weaker
  * deviations from the given partition: full strength, half, a quarter, then
- * moves of one layer. */
+ * moves of one layer. Stops once `most` partitions are timed. `like`, `speed`,
+ * `room`: as for build_starts(). */
 static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
                              uint64_t most, double *speed, uint32_t *room,
                              start *starts, lh_error *err)

@@ -13,7 +13,7 @@
 static const double CLOSE_RATIO = 0.99;
 
 /* Finds the index of a datacenter by name, or of the first zone of a datacenter
- * with this name. */
+ * with this name, into *out. Returns false if there is none. */
 static bool find_site(const lh_job *job, const char *name, uint32_t *out)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++) {

@@ -28,7 +28,7 @@ bool lhi_partition_allows(const lhi_partition *p, const uint32_t *layers)
     return least > 0 && most <= compute_max_chunk(p, least);
 }
 
-/* Adds two numbers; UINT64_MAX on overflow. */
+/* Returns the sum of `a` and `b`; UINT64_MAX on overflow. */
 static uint64_t add_capped(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -73,7 +73,8 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
     return LH_OK;
 }
 
-/* Times a partition, in *ns; copies it to *best if it is the fastest so far. */
+/* Times the partition `layers`, in *ns; copies it to *best, and its time to
+ * *best_ns, if it is the fastest so far. */
 static lh_status time_partition(lhi_partition *p, const uint32_t *layers,
                                 uint32_t *best, int64_t *best_ns, int64_t *ns,
                                 lh_error *err)
@@ -226,7 +227,8 @@ static void sample_partition(const lhi_partition *p, lhi_random *random,
         layers[c] = p->n_layers / n + (c < p->n_layers % n);
 }
 
-/* Times random partitions; `samples` keeps the fastest ones. */
+/* Times random partitions, which are stored in `drawn`; samples[] receives
+ * their numbers and times, *best and *best_ns the fastest. */
 static lh_status sample_partitions(lhi_partition *p,
                                    const lhi_partition_sampling *how,
                                    lhi_random *random, sample *samples,

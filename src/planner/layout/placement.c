@@ -259,7 +259,7 @@ lh_cost_layer_range lhi_stage_range(const lhi_stage_placement *spread)
                                  .runs = spread->runs};
 }
 
-/* Checks whether the stage has replicas in a datacenter. */
+/* Checks whether the stage has replicas in datacenter `dc`. */
 static bool has_site(const lhi_stage_placement *spread, uint32_t dc)
 {
     for (uint32_t i = 0; i < spread->n_sites; i++)
@@ -331,8 +331,8 @@ static double estimate_ring_bytes(const placement_builder *p,
 }
 
 /* Orders the datacenters of each stage's ring, and counts the stages whose
- * rings share links. Stages first[i] to first[i + 1] - 1 have the same
- * datacenters. */
+ * rings share links. The stages form n_runs runs: stages first[i] to first[i +
+ * 1] - 1 have the same datacenters. */
 static lh_status order_rings(placement_builder *p, const uint32_t *first,
                              uint32_t n_runs, lh_error *err)
 {

@@ -72,7 +72,8 @@ static lh_status cross_boundary(placement_estimate *r, lh_error *err)
 }
 
 /* Lists the datacenters of the current stage over all replica groups, each
- * once; *least: fewest replicas in one of them. Returns their number. */
+ * once, in sites[]. *least: fewest replicas in one of them. Returns their
+ * number. */
 static uint32_t find_sites(const placement_estimate *r, uint32_t *sites,
                            double *least)
 {

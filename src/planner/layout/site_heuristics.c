@@ -133,8 +133,8 @@ static lh_status add_cuts(const placement_generator *m, const uint32_t *order,
     return m->take(m->context, &d, err);
 }
 
-/* Checks whether a number of groups is tried: 2^i, 3 * 2^i, and divisors of n.
- */
+/* Checks whether the search tries to divide n datacenters into `k` groups: k is
+ * 2^i, 3 * 2^i or a divisor of n. */
 static bool is_tried_count(uint32_t k, uint32_t n)
 {
     uint32_t odd = k;

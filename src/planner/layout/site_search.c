@@ -42,7 +42,7 @@ lh_outermost lhi_sites_outermost(const lh_sites *sites)
 
 /* ---- duplicates ---- */
 
-/* Adds a value to an FNV-1a hash. */
+/* Adds a value to an FNV-1a hash; returns the new hash. */
 static uint64_t add_to_hash(uint64_t hash, uint32_t value)
 {
     return (hash ^ value) * UINT64_C(1099511628211);
@@ -202,9 +202,9 @@ static lh_status add_completions(void *context, const lhi_placement_draft *open,
     return LH_OK;
 }
 
-/* Extends a draft placement recursively: every unused datacenter either
- * continues the last group or begins a new one. Groups are in the order of
- * their first datacenter. */
+/* Extends a draft placement recursively by each datacenter not marked in
+ * used[]: it either continues the last group or begins a new one. Groups are in
+ * the order of their first datacenter. */
 static lh_status extend_groups(placement_search *f, lhi_placement_draft *d,
                                bool *used, lh_error *err)
 {

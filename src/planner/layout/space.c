@@ -119,8 +119,8 @@ static lh_status add_micro_batches(expansion *g, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether to visit a context degree: the job's, or one that leaves each
- * GPU enough tokens. */
+/* Checks whether to visit the context degree `cp`: it is the job's, or leaves
+ * each GPU enough tokens. */
 static bool suits_context(const expansion *g, uint32_t cp)
 {
     if (g->want->context)
@@ -144,8 +144,8 @@ static bool suits_group(const expansion *g, uint32_t tp, uint32_t cp)
     return group <= node || group % node == 0;
 }
 
-/* Checks whether to visit an expert degree: it must divide the number of
- * experts. */
+/* Checks whether to visit the expert degree `ep`: it must divide the number of
+ * experts and be the job's, if the job sets one. */
 static bool suits_expert(const expansion *g, uint32_t ep)
 {
     uint32_t experts = g->space->job->model->experts;

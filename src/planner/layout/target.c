@@ -161,7 +161,8 @@ static lh_status fail_unsupported(lh_target target, lh_error *err,
                     get_capability(target)->shown, why);
 }
 
-/* Checks whether a bit set of enum values (ANY: all) contains a value. */
+/* Checks whether `bits`, a bit set of enum values (ANY: all), contains a value.
+ */
 static bool has_bit(uint32_t bits, uint32_t value)
 {
     return bits == ANY || (bits >> value & 1) != 0;

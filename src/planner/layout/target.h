@@ -23,13 +23,14 @@ bool lhi_target_supports_method(lh_target target, uint32_t pipeline,
 bool lhi_target_accepts_any_order(lh_target target, uint32_t pipeline);
 
 /* Checks whether the target framework runs only combined backward passes (D and
- * W together). PyTorch's FSDP with ZeRO 3 frees weights after a forward pass
- * and silently loses the gradients of separate W passes. */
+ * W together) with `pipeline` stages and ZeRO stage `zero`. PyTorch's FSDP with
+ * ZeRO 3 frees weights after a forward pass and silently loses the gradients of
+ * separate W passes. */
 bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
                                uint32_t zero);
-/* Checks whether plans of the job have only combined backward passes (D and W
- * together): the target requires it, or offloading, because offloaded
- * activations return for D and W must follow at once. */
+/* Checks whether plans of the job with `pipeline` stages have only combined
+ * backward passes (D and W together). Either the target requires it, or
+ * offloading: offloaded activations return for D, and W must follow at once. */
 bool lhi_layout_joins_backward(const lh_job *job, uint32_t pipeline);
 
 /* Returns the chunks per device that the target framework uses without a
@@ -54,8 +55,8 @@ lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
                                   const lh_choice *choice, lh_error *err);
 
 /* Counts the groups of data-parallel replicas that each hold the whole state
- * under hybrid sharding: one per datacenter, 1 without. 0: the groups have
- * different numbers of replicas. */
+ * under hybrid sharding: one per datacenter; 1 with other sharding or with ZeRO
+ * stage `zero` 0. 0: the groups have different numbers of replicas. */
 uint32_t lhi_state_groups(const lh_job *job, const lh_layout *layout,
                           uint32_t zero);
 

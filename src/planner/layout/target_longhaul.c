@@ -108,7 +108,8 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
 }
 
 /* Checks that each datacenter has equally many ranks with the k-th part of the
- * experts. *each: that number, common to all calls; 0 before the first. */
+ * experts. sites[stage * data + replica]: state-sharing group, a datacenter.
+ * *each: the number, common to all calls; 0 before the first. */
 static bool has_equal_experts(const lh_layout *l, const uint32_t *sites,
                               uint32_t k, uint32_t *each)
 {
@@ -125,7 +126,8 @@ static bool has_equal_experts(const lh_layout *l, const uint32_t *sites,
 }
 
 /* Checks that hybrid sharding works with experts in process groups of their
- * own: each datacenter has equally many ranks per expert. */
+ * own: each datacenter has equally many ranks per expert. sites[stage * data +
+ * replica]: state-sharing group, a datacenter. LH_EUNSUPPORTED otherwise. */
 static lh_status check_experts(const lh_job *job, const lh_layout *l,
                                const uint32_t *sites, lh_error *err)
 {

@@ -178,8 +178,8 @@ static void count_params(counter *c, const ring *r, double params)
     count_rings(c, r, params * wire, reductions);
 }
 
-/* Counts the gather and reduction traffic of experts with process groups of
- * their own. */
+/* Counts the gather and reduction traffic of `params` expert parameters, whose
+ * process groups are those in `fold`. */
 static void count_experts(counter *c, const lhi_group_layout *fold,
                           double params)
 {

@@ -57,7 +57,8 @@ static lhi_bound_pass sum_layers(const lhi_bound_inputs *f,
 /* Raises the pass times of site `s` to the ZeRO 2 and 3 communication: a pass
  * takes the longer of its computation and its communication, plus the
  * computation that cannot overlap. A rank's first gather and last reduction are
- * outside its passes, so each of n passes has 1/n less. */
+ * outside its passes, so each of its `microbatches` passes has that fraction
+ * less. */
 lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f,
                                             const lh_job *job,
                                             const lh_layout *layout,

@@ -73,7 +73,7 @@ static lh_status allocate_node(lhi_branch_and_bound *b, uint32_t *at,
 }
 
 /* Adds a node to the open nodes, ordered by lower bound; of equal bounds, the
- * deeper node comes first. */
+ * deeper node comes first. *at: its index. */
 static lh_status push_node(lhi_branch_and_bound *b, const lhi_search_node *n,
                            uint32_t *at, lh_error *err)
 {
@@ -179,8 +179,8 @@ static lh_status add_built(lhi_branch_and_bound *b, const lhi_search_node *n,
     return LH_OK;
 }
 
-/* Adds a candidate whose pipeline was built to the queue b->built, ordered by
- * its bound; ignores it if it does not fit. */
+/* Adds candidate `at`, whose pipeline was built, to the queue b->built, ordered
+ * by its bound; ignores it if it does not fit into memory. */
 static lh_status queue_built(lhi_branch_and_bound *b, uint32_t at,
                              lh_error *err)
 {
@@ -232,8 +232,8 @@ static void add_quick_evaluation(lhi_branch_and_bound *b)
 
 /* --- batches -------------------------------------------------------------- */
 
-/* Removes a node from the open nodes: adds its children to the batch or, for a
- * complete layout, its candidate. */
+/* Removes node `at` from the open nodes: adds its children to the batch or, for
+ * a complete layout, its candidate. */
 static lh_status process_node(lhi_branch_and_bound *b, uint32_t at,
                               lh_error *err)
 {

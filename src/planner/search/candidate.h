@@ -138,9 +138,10 @@ bool lhi_layout_search_is_late(const lhi_layout_search *s);
 /* Reports progress over `total` layouts, on the caller's own thread. Returns
  * true if the caller asks to stop. */
 bool lhi_layout_search_is_cancelled(lhi_layout_search *s, uint32_t total);
-/* Checks whether to stop the current step: the caller asks to, or the time is
- * over. Never before something works: a result of the search, or `works`. The
- * remaining steps are then those of a quick plan. */
+/* Checks whether to stop the current step of a search over `total` layouts: the
+ * caller asks to, or the time is over. Never before something works: a result
+ * of the search, or `works`. The remaining steps are then those of a quick
+ * plan. */
 bool lhi_layout_search_should_stop(lhi_layout_search *s, uint32_t total,
                                    bool works);
 
@@ -195,9 +196,10 @@ lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method);
 lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem,
                                    lh_choice *choice, lh_error *err);
 
-/* Checks whether plans consider a schedule method: not an alias, supported by
- * the target framework, not slow in a quick plan, and the requested one if the
- * job requests one. */
+/* Checks whether plans with `pipeline` stages consider a schedule method. If
+ * the job requests a method, only that one; otherwise all that the target
+ * framework supports, except those that select the best of others and, in a
+ * quick plan, slow ones. */
 bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
                               uint32_t pipeline, const lhi_method *method);
 /* Runs the method named in choice->layout on the layout: fills status, times,

@@ -365,8 +365,8 @@ static bool has_ended(elastic_branch *t)
     return works || t->work / MOST_SHARES > t->limits.most_work;
 }
 
-/* Processes an open node: expands it, computes its bound over all chunk counts
- * or, with that bound, searches its elastic plans. */
+/* Processes open node `at`: expands it, computes its bound over all chunk
+ * counts or, with that bound, searches its elastic plans. */
 static lh_status process_node(elastic_branch *t, uint32_t at, lh_error *err)
 {
     node n = t->nodes[at];

@@ -103,9 +103,9 @@ int64_t lhi_bound_compute_path(const lhi_bound_case *c);
  * plus the path of the first microbatch to it and of the last one back. */
 int64_t lhi_bound_compute_warmup(const lhi_bound_case *c);
 /* Returns the link bound on the makespan in ns: a link carries one message at a
- * time. `per_microbatch`: messages on this link for each microbatch. With one
- * chunk per device, all its messages are F or D messages on the microbatch's
- * path. */
+ * time, for `transfer_ns`, which arrives `latency_ns` later. `per_microbatch`:
+ * messages on this link for each microbatch. With one chunk per device, all its
+ * messages are F or D messages on the microbatch's path. */
 int64_t lhi_bound_compute_link(const lhi_bound_case *c, uint32_t per_microbatch,
                                int64_t transfer_ns, int64_t latency_ns);
 /* Computes the partition bound on the makespan, in ns: the least makespan, by

@@ -58,7 +58,8 @@ static bool is_asked_to_stop(void *context, uint32_t done, uint32_t total,
            f->given->progress(f->given->context, done, total, best_ns);
 }
 
-/* Progress callback that stops the search at its first feasible plan. */
+/* Checks whether the search has a feasible plan, which ends it. Progress
+ * callback. */
 static bool has_result(void *context, const lh_plan_progress *now)
 {
     (void)context;
@@ -88,7 +89,8 @@ static lh_status run_step(lhi_layout_search *s,
     return lhi_layout_search_find_best(s) ? LH_OK : step(s, err);
 }
 
-/* Searches for any elastic plan that fits; *at receives its layout. */
+/* Searches for any elastic plan that fits into memory. *found: there is one,
+ * and *at receives its layout. */
 static lh_status search_elastic(lhi_layout_search *s, lh_fitting_layout *at,
                                 bool *found, lh_error *err)
 {
@@ -117,9 +119,9 @@ static void restrict_job(lh_job *job)
     }
 }
 
-/* Checks whether any layout of the job fits into memory; *at is then one.
- * `all_steps`: all layouts and all steps of the plan's search, else only the
- * layouts with the least memory. */
+/* Checks whether any layout of the job fits into memory. *found: one does, and
+ * *at is such a layout. `all_steps`: all layouts and all steps of the plan's
+ * search, else only the layouts with the least memory. */
 static lh_status check_fit(needs_search *n, const lh_job *job, bool all_steps,
                            lh_fitting_layout *at, bool *found, lh_error *err)
 {
@@ -175,8 +177,9 @@ typedef struct job_number {
                 lh_datacenter *sites);
 } job_number;
 
-/* Checks whether the job fits with the tested number (memory per GPU, or nodes)
- * set to `value`; *at is then a layout. */
+/* Checks whether the job fits into memory with the tested number (memory per
+ * GPU, or nodes) set to `value`. *found: it does, and *at is a layout.
+ * `all_steps`: as for check_fit(). */
 static lh_status check_number(needs_search *n, const job_number *number,
                               double value, bool all_steps,
                               lh_fitting_layout *at, bool *found, lh_error *err)
@@ -189,8 +192,9 @@ static lh_status check_number(needs_search *n, const job_number *number,
     return check_fit(n, &job, all_steps, at, found, err);
 }
 
-/* Bisects the tested number between `low`, with which the job does not fit, and
- * *high, with which it does. */
+/* Bisects the tested number between `low`, with which the job does not fit into
+ * memory, and *high, with which it does; *at is a layout for the final *high.
+ * `all_steps`: as for check_fit(). */
 static lh_status bisect_number(needs_search *n, const job_number *number,
                                bool all_steps, double low, double *high,
                                lh_fitting_layout *at, lh_error *err)
@@ -250,8 +254,8 @@ static double round_up(double gib)
     return ceil(gib / unit - 1e-9) * unit;
 }
 
-/* Returns the memory size in GiB to test between two others: their geometric
- * mean, rounded up. Returns `low` if they are close enough. */
+/* Returns the memory size in GiB to test between `low` and `high`: their
+ * geometric mean, rounded up. Returns `low` if they are close enough. */
 static double halve_memory(double low, double high)
 {
     const double middle = round_up(sqrt(low * high));
@@ -310,8 +314,8 @@ static uint32_t count_node_parts(const lh_job *job)
     return (uint32_t)parts;
 }
 
-/* Returns the number of nodes to test between two others; `low`: there is none.
- */
+/* Returns the number of nodes to test between `low` and `high`; `low`: there is
+ * none. */
 static double halve_nodes(double low, double high)
 {
     return floor((low + high) / 2);

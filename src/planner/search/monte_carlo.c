@@ -40,7 +40,7 @@ typedef struct drawing {
     lhi_config chosen;
 } monte_carlo;
 
-/* Returns the given value, or the default if it is 0. */
+/* Returns the given value, or the default `usual` if it is 0. */
 static uint32_t get_value_or_default(uint32_t given, uint32_t usual)
 {
     return given ? given : usual;
@@ -88,8 +88,8 @@ static lh_status sample_layout(monte_carlo *d, bool *found, lh_error *err)
     return LH_OK;
 }
 
-/* Samples a schedule method among the fast ones that plans consider; the job's
- * own if none is. */
+/* Samples a schedule method among the fast ones that plans with `pipeline`
+ * stages consider; the job's own if none is. */
 static const char *sample_method(monte_carlo *d, uint32_t pipeline)
 {
     const char *chosen = d->s->job->layout.schedule;

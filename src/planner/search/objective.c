@@ -13,8 +13,8 @@
 #define HOUR_NS 3.6e12
 #define HURDLE 0.02
 
-/* Returns the bits of a non-negative number as an integer: IEEE 754 numbers
- * have the same order as these integers. */
+/* Converts a cost in USD to an integer with the same order: the bits of a
+ * non-negative IEEE 754 number. */
 static int64_t convert_to_ordered_integer(double usd)
 {
     int64_t bits;

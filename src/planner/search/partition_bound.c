@@ -227,8 +227,9 @@ static double compute_activation_memory(const partition_search *s,
 }
 
 /* Returns the largest F time before a device's first D, in ns: whole passes
- * whose activations fit in `room` bytes, at most `n` per chunk. Returns `most`
- * if there are too many combinations. */
+ * whose activations fit in `room` bytes, at most `n` per chunk.
+ * loads[0..n_loads-1]: its chunks. Returns `most` if there are too many
+ * combinations. */
 static double compute_max_forwards(const load *loads, uint32_t n_loads,
                                    double room, double n, double most)
 {
@@ -248,9 +249,10 @@ static double compute_max_forwards(const load *loads, uint32_t n_loads,
     return fmin(most, best);
 }
 
-/* Checks that the work fits into the makespan given the memory: limits before
- * the first D, after the last F and after the last D, and the activation
- * residency. `reduce`: the final reduction. */
+/* Checks that the `work` of a device fits into the makespan given the memory of
+ * its chunks, loads[0..n_loads-1]: limits before the first D, after the last F
+ * and after the last D, and the activation residency. `reduce`: time of the
+ * final reduction. */
 static bool check_memory_limits(const partition_search *s, const share *h,
                                 const pass_times *m, const load *loads,
                                 uint32_t n_loads, double work, double reduce)

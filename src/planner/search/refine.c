@@ -398,7 +398,8 @@ static lh_status search_other(lhi_refinement *r, lh_choice *list, uint32_t i,
 }
 
 /* Optimises the schedules of the best alternatives whose bound is below the
- * plan's value; no other can become the plan. */
+ * plan's value; no other can become the plan. why[0..room-1] receives the text
+ * of the bound. */
 static lh_status improve_others(lhi_refinement *r, char *why, size_t room,
                                 lh_error *err)
 {
@@ -455,7 +456,8 @@ static lh_status search_alternative(lhi_refinement *r, lh_choice *list,
 }
 
 /* Optimises the schedules of at most `most` alternatives within CLOSE_RATIO of
- * the plan, each with `effort`. */
+ * the plan, each with work limit `effort`. why[0..room-1] receives the text of
+ * the bound. */
 static lh_status search_close_alternatives(lhi_refinement *r, uint32_t most,
                                            uint64_t effort, char *why,
                                            size_t room, lh_error *err)
@@ -510,7 +512,8 @@ static lh_choice *find_alternative(const lhi_refinement *r, lh_choice *list,
 }
 
 /* Optimises the best alternative with another value of each dimension, then the
- * best result per value (`heads`) that may beat the plan. */
+ * best result per dimension value (`heads`) that may beat the plan.
+ * why[0..room-1] receives the text of the bound. */
 static lh_status improve_best_per_value(lhi_refinement *r,
                                         const lhi_best_per_value *heads,
                                         char *why, size_t room, lh_error *err)
@@ -536,7 +539,8 @@ static lh_status improve_best_per_value(lhi_refinement *r,
 }
 
 /* Optimises the alternatives close to the plan, then the best ones per
- * dimension value (`heads`), each with a share of the effort. */
+ * dimension value (`heads`), each with a share of the effort. why[0..room-1]
+ * receives the text of the bound. */
 static lh_status improve_with_heads(lhi_refinement *r,
                                     const lhi_best_per_value *heads, char *why,
                                     size_t room, lh_error *err)

@@ -393,8 +393,8 @@ static neighbour *find_next_to_expand(const partition_refinement *m)
     return best;
 }
 
-/* Collects the neighbours of a partition: all partitions if there are few;
- * otherwise those one move away, then those around the least bounds. */
+/* Collects the neighbours of partition `layers`: all partitions if there are
+ * few; otherwise those one move away, then those around the least bounds. */
 static lh_status collect_neighbours(partition_refinement *m, uint32_t *layers,
                                     lh_error *err)
 {

@@ -155,7 +155,7 @@ static lh_status fail_mixed(const lhi_layout_search *s, lh_error *err)
 }
 
 /* Checks whether a layout works without the target framework's rules
- * (job->target); *at is then the best. */
+ * (job->target). *found: one does, and *at is the best. */
 static lh_status find_without_target(const lhi_layout_search *s, lhi_config *at,
                                      bool *found, lh_error *err)
 {

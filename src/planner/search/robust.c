@@ -226,8 +226,9 @@ static void store_if_best(robust *r, drawn *d, uint32_t row,
     d->best_row = row;
 }
 
-/* Simulates the schedule of d->rows[row] in the jitter samples, and stores it
- * if it is the best; takes ownership of it. */
+/* Simulates the schedule of d->rows[row] in the jitter samples, unless it
+ * cannot beat limit_ns, and stores it if it is the best; takes ownership of it.
+ */
 static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
                                  lh_schedule *schedule, int64_t limit_ns,
                                  lh_error *err)
@@ -305,7 +306,8 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
 /* --- plan's layout ---------------------------------------------------------
  */
 
-/* Samples the methods rows[from..n-1] of one chunk placement; one that beats
+/* Samples the methods of one pipeline (chunk placement): rows[from] and the
+ * later ones with the same pipeline, and marks them in done[]. One that beats
  * all previous ones becomes the plan. */
 static lh_status sample_rows(robust *r, lh_choice *rows, uint32_t n,
                              uint32_t from, bool *done, lh_error *err)

@@ -65,8 +65,8 @@ typedef struct lhi_deadline {
     const lh_plan_options *given;
     double until_s; /* process time; 0: never */
 } lhi_deadline;
-/* Returns `options` with a `progress` callback that also stops at the deadline;
- * valid as long as *out and `options`. */
+/* Returns `options` with a `progress` callback that also stops once the
+ * processor time reaches `until_s`; valid as long as *out and `options`. */
 lh_plan_options lhi_options_with_deadline(const lh_plan_options *options,
                                           double until_s, lhi_deadline *out);
 

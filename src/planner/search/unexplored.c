@@ -43,7 +43,7 @@ lhi_level lhi_dimension_level(lhi_dimension dimension)
     return dimensions[dimension].level;
 }
 
-/* Mixes a number into an FNV hash. */
+/* Adds a number to an FNV hash; returns the new hash. */
 static uint64_t add_to_hash(uint64_t hash, uint64_t number)
 {
     return (hash ^ number) * UINT64_C(1099511628211);

@@ -74,7 +74,8 @@ typedef struct stages_before {
     known_memory *memory; /* array with STAGE_KINDS entries */
 } stages_before;
 
-/* Returns the embedding (0) or the head (1) if stage k has it. */
+/* Returns the F, D and W times of the embedding (`end` 0) or the head (`end` 1)
+ * if stage k has it, else zeros. */
 static lhi_bound_pass get_end_passes(const lhi_bound_case *c, uint32_t k,
                                      uint32_t end)
 {
@@ -178,9 +179,10 @@ static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
     return true;
 }
 
-/* Returns the most layers of stage b->k by activation residency: activations of
- * a stage's only chunk are needed while all later layers run, and its memory
- * without state limits them during its active time. */
+/* Returns the most layers of `kind` that stage b->k can have by activation
+ * residency: activations of a stage's only chunk are needed while all later
+ * layers run, and its memory without state limits them during its active time.
+ */
 static double limit_layers_by_residency(const lhi_bound_case *c, int kind,
                                         const stages_before *b,
                                         const layer_memory *m, int64_t ns)
@@ -199,10 +201,10 @@ typedef struct end_times {
     double first_f, first_d, after_f, after_d;
 } end_times;
 
-/* Returns the most layers of stage b->k by memory: before its first D a device
- * runs at most the F whose activations fit. After its last F, and after its
- * last D, only passes whose activations are resident remain. `at`: times of
- * these events. */
+/* Returns the most layers of `kind` that stage b->k can have by memory: before
+ * its first D a device runs at most the F whose activations fit. After its last
+ * F, and after its last D, only passes whose activations are resident remain.
+ * `at`: times of these events. */
 static double limit_layers_by_memory(const lhi_bound_case *c, int kind,
                                      const stages_before *b,
                                      const layer_memory *m,
@@ -274,8 +276,8 @@ static time_outside compute_time_outside(const lhi_bound_case *c,
     return o;
 }
 
-/* Returns the memory limits of stage b->k from the cache, computed once per
- * site; NULL: memory is unknown or unlimited. */
+/* Returns the memory limits of stage b->k for layers of `kind` from the cache,
+ * computed once per site; NULL: memory is unknown or unlimited. */
 static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
                                              const stages_before *b)
 {
@@ -290,9 +292,9 @@ static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
     return all->is_known ? &all->m : NULL;
 }
 
-/* Returns the most layers that stage b->k can have by its memory limits if the
- * makespan is `ns`. `start`, `end`: least time before its first F and after its
- * last D. */
+/* Returns the most layers of `kind` that stage b->k can have by its memory
+ * limits if the makespan is `ns`. `start`, `end`: least time before its first F
+ * and after its last D. */
 static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
                                      const lhi_bound_pass *layer,
                                      const stages_before *b, int64_t start,
