@@ -209,10 +209,10 @@ typedef struct cli_help_group {
 /* Returns the command's i-th group of options in its short help; NULL: no
  * more. A command without groups has all its options in its help. */
 const cli_help_group *cli_find_help_group(const char *command, uint32_t i);
-/* Prints the help of a command: on one screen, or with all options and the
- * whole description. */
+/* Prints the help of a command, wrapped before `width`: on one screen or, with
+ * `all`, all options and the whole description. */
 void cli_help(FILE *out, const cli_command *command, bool all, uint32_t width);
-/* Prints the program's help with all commands. */
+/* Prints the program's help with all commands, wrapped before `width`. */
 void cli_help_all(FILE *out, uint32_t width);
 /* Prints the man page of a command, or of all (NULL). */
 void cli_man(FILE *out, const cli_command *command);

@@ -62,8 +62,9 @@ static lh_status get_site_part(cli *c, uint32_t sites, const char *option,
     return LH_OK;
 }
 
-/* Reads site i's number (1 to MOST) from a comma-separated option; without the
- * option *out is unchanged. */
+/* Reads site i's number (1 to MOST) from `list`, the value of an option, which
+ * has one part for all `sites` sites or one per site. NULL: *out is unchanged.
+ */
 static lh_status read_site_count(cli *c, uint32_t sites, const char *option,
                                  const char *list, uint32_t i, uint32_t *out)
 {

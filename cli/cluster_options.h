@@ -75,8 +75,9 @@ typedef struct cli_cluster_options {
         .help = "Overwrite an existing FILE of -o."                            \
     }
 
-/* Fails with a usage error if `name` is not a preset in `names`; the message
- * has the most similar one. `option`: the option that gave it. */
+/* Fails with a usage error unless `is_known`: `name` is not a preset in
+ * `names`. The message has the most similar one. `option`: the option that gave
+ * it. */
 lh_status cli_check_preset(cli *c, const char *option, const char *name,
                            bool is_known, const char *const *names);
 /* Fails with a usage error if an option for the links between sites is given

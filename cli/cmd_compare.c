@@ -170,7 +170,8 @@ static lh_status read_jitter(cli *c, comparison_work *w)
     return LH_OK;
 }
 
-/* Shows the sweep's progress; never cancels it (callback). */
+/* Shows the sweep's progress. Always returns false: the sweep continues
+ * (callback). */
 static bool show_point(void *context, uint32_t point, uint32_t n_points)
 {
     cli_progress(context, "comparing: point %" PRIu32 " of %" PRIu32, point + 1,
@@ -235,8 +236,8 @@ static lh_status run_comparison(cli *c, comparison_work *w)
 /* More passes make the report slow to open. */
 enum { MOST_PASSES_SHOWN = 60000 };
 
-/* Adds a contender's timeline to the report if it is the first or the passes
- * so far are at most MOST_PASSES_SHOWN. */
+/* Adds the timeline of contender `i` to the report if it is the first or
+ * *passes, the number of passes so far, is at most MOST_PASSES_SHOWN. */
 static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
                               uint64_t *passes, lh_report *report)
 {

@@ -117,7 +117,7 @@ static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
     return LH_OK;
 }
 
-/* Checks whether an export target requires a plan: it has its own schedule,
+/* Checks whether export target `to` requires a plan: it has its own schedule,
  * and settings that a pipeline lacks. */
 static bool requires_plan(uint32_t to)
 {
@@ -157,7 +157,8 @@ typedef struct work {
 
 enum { MOST_PATH = 4096 };
 
-/* Writes one of Chakra's files: -o as prefix, '.' and the suffix. */
+/* Writes one of Chakra's files, with contents `data`. Its path is -o, '.' and
+ * the suffix. */
 static lh_status write_chakra_file(void *context, const char *suffix,
                                    const char *data, size_t len, lh_error *err)
 {

@@ -37,7 +37,8 @@ static const cli_example examples[] = {
      "Use one seed instead of the scenario's; print every iteration as JSON."},
 };
 
-/* Shows the number of completed runs; never cancels (callback). */
+/* Shows the number of completed runs. Always returns false: the simulation
+ * continues (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total)
 {
     cli_progress(context, "run %" PRIu32 " of %" PRIu32, done, total);

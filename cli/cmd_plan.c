@@ -386,8 +386,8 @@ static lh_job make_open_job(const lh_job *today)
     return job;
 }
 
-/* Parses the sample counts of --samples, "100,100,1000,100"; missing values
- * are unchanged. */
+/* Parses the sample counts of --samples, "100,100,1000,100"; missing values are
+ * unchanged. Returns false if the text is invalid. */
 static bool parse_samples(const char *text, lh_plan_sampling *out)
 {
     uint32_t *const to[] = {&out->layouts, &out->partitions, &out->keep,
@@ -512,7 +512,8 @@ static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
     return status;
 }
 
-/* Parses the value of --margin: "5%" or a number of GiB, above 0. */
+/* Parses the value of --margin: "5%" or a number of GiB, above 0. Returns false
+ * if the text is invalid. */
 static bool parse_margin(const char *text, lh_plan_options *how)
 {
     char *end;

@@ -121,8 +121,8 @@ static lh_status read_source(cli *c, const char *path, source *out)
     return status;
 }
 
-/* Adds a plan's facts and alternatives, and the input's timeline, to the
- * report. */
+/* Adds a plan's facts and alternatives, and the input's timeline with this
+ * label, to the report. */
 static lh_status add_source(cli *c, const source *s, const char *label,
                             lh_report *report)
 {

@@ -232,8 +232,8 @@ static void print_path(cli *c, const cli_view *v)
     cli_print(c, "\n");
 }
 
-/* Formats a delay tolerance; LH_NO_LIMIT is 'any delay', a negative value 'not
- * known'. */
+/* Formats a delay tolerance into `buffer` or static storage: LH_NO_LIMIT is
+ * 'any delay', a negative value 'not known'. */
 static const char *format_tolerance(int64_t ns, char *buffer)
 {
     return ns < 0              ? "not known"

@@ -25,8 +25,9 @@ static int get_label_width(const cli_comparison *x)
     return width;
 }
 
-/* Prints contender i (pipeline and method): time, ratio to the best, bubble
- * and peak memory, or the reason why it has none. */
+/* Prints contender i (pipeline and method) after a label of `width` columns:
+ * time, ratio to best_ns, bubble and peak memory, or the reason why it has
+ * none. */
 static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
                       int64_t best_ns)
 {
@@ -47,7 +48,8 @@ static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
               o->fits ? "" : "  over the limit");
 }
 
-/* Prints one lower bound per pipeline, which holds for all its schedules. */
+/* Prints one lower bound per pipeline, which holds for all its schedules, after
+ * a label of `width` columns. */
 static void print_bounds(cli *c, const cli_comparison *x, int width)
 {
     const lh_comparison *all = x->all;
@@ -191,8 +193,8 @@ static int compute_sheet_width(const cli_comparison *x, char *along,
     return len > width ? len : width;
 }
 
-/* Prints points first..first+count-1 of one curve sheet, a row per contender.
- */
+/* Prints points first..first+count-1 of curve sheet `which`, a row per
+ * contender. */
 static void print_points(cli *c, const cli_comparison *x, uint32_t which,
                          uint32_t first, uint32_t count)
 {
@@ -216,7 +218,8 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
     }
 }
 
-/* Prints one sheet of the sweep: tables that fit the terminal, and a plot. */
+/* Prints sheet `which` of the sweep: tables that fit the terminal, and a plot.
+ */
 static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
 {
     cli_curves curves;

@@ -91,7 +91,7 @@ static lh_emulated_step get_step(const event_run *p, uint32_t step)
                      : (lh_emulated_step){.name = p->view->method};
 }
 
-/* Returns one iteration as JSON: time, schedule, path, slow parts and
+/* Returns iteration `step` as JSON: time, schedule, path, slow parts and
  * migrations. */
 static json_t *step_json(const event_run *p, uint32_t step)
 {
@@ -141,8 +141,8 @@ static lh_status simulate_fixed(cli *c, const event_run *p, int64_t *ns)
     return LH_OK;
 }
 
-/* Sums the iteration times that the run would have without --adapt, in ns;
- * negative: not available (no adaptation, or jitter). */
+/* Sums the iteration times that the run would have without --adapt into
+ * *total_ns; negative: not available (no adaptation, or jitter). */
 static lh_status sum_fixed_times(cli *c, const event_run *p, int64_t *total_ns)
 {
     uint32_t n = p->play->steps;
@@ -330,7 +330,7 @@ static void print_switches(cli *c, const event_run *p)
 }
 
 /* Prints schedule, iterations, total times, ranges, switches and migrations as
- * text. */
+ * text. quiet_ns: iteration time without events. */
 static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];

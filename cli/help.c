@@ -78,8 +78,8 @@ static void copy_sentence(char *out, size_t capacity, const char *text)
         memmove(from, to + 1, strlen(to + 1) + 1);
 }
 
-/* Prints an option with its help; `all`: the whole help, with choices and an
- * example, otherwise its first sentence. */
+/* Prints an option with its help, wrapped before `width`; `all`: the whole
+ * help, with choices and an example, otherwise its first sentence. */
 static void print_option(FILE *out, const cli_option *o, const char *help,
                          bool all, uint32_t width)
 {
@@ -150,7 +150,8 @@ static void print_options(FILE *out, const cli_command *k, bool all,
     }
 }
 
-/* Prints the options that every command has; -o with the command's own text. */
+/* Prints the options that every command has, wrapped before `width`; -o with
+ * the command's own text. `all`: with their whole help. */
 static void print_common_options(FILE *out, const cli_command *k, bool all,
                                  uint32_t width)
 {

@@ -66,9 +66,9 @@ const char *cli_import_source_name(uint32_t i);
 /* Returns an option on the command line that applies only to imports, without
  * dashes; NULL: none. */
 const char *cli_given_import_option(const cli *c);
-/* Imports the operand (a file, "-", or an argument list) as a job. Prints
- * deviations in the cost model to standard error. Release with
- * lh_import_free(). */
+/* Imports the operand (a file, "-", or an argument list) as a job, whose files
+ * are relative to `folder`. Prints deviations in the cost model to standard
+ * error. Release with lh_import_free(). */
 lh_status cli_import(cli *c, const char *operand,
                      const cli_import_options *source,
                      const cli_cluster_options *machines, const char *folder,

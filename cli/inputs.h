@@ -39,7 +39,8 @@ lh_status cli_reject_input(cli *c, const cli_input *input, const char *wants);
 
 /* Checks whether a scheduling method with that name exists. */
 bool cli_is_method(const char *name);
-/* Rejects an unknown name as a usage error, with the most similar name. */
+/* Rejects an unknown method name, the value of `option`, as a usage error, with
+ * the most similar name. */
 lh_status cli_check_method(cli *c, const char *option, const char *name);
 
 /* Methods that split weight-gradient passes. */
@@ -184,8 +185,8 @@ char *cli_time_text(int64_t ns, char *buffer);
 /* Formats "12.5 GiB" or "31.0 MiB" if the unit is bytes, else number and unit.
  */
 #define CLI_MEMORY_TEXT 64
-/* Formats an amount of memory into `buffer` (CLI_MEMORY_TEXT bytes) and returns
- * it. */
+/* Formats an amount of memory in `unit`, that of the pipeline, into `buffer`
+ * (CLI_MEMORY_TEXT bytes) and returns it. */
 char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 /* Formats "289,423". */
 #define CLI_GROUPED_TEXT 64

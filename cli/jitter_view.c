@@ -23,7 +23,8 @@ static lh_status reject_spec(cli *c, const char *text)
                      len < 60 ? len : 60, text);
 }
 
-/* Parses a probability and a factor, "0.05x3"; *rest: the text after them. */
+/* Parses a probability (*rate) and a factor, "0.05x3"; *rest: the text after
+ * them. Returns false if the text is invalid. */
 static bool read_event(const char *text, double *rate, double *factor,
                        const char **rest)
 {

@@ -15,8 +15,8 @@ typedef struct link_override {
     int64_t latency_ns, transfer_ns; /* -1: unchanged */
 } link_override;
 
-/* Parses one value of --inject: latency:TIME, transfer:TIME or gbps:NUMBER;
- * gbps becomes the transfer time of one message. */
+/* Parses one value of --inject: latency:TIME, transfer:TIME or gbps:NUMBER.
+ * gbps becomes the transfer time of a message of message_bytes. */
 static lh_status parse_value(cli *c, const char *pair, uint64_t message_bytes,
                              link_override *out)
 {
@@ -43,7 +43,7 @@ static lh_status parse_value(cli *c, const char *pair, uint64_t message_bytes,
 }
 
 /* Parses one override of --inject, LINK=VALUE,..., in place; times without a
- * value are -1. */
+ * value are -1. message_bytes: message size for values in gbps. */
 static lh_status parse_override(cli *c, char *text, uint64_t message_bytes,
                                 link_override *out)
 {

@@ -130,7 +130,8 @@ static lh_status dispatch(cli *c, int argc, char **argv)
 }
 
 /* Opens closed standard descriptors, so that no opened file becomes standard
- * output. Writes to the replacement fail, as they should. */
+ * output. Writes to the replacement fail, as they should. Returns false if a
+ * descriptor cannot be opened. */
 static bool fill_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)

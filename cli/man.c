@@ -5,7 +5,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Prints one word with roff's special characters escaped. */
+/* Prints one word with roff's special characters escaped. line_start: the word
+ * begins a line, where '.' and "'" are special too. */
 static void put_roff_word(FILE *out, const char *word, size_t len,
                           bool line_start)
 {

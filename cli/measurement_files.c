@@ -96,7 +96,7 @@ static void fill_entries(const lh_job *job, const lh_pipeline *p,
 }
 
 /* Formats the measured times as a profile for the job's layout; *text is the
- * caller's. */
+ * caller's. passes_ns: total time of the passes in an iteration. */
 static lh_status format_profile(cli *c, const lh_job *job,
                                 const lh_diagnosis *d, int64_t passes_ns,
                                 const lh_pipeline *p, char **text, size_t *len)
@@ -123,8 +123,9 @@ static lh_status format_profile(cli *c, const lh_job *job,
     return status;
 }
 
-/* Writes a profile of the measured times to the file of --profile-out; fails
- * if the job does not fit the recording. */
+/* Writes a profile of the measured times to the file of --profile-out; fails if
+ * the job does not fit the recording. passes_ns: total time of the passes in an
+ * iteration. */
 static lh_status write_profile(cli *c, const cli_measurement_files *files,
                                const lh_diagnosis *d, int64_t passes_ns,
                                const lh_pipeline *p)

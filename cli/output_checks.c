@@ -54,8 +54,9 @@ static char *resolve_path(const char *path, unsigned links)
     return place;
 }
 
-/* Stores path and file status of a named file; its resolved path is set only
- * if it does not exist, and must be freed. */
+/* Stores path and file status of a named file in *file, and whether the command
+ * writes it. Its resolved path is set only if it does not exist, and must be
+ * freed. */
 static void name_file(named_file *file, const char *path, bool is_written)
 {
     file->typed = path;

@@ -28,8 +28,8 @@ typedef enum preference {
     MORE,
 } preference;
 
-/* Appends an empty row to the comparison of two plans; its texts are buffers
- * of `p`. */
+/* Appends an empty row called `name` to `group` of the comparison of two plans;
+ * its texts are buffers of `p`. */
 static lh_report_difference *add_row(pair *p, const char *group,
                                      const char *name)
 {
@@ -57,7 +57,8 @@ static void add_change(pair *p, const double values[2], preference wanted)
     row->better = wanted == NEITHER ? 0 : (wanted == MORE) == (by > 0) ? 1 : -1;
 }
 
-/* Appends a row of texts to the comparison of two plans; NULL is empty. */
+/* Appends a row of texts, of the `first` and the `second` plan, to `group` of
+ * the comparison of two plans; NULL is empty. */
 static void add_words(pair *p, const char *group, const char *name,
                       const char *first, const char *second)
 {
@@ -66,7 +67,8 @@ static void add_words(pair *p, const char *group, const char *name,
     snprintf(p->texts[p->n - 1][1], CLI_SITES_TEXT, "%s", second ? second : "");
 }
 
-/* Appends a row of two counts to the comparison of two plans. */
+/* Appends a row of counts, of the `first` and the `second` plan, to `group` of
+ * the comparison of two plans. */
 static void add_count(pair *p, const char *group, const char *name,
                       uint64_t first, uint64_t second)
 {
@@ -75,8 +77,8 @@ static void add_count(pair *p, const char *group, const char *name,
     snprintf(p->texts[p->n - 1][1], TEXT, "%" PRIu64, second);
 }
 
-/* Appends a row of two numbers with `digits` decimals and a unit; values below
- * 0 are absent. */
+/* Appends a row of two numbers with `digits` decimals and a unit to `group` of
+ * the comparison; values below 0 are absent. `wanted`: the better direction. */
 static void add_real(pair *p, const char *group, const char *name,
                      const double values[2], int digits, const char *unit,
                      preference wanted)
@@ -92,7 +94,8 @@ static void add_real(pair *p, const char *group, const char *name,
         add_change(p, values, wanted);
 }
 
-/* Appends a row of two times in ns, both printed in the first plan's unit. */
+/* Appends a row of two times in ns, both printed in the first plan's unit, to
+ * `group` of the comparison. `wanted`: the better direction. */
 static void add_time(pair *p, const char *group, const char *name,
                      const double ns[2], preference wanted)
 {
@@ -103,8 +106,8 @@ static void add_time(pair *p, const char *group, const char *name,
         add_change(p, ns, wanted);
 }
 
-/* Appends a row of memory in bytes with its change; `wanted`: the better
- * direction. */
+/* Appends a row of memory in bytes, of the `first` and the `second` plan, with
+ * its change to `group` of the comparison. `wanted`: the better direction. */
 static void add_bytes(pair *p, const char *group, const char *name,
                       int64_t first, int64_t second, preference wanted)
 {

@@ -90,8 +90,8 @@ static words describe_model(const lh_plan *p)
     return w;
 }
 
-/* Counts the GPUs that the plan uses in each datacenter; false: the plan does
- * not have them. */
+/* Counts the GPUs that the plan uses in each datacenter, into used[]; false:
+ * the plan does not have these numbers. */
 static bool count_gpus(const lh_plan *p, uint32_t *used)
 {
     const lh_layout *l = &p->best.layout;
@@ -107,7 +107,8 @@ static bool count_gpus(const lh_plan *p, uint32_t *used)
     return l->sites || p->job->n_datacenters == 1;
 }
 
-/* Appends the GPUs in use, each type once: "256 h100-sxm, 128 a100-80g". */
+/* Appends the GPUs in use, each type once: "256 h100-sxm, 128 a100-80g".
+ * used[]: number per datacenter. */
 static void add_kinds(words *w, const lh_plan *p, const uint32_t *used)
 {
     const lh_datacenter *all = p->job->datacenters;
@@ -281,8 +282,8 @@ static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
     }
 }
 
-/* Appends stages, replicas and layers: "stages 0-3 of 8 replicas: 40 layers
- * (0-19, 60-79)". */
+/* Appends `stages` stages from `first` on, their replicas and layers: "stages
+ * 0-3 of 8 replicas: 40 layers (0-19, 60-79)". */
 static void add_part(words *w, const lh_plan *p, uint32_t first,
                      uint32_t stages, uint32_t replicas)
 {

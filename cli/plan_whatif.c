@@ -187,8 +187,9 @@ static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
     }
 }
 
-/* Formats one end of the range in which the plan stays the best; in
- * parentheses if no other plan becomes better there. */
+/* Formats one end of the range in which the plan stays the best; in parentheses
+ * if no other plan becomes better there. `job`: the job's value, 0 if its links
+ * differ. */
 static const char *format_end(const lh_plan_range *r, double job,
                               const range_end *e, char *text, size_t room)
 {
@@ -199,7 +200,7 @@ static const char *format_end(const lh_plan_range *r, double job,
 }
 
 /* Adds a table note about the plan that becomes the best beyond a break-even
- * factor. */
+ * factor. `job`: the job's value, 0 if its links differ. */
 static void add_break_even(cli_table *t, const lh_plan *p,
                            const lh_plan_range *r, const lh_plan_break_even *f,
                            double job)

@@ -43,7 +43,8 @@ typedef struct parser {
 
 /* --- names -------------------------------------------------------------- */
 
-/* Finds a link quantity by the first `len` bytes of its name. */
+/* Finds a link quantity by the first `len` bytes of its name, into *out.
+ * Returns false if there is none. */
 static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
 {
     for (int q = LH_LINK_LATENCY; q <= LH_LINK_OVERSUBSCRIPTION; q++) {
@@ -57,7 +58,7 @@ static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
 }
 
 /* Finds a datacenter of the job by the first `len` bytes of its name; *out is
- * its number (callback). */
+ * its number. Returns false if there is none (callback). */
 static bool find_datacenter(const void *context, const char *name, size_t len,
                             uint32_t *out)
 {

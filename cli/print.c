@@ -112,7 +112,8 @@ size_t cli_columns(const char *text)
     return columns;
 }
 
-/* Truncates at a precision in bytes; drops a character that it would split. */
+/* Returns to how many bytes a precision (negative: none) truncates a text;
+ * drops a character that it would split. */
 static size_t truncate_bytes(const char *text, int precision)
 {
     if (precision < 0)

@@ -58,7 +58,8 @@ static void describe_progress(const lh_plan_progress *now, char *text,
 }
 
 /* Shows the progress of the plan search live on a terminal; otherwise prints a
- * line now and then (callback). */
+ * line now and then. Returns true after an interrupt, to stop the search
+ * (callback). */
 static bool show_search(void *context, const lh_plan_progress *now)
 {
     plan_progress *p = context;
@@ -228,8 +229,9 @@ const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
 
 /* --- host memory -------------------------------------------------------- */
 
-/* Parses an amount of memory in the pipeline's unit; if that is bytes, also
- * with KiB, MiB, GiB or TiB. */
+/* Parses an amount of memory in the pipeline's unit into *out; if that is
+ * `bytes`, also with KiB, MiB, GiB or TiB. Returns false if the text is
+ * invalid. */
 static bool parse_memory(const char *text, bool bytes, int64_t *out)
 {
     static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};

@@ -104,7 +104,9 @@ static lh_status read_all(cli *c, int from, char **text, size_t *len)
     return LH_OK;
 }
 
-/* Parses the measuring script's output: a profile, an error, or neither. */
+/* Parses the output of the measuring script, run by interpreter `python`: a
+ * profile into *out, or an error, which is returned. `status`: from waitpid().
+ */
 static lh_status parse_printed(cli *c, const char *python, int status,
                                const char *text, size_t len, lh_profile **out)
 {
@@ -125,8 +127,8 @@ static lh_status parse_printed(cli *c, const char *python, int status,
     return made;
 }
 
-/* Runs the measuring script and parses the profile that it prints; fails if
- * the script failed. */
+/* Runs the measuring script with standard input from descriptor `in`, and
+ * parses the profile that it prints; fails if the script failed. */
 static lh_status run_python(cli *c, char *const *arguments, int in,
                             lh_profile **out)
 {

@@ -51,8 +51,8 @@ static void fail_log(train_log *log, int cause)
                      log->path, strerror(cause));
 }
 
-/* Appends a line; removes a partially written line where the file permits it.
- */
+/* Appends a line to the file `fd`. Returns false after a failure, with errno
+ * set, and removes the partially written line where the file permits it. */
 static bool append_line(int fd, const char *line, size_t len)
 {
     struct stat before;

@@ -70,7 +70,8 @@ static void format_mib(char cell[CELL], int64_t bytes)
         snprintf(cell, CELL, "%.2f", (double)bytes / (1 << 20));
 }
 
-/* Formats "parameters 0.88, gradients 0.88, ...". */
+/* Formats memory by kind, in MiB, into a table cell: "parameters 0.88,
+ * gradients 0.88, ...". */
 static void format_kinds(char cell[CELL],
                          const int64_t bytes[LH_N_MEMORY_KINDS])
 {

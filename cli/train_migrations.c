@@ -24,8 +24,8 @@ static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                      least ? " of at least 1 (each chunk needs a layer)" : "");
 }
 
-/* Parses one migration "STEP=N,N,..."; fails for a number below `least`, or a
- * step beyond the run. */
+/* Parses one migration "STEP=N,N,..." of an option; fails for a number below
+ * `least`, or a step beyond the run. */
 static lh_status read_move(cli *c, const char *option, uint32_t least,
                            const char *text, train_migration *out)
 {
@@ -63,8 +63,9 @@ static int compare_steps(const void *a, const void *b)
     return (x->step > y->step) - (x->step < y->step);
 }
 
-/* Reads the migrations of an option, separated by semicolons, and sorts them
- * by step; fails for two at one step. Without the option there are none. */
+/* Reads the migrations of an option, separated by semicolons, and sorts them by
+ * step; fails for two at one step, or a number below `least`. Without the
+ * option there are none. */
 static lh_status read_list(cli *c, const char *option, const char *text,
                            uint32_t least, train_migrations *out)
 {
@@ -423,7 +424,7 @@ lh_status train_migrations_report(cli *c, const lh_train_result *r,
     return cli_table_report(c, "Migrations", &t, report);
 }
 
-/* Returns the last migration at or before an iteration. */
+/* Returns the last migration at or before iteration `step`; NULL: none. */
 static const lh_migration *find_last_migration(const lh_train_result *r,
                                                uint64_t step)
 {

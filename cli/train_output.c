@@ -583,7 +583,7 @@ static uint32_t find_span_end(cli *c, const cli_view *began,
 }
 
 /* Adds a row to the report for each range of iterations with the same events
- * and schedule. */
+ * and schedule. predicted_ns: per iteration; NULL without events. */
 static lh_status add_iterations(cli *c, const cli_view *began,
                                 const lh_event_timeline *timeline,
                                 const int64_t *predicted_ns,
@@ -640,7 +640,8 @@ static const char *get_migration_label(const lh_migration *m)
     return m->n_chunks ? "layers move" : "ranks change";
 }
 
-/* Draws the iteration times: into the report, or as a separate chart. */
+/* Draws the iteration times: into the report or, with `report` NULL, as a
+ * separate chart. predicted_ns: per iteration; NULL without events. */
 static lh_status draw_iterations(cli *c, const cli_view *began,
                                  const lh_event_timeline *timeline,
                                  const int64_t *predicted_ns,

@@ -345,7 +345,8 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
 /* --- command ------------------------------------------------------------ */
 
 /* Simulates the final state of the run, its last schedule under the last events
- * and migrations, and prints the results. */
+ * and migrations, and prints the results. predicted_ns: per iteration; NULL
+ * without events. */
 static lh_status write_final_state(cli *c, const cli_view *v,
                                    const lh_plan *plan,
                                    const train_changes *changes,

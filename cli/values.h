@@ -13,7 +13,7 @@ bool cli_parse_count(const char *text, uint64_t least, uint64_t most,
 bool cli_parse_numbers(const char *text, uint32_t least, uint32_t n,
                        uint32_t *numbers, uint64_t *sum);
 /* Parses a finite, non-negative decimal number; *rest points to the text after
- * it. */
+ * it. Returns false if there is none. */
 bool cli_parse_real(const char *text, double *out, const char **rest);
 
 /* Number up to 2^53, with or without a time unit: ns, us, ms, s. */
@@ -22,9 +22,10 @@ typedef struct cli_number {
     bool timed;   /* has a unit */
 } cli_number;
 /* Parses a number with an optional time unit; *rest points to the text after
- * it. */
+ * it. Returns false if there is none. */
 bool cli_parse_number(const char *text, cli_number *out, const char **rest);
-/* Parses the whole text as a time with its unit, or 0. */
+/* Parses the whole text as a time with its unit, or 0, into *out_ns. Returns
+ * false if it is invalid. */
 bool cli_parse_time(const char *text, int64_t *out_ns);
 
 /* A value, or a range first:last:step. */

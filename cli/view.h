@@ -57,9 +57,9 @@ lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
  * outermost parallelism. */
 char *cli_layout_text(const lh_choice *choice, char *buffer, size_t room);
 enum { CLI_SITES_TEXT = 600 };
-/* Formats how a plan uses the datacenters: "pipeline west>mid>east (4, 2, 2
- * stages)", "replicas west 3, east 1", "2 groups: 1 x a>c (2, 2 stages); 1 x
- * b>d (2, 2 stages)". */
+/* Formats how a plan uses the datacenters into `buffer`, which it returns:
+ * "pipeline west>mid>east (4, 2, 2 stages)", "replicas west 3, east 1", "2
+ * groups: 1 x a>c (2, 2 stages); 1 x b>d (2, 2 stages)". */
 char *cli_sites_text(const lh_job *job, const lh_sites *sites, char *buffer,
                      size_t room);
 /* Adds a plan's heading, and all compared layouts, to a report. */
