@@ -73,7 +73,7 @@ bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold,
                                          lhi_group_members *out);
 
 /* Checks whether each group of `tensor` GPUs that hold slices of the same
- * experts is on one node, wherever the replicas are placed. */
+ * experts is on one node of `datacenter`, wherever the replicas are placed. */
 bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold,
                                             uint32_t datacenter);
 

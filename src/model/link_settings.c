@@ -269,8 +269,8 @@ static double get_half_round_trip_ns(const lh_link_load *use)
                               : use->latency_ns;
 }
 
-/* Returns lhi_ecmp_busiest_path_flows() from the cache, computing it on a miss.
- */
+/* Returns lhi_ecmp_busiest_path_flows() for `flows` and `paths` from the cache;
+ * computes and stores it if it is missing. */
 static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
                                   double paths)
 {
@@ -290,8 +290,9 @@ static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
 }
 
 /* Computes a sender's rate on a link: its share of the line, limited by load
- * balancing, window, congestion control and interface. Stores the rate, and
- * which of these limits it, in *e. `known`: cache of ECMP results. */
+ * balancing over its queue_pairs, window, congestion control and interface.
+ * Stores the rate, and which of these limits it, in *e. `known`: cache of ECMP
+ * results. */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
                       double queue_pairs, lhi_ecmp_cache *known,
                       lh_link_effect *e)

@@ -90,8 +90,8 @@ static void add_projections(op_list *l)
     lhi_work_linear(s, t, m->kv_lora_rank, out, 1, &kv->recompute_work);
 }
 
-/* Appends core attention. It stores its output and the scores or, if fused, the
- * log-sum-exp of each row. */
+/* Appends core attention of `layer`. It stores its output and the scores or, if
+ * fused, the log-sum-exp of each row. */
 static void add_core(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
@@ -109,7 +109,8 @@ static void add_core(op_list *l, uint32_t layer)
     lhi_work_attention(s, layer, &op->recompute_work);
 }
 
-/* Appends a gated delta network up to its output projection. */
+/* Appends the gated delta network (linear attention) of `layer` up to its
+ * output projection. */
 static void add_linear_core(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
@@ -129,8 +130,8 @@ static void add_linear_core(op_list *l, uint32_t layer)
     lhi_work_attention(s, layer, &op->recompute_work);
 }
 
-/* Appends the operations of an attention block: projections, core attention,
- * output projection and dropout. */
+/* Appends the operations of the attention block of `layer`: projections, core
+ * attention, output projection and dropout. */
 static void add_attention(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;

@@ -154,8 +154,9 @@ static lh_status find_least_path(const lhi_cost_context *p, uint32_t size,
     return LH_OK;
 }
 
-/* Returns the largest number of members that each node of a tensor-parallel
- * group on several nodes can have: evenly over the fewest nodes possible. */
+/* Returns the largest number of members that each node (of per_node GPUs) can
+ * have in a tensor-parallel group on several nodes: the members divided evenly
+ * over the fewest nodes possible, at least two. */
 static uint32_t count_most_near(uint32_t tensor, uint32_t per_node)
 {
     uint32_t nodes = (tensor + per_node - 1) / per_node;

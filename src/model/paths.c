@@ -133,8 +133,8 @@ lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
     };
 }
 
-/* Returns the bandwidth between two zones that is available to one GPU in
- * bytes/s, even if no other GPU sends. */
+/* Returns the bandwidth from zone `from` to zone `to` that is available to one
+ * GPU in bytes/s, even if no other GPU sends. */
 static double compute_zone_bandwidth_per_gpu(const lh_job *job, uint32_t from,
                                              uint32_t to,
                                              const lh_cost_constants *constants)

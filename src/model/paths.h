@@ -58,8 +58,9 @@ lh_status lhi_compute_link_effect(const lh_link_load *use,
                                   lhi_ecmp_cache *known, lh_link_effect *out,
                                   lh_error *err);
 
-/* Computes the path between datacenters, or between zones of one, for one of
- * `concurrent` equal shares of the link. `known`: cache of ECMP results. */
+/* Computes the path from datacenter, or zone, `from` to `to`, for one of
+ * `concurrent` equal shares of the link. `known`: cache of ECMP (multipath
+ * hashing) results. */
 lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
                                             uint32_t to, double concurrent,
                                             const lh_cost_options *options,

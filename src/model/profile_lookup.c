@@ -65,7 +65,8 @@ static void interpolate_times(const lh_profile_entry *low,
 /* Finds the profile entry with the shape and microbatch size of `like`, or
  * interpolates between the nearest sizes on both sides. Time and memory are
  * nearly affine in the number of tokens, so interpolation is safe and
- * extrapolation is not. */
+ * extrapolation is not. Returns false if there is no entry, or none on one
+ * side. */
 static bool find_nearest(const lh_profile *profile,
                          const lh_profile_entry *like, lhi_measurement *out)
 {
@@ -94,9 +95,9 @@ static bool find_nearest(const lh_profile *profile,
     return true;
 }
 
-/* Finds the measurement as find_nearest() does. If no entry is marked as
- * measured without sequence parallelism, also accepts entries that do not say
- * whether it was used. */
+/* Finds the measurement as find_nearest() does; returns false if there is none.
+ * If no entry is marked as measured without sequence parallelism, also accepts
+ * entries that do not say whether it was used. */
 static bool find_usable(const lh_profile *profile, const lh_profile_entry *like,
                         lhi_measurement *out)
 {

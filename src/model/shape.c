@@ -140,7 +140,8 @@ lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,
     return LH_OK;
 }
 
-/* Checks that the parallel degree named `what` is set and within the limit. */
+/* Checks that the parallel degree named `what` is set (`value` not 0) and
+ * within the limit of all degrees. */
 static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
 {
     if (value == 0 || value > LH_MAX_GPUS)

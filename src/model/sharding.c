@@ -91,8 +91,8 @@ static lh_status compute_slowest_site_time(const sharding_context *s,
     return LH_OK;
 }
 
-/* Computes the time of a collective over one ring through `sites`, with `rings`
- * equal rings running concurrently. */
+/* Computes the time of a collective of `bytes` bytes per ring over one ring
+ * through the n `sites`, with `rings` equal rings running concurrently. */
 static lh_status compute_ring_time(const sharding_context *s,
                                    lh_collective_kind kind,
                                    const lh_cost_site *sites, uint32_t n,
@@ -146,11 +146,11 @@ static uint32_t find_zones(const sharding_context *s,
     return count;
 }
 
-/* Computes the time of a collective between datacenters, with one member in
- * each: as many concurrent rings as a datacenter has members, or `one_ring`.
- * Only the few members of such a ring pay the long latency. Zones of a
- * datacenter communicate among themselves first, then the remaining share of
- * each between datacenters. */
+/* Computes the time of a collective of `bytes` bytes between datacenters, with
+ * one member in each. As many rings run concurrently as a datacenter has
+ * members, or `one_ring`, whose few members alone pay the long latency. Zones
+ * of a datacenter communicate among themselves first, then the remaining share
+ * of each between datacenters. */
 static lh_status compute_time_between(const sharding_context *s,
                                       lh_collective_kind kind,
                                       const lh_cost_group *group, double bytes,
@@ -188,8 +188,9 @@ static lh_status compute_time_between(const sharding_context *s,
     return LH_OK;
 }
 
-/* Adds the time of a collective with full sharding over all datacenters: first
- * inside each datacenter, then the shards between them. */
+/* Adds to *sum the time of a collective of `bytes` bytes with full sharding
+ * over all datacenters: first inside each datacenter, then the shards between
+ * them. */
 static lh_status add_full_sharding(const sharding_context *s,
                                    lh_collective_kind kind,
                                    const lh_cost_group *group, double bytes,
@@ -204,9 +205,9 @@ static lh_status add_full_sharding(const sharding_context *s,
     return LH_OK;
 }
 
-/* Adds the times with hybrid sharding: state is sharded inside each datacenter,
- * and gradients are summed between datacenters [SX section 4.1, there for two].
- */
+/* Adds to *sum the times with hybrid sharding: state is sharded inside each
+ * datacenter (gather_bytes, reduce_bytes), and gradients are summed between
+ * datacenters [SX section 4.1, there for two]. */
 static lh_status add_hybrid_sharding(const sharding_context *s,
                                      const lh_cost_group *group,
                                      double gather_bytes, double reduce_bytes,

@@ -126,9 +126,9 @@ static void visit_run(const lhi_stage_nodes *s, uint32_t i, uint64_t rank,
     }
 }
 
-/* Counts the nodes of `count` GPUs, `step` apart from GPU `gpu`, and the fewest
- * members on one of these nodes. `step` divides the GPUs of a node or is a
- * multiple of them. */
+/* Counts the nodes (of per_node GPUs) that `count` GPUs occupy, `step` apart
+ * from GPU `gpu` on, and the fewest of these GPUs on one node. `step` divides
+ * the GPUs of a node or is a multiple of them. */
 static lhi_node_count count_regular(uint64_t gpu, uint64_t step, uint64_t count,
                                     uint64_t per_node)
 {
@@ -199,8 +199,8 @@ static uint64_t count_positions(const lhi_stage_nodes *s, uint32_t i)
                lhi_stage_nodes_find_period(s, i) / s->replica);
 }
 
-/* Counts the nodes of `size` consecutive GPUs from `gpu` on, and the fewest of
- * them on one node. */
+/* Counts the nodes (of per_node GPUs) of `size` consecutive GPUs from `gpu` on,
+ * and the fewest of these GPUs on one node. */
 static lhi_node_count count_consecutive(uint64_t gpu, uint64_t size,
                                         uint64_t per_node)
 {

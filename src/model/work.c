@@ -76,8 +76,8 @@ static void add_pointwise(lhi_work *work, double bytes, double kernels)
     work->kernels += kernels;
 }
 
-/* Adds a matrix product that may run in FP8: FLOPs, memory traffic and one
- * kernel. */
+/* Adds a matrix product that may run in FP8: its FLOPs, `bytes` of memory
+ * traffic and one kernel. */
 static void add_product(lhi_work *work, double flops, double bytes)
 {
     work->flops += flops;
@@ -98,9 +98,10 @@ static void add_quantisation(const lhi_shape *shape, double elements,
         add_pointwise(work, elements * shape->element, 1);
 }
 
-/* Adds an FP8 linear map. The optimizer already leaves the weights in 8 bits;
- * products output 16 bits. F quantises the input and D the output gradient; W
- * reads the other copy of both. */
+/* Adds an FP8 linear map: `matrices` weights of k x n for m rows in all. The
+ * optimizer already leaves the weights in 8 bits; products output 16 bits. F
+ * quantises the input and D the output gradient; W reads the other copy of
+ * both. */
 static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
                            double k, double n, double matrices)
 {
@@ -121,7 +122,7 @@ static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
 }
 
 /* Adds the F, D and W products of a linear map inside a layer, in FP8 if the
- * job uses it there. */
+ * job uses it there: `matrices` weights of k x n for m rows in all. */
 static void add_layer_linear(const lhi_shape *shape, lhi_pass_work *out,
                              double m, double k, double n, double matrices)
 {
@@ -158,8 +159,8 @@ double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
     return sequence / 2;
 }
 
-/* Adds memory traffic and kernels that only context parallelism needs, both to
- * the pass and to its share that the ring causes. */
+/* Adds `bytes` of memory traffic and `kernels` kernels that only context
+ * parallelism needs, both to the pass and to its share that the ring causes. */
 static void add_ring_kernels(lhi_work *work, double bytes, double kernels)
 {
     add_pointwise(work, bytes, kernels);
@@ -442,8 +443,8 @@ void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f)
     lhi_work_add(f, &once.f, 1);
 }
 
-/* Adds the work of an attention block to the forward, dgrad and wgrad passes.
- */
+/* Adds the work of the attention block of `layer` to the forward, dgrad and
+ * wgrad passes. */
 static void add_attention(const lhi_shape *shape, uint32_t layer,
                           lhi_pass_work *out)
 {
@@ -697,9 +698,9 @@ static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)
                    NULL);
 }
 
-/* Adds selective recomputation: with unfused attention, its core [Kor section
- * 5]; with flash attention, which recomputes the core anyway, norms and
- * activations. */
+/* Adds selective recomputation of `layer` to the dgrad pass: with unfused
+ * attention, its core [Kor section 5]; with flash attention, which recomputes
+ * the core anyway, norms and activations. */
 static void recompute_selective(const lhi_shape *shape, uint32_t layer,
                                 lhi_work *d)
 {
@@ -782,7 +783,7 @@ static void recompute_experts(const lhi_shape *shape, lhi_work *d)
     lhi_work_add(d, &once.f, 1);
 }
 
-/* Adds the recomputation of the job's modules to a dgrad pass
+/* Adds the recomputation of the job's modules in `layer` to a dgrad pass
  * [transformer_config.py of Megatron Core 0.16: recompute_modules]. */
 static void recompute_modules(const lhi_shape *shape, uint32_t layer,
                               lhi_work *d)

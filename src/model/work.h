@@ -71,7 +71,8 @@ void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
  * the number of sums over product outputs. */
 double lhi_count_norms(const lh_model *model);
 
-/* Returns the average number of tokens that a token attends to in a layer. */
+/* Returns the average number of tokens that a token attends to in a layer, in a
+ * sequence of `sequence` tokens. */
 double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
                                         double sequence);
 
