@@ -108,8 +108,8 @@ static lh_status add_model(bundle_files *all, const lhi_bundle *b,
     return add_file(all, form->file_name, text, len, err);
 }
 
-/* Adds the files that the target program reads: its arguments or recipe, and
- * the schedule if it takes one.
+/* Adds the files that the target program reads: its arguments or recipe, whose
+ * comment lines go to *remarks, and the schedule if it takes one.
  * LH_EUNSUPPORTED: the target is not a training program, or cannot run the
  * plan. */
 static lh_status add_target(bundle_files *all, lhi_bundle *b,

@@ -86,8 +86,8 @@ static void put_nccl(lhi_text *out, const lh_plan *plan)
     }
 }
 
-/* Rounds up to a power of two of at most 2^30, because NCCL counts buffer bytes
- * in 32 bits. */
+/* Returns the least power of two that is at least `least`, at most 2^30,
+ * because NCCL counts buffer bytes in 32 bits. */
 static int64_t round_up_to_power(double least)
 {
     int64_t power = 1;

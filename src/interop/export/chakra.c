@@ -217,8 +217,8 @@ static int compare_nodes(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Appends a node to the current device's list; `index`: number of its run,
- * message or collective in the predicted trace. */
+/* Appends a trace node to the current device's list, with its start and id;
+ * `index`: number of its run, message or collective in the predicted trace. */
 static void add_node(chakra *c, int64_t start_ns, uint64_t id, node_kind kind,
                      uint32_t index)
 {
@@ -618,7 +618,8 @@ static void put_step(chakra *c, uint32_t device)
         end_node(c, start_ns, start_ns + step_ns);
 }
 
-/* Adds the metadata message with which the trace file of a rank begins. */
+/* Adds the metadata message with which the trace file of device `device` in
+ * replica `replica` begins: schema version, rank and makespan. */
 static void put_metadata(chakra *c, uint32_t device, uint32_t replica)
 {
     lhi_text *one = &c->one;

@@ -213,8 +213,8 @@ static void put_mlps(lhi_text *out, const lh_model *m)
     put_router(out, m);
 }
 
-/* Adds the vocabulary size, the multiple to which Megatron-LM pads it, and a
- * comment if padding changes it. */
+/* Adds the vocabulary size, the multiple to which Megatron-LM pads it with
+ * `tensor` tensor-parallel ranks, and a comment if padding changes it. */
 static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
 {
     const uint32_t vocab = job->model->vocab;

@@ -134,8 +134,9 @@ lh_status lhi_import_read_placement(const char *text, size_t len,
                                     const lh_import_options *options,
                                     lhi_imported_job *in, lh_error *err);
 /* Determines the number of GPUs: the ranks placed by comments, else the
- * machines' GPUs, else the launcher's processes; 0 if none is specified.
- * LH_EINPUT: the numbers conflict. */
+ * machines' GPUs, else the launcher's processes (`launched`); 0 if none is
+ * specified. `file`: the input's name in messages. LH_EINPUT: the numbers
+ * conflict. */
 lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
                                const lh_import_options *options,
                                const lhi_imported_job *in, uint64_t *gpus,

@@ -41,10 +41,10 @@ lh_status lhi_input_value_get_choice(lhi_input_key key,
                                      const char *const *names, uint32_t *out,
                                      lh_error *err);
 
-/* Checks whether two words are equal, in upper or lower case. */
+/* Checks whether words `a` and `b` are equal, in upper or lower case. */
 bool lhi_is_same_word(const char *a, const char *b);
-/* Checks whether two names are equal or differ by one letter, for suggestions
- * in messages. Before that letter '-' equals '_'. */
+/* Checks whether names `a` and `b` are equal or differ by one letter, for
+ * suggestions in messages. Before that letter '-' equals '_'. */
 bool lhi_is_similar_name(const char *a, const char *b);
 
 #endif

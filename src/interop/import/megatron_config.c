@@ -45,7 +45,8 @@ static lh_status add_word(word_list *w, const char *text, size_t len,
     return LH_OK;
 }
 
-/* Splits a text at spaces and commas, and appends the parts as words. */
+/* Splits a text at spaces and commas, and appends the parts as words, with line
+ * number `line`. */
 static lh_status add_split_words(word_list *w, const char *text, size_t len,
                                  uint32_t line, lh_error *err)
 {

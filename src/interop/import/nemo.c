@@ -226,8 +226,8 @@ static lh_status add_word(converter *c, const char *text, uint32_t line,
     return LH_OK;
 }
 
-/* Appends Megatron-LM's argument (given without dashes) that key `key` sets,
- * and its value unless NULL. */
+/* Appends Megatron-LM's argument (given without dashes) that key `key` in line
+ * `line` sets, and its value unless NULL. */
 static lh_status add_argument(converter *c, const char *argument,
                               const char *value, const char *key, uint32_t line,
                               lh_error *err)

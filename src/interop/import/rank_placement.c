@@ -56,8 +56,8 @@ static bool parse_placement_line(char *text, placement_line *out)
     return out->first <= out->last;
 }
 
-/* Returns the text after "# Ranks " in the next such line at or after `at`, or
- * NULL. */
+/* Returns the text after "# Ranks " in the next line that begins with it, at or
+ * after `at`, or NULL. The whole text is `begin` to `end`. */
 static const char *find_next_remark(const char *at, const char *begin,
                                     const char *end)
 {
@@ -109,7 +109,8 @@ static uint64_t count_site_gpus(const placement_reader *p, uint32_t i)
  */
 
 /* Discards all placement comments, so that ranks fill the datacenters in order.
- * Notes the reason with several datacenters. Returns false. */
+ * With several datacenters adds a note with the reason, `why` about `what`.
+ * Returns false. */
 static bool discard_placement(placement_reader *p, const char *why,
                               const char *what)
 {

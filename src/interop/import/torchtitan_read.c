@@ -77,8 +77,8 @@ static bool find_key(const char *name, lhi_titan_form form, found_key *out)
     return out->unread != NULL;
 }
 
-/* Fails because a key is unknown; the message suggests a similar key, or names
- * the other form of input that has it. */
+/* Fails because the key `name` in line `line` is unknown; the message suggests
+ * a similar key, or names the other form of input that has it. */
 static lh_status reject_unknown(const reader *r, const char *name,
                                 uint32_t line, lh_error *err)
 {
@@ -268,8 +268,7 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
 }
 
 /* Sets the value of a boolean option to `is`, which a no- prefix has made
- * false.
- * LH_EINPUT: the option has a value after `=`. */
+ * false. LH_EINPUT: the option has a value `behind` the `=`. */
 static lh_status read_bool(reader *r, const char *name, const char *behind,
                            bool is, lhi_input_value *given, lh_error *err)
 {
