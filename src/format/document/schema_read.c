@@ -209,7 +209,8 @@ static lh_status read_new_struct(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Reads a list into a new array and stores pointer and count in the struct. */
+/* Reads a list into a new array and stores its pointer and count in the struct
+ * `owner`, as field `row` says. */
 static lh_status read_list(const lhi_read_context *r,
                            const lhi_schema_field *row, const lhi_node *node,
                            char *owner, lh_error *err)
@@ -324,8 +325,8 @@ static lh_status read_field(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Reads all fields of a schema, including inlined schemas, then runs the
- * schema's check. */
+/* Reads all fields of a schema, including inlined schemas, into the struct
+ * `owner`, then runs the schema's check. */
 static lh_status read_fields(const lhi_read_context *r, const lhi_node *map,
                              const lhi_schema *table, char *owner,
                              lh_error *err)

@@ -43,8 +43,9 @@ static const void *load_pointer(const void *member)
     return value;
 }
 
-/* Checks whether a field is omitted from the output: it is optional and has its
- * default value, or repeats another member from which it is derived. */
+/* Checks whether a field of the struct `owner` is omitted from the output: it
+ * is optional and has its default value, or repeats another member from which
+ * it is derived. */
 static bool is_absent(const lhi_schema_field *row, const char *owner)
 {
     const char *member = owner + row->offset, *text;

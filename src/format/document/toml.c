@@ -75,7 +75,8 @@ static lh_status add_container(lhi_toml *t, container *in, lhi_node_kind kind,
     return LH_OK;
 }
 
-/* Adds a scalar to a table or, with `key` NULL, to an array. */
+/* Adds a scalar to a table under `key` or, with `key` NULL, to an array.
+ * `quoted`: it is a string; `line`: its line number. */
 static lh_status add_scalar(lhi_toml *t, container *in, const char *key,
                             const char *text, bool quoted, uint32_t line,
                             lh_error *err)

@@ -104,8 +104,9 @@ static lh_status append_code_point(string_builder *s, int n, lh_error *err)
                                n == 4 ? 'u' : 'U', n, c);
 }
 
-/* Handles a backslash at the end of a line: skips whitespace up to the next
- * other character. */
+/* Skips a backslash's line end and all white space up to the next other
+ * character, as multi-line strings allow. Returns false if no line end follows
+ * the backslash. */
 static bool skip_line_continuation(string_builder *s)
 {
     const char *at = s->t->at, *end = s->t->end;
@@ -262,8 +263,8 @@ static bool convert_to_decimal(const char *at, const char *end, char **to)
     return true;
 }
 
-/* Checks whether a decimal number of `n` digits fits into a signed 64-bit
- * integer. */
+/* Checks whether a decimal number of `n` digits, `negative` or not, fits into a
+ * signed 64-bit integer. */
 static bool fits_64_bits(const char *digits, size_t n, bool negative)
 {
     const char *most = negative ? "9223372036854775808" : "9223372036854775807";

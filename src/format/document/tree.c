@@ -32,15 +32,15 @@ static uint32_t get_line(const yaml_mark_t *mark)
     return (uint32_t)(mark->line + 1);
 }
 
-/* Fails with LH_EINPUT and a message with file and line. */
+/* Fails with LH_EINPUT and the message "FILE:LINE: what". */
 static lh_status fail_at_line(const lhi_doc *doc, uint32_t line, lh_error *err,
                               const char *what)
 {
     return lhi_fail(err, LH_EINPUT, "%s:%u: %s", doc->file, line, what);
 }
 
-/* Fails with LH_EINPUT if the memory budget is exhausted, else with LH_ENOMEM.
- */
+/* Fails at this line: with LH_EINPUT if the memory budget is exhausted, else
+ * with LH_ENOMEM. */
 static lh_status fail_memory(const builder *b, uint32_t line, lh_error *err)
 {
     if (!b->memory.is_full)
@@ -51,7 +51,8 @@ static lh_status fail_memory(const builder *b, uint32_t line, lh_error *err)
                     b->doc->file, line, b->memory.max_bytes >> 20);
 }
 
-/* Appends a new node to the innermost open container, or makes it the root. */
+/* Appends a new node of this kind, from line `line`, to the innermost open
+ * container, or makes it the root; *out is the node. */
 static lh_status append_node(builder *b, lhi_node_kind kind, uint32_t line,
                              lhi_node **out, lh_error *err)
 {
@@ -75,8 +76,8 @@ static lh_status append_node(builder *b, lhi_node_kind kind, uint32_t line,
     return LH_OK;
 }
 
-/* Adds a map or list, which then receives the following nodes. LH_EINPUT: it is
- * nested too deeply or is a key. */
+/* Adds a map or list that begins in line `line`, and then receives the
+ * following nodes. LH_EINPUT: it is nested too deeply or is a key. */
 static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
                                 lh_error *err)
 {
@@ -96,7 +97,8 @@ static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
  * time. */
 enum { SMALL_MAP_KEYS = 32 };
 
-/* Fails with LH_EINPUT: a map has the key twice. */
+/* Fails with LH_EINPUT: a map has `key` twice, the second time in line `line`.
+ */
 static lh_status fail_duplicate(const lhi_doc *doc, uint32_t line,
                                 const char *key, lh_error *err)
 {

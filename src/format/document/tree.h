@@ -88,8 +88,9 @@ lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
                        lh_status code, const char *format, ...)
     LHI_PRINTF(5, 6);
 
-/* Makes file content safe for messages: removes control characters and
- * incomplete UTF-8 sequences, and truncates to `size` bytes with the NUL. */
+/* Copies file content into `shown` (`size` bytes with the NUL) in a form that
+ * is safe for messages: removes control characters and incomplete UTF-8
+ * sequences, and truncates. */
 void lhi_doc_sanitise_text(const char *text, char *shown, size_t size);
 
 /* Returns the value of `key` in a map, or NULL. */
@@ -152,7 +153,8 @@ lh_status lhi_node_get_time(const lhi_doc *doc, const lhi_node *node,
 lh_status lhi_node_get_time_unit(const lhi_doc *doc, const lhi_node *map,
                                  int64_t *unit_ns, lh_error *err);
 
-/* Reads a time of at most an hour, otherwise like lhi_node_get_time(). */
+/* Reads a time of at most an hour into *out_ns: the number times unit_ns,
+ * rounded to ns. Otherwise like lhi_node_get_time(). */
 lh_status lhi_node_get_short_time(const lhi_doc *doc, const lhi_node *node,
                                   int64_t unit_ns, int64_t *out_ns,
                                   lh_error *err);
@@ -160,7 +162,8 @@ lh_status lhi_node_get_short_time(const lhi_doc *doc, const lhi_node *node,
  * -> double -> text, so that numbers are written as they were read
  * (lhi_json_number() in schema.h). */
 double lhi_round15(double value);
-/* Reads a number and rounds it with lhi_round15(). */
+/* Reads a number from `min` to `max` and rounds it with lhi_round15() to 15
+ * digits. */
 lh_status lhi_node_get_rounded_number(const lhi_doc *doc, const lhi_node *node,
                                       double min, double max, double *out,
                                       lh_error *err);

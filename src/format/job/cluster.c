@@ -32,8 +32,8 @@ static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
     return lhi_node_get_rounded_number(doc, node, min, max, out, err);
 }
 
-/* Reads the optional number `key` of a map; *out is unchanged if the key is
- * absent. */
+/* Reads the optional number `key` of a map, from `min` to `max`, rounded to 15
+ * digits; *out is unchanged if the key is absent. */
 static lh_status read_optional(const lhi_doc *doc, const lhi_node *map,
                                const char *key, double min, double max,
                                double *out, lh_error *err)
@@ -54,8 +54,8 @@ static void list_presets(char *text, size_t size)
     }
 }
 
-/* Reads a GPU preset by name. LH_EINPUT: it is unknown, or has no rate for the
- * precision and the map sets none. */
+/* Reads a GPU preset by name. LH_EINPUT: it is unknown, or has no peak rate for
+ * the job's precision and the map sets none (`has_peak`). */
 static lh_status read_preset(reader *r, const lhi_node *node, bool has_peak,
                              lh_gpu *gpu, lh_error *err)
 {

@@ -75,7 +75,8 @@ static void append_list(lhi_text *out, const char *before,
         lhi_text_printf(out, "%s%s", i ? ", " : "", words[i]);
 }
 
-/* Appends a line with `remark` as its comment, and frees `remark`. */
+/* Appends the line `left`, "key: value", with `remark` as its comment, and
+ * frees `remark`. */
 static void add_line_and_free(lhi_text *text, const char *left,
                               lhi_text *remark)
 {

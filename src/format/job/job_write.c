@@ -12,13 +12,15 @@ static bool set_number(json_t *map, const char *key, double value)
     return lhi_json_set(map, key, lhi_json_number(value));
 }
 
-/* Sets a key to a time in units of unit_ns, rounded to 15 digits. */
+/* Sets a key to a time in units of unit_ns, rounded to 15 digits; false on
+ * allocation failure. */
 static bool set_time(json_t *map, const char *key, int64_t ns, double unit_ns)
 {
     return set_number(map, key, lhi_round15((double)ns / unit_ns));
 }
 
-/* Sets a key to a count, unless it is 0 (not given). */
+/* Sets a key to a count, unless it is 0 (not given); false on allocation
+ * failure. */
 static bool set_count(json_t *map, const char *key, uint32_t count)
 {
     return count == 0 || lhi_json_set(map, key, json_integer(count));
@@ -94,8 +96,8 @@ static json_t *training_to_json(const lh_training *t)
     return lhi_json_finish(map, ok);
 }
 
-/* Compares two numbers that are not NaN, without a floating-point equality
- * warning. */
+/* Checks whether two numbers that are not NaN are equal, without a
+ * floating-point equality warning. */
 static bool is_same_number(double a, double b)
 {
     return !(a < b) && !(a > b);
@@ -141,8 +143,8 @@ static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
     return lhi_json_finish(map, ok);
 }
 
-/* Sets `memory_reserve` to the datacenter's reserve if it is not the default.
- */
+/* Sets `memory_reserve` to the datacenter's reserve if it is not the default;
+ * false on allocation failure. */
 static bool set_reserve(json_t *map, const lh_gpu *gpu)
 {
     char share[48];
@@ -154,7 +156,8 @@ static bool set_reserve(json_t *map, const lh_gpu *gpu)
     return lhi_json_set(map, "memory_reserve", json_string(share));
 }
 
-/* Sets a key to a network, unless its bandwidth is 0. */
+/* Sets a key to a network, unless its bandwidth is 0; false on allocation
+ * failure. */
 static bool set_network(json_t *map, const char *key, const lh_network *network)
 {
     if (is_same_number(network->gbps, 0))
@@ -168,7 +171,7 @@ static bool set_network(json_t *map, const char *key, const lh_network *network)
     return lhi_json_set(map, key, lhi_json_finish(value, ok));
 }
 
-/* Sets a key to a price, unless it is 0. */
+/* Sets a key to a price, unless it is 0; false on allocation failure. */
 static bool set_price(json_t *map, const char *key, double usd)
 {
     return is_same_number(usd, 0) || set_number(map, key, usd);
@@ -205,7 +208,7 @@ static json_t *zones_to_json(const lh_job *job, uint32_t i)
 }
 
 /* Sets a datacenter's name and its nodes or zones in a JSON map; `i`: its first
- * zone. */
+ * zone. Returns false on allocation failure. */
 static bool set_place(json_t *map, const lh_job *job, uint32_t i)
 {
     const lh_datacenter *site = &job->datacenters[i];
@@ -234,7 +237,7 @@ static json_t *site_to_json(const lh_job *job, uint32_t i)
     return lhi_json_finish(map, ok);
 }
 
-/* Converts the link between two datacenters to JSON. */
+/* Converts the link from datacenter `from` to datacenter `to` to JSON. */
 static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
 {
     const lh_datacenter *a = &job->datacenters[from],

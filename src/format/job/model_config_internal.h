@@ -61,8 +61,8 @@ typedef struct reader {
 lh_status lhi_config_read_number(const reader *r, const char *key,
                                  uint32_t most, uint32_t absent, uint32_t *out,
                                  lh_error *err);
-/* Reads a size of a config.json: not 0, and optional only if the class has a
- * default (`class_has`, else 0). */
+/* Reads a size of a config.json, from 1 to `most`: required, unless the model's
+ * class has the default `class_has` (0: none). */
 lh_status lhi_config_read_size(const reader *r, const char *key, uint32_t most,
                                uint32_t class_has, uint32_t *out,
                                lh_error *err);

@@ -142,7 +142,8 @@ bool lhi_gpu_preset_supports(const char *preset, lh_precision precision);
  * while all matrix units are busy. */
 double lhi_gpu_sustained_flops_per_s(const lh_gpu *gpu, double efficiency);
 /* Returns the rate that large FP8 products sustain in FLOP/s, like
- * lhi_gpu_sustained_flops_per_s(); 0 if the GPU has none. */
+ * lhi_gpu_sustained_flops_per_s() with the same `efficiency`; 0 if the GPU has
+ * none. */
 double lhi_gpu_sustained_fp8_flops_per_s(const lh_gpu *gpu, double efficiency);
 /* Returns the rate of experts' matrix products relative to other products.
  * Published runs show the fraction `experts` on H100 and faster GPUs. There is
@@ -211,9 +212,9 @@ void lhi_framework_apply_target(lh_job *job);
  * LH_TARGET_ANY: none. */
 lh_target lhi_framework_find_target(const lh_framework *framework);
 
-/* Returns the number of parameters on one GPU with these layers: tensor
- * parallelism divides everything except experts, which expert parallelism
- * divides. */
+/* Returns the number of parameters on one GPU with the layers
+ * first..first+n_layers-1: tensor parallelism divides everything except
+ * experts, which expert parallelism divides. */
 double lhi_layout_count_params(const lh_model *model, const lh_layout *layout,
                                uint32_t first, uint32_t n_layers);
 /* Returns the number of parameters on one GPU if the pipeline has one stage,
@@ -274,7 +275,8 @@ json_t *lhi_profile_to_json(const lh_profile *profile);
 /* Returns lh_job_format()'s value for embedding in a plan; NULL if allocation
  * fails. */
 json_t *lhi_job_to_json(const lh_job *job);
-/* Reads a job embedded in another document; it cannot refer to files. */
+/* Reads a job embedded in another document. Files that it names are relative to
+ * `folder`; NULL: it cannot refer to files. */
 lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
                             const char *folder, lh_job **out, lh_error *err);
 
