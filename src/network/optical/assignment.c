@@ -20,7 +20,8 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
 }
 
 /* Returns the mask of the slots (units of spectrum) in word `word` of a fibre
- * whose preceding slot is free: bit j is set if slot j-1 is free. */
+ * whose preceding slot is free: bit j is set if slot j-1 is free. `busy`: the
+ * fibre's occupied slots as bits. */
 static inline uint64_t compute_after_free(const uint64_t *busy, uint32_t word)
 {
     uint64_t carry = word > 0 ? ~busy[word - 1] >> 63 : 0;

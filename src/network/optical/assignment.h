@@ -50,9 +50,9 @@ static inline int64_t lhi_serialisation_ns(int64_t bits, int64_t mbps,
 bool lhi_assignment_choose(const lhi_spectrum *spectrum,
                            const lhi_request *request, lhi_circuit_grant *out);
 
-/* Chooses the first path in order that has `slots` contiguous free slots (units
- * of optical spectrum), and its first such block. Returns false if no path has
- * one: the request is blocked. */
+/* Chooses the first of n_paths paths, in order, that has `slots` contiguous
+ * free slots (units of optical spectrum), and its first such block. Returns
+ * false if no path has one: the request is blocked. */
 bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
                               const lhi_paths *paths, uint32_t n_paths,
                               uint32_t slots, lhi_circuit_grant *out);
@@ -68,8 +68,9 @@ double lhi_assignment_fitness(const lhi_spectrum *spectrum,
 uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum,
                                    const lhi_path *path, uint32_t slots,
                                    const uint64_t *starts);
-/* Returns the contiguity index of slots first..last of one fibre: 1 minus the
- * share of steps from a free to an occupied slot. */
+/* Returns the contiguity index of slots first..last of one fibre, whose
+ * occupied slots are the bits of `busy`: 1 minus the share of steps from a free
+ * to an occupied slot. */
 double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first,
                                uint32_t last);
 

@@ -15,14 +15,14 @@ lh_status lhi_device_placement_random(lhi_random *random, uint32_t n_nodes,
                                       uint32_t *sites, lh_error *err);
 
 /* Computes the total length, in km, of the shortest routes between consecutive
- * devices. */
+ * devices; sites[device] is a device's node. */
 lh_status lhi_device_placement_km(const lh_topology *topology,
                                   const uint32_t *sites, uint32_t devices,
                                   int64_t *km, lh_error *err);
 
-/* Reorders the devices' nodes for the least total km of shortest routes between
- * consecutive devices; of equals, the lexicographically first order.
- * LH_EUNSUPPORTED: too many different orders. */
+/* Reorders the devices' nodes, sites[device], for the least total km of
+ * shortest routes between consecutive devices; of equals, the lexicographically
+ * first order. LH_EUNSUPPORTED: too many different orders. */
 lh_status lhi_device_placement_order(const lh_topology *topology,
                                      uint32_t *sites, uint32_t devices,
                                      lh_error *err);

@@ -146,7 +146,8 @@ static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
     }
 }
 
-/* Draws the topology's nodes, with the job's stages at their nodes. */
+/* Draws the topology's nodes at the positions x, y, with the job's stages at
+ * their nodes. */
 static void draw_nodes(lhi_text *out, const lh_topology *t,
                        const lhi_optical_run_job *job, const double *x,
                        const double *y)
@@ -313,8 +314,8 @@ lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
 
 enum { LANE = 22, WIDTH = BINS * CELL };
 
-/* Draws the passes of one kind; kind -1: outlines of the passes that the
- * network delayed. */
+/* Draws the passes of one kind as an SVG path of CSS class `class`; kind -1:
+ * outlines of the passes that the network delayed. */
 static void draw_passes(lhi_text *out, const lhi_program *p,
                         const lhi_iteration_record *rec, int kind,
                         const char *class)

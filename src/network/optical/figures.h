@@ -9,13 +9,14 @@
 /* Adds text with HTML's special characters escaped. */
 void lhi_html_text(lhi_text *out, const char *text);
 
-/* Computes node positions in a unit square whose distances approximate the
+/* Computes node positions x, y in a unit square whose distances approximate the
  * route lengths between the nodes. LH_ENOMEM. */
 lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
                             lh_error *err);
 
-/* Draws the topology as SVG with job 0's stages; line widths show how many
- * slots its messages occupy per cable. */
+/* Draws the topology as SVG with nodes at the positions x, y and job 0's
+ * stages. Line widths show how many spectrum slots its messages occupy per
+ * cable. */
 lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
                               const lhi_optical_run_job *job,
                               const lhi_iteration_record *rec, const double *x,

@@ -75,8 +75,8 @@ static int64_t get_slot_mbps(const lhi_network *n, int64_t km)
     return n->reaches[i].mbps;
 }
 
-/* Computes the k shortest paths between two nodes, with their fibres and slot
- * rate; NULL on allocation failure. */
+/* Computes the k shortest paths from node `from` to node `to`, with their
+ * fibres and slot rate; NULL on allocation failure. */
 static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
 {
     lhi_node_route found[LHI_MAX_CANDIDATES];

@@ -88,8 +88,8 @@ void lhi_network_free(lhi_network *network);
 /* Counts fibres: one per cable if shared, else one per direction. */
 uint32_t lhi_network_n_fibres(const lhi_network *network);
 
-/* Returns the candidate paths between two different nodes, at least one; NULL
- * on allocation failure. */
+/* Returns the candidate paths from node `from` to another node `to`, at least
+ * one; NULL on allocation failure. */
 const lhi_paths *lhi_network_compute_paths(lhi_network *network, uint32_t from,
                                            uint32_t to);
 /* Returns a pair's candidates without locking if they are known already. */
@@ -109,8 +109,8 @@ typedef struct lhi_node_route {
     uint32_t *nodes; /* [hops + 1] */
 } lhi_node_route;
 
-/* Finds up to k loop-free routes between two nodes, shortest first; allocated
- * in `mem`. `out` needs capacity k. LH_ENOMEM. */
+/* Finds up to k loop-free routes from node `from` to node `to`, shortest first,
+ * into out[0..k-1]; *count is their number. Allocated in `mem`. LH_ENOMEM. */
 lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
                           uint32_t to, uint32_t k, lhi_arena *mem,
                           lhi_node_route *out, uint32_t *count);
@@ -135,9 +135,9 @@ uint32_t lhi_topology_find(const lh_topology *topology, int64_t id);
 /* Returns a cable of the network, with its two ends and length; borrowed. */
 const lh_cable *lhi_topology_cable(const lh_topology *topology, uint32_t cable);
 
-/* Finds up to `k` routes between two different nodes, ordered by km, then hops,
- * then the lower node where they diverge. *out is one block including its
- * arrays; release it with lhi_routes_free(). */
+/* Finds up to `k` routes from node `from` to another node `to`, ordered by km,
+ * then hops, then the lower node where they diverge. *out is one block
+ * including its arrays; release it with lhi_routes_free(). */
 lh_status lhi_topology_routes(const lh_topology *topology, uint32_t from,
                               uint32_t to, uint32_t k, lh_route **out,
                               uint32_t *n_routes, lh_error *err);

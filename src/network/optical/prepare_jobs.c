@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Places each datacenter of the job's pipeline on a random network node of its
- * own; sites[device] is the node. */
+/* Places each datacenter of the job's pipeline on a random one of n_nodes
+ * network nodes, each on its own; sites[device] is the node. */
 static lh_status place_sites_randomly(const lhi_optical_job_spec *job,
                                       lhi_random *random, uint32_t n_nodes,
                                       lhi_arena *mem, uint32_t *sites,
@@ -27,9 +27,9 @@ static lh_status place_sites_randomly(const lhi_optical_job_spec *job,
     return LH_OK;
 }
 
-/* Determines the network node of each device: as given, one node per
- * datacenter, or random; ordered for the shortest routes if the policy requires
- * it. */
+/* Determines the network node of each device, sites[device]: as given, one node
+ * per datacenter, or random; ordered for the shortest routes if the policy
+ * requires it. */
 static lh_status place_devices(const lh_scenario *s,
                                const lhi_optical_job_spec *job,
                                const lhi_policy *policy, lhi_random *random,
@@ -59,8 +59,8 @@ typedef struct links {
 } links;
 
 /* Adds links in both directions between devices `a` and `b` to *out if they are
- * on different nodes. Their latency is that of the shortest route, their
- * transfer time that with the spectrum slots that the policy is likely to
+ * on different nodes (sites[]). Their latency is that of the shortest route,
+ * their transfer time that with the spectrum slots that the policy is likely to
  * assign. */
 static lh_status add_links(const lh_scenario *s,
                            const lhi_optical_job_spec *job,
@@ -89,7 +89,8 @@ static lh_status add_links(const lh_scenario *s,
 }
 
 /* Lists the links of a job's pipeline on this network: its own links inside a
- * site, and links over the network between neighbouring devices. */
+ * site, and links over the network between neighbouring devices. sites[device]:
+ * node. */
 static lh_status make_links(const lh_scenario *s,
                             const lhi_optical_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
@@ -172,9 +173,10 @@ static lh_status order_passes(const lh_pipeline *pipeline,
     return status;
 }
 
-/* Runs a schedule method on the job's pipeline with this network's links:
- * shortest-route latencies, and transfer times with the slots that the policy
- * is likely to assign. *out: the program. */
+/* Runs schedule method `method` on the job's pipeline with this network's
+ * links: shortest-route latencies, and transfer times with the spectrum slots
+ * that the policy is likely to assign. sites[device]: node. *out: the program
+ * (pass orders and messages). */
 static lh_status run_method(const lh_scenario *s,
                             const lhi_optical_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
@@ -205,8 +207,9 @@ static lh_status run_method(const lh_scenario *s,
     return status;
 }
 
-/* Builds a job's program (pass orders and messages): by the policy's schedule
- * method, else by the job's own method or plan. */
+/* Builds a job's program (pass orders and messages) into *out: by the policy's
+ * schedule method, else by the job's own method or plan. sites[device]: node.
+ */
 static lh_status build_program(const lh_scenario *s,
                                const lhi_optical_job_spec *job,
                                const lhi_policy *policy, const uint32_t *sites,

@@ -98,8 +98,8 @@ static double get_run_value(const lh_optical_run *run, measure what)
     return sum / run->n_jobs;
 }
 
-/* Draws a bar for each policy's mean of measure `what` and a dot for each seed.
- */
+/* Draws a bar for each policy's mean of measure `what`, under `title`, and a
+ * dot for each seed. */
 static void draw_bars(lhi_text *out, const lh_optical *o, measure what,
                       const char *title)
 {

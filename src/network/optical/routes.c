@@ -134,7 +134,8 @@ static lh_status find_spur_route(finder *f, const lhi_node_route *root,
     return LH_OK;
 }
 
-/* Returns the length of the cable between two neighbouring nodes, in km. */
+/* Returns the length of the cable between neighbouring nodes `a` and `b`, in
+ * km. */
 static int64_t get_cable_km(const lh_topology *t, uint32_t a, uint32_t b)
 {
     uint32_t w = t->first_way[a];
@@ -180,8 +181,9 @@ static lhi_node_route take_shortest(route_pool *p)
     return route;
 }
 
-/* Finds the k shortest loop-free routes by Yen's algorithm; *count is less than
- * k if there are no more. */
+/* Finds the k shortest loop-free routes from node `from` to the finder's target
+ * by Yen's algorithm; *count is less than k if there are no more. `waiting`:
+ * pool of candidates. */
 static lh_status find_routes(finder *f, uint32_t from, uint32_t k,
                              lhi_arena *mem, route_pool *waiting,
                              lhi_node_route *out, uint32_t *count)

@@ -672,8 +672,8 @@ static lh_status make_data(job *j, lhi_arena *mem, lh_error *err)
     return lhi_dp_clock_init(p, mem, &j->data, err);
 }
 
-/* Allocates a job's state, with message deadlines if the policy requires them.
- */
+/* Allocates the state of job number `index`, with message deadlines if the
+ * policy requires them. */
 static lh_status make_job(run *r, uint32_t index, lh_error *err)
 {
     const lhi_program *p = r->in->jobs[index].program;

@@ -132,7 +132,8 @@ typedef struct lhi_arrival {
     int64_t holding_ns;
 } lhi_arrival;
 
-/* Initialises the generator of background requests from a seed. */
+/* Initialises the generator of background requests between n_nodes nodes from a
+ * seed. */
 void lhi_arrivals_init(lhi_arrivals *arrivals, const lhi_background *background,
                        uint32_t n_nodes, uint64_t seed);
 /* Returns the background request that arrives at arrivals->next_ns, and
