@@ -215,8 +215,8 @@ lh_status lh_file_read(const char *path, size_t max_bytes, char **text,
     return lhi_text_read(path, max_bytes, "it", text, len, err);
 }
 
-/* Writes all bytes to a file descriptor, retrying after signals; on failure
- * returns false with errno set. */
+/* Writes all `len` bytes to file descriptor `fd`, retrying after signals; on
+ * failure returns false with errno set. */
 static bool write_bytes(int fd, const char *data, size_t len)
 {
     while (len > 0) {

@@ -39,14 +39,14 @@ void lhi_text_copy(char *to, size_t room, const char *from);
  * with lh_text_free. */
 lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
                         size_t *len, lh_error *err);
-/* Reads a whole text file; `what` is its term in the message about its size. A
- * run of NULs marks a binary file and is rejected as soon as it is read, so
- * that reading /dev/zero ends early. (UTF-16, which YAML may use, contains
- * single NULs only.) */
+/* Reads a whole text file of at most max_bytes; `what` is its term in the
+ * message about its size. A run of NULs marks a binary file and is rejected as
+ * soon as it is read, so that reading /dev/zero ends early. (UTF-16, which YAML
+ * may use, contains single NULs only.) */
 lh_status lhi_text_read(const char *path, size_t max_bytes, const char *what,
                         char **out, size_t *len, lh_error *err);
-/* Fails with LH_EINPUT: "NAME: larger than 16 MiB, the most that a job may
- * have". */
+/* Fails with LH_EINPUT: "NAME: exceeds 16 MiB, the limit for a job". `what`:
+ * the term for the kind of file; max_bytes: its limit. */
 lh_status lhi_fail_too_large(const char *name, size_t max_bytes,
                              const char *what, lh_error *err);
 

@@ -106,8 +106,8 @@ static void run_on_caller(lhi_thread_pool *c)
     }
 }
 
-/* Initialises an empty pool, with lock and conditions; c->initialised stays
- * false if that fails. */
+/* Initialises an empty pool of at most `threads` threads, with lock and
+ * conditions; c->initialised stays false if that fails. */
 static void init_pool(lhi_thread_pool *c, uint32_t threads)
 {
     *c = (lhi_thread_pool){.max_threads = threads < LHI_MAX_PARALLEL_TASKS
