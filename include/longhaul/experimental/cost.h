@@ -290,8 +290,9 @@ typedef struct lh_published_op {
 } lh_published_op;
 
 /* Lists a layer's operations and stored bytes by the published formulas, for
- * sequence length s, micro-batch b and hidden size h. `ops` must hold
- * LH_COST_MAX_OPS entries. Returns the number written. */
+ * sequence length s, micro-batch b, hidden size h and tensor-parallel degree
+ * `tensor`. `ops` must hold LH_COST_MAX_OPS entries. Returns the number
+ * written. */
 LH_API uint32_t lh_cost_published_ops(lh_family family, double s, double b,
                                       double h, double tensor,
                                       lh_published_op *ops);

@@ -70,13 +70,14 @@ LH_API lh_hybrid lh_hybrid_ns(lh_ring kind, uint32_t n, double bytes,
                               bool sharded);
 
 /* Returns the rate in bytes/s of a flow whose packets are sprayed over all
- * paths. The sender stops when each queue pair has a full unacknowledged
- * window. The rate is min(line, Q * window / (2 * latency)) [SX section
- * 5.3, with the round trip instead of the one-way latency]. */
+ * paths of a link with rate `line_bytes_per_s`. The sender stops when each of
+ * its Q queue pairs has a full unacknowledged window. The rate is min(line, Q *
+ * window / (2 * latency)) [SX section 5.3, with the round trip instead of the
+ * one-way latency]. */
 LH_API double lh_spray_rate(double line_bytes_per_s, uint32_t queue_pairs,
                             double latency_ns);
 /* Returns the minimum number of queue pairs with which a sprayed flow reaches
- * the line rate. */
+ * the rate of the line, line_bytes_per_s, at this one-way latency. */
 LH_API uint32_t lh_spray_queue_pairs(double line_bytes_per_s,
                                      double latency_ns);
 
@@ -144,8 +145,9 @@ typedef struct lh_link_setting {
 #define LH_TCP_WINDOW_BYTES 4194304.0
 
 /* Returns NCCL's default number of channels between two GPUs over the network:
- * one for each 14 GB/s of the interface, or 2 if that is unknown, 0
- * (ncclTopoGetNchannels() in src/graph/paths.cc of NCCL 5067397). */
+ * one for each 14 GB/s of the interface's rate interface_bytes_per_s; 2 if that
+ * is 0, unknown (ncclTopoGetNchannels() in src/graph/paths.cc of NCCL 5067397).
+ */
 LH_API uint32_t lh_nccl_channels(double interface_bytes_per_s);
 /* Returns the bytes that NCCL's end points allow in flight between two GPUs:
  * channels times the smaller of a buffer and the TCP windows. INFINITY: no
