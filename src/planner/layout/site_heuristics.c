@@ -22,7 +22,8 @@ typedef struct placement_generator {
     void *context;
 } placement_generator;
 
-/* Returns the sum of the hop times along an order of datacenters, in ns. */
+/* Returns the sum of the message times between neighbours along an order of
+ * datacenters, in ns. */
 static double compute_length(const placement_generator *m,
                              const uint32_t *order)
 {
@@ -33,7 +34,7 @@ static double compute_length(const placement_generator *m,
 }
 
 /* Orders the datacenters from `start` on, each time going to the nearest one
- * left (by hop time). */
+ * left, by message time. */
 static void order_by_nearest(placement_generator *m, uint32_t start)
 {
     memset(m->used, 0, m->n * sizeof *m->used);
@@ -52,7 +53,7 @@ static void order_by_nearest(placement_generator *m, uint32_t start)
 }
 
 /* Improves the order of datacenters by 2-opt: reverses sections while the sum
- * of hop times becomes shorter. */
+ * of the message times between neighbours becomes shorter. */
 static void improve_by_2opt(placement_generator *m)
 {
     const uint32_t n = m->n;
@@ -207,7 +208,8 @@ static lh_status add_clusters(placement_generator *m, lh_error *err)
     return LH_OK;
 }
 
-/* Estimates the hop time between all pairs of datacenters, into m->hop. */
+/* Estimates the message time per iteration between all pairs of datacenters, in
+ * ns, into m->hop. */
 static lh_status read_hops(placement_generator *m, lh_error *err)
 {
     lhi_ecmp_cache known = {0};

@@ -191,7 +191,8 @@ static void pick_pass(lhi_bound_pass *a, const lhi_bound_pass *b, bool larger)
     a->w = pick_extreme(a->w, b->w, larger);
 }
 
-/* Sums the F and D times of the whole model on a site. */
+/* Returns the sum of the F and D times of the whole model for one microbatch on
+ * site `s` (a datacenter or set of them), in ns. */
 static int64_t sum_fd(const lhi_bound_inputs *f, const lhi_bound_site *s)
 {
     int64_t sum = 0;
@@ -214,9 +215,9 @@ static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f,
     return sum;
 }
 
-/* Merges the memory of site `b` into `a`. With `worst`, `a` gets the larger
- * model memory in each respect; otherwise the smaller of each part. Transient
- * memory is the smaller in both cases. */
+/* Merges the memory of site `b` (a datacenter or set of them) into `a`. With
+ * `worst`, `a` gets the larger model memory in each respect; otherwise the
+ * smaller of each part. Transient memory is the smaller in both cases. */
 static void merge_memory(const lhi_bound_inputs *f, lhi_bound_site *a,
                          const lhi_bound_site *b, bool worst)
 {
@@ -236,9 +237,9 @@ static void merge_memory(const lhi_bound_inputs *f, lhi_bound_site *a,
     }
 }
 
-/* Merges the times of the layer kinds of site `b` into `a`. With `worst`, all
- * come from the site with the larger sum, because they are added up; embedding
- * and head always have their least times. */
+/* Merges the times of the layer kinds of site `b` (a datacenter or set of them)
+ * into `a`. With `worst`, all come from the site with the larger sum, because
+ * they are added up; embedding and head always have their least times. */
 static void merge_parts(const lhi_bound_inputs *f, lhi_bound_site *a,
                         const lhi_bound_site *b, bool worst)
 {
@@ -319,8 +320,9 @@ static int64_t sum_passes(const lhi_bound_pass *p)
     return p->f + p->d + p->w;
 }
 
-/* Returns the least ratio of a site's pass times to the first site's, over
- * layer kinds, embedding and head; 0: unknown. */
+/* Returns the least ratio of the pass times of site `s` (a datacenter or set of
+ * them) to those of the first site, over layer kinds, embedding and head; 0:
+ * unknown. */
 static double compute_slowness(const lhi_bound_site *s,
                                const lhi_bound_site *first)
 {
@@ -567,8 +569,9 @@ static uint32_t find_like_stage(const lhi_bound_inputs *f,
     return k;
 }
 
-/* Computes the sites of all stages, into f->at[]. `microbatches` 0: ZeRO stage
- * and sharding are open. */
+/* Computes the sites of all stages (each the stage's set of datacenters, with
+ * their worst costs), into f->at[]. `microbatches` 0: ZeRO stage and sharding
+ * are open. */
 static lh_status cost_stages(lhi_bound_inputs *f, const lh_job *job,
                              const lh_layout *layout, uint32_t microbatches,
                              const lhi_layout_placement *places, lh_error *err)

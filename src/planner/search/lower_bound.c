@@ -69,7 +69,7 @@ int64_t lhi_bound_compute_layers(const lhi_bound_case *c)
 }
 
 /* Returns the F and D time of the whole model for one microbatch in ns, each
- * layer on its fastest site. */
+ * layer on the site (datacenter or set of them) that is fastest for it. */
 static int64_t compute_fastest_path(const lhi_bound_case *c)
 {
     int64_t sum = 0;

@@ -118,8 +118,9 @@ int64_t lhi_bound_compute_partition(const lhi_bound_case *c, lhi_arena *mem,
  * microbatch's activations stay resident for a minimum time, and the total
  * memory limits how many are resident at once. */
 int64_t lhi_bound_compute_residency(const lhi_bound_case *c);
-/* Computes the bytes that some GPU lacks under any layer partition; 0: it may
- * fit. *site: site with the least memory. */
+/* Computes the bytes that some GPU lacks under any layer partition; 0: the
+ * model may fit. *site: the datacenter, or set of them, with the least memory.
+ */
 int64_t lhi_bound_compute_missing_memory(const lhi_bound_case *c,
                                          uint32_t *site);
 

@@ -116,8 +116,8 @@ static inline int64_t lhi_bound_first_reduce_ns(const lhi_bound_case *c)
     return layers > 0 ? layers + s->first_reduce : 0;
 }
 
-/* Returns the least F, D and W time of a layer over all sites, in ns, each
- * separately. */
+/* Returns the least F, D and W time of a layer over all sites (datacenters or
+ * sets of them), in ns, each separately. */
 lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c);
 /* Returns the largest number of layers of a kind that fit in a stage's memory
  * plus `more` bytes. */

@@ -444,8 +444,8 @@ static bool is_possible(partition_search *s, double ns)
     return false;
 }
 
-/* Computes the sums of times and memory over the first n layers on one site,
- * for each n. */
+/* Computes the sums of times and memory over the first n layers on site `s` (a
+ * datacenter or set of them), for each n. */
 static void compute_prefix_sums(const lhi_bound_case *c, sums *out,
                                 const lhi_bound_site *s)
 {
@@ -457,8 +457,8 @@ static void compute_prefix_sums(const lhi_bound_case *c, sums *out,
     }
 }
 
-/* Returns a site with the least F, D and W time of each part over all sites;
- * memory is not needed. */
+/* Returns a site with the least F, D and W time of each model part over all
+ * sites (datacenters or sets of them); memory is not set. */
 static lhi_bound_site make_least_site(const lhi_bound_case *c)
 {
     lhi_bound_site least = *lhi_bound_site_of_stage(c, 0);
@@ -473,8 +473,8 @@ static lhi_bound_site make_least_site(const lhi_bound_case *c)
     return least;
 }
 
-/* Computes the path times of a microbatch: hops up to each stage and back, and
- * F and D of the whole model. */
+/* Computes the path times of a microbatch: messages (hops) up to each stage and
+ * back, and F and D of the whole model. */
 static void compute_paths(partition_search *s)
 {
     const lhi_bound_case *c = s->c;

@@ -79,8 +79,8 @@ static int64_t get_value(const partition_mover *m, const lhi_candidate *c)
     return lhi_objective_value(&m->s->options, &c->choice);
 }
 
-/* Returns the layer partition of the best other candidate with as many chunks;
- * NULL: none. */
+/* Returns the layer partition of the candidate with the best objective value
+ * that has as many chunks as `like`, other than it; NULL: none. */
 static const uint32_t *find_sibling_layers(const partition_mover *m,
                                            const lhi_candidate *like)
 {

@@ -19,9 +19,9 @@ typedef struct least_values {
 } least_values;
 
 /* Computes the least times and memory of `part` (a layer kind, the embedding or
- * the head) over all sites. With separate D and W, D starts by allocating the
- * input of W, which W frees, in shares if W is split. A combined B keeps the
- * activation until its end. */
+ * the head) over all sites (sets of datacenters). With separate D and W, D
+ * starts by allocating the input of W, which W frees, in shares if W is split.
+ * A combined B keeps the activation until its end. */
 static void find_least(const lhi_bound_case *c, uint32_t part,
                        least_values *out)
 {
@@ -58,8 +58,8 @@ static void find_least(const lhi_bound_case *c, uint32_t part,
     out->state += (double)held.state * c->n_of_part[part];
 }
 
-/* Computes the least times and memory of every layer kind, the embedding and
- * the head over all sites. */
+/* Returns the least times and memory of every layer kind, the embedding and the
+ * head over all sites (datacenters or sets of them). */
 static least_values compute_least_values(const lhi_bound_case *c)
 {
     least_values out = {.state = 0};
@@ -112,7 +112,7 @@ static double compute_residency_in_chunks(const lhi_bound_case *c,
 
 /* Computes a lower bound on one microbatch's activation residency in byte
  * nanoseconds: each layer from its F to its D, with all F and D of later layers
- * and their hops between. `with_w`: up to the end of W. */
+ * and the messages between them. `with_w`: up to the end of W. */
 static double compute_microbatch_residency(const lhi_bound_case *c,
                                            const least_values *l, bool with_w)
 {
@@ -245,8 +245,8 @@ static double get_hop_ns(const lhi_bound_case *c, uint32_t chunk, bool back)
 }
 
 /* Computes the slope of a microbatch's activation memory over time: from the
- * first F to the first D or, with `back`, from there to the last D. A hop comes
- * after the fewest layers that can precede it. */
+ * first F to the first D or, with `back`, from there to the last D. The message
+ * (hop) to a chunk comes after the fewest layers that can precede it. */
 static slope compute_slope(const lhi_bound_case *c, const least_values *l,
                            bool back)
 {

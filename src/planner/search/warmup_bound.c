@@ -7,9 +7,9 @@
 
 enum { HALVINGS = 14 }; /* bisection steps in the bound's interval */
 
-/* Computes lower bounds for one microbatch, in ns, with all hops: *forth, F
- * through all stages with the first gather; *back, D back. Each part is on its
- * fastest site. */
+/* Computes lower bounds for one microbatch, in ns, with all messages between
+ * stages: *forth, F through all stages with the first gather; *back, D back.
+ * Each part is in its fastest datacenter. */
 static void compute_paths(const lhi_bound_case *c, int64_t *forth,
                           int64_t *back)
 {
@@ -261,7 +261,7 @@ typedef struct time_outside {
 } time_outside;
 
 /* Computes the least F and D time that a microbatch spends in the stages after
- * stage b->k, with the hops there and back. */
+ * stage b->k, with the messages there and back. */
 static time_outside compute_time_outside(const lhi_bound_case *c,
                                          const stages_before *b,
                                          const lhi_bound_pass *layer)
@@ -277,7 +277,8 @@ static time_outside compute_time_outside(const lhi_bound_case *c,
 }
 
 /* Returns the memory limits of stage b->k for layers of `kind` from the cache,
- * computed once per site; NULL: memory is unknown or unlimited. */
+ * computed once per site (set of datacenters); NULL: memory is unknown or
+ * unlimited. */
 static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
                                              const stages_before *b)
 {
