@@ -126,8 +126,8 @@ static lh_status verify_certificate(cli *c, work *w)
     return status;
 }
 
-/* Reads the problem and the schedule, checks them, and checks the certificate
- * if one is given. */
+/* Reads the pipeline or plan and the schedule, checks them, and checks the
+ * certificate if one is given. */
 static lh_status verify(cli *c, work *w)
 {
     const settings *s = c->settings;

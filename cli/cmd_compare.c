@@ -91,8 +91,8 @@ typedef struct work {
     cli_comparison x;
 } comparison_work;
 
-/* Frees the results, problems and lists of methods of a comparison; keeps the
- * struct. */
+/* Frees the results, the pipelines and the lists of methods of a comparison;
+ * keeps the struct. */
 static void free_work(comparison_work *w)
 {
     lh_comparison_free(w->x.all);
@@ -341,8 +341,8 @@ static lh_status print_json(cli *c, const lh_comparison *all)
     return LH_OK;
 }
 
-/* Reads methods, sweep, problems and jitter, compares, and writes the results.
- */
+/* Reads methods, sweep, jitter and the pipelines or plans, compares, and writes
+ * the results. */
 static lh_status compare(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;

@@ -312,7 +312,8 @@ static lh_status check_effects(cli *c)
     return LH_OK;
 }
 
-/* Rejects -o and --stages with --bundle, which writes these files itself. */
+/* Rejects -o and --stages together with --bundle, which writes the same files
+ * itself. */
 static lh_status check_bundle(cli *c)
 {
     const settings *s = c->settings;

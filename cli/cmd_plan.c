@@ -471,7 +471,8 @@ static lh_status check_published(cli *c)
     return LH_OK;
 }
 
-/* Rejects options of 'longhaul plan' that have no effect with the others. */
+/* Rejects options of 'longhaul plan' that have no effect in combination with
+ * the other options given. */
 static lh_status check_options(cli *c)
 {
     const settings *s = c->settings;

@@ -399,8 +399,8 @@ static lh_status generate(cli *c, work *w, const settings *s,
     return LH_OK;
 }
 
-/* Checks the options, reads the problem, and makes and simulates the schedule;
- * with --pareto prints the curve instead. */
+/* Checks the options, reads the pipeline or plan, and makes and simulates the
+ * schedule; with --pareto prints the curve instead. */
 static lh_status make_schedule(cli *c, work *w)
 {
     const settings *s = c->settings;

@@ -576,8 +576,8 @@ static lh_status simulate_events(cli *c, work *w)
                                         lh_timeline_makespan(v->timeline));
 }
 
-/* Reads the problem and the schedule, checks the options, simulates, and
- * prints the result. */
+/* Reads the pipeline or plan and the schedule, checks the options, simulates,
+ * and prints the result. */
 static lh_status simulate(cli *c, work *w)
 {
     settings *s = c->settings;

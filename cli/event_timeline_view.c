@@ -242,7 +242,7 @@ static lh_status write_log(cli *c, const event_run *p)
 }
 
 /* Returns the end of the range of iterations that starts at `from` and has its
- * state of the event timeline. */
+ * state of the event timeline (set of active events). */
 static uint32_t find_span_end(const event_run *p, uint32_t from)
 {
     uint32_t end = from, state = lh_event_timeline_state(p->timeline, from);
@@ -457,8 +457,9 @@ static lh_status draw_steps(cli *c, const event_run *p)
     return status;
 }
 
-/* Simulates an iteration in `state` of the event timeline with delegated
- * messages (sent by a helper thread through host memory); *ns is its time. */
+/* Simulates an iteration in `state` of the event timeline (set of active
+ * events) with delegated messages (sent by a helper thread through host
+ * memory); *ns is its time. */
 static lh_status simulate_state(cli *c, const event_run *p,
                                 const lh_delegation *delegation, uint32_t state,
                                 int64_t *ns)
@@ -501,9 +502,9 @@ static lh_status set_delegated_links(cli *c, const event_run *p,
     return LH_OK;
 }
 
-/* Simulates every state of the event timeline once with delegated messages
- * (sent by a helper thread through host memory), and fills in the iteration
- * times. */
+/* Simulates every state of the event timeline (set of active events) once with
+ * delegated messages (sent by a helper thread through host memory), and fills
+ * in the iteration times. */
 static lh_status simulate_delegated(cli *c, event_run *p)
 {
     lh_delegation d;

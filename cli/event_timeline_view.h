@@ -48,8 +48,8 @@ lh_status cli_event_timeline_read(cli *c, const char *path,
 json_t *cli_slow_json(const lh_event_timeline *timeline, uint64_t step);
 /* Formats the same for people: "2-3, device 1"; "nothing". */
 #define CLI_SLOW_TEXT 48
-/* Formats the links and devices that are slow in a state of the event timeline
- * into `text`, which it returns. */
+/* Formats the links and devices that are slow in a state (set of active events)
+ * of the event timeline into `text`, which it returns. */
 char *cli_slow_text(const lh_event_timeline *timeline, uint32_t state,
                     char *text);
 

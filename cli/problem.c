@@ -214,8 +214,8 @@ void cli_problem_fini(cli_problem *problem)
     *problem = (cli_problem){0};
 }
 
-/* Returns the problem's pipeline, before options such as --host-memory change
- * it. */
+/* Returns the pipeline of the problem (a pipeline or plan that was read),
+ * before options such as --host-memory change it. */
 static const lh_pipeline *get_base_pipeline(const cli_problem *problem)
 {
     return problem->plan ? problem->plan->pipeline : problem->pipeline;

@@ -21,9 +21,10 @@ typedef struct cli_problem {
  * failure. */
 lh_status cli_problem_read(cli *c, const char *path, bool jobs,
                            cli_problem *out);
-/* Frees a problem. */
+/* Frees a problem (a pipeline or plan that was read). */
 void cli_problem_fini(cli_problem *problem);
-/* Returns the problem's pipeline, with the memory of --host-memory if given. */
+/* Returns the pipeline of the problem (a pipeline or plan that was read), with
+ * the memory of --host-memory if given. */
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
 /* Sets the host memory of cli_problem_pipeline(): raises its memory limits by
  * `text`, the value of --host-memory. NULL: no change. */

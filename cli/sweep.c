@@ -45,7 +45,8 @@ static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
     return LH_OK;
 }
 
-/* Parses one value or range and appends its values; *text: the rest. */
+/* Parses one value or range of an axis and appends its values; *text is
+ * advanced to the rest. */
 static lh_status add_values(cli *c, const char **text, cli_axis *axis)
 {
     const char *whole = *text;

@@ -129,8 +129,9 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
 
 /* --- prediction --------------------------------------------------------- */
 
-/* Simulates a schedule in `state` of the event timeline with the migrations up
- * to the run's last iteration; *out is the makespan in ns. */
+/* Simulates a schedule in `state` of the event timeline (set of active events)
+ * with the migrations of layers and ranks up to the run's last iteration; *out
+ * is the makespan in ns. */
 static lh_status find_makespan(cli *c, const train_changes *changes,
                                const lh_train_result *r, uint32_t state,
                                const lh_schedule *schedule, int64_t *out)

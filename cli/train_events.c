@@ -46,8 +46,8 @@ static uint32_t count_switches(const lh_train_result *r, uint64_t step)
 }
 
 /* Computes the makespan of iteration `step` as if it were in `state` of the
- * event timeline. Keeps each result per schedule and state, to simulate it
- * once. */
+ * event timeline (set of active events). Keeps each result per schedule and
+ * state, to simulate it once. */
 static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
                                int64_t *out)
 {

@@ -118,8 +118,8 @@ lh_status train_changes_check(cli *c, const cli_view *v,
 /* Returns --sub-blocks for the run's first schedule: 1 if its method does not
  * split passes and a later schedule's does, otherwise the given number. */
 uint32_t train_first_sub_blocks(const train_settings *s);
-/* Returns the schedule change or migration effective from `step`; NULL:
- * none. */
+/* Returns the schedule change, or migration of layers or ranks, effective from
+ * `step`; NULL: none. */
 const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step);
 /* Returns the schedule of the last iteration; NULL: the initial one. */
 const train_change *train_changes_find_last(const train_changes *changes,
@@ -135,13 +135,15 @@ lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
                                 train_changes *changes);
 /* Frees the migrations. */
 void train_migrations_fini(train_changes *changes);
-/* Sets the migrations due by `step` in *out, with their durations; returns
- * whether there are any. A rejected migration is not proposed again. */
+/* Sets the migrations of layers and ranks due by `step` in *out, with their
+ * durations; returns whether there are any. A rejected migration is not
+ * proposed again. */
 bool train_migrations_get(train_changes *changes, uint64_t step,
                           lh_reschedule *out);
-/* Marks the last proposed migration as applied. */
+/* Marks the migration that train_migrations_get() proposed last as applied. */
 void train_migrations_mark_applied(train_changes *changes);
-/* Returns a migration as JSON; JSON null for NULL. NULL: out of memory. */
+/* Returns a migration of layers or ranks as JSON; JSON null for NULL. NULL: out
+ * of memory. */
 json_t *train_migration_json(const lh_migration *moved);
 /* Prints the migration before iteration `step`: layers or ranks, bytes and
  * duration. */
@@ -150,9 +152,9 @@ void train_migration_print(cli *c, uint64_t step, const lh_migration *moved);
  * are any. */
 lh_status train_migrations_report(cli *c, const lh_train_result *r,
                                   lh_report *report);
-/* Builds the pipeline at a step, in a state of the event timeline, with the
- * migrations so far: *out, released by the caller; NULL: equal to the run's
- * pipeline `quiet`. */
+/* Builds the pipeline at a step, in `state` of the event timeline (set of
+ * active events), with the migrations of layers and ranks so far: *out,
+ * released by the caller; NULL: equal to the run's pipeline `quiet`. */
 lh_status train_pipeline_at(cli *c, const train_changes *changes,
                             const lh_pipeline *quiet, const lh_train_result *r,
                             uint64_t step, uint32_t state, lh_pipeline **out);

@@ -632,7 +632,8 @@ static lh_status add_iterations(cli *c, const cli_view *began,
                             &t, report);
 }
 
-/* Returns the report's label of a migration. */
+/* Returns the report's label of a migration: which of layers and ranks it
+ * moves. */
 static const char *get_migration_label(const lh_migration *m)
 {
     if (m->n_chunks && m->n_places)

@@ -86,16 +86,16 @@ static void show_iteration(void *of, const lh_iteration *it)
     train_log_add(&w->log, it, w->changes);
 }
 
-/* Returns the schedule change or migration due at a step; NULL: none
- * (callback). */
+/* Returns the schedule change, or migration of layers or ranks, due at a step;
+ * NULL: none (callback). */
 static const lh_reschedule *next_schedule(void *of, uint64_t step)
 {
     run_context *w = of;
     return train_changes_get(w->changes, step);
 }
 
-/* Stores a completed migration as JSON until its log entry is written
- * (callback). */
+/* Stores a completed migration of layers or ranks as JSON until its log entry
+ * is written (callback). */
 static void print_migration(void *of, const lh_migration *what)
 {
     run_context *w = of;
@@ -444,7 +444,8 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
     return s->events ? train_events_read(c, v, changes, own) : LH_OK;
 }
 
-/* Rejects options of 'longhaul train' that have no effect with the others. */
+/* Rejects options of 'longhaul train' that have no effect in combination with
+ * the other options given. */
 static lh_status check_options(cli *c)
 {
     train_settings *s = c->settings;
