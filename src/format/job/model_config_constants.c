@@ -38,7 +38,8 @@ static const lhi_node *find_value(const lhi_node *map, const char *key)
     return node && !lhi_node_is_null(node) ? node : NULL;
 }
 
-/* Lists the flags whose values differ from those that lh_model implies. */
+/* Lists as unmodelled the flags whose values differ from those that lh_model
+ * implies. */
 static lh_status find_flags(unmodelled_search *f, lh_error *err)
 {
     static const struct {
