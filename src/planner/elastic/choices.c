@@ -220,7 +220,8 @@ typedef struct zero_bubble {
     lh_placement placement;
 } zero_bubble;
 
-/* Builds the layout `config` and runs schedule method `method` on it. */
+/* Builds the layout `config`, runs schedule method `method` on it and simulates
+ * the result, into *out. */
 static lh_status run_method(const lh_job *job, const lhi_config *config,
                             const char *method, lhi_elastic_result *out,
                             lh_error *err)

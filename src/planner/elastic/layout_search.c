@@ -269,8 +269,9 @@ static uint32_t *shrink_end_chunk(const lhi_config *like, uint32_t layers,
     return list;
 }
 
-/* Calls `visit` for the shapes with M chunks per device whose first chunk on
- * each stage is smaller. Requires layers that divide evenly. */
+/* Calls `visit` for the shapes (numbers of layers per chunk) with M chunks per
+ * device whose first chunk on each stage is smaller. Requires layers that
+ * divide evenly. */
 static lh_status visit_uneven_shapes(layout_trial *t, uint32_t M,
                                      shape_visitor *visit, lh_error *err)
 {
@@ -317,7 +318,8 @@ static bool allows_uneven_shapes(const layout_trial *t, uint32_t M)
     return t->freedom->uneven && !t->freedom->layers && (!want || M == want);
 }
 
-/* Searches the shapes with uneven numbers of layers per chunk. */
+/* Searches the shapes (chunk count and layers per chunk) whose chunks have
+ * unequal numbers of layers. */
 static lh_status search_uneven_shapes(layout_trial *t, lh_error *err)
 {
     for (uint32_t M = 1; M <= compute_max_chunks(t->job, t->like); M++)
@@ -327,7 +329,8 @@ static lh_status search_uneven_shapes(layout_trial *t, lh_error *err)
 }
 
 /* Searches again with the best queue length so far: on other chunk counts and
- * on uneven shapes; then searches uneven shapes with any queue length. */
+ * on shapes with unequal layers per chunk; then searches the latter with any
+ * queue length. */
 static lh_status retry_best_queue(layout_trial *t, lh_error *err)
 {
     lhi_elastic_options same = *t->freedom;

@@ -36,7 +36,8 @@ static lh_status replace_reduced(breakdown *a, const lh_pipeline_desc *changed,
     return LH_OK;
 }
 
-/* Removes the memory limits from the reduced pipeline. */
+/* Removes the memory limits from the reduced pipeline (the plan's pipeline
+ * without some causes of delay). */
 static lh_status remove_memory_limits(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -45,7 +46,8 @@ static lh_status remove_memory_limits(breakdown *a, lh_error *err)
     return replace_reduced(a, &desc, err);
 }
 
-/* Removes the data-parallel communication from the reduced pipeline. */
+/* Removes the data-parallel communication from the reduced pipeline (the plan's
+ * pipeline without some causes of delay). */
 static lh_status remove_data_traffic(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -69,7 +71,7 @@ static lh_status remove_data_traffic(breakdown *a, lh_error *err)
 }
 
 /* Removes the latency and transfer time of all messages from the reduced
- * pipeline. */
+ * pipeline (the plan's pipeline without some causes of delay). */
 static lh_status remove_messages(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -85,7 +87,8 @@ static lh_status remove_messages(breakdown *a, lh_error *err)
     return replace_reduced(a, &desc, err);
 }
 
-/* Removes the offloading time from the reduced pipeline. */
+/* Removes the offloading time from the reduced pipeline (the plan's pipeline
+ * without some causes of delay). */
 static lh_status remove_offload(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};

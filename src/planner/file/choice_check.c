@@ -24,8 +24,8 @@ static bool is_nearly_equal(double said, double value)
     return fabs(said - value) <= 1e-6 * fabs(value);
 }
 
-/* Checks that the layers per chunk add up to the model's, and that chunks
- * without layers are allowed. */
+/* Checks that the layers per chunk add up to the model's. Without a pipeline,
+ * only the first and the last chunk may have no layers. */
 static lh_status check_layers(const checker *k, lh_error *err)
 {
     const lh_choice *c = k->c;

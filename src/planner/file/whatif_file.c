@@ -83,7 +83,8 @@ const lhi_schema lhi_answer_table = {
 /* --- sensitivity -----------------------------------------------------------
  */
 
-/* Checks that the break-even factors are in order. */
+/* Checks that a break-even value's factors are in order: factor_above is not
+ * below factor_below. */
 static lh_status check_factors(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {

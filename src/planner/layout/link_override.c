@@ -131,8 +131,8 @@ static void scale_link(const lh_wan *before, const lh_wan *after,
                          : after->latency_ns;
 }
 
-/* Scales the profile's measurements of all links between datacenters by the
- * change of the job's links. */
+/* Scales the profile's measurements of all links between datacenters in *job by
+ * the change of the job's links from `before` to `job`. */
 static lh_status scale_profile(const lh_job *before, lhi_arena *mem,
                                lh_job *job, lh_error *err)
 {

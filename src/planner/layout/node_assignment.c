@@ -3,8 +3,8 @@
 #include "model/group_layout.h"
 #include "planner/layout/layout.h"
 
-/* Sets the node number of each rank of one stage, replica by replica, from
- * *nodes on. */
+/* Sets the number of the node on which each rank of one stage is placed,
+ * replica by replica, into nodes[]. */
 static lh_status assign_stage(const lh_job *job, const lh_layout *l,
                               const lhi_layout_placement *places,
                               uint32_t stage, uint32_t *nodes, lh_error *err)

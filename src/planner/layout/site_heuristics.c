@@ -168,8 +168,8 @@ static lh_status add_order(const placement_generator *m, const uint32_t *order,
 }
 
 /* Generates groups of datacenters by agglomerative clustering: merges the two
- * closest groups repeatedly. Within a group, datacenters keep the best order.
- */
+ * closest groups repeatedly. Within a group, the datacenters are in the order
+ * that the search found best. */
 static lh_status add_clusters(placement_generator *m, lh_error *err)
 {
     uint32_t n = m->n;

@@ -426,8 +426,9 @@ static lh_status tighten_bounds(elastic_branch *t, lh_error *err)
     return LH_OK;
 }
 
-/* Searches the best degrees of other schedules first if required, then all
- * degrees in the order of their bounds. */
+/* Searches elastic plans first on the degrees that are best under other
+ * schedules, if there are such candidates, then on all degrees in the order of
+ * their bounds. */
 static lh_status search_degrees(elastic_branch *t, lh_error *err)
 {
     lhi_event e;

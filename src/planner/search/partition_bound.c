@@ -80,7 +80,8 @@ static sums subtract_sums(const sums *all, uint32_t from, uint32_t to)
                   b->state - a->state};
 }
 
-/* Adds the times and memory of the embedding or the head. */
+/* Adds the times `p` and the memory `h` of the embedding or the head to the
+ * sums. */
 static void add_end(sums *to, const lhi_bound_pass *p,
                     const lhi_bound_memory_part *h)
 {

@@ -21,7 +21,8 @@ static const double MIN_PRINTED_SHARE = 0.0005;
 /* Name of the bound of built layouts; lower_bound.c has all other names. */
 #define OWN_PIPELINE "pipeline"
 
-/* Checks whether some layout lacks memory. */
+/* Checks whether some layout was rejected because it needs more memory than the
+ * GPUs have. */
 static bool lacks_memory(const lhi_layout_search *s)
 {
     bool lacks = s->lacks_memory;
