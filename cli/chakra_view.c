@@ -14,7 +14,8 @@ enum { MOST_PATH = 4096, MOST_BYTES = 256 << 20, MOST_RANKS = 65536 };
 
 static const char first_suffix[] = ".0.et";
 
-/* Returns the length of the path without a suffix; 0: it has another one. */
+/* Returns the length of `path` without `suffix`; 0: the path does not end with
+ * it. */
 static size_t prefix_length(const char *path, const char *suffix)
 {
     const size_t len = strlen(path), end = strlen(suffix);

@@ -205,8 +205,8 @@ static double compute_percent(int64_t ns, int64_t than_ns)
     return cli_percent_slower((double)ns, (double)than_ns);
 }
 
-/* Prints the changed dimensions, each with the loss if it alone kept its
- * current value. */
+/* Prints a table of the n changed dimensions, each with the loss of the plan if
+ * this dimension alone kept its current value. */
 static void print_changes(cli *c, const lh_plan *plan, const change *changes,
                           uint32_t n)
 {

@@ -351,8 +351,8 @@ static void print_files(cli *c, const cli_plan_output *shown)
 /* The last line of a screen without requested parts. */
 #define MORE "--show " CLI_SHOW_NAMES ", or all"
 
-/* Returns the number of lines for files and the note about further parts,
- * which follow the screen's parts. */
+/* Returns the number of lines that follow the screen's parts: the paths of the
+ * written files and the note about further parts. */
 static uint32_t count_last_lines(const cli_plan_output *shown)
 {
     return cli_count_lines(MORE) +

@@ -134,7 +134,7 @@ void cli_plan_layouts(cli *c, const lh_plan *p)
     cli_table_print(c, "", &t);
 }
 
-/* Formats the numbers of layouts that lower bounds excluded, "109382 by work,
+/* Prints how many layouts each kind of lower bound excluded: "109382 by work,
  * 48195 by layers". */
 static void print_pruned(cli *c, const lh_plan *p)
 {
