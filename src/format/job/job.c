@@ -79,7 +79,8 @@ static bool is_path(const char *name)
            (len > 5 && strcmp(name + len - 5, ".json") == 0);
 }
 
-/* Fails with LH_EINPUT and the list of known models. */
+/* Fails with LH_EINPUT: the model `name` is unknown; the message lists the
+ * known ones. */
 static lh_status fail_no_model(reader *r, const lhi_node *node,
                                const char *name, lh_error *err)
 {

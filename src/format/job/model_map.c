@@ -55,8 +55,8 @@ static const lhi_schema rope_schema = {
     LHI_ROWS("rope_scaling", lh_rope_scaling, rope_rows),
     .check = check_rope_scaling};
 
-/* Reads the coefficient of the experts' balance loss, for which 0 is a value.
- */
+/* Reads the coefficient of the experts' balance loss, and records that it is
+ * given: 0 differs from an absent key. */
 static lh_status read_aux_loss(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {

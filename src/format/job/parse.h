@@ -272,8 +272,8 @@ json_t *lhi_profile_to_json(const lh_profile *profile);
 
 /* --- jobs --- */
 
-/* Returns lh_job_format()'s value for embedding in a plan; NULL if allocation
- * fails. */
+/* Converts a job to JSON, the value that lh_job_format() formats, for embedding
+ * in a plan; NULL if allocation fails. */
 json_t *lhi_job_to_json(const lh_job *job);
 /* Reads a job embedded in another document. Files that it names are relative to
  * `folder`; NULL: it cannot refer to files. */

@@ -148,8 +148,8 @@ static bool have_same_conditions(const lh_profile_entry *a,
            a->recompute == b->recompute && a->n_chunks == b->n_chunks;
 }
 
-/* Rejects duplicate profile entries and incomplete sets of chunks as ambiguous.
- */
+/* Checks that profile entries are unambiguous. LH_EINPUT: two have equal
+ * conditions, or a set of chunks is incomplete. */
 static lh_status check_entries(const lhi_read_context *r, const lhi_node *list,
                                const lh_profile_entry *entries, lh_error *err)
 {
