@@ -357,7 +357,8 @@ LH_API const char *lh_precision_name(lh_precision precision);
 /* Returns a recomputation policy's name as in the job format, or "modules" or
  * "operations"; static storage. */
 LH_API const char *lh_recompute_name(lh_recompute recompute);
-/* Returns the name as in --recompute-modules; static storage. */
+/* Returns the name of a module that can be recomputed, as in
+ * --recompute-modules; static storage. */
 LH_API const char *lh_module_name(lh_module module);
 /* Returns a rank order's name as in the job format, or "any"; static storage.
  */
