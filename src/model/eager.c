@@ -106,30 +106,33 @@ void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
     add_pointwise(&out->d, 2 * out->d.tensor_bytes, out->d.tensor_calls);
 }
 
-/* Adds the memory traffic and kernels of the cross entropy to F and D.
- * Bytes per logit, from torchtitan's cross_entropy_loss() and, with tensor
- * parallelism, _LossParallelCrossEntropy, with logits of `e` bytes:
- * - both convert logits to fp32 (e + 4) and gradients back (4 + e).
- * - PyTorch's log_softmax reads its input three times and writes (16).
- *   Backward: zeros for the gradients of the selected values (4); log_softmax
- *   reads the gradients twice and its result once, and writes (16).
- * - With tensor parallelism forward: maximum (4), difference (8), exponential
- *   (8), sum (4), difference (8). Backward: zeros (4), exponential (8), sum
- *   (12), product (8). */
+/* Adds the memory traffic and kernels of the cross entropy to F and D, as
+ * torchtitan's cross_entropy_loss() runs it or, with tensor parallelism,
+ * _LossParallelCrossEntropy. */
 void lhi_eager_add_loss(const lhi_shape *shape, lhi_pass_work *out)
 {
     double logits = shape->tokens * shape->vocab, e = shape->element;
     bool parallel = shape->tensor > 1;
 
+    /* Bytes per logit, with logits of `e` bytes:
+     * - both convert logits to fp32 (e + 4) and gradients back (4 + e).
+     * - PyTorch's log_softmax reads its input three times and writes (16).
+     *   Backward: zeros for the gradients of the selected values (4);
+     *   log_softmax reads the gradients twice and its result once, and writes
+     *   (16).
+     * - With tensor parallelism forward: maximum (4), difference (8),
+     *   exponential (8), sum (4), difference (8). Backward: zeros (4),
+     *   exponential (8), sum (12), product (8). */
     add_pointwise(&out->f, logits * (e + 4 + (parallel ? 32 : 16)),
                   parallel ? 6 : 2);
     add_pointwise(&out->d, logits * (4 + e + (parallel ? 32 : 20)),
                   parallel ? 5 : 3);
 }
 
-/* Returns the bytes per logit that the loss holds at once in the backward.
- * Without tensor parallelism: logarithms of the probabilities, gradients of the
- * selected ones, and of the logits, in fp32. With it also the exponentials. */
+/* Returns the bytes per logit that the loss holds at once in the backward, in
+ * fp32. Without tensor parallelism: logarithms of the probabilities, gradients
+ * of the selected ones, and of the logits. With it: logarithms, zeros, their
+ * sum with the exponentials, and the exponentials or the product. */
 double lhi_eager_count_loss_bytes(const lhi_shape *shape)
 {
     return shape->tensor > 1 ? 16 : 12;
