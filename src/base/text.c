@@ -55,7 +55,8 @@ void lhi_text_add(lhi_text *text, const char *bytes, size_t len)
 {
     if (!reserve_bytes(text, len))
         return;
-    memcpy(text->data + text->len, bytes, len);
+    if (len > 0) /* memcpy() takes no NULL */
+        memcpy(text->data + text->len, bytes, len);
     text->len += len;
     text->data[text->len] = '\0';
 }

@@ -19,7 +19,7 @@ typedef struct lhi_text {
 
 /* Frees the buffer. */
 void lhi_text_fini(lhi_text *text);
-/* Appends `len` bytes to the text buffer. */
+/* Appends `len` bytes to the text buffer; without any, `bytes` may be NULL. */
 void lhi_text_add(lhi_text *text, const char *bytes, size_t len);
 /* Appends a string to the text buffer. */
 void lhi_text_puts(lhi_text *text, const char *string);

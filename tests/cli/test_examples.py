@@ -214,7 +214,7 @@ BESIDE = {
 }
 # Of these the form is tried by the tests of that device, or transport.
 ELSEWHERE = (r"\Alonghaul: train: --[\w-]+ requires "
-             r"(--device cpu|--transport tcp)\n")
+             r"(--device cpu|--transport (tcp|local, tcp or ucx))\n")
 
 
 @test

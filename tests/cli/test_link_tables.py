@@ -96,7 +96,7 @@ def rows_of(said, first, last):
 def what_was_asked_for_is_shown_whole():
     """Without --show, below the screen."""
     write("job.yaml", JOB)
-    args = ["plan", "job.yaml", *SHORT, "--effort", "200"]
+    args = ["plan", "job.yaml", *SHORT, "--effort", "20"]
     front = ["--pareto", "--gpu-hour", "2", "--per-gb", "0.05"]
     for columns in "80", "100":
         env = {"COLUMNS": columns}
@@ -113,7 +113,7 @@ def what_was_asked_for_is_shown_whole():
 @test
 def what_was_asked_for_does_not_shorten_the_screen():
     write("job.yaml", JOB)
-    args = ["plan", "job.yaml", *SHORT, "--effort", "200"]
+    args = ["plan", "job.yaml", *SHORT, "--effort", "20"]
     plain = run(*args).stdout
     asked = run(*args, *WHAT_IF, "--sensitivity").stdout
     screen = plain[:plain.index("\nplan ")]

@@ -310,6 +310,8 @@ def config(name, folder, model):
     want = model if "positions" in model else {"rope_theta": 10000} | model
     if not model.get("gated", True):  # the device's GELU, which the file names
         want = {"activation": "gelu_tanh"} | want
+    if "kv_lora_rank" in model:  # whose class has another default
+        want = {"norm_epsilon": 1e-5} | want
     loss = job["training"].get("balance_loss", 0.01)
     check(again.pop("router_aux_loss_coef", loss) == loss, f"{name}: {again}")
     check({key: value for key, value in again.items() if key != "name"} ==

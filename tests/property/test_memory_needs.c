@@ -9,7 +9,7 @@ static uint32_t n_jobs = OF_CASES(15);
 static uint32_t first_seed = 1;
 static uint32_t n_memory, n_nodes, n_keys;
 
-static const job_size SIZE = {32, 16, 64};
+static const job_size SIZE = {16, 8, 32};
 
 /* Plans the job within the least effort. */
 static lh_status plan(const job_parts *p, lh_memory_needs *needs)

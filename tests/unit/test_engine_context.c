@@ -56,6 +56,7 @@ static lh_job *job_of(const setup *s)
 {
     return job_with(
         JOB_SMALL,
+        "  gpu: {preset: h100-sxm, tflops: 60}\n"
         "  gpus_per_node: %u\n"
         "  datacenters: [{name: west, nodes: 1}]\n"
         "  links: []\n"

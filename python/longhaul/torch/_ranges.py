@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from torch.distributed.pipelining import schedules
@@ -16,7 +17,9 @@ Schedule = TypeVar("Schedule")
 _NAMED = (schedules._PipelineScheduleRuntime, schedules.ScheduleGPipe)
 
 
-def pass_range(kind: str, chunk: int, microbatch: int) -> record_function:
+def pass_range(
+    kind: str, chunk: int, microbatch: int
+) -> AbstractContextManager[Any]:
     """Names a pass in the profiler's trace, as a context manager.
 
         with pass_range("F", chunk, microbatch):
@@ -50,7 +53,7 @@ def name_passes(schedule: Schedule) -> Schedule:
     """
     if isinstance(schedule, _NAMED):
         return schedule
-    stages = getattr(schedule, "_stages", None) or [
+    stages: list[Any] = getattr(schedule, "_stages", None) or [
         getattr(schedule, "_stage", None)
     ]
     for stage in stages:

@@ -72,11 +72,12 @@ static lh_status find_family(reader *r, lh_error *err)
 static lh_status read_epsilon(reader *r, lh_error *err)
 {
     const style s = r->family->style;
-    static const char *const keys[] = {[GPT2] = "layer_norm_epsilon",
-                                       [FALCON] = "layer_norm_epsilon",
-                                       [NEMOTRON] = "norm_eps",
-                                       [COHERE2] = "layer_norm_eps",
-                                       [GROK] = "rms_norm_eps"};
+    static const char *const keys[QWEN3_NEXT + 1] = {
+        [GPT2] = "layer_norm_epsilon",
+        [FALCON] = "layer_norm_epsilon",
+        [NEMOTRON] = "norm_eps",
+        [COHERE2] = "layer_norm_eps",
+        [GROK] = "rms_norm_eps"};
     const lhi_node *node =
         lhi_node_find(r->map, keys[s] ? keys[s] : "rms_norm_eps");
     double epsilon = keys[s] || s == MIXTRAL || s == GLM4_MOE || s == GPT_OSS ||
