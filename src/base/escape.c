@@ -105,9 +105,9 @@ static size_t escape_character(const char *text, size_t len, char *out,
     return n ? n : 1;
 }
 
-/* Escapes the first character of `text` for JSON output, into `out`; keeps line
- * ends, which occur only between values. Returns its length in `text`;
- * *out_len: in `out`. */
+/* Copies the first character of a JSON document `text` to `out`, with invisible
+ * and invalid characters as \u escapes. Line ends stay: JSON has them only
+ * between values. Returns the bytes read; *out_len: the bytes written. */
 static size_t escape_for_json(const char *text, size_t len, char *out,
                               size_t *out_len)
 {

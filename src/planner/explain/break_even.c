@@ -286,8 +286,9 @@ static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range,
 /* --- links -----------------------------------------------------------------
  */
 
-/* Appends two ranges, one of latency and one of bandwidth, for the links
- * between datacenters `from` and `to`, to ranges[*n..]. */
+/* Appends two empty sensitivity ranges to ranges[*n..], one for latency and one
+ * for bandwidth, for the links between datacenters `from` and `to`. A later
+ * search fills their break-even values. */
 static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
                       uint32_t to)
 {

@@ -123,8 +123,8 @@ lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c);
  * plus `more` bytes. */
 int64_t lhi_bound_count_layers_that_fit(const lhi_bound_case *c, int kind,
                                         uint32_t stage, int64_t more);
-/* Checks whether some partition of the model may fit with `more` additional
- * bytes on each device. */
+/* Checks whether some partition of the model's layers may fit if every device
+ * had `more` bytes of memory in addition to its limit. */
 bool lhi_bound_does_fit(const lhi_bound_case *c, int64_t more);
 /* Returns the memory of all devices in bytes without transient memory;
  * INFINITY: unlimited. *passing_in_all: transient memory, which devices with

@@ -556,8 +556,9 @@ static lh_status solve_contender(partition_refinement *m, contender *o,
 }
 
 /* Optimises the schedules of the contenders (neighbouring partitions) with the
- * solver, with work limit `effort`, and the best again with more. *won: one
- * became the plan. why[0..room-1]: text of the bound. */
+ * solver: each with work limit `effort`, then the fastest with a larger limit.
+ * *won: a contender became the plan; why[0..room-1] then states how near its
+ * schedule is to its lower bound. */
 static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
                                   bool *won, char *why, size_t room,
                                   lh_error *err)
@@ -611,7 +612,7 @@ static lh_status begin_partitions(partition_refinement *m,
 
 /* Searches the neighbouring layer partitions of choice `from` for a better
  * plan. *won: one became the plan. `effort`: the solver's work limit;
- * why[0..room-1]: text of the bound. */
+ * why[0..room-1]: how near its schedule is to its lower bound. */
 static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
                                 uint64_t effort, bool *won, char *why,
                                 size_t room, lh_error *err)

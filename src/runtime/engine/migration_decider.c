@@ -140,8 +140,9 @@ static void fill_decision(lhi_migration_decider *m,
         .now_ns = x ? x->current_ns : l->current_ns};
 }
 
-/* Makes a host placement with the pass times of `measured` if the run computes
- * on the cpu device. *out NULL: the event timeline's placement applies. */
+/* On the cpu device, makes a copy of the run's host placement whose pass times
+ * are those of `measured`. On other devices *out is NULL: the caller then uses
+ * the placement of the run's event timeline. */
 static lh_status make_measured_placement(const lhi_migration_decider *m,
                                          const lh_pipeline *measured,
                                          lh_host_placement **out, lh_error *err)

@@ -3,9 +3,10 @@
 #include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
-/* Returns the extra warm-up forwards x: how far the last stage's backward order
- * runs ahead, beyond (M - 1) e_1, of the forwards that it depends on. Both
- * orders advance together, so the maximum is at a group boundary. */
+/* Returns the last stage's extra warm-up forwards x. With M chunks per stage
+ * and a first enqueue group of e_1 microbatches, (M - 1) e_1 forwards precede
+ * the first backward. If some backward depends on a later forward, x is the
+ * largest number of positions by which that forward would come too late. */
 static uint32_t compute_extra_warmup(const lh_elastic_case *g,
                                      const lh_elastic_plan *p)
 {
