@@ -88,8 +88,8 @@ typedef struct group_file_names {
 } group_file_names;
 
 /* Lowers the available memory *room to the limit of the control group in
- * `folder`, less its usage that cannot be reclaimed. `files`: names of the
- * group's files, by version. */
+ * `folder`, less its usage that cannot be reclaimed. `files`: the group's file
+ * names, by version. */
 static void apply_group_limit(lhi_available_memory *room, const char *folder,
                               const group_file_names *files)
 {
@@ -114,7 +114,7 @@ static void apply_group_limit(lhi_available_memory *room, const char *folder,
 /* Lowers the available memory *room by the limits of control group
  * `top`/`inner` and all its ancestors up to `top`. In a container the inner
  * path may be visible to the host only; then only the top exists, which is the
- * container's own group. `files`: names of the groups' files. */
+ * container's own group. `files`: the groups' file names. */
 static void apply_group_limits(lhi_available_memory *room, const char *top,
                                const char *inner, const group_file_names *files)
 {
@@ -132,8 +132,8 @@ static void apply_group_limits(lhi_available_memory *room, const char *top,
     }
 }
 
-/* Lowers the available memory *room by the limits of this process's control
- * groups, versions 1 and 2. `root`: folder with proc/ and sys/. */
+/* Lowers the available memory *room by this process's control group limits,
+ * versions 1 and 2. `root`: folder with proc/ and sys/. */
 static void apply_control_groups(lhi_available_memory *room, const char *root)
 {
     static const group_file_names second = {

@@ -19,7 +19,7 @@
     lhi_options_copy((type *){(mine)}, sizeof(type), (const type *){(given)},  \
                      #type, (err))
 
-/* Checks the size field of an output struct; `what`: name of the struct in the
+/* Checks an output struct's size field; `what`: the struct's name in the
  * message. LH_EINVAL: smaller than the size field itself. */
 lh_status lhi_options_check_size(const void *given, const char *what,
                                  lh_error *err);

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* The identity of a process. Strings contain letters, digits, '.', '_' and '-';
+/* A process's identity. Strings contain letters, digits, '.', '_' and '-';
  * "" where the system provides none. */
 typedef struct lhi_process {
     char host[65];          /* host name */
@@ -17,7 +17,7 @@ typedef struct lhi_process {
     uint64_t started; /* ticks since boot: PIDs are reused */
 } lhi_process;
 
-/* The state of a process. */
+/* A process's state. */
 typedef enum lhi_process_state {
     LHI_PROCESS_RUNS,
     LHI_PROCESS_GONE,
