@@ -8,7 +8,7 @@
 
 enum { LHI_KNOWN_TEXTS = 512 };
 
-/* Unused memory, the limit, and the table of known texts. */
+/* Unused memory, the limit, and the known-text table. */
 typedef struct lhi_node_memory {
     lhi_arena *mem;
     size_t max_bytes; /* limit for the arena */
@@ -21,8 +21,8 @@ typedef struct lhi_node_memory {
 } lhi_node_memory;
 
 /* Sets the memory budget for the nodes of a text of `len` bytes; `m` must be
- * zeroed. A document may use 8 times its text plus 16 MiB, including the
- * text itself and the memory of parser and reader. */
+ * zeroed. A document may use 8 times its text plus 16 MiB, including the text
+ * itself and parser and reader memory. */
 void lhi_node_memory_init(lhi_node_memory *m, lhi_arena *mem, size_t len);
 
 /* Allocates a zeroed node; returns NULL if the budget is exhausted (m->is_full)

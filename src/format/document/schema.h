@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schemas: the mapping between a file's keys and a struct, defined once as a
- * table with one row per key. Reading with all checks, writing, and the list of
- * valid keys for documents and messages follow from it.
+ * table with one row per key. Reading with all checks, writing, and the
+ * valid key list for documents and messages follow from it.
  *
  *     static const lhi_schema_field rows[] = {
  *         {"gpus", LHI_INTEGER(lh_price, gpus), .least = 1, .most = 1000},
@@ -30,7 +30,7 @@
 typedef struct lhi_schema_field lhi_schema_field;
 typedef struct lhi_schema lhi_schema;
 
-/* The types of fields, with their C types. */
+/* Field types, with their C types. */
 typedef enum lhi_field_type {
     LHI_FIELD_INTEGER,      /* uint32_t, uint64_t or int64_t, least..most */
     LHI_FIELD_REAL,         /* double, low..high */
@@ -66,7 +66,7 @@ typedef enum lhi_field_when {
                     * value set by `start` */
 } lhi_field_when;
 
-/* The state of one read operation. */
+/* One read operation's state. */
 typedef struct lhi_read_context {
     const lhi_doc *doc;
     lhi_arena *mem;  /* allocates strings, lists and structs */
@@ -76,14 +76,14 @@ typedef struct lhi_read_context {
 
 enum {
     LHI_TEXT_FORM_SIZE = 64
-}; /* maximum bytes of a printed LHI_TEXT_FORM() */
+}; /* a printed LHI_TEXT_FORM()'s maximum bytes */
 
 /* One row: a key and its member. */
 struct lhi_schema_field {
     const char *key;
     lhi_field_type type;
     lhi_field_when when;
-    uint32_t owner;         /* size of the containing struct */
+    uint32_t owner;         /* the containing struct's size */
     uint32_t offset, width; /* member's; for a list, the item's width */
     uint32_t count;         /* offset of a list's count */
     uint32_t other_offset, other_width; /* see LHI_OMIT_IF() */
@@ -210,7 +210,7 @@ struct lhi_schema {
  * has the values read so far. */
 lh_status lhi_schema_read(const lhi_read_context *r, const lhi_node *map,
                           const lhi_schema *table, void *out, lh_error *err);
-/* Reads the items of a list into a new array, *out with *n items, as the
+/* Reads a list's items into a new array, *out with *n items, as the
  * LHI_FIELD_LIST field `row` describes them; for fields with a custom reader.
  * Ignores the field's offsets. */
 lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
@@ -249,8 +249,8 @@ lh_status lhi_json_format(json_t *json, char **text, size_t *len,
 lh_status lhi_json_format_indented(json_t *json, uint32_t indent, char **text,
                                    size_t *len, lh_error *err);
 
-/* Finds the field of a schema by its key, including the fields of inlined
- * schemas; returns NULL if unknown. */
+/* Finds a schema's field by its key, including the fields of inlined schemas;
+ * returns NULL if unknown. */
 const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table,
                                               const char *key);
 /* Calls `visit` for each field of the schema and, recursively, of the schemas

@@ -25,7 +25,7 @@ const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table,
 }
 
 /* Appends a schema's keys, including those of inlined schemas, to `keys`;
- * returns the new number of keys. */
+ * returns the new key count. */
 static uint32_t list_keys(const lhi_schema *table, const char **keys,
                           uint32_t n)
 {
@@ -124,8 +124,8 @@ static lh_status read_text(const lhi_read_context *r,
     return LH_OK;
 }
 
-/* Reads a field with a text form of its own by row->parse; row->description
- * names the valid form in the error message. */
+/* Reads a field with its own text form by row->parse; row->description names
+ * the valid form in the error message. */
 static lh_status read_text_form(const lhi_read_context *r,
                                 const lhi_schema_field *row,
                                 const lhi_node *node, void *member,

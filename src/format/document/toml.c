@@ -46,8 +46,7 @@ static void append_node(container *in, lhi_node *node)
     in->last = node;
 }
 
-/* Fails with LH_EINPUT if a TOML table already has the maximum number of keys.
- */
+/* Fails with LH_EINPUT if a TOML table already has the maximum key count. */
 static lh_status check_size(const lhi_toml *t, const container *in,
                             lh_error *err)
 {
@@ -112,7 +111,7 @@ static bool skip_word(lhi_toml *t, const char *word)
     return is;
 }
 
-/* Skips a comment up to the end of its line. */
+/* Skips a comment up to its line's end. */
 static void skip_comment(lhi_toml *t)
 {
     if (t->at == t->end || *t->at != '#')

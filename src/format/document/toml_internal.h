@@ -6,7 +6,7 @@
 #include "format/document/node_memory.h"
 #include "format/document/toml.h"
 
-/* The state of the TOML parser. */
+/* The TOML parser's state. */
 typedef struct lhi_toml {
     lhi_doc *doc;
     lhi_node_memory memory;

@@ -18,7 +18,7 @@ typedef struct open_node {
     uint32_t key_line;
 } open_node;
 
-/* The state of the tree builder. */
+/* The tree builder's state. */
 typedef struct builder {
     lhi_doc *doc;
     lhi_node_memory memory;
@@ -173,7 +173,7 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
         in->key_line = line;
         return LH_OK;
     }
-    /* An omitted value is reported at the line of its key. */
+    /* An omitted value is reported at its key's line. */
     bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (in && in->key && len == 0 && plain)
         line = in->key_line;
@@ -255,7 +255,7 @@ static lh_status fail_in_parser(const lhi_doc *doc, const yaml_parser_t *parser,
                     parser->context ? parser->context : "");
 }
 
-/* Builds the tree from the parser's events until the end of the text. */
+/* Builds the tree from the parser's events until the text's end. */
 static lh_status build_tree(builder *b, yaml_parser_t *parser, lh_error *err)
 {
     for (;;) {
@@ -344,8 +344,8 @@ static size_t copy_character(input_text *f, char *out)
     return n;
 }
 
-/* Copies the next bytes of the input into libyaml's buffer; read callback of
- * the parser. JSON surrogate pairs become YAML escapes. */
+/* Copies the next bytes of the input into libyaml's buffer;
+ * the parser's read callback. JSON surrogate pairs become YAML escapes. */
 static int read_input(void *of, unsigned char *buffer, size_t room, size_t *n)
 {
     enum { LONGEST = 10 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parsing YAML (and hence JSON) into a tree that records the line of every
- * node, and the checks that convert its scalars to values. Every error names
- * file, line and key.
+/* Parsing YAML (and hence JSON) into a tree that records every
+ * node's line, and the checks that convert its scalars to values. Every error
+ * names file, line and key.
  *
  * Anchors, aliases and tags are rejected: no file format here needs them, and
  * without them an input cannot expand beyond its own size. A node takes about
@@ -48,7 +48,7 @@ struct lhi_node {     /* compact: one per value in a large file */
 
 /* The input from which a value of a generated document was made. */
 typedef struct lhi_doc_origin {
-    const char *path;  /* "layout.expert"; NULL: end of the list */
+    const char *path;  /* "layout.expert"; NULL: the list's end */
     const char *where; /* "args.txt:5: --expert-model-parallel-size" */
 } lhi_doc_origin;
 
@@ -95,7 +95,7 @@ void lhi_doc_sanitise_text(const char *text, char *shown, size_t size);
 
 /* Returns the value of `key` in a map, or NULL. */
 const lhi_node *lhi_node_find(const lhi_node *map, const char *key);
-/* Finds the value of a required key; fails if the map lacks it. */
+/* Finds a required key's value; fails if the map lacks it. */
 lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map,
                            const char *key, const lhi_node **out,
                            lh_error *err);

@@ -42,8 +42,8 @@ void lhi_doc_sanitise_text(const char *text, char *shown, size_t size)
     shown[used] = '\0';
 }
 
-/* Writes the path of a node, such as "chunks[3].memory.F", into `path`,
- * outermost key first. */
+/* Writes a node's path, such as "chunks[3].memory.F", into `path`, outermost
+ * key first. */
 static void format_node_path(const lhi_node *node, char *path, size_t size)
 {
     if (!node->parent) {
@@ -181,7 +181,7 @@ static const char *find_nearest_name(const char *word, const char *const *names)
     return best;
 }
 
-/* Formats a NULL-terminated list of names as "a, b or c", truncated to fit. */
+/* Formats a NULL-terminated name list as "a, b or c", truncated to fit. */
 static void format_names(const char *const *names, char *text, size_t size)
 {
     text[0] = '\0';

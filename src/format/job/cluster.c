@@ -228,7 +228,7 @@ static lh_status require_for_site(const reader *r, const lhi_node *site,
     return LH_OK;
 }
 
-/* Reads a datacenter's number of nodes, or its zones, and its GPUs per node. */
+/* Reads a datacenter's node count, or its zones, and its GPUs per node. */
 static lh_status read_nodes(reader *r, const lhi_node *map,
                             lhi_listed_site *listed, lh_error *err)
 {
@@ -290,8 +290,8 @@ static lh_status read_site(reader *r, const lhi_node *map,
                                        &site->usd_per_gpu_hour, err);
 }
 
-/* Reads the networks inside a datacenter, whose numbers of GPUs, nodes and
- * zones were read before. */
+/* Reads the networks inside a datacenter, whose GPU, node and zone counts were
+ * read before. */
 static lh_status read_site_networks(reader *r, const lhi_node *map,
                                     uint32_t n_nodes, lhi_listed_site *listed,
                                     lh_error *err)

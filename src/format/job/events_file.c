@@ -47,8 +47,8 @@ static lh_status read_amount(const lhi_read_context *r, const lhi_node *node,
                         "link's own, or a factor, such as x4");
 }
 
-/* Converts a change of a time, more_ns added to it or a factor `times`, to
- * JSON; null if it has no effect. */
+/* Converts a time change, more_ns added to it or a factor `times`, to JSON;
+ * null if it has no effect. */
 static json_t *write_amount(int64_t more_ns, double times)
 {
     if (times > 1)
@@ -181,7 +181,7 @@ static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Writes the step of a rail event; null for other events. */
+/* Writes a rail event's step; null for other events. */
 static json_t *write_step(const void *owner, const void *context)
 {
     const lh_event *e = owner;
@@ -189,8 +189,7 @@ static json_t *write_step(const void *owner, const void *context)
     return e->rail ? json_integer(e->first_step) : json_null();
 }
 
-/* Writes the first step of an event on links or a device; null for rail events.
- */
+/* Writes an event's first step on links or a device; null for rail events. */
 static json_t *write_from(const void *owner, const void *context)
 {
     const lh_event *e = owner;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `framework` in a job: behaviour of the training program. docs/formats/job.md
+/* `framework` in a job: the training program's behaviour. docs/formats/job.md
  * lists the presets' sources. */
 #include "format/job/job_values.h"
 #include "format/job/parse.h"
@@ -118,7 +118,7 @@ static void start_framework(const lhi_read_context *r, void *it)
     set_preset(it, (lh_framework_preset)a->preset, a->job->training.precision);
 }
 
-/* Returns the framework preset of an export target. */
+/* Returns an export target's framework preset. */
 static lh_framework_preset get_target_preset(lh_target target)
 {
     switch (target) {

@@ -171,7 +171,7 @@ int64_t lh_gpu_usable_bytes(const lh_gpu *gpu)
 }
 
 /* Returns the fraction of a peak rate that GPUs sustain: interpolated at `peak`
- * between the n points of a rule, which are sorted by rate. */
+ * between a rule's n points, which are sorted by rate. */
 static double find_sustained_share(const sustained_point *points, size_t n,
                                    double peak)
 {

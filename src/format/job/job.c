@@ -159,7 +159,7 @@ static const char *find_missing_component(const lh_model *m, uint32_t module)
     }
 }
 
-/* Reads `recompute`: one word, or a list of modules. */
+/* Reads `recompute`: one word, or a module list. */
 static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
 {
     lh_training *t = &r->job->training;
@@ -342,8 +342,8 @@ static uint64_t get_degree(uint32_t degree)
     return degree ? degree : 1;
 }
 
-/* Checks that expert x expert_tensor divides the ranks of one pipeline stage,
- * tensor x context x data, over which the experts are distributed. */
+/* Checks that expert x expert_tensor divides one pipeline stage's ranks, tensor
+ * x context x data, over which the experts are distributed. */
 static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
 {
     const lh_layout *l = &r->job->layout;

@@ -299,8 +299,8 @@ static const char *format_site_name(uint32_t i, char text[16])
     return text;
 }
 
-/* Adds the line of datacenter `i` with its differences from the first one,
- * whose values are the cluster's keys. */
+/* Adds datacenter `i`'s line with its differences from the first one, whose
+ * values are the cluster's keys. */
 static void add_site(draft *d, uint32_t i)
 {
     lhi_text *t = &d->text;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of a job's keys and enum values in its file. */
+/* A job's key names and enum values in its file. */
 #include "format/job/parse.h"
 
 #include "base/fail.h"

@@ -16,8 +16,7 @@ const char *lhi_optimizer_name(lh_optimizer optimizer);
  * storage. */
 const char *lhi_target_name(lh_target target);
 
-/* Returns the name of a framework preset as in the job format; static storage.
- */
+/* Returns a framework preset's name as in the job format; static storage. */
 const char *lhi_framework_preset_name(lh_framework_preset preset);
 
 /* Returns the gradient format's name as in the job format; static storage. */
@@ -26,8 +25,8 @@ const char *lhi_gradient_name(lh_gradient gradient);
 /* Returns the name of an implementation of attention, such as flash attention,
  * as in the job format; static storage. */
 const char *lhi_attention_name(lh_attention attention);
-/* Returns the name of the kernels of element-wise operations, fused or eager
- * (one for each operation), as in the job format; static storage. */
+/* Returns the name of element-wise kernels, fused or eager (one for each
+ * operation), as in the job format; static storage. */
 const char *lhi_kernels_name(lh_kernels kernels);
 /* Returns the name of the way in which the cross entropy runs (fused, eager or
  * chunked), as in the job format; static storage. */

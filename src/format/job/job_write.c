@@ -26,7 +26,7 @@ static bool set_count(json_t *map, const char *key, uint32_t count)
     return count == 0 || lhi_json_set(map, key, json_integer(count));
 }
 
-/* Converts the recomputation to a word or a list of modules. */
+/* Converts the recomputation to a word or a module list. */
 static json_t *recompute_to_json(const lh_training *t)
 {
     json_t *list;
@@ -103,7 +103,7 @@ static bool is_same_number(double a, double b)
     return !(a < b) && !(a > b);
 }
 
-/* Checks whether parsing the name of a GPU preset alone yields this GPU. */
+/* Checks whether parsing a GPU preset's name alone yields this GPU. */
 static bool is_preset(const lh_gpu *gpu, lh_precision precision)
 {
     if (!gpu->preset || !lhi_gpu_preset_supports(gpu->preset, precision))

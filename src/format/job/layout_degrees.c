@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Relations between the degrees of a layout. */
+/* Relations between a layout's degrees. */
 #include "format/job/model_size.h"
 #include "format/job/parse.h"
 

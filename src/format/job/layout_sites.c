@@ -43,7 +43,7 @@ static lh_status read_count(const reader *r, const lhi_node *map,
 }
 
 /* Reads one part of a pipeline: a datacenter's name, or a map with the name and
- * the number of stages. */
+ * the stage count. */
 static lh_status read_part(const reader *r, const lhi_node *node,
                            lh_site_stages *out, lh_error *err)
 {
@@ -57,7 +57,7 @@ static lh_status read_part(const reader *r, const lhi_node *node,
     return find_datacenter(r, name, &out->datacenter, err);
 }
 
-/* Reads a replica group: the number of replicas, and the datacenters of their
+/* Reads a replica group: the replica count, and the datacenters of their
  * pipeline. */
 static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
                             lh_error *err)
@@ -162,7 +162,7 @@ static bool has_missing_counts(const lh_sites *sites)
     return false;
 }
 
-/* Rejects missing numbers of replicas or stages if groups share a datacenter:
+/* Rejects missing replica or stage counts if groups share a datacenter:
  * the search does not divide it between groups. */
 static lh_status check_shared_datacenters(const reader *r, const lhi_node *list,
                                           const lh_sites *sites, lh_error *err)
@@ -247,8 +247,8 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
 
 /* ---- writing ---- */
 
-/* Converts a pipeline part to a datacenter's name, or to a map with its number
- * of stages. */
+/* Converts a pipeline part to a datacenter's name, or to a map with its stage
+ * count. */
 static json_t *part_to_json(const lh_job *job, const lh_site_stages *part)
 {
     const char *name = job->datacenters[part->datacenter].name;

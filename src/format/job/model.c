@@ -58,7 +58,7 @@ uint32_t lhi_model_moe_layers(const lh_model *model, uint32_t first,
     return n;
 }
 
-/* Returns the parameters of attention (Vaswani et al., arXiv:1706.03762) with
+/* Returns attention's parameters (Vaswani et al., arXiv:1706.03762) with
  * grouped queries (Ainslie et al., arXiv:2305.13245): queries and output for
  * `heads`, keys and values for `kv_heads`. */
 static uint64_t count_attention_params(const lh_model *m)
@@ -82,9 +82,9 @@ static uint64_t count_attention_params(const lh_model *m)
     return n;
 }
 
-/* Returns the parameters of a gated delta network (Qwen3-Next's reference
- * code): projections to queries, keys, values, output gates, and to a decay and
- * a learning rate per value head; a convolution per channel; two constants per
+/* Returns a gated delta network's parameters (Qwen3-Next's reference code):
+ * projections to queries, keys, values, output gates, and to a decay and a
+ * learning rate per value head; a convolution per channel; two constants per
  * value head; a norm; output. */
 static uint64_t count_linear_attention_params(const lh_model *m)
 {
@@ -96,7 +96,7 @@ static uint64_t count_linear_attention_params(const lh_model *m)
            m->linear_value_head_dim + values * h;
 }
 
-/* Returns the parameters of an indexer (DeepSeek-V3.2's reference code):
+/* Returns an indexer's parameters (DeepSeek-V3.2's reference code):
  * queries from the latent, one key with a layer norm, a weight per head. */
 static uint64_t count_indexer_params(const lh_model *m)
 {
@@ -216,7 +216,7 @@ uint64_t lhi_model_mtp_params(const lh_model *m)
     return one * m->mtp_layers;
 }
 
-/* Returns the parameters of embedding and head; tied ones count once. */
+/* Returns embedding and head parameters; tied ones count once. */
 static uint64_t count_params_outside_layers(const lh_model *m)
 {
     uint64_t n = lhi_model_embedding_params(m) + lhi_model_head_params(m);
@@ -235,8 +235,8 @@ uint64_t lh_model_active_params(const lh_model *model)
            lhi_model_range_params(model, 0, model->layers).active;
 }
 
-/* Returns an upper bound on the number of parameters, to check that no
- * parameter count overflows in bytes. */
+/* Returns an upper bound on the parameter count, to check that no parameter
+ * count overflows in bytes. */
 static double bound_params(const lh_model *m)
 {
     double h = m->hidden, heads = m->heads;

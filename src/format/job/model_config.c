@@ -67,8 +67,8 @@ static lh_status find_family(reader *r, lh_error *err)
     return lhi_config_fail_family(r, node, type, err);
 }
 
-/* Reads the epsilon of the norms. 1e-5 is the default of lh_model and is not
- * stored, except beside latent attention, whose own norms have 1e-6. */
+/* Reads the norms' epsilon. 1e-5 is the default of lh_model and is not stored,
+ * except beside latent attention, whose own norms have 1e-6. */
 static lh_status read_epsilon(reader *r, lh_error *err)
 {
     const style s = r->family->style;
@@ -221,8 +221,8 @@ static bool is_greedy(const reader *r)
            strcmp(method, "greedy") == 0;
 }
 
-/* Reads the token routing of a DeepSeek-style model; `absent`: defaults of its
- * class in transformers for missing keys. */
+/* Reads the token routing of a DeepSeek-style model; `absent`:
+ * its class's defaults in transformers for missing keys. */
 static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -292,7 +292,7 @@ static lh_status read_window(reader *r, lh_error *err)
     }
 }
 
-/* Reads the expert keys of Mixtral and gpt-oss. */
+/* Reads Mixtral's and gpt-oss's expert keys. */
 static lh_status read_mixtral(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -340,7 +340,7 @@ static lh_status read_dense_list(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the experts of Qwen2-MoE and Qwen3-MoE. */
+/* Reads Qwen2-MoE and Qwen3-MoE experts. */
 static lh_status read_qwen_moe(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -400,8 +400,8 @@ static const expert_class deepseek_v3 = {LH_ROUTER_SIGMOID, 256, 8, 2048, 1, 3,
 static const expert_class glm4_moe = {LH_ROUTER_SIGMOID, 128, 8, 1408, 1, 1,
                                       {true, 1, 1, 1}};
 
-/* Reads the experts of a DeepSeek-style model; `class_has`: defaults of its
- * class in transformers for missing keys. */
+/* Reads a DeepSeek-style model's experts; `class_has`:
+ * its class's defaults in transformers for missing keys. */
 static lh_status read_experts(reader *r, const expert_class *class_has,
                               lh_error *err)
 {

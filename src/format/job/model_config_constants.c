@@ -165,7 +165,7 @@ lh_status lhi_rope_scaling_check(const lhi_doc *doc, const lhi_node *at,
     return LH_OK;
 }
 
-/* Reads the original number of positions; by default the model's. */
+/* Reads the original position count; by default the model's. */
 static lh_status read_original_positions(const unmodelled_search *f,
                                          const lhi_node *map,
                                          lh_rope_scaling *s, lh_error *err)
@@ -248,8 +248,8 @@ static lh_status read_scaling(unmodelled_search *f, const char *key,
     return LH_OK;
 }
 
-/* Reads the rotated fraction of a head. `absent`: default of the class; 0: the
- * class does not rotate partly, and the key is listed as not represented. */
+/* Reads a head's rotated fraction. `absent`: the class's default; 0: the class
+ * does not rotate partly, and the key is listed as not represented. */
 static lh_status read_rotary_fraction(unmodelled_search *f, double absent,
                                       lh_model *m, lh_error *err)
 {
@@ -276,8 +276,8 @@ static lh_status read_rotary_fraction(unmodelled_search *f, double absent,
     return LH_OK;
 }
 
-/* Reads the standard deviation of the initial weights; transformers' default is
- * not stored. */
+/* Reads the initial weights' standard deviation; transformers' default is not
+ * stored. */
 static lh_status read_initializer_range(const unmodelled_search *f, lh_model *m,
                                         lh_error *err)
 {
@@ -290,8 +290,8 @@ static lh_status read_initializer_range(const unmodelled_search *f, lh_model *m,
     return LH_OK;
 }
 
-/* Reads the coefficient of the experts' balance loss, which DeepSeek calls an
- * alpha. */
+/* Reads the experts' balance loss coefficient, which DeepSeek calls an alpha.
+ */
 static lh_status read_aux_loss(const unmodelled_search *f, lh_model *m,
                                lh_error *err)
 {

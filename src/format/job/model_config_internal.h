@@ -36,7 +36,7 @@ typedef enum style {
     QWEN3_NEXT,
 } style;
 
-/* The sizes of a configuration class. */
+/* A configuration class's sizes. */
 typedef struct family {
     const char *type; /* model_type */
     style style;
@@ -61,21 +61,21 @@ typedef struct reader {
 lh_status lhi_config_read_number(const reader *r, const char *key,
                                  uint32_t most, uint32_t absent, uint32_t *out,
                                  lh_error *err);
-/* Reads a size of a config.json, from 1 to `most`: required, unless the model's
+/* Reads a config.json size, from 1 to `most`: required, unless the model's
  * class has the default `class_has` (0: none). */
 lh_status lhi_config_read_size(const reader *r, const char *key, uint32_t most,
                                uint32_t class_has, uint32_t *out,
                                lh_error *err);
-/* Reads a boolean of a config.json; keeps *out if it is missing or null. */
+/* Reads a config.json boolean; keeps *out if it is missing or null. */
 lh_status lhi_config_read_flag(const reader *r, const lhi_node *map,
                                const char *key, bool *out, lh_error *err);
-/* Reads the base of rotary positions from "rope_theta", or as transformers 5
+/* Reads the rotary positions' base from "rope_theta", or as transformers 5
  * writes it in "rope_parameters", where "10000.0" counts as an integer. The
- * default is 10000, which lh_model stores as unspecified; some classes
- * differ. */
+ * default is 10000, which lh_model stores as unspecified; some classes differ.
+ */
 lh_status lhi_config_read_rope_theta(reader *r, lh_error *err);
-/* Reads the size of an attention head; by default the hidden size divided by
- * the heads. */
+/* Reads an attention head's size; by default the hidden size divided by the
+ * heads. */
 lh_status lhi_config_read_head_dim(reader *r, lh_error *err);
 /* Reads layer_types, which lists the layers that attend to all tokens; by
  * default every `absent`-th layer does. */
@@ -88,7 +88,7 @@ lh_status lhi_config_read_gpt2(reader *r, lh_error *err);
 /* Reads Falcon 7B. LH_EUNSUPPORTED: Falcon 40B and 180B, whose layers have two
  * norms and keys shared by groups of heads. */
 lh_status lhi_config_read_falcon(reader *r, lh_error *err);
-/* Reads the sizes of DeepSeek-V3.2's indexer. */
+/* Reads DeepSeek-V3.2's indexer sizes. */
 lh_status lhi_config_read_indexer(reader *r, lh_error *err);
 /* Reads Qwen3-Next's gated delta networks and gated attention. */
 lh_status lhi_config_read_qwen3_next(reader *r, lh_error *err);

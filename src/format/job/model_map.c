@@ -7,7 +7,7 @@ static const char *const norm_names[] = {"rms", "layer", "layer_unbiased",
                                          NULL};
 static const char *const placement_names[] = {"pre", "post", "both", NULL};
 
-/* Keys have the names of their members. */
+/* Keys have their members' names. */
 #define INTEGER_KEY(member) #member, LHI_INTEGER(lh_model, member)
 #define BOOL_KEY(member) #member, LHI_BOOL(lh_model, member)
 
@@ -17,7 +17,7 @@ static const char *const activation_names[] = {
     "silu", "gelu", "gelu_tanh", "quick_gelu", "relu2", NULL};
 static const char *const rope_type_names[] = {"linear", "llama3", "yarn", NULL};
 
-/* The keys of Hugging Face's rope_scaling. */
+/* Hugging Face's rope_scaling keys. */
 static const lhi_schema_field rope_rows[] = {
     {"rope_type", LHI_ENUM(lh_rope_scaling, type), .names = rope_type_names},
     {"factor", LHI_NUMBER(lh_rope_scaling, factor), .low = 1, .high = 1e6},
@@ -55,8 +55,8 @@ static const lhi_schema rope_schema = {
     LHI_ROWS("rope_scaling", lh_rope_scaling, rope_rows),
     .check = check_rope_scaling};
 
-/* Reads the coefficient of the experts' balance loss, and records that it is
- * given: 0 differs from an absent key. */
+/* Reads the experts' balance loss coefficient, and records that it is given: 0
+ * differs from an absent key. */
 static lh_status read_aux_loss(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
@@ -65,8 +65,7 @@ static lh_status read_aux_loss(const lhi_read_context *r, const lhi_node *node,
     return lhi_node_get_rounded_number(r->doc, node, 0, 1e6, &m->aux_loss, err);
 }
 
-/* Writes the coefficient of the experts' balance loss; JSON null if it is
- * unset. */
+/* Writes the experts' balance loss coefficient; JSON null if it is unset. */
 static json_t *write_aux_loss(const void *owner, const void *context)
 {
     const lh_model *m = owner;
@@ -310,7 +309,7 @@ static lh_status check_unused_keys(const lhi_doc *doc, const lhi_node *map,
 }
 
 /* Fails with LH_EINPUT if a model with experts lacks their width, their number
- * per token, or the width of its dense layers. */
+ * per token, or its dense layers' width. */
 static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
                                    const lh_model *m, lh_error *err)
 {
@@ -336,8 +335,8 @@ static void start_model(const lhi_read_context *r, void *it)
     ((lh_model *)it)->name = "custom";
 }
 
-/* Derives the absent values of a model's map and checks its consistency; check
- * function of the model schema. */
+/* Derives the absent values of a model's map and checks its consistency;
+ * the model schema's check function. */
 static lh_status check_model(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {

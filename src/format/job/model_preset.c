@@ -14,7 +14,7 @@
     .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64,      \
     .v_head_dim = 128, .norm_epsilon = 1e-6
 
-/* The scaling of rotary positions in the models' config.json. */
+/* The rotary positions' scaling in the models' config.json. */
 static const lh_rope_scaling llama31_scaling = {.type = LH_ROPE_LLAMA3,
                                                 .factor = 8,
                                                 .original_positions = 8192,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parser of model configurations; numbers of layers and parameters. */
+/* Model configuration parser; layer and parameter counts. */
 #ifndef LHI_FORMAT_JOB_MODEL_SIZE_H
 #define LHI_FORMAT_JOB_MODEL_SIZE_H
 
@@ -17,7 +17,7 @@ lh_status lhi_model_parse(const char *text, size_t len, const char *name,
 uint32_t lhi_model_moe_layers(const lh_model *model, uint32_t first,
                               uint32_t n_layers);
 
-/* Returns the parameter counts of one layer, by component. */
+/* Returns one layer's parameter counts, by component. */
 lh_layer_params lhi_model_layer_params(const lh_model *model, uint32_t layer);
 
 /* Returns the parameter counts of the layers first..first+n_layers-1, by
@@ -32,11 +32,10 @@ uint64_t lhi_model_embedding_params(const lh_model *model);
  * matrix counts too, because a head on another device holds its own copy. */
 uint64_t lhi_model_head_params(const lh_model *model);
 
-/* Returns the parameters of the multi-token prediction modules, without the
- * shared embedding and head. By DeepSeek-V3 (arXiv:2412.19437) equation 21,
- * a module normalises the hidden state and the next token's embedding and
- * combines them with a 2h x h matrix. One layer like the model's last and a
- * norm follow. */
+/* Returns the multi-token prediction modules' parameters, without the shared
+ * embedding and head. By DeepSeek-V3 (arXiv:2412.19437) equation 21, a module
+ * normalises the hidden state and the next token's embedding and combines them
+ * with a 2h x h matrix. One layer like the model's last and a norm follow. */
 uint64_t lhi_model_mtp_params(const lh_model *model);
 
 #endif

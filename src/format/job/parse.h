@@ -76,19 +76,18 @@ void lhi_replace_non_ascii(char *text);
 #define LHI_MIN_EPSILON 1e-20
 #define LHI_MAX_EPSILON 1.0
 
-/* The defaults of a config.json class for constants without an effect on time.
- */
+/* A config.json class's defaults for constants without an effect on time. */
 typedef struct lhi_config_class {
     const char *activation; /* its key */
     const char *function;   /* its value; NULL: SiLU */
     bool clamped_swiglu;    /* gpt-oss: fixed activation with swiglu_limit */
     bool rotary;            /* uses rotary positions */
-    double rotary_fraction; /* rotated fraction of a head; 0: always 1 */
+    double rotary_fraction; /* a head's rotated fraction; 0: always 1 */
     const char *differs;    /* always unsupported; NULL: nothing */
 } lhi_config_class;
 
 /* Reads the constants of `map` into a model whose dimensions are read.
- * `class_has`: defaults of its class. Sets unsupported_keys to a text with the
+ * `class_has`: its class's defaults. Sets unsupported_keys to a text with the
  * file and those keys for which the model differs from lh_model. Allocates in
  * `mem`. */
 lh_status lhi_config_read_constants(const lhi_doc *doc, const lhi_node *map,
@@ -103,8 +102,7 @@ lh_status lhi_rope_scaling_check(const lhi_doc *doc, const lhi_node *at,
 /* Reads a Hugging Face config.json; allocates in `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err);
-/* Returns the number of norms in a layer, without the norms of queries and
- * keys. */
+/* Returns the norm count in a layer, without the query and key norms. */
 uint32_t lhi_model_count_norms(const lh_model *model);
 /* Returns the model as JSON; NULL if allocation fails. */
 json_t *lhi_model_to_json(const lh_model *model);
@@ -130,10 +128,10 @@ typedef struct lhi_server {
     uint32_t gpus_per_node;
     double node_gbps, fabric_gbps;
 } lhi_server;
-/* Returns the usual server of a GPU preset: GPUs per node and network rates. */
+/* Returns a GPU preset's usual server: GPUs per node and network rates. */
 lhi_server lhi_gpu_find_server(const lh_gpu *preset);
 
-/* Checks whether the peak rate of a GPU preset applies to this precision. */
+/* Checks whether a GPU preset's peak rate applies to this precision. */
 bool lhi_gpu_preset_supports(const char *preset, lh_precision precision);
 /* Returns the rate that large 16-bit products sustain: the GPU's
  * sustained_tflops, or a fraction of its peak by one rule for all GPUs.
@@ -145,7 +143,7 @@ double lhi_gpu_sustained_flops_per_s(const lh_gpu *gpu, double efficiency);
  * lhi_gpu_sustained_flops_per_s() with the same `efficiency`; 0 if the GPU has
  * none. */
 double lhi_gpu_sustained_fp8_flops_per_s(const lh_gpu *gpu, double efficiency);
-/* Returns the rate of experts' matrix products relative to other products.
+/* Returns experts' matrix product rate relative to other products.
  * Published runs show the fraction `experts` on H100 and faster GPUs. There is
  * no measurement for A100 (whose fraction of the peak is `efficiency`), where
  * the result is 1. In between it is linear in the sustained rate. */
@@ -164,7 +162,7 @@ double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
  * offload their activations to host storage: the job's share, rounded up. */
 uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers);
 /* Reads the `cluster` map of a job: datacenters, links between them, and the
- * numbers of GPUs and nodes. job->training.precision must be known. */
+ * GPU and node counts. job->training.precision must be known. */
 lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
                                 lhi_arena *mem, lh_job *job, lh_error *err);
 
@@ -212,12 +210,12 @@ void lhi_framework_apply_target(lh_job *job);
  * LH_TARGET_ANY: none. */
 lh_target lhi_framework_find_target(const lh_framework *framework);
 
-/* Returns the number of parameters on one GPU with the layers
+/* Returns the parameter count on one GPU with the layers
  * first..first+n_layers-1: tensor parallelism divides everything except
  * experts, which expert parallelism divides. */
 double lhi_layout_count_params(const lh_model *model, const lh_layout *layout,
                                uint32_t first, uint32_t n_layers);
-/* Returns the number of parameters on one GPU if the pipeline has one stage,
+/* Returns the parameter count on one GPU if the pipeline has one stage,
  * including multi-token prediction. */
 double lhi_layout_count_all_params(const lh_model *model,
                                    const lh_layout *layout);
@@ -229,7 +227,7 @@ double lhi_layout_count_all_params(const lh_model *model,
 uint32_t lhi_megatron_padded_vocab(uint32_t vocab, uint32_t tensor,
                                    uint32_t *multiple);
 
-/* The scalings of rotary positions that Megatron-LM builds: Llama 3.1's with
+/* The rotary scalings that Megatron-LM builds: Llama 3.1's with
  * --use-rope-scaling, and YaRN of latent attention. Arguments set the factors
  * and mscale, with these defaults; the other numbers are fixed. */
 extern const lh_rope_scaling lhi_megatron_llama3, lhi_megatron_yarn;
@@ -247,14 +245,14 @@ bool lhi_job_uses_dropout(const lh_job *job);
 bool lhi_model_uses_dropout(const lh_model *model);
 /* Returns the dropout rate; 0: none. */
 double lhi_job_dropout(const lh_job *job);
-/* Returns the coefficient of the experts' load-balancing loss, see lh_training;
+/* Returns the experts' load-balancing loss coefficient, see lh_training;
  * 0 without experts. */
 double lhi_job_balance_loss(const lh_job *job);
 /* Returns the update rate of the router bias that balances experts, see
  * lh_training; 0 without experts. */
 double lhi_job_balance_bias(const lh_job *job);
-/* The keys of `framework`, for a job whose model, training and layout are
- * already read. */
+/* `framework`'s keys, for a job whose model, training and layout are already
+ * read. */
 extern const lhi_schema lhi_framework_schema;
 /* Reads the `framework` map of a job. */
 lh_status lhi_framework_from_node(const lhi_doc *doc, const lhi_node *map,
@@ -287,13 +285,13 @@ lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
 lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                               const lh_job *job, bool complete, lhi_arena *mem,
                               lh_layout *layout, lh_error *err);
-/* Converts a placement of stages and replicas in datacenters to JSON; NULL if
+/* Converts a stage and replica placement in datacenters to JSON; NULL if
  * allocation fails. */
 json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
 
 /* --- drafts --- */
 
-/* Sections of a job template supplied by another file. */
+/* A job template's sections supplied by another file. */
 typedef struct lhi_draft_sections {
     const char *name;              /* in messages: the input of the sections */
     const lhi_doc_origin *origins; /* of the values in that input */
@@ -308,10 +306,10 @@ typedef struct lhi_draft_sections {
 lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
                                       const lhi_draft_sections *given,
                                       char **text, size_t *len, lh_error *err);
-/* Checks the datacenters of a job template. LH_EINPUT: too many, or an unknown
- * GPU. */
+/* Checks a job template's datacenters. LH_EINPUT: too many, or an unknown GPU.
+ */
 lh_status lhi_draft_check_sites(const lh_draft_options *options, lh_error *err);
-/* Returns the GPUs per node of a datacenter in a job template; its GPU must be
+/* Returns a datacenter's GPUs per node in a job template; its GPU must be
  * valid. */
 uint32_t lhi_draft_node_gpus(const lh_draft_site *site);
 /* Returns the name of the i-th datacenter in a job template, stored in `text`
@@ -329,7 +327,7 @@ void lhi_draft_add_value(lhi_text *text, const char *remark, const char *format,
  * comments continue on aligned lines below. */
 void lhi_draft_add_comment(lhi_text *text, size_t at, const char *words);
 
-/* The keys of `training` and `layout`; NULL-terminated. */
+/* The `training` and `layout` keys; NULL-terminated. */
 extern const char *const lhi_training_keys[];
 extern const char *const lhi_offload_keys[];
 extern const char *const lhi_layout_keys[];

@@ -180,8 +180,8 @@ static lh_status check_entries(const lhi_read_context *r, const lhi_node *list,
 /* --- links ------------------------------------------------------------------
  */
 
-/* Checks the keys of a measured path: `from` and `to` between datacenters,
- * `site` inside one. */
+/* Checks a measured path's keys: `from` and `to` between datacenters, `site`
+ * inside one. */
 static lh_status check_ends(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {

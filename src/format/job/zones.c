@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Zones of datacenters: buildings, halls or pods connected by a slower network.
- * After parsing, each zone is a datacenter of its own with short links to its
+ * After parsing, each zone is its own datacenter with short links to its
  * neighbours. */
 #include "format/job/parse.h"
 
@@ -27,7 +27,7 @@ lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
 }
 
 /* Reads the zone with index `at` of a datacenter: its full name, "site/zone",
- * and its number of nodes. */
+ * and its node count. */
 static lh_status read_zone(const lhi_doc *doc, const lhi_node *map,
                            lhi_arena *mem, lhi_listed_site *s, uint32_t at,
                            lh_error *err)
@@ -93,13 +93,13 @@ lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
 
 /* ---- splitting datacenters into zones ---- */
 
-/* Returns the number of zones; 1 for a datacenter without zones. */
+/* Returns the zone count; 1 for a datacenter without zones. */
 static uint32_t count_zones(const lhi_listed_site *s)
 {
     return s->n_zones ? s->n_zones : 1;
 }
 
-/* Returns zone `i` of a datacenter as a datacenter of its own. */
+/* Returns zone `i` of a datacenter as its own datacenter. */
 static lh_datacenter make_zone(const lhi_listed_site *s, uint32_t i)
 {
     lh_datacenter zone = s->site;
@@ -113,8 +113,8 @@ static lh_datacenter make_zone(const lhi_listed_site *s, uint32_t i)
     return zone;
 }
 
-/* Returns the link from zone `from` to zone `to` of a datacenter, at the
- * combined rate of all GPUs in the smaller zone. */
+/* Returns the link from zone `from` to zone `to` of a datacenter, at all GPUs'
+ * combined rate in the smaller zone. */
 static lh_wan build_zone_link(const lh_datacenter *from,
                               const lh_datacenter *to)
 {
