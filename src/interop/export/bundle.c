@@ -32,7 +32,7 @@ typedef struct bundle_files {
     bundle_file files[LH_MAX_DATACENTERS + 8];
 } bundle_files;
 
-/* Frees the names and texts of a bundle's files, and the list itself. */
+/* Frees a bundle's file names and texts, and the list itself. */
 static void free_bundle_files(bundle_files *all)
 {
     for (uint32_t i = 0; i < all->n; i++) {
@@ -82,8 +82,8 @@ static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
     return lhi_text_take(&out, remarks, NULL, err);
 }
 
-/* Adds schedule.csv, in form `form`, and stages.json with the modules of each
- * stage. Stores in `b` the time that the schedule loses in PyTorch. */
+/* Adds schedule.csv, in form `form`, and stages.json with each stage's modules.
+ * Stores in `b` the time that the schedule loses in PyTorch. */
 static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
                               lh_pytorch_form form, lh_error *err)
 {
@@ -215,7 +215,7 @@ typedef struct unfinished {
 } unfinished;
 
 /* Creates an empty temporary folder beside `path`, and allocates space for the
- * paths of the bundle's files in it. */
+ * bundle's file paths in it. */
 static lh_status create_temporary_folder(const char *path,
                                          const bundle_files *all,
                                          unfinished *out, lh_error *err)

@@ -28,7 +28,7 @@ typedef struct lhi_launches {
  * rank order. Release with lhi_launches_fini(), also after a failure. */
 lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
                                lh_error *err);
-/* Frees the memory of launches, but not the struct itself. */
+/* Frees launch memory, but not the struct itself. */
 void lhi_launches_fini(lhi_launches *launches);
 /* Counts the hosts in use in all datacenters before `datacenter`; with
  * n_datacenters, those of the whole job. */
@@ -42,12 +42,12 @@ uint32_t lhi_launches_hosts_before(const lh_plan *plan,
 void lhi_bundle_add_site_name(lhi_text *out, const lh_plan *plan,
                               uint32_t datacenter);
 
-/* Adds the contents of a datacenter's host file: a comment, and one placeholder
- * host name per line. */
+/* Adds a datacenter's host file contents: a comment, and one placeholder host
+ * name per line. */
 void lhi_bundle_add_hosts(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches, uint32_t datacenter);
-/* Adds the contents of nodes.txt: a line per launch with its host, GPUs, ranks
- * and datacenter. */
+/* Adds nodes.txt's contents: a line per launch with its host, GPUs, ranks and
+ * datacenter. */
 void lhi_bundle_add_nodes(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches);
 
@@ -68,8 +68,8 @@ void lhi_bundle_add_launch_script(lhi_text *out, const lhi_bundle *b);
 /* Adds the contents of job.sbatch, which writes the host files and starts
  * launch.sh on all nodes with Slurm. */
 void lhi_bundle_add_sbatch_script(lhi_text *out, const lhi_bundle *b);
-/* Adds the contents of README.md: files, ranks, prediction, checks, and export
- * notes if there are any. */
+/* Adds README.md's contents: files, ranks, prediction, checks, and export notes
+ * if there are any. */
 void lhi_bundle_add_readme(lhi_text *out, const lhi_bundle *b);
 
 #endif

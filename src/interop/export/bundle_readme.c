@@ -7,7 +7,7 @@
 
 static const double gib = 1024.0 * 1024 * 1024;
 
-/* Adds the title, the plan's origin, the table of files, and instructions for
+/* Adds the title, the plan's origin, the file table, and instructions for
  * starting the job. */
 static void put_introduction(lhi_text *out, const lhi_bundle *b)
 {
@@ -131,7 +131,7 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
 }
 
 /* Adds the section on the predicted iteration time, its gap to the bound, and
- * the memory of the fullest GPU. */
+ * the fullest GPU's memory. */
 static void put_prediction(lhi_text *out, const lhi_bundle *b)
 {
     const lh_plan *plan = b->plan;
@@ -190,8 +190,8 @@ static void put_checks(lhi_text *out, const lhi_bundle *b)
         (double)(best->iteration_ns + b->cost_ns) / 1e9);
 }
 
-/* Adds the section on export notes: the lines of `remarks`, which begin with
- * '#', as list items without it. */
+/* Adds the section on export notes: `remarks`'s lines, which begin with '#', as
+ * list items without it. */
 static void put_remarks(lhi_text *out, const char *remarks)
 {
     lhi_text_puts(out, "\n"

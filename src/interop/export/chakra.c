@@ -25,7 +25,7 @@
 /* --- protocol buffers --------------------------------------------------------
  */
 
-/* Wire types of the encoding. */
+/* The encoding's wire types. */
 enum { VARINT = 0, LENGTH_DELIMITED = 2 };
 
 /* Appends a number as a varint, the variable-length integer of Protocol
@@ -225,8 +225,8 @@ static void add_node(chakra *c, int64_t start_ns, uint64_t id, node_kind kind,
     c->nodes[c->n_nodes++] = (node){start_ns, id, kind, index};
 }
 
-/* Lists the trace nodes of a device in c->nodes, sorted by start time: its
- * passes, sends, receives and collectives. */
+/* Lists a device's trace nodes in c->nodes, sorted by start time: its passes,
+ * sends, receives and collectives. */
 static void list_nodes(chakra *c, uint32_t device)
 {
     const lh_trace *t = c->trace;
@@ -409,9 +409,9 @@ static lh_status connect_nodes(chakra *c, lh_error *err)
 /* --- sizes -------------------------------------------------------------------
  */
 
-/* Determines the bytes of a message and, per chunk, the bytes of collectives
- * per ns, from the plan's cost. A pipeline without a plan has times only: one
- * byte per ns. */
+/* Determines a message's bytes and, per chunk, the bytes of collectives per ns,
+ * from the plan's cost. A pipeline without a plan has times only: one byte per
+ * ns. */
 static lh_status find_sizes(chakra *c, lh_error *err)
 {
     const uint32_t n = lh_pipeline_n_chunks(c->pipeline);
@@ -444,8 +444,8 @@ static lh_status find_sizes(chakra *c, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the bytes of a message: the plan's or, without a plan, one per ns of
- * its transfer. */
+/* Returns a message's bytes: the plan's or, without a plan, one per ns of its
+ * transfer. */
 static uint64_t size_of_message(const chakra *c, const lh_trace_message *m)
 {
     return (uint64_t)(c->message_bytes ? c->message_bytes
@@ -557,8 +557,8 @@ static void put_receive(chakra *c, uint32_t m, uint32_t replica)
     end_node(c, message->depart_ns, message->arrive_ns);
 }
 
-/* Adds the trace node of collective `k` over the replicas of a stage. It
- * depends on the collective before it and on the pass that launches it. */
+/* Adds the trace node of collective `k` over a stage's replicas. It depends on
+ * the collective before it and on the pass that launches it. */
 static void put_collective(chakra *c, uint32_t k)
 {
     const lh_trace_collective *of = &c->trace->collectives[k];
@@ -703,7 +703,7 @@ static lh_status write_files(chakra *c, lh_chakra_writer write, void *context,
     return write_groups(c, write, context, err);
 }
 
-/* Converts the predicted trace of a pipeline (`plan` NULL) or plan to Chakra's
+/* Converts a pipeline's predicted trace (`plan` NULL) or plan to Chakra's
  * files, each passed to `write`. */
 static lh_status export_trace(const lh_pipeline *pipeline, const lh_plan *plan,
                               const lh_trace *trace, lh_chakra_writer write,

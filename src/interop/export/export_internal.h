@@ -11,7 +11,7 @@
  *     megatron_bridge.c, bridge_fields.c   the same as a recipe
  *     inexact.c     model settings that a target cannot be given
  *     rank_comments.c  parts common to torchtitan and Megatron-LM
- *     chakra.c      execution traces of MLCommons Chakra
+ *     chakra.c      MLCommons Chakra execution traces
  *     bundle.c      all files that start the job: bundle.h */
 #ifndef LHI_INTEROP_EXPORT_EXPORT_INTERNAL_H
 #define LHI_INTEROP_EXPORT_EXPORT_INTERNAL_H
@@ -55,7 +55,7 @@ lh_status lhi_export_write_torchtitan(const lh_plan *plan, char **text,
  * the model with lhi_export_check_inexact(). */
 lh_status lhi_export_write_torchtitan_model(const lh_plan *plan, char **text,
                                             size_t *len, lh_error *err);
-/* torchtitan's classes of models. */
+/* torchtitan's model classes. */
 typedef enum lhi_torchtitan_class {
     LHI_TORCHTITAN_LLAMA3,
     LHI_TORCHTITAN_QWEN3,
@@ -130,7 +130,7 @@ typedef struct lhi_export_form {
  */
 const lhi_export_form *lhi_export_form_of(lh_export_target target);
 
-/* Returns the name of an export target for messages and headings, such as
+/* Returns an export target's name for messages and headings, such as
  * "Megatron-Bridge"; static storage. */
 const char *lhi_export_display_name(lh_export_target target);
 

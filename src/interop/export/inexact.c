@@ -99,7 +99,7 @@ static void find_rotary(search *s)
                    "its YaRN requires mscale with it");
 }
 
-/* Adds the settings of attention in which Megatron differs from the model:
+/* Adds the attention settings in which Megatron differs from the model:
  * biases, norms and chunks. */
 static void find_attention(search *s)
 {
@@ -126,8 +126,7 @@ static void find_attention_kinds(search *s)
     add_setting_if(s, s->m->index_topk, "index_topk", reason);
 }
 
-/* Adds the kind and the placement of norms if Megatron differs from the model.
- */
+/* Adds the kind and the norm placement if Megatron differs from the model. */
 static void find_norms(search *s)
 {
     const lh_model *m = s->m;
@@ -169,8 +168,8 @@ static void find_activation(search *s)
                    "only quick_gelu has an offset and a limit");
 }
 
-/* Adds the settings of expert selection in which Megatron differs from the
- * model: score normalisation and groups. */
+/* Adds the expert selection settings in which Megatron differs from the model:
+ * score normalisation and groups. */
 static void find_router(search *s)
 {
     const lh_model *m = s->m;
@@ -240,8 +239,8 @@ static void find_torchtitan_biases(search *s, lhi_torchtitan_class class)
                    reason);
 }
 
-/* Adds the settings of attention and positions in which torchtitan's model
- * class differs from the model. */
+/* Adds the attention and position settings in which torchtitan's model class
+ * differs from the model. */
 static void find_torchtitan_attention(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;
@@ -295,8 +294,8 @@ static void find_torchtitan_attention(search *s, lhi_torchtitan_class class)
                        "its gpt-oss has the temperature of factor alone");
 }
 
-/* Adds the settings of norms and MLPs in which torchtitan's model class differs
- * from the model. */
+/* Adds the norm and MLP settings in which torchtitan's model class differs from
+ * the model. */
 static void find_torchtitan_mlps(search *s, lhi_torchtitan_class class)
 {
     const lh_model *m = s->m;

@@ -115,7 +115,7 @@ static void find_chunk_sizes(const lh_plan *plan, double *least, double *most)
     }
 }
 
-/* Adds the number of gradient buckets of a single stage, and a comment on how
+/* Adds the gradient bucket count of a single stage, and a comment on how
  * their sizes differ from the plan's chunks.
  * megatron/training/training.py divides a GPU's parameters by that number. DDP
  * starts a new bucket at that size. FSDP does so only outside its units, which

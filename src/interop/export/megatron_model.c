@@ -55,7 +55,7 @@ static void put_number(lhi_text *out, const char *name, double value)
     lhi_text_printf(out, "--%s %.12g\n", name, value);
 }
 
-/* Adds the arguments for the position scaling of latent attention. Without
+/* Adds the arguments for latent attention's position scaling. Without
  * scaling a factor of 1 has the same effect and permits the fused kernel, which
  * requires YaRN.
  * Of mscale and mscale_all_dim, Hugging Face ignores one without the other. */
@@ -92,8 +92,8 @@ static void put_rotary(lhi_text *out, const lh_model *m)
     }
 }
 
-/* Adds the arguments for attention: head sizes, norms of queries and keys,
- * windows, and positions. */
+/* Adds the arguments for attention: head sizes, query and key norms, windows,
+ * and positions. */
 static void put_attention(lhi_text *out, const lh_model *m)
 {
     lhi_export_add_option(out, "num-attention-heads", m->heads);

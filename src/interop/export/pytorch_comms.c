@@ -92,7 +92,7 @@ static int compare_actions(const void *a, const void *b)
     return (int)x->kind - (int)y->kind;
 }
 
-/* Adds a comma unless the cell is the first of its row. */
+/* Adds a comma unless the cell is its row's first. */
 static void begin_cell(lhi_text *out)
 {
     if (out->len && out->data[out->len - 1] != '\n')

@@ -90,7 +90,7 @@ static uint32_t find_datacenter(const lh_site_group *group, uint32_t stage)
 }
 
 /* Appends the ranks of a group of replicas, with replicas outermost; `gpus` is
- * the number of ranks per stage. */
+ * the rank count per stage. */
 static void add_group_ranks(rank_run *r, const lh_site_group *group,
                             uint64_t gpus)
 {

@@ -114,7 +114,7 @@ static void put_data_parallel(lhi_text *out, const lh_plan *plan)
 }
 
 /* Adds the pipeline degree and, with several stages, the schedule class, its
- * CSV file and the modules of each stage. */
+ * CSV file and each stage's modules. */
 static void put_pipeline(lhi_text *out, const lh_plan *plan)
 {
     const lh_choice *best = &plan->best;

@@ -45,8 +45,8 @@ static void put_count(lhi_text *out, const char *name, uint64_t value)
     lhi_text_printf(out, "%s = %" PRIu64 "\n", name, value);
 }
 
-/* Adds the line "NAME = [...]" to the Python module: the layers of the model
- * for which is_one() is true, as ranges. */
+/* Adds the line "NAME = [...]" to the Python module: the model's layers for
+ * which is_one() is true, as ranges. */
 static void put_layers(lhi_text *out, const char *name, const lh_model *m,
                        bool is_one(const lh_model *m, uint32_t layer))
 {
@@ -133,9 +133,8 @@ static void put_attention(lhi_text *out, const lh_job *job,
     put_rope(out, job, class);
 }
 
-/* Adds the Python constants for the sizes of experts and their routing. Experts
- * are balanced by biases alone; with softmax scores only if the job sets a
- * rate. */
+/* Adds the Python constants for the experts' sizes and routing. Experts are
+ * balanced by biases alone; with softmax scores only if the job sets a rate. */
 static void put_experts(lhi_text *out, const lh_job *job,
                         lhi_torchtitan_class class)
 {
@@ -170,8 +169,8 @@ static void put_experts(lhi_text *out, const lh_job *job,
                         m->swiglu_limit > 0 ? m->swiglu_limit : 1e6);
 }
 
-/* Adds all constants of the Python module: the sizes of the model for
- * torchtitan's model class. */
+/* Adds all constants of the Python module: the model's sizes for torchtitan's
+ * model class. */
 static void put_constants(lhi_text *out, const lh_job *job,
                           lhi_torchtitan_class class)
 {
@@ -211,7 +210,7 @@ static const char common_functions[] =
     "    return make_ffn_config(dim=DIM, hidden_dim=width,\n"
     "                           w1_param_init=INIT, w2w3_param_init=INIT)\n";
 
-/* Attention of Llama 3 and Qwen3; the norm of queries and keys comes last. */
+/* Attention of Llama 3 and Qwen3; the query and key norm comes last. */
 static const char grouped_attention[] =
     "\n\n"
     "def attention(_):\n"
@@ -329,8 +328,8 @@ static const char model_functions[] =
     "        loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(\n"
     "            global_vocab_size=VOCABULARY)))\n";
 
-/* Adds the imports of the Python module: torchtitan's packages for the names in
- * `c`. */
+/* Adds the Python module's imports: torchtitan's packages for the names in `c`.
+ */
 static void put_imports(lhi_text *out, const class_names *c)
 {
     lhi_text_printf(

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading and replaying execution traces of MLCommons Chakra (et_def.proto of
- * mlcommons/chakra 0.0.4). Longest paths over the nodes of all ranks, by
- * topological order; receives follow their sends, and collectives of a group
- * start together. */
+/* Reading and replaying MLCommons Chakra execution traces (et_def.proto of
+ * mlcommons/chakra 0.0.4). Longest paths over all ranks' nodes, by topological
+ * order; receives follow their sends, and collectives of a group start
+ * together. */
 #include "base/arena.h"
 #include "base/fail.h"
 
@@ -53,7 +53,7 @@ typedef struct replayer {
     const lh_chakra_file *files;
     uint32_t n_files;
     node *nodes;
-    uint32_t n_nodes, *first; /* n_files + 1: nodes of each rank, by id */
+    uint32_t n_nodes, *first; /* n_files + 1: each rank's nodes, by id */
     dependency *dependencies;
     size_t n_dependencies;
     edge *edges;
@@ -92,8 +92,8 @@ static uint64_t read_varint(cursor *c)
     return 0;
 }
 
-/* Returns the next `len` bytes as a cursor of their own and skips them; marks
- * the cursor as damaged if there are fewer. */
+/* Returns the next `len` bytes as their own cursor and skips them; marks the
+ * cursor as damaged if there are fewer. */
 static cursor read_bytes(cursor *c, uint64_t len)
 {
     cursor part = {c->at, c->at, false};
@@ -106,7 +106,7 @@ static cursor read_bytes(cursor *c, uint64_t len)
 }
 
 /* Reads the next field of a Protocol Buffers message into *out. Returns false
- * at the end of the message, or after an error. */
+ * at the message's end, or after an error. */
 static bool read_field(cursor *c, field *out)
 {
     if (c->at == c->end || c->damaged)
@@ -134,7 +134,7 @@ static bool read_field(cursor *c, field *out)
     return !c->damaged;
 }
 
-/* Checks whether the bytes of a field equal a text. */
+/* Checks whether a field's bytes equal a text. */
 static bool is_text(const cursor *bytes, const char *text)
 {
     const size_t len = strlen(text);
@@ -399,8 +399,8 @@ static void add_edge(replayer *r, uint32_t from, uint32_t to, int64_t after_ns)
     r->nodes[to].missing++;
 }
 
-/* Records the dependencies between the nodes of each rank. LH_EINPUT: two nodes
- * have one id, or a node depends on a missing one. */
+/* Records the dependencies between each rank's nodes. LH_EINPUT: two nodes have
+ * one id, or a node depends on a missing one. */
 static lh_status connect_ranks(replayer *r, lh_error *err)
 {
     uint32_t n;
@@ -483,7 +483,7 @@ static lh_status find_meetings(replayer *r, lh_error *err)
 /* --- times -------------------------------------------------------------------
  */
 
-/* Computes the start of every node: as soon as its dependencies allow.
+/* Computes every node's start: as soon as its dependencies allow.
  * LH_EDEADLOCK: nodes wait for each other. */
 static lh_status find_starts(replayer *r, lh_error *err)
 {
@@ -520,8 +520,8 @@ typedef struct owned_replay {
     lhi_arena *mem;
 } owned_replay;
 
-/* Builds the replay's result, *out, which the caller frees: per rank the number
- * of nodes, the end, and the times of computation and communication. */
+/* Builds the replay's result, *out, which the caller frees: per rank the node
+ * count, the end, and computation and communication times. */
 static lh_status build_result(const replayer *r, lh_chakra **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The state of the splitter. */
+/* The splitter's state. */
 typedef struct splitter {
     const char *at, *end, *file;
     uint32_t line, n;

@@ -105,8 +105,8 @@ static lh_status read_leaf(walker *w, const lhi_node *node, const char *key,
     return LH_OK;
 }
 
-/* Handles all keys of a map by their rules, recursively; `before` is the path
- * of the map. */
+/* Handles all keys of a map by their rules, recursively; `before` is the map's
+ * path. */
 static lh_status read_map(walker *w, const lhi_node *map, const char *before,
                           lh_error *err)
 {

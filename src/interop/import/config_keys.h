@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a configuration in YAML or JSON, such as "zero_optimization.stage",
+/* A configuration's keys in YAML or JSON, such as "zero_optimization.stage",
  * and the rules for keys without a counterpart in a job. */
 #ifndef LHI_INTEROP_IMPORT_CONFIG_KEYS_H
 #define LHI_INTEROP_IMPORT_CONFIG_KEYS_H
@@ -7,7 +7,7 @@
 #include "format/document/tree.h"
 #include "interop/import/import_internal.h"
 
-/* The treatment of a key. */
+/* A key's treatment. */
 typedef enum lhi_config_treatment {
     LHI_CONFIG_READ,    /* passed to the visitor */
     LHI_CONFIG_IGNORED, /* no effect on cost */

@@ -403,8 +403,8 @@ static lh_status read_zero(const deepspeed *d, lh_error *err)
 /* --- layout ------------------------------------------------------------------
  */
 
-/* Sets an equal number of layers per stage. Adds a note if the layers do not
- * divide evenly; the planner then searches the division. */
+/* Sets an equal layer count per stage. Adds a note if the layers do not divide
+ * evenly; the planner then searches the division. */
 static lh_status divide_layers(const deepspeed *d, lh_error *err)
 {
     lh_layout *l = &d->in->layout;
@@ -428,9 +428,9 @@ static lh_status divide_layers(const deepspeed *d, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the tensor-parallel degree and the number of stages, and divides the
- * layers over the stages. Sets the other degrees to 1, except data parallelism,
- * which follows from the GPUs. */
+/* Reads the tensor-parallel degree and the stage count, and divides the layers
+ * over the stages. Sets the other degrees to 1, except data parallelism, which
+ * follows from the GPUs. */
 static lh_status read_degrees(const deepspeed *d, lh_error *err)
 {
     lhi_imported_job *in = d->in;
@@ -457,9 +457,9 @@ typedef struct batch_sizes {
     uint32_t global, micro, steps;
 } batch_sizes;
 
-/* Determines the number of GPUs and replicas: from the given machines, else
- * from the batch sizes `b`. LH_EINPUT: neither gives it, or it is not a
- * multiple of tensor x pipeline. */
+/* Determines the GPU and replica counts: from the given machines, else from the
+ * batch sizes `b`. LH_EINPUT: neither gives it, or it is not a multiple of
+ * tensor x pipeline. */
 static lh_status find_replicas(const deepspeed *d,
                                const lh_import_options *options,
                                const batch_sizes *b, lh_error *err)
@@ -490,7 +490,7 @@ static lh_status find_replicas(const deepspeed *d,
 
 /* Reads global batch, microbatch and accumulation steps, derives those that are
  * not given, as DeepSpeed does (_set_batch_related_parameters()), and the
- * number of replicas. */
+ * replica count. */
 static lh_status read_batch(const deepspeed *d,
                             const lh_import_options *options, lh_error *err)
 {

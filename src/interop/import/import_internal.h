@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Importing the configuration of other programs as jobs. Input: Megatron-LM's
+/* Importing other programs' configuration as jobs. Input: Megatron-LM's
  * arguments, torchtitan's options or TOML, DeepSpeed's JSON, or the YAML of
  * NeMo and Megatron-Bridge. Output: the text of a job with the same model,
  * training and layout, and notes about input that the job does not represent.
@@ -15,15 +15,15 @@
  *     torchtitan_read.c       torchtitan's keys, by their table
  *     torchtitan_unmapped.c   keys without a counterpart, and the reason
  *     torchtitan_model.c, torchtitan_stages.c, torchtitan_job.c   their meaning
- *     chakra_trace.c          execution traces of Chakra, replayed
+ *     chakra_trace.c          Chakra execution traces, replayed
  *     config_keys.c           keys of YAML and JSON, by rules
  *     deepspeed.c             DeepSpeed's keys and their meaning
  *     nemo.c                  keys of NeMo and Megatron-Bridge as arguments
  *     omega_value.c           references between their values
- *     layer_pattern.c         lists of layers of one kind
+ *     layer_pattern.c         lists of one kind's layers
  *     rank_placement.c        placement and number of ranks
  *     import_notes.c          notes about input that is not in the job
- *     write_job.c             the text of the job
+ *     write_job.c             the job's text
  *     import.c                the public functions
  *
  * This header declares the interface between these files. */
@@ -66,7 +66,7 @@ typedef struct lhi_imported_job {
     uint32_t instances;     /* replica groups sharing state; 0: unspecified */
     const char *instances_key; /* key that specifies them */
     uint32_t gpus;             /* GPUs in use; 0: not known yet */
-    /* Placement of the ranks; empty: ranks fill the datacenters in order. */
+    /* The ranks' placement; empty: ranks fill the datacenters in order. */
     lhi_rank_range *rank_ranges;
     uint32_t n_rank_ranges;
     /* Inputs of the job's keys, for messages; NULL-terminated. */
@@ -125,26 +125,25 @@ void lhi_import_name_model(lhi_imported_job *in,
 lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text,
     lhi_import_deepspeed_text, lhi_import_nemo_text;
 
-/* Returns the number of GPUs in the machines of the options; 0 if a number of
- * nodes is not given. */
+/* Returns the GPU count in the options' machines; 0 if a number of nodes is not
+ * given. */
 uint64_t lhi_import_count_gpus(const lh_import_options *options);
-/* Reads the placement of ranks from the comments of an exported file. Discards
- * all of them with a note if one is invalid or conflicts with the machines. */
+/* Reads the rank placement from an exported file's comments. Discards all of
+ * them with a note if one is invalid or conflicts with the machines. */
 lh_status lhi_import_read_placement(const char *text, size_t len,
                                     const lh_import_options *options,
                                     lhi_imported_job *in, lh_error *err);
-/* Determines the number of GPUs: the ranks placed by comments, else the
- * machines' GPUs, else the launcher's processes (`launched`); 0 if none is
- * specified. `file`: the input's name in messages. LH_EINPUT: the numbers
- * conflict. */
+/* Determines the GPU count: the ranks placed by comments, else the machines'
+ * GPUs, else the launcher's processes (`launched`); 0 if none is specified.
+ * `file`: the input's name in messages. LH_EINPUT: the numbers conflict. */
 lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
                                const lh_import_options *options,
                                const lhi_imported_job *in, uint64_t *gpus,
                                lh_error *err);
 
-/* Writes the text of an imported job, and adds notes about rank placements that
- * a job cannot represent. The caller frees *text with lh_text_free().
- * LH_EINPUT: no valid job is possible. */
+/* Writes an imported job's text, and adds notes about rank placements that a
+ * job cannot represent. The caller frees *text with lh_text_free(). LH_EINPUT:
+ * no valid job is possible. */
 lh_status lhi_import_write(lhi_imported_job *in, const char *name,
                            const lh_import_options *options, char **text,
                            size_t *len, lh_error *err);

@@ -8,7 +8,7 @@
 
 #include <longhaul/experimental/model.h>
 
-/* The meaning of a single number N. */
+/* A single number N's meaning. */
 typedef enum lhi_pattern_number {
     LHI_PATTERN_MULTIPLES,        /* N: layers 0, N, 2N, ... */
     LHI_PATTERN_EXCEPT_MULTIPLES, /* N: all except layers N-1, 2N-1, ... */

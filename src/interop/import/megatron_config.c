@@ -73,7 +73,7 @@ static lh_status add_value(word_list *w, const lhi_node *node, lh_error *err)
     return add_word(w, node->text, len, node->line, err);
 }
 
-/* Appends an argument's name and values as words, with the line of its node.
+/* Appends an argument's name and values as words, with its node's line.
  * LH_EINPUT: the name does not begin with --, or the value is a map. Nothing if
  * the value is empty. */
 static lh_status add_argument(const lhi_doc *doc, const lhi_node *node,
@@ -99,7 +99,7 @@ static lh_status add_argument(const lhi_doc *doc, const lhi_node *node,
     return LH_OK;
 }
 
-/* Returns an upper limit on the number of words for a map of arguments. */
+/* Returns an upper limit on the word count for a map of arguments. */
 static size_t count_most_words(const lhi_node *map)
 {
     size_t n = 0;

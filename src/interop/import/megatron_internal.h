@@ -32,10 +32,10 @@ typedef struct lhi_unmapped_argument {
 } lhi_unmapped_argument;
 
 /* Checks whether an argument, given without dashes, has no effect on time and
- * memory. *arity then receives the number of words after it. */
+ * memory. *arity then receives the word count after it. */
 bool lhi_megatron_is_ignored(const char *name, lhi_arity *arity);
 /* Returns how to treat an argument without a counterpart in the job, and the
- * number of words after it. `name` is without its dashes. */
+ * word count after it. `name` is without its dashes. */
 lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
 
 /* Looks up an argument; returns false if Megatron-LM has no such argument. */
@@ -260,7 +260,7 @@ lh_status lhi_megatron_build_model(const lhi_megatron *m, const lh_model *given,
 lh_status lhi_megatron_build_job(const lhi_command_line *words, uint32_t gpus,
                                  const lh_import_options *options,
                                  lhi_imported_job *in, lh_error *err);
-/* Sets the layout's stages, or the gradient buckets of a single stage, and the
+/* Sets the layout's stages, or a single stage's gradient buckets, and the
  * schedule, from the arguments.
  * LH_EINPUT: arguments contradict each other or the model. */
 lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,

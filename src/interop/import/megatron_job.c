@@ -27,8 +27,8 @@ static lh_status read_precision(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the dropout of hidden states and attention: whether there is any, and
- * the rate if both have the same. */
+/* Reads hidden-state and attention dropout: whether there is any, and the rate
+ * if both have the same. */
 static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -166,7 +166,7 @@ static lh_status check_microbatch_groups(const lhi_megatron *m,
     return LH_OK;
 }
 
-/* Reads the modules of selective recomputation; by default core attention.
+/* Reads the selectively recomputed modules; by default core attention.
  * LH_EINPUT: a module is unknown. */
 static lh_status read_recomputed_modules(const lhi_megatron *m,
                                          lhi_imported_job *in, lh_error *err)
@@ -284,7 +284,7 @@ static lh_status read_zero(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the number of distributed optimizer instances. Also checks the overlap
+/* Reads the distributed optimizer instance count. Also checks the overlap
  * arguments and notes overlap that is modelled differently. */
 static lh_status read_instances(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
@@ -487,7 +487,7 @@ static lh_status read_framework(const lhi_megatron *m, lhi_imported_job *in,
 /* --- ranks ------------------------------------------------------------------
  */
 
-/* Computes the data-parallel degree from the number of GPUs and the other
+/* Computes the data-parallel degree from the GPU count and the other
  * degrees.
  * LH_EINPUT: the number is unknown or not a multiple. */
 static lh_status find_data_degree(const lhi_megatron *m, lhi_imported_job *in,
@@ -516,7 +516,7 @@ static lh_status find_data_degree(const lhi_megatron *m, lhi_imported_job *in,
 }
 
 /* Reads the expert and expert tensor parallel degrees.
- * LH_EINPUT: the expert degree does not divide the number of experts, or the
+ * LH_EINPUT: the expert degree does not divide the expert count, or the
  * model has none. */
 static lh_status read_expert_degrees(const lhi_megatron *m,
                                      lhi_imported_job *in, lh_error *err)

@@ -67,8 +67,8 @@ static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the sizes of attention heads and the number of key/value heads, or
- * those of latent attention. */
+/* Reads attention head sizes and the key/value head count, or those of latent
+ * attention. */
 static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
                             lh_error *err)
 {
@@ -196,7 +196,7 @@ static lh_status read_no_rope(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the scaling of rotary positions as in Llama 3.1, if it is used. */
+/* Reads the rotary positions' scaling as in Llama 3.1, if it is used. */
 static lh_status read_llama3_scaling(const lhi_megatron *m,
                                      lhi_imported_job *in, lh_error *err)
 {
@@ -219,7 +219,7 @@ static lh_status read_llama3_scaling(const lhi_megatron *m,
     return LH_OK;
 }
 
-/* Reads the YaRN scaling of latent attention; a factor of 1 means none. Without
+/* Reads latent attention's YaRN scaling; a factor of 1 means none. Without
  * mscale_all_dim, mscale is a coefficient of attention_factor, which has 1 by
  * default. */
 static lh_status read_yarn(const lhi_megatron *m, lhi_imported_job *in,
@@ -289,7 +289,7 @@ static void ignore_rotary(const lhi_megatron *m, lhi_imported_job *in)
         lhi_arg_ignore(m, keys[i], in);
 }
 
-/* Reads the kind of position embedding, and the settings of rotary positions.
+/* Reads the kind of position embedding, and the rotary position settings.
  * MRoPE and YaRN count as rotary.
  * LH_EUNSUPPORTED: relative positions. */
 static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
@@ -487,7 +487,7 @@ static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
  */
 
 /* Checks whether two models have equal sizes and features, except MLPs and the
- * settings of experts. */
+ * expert settings. */
 static bool has_same_sizes(const lh_model *a, const lh_model *b)
 {
     const uint32_t pairs[][2] = {
@@ -557,8 +557,8 @@ static bool has_same_layers(const lh_model *a, const lh_model *b)
     return !dense || a->ffn == b->ffn;
 }
 
-/* Checks whether two models have the same base of rotary positions; an unset
- * base matches any. */
+/* Checks whether two models have the same rotary base; an unset base matches
+ * any. */
 static bool has_same_rotary_base(const lh_model *a, const lh_model *b)
 {
     return !a->rope_theta || !b->rope_theta || a->rope_theta == b->rope_theta;
@@ -578,8 +578,7 @@ static bool has_unimported_yarn(const lh_model *m)
            !m->kv_lora_rank;
 }
 
-/* Checks whether two scalings of rotary positions are equal; NULL: no scaling.
- */
+/* Checks whether two rotary scalings are equal; NULL: no scaling. */
 static bool has_same_scaling(const lh_rope_scaling *a, const lh_rope_scaling *b)
 {
     return !a || !b

@@ -28,7 +28,7 @@ typedef struct reader {
     lhi_imported_job *in;
     lhi_megatron *out;
     uint32_t i;       /* index of the next word */
-    lhi_text unknown; /* names of unknown arguments, with commas */
+    lhi_text unknown; /* unknown argument names, with commas */
 } reader;
 
 /* --- words of an argument ---------------------------------------------------
@@ -48,7 +48,7 @@ typedef struct option {
     lhi_input_value given; /* its values */
 } option;
 
-/* Reads the name of an argument, without dashes and `=value`.
+/* Reads an argument's name, without dashes and `=value`.
  * LH_EINPUT: the word does not begin with --. */
 static lh_status read_name(const reader *r, const lhi_command_line_word *word,
                            option *o, lh_error *err)
@@ -93,9 +93,8 @@ static uint32_t count_values(const reader *r, lhi_arity arity)
     return n;
 }
 
-/* Reads the values of argument `o`: the text after `=`, or the words that
- * follow, as many as `arity` requires. LH_EINPUT: there are too many or too
- * few. */
+/* Reads argument `o`'s values: the text after `=`, or the words that follow, as
+ * many as `arity` requires. LH_EINPUT: there are too many or too few. */
 static lh_status read_values(reader *r, const lhi_command_line_word *word,
                              lhi_arity arity, option *o, lh_error *err)
 {
@@ -209,8 +208,8 @@ static lh_status read_option(reader *r, lh_error *err)
 /* --- launcher ----------------------------------------------------------------
  */
 
-/* Reads the number of GPUs from the launcher's part of the command line, and
- * skips that part. */
+/* Reads the GPU count from the launcher's part of the command line, and skips
+ * that part. */
 static void read_launcher(reader *r)
 {
     const uint32_t n = lhi_command_line_find_arguments(r->words);

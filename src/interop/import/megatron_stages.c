@@ -117,7 +117,7 @@ static void read_layout_string(stages *s, const char *at)
             s->embedding ? "has no L at its end" : "does not begin with E";
 }
 
-/* Reads the layers of each stage and the stage of the prediction layers from
+/* Reads the layers of each stage and the prediction layers' stage from
  * --pipeline-model-parallel-layout.
  * LH_EINPUT: the layout does not match the model or the ranks. */
 static lh_status read_layout_stages(const lhi_megatron *m, lhi_imported_job *in,
@@ -156,7 +156,7 @@ static lh_status read_layout_stages(const lhi_megatron *m, lhi_imported_job *in,
 /* --- layer counts
  * ------------------------------------------------------------------ */
 
-/* The division of the layers by counts. */
+/* The layers' division by counts. */
 typedef struct split {
     uint32_t pipeline, virtual_stages;
     uint32_t first, last; /* layers of the first and last rank; 0: like the
@@ -222,9 +222,9 @@ static lh_status fail_unequal_split(const lhi_megatron *m,
                                   : "");
 }
 
-/* Computes the layers of each stage from the numbers of ranks and virtual
- * stages, and from the layers of the first and last rank.
- * LH_EINPUT: the division is uneven. */
+/* Computes the layers of each stage from the rank and virtual stage counts, and
+ * from the layers of the first and last rank. LH_EINPUT: the division is
+ * uneven. */
 static lh_status compute_stages(const lhi_megatron *m, lhi_imported_job *in,
                                 const split *s, uint32_t *layers, lh_error *err)
 {
@@ -298,8 +298,8 @@ static void note_buckets(const lhi_megatron *m, lhi_imported_job *in,
             lhi_import_note(in, "--ddp-%s: %s", names[i], costed);
 }
 
-/* Estimates the number of gradient buckets from their size. The default size is
- * the larger of 40 million parameters and one million per replica, where
+/* Estimates the gradient bucket count from their size. The default size is the
+ * larger of 40 million parameters and one million per replica, where
  * context-parallel ranks count as replicas. */
 static lh_status estimate_bucket_count(const lhi_megatron *m,
                                        lhi_imported_job *in, lh_error *err)
@@ -323,8 +323,8 @@ static lh_status estimate_bucket_count(const lhi_megatron *m,
     return LH_OK;
 }
 
-/* Reads the number of gradient buckets of a single stage, as chunks whose
- * reduction overlaps with passes; 1 without overlap. */
+/* Reads the gradient bucket count of a single stage, as chunks whose reduction
+ * overlaps with passes; 1 without overlap. */
 static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -356,8 +356,7 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
 /* --- pipeline
  * --------------------------------------------------------------------- */
 
-/* Reads the number of stages per rank and the layers of each stage, for several
- * ranks. */
+/* Reads the stage count per rank and each stage's layers, for several ranks. */
 static lh_status read_pipeline_stages(const lhi_megatron *m,
                                       lhi_imported_job *in, lh_error *err)
 {

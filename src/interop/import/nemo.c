@@ -2,7 +2,7 @@
 /* YAML of NeMo 1 (megatron_gpt_config.yaml and the NeMo Framework Launcher's
  * training configurations) and of Megatron-Bridge (overrides of a recipe, and
  * the run_config.yaml of a run) as arguments of Megatron-LM, on which both
- * build. A key that is not in the tables below has the name of its argument,
+ * build. A key that is not in the tables below has its argument's name,
  * with '_' for '-' and a section before it.
  *
  * Sources: nemo/collections/nlp/models/language_modeling/megatron_base_model.py
@@ -242,8 +242,8 @@ static lh_status add_argument(converter *c, const char *argument,
                            : status;
 }
 
-/* Appends Megatron-LM's argument that key `key` sets, with the items of a list
- * as separate words. */
+/* Appends Megatron-LM's argument that key `key` sets, with a list's items as
+ * separate words. */
 static lh_status add_items(converter *c, const char *argument,
                            const lhi_node *list, const char *key, lh_error *err)
 {
@@ -256,8 +256,8 @@ static lh_status add_items(converter *c, const char *argument,
     return LH_OK;
 }
 
-/* Appends Megatron-LM's argument that key `key` sets, with the items of a list
- * in one word, separated by commas. */
+/* Appends Megatron-LM's argument that key `key` sets, with a list's items in
+ * one word, separated by commas. */
 static lh_status add_list(converter *c, const char *argument,
                           const lhi_node *list, const char *key, lh_error *err)
 {
@@ -278,8 +278,7 @@ static lh_status add_list(converter *c, const char *argument,
 /* --- keys with their own rule ------------------------------------------------
  */
 
-/* Fails with LH_EUNSUPPORTED: the value of `node`, followed by the reason
- * `why`. */
+/* Fails with LH_EUNSUPPORTED: `node`'s value, followed by the reason `why`. */
 static lh_status reject(const converter *c, const lhi_node *node, lh_error *err,
                         const char *why)
 {
@@ -438,7 +437,7 @@ static lh_status read_reduction(converter *c, const lhi_node *node,
     return add_argument(c, "grad-reduce-in-bf16", NULL, key, node->line, err);
 }
 
-/* Converts the number of key/value heads to Megatron-LM's arguments for
+/* Converts the key/value head count to Megatron-LM's arguments for
  * grouped-query attention. */
 static lh_status read_groups(converter *c, const lhi_node *node,
                              const char *text, const char *key, lh_error *err)
@@ -449,7 +448,7 @@ static lh_status read_groups(converter *c, const lhi_node *node,
 }
 
 /* Converts the tokenizer: a class name of Megatron's becomes its type, any
- * other name the model of a tokenizer. */
+ * other name the tokenizer model. */
 static lh_status read_tokenizer(converter *c, const lhi_node *node,
                                 const char *text, const char *key,
                                 lh_error *err)
@@ -545,7 +544,7 @@ static const struct {
 /* --- reading -----------------------------------------------------------------
  */
 
-/* Finds Megatron-LM's argument for a key, its number of words and its kind;
+/* Finds Megatron-LM's argument for a key, its word count and its kind;
  * *inverted: the argument is a flag that is given where the key is false.
  * Returns false if there is none. */
 static bool find_argument(const char *key, char name[MOST_NAME],

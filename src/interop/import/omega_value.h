@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* References between the values of a configuration, as in OmegaConf 2.3:
+/* References between a configuration's values, as in OmegaConf 2.3:
  * "${a.b}" from the root, "${.b}" beside the key, "${..b}" one level above, and
  * NeMo's functions "${multiply:4, ${.hidden_size}}". */
 #ifndef LHI_INTEROP_IMPORT_OMEGA_VALUE_H
@@ -7,7 +7,7 @@
 
 #include "format/document/tree.h"
 
-enum { LHI_OMEGA_SIZE = 1024 }; /* maximum bytes of a resolved value */
+enum { LHI_OMEGA_SIZE = 1024 }; /* a resolved value's maximum bytes */
 
 /* Writes the value of a scalar after its references are resolved. Returns false
  * if it refers to a value that the document does not define, to itself, or is

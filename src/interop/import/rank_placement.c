@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement of ranks. longhaul's exports specify it in comments, one line per
- * run of ranks in a datacenter: "# Ranks 0 to 127: east". */
+/* Rank placement. longhaul's exports specify it in comments, one line per run
+ * of ranks in a datacenter: "# Ranks 0 to 127: east". */
 #include "interop/import/import_internal.h"
 
 #include "base/escape.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The state of reading placement comments. */
+/* The placement comment reader's state. */
 typedef struct placement_reader {
     lhi_imported_job *in;
     const lh_import_options *o;
@@ -93,8 +93,8 @@ static bool has_site_name(placement_reader *p, uint32_t i, const char *name)
     return same;
 }
 
-/* Returns the number of GPUs of datacenter `i`; UINT64_MAX if its size is to
- * follow from the ranks. */
+/* Returns datacenter `i`'s GPU count; UINT64_MAX if its size is to follow from
+ * the ranks. */
 static uint64_t count_site_gpus(const placement_reader *p, uint32_t i)
 {
     if (p->o->cluster)

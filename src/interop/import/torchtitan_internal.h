@@ -8,14 +8,14 @@
 #include "interop/import/import_internal.h"
 #include "interop/import/input_value.h"
 
-/* The form of the configuration. */
+/* The configuration's form. */
 typedef enum lhi_titan_form {
     LHI_TITAN_OPTIONS = 1, /* torchtitan 0.3 */
     LHI_TITAN_TOML = 2,    /* torchtitan 0.2 */
     LHI_TITAN_BOTH = 3,
 } lhi_titan_form;
 
-/* The type of a value. */
+/* A value's type. */
 typedef enum lhi_titan_type {
     LHI_TITAN_WORD,
     LHI_TITAN_NUMBER, /* integer or not */
@@ -119,8 +119,8 @@ typedef struct lhi_titan {
  * Records the keys without a counterpart in the job. */
 lh_status lhi_titan_read(const char *text, size_t len, const char *name,
                          lhi_imported_job *in, lhi_titan *out, lh_error *err);
-/* Applies the options of a named configuration as defaults, which do not
- * replace given values. */
+/* Applies a named configuration's options as defaults, which do not replace
+ * given values. */
 lh_status lhi_titan_read_config(const char *options, lhi_imported_job *in,
                                 lhi_titan *t, lh_error *err);
 
@@ -157,8 +157,8 @@ lh_status lhi_titan_get_choice(const lhi_titan *t, lhi_titan_key key,
  * given. */
 bool lhi_titan_get_bool(const lhi_titan *t, lhi_titan_key key, bool usual);
 
-/* Checks whether --module names the module of an export, which sets only the
- * model. */
+/* Checks whether --module names an export's module, which sets only the model.
+ */
 bool lhi_titan_is_exported(const lhi_titan *t);
 /* Sets the job's model: that of --model, else of a TOML file's keys, else of
  * the configuration, which is applied in any case. Call it after all keys are

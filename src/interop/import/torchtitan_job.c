@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Returns the prefix of key names in messages: "--" for command-line options,
- * "" for TOML keys. */
+/* Returns the key name prefix in messages: "--" for command-line options, ""
+ * for TOML keys. */
 static const char *find_key_prefix(const lhi_titan *t)
 {
     return t->form == LHI_TITAN_TOML ? "" : "--";
@@ -16,13 +16,13 @@ static const char *find_key_prefix(const lhi_titan *t)
 /* --- ranks -------------------------------------------------------------------
  */
 
-/* Data-parallel degrees: the number of replica groups, and the GPUs that shard
- * each group's state; 0: unknown. */
+/* Data-parallel degrees: the replica group count, and the GPUs that shard each
+ * group's state; 0: unknown. */
 typedef struct data_degrees {
     uint32_t replicate, shard;
 } data_degrees;
 
-/* Computes the data-parallel degrees from the number of GPUs and the other
+/* Computes the data-parallel degrees from the GPU count and the other
  * degrees. A shard degree of 0 (torchtitan's -1) becomes the one that uses all
  * remaining GPUs.
  * LH_EINPUT: the number is unknown or does not match. */
@@ -128,7 +128,7 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
  */
 
 /* Derives the ZeRO stage from the degrees and from resharding after forward.
- * Takes the number of replica groups from the degrees. */
+ * Takes the replica group count from the degrees. */
 static lh_status read_zero(const lhi_titan *t, lhi_imported_job *in,
                            const data_degrees *d, lh_error *err)
 {
@@ -152,8 +152,8 @@ static lh_status read_zero(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the mode of activation checkpoints, with a note that selective modes
- * are modelled differently. */
+/* Reads the activation checkpoint mode, with a note that selective modes are
+ * modelled differently. */
 static lh_status read_recompute(const lhi_titan *t, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -203,7 +203,7 @@ static bool has_equal_rounds(uint32_t n, uint32_t ranks)
 
 /* Checks that a named interleaved schedule has rounds of equal size, which
  * PyTorch's ScheduleInterleaved1F1B requires.
- * LH_EINPUT: it does not; `err` suggests other numbers of microbatches. */
+ * LH_EINPUT: it does not; `err` suggests other microbatch counts. */
 static lh_status check_rounds(const lhi_titan *t, const lhi_imported_job *in,
                               uint32_t n, lh_error *err)
 {

@@ -42,8 +42,8 @@ static const char *find_program_version(lhi_titan_form form)
     return form == LHI_TITAN_TOML ? "torchtitan 0.2" : "torchtitan 0.3";
 }
 
-/* Returns the prefix of key names in messages: "--" for command-line options,
- * "" for TOML keys. */
+/* Returns the key name prefix in messages: "--" for command-line options, ""
+ * for TOML keys. */
 static const char *find_key_prefix(lhi_titan_form form)
 {
     return form == LHI_TITAN_TOML ? "" : "--";
@@ -196,7 +196,7 @@ static bool is_name(const char *word)
            word[1] != '.';
 }
 
-/* Checks whether a word selects the mode of activation checkpoints, as in
+/* Checks whether a word selects the activation checkpoint mode, as in
  * activation-checkpoint:full. */
 static bool is_checkpoint_mode(const char *word)
 {
@@ -285,8 +285,8 @@ static lh_status read_bool(reader *r, const char *name, const char *behind,
     return LH_OK;
 }
 
-/* Reads the next option with its values, or the mode of activation checkpoints,
- * and stores it. */
+/* Reads the next option with its values, or the activation checkpoint mode, and
+ * stores it. */
 static lh_status read_option(reader *r, lh_error *err)
 {
     const lhi_command_line_word *word = &r->words->all[r->i++];
@@ -322,7 +322,7 @@ static lh_status read_option(reader *r, lh_error *err)
     return store_key(r, &k, no ? plain : name, &given, err);
 }
 
-/* Reads the number of GPUs from the value of the launcher's variable NGPU.
+/* Reads the GPU count from the value of the launcher's variable NGPU.
  * LH_EINPUT: it is invalid. */
 static lh_status read_gpus(reader *r, const lhi_command_line_word *word,
                            const char *text, lh_error *err)
@@ -459,8 +459,7 @@ static const char *check_list(const lhi_node *node, bool nested)
     return NULL;
 }
 
-/* Returns the strings of a list, joined with commas; NULL if memory runs out.
- */
+/* Returns a list's strings, joined with commas; NULL if memory runs out. */
 static const char *join_strings(lhi_arena *mem, const lhi_node *list)
 {
     lhi_text text = {0};

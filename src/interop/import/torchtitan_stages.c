@@ -46,7 +46,7 @@ static const schedule_mapping *find_schedule(const char *name)
     return NULL;
 }
 
-/* Reads the name of the pipeline schedule; by default 1F1B. LH_EINPUT: it is
+/* Reads the pipeline schedule's name; by default 1F1B. LH_EINPUT: it is
  * unknown. */
 static lh_status read_schedule(const lhi_titan *t, const schedule_mapping **out,
                                lh_error *err)
@@ -132,7 +132,7 @@ static int64_t read_layer_number(const char *name)
     return end == name + 7 || *end || number < 0 ? -1 : number;
 }
 
-/* Counts the layers in a stage's list of modules. They must continue from
+/* Counts the layers in a stage's module list. They must continue from
  * *next, with the embedding in the first stage and the head in the last.
  * Returns the error, or NULL. */
 static const char *count_stage_layers(const char *list, bool first, bool last,
@@ -165,7 +165,7 @@ static const char *count_stage_layers(const char *list, bool first, bool last,
                            "last stage";
 }
 
-/* Reads the layers of each stage from the lists of modules per stage.
+/* Reads the layers of each stage from the module lists per stage.
  * LH_EINPUT or LH_EUNSUPPORTED: the lists do not match the model. */
 static lh_status read_listed_stages(const lhi_titan *t, lhi_imported_job *in,
                                     uint32_t *layers, lh_error *err)
@@ -190,12 +190,12 @@ static lh_status read_listed_stages(const lhi_titan *t, lhi_imported_job *in,
 /* --- counted stages ----------------------------------------------------------
  */
 
-/* The division of the layers by counts. */
+/* The layers' division by counts. */
 typedef struct split {
     uint32_t stages, first, last; /* weights of the ends, in layers */
 } split;
 
-/* Reads the number of stages, and the number of layers that the embedding and
+/* Reads the stage count, and the number of layers that the embedding and
  * the head each count as.
  * LH_EINPUT: the stages do not match the ranks or the schedule. */
 static lh_status read_split(const lhi_titan *t, const lhi_imported_job *in,
@@ -228,7 +228,7 @@ static lh_status read_split(const lhi_titan *t, const lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Computes the layers of each stage, where the embedding and the head count as
+/* Computes each stage's layers, where the embedding and the head count as
  * layers.
  * LH_EINPUT: there are too few layers. */
 static lh_status compute_stage_layers(const lhi_titan *t,
@@ -279,7 +279,7 @@ static lh_status check_stages(const lhi_titan *t, const lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the schedule and the layers of each stage, for several ranks. */
+/* Reads the schedule and each stage's layers, for several ranks. */
 static lh_status read_pipeline_stages(const lhi_titan *t, lhi_imported_job *in,
                                       const lh_import_options *options,
                                       lh_error *err)

@@ -23,7 +23,7 @@ typedef struct writer {
 /* --- datacenters -------------------------------------------------------------
  */
 
-/* Returns the number of GPUs of datacenter `i`. */
+/* Returns datacenter `i`'s GPU count. */
 static uint64_t count_site_gpus(const writer *w, uint32_t i)
 {
     if (w->o->cluster)
@@ -31,7 +31,7 @@ static uint64_t count_site_gpus(const writer *w, uint32_t i)
     return (uint64_t)w->sites[i].nodes * lhi_draft_node_gpus(&w->sites[i]);
 }
 
-/* Adds the name of datacenter `i` as a YAML string. Names from jobs are quoted;
+/* Adds datacenter `i`'s name as a YAML string. Names from jobs are quoted;
  * they contain no quotes, but may contain anything else. */
 static void add_site_name(lhi_text *text, const writer *w, uint32_t i)
 {
@@ -60,7 +60,7 @@ static void set_nodes_for_ranks(writer *w)
 }
 
 /* Determines the number of nodes of each datacenter: as given, or as the
- * placement of ranks needs, or the same number in each.
+ * rank placement needs, or the same number in each.
  * LH_EINPUT: the GPUs cannot be divided in this way. */
 static lh_status determine_nodes(writer *w, const char *name, lh_error *err)
 {
@@ -89,8 +89,8 @@ static lh_status determine_nodes(writer *w, const char *name, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the datacenter of a rank: by the comments of the export, else with
- * datacenters filled in order. */
+/* Returns a rank's datacenter: by the export's comments, else with datacenters
+ * filled in order. */
 static uint32_t find_site_of_rank(const writer *w, uint64_t rank)
 {
     const lhi_imported_job *in = w->in;
@@ -128,7 +128,7 @@ static bool have_same_sites(const writer *w, uint32_t a, uint32_t b)
     return true;
 }
 
-/* Checks whether the stages of a replica are in several datacenters. */
+/* Checks whether a replica's stages are in several datacenters. */
 static bool spans_datacenters(const writer *w, uint32_t replica)
 {
     const lh_layout *l = &w->in->layout;
@@ -139,8 +139,8 @@ static bool spans_datacenters(const writer *w, uint32_t replica)
     return false;
 }
 
-/* Adds a group of `replicas` replicas from `first` on, as YAML with the number
- * of stages in each datacenter. */
+/* Adds a group of `replicas` replicas from `first` on, as YAML with the stage
+ * count in each datacenter. */
 static void add_replica_group(writer *w, uint32_t first, uint32_t replicas)
 {
     const lh_layout *l = &w->in->layout;
@@ -291,8 +291,7 @@ static bool add_model(writer *w)
     return true;
 }
 
-/* Adds the kind of recomputation, or the list of recomputed modules, as YAML.
- */
+/* Adds the kind of recomputation, or the recomputed module list, as YAML. */
 static void add_recompute(lhi_text *text, const lh_training *t)
 {
     const char *const remark = "recomputation of activations";
@@ -412,8 +411,7 @@ static bool add_cluster(writer *w)
     return ok;
 }
 
-/* Adds the list of the layers of each stage, as YAML with 20 numbers per line.
- */
+/* Adds the list of each stage's layers, as YAML with 20 numbers per line. */
 static void add_layers(lhi_text *text, const lh_layout *l)
 {
     lhi_text_puts(text, "  layers: [");
@@ -519,7 +517,7 @@ static void add_head(writer *w)
     lhi_text_puts(&w->before, "longhaul: job/1\n\n");
 }
 
-/* Writes the text of the whole job file. The caller frees *text.
+/* Writes the whole job file's text. The caller frees *text.
  * LH_EINPUT or LH_EUNSUPPORTED: no valid job is possible. */
 static lh_status write_job_file(writer *w, const char *name, char **text,
                                 size_t *len, lh_error *err)
