@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All-to-all among the members of a group, on any placement. */
+/* All-to-all among a group's members, on any placement. */
 #ifndef LHI_MODEL_ALL_TO_ALL_H
 #define LHI_MODEL_ALL_TO_ALL_H
 
@@ -7,8 +7,8 @@
 
 #include <longhaul/experimental/cost.h>
 
-/* The members of a group in one datacenter. Counts can be fractional where the
- * GPUs that share an expert straddle a boundary. */
+/* A group's members in one datacenter. Counts can be fractional where the GPUs
+ * that share an expert straddle a boundary. */
 typedef struct lhi_site_members {
     uint32_t datacenter;
     double members;
@@ -17,7 +17,7 @@ typedef struct lhi_site_members {
     double senders;         /* GPUs that use an outgoing link concurrently */
 } lhi_site_members;
 
-/* The members of a group by datacenter. */
+/* A group's members by datacenter. */
 typedef struct lhi_group_members {
     double size;
     uint32_t n;
@@ -38,8 +38,8 @@ typedef struct lhi_exchange_time {
 } lhi_exchange_time;
 
 /* Computes the all-to-all time per byte and the latency of the slowest group
- * member, into *out. `options` must have its defaults filled in; `known`: cache
- * of ECMP (multipath hashing) results. */
+ * member, into *out. `options` must have its defaults filled in; `known`: ECMP
+ * (multipath hashing) result cache. */
 lh_status lhi_all_to_all_compute_time(const lh_job *job,
                                       const lhi_group_members *members,
                                       const lhi_exchange *exchange,
@@ -57,7 +57,7 @@ typedef struct lhi_exchange_paths {
 
 /* Computes the time per byte that a GPU sends to members on its own node and to
  * those elsewhere, and both latencies, into *out. `options` must have its
- * defaults filled in; `known`: cache of ECMP (multipath hashing) results. */
+ * defaults filled in; `known`: ECMP (multipath hashing) result cache. */
 lh_status lhi_all_to_all_compute_path_times(const lh_job *job,
                                             const lhi_group_members *members,
                                             const lh_cost_options *options,

@@ -11,8 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the bytes of optimizer state per parameter: fp32 copy, if it is not
- * the parameter itself, and two moments. */
+/* Returns the optimizer-state bytes per parameter: fp32 copy, if it is not the
+ * parameter itself, and two moments. */
 static double count_optimizer_bytes(const lhi_cost_context *p)
 {
     return p->job->training.precision == LH_PRECISION_FP32 ||
@@ -132,7 +132,7 @@ static double compute_buffer_bytes(const lhi_cost_context *p,
 
 enum { OFFLOAD_BUFFERS = 3 }; /* see schedule/pipeline/offload.h */
 
-/* Estimates the offloaded bytes among the activations of a layer range. The
+/* Estimates the offloaded bytes among a layer range's activations. The
  * offloaded fraction comes from the model; it is applied to the measured bytes
  * if there are any. */
 static double estimate_offload_bytes(const lhi_cost_context *p,
@@ -183,9 +183,9 @@ static lh_status fill_offload(const lhi_cost_context *p,
                                 &out->offload_ns, err);
 }
 
-/* Returns the bytes of a chunk's output, which PyTorch's pipeline stages keep
- * until the backward (forward_one_chunk() in torch/distributed/pipelining/
- * stage.py). Lower bounds add single layers, which have none. */
+/* Returns a chunk's output bytes, which PyTorch's pipeline stages keep until
+ * the backward (forward_one_chunk() in torch/distributed/pipelining/ stage.py).
+ * Lower bounds add single layers, which have none. */
 static double count_output_bytes(const lhi_cost_context *p)
 {
     const lhi_shape *s = &p->shape;
@@ -269,10 +269,10 @@ static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
                                 &out->optimizer_ns, err);
 }
 
-/* Computes the cost of a layer range, into *out. `least`: a lower bound on the
+/* Computes a layer range's cost, into *out. `least`: a lower bound on the
  * expert communication; `among`: other layer ranges on the same and only
- * pipeline rank run before and after it. `known`: cache of ECMP (multipath
- * hashing) results. */
+ * pipeline rank run before and after it. `known`: ECMP (multipath hashing)
+ * result cache. */
 static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             const lh_cost_options *options, bool least,

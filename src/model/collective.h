@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Durations of collectives. */
+/* Collective durations. */
 #ifndef LHI_MODEL_COLLECTIVE_H
 #define LHI_MODEL_COLLECTIVE_H
 

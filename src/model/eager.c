@@ -5,8 +5,8 @@
 
 #include "format/job/parse.h"
 
-/* Adds `bytes` of memory traffic and `kernels` kernel launches of element-wise
- * operations to the work. */
+/* Adds `bytes` of memory traffic and `kernels` element-wise kernel launches to
+ * the work. */
 static void add_pointwise(lhi_work *work, double bytes, double kernels)
 {
     work->bytes += bytes;

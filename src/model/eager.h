@@ -16,12 +16,12 @@ void lhi_eager_add_layer(const lhi_shape *shape, uint32_t layer,
  * whose element-wise operations run one by one: rotation and activation. */
 void lhi_eager_add_forward(const lhi_shape *shape, uint32_t layer, lhi_work *f);
 
-/* Returns the number of values per microbatch that the activation functions of
- * a layer produce on one GPU. */
+/* Returns the number of values per microbatch that a layer's activation
+ * functions produce on one GPU. */
 double lhi_eager_count_activations(const lhi_shape *shape, uint32_t layer);
 
-/* Adds the copies into and out of the buffers of a layer's collectives: gathers
- * of its parameters `params`, and sequence-parallel exchanges. */
+/* Adds the copies into and out of a layer's collective buffers: gathers of its
+ * parameters `params`, and sequence-parallel exchanges. */
 void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
                           lhi_pass_work *out);
 

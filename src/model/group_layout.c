@@ -60,8 +60,8 @@ static void insert_site(lhi_group_layout *f, uint32_t n, lh_cost_site site)
     f->sites[n] = site;
 }
 
-/* Lists the datacenters of the stage with their number of replicas, in the
- * job's order. */
+/* Lists the datacenters of the stage with their replica count, in the job's
+ * order. */
 static lh_status list_sites(const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             lhi_group_layout *f, lh_error *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process-group layout of expert parallelism: the GPUs that share a layer's
- * experts, and those that hold the same experts. They are the ranks of one
- * pipeline stage, counted tensor first, then context, then data, in the job's
- * order of datacenters:
+ * experts, and those that hold the same experts. They are one
+ * pipeline stage's ranks, counted tensor first, then context, then data, in the
+ * job's order of datacenters:
  *
  *     block   expert x expert_tensor consecutive ranks that together hold every
  *             expert once. Ranks expert_tensor apart exchange tokens; adjacent
@@ -17,12 +17,12 @@
 #include "model/all_to_all.h"
 #include "model/stage_nodes.h"
 
-/* The process-group layout of one pipeline stage. */
+/* One pipeline stage's process-group layout. */
 typedef struct lhi_group_layout {
     const lh_job *job;
     uint32_t expert, tensor; /* of the block */
     uint64_t block, ranks;
-    uint64_t replica;        /* ranks of a replica */
+    uint64_t replica;        /* a replica's ranks */
     const lh_layout *layout; /* for the ranks' nodes, with the next two */
     uint32_t n_runs;         /* of the layer range */
     const lh_cost_run *runs;
@@ -51,7 +51,7 @@ lh_status lhi_check_even_spread(const lh_job *job, const lh_layout *layout,
 
 /* Computes the process-group layout of experts for one pipeline stage.
  * LH_EINVAL: replicas do not add up, or datacenters do not exist.
- * LH_EUNSUPPORTED: `data` is not divisible by the number of datacenters. */
+ * LH_EUNSUPPORTED: `data` is not divisible by the datacenter count. */
 lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  lhi_group_layout *out, lh_error *err);

@@ -11,7 +11,7 @@ static uint64_t count_stage_gpus(const lh_layout *layout)
     return (uint64_t)layout->tensor * layout->context;
 }
 
-/* Sets a group's number of nodes, and its members on the node with the fewest
+/* Sets a group's node count, and its members on the node with the fewest
  * members. */
 static void set_nodes(lh_cost_group *group, lhi_node_count count)
 {
@@ -93,7 +93,7 @@ static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Returns the number of replicas in the layer range's datacenter. */
+/* Returns the replica count in the layer range's datacenter. */
 static uint32_t find_replicas_here(const lh_layout *layout,
                                    const lh_cost_layer_range *slice)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Process groups along the dimensions of a layout. */
+/* Process groups along a layout's dimensions. */
 #ifndef LHI_MODEL_GROUPS_H
 #define LHI_MODEL_GROUPS_H
 

@@ -22,7 +22,7 @@ double lhi_ecmp_busiest_path_flows(double flows, double paths);
  * distance separable code, as in [SDR]); losses are independent. */
 double lhi_fec_residual(uint32_t data, uint32_t parity, double loss);
 
-/* Returns the utilisation of a link by `flows` that halve their rate when a
+/* Returns a link's utilisation by `flows` that halve their rate when a
  * queue of `queue_bytes` signals congestion, and then add one packet per round
  * trip: a saw-tooth over the bandwidth-delay product D = bytes_per_s x round
  * trip. With b = min(1, queue x sqrt(flows) / D),
@@ -35,10 +35,10 @@ double lhi_fec_residual(uint32_t data, uint32_t parity, double loss);
 double lhi_congestion_share(double bytes_per_s, double latency_ns,
                             double queue_bytes, double flows);
 
-/* Computes the effect of a link setting on a sender's rate and on the time of a
- * message. A sender's queue pairs share its rate evenly, and each retransmits
- * only its own losses; the delay of the slowest one over their mean is
- * neglected. LH_EINVAL: invalid numbers. */
+/* Computes the effect of a link setting on a sender's rate and on a message's
+ * time. A sender's queue pairs share its rate evenly, and each retransmits only
+ * its own losses; the delay of the slowest one over their mean is neglected.
+ * LH_EINVAL: invalid numbers. */
 lh_status lhi_cost_link_setting(const lh_link_load *use,
                                 const lh_link_setting *setting,
                                 lh_link_effect *out, lh_error *err);

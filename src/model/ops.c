@@ -91,7 +91,7 @@ static void add_projections(op_list *l)
 }
 
 /* Appends core attention of `layer`. It stores its output and the scores or, if
- * fused, the log-sum-exp of each row. */
+ * fused, each row's log-sum-exp. */
 static void add_core(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
@@ -130,7 +130,7 @@ static void add_linear_core(op_list *l, uint32_t layer)
     lhi_work_attention(s, layer, &op->recompute_work);
 }
 
-/* Appends the operations of the attention block of `layer`: projections, core
+/* Appends the operations of `layer`'s attention block: projections, core
  * attention, output projection and dropout. */
 static void add_attention(op_list *l, uint32_t layer)
 {
@@ -152,7 +152,7 @@ static void add_attention(op_list *l, uint32_t layer)
                                 m->linear_value_head_dim / s->tensor
                           : s->heads * s->v_dim,
                    m->hidden, 1, true);
-    /* In a parallel block it is only one term of the layer's sum. */
+    /* In a parallel block it is only one term in the layer's sum. */
     op->stored = s->model->parallel_block ? 0 : hidden * s->element;
     op->not_recomputable = s->model->parallel_block;
     if (s->tensor > 1) {
@@ -164,9 +164,9 @@ static void add_attention(op_list *l, uint32_t layer)
         add_fixed(l, "attention dropout", hidden);
 }
 
-/* Appends the operations of an MLP: `matrices` weights of inner width `inner`
- * per product, which share `rows` tokens. `shared` selects the names for the
- * shared expert. Returns the last operation. */
+/* Appends an MLP's operations: `matrices` weights of inner width `inner` per
+ * product, which share `rows` tokens. `shared` selects the names for the shared
+ * expert. Returns the last operation. */
 static lhi_layer_op *add_mlp(op_list *l, double rows, double inner,
                              double matrices, bool shared)
 {
@@ -184,9 +184,9 @@ static lhi_layer_op *add_mlp(op_list *l, double rows, double inner,
                       matrices, false);
 }
 
-/* Appends the operations of the routed experts. Dispatched tokens are always
- * stored, and so are retained results of the experts, since recomputing them
- * would need communication. */
+/* Appends the routed experts' operations. Dispatched tokens are always stored,
+ * and so are retained results of the experts, since recomputing them would need
+ * communication. */
 static void add_experts(op_list *l)
 {
     const lhi_shape *s = l->shape;

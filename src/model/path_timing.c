@@ -234,8 +234,8 @@ static lh_status check_slice(const lh_job *job,
  * attention.py). */
 enum { FLASH_2_F = 332000, FLASH_2_D = 253500, B200_PEAK_TFLOPS = 2250 };
 
-/* Sets the rates of flash attention in the cost inputs: those of matrix
- * products or, where the GPU has lower ones for it, these. */
+/* Sets flash attention's rates in the cost inputs: those of matrix products or,
+ * where the GPU has lower ones for it, these. */
 static void set_flash_rates(lhi_cost_context *p, const lh_gpu *gpu)
 {
     p->flash_f_flops_per_ns = p->flash_d_flops_per_ns = p->flops_per_ns;

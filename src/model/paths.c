@@ -241,7 +241,7 @@ static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
     return LH_OK;
 }
 
-/* Computes the path of a ring through the nodes of one datacenter. */
+/* Computes the path of a ring through one datacenter's nodes. */
 static lh_status compute_node_ring(const lh_job *job,
                                    const lh_cost_group *group,
                                    const lh_cost_options *options,
@@ -378,8 +378,8 @@ static void find_pairs(const lh_layout *layout, const lh_cost_hop *hop,
     }
 }
 
-/* Computes the path from the GPUs of one pipeline rank to their peers in
- * another: the slowest of all pairs. */
+/* Computes the path from one pipeline rank's GPUs to their peers in another:
+ * the slowest of all pairs. */
 static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,
                                   const lh_cost_options *options,

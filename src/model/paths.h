@@ -19,7 +19,7 @@ bool lhi_are_zones_of_same_datacenter(const lh_job *job, uint32_t a,
                                       uint32_t b);
 /* Checks whether traffic from a to b and from x to y uses the same link. All
  * zones of two datacenters share the link between them; a zone has one outgoing
- * link to the other zones of its datacenter. */
+ * link to its datacenter's other zones. */
 bool lhi_uses_same_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
                         uint32_t y);
 
@@ -59,8 +59,8 @@ lh_status lhi_compute_link_effect(const lh_link_load *use,
                                   lh_error *err);
 
 /* Computes the path from datacenter, or zone, `from` to `to`, for one of
- * `concurrent` equal shares of the link. `known`: cache of ECMP (multipath
- * hashing) results. */
+ * `concurrent` equal shares of the link. `known`: ECMP (multipath hashing)
+ * result cache. */
 lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
                                             uint32_t to, double concurrent,
                                             const lh_cost_options *options,
@@ -73,8 +73,8 @@ lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
                                  const lh_cost_options *options,
                                  lhi_ecmp_cache *known, lh_cost_path *out,
                                  lh_error *err);
-/* Computes the cost of a layer range as lh_cost_chunk() does, with a cache
- * `known` of ECMP (multipath hashing) results. */
+/* Computes a layer range's cost as lh_cost_chunk() does, with a cache `known`
+ * of ECMP (multipath hashing) results. */
 lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
                          const lh_cost_layer_range *slice,
                          const lh_cost_options *options, lhi_ecmp_cache *known,
@@ -87,9 +87,9 @@ lh_status lhi_chunk_cost_in_sequence(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_options *options,
                                      lhi_ecmp_cache *known, lh_cost *out,
                                      lh_error *err);
-/* Computes the cost of a layer range as lhi_chunk_cost() does, but with a
- * lower bound on the communication between experts. The bound holds for
- * every placement of the replicas. */
+/* Computes a layer range's cost as lhi_chunk_cost() does, but with a lower
+ * bound on the communication between experts. The bound holds for every
+ * placement of the replicas. */
 lh_status lhi_chunk_cost_lower_bound(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_layer_range *slice,
                                      const lh_cost_options *options,

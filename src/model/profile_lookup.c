@@ -40,8 +40,8 @@ static double interpolate_value(int64_t low, int64_t high, double share)
     return (double)low + share * ((double)high - (double)low);
 }
 
-/* Interpolates times and bytes linearly between the measurements of two
- * microbatch sizes. */
+/* Interpolates times and bytes linearly between two microbatch sizes'
+ * measurements. */
 static void interpolate_times(const lh_profile_entry *low,
                               const lh_profile_entry *high,
                               uint32_t micro_batch, lhi_measurement *out)
@@ -64,9 +64,8 @@ static void interpolate_times(const lh_profile_entry *low,
 
 /* Finds the profile entry with the shape and microbatch size of `like`, or
  * interpolates between the nearest sizes on both sides. Time and memory are
- * nearly affine in the number of tokens, so interpolation is safe and
- * extrapolation is not. Returns false if there is no entry, or none on one
- * side. */
+ * nearly affine in the token count, so interpolation is safe and extrapolation
+ * is not. Returns false if there is no entry, or none on one side. */
 static bool find_nearest(const lh_profile *profile,
                          const lh_profile_entry *like, lhi_measurement *out)
 {

@@ -5,7 +5,7 @@
 
 #include "model/shape.h"
 
-/* The measurement of one part, per microbatch. */
+/* One part's measurement, per microbatch. */
 typedef struct lhi_measurement {
     bool found;
     bool communication;  /* times include communication */

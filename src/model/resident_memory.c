@@ -21,7 +21,7 @@ typedef struct mlp_bytes {
 /* Bytes per token that each part of a layer retains. */
 typedef struct layer_bytes {
     double input; /* layer input, all that full recompute retains */
-    double norms; /* outputs of the norms */
+    double norms; /* the norms' outputs */
     double core;  /* unfused: scores; otherwise log-sum-exp */
     double heads; /* queries, keys and values */
     mlp_bytes dense, routed, shared;
@@ -222,9 +222,9 @@ static double count_recompute_bytes(const lhi_shape *shape,
     return p->norms + p->dense.product + p->routed.product + p->shared.product;
 }
 
-/* Returns the bytes of the gradients that exist at once where the dense MLP of
- * a layer is widest: of the activation function's result and of its operands. 0
- * for a layer with experts. */
+/* Returns the bytes of the gradients that exist at once where a layer's dense
+ * MLP is widest: of the activation function's result and of its operands. 0 for
+ * a layer with experts. */
 static double count_gradient_bytes(const lhi_shape *shape, uint32_t layer)
 {
     if (lh_model_layer_is_moe(shape->model, layer))

@@ -141,7 +141,7 @@ lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,
 }
 
 /* Checks that the parallel degree named `what` is set (`value` not 0) and
- * within the limit of all degrees. */
+ * within all degrees' limit. */
 static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
 {
     if (value == 0 || value > LH_MAX_GPUS)
@@ -165,7 +165,7 @@ static lh_status check_divides(uint32_t value, uint32_t by, const char *what,
     return LH_OK;
 }
 
-/* Checks that the ranks of one pipeline stage are a multiple of expert x
+/* Checks that one pipeline stage's ranks are a multiple of expert x
  * expert_tensor. */
 static lh_status check_block(const lh_layout *layout, lh_error *err)
 {

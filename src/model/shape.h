@@ -41,8 +41,8 @@ typedef struct lhi_shape {
      * Otherwise they are applied between the experts' products (Megatron Core,
      * weighted_bias_swiglu_impl()). */
     bool weights_expert_results;
-    /* The biases of experts' results are added expert by expert, as in Megatron
-     * Core (TEGroupedMLP._apply_bias()) with unfused experts. */
+    /* Experts' result biases are added expert by expert, as in Megatron Core
+     * (TEGroupedMLP._apply_bias()) with unfused experts. */
     bool adds_biases;
     double dispatched; /* copies per token in `tokens` that a GPU sends */
     /* On the hottest rank (training.imbalance): copies per token that arrive,
@@ -93,7 +93,7 @@ typedef struct lhi_shape {
 /* Checks whether `module` is among the modules to recompute. */
 bool lhi_is_module_recomputed(const lhi_shape *shape, lh_module module);
 
-/* Computes the shape: sizes of the model per GPU under a layout, for the cost
+/* Computes the shape: the model's sizes per GPU under a layout, for the cost
  * formulas. LH_EINVAL, LH_EUNSUPPORTED as lh_cost_chunk(). */
 lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_shape *out,

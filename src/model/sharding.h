@@ -7,23 +7,23 @@
 #include "model/groups.h"
 #include "model/work.h"
 
-/* The time of a collective, in ns. */
+/* A collective's time, in ns. */
 typedef struct lhi_collective {
     double transfer, latency;
 } lhi_collective;
 
-/* The times of the data-parallel collectives. */
+/* The data-parallel collectives' times. */
 typedef struct lhi_data_times {
     lhi_collective gather; /* parameters; 0 without sharding */
     lhi_collective reduce; /* gradients */
     /* With hybrid sharding, the sum between datacenters: once per iteration,
-     * regardless of the number of reductions inside. */
+     * regardless of the reduction count inside. */
     lhi_collective between;
 } lhi_data_times;
 
 /* Computes the data-parallel collective times of `params` parameters of a layer
- * range, into *out. `options` must have its defaults filled in. `known`: cache
- * of ECMP (multipath hashing) results. */
+ * range, into *out. `options` must have its defaults filled in. `known`: ECMP
+ * (multipath hashing) result cache. */
 lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options,
@@ -40,8 +40,8 @@ typedef struct lhi_part_times {
 
 /* Computes the data-parallel collective times of each part of a layer range
  * into *out: layers with and without experts, embedding, head. `options` must
- * have its defaults filled in; `known`: cache of ECMP (multipath hashing)
- * results. */
+ * have its defaults filled in; `known`: ECMP (multipath hashing) result cache.
+ */
 lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options,
@@ -63,8 +63,8 @@ typedef struct lhi_sharding_times {
 } lhi_sharding_times;
 
 /* Computes the times to gather and to reduce a whole layer range part by part,
- * in ns, into *out. `options` as for lh_cost_chunk(); `known`: cache of ECMP
- * (multipath hashing) results. */
+ * in ns, into *out. `options` as for lh_cost_chunk(); `known`: ECMP (multipath
+ * hashing) result cache. */
 lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_layer_range *slice,
                                      const lh_cost_options *options,
@@ -82,9 +82,9 @@ lh_status lhi_compute_marginal_sharding_times(
 
 /* A two-stage overlap. Layers pass through two stages, each with one layer at a
  * time; the first stage works one layer ahead. The stages are a pass's gathers
- * and its computation, or computation and gradient reductions. The first stage
- * of the first layer and the second stage of the last layer are exposed.
- * Initialise to {0}, and add layers in the order of the pass, in ns. */
+ * and its computation, or computation and gradient reductions. The first
+ * layer's first stage and the last layer's second stage are exposed. Initialise
+ * to {0}, and add layers in the order of the pass, in ns. */
 typedef struct lhi_stage_overlap {
     double last_second_start;    /* start of the last layer's second stage */
     double last_second_duration; /* duration of that stage */

@@ -46,7 +46,7 @@ void lhi_stage_nodes_find(const lh_job *job, const lh_layout *layout,
 }
 
 /* Returns the GPU, numbered in the datacenter, that has the stage's rank
- * `rank`, counted from the first rank of the run. */
+ * `rank`, counted from the run's first rank. */
 static uint64_t find_gpu(const lhi_stage_nodes *s, const lh_cost_run *run,
                          uint64_t rank)
 {
@@ -127,8 +127,8 @@ static void visit_run(const lhi_stage_nodes *s, uint32_t i, uint64_t rank,
 }
 
 /* Counts the nodes (of per_node GPUs) that `count` GPUs occupy, `step` apart
- * from GPU `gpu` on, and the fewest of these GPUs on one node. `step` divides
- * the GPUs of a node or is a multiple of them. */
+ * from GPU `gpu` on, and the fewest of these GPUs on one node. `step` divides a
+ * node's GPUs or is a multiple of them. */
 static lhi_node_count count_regular(uint64_t gpu, uint64_t step, uint64_t count,
                                     uint64_t per_node)
 {
@@ -232,8 +232,8 @@ lhi_node_count lhi_stage_nodes_count_tensor(const lhi_stage_nodes *s,
     return worst;
 }
 
-/* Returns the number of ranks in a tensor-parallel group that may lie
- * differently on nodes: 1 if all groups are aligned with nodes. */
+/* Returns the rank count in a tensor-parallel group that may lie differently on
+ * nodes: 1 if all groups are aligned with nodes. */
 static uint32_t count_slots(const lhi_stage_nodes *s, uint32_t tensor)
 {
     return lhi_stage_nodes_are_aligned(s, tensor) ? 1 : tensor;

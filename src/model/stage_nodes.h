@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes on which the ranks of a pipeline stage lie in one datacenter, and
- * those of its process groups. Ranks are counted tensor first, then context,
- * then data. */
+/* The nodes on which a pipeline stage's ranks lie in one datacenter, and those
+ * of its process groups. Ranks are counted tensor first, then context, then
+ * data. */
 #ifndef LHI_MODEL_STAGE_NODES_H
 #define LHI_MODEL_STAGE_NODES_H
 
@@ -10,7 +10,7 @@
 /* A stage's ranks in one datacenter. */
 typedef struct lhi_stage_nodes {
     uint32_t per_node; /* GPUs */
-    uint64_t replica;  /* ranks of a replica, on consecutive GPUs */
+    uint64_t replica;  /* a replica's ranks, on consecutive GPUs */
     uint32_t n_runs;
     const lh_cost_run *runs; /* NULL: the next one */
     lh_cost_run aligned;
@@ -45,8 +45,8 @@ void lhi_node_count_add(lhi_node_count *worst, lhi_node_count other);
 /* Checks whether every run of `size` ranks, counted from 0, lies on one node
  * for all stages that share these nodes. */
 bool lhi_stage_nodes_are_aligned(const lhi_stage_nodes *s, uint64_t size);
-/* Returns the number of ranks after which the positions on nodes of the ranks
- * in run number `run` repeat. */
+/* Returns the rank count after which the positions on nodes of the ranks in run
+ * number `run` repeat. */
 uint64_t lhi_stage_nodes_find_period(const lhi_stage_nodes *s, uint32_t run);
 
 /* Counts the nodes of the tensor-parallel groups (`tensor` consecutive ranks);

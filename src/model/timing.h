@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time for the work of a layer range: computation on its GPU, and communication
+/* Time for a layer range's work: computation on its GPU, and communication
  * between GPUs. */
 #ifndef LHI_MODEL_TIMING_H
 #define LHI_MODEL_TIMING_H
@@ -16,7 +16,7 @@ typedef struct lhi_cost_context {
     lh_cost_options options;
     lhi_shape shape;
     double flops_per_ns, fp8_flops_per_ns, bytes_per_ns; /* effective rates */
-    /* effective rates of flash attention, forward and backward */
+    /* flash attention's effective rates, forward and backward */
     double flash_f_flops_per_ns, flash_d_flops_per_ns;
     double
         grouped_efficiency; /* fraction of these reached by experts' products */
@@ -44,21 +44,21 @@ typedef struct lhi_pass_times {
 
 /* Prepares the cost inputs (shape, rates, groups and paths) for the job's layer
  * range `slice`. `least`: use a lower bound over all placements for expert
- * communication. `known`: cache of ECMP results. Borrows all arguments. Errors
- * as lh_cost_chunk(). */
+ * communication. `known`: ECMP result cache. Borrows all arguments. Errors as
+ * lh_cost_chunk(). */
 lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options, bool least,
                                  lhi_ecmp_cache *known, lhi_cost_context *p,
                                  lh_error *err);
 
-/* Returns the exposed communication time of a pass in ns: communication that
- * does not overlap with computation. */
+/* Returns a pass's exposed communication time in ns: communication that does
+ * not overlap with computation. */
 double lhi_compute_communication_time(const lhi_cost_context *p,
                                       const lhi_work *work);
 /* Returns the time that a pass uses the network between nodes, in ns. */
 double lhi_compute_wire_time(const lhi_cost_context *p, const lhi_work *work);
-/* Computes the time of one pass into *out, with its breakdown: products, memory
+/* Computes one pass's time into *out, with its breakdown: products, memory
  * traffic, kernel launches and communication. */
 void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
                            lhi_time_breakdown *out);

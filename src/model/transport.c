@@ -12,7 +12,7 @@ static bool is_usable(const lh_flow *flow)
            flow->loss < 1;
 }
 
-/* Returns the serialisation time of a packet, in ns. */
+/* Returns a packet's serialisation time, in ns. */
 static double compute_packet_ns(const lh_flow *flow)
 {
     return LH_PACKET_BYTES * 1e9 / flow->bytes_per_s;

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-/* Kernels of an unfused attention forward pass: two products, mask, softmax,
+/* An unfused attention forward pass's kernels: two products, mask, softmax,
  * dropout, and the copies around them. */
 enum { UNFUSED_KERNELS = 16 };
 
@@ -68,8 +68,8 @@ static void add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
     add_padding(false, m, k, n, out);
 }
 
-/* Adds `bytes` of memory traffic and `kernels` kernel launches of element-wise
- * operations to the work. */
+/* Adds `bytes` of memory traffic and `kernels` element-wise kernel launches to
+ * the work. */
 static void add_pointwise(lhi_work *work, double bytes, double kernels)
 {
     work->bytes += bytes;
@@ -88,7 +88,7 @@ static void add_product(lhi_work *work, double flops, double bytes)
 /* Adds the quantisation of `elements` values from 16 bits to two FP8 copies,
  * along rows and along columns: products require a contiguous summation
  * dimension, and the blocks that share a scale follow it. A scale of a whole
- * tensor needs a pass of its own for the maximum. */
+ * tensor needs its own pass for the maximum. */
 static void add_quantisation(const lhi_shape *shape, double elements,
                              lhi_work *work)
 {
@@ -170,10 +170,10 @@ static void add_ring_kernels(lhi_work *work, double bytes, double kernels)
 
 /* Adds flash attention, which keeps the scores on chip and recomputes them in
  * D: two products forward, five backward [Dao section 3.1]. Under context
- * parallelism each step of the ring is a kernel of its own, which reads the
- * queries and writes a partial result; add_ring_attention() has the rest. Of
- * the c ranks the last one has most traffic: all queries in each step, with all
- * its own keys and values and half of the others'. */
+ * parallelism each step of the ring is its own kernel, which reads the queries
+ * and writes a partial result; add_ring_attention() has the rest. Of the c
+ * ranks the last one has most traffic: all queries in each step, with all its
+ * own keys and values and half of the others'. */
 static void add_flash_attention(const lhi_shape *shape, uint32_t layer,
                                 lhi_work *f, lhi_work *d)
 {
@@ -300,8 +300,8 @@ static void add_up_projections(const lhi_shape *shape, lhi_pass_work *out)
                      heads * (m->qk_nope_head_dim + shape->v_dim), 1);
 }
 
-/* Adds the work of the projections of multi-head latent attention
- * (arXiv:2405.04434, 2.1); the down-projections are replicated on every GPU. */
+/* Adds the work of multi-head latent attention's projections (arXiv:2405.04434,
+ * 2.1); the down-projections are replicated on every GPU. */
 static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -348,9 +348,9 @@ static void add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d)
     add_pointwise(d, 2 * bytes, 9);
 }
 
-/* Adds the element-wise operations of a gated delta network to F and to D
- * (NULL: not to D): convolution and activation of queries, keys and values,
- * norms of queries and keys, decays, and the gated norm of the outputs. */
+/* Adds a gated delta network's element-wise operations to F and to D (NULL: not
+ * to D): convolution and activation of queries, keys and values, query and key
+ * norms, decays, and the outputs' gated norm. */
 static void add_linear_pointwise(const lhi_shape *shape, lhi_work *f,
                                  lhi_work *d)
 {
@@ -443,8 +443,8 @@ void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f)
     lhi_work_add(f, &once.f, 1);
 }
 
-/* Adds the work of the attention block of `layer` to the forward, dgrad and
- * wgrad passes. */
+/* Adds the work of `layer`'s attention block to the forward, dgrad and wgrad
+ * passes. */
 static void add_attention(const lhi_shape *shape, uint32_t layer,
                           lhi_pass_work *out)
 {
@@ -549,7 +549,7 @@ static void add_grouped(lhi_work *to, const lhi_work *products)
     to->grouped_flops += products->flops;
 }
 
-/* Adds the work for the biases of the experts' results in fp32, which the
+/* Adds the work for the experts' result biases in fp32, which the
  * products do not include: results + bias * weight for each expert, one copy
  * that concatenates them, and the conversion to training precision.
  * - F: product, sum, copy, conversion.
@@ -586,7 +586,7 @@ static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
 }
 
 /* Adds the work of router, dispatch, experts and combine. A GPU sends the mean
- * number of tokens; the GPU with the most tokens, for which all others wait,
+ * token count; the GPU with the most tokens, for which all others wait,
  * receives imbalance times as many, and returns as many. */
 static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
@@ -698,7 +698,7 @@ static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)
                    NULL);
 }
 
-/* Adds selective recomputation of `layer` to the dgrad pass: with unfused
+/* Adds `layer`'s selective recomputation to the dgrad pass: with unfused
  * attention, its core [Kor section 5]; with flash attention, which recomputes
  * the core anyway, norms and activations. */
 static void recompute_selective(const lhi_shape *shape, uint32_t layer,

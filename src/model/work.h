@@ -6,7 +6,7 @@
 
 #include "model/shape.h"
 
-/* The work of one pass on one GPU, per microbatch. */
+/* One pass's work on one GPU, per microbatch. */
 typedef struct lhi_work {
     double flops;             /* of matrix products */
     double fp8_flops;         /* part of flops in FP8 */
@@ -47,7 +47,7 @@ void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
  * context-parallel ring: products, memory traffic and kernels. */
 void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f);
 
-/* Adds the work for the biases of experts' results, separate from the products:
+/* Adds the work for experts' result biases, separate from the products:
  * for F, and for D without recomputation. Adds nothing if shape->adds_biases is
  * false. */
 void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
@@ -58,7 +58,7 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times);
 /* Computes the work of one layer's F, D and W passes; D includes the
  * recomputation. */
 void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out);
-/* Computes the work of the embedding. */
+/* Computes the embedding's work. */
 void lhi_work_embedding(const lhi_shape *shape, lhi_pass_work *out);
 /* Computes the work of norm, vocabulary matrix and loss, which multi-token
  * prediction modules share: once for the model and once per module. */
@@ -67,8 +67,8 @@ void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out);
  * hidden state with the next token's embedding and runs one more layer. */
 void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
 
-/* Returns the number of norms per layer, which with tensor parallelism is also
- * the number of sums over product outputs. */
+/* Returns the norm count per layer, which with tensor parallelism is also the
+ * number of sums over product outputs. */
 double lhi_count_norms(const lh_model *model);
 
 /* Returns the average number of tokens that a token attends to in a layer, in a
@@ -99,23 +99,22 @@ typedef struct lhi_resident_memory {
 /* Returns the bytes per token that an indexer retains, 0 without one: queries,
  * key, weights, and the selected tokens as 32-bit numbers. */
 double lhi_count_indexer_bytes(const lhi_shape *shape);
-/* Computes the resident activation memory of a layer per microbatch, in bytes,
+/* Computes a layer's resident activation memory per microbatch, in bytes,
  * into *out. */
 void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,
                                        lhi_resident_memory *out);
 /* Returns a layer's activations except its input, in bytes. */
 double lhi_resident_memory_compute_within_layer(const lhi_shape *shape,
                                                 uint32_t layer);
-/* Computes the resident activation memory of the embedding per microbatch, in
- * bytes. */
+/* Computes the embedding's resident activation memory per microbatch, in bytes.
+ */
 void lhi_resident_memory_compute_embedding(const lhi_shape *shape,
                                            lhi_resident_memory *out);
-/* Computes the resident activation memory of the head per microbatch, in bytes.
- */
+/* Computes the head's resident activation memory per microbatch, in bytes. */
 void lhi_resident_memory_compute_head(const lhi_shape *shape,
                                       lhi_resident_memory *out);
-/* Computes the resident activation memory of the multi-token prediction modules
- * per microbatch, in bytes. */
+/* Computes the multi-token prediction modules' resident activation memory per
+ * microbatch, in bytes. */
 void lhi_resident_memory_compute_mtp(const lhi_shape *shape,
                                      lhi_resident_memory *out);
 
@@ -131,7 +130,7 @@ bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_layer_range *slice);
  * multi-token prediction modules, or both. */
 bool lhi_slice_has_end(const lh_cost_layer_range *slice);
 
-/* Counts the parameters of a layer range on one GPU. */
+/* Counts a layer range's parameters on one GPU. */
 void lhi_count_slice_params(const lhi_shape *shape,
                             const lh_cost_layer_range *slice, lhi_params *out);
 
