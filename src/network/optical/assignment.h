@@ -45,8 +45,8 @@ static inline int64_t lhi_serialisation_ns(int64_t bits, int64_t mbps,
     return (bits * 1000 + rate - 1) / rate;
 }
 
-/* Chooses path, number of slots and block for a circuit request by the policy
- * of the request. Returns false if the request is blocked. */
+/* Chooses path, number of slots and block for a circuit request by the
+ * request's policy. Returns false if the request is blocked. */
 bool lhi_assignment_choose(const lhi_spectrum *spectrum,
                            const lhi_request *request, lhi_circuit_grant *out);
 

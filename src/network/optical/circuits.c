@@ -25,7 +25,7 @@ void lhi_circuits_fini(lhi_circuits *circuits)
     *circuits = (lhi_circuits){0};
 }
 
-/* Doubles the capacity of the circuit array; false on allocation failure. */
+/* Doubles the circuit array's capacity; false on allocation failure. */
 static bool grow_circuits(lhi_circuits *c)
 {
     uint32_t room = c->room ? c->room * 2 : 64;

@@ -5,7 +5,7 @@
 
 #include "network/optical/simulation.h"
 
-/* Computes the deadline of each message by the critical-path method over passes
+/* Computes each message's deadline by the critical-path method over passes
  * and messages; each message takes its shortest possible time with `slots`
  * slots. deadline_ns[m], relative to the iteration's start: latest start of the
  * pass that consumes task m's message, such that the iteration takes at most

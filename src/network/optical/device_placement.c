@@ -43,7 +43,7 @@ typedef struct stop_set {
     int64_t *km;      /* [a * count + b] */
 } stop_set;
 
-/* Frees the arrays of a stop set (the distinct nodes of the devices). */
+/* Frees the arrays of a stop set (the devices' distinct nodes). */
 static void free_stops(stop_set *s)
 {
     free(s->nodes);

@@ -204,8 +204,8 @@ lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
 
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
-/* Adds the spectrum slots of circuit `h` to the time cells (BINS per iteration)
- * of one fibre's row, in proportion to the time that it covers of each cell. */
+/* Adds circuit `h`'s spectrum slots to the time cells (BINS per iteration) of
+ * one fibre's row, in proportion to the time that it covers of each cell. */
 static void add_circuit(const lhi_iteration_record *rec,
                         const lhi_recorded_circuit *h, double *cells)
 {
@@ -219,7 +219,7 @@ static void add_circuit(const lhi_iteration_record *rec,
 }
 
 /* Draws the cells of a heat map (fibres x time), one SVG path per level of
- * occupancy relative to `slots`, the slots of a fibre. `class`: CSS class. */
+ * occupancy relative to `slots`, a fibre's slots. `class`: CSS class. */
 static void draw_cells(lhi_text *out, const double *cells, uint32_t fibres,
                        uint32_t slots, const char *class)
 {
@@ -244,7 +244,7 @@ static void draw_cells(lhi_text *out, const double *cells, uint32_t fibres,
     }
 }
 
-/* Adds the row labels of a heat map: the fibres' nodes. */
+/* Adds a heat map's row labels: the fibres' nodes. */
 static void label_fibres(lhi_text *out, const lhi_network *n)
 {
     const lh_topology *t = n->topology;
@@ -260,7 +260,7 @@ static void label_fibres(lhi_text *out, const lhi_network *n)
     }
 }
 
-/* Adds the time axis of an iteration, in seconds, at y coordinate `height`. */
+/* Adds an iteration's time axis, in seconds, at y coordinate `height`. */
 static void label_time(lhi_text *out, const lhi_iteration_record *rec,
                        uint32_t height)
 {
@@ -314,7 +314,7 @@ lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
 
 enum { LANE = 22, WIDTH = BINS * CELL };
 
-/* Draws the passes of one kind as an SVG path of CSS class `class`; kind -1:
+/* Draws one kind's passes as an SVG path of CSS class `class`; kind -1:
  * outlines of the passes that the network delayed. */
 static void draw_passes(lhi_text *out, const lhi_program *p,
                         const lhi_iteration_record *rec, int kind,

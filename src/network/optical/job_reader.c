@@ -16,7 +16,7 @@ enum {
 };
 #define MAX_BITS (INT64_C(1) << 50)
 
-/* State of a job's reader. */
+/* A job reader's state. */
 typedef struct reader {
     const lhi_doc *doc;
     lh_scenario *s;
@@ -200,7 +200,7 @@ static lh_status read_pipeline(reader *r, const lhi_node *node)
     return status;
 }
 
-/* Sets the job's numbers of devices and microbatches from its pipeline.
+/* Sets the job's device and microbatch counts from its pipeline.
  * LH_EUNSUPPORTED: too many devices. */
 static lh_status set_dimensions(reader *r, const lhi_node *node)
 {
@@ -258,7 +258,7 @@ static lh_status get_node(reader *r, const lhi_node *node, uint32_t *out)
     return LH_OK;
 }
 
-/* Reads `placement`: the list of network nodes, one per stage. */
+/* Reads `placement`: the network node list, one per stage. */
 static lh_status read_placement(reader *r, const lhi_node *list)
 {
     LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
@@ -277,7 +277,7 @@ static lh_status read_placement(reader *r, const lhi_node *list)
 }
 
 /* Reads `sites`, which maps the pipeline's datacenters to network nodes: {west:
- * 1, east: 9}; sets the node of each device. */
+ * 1, east: 9}; sets each device's node. */
 static lh_status read_sites(reader *r, const lhi_node *map)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
@@ -330,9 +330,8 @@ static lh_status check_datacenters(reader *r, const lhi_node *node)
     return LH_OK;
 }
 
-/* Selects the default placement: each datacenter of the job's pipeline gets a
- * network node of its own. LH_EINPUT: the job has no pipeline with datacenters.
- */
+/* Selects the default placement: each datacenter of the job's pipeline gets its
+ * own network node. LH_EINPUT: the job has no pipeline with datacenters. */
 static lh_status place_by_site(reader *r, const lhi_node *node)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(r->job);

@@ -132,7 +132,7 @@ int64_t lhi_topology_node_id(const lh_topology *topology, uint32_t node);
  * such node. */
 uint32_t lhi_topology_find(const lh_topology *topology, int64_t id);
 
-/* Returns a cable of the network, with its two ends and length; borrowed. */
+/* Returns a network cable, with its two ends and length; borrowed. */
 const lh_cable *lhi_topology_cable(const lh_topology *topology, uint32_t cable);
 
 /* Finds up to `k` routes from node `from` to another node `to`, ordered by km,

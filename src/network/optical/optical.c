@@ -39,7 +39,7 @@ static lh_optical_run *get_run(const shared_work *w, uint32_t i)
         .runs[i % p->n_runs];
 }
 
-/* Computes one job's statistics in a run from the output of its simulation,
+/* Computes one job's statistics in a run from its simulation's output,
  * into *job: mean iteration time, bubble ratio, blocking probability and
  * occupied slots. */
 static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
@@ -146,8 +146,8 @@ static void *run_worker(void *context)
     }
 }
 
-/* Simulates all runs on the requested number of threads, the calling one
- * included; returns the error of the first failed run. */
+/* Simulates all runs on the requested thread count, the calling one included;
+ * returns the first failed run's error. */
 static lh_status run_threads(shared_work *w, lh_error *err)
 {
     enum { MOST = 256 };

@@ -27,9 +27,9 @@ static lh_status place_sites_randomly(const lhi_optical_job_spec *job,
     return LH_OK;
 }
 
-/* Determines the network node of each device, sites[device]: as given, one node
- * per datacenter, or random; ordered for the shortest routes if the policy
- * requires it. */
+/* Determines each device's network node, sites[device]: as given, one node per
+ * datacenter, or random; ordered for the shortest routes if the policy requires
+ * it. */
 static lh_status place_devices(const lh_scenario *s,
                                const lhi_optical_job_spec *job,
                                const lhi_policy *policy, lhi_random *random,
@@ -115,8 +115,8 @@ static lh_status make_links(const lh_scenario *s,
     return LH_OK;
 }
 
-/* Builds the chunks of a chain job: one per device (UD), two in a V (Wave), or
- * two in a Loop. */
+/* Builds a chain job's chunks: one per device (UD), two in a V (Wave), or two
+ * in a Loop. */
 static lh_status make_chain_chunks(const lhi_optical_job_spec *job,
                                    lh_placement placement, lhi_arena *mem,
                                    lh_pipeline_desc *desc, lh_error *err)

@@ -68,8 +68,8 @@ const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task);
 lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
                                   lhi_program *out, lh_error *err);
 /* Builds the program (pass orders and messages of one iteration) of a schedule;
- * `bits`: size of every message. LH_EINFEASIBLE, LH_EDEADLOCK: the schedule
- * does not fit the pipeline. */
+ * `bits`: every message's size. LH_EINFEASIBLE, LH_EDEADLOCK: the schedule does
+ * not fit the pipeline. */
 lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
                                      const lh_schedule *schedule, int64_t bits,
                                      lhi_arena *mem, lhi_program *out,

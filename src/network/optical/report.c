@@ -26,8 +26,8 @@ static void add_until(lhi_text *out, const char **page, const char *mark)
 static void add_fact(lhi_text *out, const char *name, const char *format, ...)
     LHI_PRINTF(3, 4);
 
-/* Adds a name with a formatted value, at most 79 bytes, to the page's list of
- * facts; the name is not escaped. */
+/* Adds a name with a formatted value, at most 79 bytes, to the page's fact
+ * list; the name is not escaped. */
 static void add_fact(lhi_text *out, const char *name, const char *format, ...)
 {
     char text[80];
@@ -89,7 +89,7 @@ static double get_job_value(const lh_optical_job *job, measure what)
                              : 100 * job->blocking_probability;
 }
 
-/* Returns the mean of a measure over the jobs of a run. */
+/* Returns the mean of a measure over a run's jobs. */
 static double get_run_value(const lh_optical_run *run, measure what)
 {
     double sum = 0;
@@ -179,7 +179,7 @@ static lh_status record_iteration(const lh_scenario *s,
 }
 
 /* Adds one policy's section to the page: routes, passes and spectrum of the
- * last iteration under the first seed. x, y: positions of the nodes. */
+ * last iteration under the first seed. x, y: the nodes' positions. */
 static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
                              const lh_optical *o, const lh_optical_policy *p,
                              const lhi_policy *policy, const double *x,

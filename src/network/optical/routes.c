@@ -134,8 +134,7 @@ static lh_status find_spur_route(finder *f, const lhi_node_route *root,
     return LH_OK;
 }
 
-/* Returns the length of the cable between neighbouring nodes `a` and `b`, in
- * km. */
+/* Returns the cable length between neighbouring nodes `a` and `b`, in km. */
 static int64_t get_cable_km(const lh_topology *t, uint32_t a, uint32_t b)
 {
     uint32_t w = t->first_way[a];
@@ -150,8 +149,8 @@ typedef struct route_pool {
     uint32_t count, room;
 } route_pool;
 
-/* Adds a copy of a route to the pool of candidates unless it contains an equal
- * one; false on allocation failure. */
+/* Adds a copy of a route to the candidate pool unless it contains an equal one;
+ * false on allocation failure. */
 static bool add_to_pool(route_pool *p, const lhi_node_route *route)
 {
     for (uint32_t i = 0; i < p->count; i++)
@@ -169,7 +168,7 @@ static bool add_to_pool(route_pool *p, const lhi_node_route *route)
     return true;
 }
 
-/* Removes and returns the shortest route of a non-empty pool. */
+/* Removes and returns a non-empty pool's shortest route. */
 static lhi_node_route take_shortest(route_pool *p)
 {
     uint32_t least = 0;
@@ -183,7 +182,7 @@ static lhi_node_route take_shortest(route_pool *p)
 
 /* Finds the k shortest loop-free routes from node `from` to the finder's target
  * by Yen's algorithm; *count is less than k if there are no more. `waiting`:
- * pool of candidates. */
+ * candidate pool. */
 static lh_status find_routes(finder *f, uint32_t from, uint32_t k,
                              lhi_arena *mem, route_pool *waiting,
                              lhi_node_route *out, uint32_t *count)

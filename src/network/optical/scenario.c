@@ -13,7 +13,7 @@ enum {
     MAX_ITERATIONS = 100000,
 };
 
-/* State of a scenario's reader. */
+/* A scenario reader's state. */
 typedef struct reader {
     const lhi_doc *doc;
     lh_scenario *s;
@@ -28,7 +28,7 @@ const char *lhi_assignment_name(lh_assignment assignment)
     return assignment_names[assignment];
 }
 
-/* Reads `topology`: a map, or the path of a topology file. */
+/* Reads `topology`: a map, or a topology file's path. */
 static lh_status read_topology(reader *r, const lhi_node *node)
 {
     if (node->kind == LHI_MAP)
@@ -299,7 +299,7 @@ static lh_status read_policies(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
-/* Reads the list of random seeds; NULL: 1 to 5. */
+/* Reads the random seed list; NULL: 1 to 5. */
 static lh_status read_seeds(reader *r, const lhi_node *list)
 {
     lh_scenario *s = r->s;
@@ -358,7 +358,7 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
     return read_policies(r, node);
 }
 
-/* Builds a scenario in an arena of its own from a parsed document. */
+/* Builds a scenario in its own arena from a parsed document. */
 static lh_status build_scenario(const lhi_doc *doc, lh_scenario **out,
                                 lh_error *err)
 {

@@ -35,7 +35,7 @@ typedef struct lhi_optical_job_spec {
     lh_pipeline *pipeline; /* owned; NULL: the plan's, or a chain */
     const uint32_t *placement; /* [devices] nodes; NULL: from the seed */
     uint32_t datacenters;      /* for placements from the seed */
-    bool keep_groups;          /* devices of one pipeline site share a node */
+    bool keep_groups;          /* one pipeline site's devices share a node */
 } lhi_optical_job_spec;
 
 /* A file that the scenario refers to. */
@@ -82,7 +82,7 @@ lh_status lhi_scenario_resolve_file(lh_scenario *scenario, const lhi_doc *doc,
 /* Parses the pass order of a chain job, "gpipe" or "1f1b", into *order; false
  * for any other schedule. */
 bool lhi_program_order_parse(const char *schedule, lhi_program_order *order);
-/* Reads the name of a schedule method; LH_EINPUT: unknown. */
+/* Reads a schedule method's name; LH_EINPUT: unknown. */
 lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
                                     lhi_arena *mem, const char **out,
                                     lh_error *err);
@@ -95,7 +95,7 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
                                     lhi_arena *mem, lhi_optical_run_job *jobs,
                                     lh_error *err);
 
-/* Returns the name of an assignment policy, such as "sd-ff". */
+/* Returns an assignment policy's name, such as "sd-ff". */
 const char *lhi_assignment_name(lh_assignment assignment);
 
 #endif

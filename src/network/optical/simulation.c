@@ -8,9 +8,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Kinds of events, in their order at equal times; events of one kind occur in
- * the order of their creation. Background arrivals are not in the heap, because
- * at most one is pending. */
+/* Event kinds, in their order at equal times; events of one kind occur in the
+ * order of their creation. Background arrivals are not in the heap, because at
+ * most one is pending. */
 enum {
     RELEASE,    /* payload: circuit */
     BACKGROUND, /* not in the heap */
@@ -749,8 +749,8 @@ void lhi_iteration_record_fini(lhi_iteration_record *record)
     *record = (lhi_iteration_record){0};
 }
 
-/* Allocates the state of a simulation run and schedules the first iteration of
- * each job. */
+/* Allocates the state of a simulation run and schedules each job's first
+ * iteration. */
 static lh_status make_run(run *r, lh_error *err)
 {
     const lhi_optical_run_input *in = r->in;

@@ -107,14 +107,13 @@ typedef struct lhi_circuits {
 /* Allocates a spectrum for the network without circuits. */
 lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
                             lh_error *err);
-/* Frees the spectrum and the list of circuits. */
+/* Frees the spectrum and the circuit list. */
 void lhi_circuits_fini(lhi_circuits *circuits);
 /* Occupies the spectrum slots of a grant (path and block) and returns the index
  * of the new circuit; LH_NONE on allocation failure. */
 uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
                                const lhi_circuit_grant *grant);
-/* Releases the spectrum slots of a circuit; its index may then be used again.
- */
+/* Releases a circuit's spectrum slots; its index may then be used again. */
 void lhi_circuits_release(lhi_circuits *circuits, uint32_t circuit);
 
 /* Background arrival generator. */

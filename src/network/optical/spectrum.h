@@ -40,7 +40,7 @@ static inline uint32_t lhi_count_bits(uint64_t word)
 #endif
 }
 
-/* Returns the index of the lowest set bit of a non-zero word. */
+/* Returns the index of a non-zero word's lowest set bit. */
 static inline uint32_t lhi_lowest_bit(uint64_t word)
 {
 #if defined(__GNUC__)

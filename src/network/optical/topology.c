@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* State of a topology's reader. */
+/* A topology reader's state. */
 typedef struct reader {
     const lhi_doc *doc;
     lh_topology *t;
