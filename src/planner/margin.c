@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the memory margin of a GPU in bytes: `gib` GiB plus `percent` of its
+/* Returns a GPU's memory margin in bytes: `gib` GiB plus `percent` of its
  * memory. */
 static int64_t compute_margin(const lh_plan_margin *margin, const lh_gpu *gpu)
 {
@@ -21,8 +21,8 @@ static int64_t compute_margin(const lh_plan_margin *margin, const lh_gpu *gpu)
                          margin->percent / 100 * (double)gpu->memory_bytes);
 }
 
-/* Adds the memory margin to the reserve of every GPU in `sites`. Returns the
- * largest margin in bytes. */
+/* Adds the memory margin to every GPU's reserve in `sites`. Returns the largest
+ * margin in bytes. */
 static int64_t reserve_margin(const lh_plan_margin *margin, uint32_t n,
                               lh_datacenter *sites)
 {

@@ -21,8 +21,8 @@ extern const char *const lhi_choice_status_names[], *const lhi_plan_by_names[];
 /* Size of plan->input_hash, which identifies a job by its text from
  * lh_job_format(). */
 enum { LHI_HASH_TEXT = 32 };
-/* Writes to `out` the hash of a job's text (FNV-1a), which is enough to detect
- * a changed input. */
+/* Writes to `out` a job text's hash (FNV-1a), which is enough to detect a
+ * changed input. */
 void lhi_plan_hash(const char *text, size_t len, char out[LHI_HASH_TEXT]);
 
 /* Returns the gap between a choice's makespan and the lower bound for its

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lower bound on elastic plans' iteration time. Their chunks need the pass
- * times of the ZeRO-1 layout plus recomputation, and both iteration ends send
+/* Lower bound on elastic plans' iteration time. Their chunks need the
+ * ZeRO-1 layout's pass times plus recomputation, and both iteration ends send
  * at least as much. A bound on the layout's own pipeline therefore bounds its
  * elastic plans too.
  *
@@ -20,11 +20,11 @@
 #include <math.h>
 
 enum {
-    MAX_REGIONS = 256,            /* regions of sharding shares */
+    MAX_REGIONS = 256,            /* sharding share regions */
     MAX_WARMUP_FORWARDS = 1 << 13 /* most first-group forwards that are timed */
 };
 
-/* Position of a chunk on its stage. Before the first backward, all inner chunks
+/* A chunk's position on its stage. Before the first backward, all inner chunks
  * have equally many passes in flight; the first and the last chunk differ. */
 enum { FIRST, INNER, LAST, N_POSITIONS };
 
@@ -35,8 +35,8 @@ typedef struct stage_memory {
     double layers[N_POSITIONS]; /* layers in these chunks */
 } stage_memory;
 
-/* Least work and waiting time of one device for a region of sharding shares, in
- * ns. */
+/* Least work and waiting time of one device for a sharding share region, in ns.
+ */
 typedef struct span {
     double saved;     /* bytes saved by sharding */
     double recompute; /* recomputation per microbatch */
@@ -46,7 +46,7 @@ typedef struct span {
     double link;      /* all transfers on its link, serialised */
 } device_span;
 
-/* State of the bound computation for one layout. */
+/* The bound computation's state for one layout. */
 typedef struct bound_state {
     const lh_job *job;
     const lhi_config *config;
@@ -108,17 +108,17 @@ static bool may_shard(const bound_state *b, lh_elastic_sharding sharding)
     return mixed || (all >> sharding & 1);
 }
 
-/* Region of sharding shares: gradient shares in [g[0], g[1]] and parameter
- * shares in [p[0], p[1]], where the parameter share never exceeds the gradient
- * share. */
+/* Sharding share region: gradient shares in [g[0], g[1]] and parameter shares
+ * in [p[0], p[1]], where the parameter share never exceeds the gradient share.
+ */
 typedef struct region {
     double g[2], p[2];
     double ns; /* lower bound; INFINITY: nothing fits */
 } region;
 
-/* Lists the allowed regions: ranges of the sharded shares of gradients and
- * parameters. The options allow any share, or only ZeRO 1, 2 or 3, which are
- * single points. Returns the number of regions in `out`. */
+/* Lists the allowed regions: ranges of the gradients' and parameters' sharded
+ * shares. The options allow any share, or only ZeRO 1, 2 or 3, which are single
+ * points. Returns the region count in `out`. */
 static uint32_t list_regions(const bound_state *b, region *out)
 {
     uint32_t n = 0;
@@ -135,8 +135,8 @@ static uint32_t list_regions(const bound_state *b, region *out)
     return n;
 }
 
-/* Returns a region that begins at the least sharded shares of gradients and
- * parameters that the options allow: it has the least communication. */
+/* Returns a region that begins at the least sharded gradient and parameter
+ * shares that the options allow: it has the least communication. */
 static region find_least_traffic_region(const bound_state *b)
 {
     region all[3], least;
@@ -198,9 +198,9 @@ static uint32_t find_next_group_length(const bound_state *b, uint32_t e)
     return e <= most ? e : 0;
 }
 
-/* Computes a lower bound on the forwards of stage `d` before its first
- * backward. Does not count the first group's forwards on all chunks but the
- * last (pass_order.c). */
+/* Computes a lower bound on stage `d`'s forwards before its first backward.
+ * Does not count the first group's forwards on all chunks but the last
+ * (pass_order.c). */
 static uint32_t count_extra_forwards(const bound_state *b, uint32_t d)
 {
     return 2 * (b->P - 1 - d) + 1;
@@ -209,15 +209,15 @@ static uint32_t count_extra_forwards(const bound_state *b, uint32_t d)
 /* --- recomputation -----------------------------------------------------------
  */
 
-/* Returns the position of chunk `c` among the chunks of its stage: FIRST, INNER
- * or LAST. */
+/* Returns the position of chunk `c` among its stage's chunks: FIRST, INNER or
+ * LAST. */
 static int find_chunk_position(const bound_state *b, uint32_t c)
 {
     return c < b->P ? FIRST : c + b->P < b->P * b->M ? INNER : LAST;
 }
 
 /* Counts the forwards in flight of a chunk when its stage `d` starts its first
- * backward; `group`: length of the first group, `place`: position of the chunk
+ * backward; `group`: length of the first group, `place`: the chunk's position
  * (FIRST, INNER, LAST). Forwards beyond a short first group belong to the first
  * chunk, where the second group begins. */
 static double count_passes_in_flight(const bound_state *b, uint32_t d,
@@ -272,10 +272,10 @@ static int find_cheapest_position(const bound_state *b, const double *passes,
     return best;
 }
 
-/* Computes the least recomputation time of device `d` per microbatch, in ns,
- * for a first group of `group` microbatches: chooses the operations with the
- * least time per byte until the device fits into memory. `saved`: bytes saved
- * by sharding. INFINITY: recomputing everything is not enough. */
+/* Computes device `d`'s least recomputation time per microbatch, in ns, for a
+ * first group of `group` microbatches: chooses the operations with the least
+ * time per byte until the device fits into memory. `saved`: bytes saved by
+ * sharding. INFINITY: recomputing everything is not enough. */
 static double compute_least_recomputation(const bound_state *b, uint32_t d,
                                           uint32_t group, double saved)
 {
@@ -405,9 +405,9 @@ static double estimate_partial_ns(int64_t at_once_ns, int64_t sharded_ns,
     return once + (fmax((double)sharded_ns, once) - once) * share;
 }
 
-/* Computes the time to gather the parameters of chunk `c` with sharding shares
- * in region `r`, in ns. The link latency counts only if something is sharded;
- * with `end` (the chunk's first or last collective in the iteration) it always
+/* Computes the time to gather chunk `c`'s parameters with sharding shares in
+ * region `r`, in ns. The link latency counts only if something is sharded; with
+ * `end` (the chunk's first or last collective in the iteration) it always
  * counts. */
 static double compute_gather_ns(const bound_state *b, uint32_t c,
                                 const region *r, bool end)
@@ -419,7 +419,7 @@ static double compute_gather_ns(const bound_state *b, uint32_t c,
     return estimate_partial_ns(ns, b->sharded[c].gather_ns, r->p[0]);
 }
 
-/* Computes the time to reduce-scatter the gradients of chunk `c` with sharding
+/* Computes the time to reduce-scatter chunk `c`'s gradients with sharding
  * shares in region `r`, in ns. The link latency counts only if something is
  * sharded or with `end` (the chunk's first or last collective in the
  * iteration). */
@@ -433,8 +433,8 @@ static double compute_scatter_ns(const bound_state *b, uint32_t c,
     return estimate_partial_ns(ns, b->sharded[c].scatter_ns, r->g[0]);
 }
 
-/* Returns the least duration of one message on a route: transfer plus latency,
- * in ns. */
+/* Returns one message's least duration on a route: transfer plus latency, in
+ * ns. */
 static double compute_hop_ns(const lhi_route *route)
 {
     return (double)(route->transfer_ns + route->latency_ns);
@@ -458,8 +458,8 @@ static double compute_path_ns(const bound_state *b)
 
 /* Computes each device's idle time before its first backward, in ns, into
  * `waits`, for a first group of `group` microbatches. A device runs its
- * forwards in one order, each after the same forward on the previous chunk. The
- * first forward of a chunk waits for its gather, which begins with the first
+ * forwards in one order, each after the same forward on the previous chunk. A
+ * chunk's first forward waits for its gather, which begins with the first
  * forward of the stage's previous chunk. Devices that run more forwards first
  * are idle for at least as long. */
 static void compute_idle_times(const bound_state *b, uint32_t group,
@@ -510,7 +510,7 @@ static const double *get_idle_times(const bound_state *b, uint32_t at,
     return waits;
 }
 
-/* Allocates the table of idle times per first-group length and device. */
+/* Allocates the idle-time table per first-group length and device. */
 static lh_status allocate_idle_times(bound_state *b, lh_error *err)
 {
     uint64_t forwards = 0;

@@ -13,8 +13,8 @@ typedef struct lhi_elastic_lower_bound {
 } lhi_elastic_lower_bound;
 
 /* Computes a lower bound over every elastic plan (queue length, sharding and
- * recomputation) that `freedom` allows on the chunks of `config`. `job` uses
- * ZeRO-1. Stops early once no iteration can be below freedom->below_ns; 0 with
+ * recomputation) that `freedom` allows on `config`'s chunks. `job` uses ZeRO-1.
+ * Stops early once no iteration can be below freedom->below_ns; 0 with
  * offloading. LH_EINFEASIBLE, LH_EUNSUPPORTED: no such pipeline exists; `err`
  * has the reason. */
 lh_status lhi_elastic_compute_bound(const lh_job *job, const lhi_config *config,

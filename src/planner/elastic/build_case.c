@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the pipeline and the schedule of an elastic plan through the library's
+/* Builds the pipeline and an elastic plan's schedule through the library's
  * public functions. */
 #include "planner/elastic/pipeline.h"
 #include "schedule/elastic/elastic.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 /* Fills the chunks with pass times, memory and recomputation; `again`:
- * recomputed time and stored bytes per stage, `states`: bytes of model state
- * per device. */
+ * recomputed time and stored bytes per stage, `states`: model-state
+ * bytes per device. */
 static void fill_chunks(const lh_elastic_case *g, const lh_elastic_plan *plan,
                         const lhi_elastic_recompute *again, int64_t states,
                         lh_chunk *chunks)

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Returns the bit that stands for a sharding mode (ZeRO 1, 2, 3 or mixed) in a
- * bit set of modes. */
+ * mode bit set. */
 static uint32_t get_mode_bit(lh_elastic_sharding sharding)
 {
     return 1u << sharding;
@@ -370,8 +370,8 @@ static const char *format_groups(const lh_plan_elastic *e, char *text,
     return text;
 }
 
-/* Sets the descriptions: the plan of the first row, and for all other rows how
- * much slower they are than it. */
+/* Sets the descriptions: the first row's plan, and for all other rows how much
+ * slower they are than it. */
 static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
                                lh_error *err)
 {

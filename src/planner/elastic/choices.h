@@ -22,7 +22,7 @@ typedef struct lhi_elastic_choices {
     void *context;
 } lhi_elastic_choices;
 
-/* Returns the options of an elastic-plan search: the values of sharding,
+/* Returns an elastic-plan search's options: the values of sharding,
  * recomputation and chunks that the job leaves open. */
 lhi_elastic_options lhi_elastic_options_from_job(const lh_job *job);
 
@@ -41,7 +41,7 @@ lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
                                    lhi_arena *mem, lhi_elastic_choices *out,
                                    lh_error *err);
 
-/* Releases the results of all rows. */
+/* Releases all rows' results. */
 void lhi_elastic_choices_fini(lhi_elastic_choices *choices);
 
 #endif

@@ -128,7 +128,7 @@ static int64_t bound_makespan(const lh_elastic_case *g,
            2 * (int64_t)(g->stages - 1) * g->pp_ns;
 }
 
-/* Stores the plan and its time as the new best of the search. */
+/* Stores the plan and its time as the search's new best. */
 static lh_status store_best(event_search *s, const lh_elastic_case *g,
                             const lh_elastic_plan *plan, int64_t time_ns,
                             lh_error *err)
@@ -346,8 +346,7 @@ lh_status lh_elastic_search_events(uint32_t n_settings,
     if (status == LH_OK && !found->plan)
         status = fail_infeasible(&s, err);
     if (status == LH_OK) {
-        /* The best plan so far has an arena of its own; its owner takes it
-         * over. */
+        /* The best plan so far has its own arena; its owner takes it over. */
         best_plan *owner = LHI_NEW(found->mem, best_plan, 1);
         if (owner) {
             *owner = *found;

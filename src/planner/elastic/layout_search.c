@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the fastest elastic plan of a layout: builds and simulates every chunk
+/* Finds a layout's fastest elastic plan: builds and simulates every chunk
  * count, sharding level and queue length. */
 #include "planner/elastic/layout_search.h"
 
@@ -65,9 +65,9 @@ static bool may_continue(lh_status status)
     return status == LH_OK || lhi_method_is_inapplicable(status);
 }
 
-/* Searches the fastest elastic plan of one configuration at every sharding
- * level, with and without recomputation. The event search assumes equal stages,
- * so its fastest plan need not be the fastest on the layout's own stages. */
+/* Searches one configuration's fastest elastic plan at every sharding level,
+ * with and without recomputation. The event search assumes equal stages, so its
+ * fastest plan need not be the fastest on the layout's own stages. */
 static lh_status evaluate_shardings(const lh_job *job, const lhi_config *config,
                                     const lhi_elastic_options *freedom,
                                     lhi_arena *mem, lhi_elastic_result *out,
@@ -184,7 +184,7 @@ static lh_status search_shape(void *context, uint32_t M, const uint32_t *layers,
 
 /* Computes PipeMesh's chunk count (section IV-B) into *out: the most chunks
  * that divide a stage's layers and whose forward hides receiving an input. 1 if
- * no count qualifies or the stages have different numbers of layers. */
+ * no count qualifies or the stages have different layer counts. */
 static lh_status count_published_chunks(const layout_trial *t, uint32_t *out,
                                         lh_error *err)
 {
@@ -250,8 +250,8 @@ static lh_status improve_queue(const layout_trial *given, lh_error *err)
     return LH_OK;
 }
 
-/* Returns a layer partition with `less` layers fewer in the first chunk of each
- * stage. The gather before that chunk's first pass and the scatter after its
+/* Returns a layer partition with `less` layers fewer in each stage's first
+ * chunk. The gather before that chunk's first pass and the scatter after its
  * last pass are exposed, so fewer layers there may be faster. The layers move
  * to other chunks of the stage, one each: to the last ones, or with `early` to
  * the next ones. */
@@ -311,7 +311,7 @@ static lh_status visit_even_shapes(layout_trial *t, shape_visitor *visit,
     return LH_OK;
 }
 
-/* Checks whether M chunks per device may have uneven numbers of layers. */
+/* Checks whether M chunks per device may have uneven layer counts. */
 static bool allows_uneven_shapes(const layout_trial *t, uint32_t M)
 {
     uint32_t want = count_required_chunks(t);
@@ -319,7 +319,7 @@ static bool allows_uneven_shapes(const layout_trial *t, uint32_t M)
 }
 
 /* Searches the shapes (chunk count and layers per chunk) whose chunks have
- * unequal numbers of layers. */
+ * unequal layer counts. */
 static lh_status search_uneven_shapes(layout_trial *t, lh_error *err)
 {
     for (uint32_t M = 1; M <= compute_max_chunks(t->job, t->like); M++)
@@ -387,8 +387,8 @@ lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
 /* --- bounds ------------------------------------------------------------------
  */
 
-/* Lowers the layout's bound to the lower bound of this shape (M chunks per
- * device, `layers` per chunk) if that is lower. */
+/* Lowers the layout's bound to this shape's lower bound (M chunks per device,
+ * `layers` per chunk) if that is lower. */
 static lh_status update_layout_bound(void *context, uint32_t M,
                                      const uint32_t *layers, lh_error *err)
 {

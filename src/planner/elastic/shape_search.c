@@ -41,7 +41,7 @@ typedef struct shape_search {
     lh_elastic_op *ops; /* [kind * layers + layer] */
 } shape_search;
 
-/* Returns the host link rate of the slowest datacenter, in bytes/s. */
+/* Returns the slowest datacenter's host link rate, in bytes/s. */
 static double find_host_rate(const lh_job *job)
 {
     double least = 0;
@@ -183,7 +183,7 @@ static lh_status list_ops(shape_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the event search's input with equal stages: times of the slowest stage,
+/* Fills the event search's input with equal stages: the slowest stage's times,
  * memory of the fullest one. */
 static lh_status fill_case(shape_search *s, lh_error *err)
 {

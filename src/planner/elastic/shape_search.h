@@ -14,8 +14,8 @@ lh_status lhi_elastic_search_shape(const lh_job *job, const lhi_config *config,
                                    lhi_arena *mem, lhi_elastic_result *out,
                                    lh_error *err);
 
-/* Checks whether receiving a pass's input takes no longer than the forward of
- * one chunk. If not, PipeMesh's planner uses no more chunks. */
+/* Checks whether receiving a pass's input takes no longer than one chunk's
+ * forward. If not, PipeMesh's planner uses no more chunks. */
 lh_status lhi_elastic_can_hide_receives(const lh_job *job,
                                         const lhi_config *config, bool *out,
                                         lh_error *err);

@@ -72,7 +72,7 @@ static bool copy_with_other_value(const alternative_search *r, lhi_dimension d,
 }
 
 /* Checks whether choice `c` could be the plan of a job that forbids the plan's
- * value of dimension `d`. */
+ * dimension `d` value. */
 static bool is_alternative(const alternative_search *r, lhi_dimension d,
                            const lh_choice *c)
 {
@@ -131,8 +131,8 @@ static lh_choice *find_least(const alternative_search *r, lhi_dimension d,
 
 /* Returns the best local-search result whose value of dimension `d` differs
  * from the plan's, or NULL. Considers only results missing in the plan's
- * alternatives: elastic plans and, if `d` is the schedule, the best results of
- * single methods. */
+ * alternatives: elastic plans and, if `d` is the schedule, single methods' best
+ * results. */
 static const lh_choice *find_local_search_best(const alternative_search *r,
                                                lhi_dimension d)
 {
@@ -235,8 +235,8 @@ static lh_status format_reason(const alternative_search *r,
     return c->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Returns the number of F, D and W passes of one iteration, to estimate
- * simulation work. */
+/* Returns the F, D and W pass count of one iteration, to estimate simulation
+ * work. */
 static uint64_t count_passes(const lh_choice *c)
 {
     return (uint64_t)c->layout.pipeline * c->layout.chunks_per_device *

@@ -24,7 +24,7 @@
 #include <math.h>
 
 #define MARGIN                                                                 \
-    0.01 /* for results of full searches; see lh_plan_sensitivity              \
+    0.01 /* for full searches' results; see lh_plan_sensitivity                \
           */
 
 enum {
@@ -38,7 +38,7 @@ typedef struct point {
     double factor;
     lh_choice best;
     bool same; /* the plan's layout, or none better by the margin */
-    bool full; /* result of a full search */
+    bool full; /* a full search's result */
 } point;
 
 /* Sensitivity analysis state. */
@@ -46,7 +46,7 @@ typedef struct sensitivity_search {
     lh_plan_options options; /* for the quick searches */
     const lh_plan_options *given;
     lhi_arena *mem;
-    lhi_arena *sites; /* placements of the compared choices */
+    lhi_arena *sites; /* the compared choices' placements */
     lh_plan *plan;
     const lhi_found_plans *known; /* shared with the full searches */
     bool stopped;
@@ -299,7 +299,7 @@ static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
 }
 
 /* Rewrites the statements of an analysis that ran out of time so that they
- * claim only the work done: wider brackets, and results of quick searches. */
+ * claim only the work done: wider brackets, and quick searches' results. */
 static void restrict_statements(const sensitivity_search *f,
                                 lh_plan_sensitivity *s)
 {
@@ -327,7 +327,7 @@ static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s,
     for (uint32_t a = 0; n > 2 && n <= MAX_DATACENTERS && a < n; a++)
         for (uint32_t b = a + 1; b < n; b++)
             add_range(ranges, &s->n_ranges, a, b);
-    /* The quick searches of a range have about sixty such parts. */
+    /* A range's quick searches have about sixty such parts. */
     f->options.seconds /= 4 * (s->n_ranges ? s->n_ranges : 1);
     f->until_s = lhi_compute_search_deadline(
         f->given, lhi_read_processor_seconds(), SHARE);

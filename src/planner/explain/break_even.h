@@ -6,9 +6,8 @@
 #include "planner/explain/found_plans.h"
 
 /* Fills plan->sensitivity: break-even values of link quantities, at which
- * another layout becomes the best plan of the job. NULL if the caller's
- * progress() stops the search. The plans in `known` compete in the full
- * searches. */
+ * another layout becomes the job's best plan. NULL if the caller's progress()
+ * stops the search. The plans in `known` compete in the full searches. */
 lh_status lhi_plan_find_break_even(const lh_plan_options *options,
                                    lhi_arena *mem, const lhi_found_plans *known,
                                    lh_plan *plan, lh_error *err);

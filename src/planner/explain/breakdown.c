@@ -24,7 +24,7 @@ typedef struct breakdown {
     int64_t now_ns; /* makespan with the causes removed so far */
 } breakdown;
 
-/* Replaces a->reduced, the pipeline without the removed causes of delay, by the
+/* Replaces a->reduced, the pipeline without the removed delay causes, by the
  * pipeline described in *changed. */
 static lh_status replace_reduced(breakdown *a, const lh_pipeline_desc *changed,
                                  lh_error *err)
@@ -37,7 +37,7 @@ static lh_status replace_reduced(breakdown *a, const lh_pipeline_desc *changed,
 }
 
 /* Removes the memory limits from the reduced pipeline (the plan's pipeline
- * without some causes of delay). */
+ * without some delay causes). */
 static lh_status remove_memory_limits(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -47,7 +47,7 @@ static lh_status remove_memory_limits(breakdown *a, lh_error *err)
 }
 
 /* Removes the data-parallel communication from the reduced pipeline (the plan's
- * pipeline without some causes of delay). */
+ * pipeline without some delay causes). */
 static lh_status remove_data_traffic(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -71,7 +71,7 @@ static lh_status remove_data_traffic(breakdown *a, lh_error *err)
 }
 
 /* Removes the latency and transfer time of all messages from the reduced
- * pipeline (the plan's pipeline without some causes of delay). */
+ * pipeline (the plan's pipeline without some delay causes). */
 static lh_status remove_messages(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -88,7 +88,7 @@ static lh_status remove_messages(breakdown *a, lh_error *err)
 }
 
 /* Removes the offloading time from the reduced pipeline (the plan's pipeline
- * without some causes of delay). */
+ * without some delay causes). */
 static lh_status remove_offload(breakdown *a, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -104,8 +104,8 @@ static lh_status remove_offload(breakdown *a, lh_error *err)
     return replace_reduced(a, &desc, err);
 }
 
-/* Simulates the current schedule on the reduced pipeline, after one more cause
- * of delay was removed. *ns: time saved against the previous simulation. */
+/* Simulates the current schedule on the reduced pipeline, after one more delay
+ * cause was removed. *ns: time saved against the previous simulation. */
 static lh_status measure_saving(breakdown *a, int64_t *ns, lh_error *err)
 {
     lh_evaluator *evaluator;
@@ -143,7 +143,7 @@ static lh_status measure_memory_saving(breakdown *a, int64_t *ns, lh_error *err)
 }
 
 /* Fills the average compute time over all devices and the imbalance in *out;
- * *most_ns: compute time of the busiest device. */
+ * *most_ns: the busiest device's compute time. */
 static void measure_work(const lh_pipeline *p, lh_plan_breakdown *out,
                          int64_t *most_ns)
 {
@@ -190,8 +190,8 @@ static lh_status measure_communication(const breakdown *a,
     return LH_OK;
 }
 
-/* Removes the causes of delay from the pipeline one after another, and fills
- * the breakdown with the time that each removal saves. */
+/* Removes the delay causes from the pipeline one after another, and fills the
+ * breakdown with the time that each removal saves. */
 static lh_status remove_causes(breakdown *a, lh_plan_breakdown *out,
                                lh_error *err)
 {

@@ -15,15 +15,15 @@
 #include "planner/search/unexplored.h"
 
 /* Fills the plan's time breakdown: the share of the iteration time that each
- * cause of delay accounts for. */
+ * delay cause accounts for. */
 lh_status lhi_plan_explain_time(const lh_job *job,
                                 const lh_plan_options *options, lhi_arena *mem,
                                 lh_plan *plan, lh_error *err);
 
 /* Fills plan->runners, the best alternative per dimension, from plan->methods
- * and plan->alternatives. These must be complete except for the entries of
- * `unexplored`. Alternatives that only have a bound are simulated, and updated,
- * if that decides the result. */
+ * and plan->alternatives. These must be complete except for `unexplored`'s
+ * entries. Alternatives that only have a bound are simulated, and updated, if
+ * that decides the result. */
 lh_status lhi_plan_find_alternatives(const lh_job *job,
                                      const lh_plan_options *options,
                                      lhi_arena *mem,

@@ -19,7 +19,7 @@ enum { MOST_POINTS = 8, N_SERIES = 2 };
 
 static const char *const series_names[N_SERIES] = {"PP-out", "DP-out"};
 
-/* State for the curves of one plan. */
+/* State for one plan's curves. */
 typedef struct curve_builder {
     const lh_job *job;
     const lh_plan_options *options;
@@ -245,8 +245,8 @@ static lh_status build_curve(curve_builder *p, lh_curve_over over,
     return LH_OK;
 }
 
-/* Lists the expert counts of a curve in xs[]: a quarter to four times the
- * job's, multiples of the expert degree. Returns their number. */
+/* Lists a curve's expert counts in xs[]: a quarter to four times the job's,
+ * multiples of the expert degree. Returns their number. */
 static uint32_t list_experts(const curve_builder *p, double *xs)
 {
     const lh_model *m = p->job->model;

@@ -14,7 +14,7 @@ typedef struct lhi_found_plans {
     lh_plan *all; /* job, best, pipeline, schedule each; no duplicates */
 } lhi_found_plans;
 
-/* Frees the plans of the pool; valid on a zeroed pool. */
+/* Frees the pool's plans; valid on a zeroed pool. */
 void lhi_found_plans_fini(lhi_found_plans *known);
 
 /* Adds a plan to the pool. Takes ownership of its pipeline and schedule, on
@@ -29,8 +29,8 @@ lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job,
                                    lhi_arena *mem, lh_choice *kept,
                                    lh_error *err);
 
-/* Replaces *best if a plan of the pool is better with the links of `job`.
- * Evaluates all plans of the pool unless options->progress() stops it. */
+/* Replaces *best if a plan of the pool is better with `job`'s links.
+ * Evaluates all plans in the pool unless options->progress() stops it. */
 lh_status lhi_found_plans_improve(const lhi_found_plans *known,
                                   const lh_plan_options *options,
                                   const lh_job *job, lhi_arena *mem,

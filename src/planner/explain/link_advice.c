@@ -21,7 +21,7 @@ static uint32_t count_paths(const lh_wan *wan)
     return (uint32_t)fmin(MAX_PATHS, ceil(wan->gbps / path_gbps));
 }
 
-/* Returns the name of the datacenter; for a zone, that of the datacenter that
+/* Returns the datacenter's name; for a zone, that of the datacenter that
  * contains it. */
 static const char *get_site_name(const lh_datacenter *dc)
 {

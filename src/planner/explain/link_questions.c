@@ -376,7 +376,7 @@ static bool have_same_endpoints(const lh_link_setting *x,
            x->fec_data == y->fec_data && x->fec_parity == y->fec_parity;
 }
 
-/* Options of one question. */
+/* One question's options. */
 typedef struct options {
     uint32_t n;
     lh_advice_option *all;
@@ -394,7 +394,7 @@ static lh_advice_option *add_option(options *o, const lh_link_setting *s)
 }
 
 /* Adds the options of error correction to `o`: none and the best code, each
- * with the loss recovery of `s` and with go-back-n. */
+ * with `s`'s loss recovery and with go-back-n. */
 static lh_status list_codes(const lhi_link_advisor *a, const lh_link_setting *s,
                             options *o, lh_error *err)
 {
@@ -473,7 +473,7 @@ static lh_link_setting make_current_setting(const lhi_link_advisor *a,
     return s;
 }
 
-/* Returns setting `s` with the value of one topic taken from setting `of`. */
+/* Returns setting `s` with one topic's value taken from setting `of`. */
 static lh_link_setting replace_answer(const lh_link_setting *s,
                                       lh_advice_topic topic,
                                       const lh_link_setting *of)
@@ -503,7 +503,7 @@ static lh_link_setting replace_answer(const lh_link_setting *s,
     return with;
 }
 
-/* Checks whether setting `to` may take the value of a topic from `from`.
+/* Checks whether setting `to` may take a topic's value from `from`.
  * Queue-pair counts apply to one balancing method only; on a shared link,
  * congestion control depends on other traffic. */
 static bool is_applicable(const lhi_link_advisor *a, lh_advice_topic topic,
@@ -515,7 +515,7 @@ static bool is_applicable(const lhi_link_advisor *a, lh_advice_topic topic,
     return topic != LH_ADVICE_CONGESTION || a->messages.oversubscription <= 1;
 }
 
-/* Compares setting `s` with and without the value of one topic taken from
+/* Compares setting `s` with and without one topic's value taken from
  * `other`. *times: iteration time with it, divided by that without. */
 static lh_status compare_setting(const lhi_link_advisor *a,
                                  const lh_link_setting *s,

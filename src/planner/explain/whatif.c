@@ -76,8 +76,8 @@ lh_status lhi_plan_search_short(const lh_job *job,
     return search_with_share(job, &own, WORK_DIVISOR * parts, mem, out, err);
 }
 
-/* Searches the best plan of a changed job with a tenth of the plan's work, but
- * at least the minimum for the effort level. */
+/* Searches a changed job's best plan with a tenth of the plan's work, but at
+ * least the minimum for the effort level. */
 static lh_status search_changed_job(const lh_job *job,
                                     const lh_plan_options *options,
                                     lhi_arena *mem, lhi_found_plans *known,
@@ -205,7 +205,7 @@ static lh_status answer_question(const lh_plan_whatif_question *question,
     return LH_OK;
 }
 
-/* Prefixes an error with the text of the --what-if question. */
+/* Prefixes an error with the --what-if question's text. */
 static void prefix_error(const lh_plan_whatif_question *question, lh_error *err)
 {
     lhi_fail_add_context(err, "what if %s",

@@ -51,7 +51,7 @@ static lh_status check_sum(const lhi_read_context *r, const lhi_node *map,
 const lhi_schema lhi_account_table = {
     LHI_ROWS("account", lh_plan_breakdown, account_rows), .check = check_sum};
 
-/* Checks that the name of the layout dimension is known. */
+/* Checks that the layout dimension's name is known. */
 static lh_status check_dimension(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {

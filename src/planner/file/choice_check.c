@@ -18,7 +18,7 @@ typedef struct checker {
 } checker;
 
 /* Checks whether a number in the file, `said`, equals `value` with a relative
- * tolerance of 1e-6, the precision of the file. */
+ * tolerance of 1e-6, the file's precision. */
 static bool is_nearly_equal(double said, double value)
 {
     return fabs(said - value) <= 1e-6 * fabs(value);
@@ -97,8 +97,7 @@ static lh_status check_gpus(const checker *k, lh_error *err)
 }
 
 /* Checks the expert degree and expert tensor degree: 1 without experts;
- * otherwise they divide the ranks, the number of experts and the experts'
- * width. */
+ * otherwise they divide the ranks, the expert count and the experts' width. */
 static lh_status check_experts(const checker *k, lh_error *err)
 {
     const lh_model *m = k->job->model;

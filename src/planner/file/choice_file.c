@@ -142,8 +142,8 @@ static json_t *write_seconds(const void *owner, const void *context)
                                : json_real((double)c->iteration_ns / 1e9);
 }
 
-/* Sets the ZeRO stage of a choice to the job's before its keys are read; older
- * plans do not have the key. */
+/* Sets a choice's ZeRO stage to the job's before its keys are read; older plans
+ * do not have the key. */
 static void start_zero(const lhi_read_context *r, void *it)
 {
     const lh_plan *plan = r->context;

@@ -36,13 +36,13 @@ static lh_status check_groups(const lhi_doc *doc, const char *key, uint32_t n,
     return LH_OK;
 }
 
-/* Values derived from the operations of one kind. */
+/* Values derived from one kind's operations. */
 typedef struct explained_argument {
     double share;     /* of the last operation */
     uint32_t buckets; /* most of any; fewer if a group is short */
 } operation_values;
 
-/* Returns the sharded share and the largest number of buckets of a pipeline's
+/* Returns the sharded share and the largest bucket count of a pipeline's
  * data-parallel operations of one kind; zero: it has none. */
 static operation_values read_operation_values(const lh_pipeline *p,
                                               lh_dp_kind kind)

@@ -10,8 +10,8 @@
 #include <string.h>
 
 /* Checks that the numbers of pruned, simulated and unexplored layouts add up to
- * the number of layouts. Older files without the key `left` (unexplored) may
- * have a smaller sum. */
+ * the layout count. Older files without the key `left` (unexplored) may have a
+ * smaller sum. */
 static lh_status check_counts(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -80,7 +80,7 @@ static lh_status check_jitter(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-/* Checks the jitter results of each choice in the list under `key`. */
+/* Checks each choice's jitter results in the list under `key`. */
 static lh_status check_list_jitter(const lhi_doc *doc, const char *key,
                                    const lh_plan *p, uint32_t n,
                                    const lh_choice *all, lh_error *err)
@@ -92,7 +92,7 @@ static lh_status check_list_jitter(const lhi_doc *doc, const char *key,
     return LH_OK;
 }
 
-/* Checks the jitter samples of the plan, its methods and its alternatives. */
+/* Checks the plan's jitter samples, its methods and its alternatives. */
 static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -106,8 +106,8 @@ static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
                              p->alternatives, err);
 }
 
-/* Checks that layout, pipeline and schedule have equal numbers of devices,
- * chunks and microbatches. */
+/* Checks that layout, pipeline and schedule have equal device, chunk and
+ * microbatch counts. */
 static lh_status check_sizes(const lhi_doc *doc, const lh_plan *p,
                              lh_error *err)
 {

@@ -18,8 +18,8 @@ static lhi_plan *get_plan(void *owner)
 /* --- schedule --------------------------------------------------------------
  */
 
-/* Reads the scheduling method of the plan. LH_EINPUT: it differs from the
- * layout's. */
+/* Reads the plan's scheduling method. LH_EINPUT: it differs from the layout's.
+ */
 static lh_status read_method(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -35,7 +35,7 @@ static lh_status read_method(const lhi_read_context *r, const lhi_node *node,
     return p->best.layout.schedule ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Writes the scheduling method of the plan. */
+/* Writes the plan's scheduling method. */
 static json_t *write_method(const void *owner, const void *context)
 {
     (void)context;
@@ -147,8 +147,8 @@ static json_t *write_gpus(const void *owner, const void *context)
     return json_integer(lh_plan_gpus(owner));
 }
 
-/* Reads the number of pruned layouts per kind of bound; the keys are the names
- * of the kinds. */
+/* Reads the number of pruned layouts per kind of bound; the keys are the kinds'
+ * names. */
 static lh_status read_pruned(const lhi_read_context *r, const lhi_node *map,
                              void *owner, lh_error *err)
 {

@@ -91,11 +91,11 @@ typedef struct timeline_index {
     const lhi_doc *doc;
     const lh_plan *plan;
     lhi_config has, best;
-    similarity like; /* match of the best configuration */
+    similarity like; /* the best configuration's match */
     lhi_arena *mem;
 } edit_search;
 
-/* Builds the pipeline of a configuration for the plan's job. */
+/* Builds a configuration's pipeline for the plan's job. */
 static lh_status build_pipeline(const lh_plan *p, const lhi_config *config,
                                 lhi_built_layout *out, lh_error *err)
 {
@@ -163,7 +163,7 @@ static bool is_allowed(uint32_t asked, uint32_t value)
 }
 
 /* Tries the plan's layout with other tensor, context and data degrees and
- * microbatch sizes, with the same number of GPUs and microbatches. */
+ * microbatch sizes, with the same GPU and microbatch counts. */
 static lh_status try_degrees(edit_search *f, lh_error *err)
 {
     const lh_layout *l = &f->has.layout, *asked = &f->plan->job->layout;

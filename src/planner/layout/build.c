@@ -247,7 +247,7 @@ static bool have_same_ring(const lhi_stage_placement *a,
     return same;
 }
 
-/* Checks whether the data-parallel GPUs of a chunk are on several nodes of one
+/* Checks whether a chunk's data-parallel GPUs are on several nodes of one
  * datacenter, for all parameters or for expert replicas; the result is in
  * *leaves. */
 static lh_status leaves_node(const lhi_layout_builder *b,
@@ -267,7 +267,7 @@ static lh_status leaves_node(const lhi_layout_builder *b,
 }
 
 /* Names the data-parallel link of a chunk's device: the ring between
- * datacenters, else the fabric of the datacenter, or the links within a node.
+ * datacenters, else the datacenter's fabric, or the links within a node.
  * Stages with the same ring have one link. */
 static lh_status name_dp_link(lhi_layout_builder *b, uint32_t chunk,
                               lh_error *err)
@@ -308,7 +308,7 @@ static lh_status name_dp_links(lhi_layout_builder *b, lh_error *err)
 }
 
 /* Adds the link from device `from` to device `to` unless it exists.
- * b->last_link and b->link_before chain the links of a device, latest first. */
+ * b->last_link and b->link_before chain a device's links, latest first. */
 static lh_status add_hop(lhi_layout_builder *b, uint32_t from, uint32_t to,
                          lh_error *err)
 {
@@ -453,8 +453,8 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
     return as_configured;
 }
 
-/* Builds the pipeline of a configuration into `built`. `known`: cache of chunk
- * costs; `parts`: receives the memory parts per device; both may be NULL.
+/* Builds a configuration's pipeline into `built`. `known`: chunk-cost cache;
+ * `parts`: receives the memory parts per device; both may be NULL.
  * LH_EUNSUPPORTED: more chunks than layers. */
 static lh_status build_config(const lh_job *job, const lhi_config *config,
                               lhi_build_cache *known, lh_plan_memory *parts,

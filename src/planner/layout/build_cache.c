@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Cache of chunk costs. Successive partitions differ by a layer or two, so each
+/* Chunk-cost cache. Successive partitions differ by a layer or two, so each
  * chunk has few sizes and first layers. The table index uses the low bits of
  * both; a new entry replaces the old one. */
 enum {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks of a pipeline: their slices of the model, with times and memory by the
+/* A pipeline's chunks: their slices of the model, with times and memory by the
  * cost model, the worst of all datacenters with replicas. */
 #include "planner/layout/build_internal.h"
 
@@ -18,8 +18,8 @@ static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
         *pass = *other;
 }
 
-/* Returns the bytes of model state in a cost: its static bytes without
- * workspace and buffers, which all passes of a device share. */
+/* Returns the model-state bytes in a cost: its static bytes without workspace
+ * and buffers, which all passes of a device share. */
 static int64_t get_state_bytes(const lh_cost *cost)
 {
     return cost->static_bytes - cost->workspace_bytes - cost->buffer_bytes;
@@ -151,7 +151,7 @@ static bool have_equivalent_neighbours(const lhi_layout_builder *b,
             lhi_layers_are_equivalent(m, end_x, end_y));
 }
 
-/* Checks whether the layer range of chunk `c` costs as much as b->last_chunk:
+/* Checks whether chunk `c`'s layer range costs as much as b->last_chunk:
  * neither includes an end of the model, and layers and datacenters are pairwise
  * equivalent. Never if the profile measured whole chunks. */
 static bool has_last_cost(const lhi_layout_builder *b, uint32_t c,
@@ -178,8 +178,8 @@ static bool has_last_cost(const lhi_layout_builder *b, uint32_t c,
     return true;
 }
 
-/* Computes the cost of chunk `c`; reuses the cached cost or that of an
- * equivalent chunk. */
+/* Computes chunk `c`'s cost; reuses the cached cost or that of an equivalent
+ * chunk. */
 static lh_status compute_chunk_cost(lhi_layout_builder *b, uint32_t c,
                                     lh_cost *cost, lh_error *err)
 {

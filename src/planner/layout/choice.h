@@ -34,7 +34,7 @@ lh_status lhi_sharding_check(const lh_job *job, lh_error *err);
 /* Returns the least ZeRO stage that any parameter has in an elastic plan (which
  * shards only shares of the state). */
 uint32_t lhi_elastic_zero(const lh_plan_elastic *elastic);
-/* Returns the configuration of a choice. The layout of an elastic plan has no
+/* Returns a choice's configuration. An elastic plan's layout has no
  * recomputation; `elastic` keeps its shares and recomputed operations. */
 lhi_config lhi_config_from_choice(const lh_choice *choice);
 

@@ -19,8 +19,8 @@ bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b)
 
 /* ---- layouts ---- */
 
-/* Checks whether two replica groups have equal numbers of replicas, and equal
- * stages in the same datacenters. */
+/* Checks whether two replica groups have equal replica counts, and equal stages
+ * in the same datacenters. */
 static bool is_same_group(const lh_site_group *a, const lh_site_group *b)
 {
     if (a->replicas != b->replicas || a->n_parts != b->n_parts)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluation cache: outcomes of schedule methods on pipelines. Layouts may
- * differ only in irrelevant ways (state divided differently but gathered as
- * fast; layers moved and moved back) and then have identical pipelines. A
- * search meets the same ones again and again: a third of all it would simulate.
- * A cached outcome equals the recomputed one, so plans do not depend on the
+/* Evaluation cache: schedule method outcomes on pipelines. Layouts may differ
+ * only in irrelevant ways (state divided differently but gathered as fast;
+ * layers moved and moved back) and then have identical pipelines. A search
+ * meets the same ones again and again: a third of all it would simulate. A
+ * cached outcome equals the recomputed one, so plans do not depend on the
  * cache. */
 #ifndef LHI_PLANNER_LAYOUT_EVALUATION_CACHE_H
 #define LHI_PLANNER_LAYOUT_EVALUATION_CACHE_H
@@ -13,12 +13,12 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* The cache of one search, in which all evaluations have the same sub-blocks.
+/* One search's cache, in which all evaluations have the same sub-blocks.
  * Thread-safe. */
 typedef struct lhi_evaluation_cache lhi_evaluation_cache;
-/* Creates an empty cache of schedule results. */
+/* Creates an empty schedule-result cache. */
 lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err);
-/* Frees the cache of schedule results; NULL is allowed. */
+/* Frees the schedule-result cache; NULL is allowed. */
 void lhi_evaluation_cache_free(lhi_evaluation_cache *tried);
 
 /* Outcome of a method on a pipeline. */

@@ -31,7 +31,7 @@ double lhi_layer_partition_max_ratio(const lh_job *job,
     return ratio;
 }
 
-/* Returns the number of chunks over all devices. */
+/* Returns the chunk count over all devices. */
 static uint32_t count_chunks(const lhi_config *config)
 {
     return config->layout.pipeline * config->layout.chunks_per_device;
@@ -58,8 +58,8 @@ typedef struct enumeration {
     lhi_arena *mem; /* for error texts */
 } trial;
 
-/* Computes the iteration time of a layer partition under the trial's method, in
- * ns; INT64_MAX: it does not work. */
+/* Computes a layer partition's iteration time under the trial's method, in ns;
+ * INT64_MAX: it does not work. */
 static lh_status time_partition(void *context, const uint32_t *layers,
                                 int64_t *ns, lh_error *err)
 {
@@ -155,7 +155,7 @@ static double get_weight(int shape, uint32_t c, uint32_t n)
     }
 }
 
-/* Work of each device for one microbatch. */
+/* Each device's work for one microbatch. */
 typedef struct loads {
     double *of;      /* per device */
     double most;     /* INFINITY: no such layout */
@@ -267,7 +267,7 @@ typedef struct scenario {
     bool done;
 } start;
 
-/* Builds the starting partitions of the hill climbing into `starts`.
+/* Builds the hill climbing's starting partitions into `starts`.
  * room[0..n-1] is the given partition; each start deviates from it by
  * `strength`, 0 to 1 (full weights of get_weight()). `like`: partition of
  * another layout, or NULL. `speed` is scratch with n entries. */
@@ -339,7 +339,7 @@ static lh_status find_move(trial *t, lhi_partition *p, uint64_t most,
 
 /* Finds starting partitions that fit into memory. If none does, tries weaker
  * deviations from the given partition: full strength, half, a quarter, then
- * moves of one layer. Stops once `most` partitions are timed. `like`, `speed`,
+ * one-layer moves. Stops once `most` partitions are timed. `like`, `speed`,
  * `room`: as for build_starts(). */
 static lh_status find_starts(trial *t, lhi_partition *p, const uint32_t *like,
                              uint64_t most, double *speed, uint32_t *room,
@@ -463,7 +463,7 @@ typedef struct random_walk {
     uint32_t *evened; /* layers with balanced work */
     uint32_t *totals; /* layers per device */
     uint32_t *drawn;  /* next partition to time */
-    uint32_t *one;    /* chunks of one device in it */
+    uint32_t *one;    /* one device's chunks in it */
     double *speed;
     uint32_t *best;
     int64_t best_ns;
@@ -555,7 +555,7 @@ static lh_status time_rebalanced(random_walk *s, lh_error *err)
     return time_sample(s, err);
 }
 
-/* Improves the best partition by random moves of one layer, for slow methods:
+/* Improves the best partition by random one-layer moves, for slow methods:
  * there is no time to try all moves. */
 static lh_status walk_randomly(random_walk *s, lh_error *err)
 {

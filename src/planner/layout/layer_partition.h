@@ -25,7 +25,7 @@ bool lhi_layer_partition_has_alternatives(const lh_job *job,
 
 /* Searches for the fastest layer partition under `method` by hill climbing from
  * several starts:
- * - the partition of `config` (even, or by speed);
+ * - `config`'s partition (even, or by speed);
  * - equal work per device;
  * - small first or last chunks, large middle ones, increasing and decreasing
  *   sizes;
@@ -36,7 +36,7 @@ bool lhi_layer_partition_has_alternatives(const lh_job *job,
  * budget of scheduled passes; the remainder is returned in it. A partition
  * faster than that of `config`, or any that fits if its own does not, goes to
  * config->layers, in `mem`, and its time to *iteration_ns; otherwise both stay.
- * `climbed`: the partition of `config` is already a result, so other starts go
+ * `climbed`: `config`'s partition is already a result, so other starts go
  * first. */
 lh_status
 lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
@@ -45,7 +45,7 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
                            uint64_t *passes, lhi_arena *mem, lhi_config *config,
                            int64_t *iteration_ns, lh_error *err);
 
-/* Parameters of the search under a slow method. */
+/* The search's parameters under a slow method. */
 typedef struct lhi_layer_partition_slow_search {
     const char *method;
     uint64_t max_partitions; /* partitions */
@@ -64,7 +64,7 @@ lh_status lhi_layer_partition_search_slow_method(
     lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
     lhi_arena *mem, lhi_config *config, int64_t *iteration_ns, lh_error *err);
 
-/* Rebalances the partition of `config`: moves layers between devices while the
+/* Rebalances `config`'s partition: moves layers between devices while the
  * largest device load falls, independent of the schedule. Result in
  * config->layers, in `mem`; unchanged if no move helps. */
 lh_status lhi_layer_partition_rebalance(const lh_job *job,

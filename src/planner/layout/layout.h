@@ -36,7 +36,7 @@ typedef struct lhi_rank_location {
     uint32_t stride;    /* GPUs from a replica of its group to the next */
 } lhi_rank_location;
 
-/* Placement of one stage over all replicas. */
+/* One stage's placement over all replicas. */
 typedef struct lhi_stage_placement {
     uint32_t n_sites;
     const lh_cost_site *sites; /* in the order of the ring between them */
@@ -49,17 +49,17 @@ typedef struct lhi_stage_placement {
  * model; layers and datacenter stay open. */
 lh_cost_layer_range lhi_stage_range(const lhi_stage_placement *spread);
 
-/* Returns the smallest number of replicas that the stage has in one of its
+/* Returns the smallest replica count that the stage has in one of its
  * datacenters. */
 uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread);
 
 /* Checks whether a stage's chunks cost as much in its i-th datacenter as in one
- * of its earlier datacenters. Hybrid sharding also requires equal numbers of
- * replicas in both. */
+ * of its earlier datacenters. Hybrid sharding also requires equal replica
+ * counts in both. */
 bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
                                  const lhi_stage_placement *spread, uint32_t i);
 
-/* Placement of a layout. */
+/* A layout's placement. */
 typedef struct lhi_layout_placement {
     const lh_sites *sites;
     const lhi_rank_location *ranks;    /* ranks[group * pipeline + stage]: first
@@ -91,8 +91,8 @@ typedef struct lhi_config {
  * chunks; else NULL. */
 const uint32_t *lhi_layers_requested(const lh_job *job,
                                      const lh_layout *layout);
-/* Returns the layer count of the smallest chunk in the job's layer partition; 1
- * if the job has none. */
+/* Returns the smallest chunk's layer count in the job's layer partition; 1 if
+ * the job has none. */
 uint32_t lhi_layers_requested_min(const lh_job *job);
 /* Counts the chunks without layers between the first and the last chunk in the
  * job's layer partition. */
@@ -116,7 +116,7 @@ typedef struct lhi_built_layout {
     lh_pipeline *pipeline;
     int64_t optimizer_ns, overhead_ns; /* after the pipeline */
     lh_cost_source source;
-    /* Per microbatch, passes of all chunks: tensor, context and expert
+    /* Per microbatch, all chunks' passes: tensor, context and expert
      * communication; waiting for ZeRO 2 and 3. */
     int64_t communication_ns, zero_wait_ns;
 } lhi_built_layout;
@@ -128,8 +128,8 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 /* Returns the number of GPUs of one pipeline rank: tensor x context. */
 uint32_t lhi_group_size(const lh_layout *layout);
 
-/* Checks whether experts have process groups of their own, different from those
- * of the dense layers. */
+/* Checks whether experts have their own process groups, different from those of
+ * the dense layers. */
 bool lhi_layout_is_folded(const lh_layout *layout);
 
 /* Places all ranks by layout->sites, or else by `outermost`. Data in *out is in
@@ -171,7 +171,7 @@ lh_status lhi_ring_order(const lh_job *job, uint32_t n, lh_cost_site *sites,
 void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,
                      uint32_t *first, uint32_t *count);
 
-/* Computes the layers of a chunk, *first and their number *count: by the
+/* Computes a chunk's layers, *first and their number *count: by the
  * configuration's partition, or as even as possible. `layers`: those of the
  * model. */
 void lhi_config_layers(uint32_t layers, const lhi_config *config,
@@ -179,14 +179,14 @@ void lhi_config_layers(uint32_t layers, const lhi_config *config,
 /* Returns the pipeline rank (device) of a chunk. */
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
 
-/* Returns the layer range of a chunk for the cost model, with embedding, head
- * and multi-token prediction; its `datacenter` stays open. */
+/* Returns a chunk's layer range for the cost model, with embedding, head and
+ * multi-token prediction; its `datacenter` stays open. */
 lh_cost_layer_range lhi_config_slice(const lh_job *job,
                                      const lhi_config *config,
                                      const lhi_stage_placement *spread,
                                      uint32_t chunk);
 
-/* Builds the pipeline of a configuration; release built->pipeline with
+/* Builds a configuration's pipeline; release built->pipeline with
  * lh_pipeline_free(). */
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
                            lhi_built_layout *built, lh_error *err);

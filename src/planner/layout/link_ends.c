@@ -12,8 +12,8 @@
 /* A rate 1 % below the link's is no limit worth a message. */
 static const double CLOSE_RATIO = 0.99;
 
-/* Finds the index of a datacenter by name, or of the first zone of a datacenter
- * with this name, into *out. Returns false if there is none. */
+/* Finds the index of a datacenter by name, or of a datacenter's first zone with
+ * this name, into *out. Returns false if there is none. */
 static bool find_site(const lh_job *job, const char *name, uint32_t *out)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
@@ -37,7 +37,7 @@ static double count_senders(const lh_link_advice *a)
     return (double)(m && (!d || m < d) ? m : d);
 }
 
-/* Computes the rate of one link with and without the windows of its ends.
+/* Computes the rate of one link with and without its ends' windows.
  * Returns false if the ends reduce it by less than 1 %. */
 static bool find_limit(const lh_plan *plan, const lh_link_advice *a,
                        lh_ends_limit *out)

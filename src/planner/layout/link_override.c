@@ -21,7 +21,7 @@ const char *lh_link_quantity_name(lh_link_quantity quantity)
 /* --- links ---------------------------------------------------------------- */
 
 /* Sets one quantity of the link from `from` to `to` in *wan to `value`, in the
- * quantity's unit. LH_EINVAL: outside the limits of docs/formats/job.md. */
+ * quantity's unit. LH_EINVAL: outside docs/formats/job.md's limits. */
 static lh_status set_value(const lh_job *job, uint32_t from, uint32_t to,
                            lh_link_quantity quantity, double value, lh_wan *wan,
                            lh_error *err)
@@ -69,8 +69,8 @@ static double get_value(const lh_wan *wan, lh_link_quantity quantity)
                                            : wan->oversubscription;
 }
 
-/* Applies a change of latency, bandwidth, loss or oversubscription to one link
- * or to all links. LH_EINVAL: the job has no such link. */
+/* Applies a latency, bandwidth, loss or oversubscription change to one link or
+ * to all links. LH_EINVAL: the job has no such link. */
 static lh_status change_links(const lh_job *job, const lh_link_change *change,
                               lh_wan *wans, lh_error *err)
 {
@@ -103,7 +103,7 @@ static double get_rate(const lh_wan *wan)
 }
 
 /* Returns the first datacenter with this name, or with this name as its zone's
- * datacenter; the number of datacenters if none. */
+ * datacenter; the datacenter count if none. */
 static uint32_t find_site(const lh_job *job, const char *name)
 {
     uint32_t i = 0;

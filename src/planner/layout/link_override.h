@@ -9,14 +9,14 @@
 
 /* Builds a job with changed links: *out shares all but links and profile with
  * `job`, which must outlive it; new data is in `mem`. Profile measurements on a
- * link scale with the job's link values. LH_EINVAL: a value outside the limits
- * of a job file. */
+ * link scale with the job's link values. LH_EINVAL: a value outside a job
+ * file's limits. */
 lh_status lhi_job_override_links(const lh_job *job,
                                  const lh_link_change *changes,
                                  uint32_t n_changes, lhi_arena *mem,
                                  lh_job *out, lh_error *err);
 
-/* Copies a placement of stages and replicas in datacenters into `mem`. */
+/* Copies a stage and replica placement in datacenters into `mem`. */
 lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
                          const lh_sites **out, lh_error *err);
 

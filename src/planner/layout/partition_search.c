@@ -244,7 +244,7 @@ static lh_status sample_partitions(lhi_partition *p,
     return LH_OK;
 }
 
-/* Times random moves of one layer from the partition `layers`, which is
+/* Times random one-layer moves from the partition `layers`, which is
  * unchanged; *best and *best_ns receive a faster partition. */
 static lh_status improve_samples(lhi_partition *p,
                                  const lhi_partition_sampling *how,

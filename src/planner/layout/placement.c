@@ -136,8 +136,8 @@ static lh_status place_part(placement_builder *p, const lh_site_group *group,
     const lh_datacenter *dc = &p->job->datacenters[part->datacenter];
     uint64_t first = p->used[part->datacenter];
     uint64_t gpus = size * group->replicas * part->stages;
-    /* Numbering of longhaul/experimental/cost.h: replicas are adjacent, or the
-     * stages of one replica. */
+    /* Numbering of longhaul/experimental/cost.h: replicas are adjacent, or one
+     * replica's stages. */
     bool data = lh_layout_rank_order(l) == LH_OUTERMOST_DATA;
     uint64_t stride = data ? size : size * group->replicas;
     uint64_t between = data ? size * part->stages : size;
@@ -176,7 +176,7 @@ static lh_status place_group(placement_builder *p, uint32_t g, lh_error *err)
 }
 
 /* Places all groups of replicas. LH_EUNSUPPORTED: they do not have the layout's
- * number of replicas. */
+ * replica count. */
 static lh_status place_groups(placement_builder *p, lh_error *err)
 {
     uint64_t replicas = 0;
@@ -207,8 +207,8 @@ static bool have_same_datacenters(const placement_builder *p, uint32_t s,
     return true;
 }
 
-/* Lists the datacenters of stage `s` with their number of replicas, in the
- * job's order. */
+/* Lists the datacenters of stage `s` with their replica count, in the job's
+ * order. */
 static lh_status find_stage_placement(placement_builder *p, uint32_t s,
                                       lhi_stage_placement *out, lh_error *err)
 {

@@ -22,15 +22,15 @@ typedef struct ring {
     double best_ns;
 } ring;
 
-/* Returns the time of one ring step over a link with this time per byte and
- * latency, in ns. */
+/* Returns one ring step's time over a link with this time per byte and latency,
+ * in ns. */
 static double compute_time(const ring *r, double ns_per_byte, double latency)
 {
     return r->bytes / r->n * ns_per_byte + latency;
 }
 
 /* Returns the duration of a ring step in this order of datacenters, in ns: the
- * largest time per byte and the largest latency of its links. */
+ * largest time per byte and its links' largest latency. */
 static double compute_step_ns(const ring *r, const uint32_t *order)
 {
     double slow = 0, late = 0;

@@ -18,7 +18,7 @@ typedef struct placement_estimate {
     uint32_t at[LHI_MOST_PARTS];   /* current part per group */
     uint32_t left[LHI_MOST_PARTS]; /* its stages not yet visited */
     double work;                   /* stages over their speed */
-    double late, busiest;          /* latencies; time of the busiest link */
+    double late, busiest;          /* latencies; the busiest link's time */
     double ring;                   /* the slowest ring */
 } placement_estimate;
 
@@ -71,9 +71,8 @@ static lh_status cross_boundary(placement_estimate *r, lh_error *err)
     return LH_OK;
 }
 
-/* Lists the datacenters of the current stage over all replica groups, each
- * once, in sites[]. *least: fewest replicas in one of them. Returns their
- * number. */
+/* Lists the current stage's datacenters over all replica groups, each once, in
+ * sites[]. *least: fewest replicas in one of them. Returns their number. */
 static uint32_t find_sites(const placement_estimate *r, uint32_t *sites,
                            double *least)
 {
@@ -97,7 +96,7 @@ static uint32_t find_sites(const placement_estimate *r, uint32_t *sites,
 
 /* Raises r->ring to a lower bound on the time of the current stage's
  * data-parallel ring, which carries n_stages stages at once: no ring is faster
- * than the best link of the worst-connected datacenter. */
+ * than the worst-connected datacenter's best link. */
 static lh_status add_ring(placement_estimate *r, uint32_t n_stages,
                           lh_error *err)
 {

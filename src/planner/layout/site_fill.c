@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distributes replicas and stages once the datacenters of each pipeline are
- * known. */
+/* Distributes replicas and stages once each pipeline's datacenters are known.
+ */
 #include "planner/layout/site_search_internal.h"
 
 /* State while filling a draft. */

@@ -91,8 +91,8 @@ static void clear_draft(lhi_placement_draft *d)
     d->from[0] = 0;
 }
 
-/* Appends a replica group without parts to a draft placement; its number of
- * replicas is open (0). */
+/* Appends a replica group without parts to a draft placement; its replica count
+ * is open (0). */
 static void add_group(lhi_placement_draft *d)
 {
     d->replicas[d->n_groups++] = 0;
@@ -100,7 +100,7 @@ static void add_group(lhi_placement_draft *d)
 }
 
 /* Appends datacenter `i` as a pipeline part to the draft's last group, with an
- * open number of stages. */
+ * open stage count. */
 static void add_part(const placement_generator *m, lhi_placement_draft *d,
                      uint32_t i)
 {
@@ -110,7 +110,7 @@ static void add_part(const placement_generator *m, lhi_placement_draft *d,
 }
 
 /* Cuts the first `length` datacenters of `order` into `k` contiguous groups
- * with about equal numbers of GPUs. Passes the resulting draft placement to the
+ * with about equal GPU counts. Passes the resulting draft placement to the
  * callback m->take. */
 static lh_status add_cuts(const placement_generator *m, const uint32_t *order,
                           uint32_t length, uint32_t k, lh_error *err)

@@ -144,8 +144,8 @@ static bool suits_group(const expansion *g, uint32_t tp, uint32_t cp)
     return group <= node || group % node == 0;
 }
 
-/* Checks whether to visit the expert degree `ep`: it must divide the number of
- * experts and be the job's, if the job sets one. */
+/* Checks whether to visit the expert degree `ep`: it must divide the expert
+ * count and be the job's, if the job sets one. */
 static bool suits_expert(const expansion *g, uint32_t ep)
 {
     uint32_t experts = g->space->job->model->experts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Search space of a job's layouts, as a tree: each level decides more values;
+/* A job's layout search space, as a tree: each level decides more values;
  * undecided values are 0. */
 #ifndef LHI_PLANNER_LAYOUT_SPACE_H
 #define LHI_PLANNER_LAYOUT_SPACE_H
@@ -46,7 +46,7 @@ typedef struct lhi_space_refusal {
     lh_error why;
 } lhi_space_refusal;
 
-/* Search space of one job. */
+/* One job's search space. */
 typedef struct lhi_space {
     const lh_job *job;
     uint32_t node;  /* GPUs in the smallest node */
@@ -58,7 +58,7 @@ typedef struct lhi_space {
     lhi_space_refusal *refused;
 } lhi_space;
 
-/* Initialises the search space of a job's layouts; placements are in `mem`.
+/* Initialises a job's layout search space; placements are in `mem`.
  * Release with lhi_space_fini(). */
 lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
                          lh_error *err);
@@ -66,8 +66,8 @@ lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
 void lhi_space_fini(lhi_space *space);
 
 /* Checks whether the search tries a tensor degree that the job leaves open. The
- * degree must divide the attention heads and either the GPUs of a node or, for
- * small nodes, be a multiple of them. */
+ * degree must divide the attention heads and either a node's GPUs or, for small
+ * nodes, be a multiple of them. */
 bool lhi_space_tensor(const lhi_space *space, uint32_t tensor);
 /* Checks whether the search tries a context degree that the job leaves open:
  * each GPU must keep enough tokens of a sequence. */

@@ -78,7 +78,7 @@ static const capability capabilities[] = {
                            ALL_VALUES},
 };
 
-/* Returns the table entry with the capabilities of a target framework. */
+/* Returns the table entry with a target framework's capabilities. */
 static const capability *get_capability(lh_target target)
 {
     return &capabilities[target];
@@ -241,7 +241,7 @@ static lh_status check_megatron_job(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Checks that DeepEP supports the number of ranks; it rejects all others
+/* Checks that DeepEP supports the rank count; it rejects all others
  * (deep_ep/buffer.py, get_dispatch_config()). */
 static bool check_deepep_ranks(uint64_t ranks)
 {
@@ -331,8 +331,7 @@ static lh_status check_megatron_recompute(const lh_job *job,
 
 /* Checks that Megatron-LM supports the rank order with these expert groups.
  * With replicas outermost a stage's ranks are not contiguous, and
- * parallel_state.py then distributes experts only over the ranks of one
- * replica. */
+ * parallel_state.py then distributes experts only over one replica's ranks. */
 static lh_status check_megatron_rank_order(const lh_job *job,
                                            const lh_layout *l, lh_error *err)
 {

@@ -13,9 +13,8 @@ const char *lhi_target_display_name(lh_target target);
  * checked: "core 0.16". */
 const char *lhi_target_version(lh_target target);
 
-/* Checks whether the target framework runs the schedules of a method on
- * `pipeline` stages. Frameworks run a single stage's microbatches one by one.
- */
+/* Checks whether the target framework runs a method's schedules on `pipeline`
+ * stages. Frameworks run a single stage's microbatches one by one. */
 bool lhi_target_supports_method(lh_target target, uint32_t pipeline,
                                 const char *method);
 /* Checks whether the target framework runs any pass order, including one from
@@ -56,7 +55,7 @@ lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
 
 /* Counts the groups of data-parallel replicas that each hold the whole state
  * under hybrid sharding: one per datacenter; 1 with other sharding or with ZeRO
- * stage `zero` 0. 0: the groups have different numbers of replicas. */
+ * stage `zero` 0. 0: the groups have different replica counts. */
 uint32_t lhi_state_groups(const lh_job *job, const lh_layout *layout,
                           uint32_t zero);
 

@@ -125,8 +125,8 @@ static bool has_equal_experts(const lh_layout *l, const uint32_t *sites,
     return true;
 }
 
-/* Checks that hybrid sharding works with experts in process groups of their
- * own: each datacenter has equally many ranks per expert. sites[stage * data +
+/* Checks that hybrid sharding works with experts in their own process groups:
+ * each datacenter has equally many ranks per expert. sites[stage * data +
  * replica]: state-sharing group, a datacenter. LH_EUNSUPPORTED otherwise. */
 static lh_status check_experts(const lh_job *job, const lh_layout *l,
                                const uint32_t *sites, lh_error *err)

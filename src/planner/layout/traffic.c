@@ -115,7 +115,7 @@ typedef struct ring {
 } ring;
 
 /* Adds the bytes of `rings` rings over the n datacenters at[], each ring with a
- * buffer of `bytes`, to the traffic of neighbouring pairs. */
+ * buffer of `bytes`, to neighbouring pairs' traffic. */
 static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
                        double bytes)
 {
@@ -147,9 +147,9 @@ static uint32_t list_zones(const counter *c, const ring *r, uint32_t i,
 }
 
 /* Counts the traffic of `rounds` gathers or reductions of buffers of `each`
- * bytes per GPU: first rings between the zones of a datacenter, then rings
- * between datacenters. With leaders one GPU per group sends, otherwise all
- * members share the buffer. */
+ * bytes per GPU: first rings between a datacenter's zones, then rings between
+ * datacenters. With leaders one GPU per group sends, otherwise all members
+ * share the buffer. */
 static void count_rings(counter *c, const ring *r, double each, double rounds)
 {
     double members = has_leaders(c) ? 1 : r->members;
@@ -271,8 +271,8 @@ static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
     return l->expert > 1 ? count_tokens(c, &fold, &slice, err) : LH_OK;
 }
 
-/* Returns the number of leader rings: one per share of the experts, or of the
- * other parameters. */
+/* Returns the leader ring count: one per share of the experts, or of the other
+ * parameters. */
 static uint64_t count_leader_rings(const lh_job *job, const lh_layout *l)
 {
     uint64_t block = lh_layout_expert_block(l);

@@ -25,7 +25,7 @@ typedef struct lhi_traffic {
     int64_t expert_bytes;
 } lhi_traffic;
 
-/* Computes the traffic per iteration of a complete configuration between each
+/* Computes a complete configuration's traffic per iteration between each
  * ordered pair of datacenters; lists pairs with traffic by `from`, then `to`,
  * in `mem`. Errors as lhi_layout_build(). */
 lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,

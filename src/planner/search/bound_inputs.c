@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bound inputs: cost-model results for single layers and for the whole model,
- * and the placement of stages. */
+ * and the stage placement. */
 #include "planner/search/bound_inputs_internal.h"
 
 #include "model/shape.h"
@@ -41,8 +41,7 @@ static void find_kinds(lhi_bound_inputs *f)
 
 /* --- costs ---------------------------------------------------------------- */
 
-/* Computes the least cost of a layer range over all placements, for lower
- * bounds. */
+/* Computes a layer range's least cost over all placements, for lower bounds. */
 static lh_status compute_least_cost(lhi_bound_inputs *f, const lh_job *job,
                                     const lh_layout *layout,
                                     const lh_cost_layer_range *slice,
@@ -54,7 +53,7 @@ static lh_status compute_least_cost(lhi_bound_inputs *f, const lh_job *job,
                                       cost, err);
 }
 
-/* Computes the cost of a layer range, by the model if the profile has no
+/* Computes a layer range's cost, by the model if the profile has no
  * measurement. */
 static lh_status compute_cost(lhi_bound_inputs *f, const lh_job *job,
                               const lh_layout *layout,
@@ -127,7 +126,7 @@ static void add_parts(const lhi_bound_inputs *f, lhi_bound_site *s)
 }
 
 /* Computes pass times and memory of each layer kind, the embedding and the head
- * on the GPUs of one datacenter. */
+ * on one datacenter's GPUs. */
 static lh_status cost_site(lhi_bound_inputs *f, const lh_job *job,
                            const lh_layout *layout, uint32_t datacenter,
                            lhi_bound_site *s, lh_error *err)
@@ -341,8 +340,7 @@ static double compute_slowness(const lhi_bound_site *s,
     return least_ratio;
 }
 
-/* Returns the largest number of replicas over which all experts divide evenly.
- */
+/* Returns the largest replica count over which all experts divide evenly. */
 static uint32_t count_max_replicas(const lh_job *job, const lh_layout *l)
 {
     uint64_t block = lh_layout_expert_block(l), group = lhi_group_size(l);
@@ -470,7 +468,7 @@ static lh_status add_sending(lhi_bound_inputs *f, const lh_job *job,
 
 /* Subtracts the longest gather and reduction of each rank from the pass times.
  * With ZeRO 2 and 3 the first gather and the last reduction run outside the
- * passes (build.c). The first layer of a rank is unknown. */
+ * passes (build.c). A rank's first layer is unknown. */
 static lh_status remove_end_communication(lhi_bound_inputs *f,
                                           const lh_job *job,
                                           const lh_layout *layout,
@@ -493,8 +491,8 @@ static lh_status remove_end_communication(lhi_bound_inputs *f,
     return LH_OK;
 }
 
-/* Adds to site `s` the costs of the whole model that depend on the datacenters
- * of all replicas: optimizer, data-parallel communication and model memory.
+/* Adds to site `s` the costs of the whole model that depend on all replicas'
+ * datacenters: optimizer, data-parallel communication and model memory.
  * `microbatches`: passes per iteration, as in
  * lhi_bound_inputs_add_zero_traffic(). */
 static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
@@ -625,8 +623,8 @@ static void apply_link_bounds(const lhi_bound_inputs *f,
                         LHI_BOUND_LINK);
 }
 
-/* Returns the datacenter of a site; for a set of datacenters, the one with the
- * least memory. */
+/* Returns a site's datacenter; for a set of datacenters, the one with the least
+ * memory. */
 static uint32_t find_datacenter(const lhi_bound_inputs *f, uint32_t site)
 {
     uint32_t smallest = 0;
@@ -693,7 +691,7 @@ static void apply_bounds(const lhi_bound_inputs *f, lhi_level level,
     apply_memory_bound(f, c, out);
 }
 
-/* Computes in *out the lower bound of a configuration on `level` (depth in the
+/* Computes in *out a configuration's lower bound on `level` (depth in the
  * search tree). `below_ns`: also computes the partition bound, up to this
  * value; 0: without it. */
 static lh_status compute_bound(lhi_bound_inputs *f, lhi_level level,

@@ -31,13 +31,13 @@ struct lhi_bound_inputs {
     uint32_t n_kinds;
     uint32_t n_of_part[LHI_BOUND_PARTS]; /* kinds, embedding, head */
     uint32_t *kind_of;                   /* per layer */
-    lhi_arena *mem; /* data of the previous configuration */
+    lhi_arena *mem;                      /* the previous configuration's data */
     /* [0]: the least over all datacenters; then one per datacenter; then one
      * per set of datacenters that hold a stage's replicas, at most one per
      * layer. */
     lhi_bound_site *sites;
     uint32_t n_sites;
-    lh_layout last; /* layout of the cached sites; tensor 0: none */
+    lh_layout last; /* the cached sites' layout; tensor 0: none */
     lh_recompute last_recompute;
     uint32_t *at;
     int64_t *forth, *back;
@@ -61,8 +61,8 @@ lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f,
                                             const lh_cost_layer_range *slice,
                                             lhi_bound_site *s, lh_error *err);
 
-/* Computes the messages between the stages of a placed configuration: their
- * times, and the number per microbatch on each link between datacenters. */
+/* Computes the messages between a placed configuration's stages: their times,
+ * and the number per microbatch on each link between datacenters. */
 lh_status lhi_bound_inputs_add_hops(lhi_bound_inputs *f,
                                     const lh_layout *layout,
                                     const lhi_layout_placement *places,

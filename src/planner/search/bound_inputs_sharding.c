@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communication of layers in passes with ZeRO 2 and 3:
+/* Layer communication in passes with ZeRO 2 and 3:
  * docs/theory/plan-search.md. */
 #include "planner/search/bound_inputs_internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Branch and bound over layouts, best bound first. An inner node has decided
  * some of a layout's values and carries a lower bound on everything below it. A
- * complete layout is first built, for the bound of its own pipeline, and then
+ * complete layout is first built, for its own pipeline's bound, and then
  * waits for its simulation. When no open bound is below the incumbent, the
  * remaining layouts are proven to be no better; see docs/theory/plan-search.md.
  *
@@ -151,7 +151,7 @@ static lh_status list_children(lhi_branch_and_bound *b, lhi_level level,
 
 /* --- complete layouts ----------------------------------------------------- */
 
-/* Grows the array of candidates so that one more fits. */
+/* Grows the candidate array so that one more fits. */
 static lh_status reserve_candidate(lhi_layout_search *s, lh_error *err)
 {
     if (s->n < s->room)
@@ -165,8 +165,8 @@ static lh_status reserve_candidate(lhi_layout_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the complete layout of a node as a candidate to the batch, which builds
- * its pipeline and bound. */
+/* Adds a node's complete layout as a candidate to the batch, which builds its
+ * pipeline and bound. */
 static lh_status add_built(lhi_branch_and_bound *b, const lhi_search_node *n,
                            lh_error *err)
 {
@@ -201,8 +201,8 @@ static lh_status queue_built(lhi_branch_and_bound *b, uint32_t at,
     return lhi_heap_push(&b->built, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Updates the best time and objective value with the result of a simulated
- * candidate. */
+/* Updates the best time and objective value with a simulated candidate's
+ * result. */
 static lh_status take_time(lhi_branch_and_bound *b, const lhi_candidate *c,
                            lh_error *err)
 {
@@ -247,7 +247,7 @@ static lh_status process_node(lhi_branch_and_bound *b, uint32_t at,
     return list_children(b, n.level, &n.config, err);
 }
 
-/* Computes the lower bound of a child node and counts the layouts below it.
+/* Computes a child node's lower bound and counts the layouts below it.
  * `own`: the thread's copy of the search; `who`: number of the thread. */
 static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
                                uint32_t who, lhi_search_node *child,
@@ -503,9 +503,9 @@ static lh_status run_search(lhi_branch_and_bound *b, lh_error *err)
 
 /* --- every method --------------------------------------------------------- */
 
-/* Returns the sort key of a candidate for the full evaluation (every method),
- * lowest first: its quick-evaluation value; failed candidates follow by their
- * bound. */
+/* Returns a candidate's sort key for the full evaluation (every method), lowest
+ * first: its quick-evaluation value; failed candidates follow by their bound.
+ */
 static int64_t get_evaluation_priority(const lhi_layout_search *s,
                                        const lhi_candidate *c)
 {

@@ -42,7 +42,7 @@ typedef struct lhi_branch_and_bound {
     lhi_heap built;   /* candidates, by bound */
     lhi_search_node *nodes;
     uint32_t n_nodes, room;
-    uint32_t *unused; /* free list of nodes */
+    uint32_t *unused; /* free node list */
     uint32_t n_unused, unused_room;
     lhi_search_limits limits;
     uint64_t seq, work;
@@ -58,15 +58,15 @@ typedef struct lhi_branch_and_bound {
 } lhi_branch_and_bound;
 
 /* Records that no plan of a pruned layout is faster than `ns`. Always lowers
- * the least bound of all pruned layouts, and adds the bound to s->unexplored,
- * if any, for the values that `config` decides on `level` (depth in the search
- * tree). */
+ * all pruned layouts' least bound, and adds the bound to s->unexplored, if any,
+ * for the values that `config` decides on `level` (depth in the search tree).
+ */
 lh_status lhi_layout_search_drop(lhi_layout_search *s, lhi_level level,
                                  const lhi_config *config, int64_t ns,
                                  lh_error *err);
 
 /* Counts the layouts below a node as pruned by its bound and records that
- * bound. `e`: queue entry of the node in the search tree; ignored if the node
+ * bound. `e`: the node's queue entry in the search tree; ignored if the node
  * was expanded. */
 lh_status lhi_branch_and_bound_count_pruned(lhi_branch_and_bound *b,
                                             const lhi_event *e, lh_error *err);

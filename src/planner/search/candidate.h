@@ -20,7 +20,7 @@
  *                         refine_partitions.c: and for their partitions
  *     robust.h            choice under jitter
  *     search_budget.h     work limits; stopping.c: stop conditions
- *     unexplored.h        bounds of unexplored layouts, per dimension
+ *     unexplored.h        unexplored layouts' bounds, per dimension
  *     results.c           result of the search, and why the others lost */
 #ifndef LHI_PLANNER_SEARCH_CANDIDATE_H
 #define LHI_PLANNER_SEARCH_CANDIDATE_H
@@ -52,8 +52,8 @@ typedef struct lhi_candidate {
     char bound_text[160];
 } lhi_candidate;
 
-/* Objective of a search, to be minimised. Numbers are only comparable within
- * one objective. */
+/* A search's objective, to be minimised. Numbers are only comparable within one
+ * objective. */
 typedef struct lhi_objective {
     void *context;
     /* Returns a lower bound for all plans with the values that `config` has
@@ -92,7 +92,7 @@ typedef struct lhi_layout_search {
     struct lhi_pareto_front *front; /* NULL: only the best is required */
     lhi_evaluation_cache *evaluation_cache; /* evaluation cache, or NULL */
     lhi_unexplored
-        *unexplored;      /* receives bounds of unsimulated layouts, or NULL */
+        *unexplored;      /* receives unsimulated layouts' bounds, or NULL */
     uint32_t sharing;     /* number of searches that share its work; 0: one */
     int64_t best_ns;      /* fastest iteration so far; INT64_MAX: none */
     int64_t best_value;   /* best by the objective: lhi_objective_value() */
@@ -131,8 +131,8 @@ lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
 bool lhi_layout_search_count_refusal(lhi_layout_search *s, lh_status status,
                                      const lh_error *why, uint64_t n);
 
-/* Checks whether the processor time of the search is used up; never without a
- * time limit. */
+/* Checks whether the search's processor time is used up; never without a time
+ * limit. */
 bool lhi_layout_search_is_late(const lhi_layout_search *s);
 
 /* Reports progress over `total` layouts, on the caller's own thread. Returns
@@ -169,13 +169,13 @@ lh_status lhi_layout_search_move_layers_of(lhi_layout_search *s,
 lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s,
                                             lh_error *err);
 
-/* Builds the candidate's pipeline and computes the lower bound of its
- * schedules, in c->bound_ns; INT64_MAX: it does not fit or cannot be built. */
+/* Builds the candidate's pipeline and computes its schedules' lower bound, in
+ * c->bound_ns; INT64_MAX: it does not fit or cannot be built. */
 lh_status lhi_candidate_compute_bound(lhi_layout_search *s, lhi_candidate *c,
                                       lh_error *err);
 
-/* Rebalances the layers of a candidate over its devices (layer_partition.h) if
- * that lowers its bound. */
+/* Rebalances a candidate's layers over its devices (layer_partition.h) if that
+ * lowers its bound. */
 lh_status lhi_candidate_rebalance(lhi_layout_search *s, lhi_candidate *c,
                                   lh_error *err);
 
@@ -234,9 +234,8 @@ lh_status lhi_candidate_evaluate(lhi_layout_search *s, lhi_candidate *c,
  * works. */
 lhi_candidate *lhi_layout_search_find_best(const lhi_layout_search *s);
 
-/* Fills the plan with the results of the search: best layout, methods,
- * alternatives and counts. LH_EINFEASIBLE: no layout works; `err` has the
- * reason. */
+/* Fills the plan with the search's results: best layout, methods, alternatives
+ * and counts. LH_EINFEASIBLE: no layout works; `err` has the reason. */
 lh_status lhi_layout_search_fill_plan(lhi_layout_search *s, lh_plan *plan,
                                       lh_error *err);
 

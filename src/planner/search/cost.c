@@ -57,8 +57,8 @@ lh_status lhi_pricing_override_job(const lh_job *job,
 /* --- layout ------------------------------------------------------------------
  */
 
-/* Computes the price of the GPUs per hour. Nodes are exclusive: a datacenter's
- * last node counts in full, and unused nodes do not count. */
+/* Computes the GPUs' price per hour. Nodes are exclusive: a datacenter's last
+ * node counts in full, and unused nodes do not count. */
 static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
                             lhi_arena *mem, lhi_layout_price *out,
                             lh_error *err)
@@ -105,9 +105,9 @@ static lh_status price_bytes(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
-/* Computes the price of a layout, into *out: GPUs per hour and traffic per
- * iteration. `scale` is 1, or 0 to leave out the traffic of data and expert
- * parallelism. */
+/* Computes a layout's price, into *out: GPUs per hour and traffic per
+ * iteration. `scale` is 1, or 0 to leave out data and expert parallelism
+ * traffic. */
 static lh_status compute_price(const lh_job *job, const lhi_config *config,
                                double scale, lhi_layout_price *out,
                                lh_error *err)
@@ -176,8 +176,8 @@ lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Sets the cost of an iteration, in USD, of each choice in a list; nothing if
- * the job has no prices. */
+/* Sets an iteration's cost, in USD, of each choice in a list; nothing if the
+ * job has no prices. */
 static lh_status fill_list(const lh_job *job, lhi_arena *mem,
                            const lh_choice *list, uint32_t n, lh_error *err)
 {

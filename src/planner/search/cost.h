@@ -5,7 +5,7 @@
 
 #include "planner/layout/layout.h"
 
-/* Price of a layout, independent of the iteration time. */
+/* A layout's price, independent of the iteration time. */
 typedef struct lhi_layout_price {
     uint32_t gpus;       /* in all used nodes */
     double usd_per_hour; /* all used nodes */
@@ -16,24 +16,24 @@ typedef struct lhi_layout_price {
 /* Checks whether the job has GPU prices. */
 bool lhi_pricing_has_prices(const lh_job *job);
 
-/* Copies the job with the prices of the options; *out shares everything else.
+/* Copies the job with the options' prices; *out shares everything else.
  * Data is in `mem`. LH_EINVAL: a price out of range, or a traffic price without
  * GPU prices. */
 lh_status lhi_pricing_override_job(const lh_job *job,
                                    const lh_plan_options *options,
                                    lhi_arena *mem, lh_job *out, lh_error *err);
 
-/* Computes the price of a layout: its GPUs per hour and its traffic between
+/* Computes a layout's price: its GPUs per hour and its traffic between
  * datacenters per iteration. */
 lh_status lhi_pricing_compute(const lh_job *job, const lhi_config *config,
                               lhi_layout_price *out, lh_error *err);
 /* Computes a lower bound on the price of layouts with at least as many chunks
- * as `config`. `whole`: includes the traffic of data and expert parallelism,
- * which is omitted otherwise. */
+ * as `config`. `whole`: includes data and expert parallelism traffic, which is
+ * omitted otherwise. */
 lh_status lhi_pricing_compute_bound(const lh_job *job, const lhi_config *config,
                                     bool whole, lhi_layout_price *out,
                                     lh_error *err);
-/* Returns the cost of an iteration in USD: GPUs for its duration, and traffic
+/* Returns an iteration's cost in USD: GPUs for its duration, and traffic
  * between datacenters. */
 double lhi_pricing_iteration_usd(const lhi_layout_price *price,
                                  double iteration_ns);

@@ -51,8 +51,7 @@ typedef struct stage_memory {
 /* --- bounds ------------------------------------------------------------------
  */
 
-/* Returns the lower bound of a node in the objective's unit: time in ns, or
- * cost. */
+/* Returns a node's lower bound in the objective's unit: time in ns, or cost. */
 static int64_t compute_bound(const elastic_branch *t, const node *n)
 {
     const lhi_objective *o = t->s->objective;
@@ -255,7 +254,7 @@ static lh_status store_result(elastic_branch *t, lhi_elastic_result *found,
     return LH_OK;
 }
 
-/* Searches the best elastic plan with the degrees of `like` that is faster than
+/* Searches the best elastic plan with `like`'s degrees that is faster than
  * below_ns (0: any), and stores it. */
 static lh_status search_layout(elastic_branch *t, const lhi_config *like,
                                int64_t below_ns, lh_error *err)
@@ -279,7 +278,7 @@ static lh_status search_layout(elastic_branch *t, const lhi_config *like,
     return status;
 }
 
-/* Searches the best elastic plan of a layout node, and records its bound. */
+/* Searches a layout node's best elastic plan, and records its bound. */
 static lh_status search_node(elastic_branch *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
@@ -302,9 +301,8 @@ static bool has_same_degrees(const lh_layout *a, const lh_layout *b)
            a->rank_order == b->rank_order;
 }
 
-/* Returns the sort key of a candidate for the order of the search, lowest
- * first: objective value if feasible, then those whose missing memory is known.
- */
+/* Returns a candidate's sort key for the order of the search, lowest first:
+ * objective value if feasible, then those whose missing memory is known. */
 static int64_t rank_candidate(const lhi_layout_search *s,
                               const lhi_candidate *c)
 {

@@ -26,7 +26,7 @@ typedef struct enumeration {
     bool cut;         /* some partitions were skipped */
 } enumeration;
 
-/* Computes the bound of a built layer partition. Runs every schedule method on
+/* Computes a built layer partition's bound. Runs every schedule method on
  * candidate `one`, which has this partition, if the bound is below the best
  * time. */
 static lh_status evaluate_built(enumeration *t, lhi_candidate *one,
@@ -93,7 +93,7 @@ static lh_status try_partition(void *context, const uint32_t *layers,
     return LH_OK;
 }
 
-/* Returns the partition problem of a candidate: its layers, chunks and largest
+/* Returns a candidate's partition problem: its layers, chunks and largest
  * allowed ratio between chunks. */
 static lhi_partition make_partition(const lhi_layout_search *s,
                                     const lhi_candidate *c)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Keys of a job that may prevent all layouts. */
+/* A job's keys that may prevent all layouts. */
 typedef enum key {
     SCHEDULE,
     TENSOR,
@@ -27,7 +27,7 @@ typedef enum key {
 
 enum { KEY_TEXT = 60 };
 
-/* Returns the layout member of a degree key; NULL for other keys. */
+/* Returns a degree key's layout member; NULL for other keys. */
 static uint32_t *get_degree(lh_layout *l, key which)
 {
     switch (which) {

@@ -19,7 +19,7 @@ enum {
     MAX_STARTS = 5,             /* other bests to start from as well */
     MOVED_OF_EACH = 3,
     MAX_MOVED = 24,           /* others whose layers are moved at the end */
-    MAX_NEIGHBOURS = 1 << 16, /* neighbours of one layout */
+    MAX_NEIGHBOURS = 1 << 16, /* one layout's neighbours */
     PASSES = 60000,           /* scheduled while moving layers, each way */
     PASSES_PER_WORK = 3,      /* budget while moving layers, per work unit */
     SLOW_FACTOR = 20,         /* this many times as long as another method */
@@ -35,8 +35,8 @@ static const double SETTLED_RATIO = 1.1;
 
 /* --- candidates ---------------------------------------------------------- */
 
-/* Returns the hash-table slot of a configuration: its own, or the empty one
- * where it belongs. */
+/* Returns a configuration's hash-table slot: its own, or the empty one where it
+ * belongs. */
 static uint32_t find_slot(const lhi_local_search *d, const lhi_config *config)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -84,9 +84,9 @@ static lh_status ensure_capacity(lhi_local_search *d, uint32_t more,
     return LH_OK;
 }
 
-/* Finds the candidate of a neighbouring layout, or adds it with its bound
- * (*made). If the bound is not below `limit_ns`, its layers are rebalanced.
- * Capacity must be ensured. */
+/* Finds a neighbouring layout's candidate, or adds it with its bound (*made).
+ * If the bound is not below `limit_ns`, its layers are rebalanced. Capacity
+ * must be ensured. */
 static lh_status find_candidate(lhi_local_search *d,
                                 lhi_local_search_neighbour *n, int64_t limit_ns,
                                 bool *made, lh_error *err)
@@ -140,7 +140,7 @@ static lh_status collect_neighbour(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* Checks whether the processor time of the search is used up. */
+/* Checks whether the search's processor time is used up. */
 static bool is_late(void *context)
 {
     const lhi_local_search *d = context;
@@ -211,8 +211,8 @@ static lh_status try_layers(lhi_local_search *d, uint32_t at,
     return LH_OK;
 }
 
-/* Evaluates candidate `at` under one method, also with the layer partition of
- * `from`, and updates the targets. */
+/* Evaluates candidate `at` under one method, also with `from`'s layer
+ * partition, and updates the targets. */
 static lh_status evaluate_quickly(lhi_local_search *d, uint32_t at,
                                   const lhi_config *from, lh_error *err)
 {
@@ -330,8 +330,8 @@ static lh_status try_method(lhi_local_search *d,
 }
 
 /* Runs the scheduling method of target `t` (best plan under this method) on the
- * neighbouring layouts with the best objective values, also with the layers of
- * `from`. */
+ * neighbouring layouts with the best objective values, also with `from`'s
+ * layers. */
 static lh_status evaluate_neighbours_by_method(lhi_local_search *d,
                                                const lhi_local_search_target *t,
                                                const lhi_config *from,
@@ -422,8 +422,8 @@ static lh_status move_by_method(lhi_local_search *d,
                                   : try_method(d, t, t->at, config.layers, err);
 }
 
-/* Improves the layer partition of candidate `at` by moving layers, and updates
- * the targets. */
+/* Improves candidate `at`'s layer partition by moving layers, and updates the
+ * targets. */
 static lh_status move_layers(lhi_local_search *d, uint32_t at, lh_error *err)
 {
     uint64_t passes = (uint64_t)2 * PASSES, left = passes;

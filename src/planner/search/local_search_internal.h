@@ -58,8 +58,8 @@ typedef struct lhi_local_search {
     bool *moved;    /* per candidate, same capacity */
 } lhi_local_search;
 
-/* Creates the targets of the local search: the overall best, and one per
- * dimension value that the job leaves open or a candidate has. */
+/* Creates the local search's targets: the overall best, and one per dimension
+ * value that the job leaves open or a candidate has. */
 lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err);
 
 /* Checks whether target `t` (best plan with one dimension value) needs no
@@ -69,15 +69,14 @@ bool lhi_local_search_is_closed(const lhi_local_search *d,
                                 const lhi_local_search_target *t);
 /* Checks whether the work budget is used up. */
 bool lhi_local_search_is_out_of_budget(const lhi_local_search *d);
-/* Returns the objective value of candidate `at`; INT64_MAX: it does not work.
- */
+/* Returns candidate `at`'s objective value; INT64_MAX: it does not work. */
 int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t candidate);
 /* Returns the iteration time, in ns, from which a result cannot improve target
  * `t` (best plan with one dimension value). INT64_MAX if the objective is cost,
  * to which time bounds do not apply. */
 int64_t lhi_local_search_limit(const lhi_local_search *d,
                                const lhi_local_search_target *t);
-/* Compares the result of candidate `at` with every target (best plan with one
+/* Compares candidate `at`'s result with every target (best plan with one
  * dimension value). Stores it in each target whose dimension value the
  * candidate has and whose best plan it beats. */
 void lhi_local_search_update_targets(lhi_local_search *d, uint32_t candidate);
@@ -94,9 +93,9 @@ bool lhi_local_search_has_value(const lhi_local_search_target *t,
 /* Orders neighbours by key, for sorting. */
 int lhi_local_search_compare_neighbours(const void *a, const void *b);
 
-/* Evaluates candidate `at` with the layer partition of `from`, if its bound
- * allows a new best of target `t` (best plan with one dimension value). Stores
- * the result if it is better. */
+/* Evaluates candidate `at` with `from`'s layer partition, if its bound allows a
+ * new best of target `t` (best plan with one dimension value). Stores the
+ * result if it is better. */
 lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
                                               const lhi_local_search_target *t,
                                               uint32_t at,

@@ -58,7 +58,7 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
 
 /* --- from the best to all others ------------------------------------------ */
 
-/* Returns the number of chunks over all devices. */
+/* Returns the chunk count over all devices. */
 static uint32_t count_chunks(const lh_layout *l)
 {
     return l->pipeline * l->chunks_per_device;
@@ -74,8 +74,8 @@ static bool has_same_layers(const lh_choice *row, const lhi_config *config)
                   n * sizeof *config->layers) == 0;
 }
 
-/* Finds the layer partitions to transfer (donors): those of the best choices of
- * all targets, each partition once. Returns their number. */
+/* Finds the layer partitions to transfer (donors): those of all targets' best
+ * choices, each partition once. Returns their number. */
 static int find_donors(const lhi_local_search *d,
                        const lh_choice *donors[DONORS])
 {
@@ -101,8 +101,8 @@ static int find_donors(const lhi_local_search *d,
     return n;
 }
 
-/* Lists the candidates, by bound, that may beat the overall best with the layer
- * partition of `from`. */
+/* Lists the candidates, by bound, that may beat the overall best with `from`'s
+ * layer partition. */
 static lh_status find_receivers(lhi_local_search *d, const lh_choice *from,
                                 lh_error *err)
 {

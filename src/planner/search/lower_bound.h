@@ -7,7 +7,7 @@
 
 #include "planner/layout/space.h"
 
-/* Kinds of lower bounds. */
+/* Lower-bound kinds. */
 typedef enum lhi_bound_kind {
     LHI_BOUND_NONE,
     LHI_BOUND_WORK,   /* all passes over all GPUs */
@@ -26,7 +26,7 @@ typedef struct lhi_lower_bound {
     lhi_bound_kind kind;  /* the binding bound */
     int64_t missing;      /* least bytes that some GPU lacks */
     uint32_t missing_in;  /* datacenter of that GPU */
-    int64_t memory_bytes; /* least memory of the fullest GPU */
+    int64_t memory_bytes; /* the fullest GPU's least memory */
 } lhi_lower_bound;
 
 /* Returns the name of the kind of a lower bound in plan files, such as "work"
@@ -38,7 +38,7 @@ typedef struct lhi_bound_pass {
     int64_t f, d, w;
 } lhi_bound_pass;
 
-/* Memory of a part, in bytes: activations retained after a pass; state; and by
+/* A part's memory, in bytes: activations retained after a pass; state; and by
  * how much the device's transient memory exceeds the least over all parts. */
 typedef struct lhi_bound_memory_part {
     int64_t activation, weight_input, state, transient;
@@ -99,8 +99,8 @@ int64_t lhi_bound_compute_layers(const lhi_bound_case *c);
  * is the first chunk's gather, F of all chunks, their D and the messages
  * between them. W of the first chunk and its reduction follow. */
 int64_t lhi_bound_compute_path(const lhi_bound_case *c);
-/* Returns the warm-up bound on the makespan in ns: the passes of each device,
- * plus the path of the first microbatch to it and of the last one back. */
+/* Returns the warm-up bound on the makespan in ns: each device's passes, plus
+ * the path of the first microbatch to it and of the last one back. */
 int64_t lhi_bound_compute_warmup(const lhi_bound_case *c);
 /* Returns the link bound on the makespan in ns: a link carries one message at a
  * time, for `transfer_ns`, which arrives `latency_ns` later. `per_microbatch`:
@@ -148,7 +148,7 @@ lh_status lhi_bound_inputs_compute(lhi_bound_inputs *floors, lhi_level level,
                                    const lhi_config *config,
                                    lhi_lower_bound *out, lh_error *err);
 
-/* Computes the lower bound of a complete configuration including
+/* Computes a complete configuration's lower bound including
  * lhi_bound_compute_partition(): slower, and only up to `below_ns`. */
 lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *floors,
                                          const lhi_config *config,

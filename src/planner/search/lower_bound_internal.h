@@ -22,7 +22,7 @@ static inline int64_t lhi_bound_count_fitting(int64_t left, int64_t each)
     return left < 0 ? -1 : INT64_MAX;
 }
 
-/* Infinity of the bounds: prunes everything, and sums do not overflow. */
+/* The bounds' infinity: prunes everything, and sums do not overflow. */
 #define LHI_BOUND_INFINITY (INT64_C(1) << 60)
 
 /* Multiplies with saturation. */
@@ -84,7 +84,7 @@ static inline int64_t lhi_bound_layer_memory(const lhi_bound_site *s, int kind)
                : s->part_memory[kind].state + s->part_memory[kind].activation;
 }
 
-/* Returns the least gather before the first F of a chunk with at least so many
+/* Returns the least gather before a chunk's first F with at least so many
  * layers; lhi_bound_reduce_ns(): the reduction after its last W. */
 static inline int64_t lhi_bound_gather_ns(const lhi_bound_site *s,
                                           int64_t layers)

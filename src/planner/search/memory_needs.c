@@ -25,7 +25,7 @@
 #include <string.h>
 
 enum {
-    /* Largest number of nodes tested, as a multiple of the job's. */
+    /* Largest node count tested, as a multiple of the job's. */
     MAX_NODE_FACTOR = 64
 };
 
@@ -36,7 +36,7 @@ static const double MIN_KEY_REDUCTION = 0.05;
 /* Largest memory per GPU tested, as a multiple of the job's least. */
 static const double MAX_MEMORY_FACTOR = 1024;
 
-/* State of the searches for one job. */
+/* The searches' state for one job. */
 typedef struct needs_search {
     const lhi_layout_search *like; /* options and threads */
     bool cancelled;                /* the caller asked to stop */
@@ -44,7 +44,7 @@ typedef struct needs_search {
 
 /* --- one search ----------------------------------------------------------- */
 
-/* Callbacks of one search: stop at the first layout that works. */
+/* One search's callbacks: stop at the first layout that works. */
 typedef struct first_result {
     const lh_plan_options *given;
 } first_result;
@@ -281,7 +281,7 @@ static void set_memory(const lh_job *job, double gib, lh_job *out,
         }
 }
 
-/* Returns the smallest GPU memory of the job, in GiB. */
+/* Returns the job's smallest GPU memory, in GiB. */
 static double find_least_memory(const lh_job *job)
 {
     double least = job->datacenters[0].gpu.memory_gib;
@@ -341,7 +341,7 @@ static void set_nodes(const lh_job *job, double parts, lh_job *out,
 }
 
 /* Returns the description of the tested number for the least number of nodes,
- * as multiples of the greatest common divisor of all datacenters. */
+ * as multiples of all datacenters' greatest common divisor. */
 static job_number make_nodes_number(const lh_job *job)
 {
     const uint32_t parts = count_node_parts(job);

@@ -6,9 +6,9 @@
 
 #include "planner/search/candidate.h"
 
-/* Finds the changes that make the job of `s` fit into memory: more memory per
- * GPU, more nodes, or another training key. Each search runs the steps of the
- * plan's search until a first layout works. */
+/* Finds the changes that make `s`'s job fit into memory: more memory per GPU,
+ * more nodes, or another training key. Each search runs the steps of the plan's
+ * search until a first layout works. */
 lh_status lhi_find_memory_needs(const lhi_layout_search *s,
                                 lh_memory_needs *out, lh_error *err);
 

@@ -33,7 +33,7 @@ typedef struct drawing {
     kept_partition *best; /* by ns, the fastest first */
     uint32_t n_best;
     lhi_arena *mem;
-    /* State of one layout's sampling: */
+    /* One layout's sampling state: */
     uint32_t layout;
     const char *method;
     uint32_t seen; /* children visited */
@@ -107,7 +107,7 @@ static const char *sample_method(monte_carlo *d, uint32_t pipeline)
 
 /* --- partitions ----------------------------------------------------------- */
 
-/* Computes the iteration time of a built pipeline under the sampled method, in
+/* Computes a built pipeline's iteration time under the sampled method, in
  * *ns; leaves *ns unchanged if it exceeds the memory. */
 static lh_status time_built(const monte_carlo *d, const lhi_built_layout *built,
                             int64_t *ns, lh_error *err)
@@ -178,7 +178,7 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     return *ns < INT64_MAX ? keep_partition(d, *ns, layers, err) : LH_OK;
 }
 
-/* Returns the partition problem of the current layout: its layers, chunks and
+/* Returns the current layout's partition problem: its layers, chunks and
  * allowed ratio. */
 static lhi_partition make_partition(monte_carlo *d)
 {
@@ -206,7 +206,7 @@ static lh_status sample_partitions(monte_carlo *d, lh_error *err)
     return status;
 }
 
-/* Times random moves of one layer in a stored partition `one`; `layers` is
+/* Times random one-layer moves in a stored partition `one`; `layers` is
  * scratch. */
 static lh_status change_partition(monte_carlo *d, const kept_partition *one,
                                   uint32_t *layers, lh_error *err)
@@ -252,7 +252,7 @@ static lh_status sample_layouts(monte_carlo *d, lh_error *err)
     return LH_OK;
 }
 
-/* Improves the stored partitions by random moves of one layer each. */
+/* Improves the stored partitions by random one-layer moves each. */
 static lh_status change_partitions(monte_carlo *d, lh_error *err)
 {
     uint32_t n = d->n_best;
@@ -268,7 +268,7 @@ static lh_status change_partitions(monte_carlo *d, lh_error *err)
     return status;
 }
 
-/* Simulates the fastest partition of the fastest layouts under every method. */
+/* Simulates the fastest layouts' fastest partition under every method. */
 static lh_status simulate_best(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;

@@ -48,8 +48,8 @@ void lhi_bound_cache_free(lhi_bound_cache *bounded)
     free(bounded);
 }
 
-/* Returns the cache entry for the lower bound of a configuration on `level`
- * (depth in the search tree), or the empty entry where it belongs. */
+/* Returns the cache entry for a configuration's lower bound on `level` (depth
+ * in the search tree), or the empty entry where it belongs. */
 static bound *find_entry(const lhi_bound_cache *b, lhi_level level,
                          const lhi_config *config)
 {
@@ -99,8 +99,8 @@ static bool ensure_capacity(lhi_bound_cache *b)
     return true;
 }
 
-/* Looks up the lower bound of a configuration on `level` (depth in the search
- * tree) in the cache, or computes and caches it; *out is a copy. */
+/* Looks up a configuration's lower bound on `level` (depth in the search tree)
+ * in the cache, or computes and caches it; *out is a copy. */
 static lh_status find_bound(lhi_neighbourhood *n, lhi_level level,
                             const lhi_config *config, bound *out, lh_error *err)
 {
@@ -141,8 +141,8 @@ static bool is_same_group(const lh_layout *a, const lh_layout *b)
     return lhi_group_size(a) == lhi_group_size(b);
 }
 
-/* Counts the changes of pipeline and data degree. If tensor x context differs,
- * one of them must change too and does not count. */
+/* Counts pipeline and data degree changes. If tensor x context differs, one of
+ * them must change too and does not count. */
 static uint32_t count_degree_changes(const lh_layout *a, const lh_layout *b)
 {
     bool pipeline = a->pipeline != b->pipeline, data = a->data != b->data;
@@ -151,8 +151,8 @@ static uint32_t count_degree_changes(const lh_layout *a, const lh_layout *b)
     return pipeline && data;
 }
 
-/* Counts the change of placement between two layouts, 0 or 1; 0 if their
- * degrees rule out equal placements. */
+/* Counts the placement change between two layouts, 0 or 1; 0 if their degrees
+ * rule out equal placements. */
 static uint32_t count_placement_changes(const lh_layout *a, const lh_layout *b)
 {
     if (!is_same_group(a, b) || a->pipeline != b->pipeline ||
@@ -162,8 +162,8 @@ static uint32_t count_placement_changes(const lh_layout *a, const lh_layout *b)
            !lhi_sites_are_equal(a->sites, b->sites);
 }
 
-/* Counts the changes of ZeRO stage and sharding; sharding that follows from
- * another change does not count. */
+/* Counts ZeRO stage and sharding changes; sharding that follows from another
+ * change does not count. */
 static uint32_t count_state_changes(const lhi_config *a, const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
@@ -184,7 +184,7 @@ static uint32_t count_chunk_changes(const lhi_config *a, const lhi_config *b)
                                              y->pipeline * y->chunks_per_device;
 }
 
-/* Counts the change of microbatch size, 0 or 1; it does not count if the tokens
+/* Counts the microbatch size change, 0 or 1; it does not count if the tokens
  * per GPU stay equal. */
 static uint32_t count_batch_changes(const lh_layout *a, const lh_layout *b)
 {

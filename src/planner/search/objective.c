@@ -117,8 +117,8 @@ void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
 /* --- bounds ------------------------------------------------------------------
  */
 
-/* Computes a lower bound on the GPU cost of an iteration in USD, from `floor`,
- * the bound on the time. GPUs not decided on `level` (depth in the search tree)
+/* Computes a lower bound on an iteration's GPU cost in USD, from `floor`, the
+ * bound on the time. GPUs not decided on `level` (depth in the search tree)
  * have the lowest price. */
 static double compute_gpu_cost_bound(const lhi_cost_objective *g,
                                      lhi_level level, const lhi_config *config,
@@ -208,7 +208,7 @@ static bool is_plan_useless(void *context, int64_t least, lhi_level level,
     return lhi_pareto_front_covers(g->front, &point);
 }
 
-/* Returns the objective value of a candidate. Objective callback. */
+/* Returns a candidate's objective value. Objective callback. */
 static int64_t get_value(void *context, const lhi_candidate *c)
 {
     const lhi_cost_objective *g = context;

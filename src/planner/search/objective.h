@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objective of a plan: iteration time or cost, and pruning by it. */
+/* A plan's objective: iteration time or cost, and pruning by it. */
 #ifndef LHI_PLANNER_SEARCH_OBJECTIVE_H
 #define LHI_PLANNER_SEARCH_OBJECTIVE_H
 
@@ -16,7 +16,7 @@ int64_t lhi_objective_value(const lh_plan_options *options,
 int64_t lhi_objective_value_at(const lh_plan_options *options,
                                const lh_choice *choice, int64_t iteration_ns);
 /* Returns how much worse a choice is than `best` by the objective, as a
- * fraction of the value of `best`. Both must be feasible. */
+ * fraction of `best`'s value. Both must be feasible. */
 double lhi_compute_relative_gap(const lh_plan_options *options,
                                 const lh_choice *choice, const lh_choice *best);
 /* Returns how much worse a choice is than `best` by the objective, in percent,
@@ -55,8 +55,8 @@ lh_status lhi_cost_objective_init(const lh_job *job,
                                   const lhi_pareto_front *front,
                                   lhi_cost_objective *out, lh_error *err);
 
-/* Returns a lower bound on the cost of an iteration in USD, over all plans with
- * the values that `config` has decided on `level` (depth in the search tree).
+/* Returns a lower bound on an iteration's cost in USD, over all plans with the
+ * values that `config` has decided on `level` (depth in the search tree).
  * `floor`: bound on the time. */
 double lhi_cost_objective_bound(lhi_cost_objective *goal, lhi_level level,
                                 const lhi_config *config,

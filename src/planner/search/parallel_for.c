@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* State of one thread. */
+/* One thread's state. */
 typedef struct worker {
     lhi_arena *mem;   /* NULL: the search's own */
     bool initialised; /* false: the members below are from an earlier call */
@@ -19,7 +19,7 @@ typedef struct worker {
     lh_status status;
 } worker;
 
-/* Threads of a search and their state. */
+/* A search's threads and their state. */
 struct lhi_workers {
     lhi_thread_pool *crew;
     lhi_arena *mem;
@@ -96,8 +96,8 @@ static void reset_thread(parallel_job *j, worker *w, uint32_t who)
 }
 
 /* Runs part `i` on worker `w` (thread number `who`), with the search's
- * incumbent and, for Pareto searches, a front of its own. Records the first
- * part with a refused layout. */
+ * incumbent and, for Pareto searches, its own front. Records the first part
+ * with a refused layout. */
 static lh_status run_part(parallel_job *j, worker *w, uint32_t who, uint32_t i)
 {
     lhi_layout_search *own = &w->own;

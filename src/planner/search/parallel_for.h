@@ -8,18 +8,17 @@
 
 #include "planner/search/candidate.h"
 
-/* Threads of a search and their state. */
+/* A search's threads and their state. */
 typedef struct lhi_workers lhi_workers;
 
-/* Creates the worker threads of a search; `threads` 0: one per processor.
+/* Creates a search's worker threads; `threads` 0: one per processor.
  * Threads start with the first work. Results in the workers' arenas live as
  * long as `mem`. */
 lh_status lhi_workers_make(uint32_t threads, lhi_arena *mem, lhi_workers **out,
                            lh_error *err);
 /* Ends and frees the worker threads; NULL is allowed. */
 void lhi_workers_free(lhi_workers *workers);
-/* Returns the largest number of threads; thread numbers (`who`) are below it.
- */
+/* Returns the largest thread count; thread numbers (`who`) are below it. */
 uint32_t lhi_workers_count(const lhi_workers *workers); /* NULL: 1 */
 
 /* Runs part i. `own` is this thread's copy of the search: `mem` is its own, its
@@ -31,8 +30,8 @@ typedef lh_status lhi_search_task(void *context, lhi_layout_search *own,
                                   uint32_t who, uint32_t i, lh_error *err);
 
 /* Runs part(context, own, who, i) for i = 0 .. n - 1 in parallel; results do
- * not depend on the number of threads. Returns the status and error of the
- * first failed part; other parts may have run. */
+ * not depend on the thread count. Returns the status and error of the first
+ * failed part; other parts may have run. */
 lh_status lhi_layout_search_parallel_for(lhi_layout_search *s, uint32_t n,
                                          lhi_search_task *part, void *context,
                                          lh_error *err);

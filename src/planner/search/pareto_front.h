@@ -8,7 +8,7 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Coordinates of a choice, or their lower bounds; less is better in each. */
+/* A choice's coordinates, or their lower bounds; less is better in each. */
 typedef struct lhi_pareto_point {
     int64_t iteration_ns, memory_bytes;
     double usd; /* 0 without prices */
@@ -18,13 +18,13 @@ enum { LHI_MAX_PARETO_FRONT = 4096 }; /* entries in a plan's list */
 
 /* A Pareto front. */
 typedef struct lhi_pareto_front {
-    lhi_arena *mem; /* memory of the listed choices */
+    lhi_arena *mem; /* the listed choices' memory */
     uint32_t n, room;
     lh_choice *all;
 } lhi_pareto_front;
 
-/* Returns the Pareto coordinates of a choice: iteration time, peak memory and
- * cost. */
+/* Returns a choice's Pareto coordinates: iteration time, peak memory and cost.
+ */
 lhi_pareto_point lhi_pareto_point_of(const lh_choice *choice);
 /* Checks whether point `a` is at least as good as `b` in every coordinate. */
 bool lhi_pareto_point_covers(const lhi_pareto_point *point,

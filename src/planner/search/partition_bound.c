@@ -9,7 +9,7 @@
 enum {
     MOST_LAYERS = 256,
     HALVINGS = 7,
-    MOST_TRIED = 64,       /* passes of one chunk */
+    MOST_TRIED = 64,       /* one chunk's passes */
     MOST_TRIALS = 4000000, /* checked device loads: about a tenth of a second */
 };
 
@@ -37,7 +37,7 @@ typedef struct partition_search {
     double ns; /* the makespan */
 } partition_search;
 
-/* Layers of a stage: those before it, its own in the first chunk, and in the
+/* A stage's layers: those before it, its own in the first chunk, and in the
  * second chunk, which begins with layer `from`. */
 typedef struct share {
     uint32_t stage, front, first, from, second;
@@ -107,7 +107,7 @@ static sums add_sums(const sums *a, const sums *b)
 /* --- one device --------------------------------------------------------------
  */
 
-/* Earliest pass times of a device, as in the warm-up bound, with these layers.
+/* A device's earliest pass times, as in the warm-up bound, with these layers.
  */
 typedef struct pass_times {
     double start;   /* before the first F */
@@ -148,9 +148,9 @@ static pass_times compute_pass_times(const partition_search *s, const share *h)
     return m;
 }
 
-/* Computes the work and memory of a stage's second chunk, and the residency
- * time of a microbatch there: F, D and message times (hops) of all later
- * chunks. `head`: F and D time of the head. */
+/* Computes the work and memory of a stage's second chunk, and a microbatch's
+ * residency time there: F, D and message times (hops) of all later chunks.
+ * `head`: F and D time of the head. */
 static load compute_second_load(const partition_search *s, const share *h,
                                 double head)
 {
@@ -250,10 +250,10 @@ static double compute_max_forwards(const load *loads, uint32_t n_loads,
     return fmin(most, best);
 }
 
-/* Checks that the `work` of a device fits into the makespan given the memory of
- * its chunks, loads[0..n_loads-1]: limits before the first D, after the last F
- * and after the last D, and the activation residency. `reduce`: time of the
- * final reduction. */
+/* Checks that the `work` of a device fits into the makespan given its chunks'
+ * memory, loads[0..n_loads-1]: limits before the first D, after the last F and
+ * after the last D, and the activation residency. `reduce`: time of the final
+ * reduction. */
 static bool check_memory_limits(const partition_search *s, const share *h,
                                 const pass_times *m, const load *loads,
                                 uint32_t n_loads, double work, double reduce)
@@ -474,7 +474,7 @@ static lhi_bound_site make_least_site(const lhi_bound_case *c)
     return least;
 }
 
-/* Computes the path times of a microbatch: messages (hops) up to each stage and
+/* Computes a microbatch's path times: messages (hops) up to each stage and
  * back, and F and D of the whole model. */
 static void compute_paths(partition_search *s)
 {

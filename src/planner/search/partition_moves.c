@@ -16,7 +16,7 @@ enum {
     TIMED_OF_OTHERS = 10,       /* this many partitions */
     PASSES = 3000000,           /* for all of these */
     MOST_KINDS = 64,
-    MAX_DISTANCE = 2, /* differing dimensions of a neighbour */
+    MAX_DISTANCE = 2, /* a neighbour's differing dimensions */
     PASSES_OF_NEAR = 2000000,
     MAX_DONORS = 3,                /* partitions with as many chunks */
     MAX_DONATED_PIPELINES = 20000, /* pipelines built with these */
@@ -276,8 +276,8 @@ static lh_status move_fastest(partition_mover *m, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of F, D and W passes of one iteration, to estimate
- * simulation work. */
+/* Returns the F, D and W pass count of one iteration, to estimate simulation
+ * work. */
 static uint64_t count_passes(const lhi_candidate *c)
 {
     return 3 * (uint64_t)c->config.layout.pipeline *

@@ -96,7 +96,7 @@ static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
     return LH_OK;
 }
 
-/* Share of the work for the cheapest that first searches for the fastest. */
+/* Work share for the cheapest that first searches for the fastest. */
 enum { FIRST = 4 };
 
 /* Sets the options' work to the share of the first of two searches, which looks
@@ -136,8 +136,8 @@ static lh_status run_branch_and_bound(lhi_layout_search *s,
     return status == LH_OK && goal->no_memory ? lhi_fail_nomem(err) : status;
 }
 
-/* Sets the search's objective for elastic plans; its limit is the cost of the
- * best plan so far. */
+/* Sets the search's objective for elastic plans; its limit is the best plan's
+ * cost so far. */
 static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
 {
     const lhi_candidate *best = lhi_layout_search_find_best(s);
@@ -204,8 +204,8 @@ static lh_status refine_schedules(const lh_job *job,
     return lhi_plan_refine(job, &in_time, heads, mem, plan, err);
 }
 
-/* Searches for the plan of the other objective, the cheapest or the fastest,
- * and adds the results to the Pareto front. */
+/* Searches for the other objective's plan, the cheapest or the fastest, and
+ * adds the results to the Pareto front. */
 static lh_status search_other(const lhi_layout_search *like, lh_error *err)
 {
     lh_plan other = {0};

@@ -31,7 +31,7 @@ enum { LHI_OPTIMALITY_TEXT = 240 };
 
 /* Formats how good plan->best is among all layouts: "the fastest of 9 layouts
  * ..." only if all are closed and nothing faster is possible; otherwise the
- * bound, and the number of unexplored layouts. */
+ * bound, and the unexplored layout count. */
 void lhi_format_plan_optimality(const lh_plan *plan,
                                 const lh_plan_options *options, char *text,
                                 size_t size);
@@ -39,7 +39,7 @@ void lhi_format_plan_optimality(const lh_plan *plan,
 enum { LHI_SCHEDULE_TEXT = 100 };
 
 /* Formats "no schedule of this layout and layer partition is more than 2.5 %
- * faster" from `gap`, the gap to the bound of this partition. */
+ * faster" from `gap`, the gap to this partition's bound. */
 void lhi_format_schedule_optimality(double gap, char *text, size_t size);
 
 /* Counts a layout as simulated that was built but not simulated when the search

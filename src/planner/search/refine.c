@@ -33,7 +33,7 @@ enum {
     MAX_TABLE_BYTES = 256 << 20 /* bytes for the solver's tables */
 };
 
-/* Progress callback of the solver: calls the caller's progress callback.
+/* The solver's progress callback: calls the caller's progress callback.
  * Returns true to stop. */
 static bool watch_progress(void *context, const lh_solve_progress *now)
 {
@@ -53,8 +53,8 @@ static bool is_elastic(const lh_choice *c)
     return c->elastic != NULL; /* plain groups are an order like others */
 }
 
-/* Returns the number of F, D and W passes of one iteration, to estimate solver
- * work. */
+/* Returns the F, D and W pass count of one iteration, to estimate solver work.
+ */
 static uint64_t count_passes(const lh_pipeline *p)
 {
     return (uint64_t)lh_pipeline_n_chunks(p) * lh_pipeline_n_microbatches(p) *
@@ -165,7 +165,7 @@ static lh_status add_method(lhi_refinement *r, const lh_choice *row,
 }
 
 /* Optimises the schedule of the plan's layout with the solver, with work limit
- * `effort`; why[0..room-1] receives the text of the bound. */
+ * `effort`; why[0..room-1] receives the bound's text. */
 static lh_status improve_best(lhi_refinement *r, uint64_t effort, char *why,
                               size_t room, lh_error *err)
 {
@@ -241,8 +241,8 @@ static const char *format_percent_behind(lhi_refinement *r, const lh_choice *c)
     return lhi_arena_strdup(r->mem, text);
 }
 
-/* Moves the row of method `method` to the front of the plan's list of methods,
- * which is sorted by time. */
+/* Moves method `method`'s row to the front of the plan's list of methods, which
+ * is sorted by time. */
 static void move_first(const lh_plan *p, const char *method)
 {
     lh_choice *list = (lh_choice *)p->methods; /* of list_methods() */
@@ -285,9 +285,9 @@ static lh_status swap_with_best(lhi_refinement *r, lh_choice *list, uint32_t i,
     return lhi_refinement_replace_best(r, &won, built, schedule, err);
 }
 
-/* Optimises the schedule of alternative `i` with the solver, with work limit
+/* Optimises alternative `i`'s schedule with the solver, with work limit
  * `effort`. *won: it is better than the plan and became the plan.
- * why[0..room-1] receives the text of the bound. */
+ * why[0..room-1] receives the bound's text. */
 static lh_status improve_other(lhi_refinement *r, lh_choice *list, uint32_t i,
                                uint64_t effort, bool *won, char *why,
                                size_t room, lh_error *err)
@@ -335,7 +335,7 @@ static const lh_choice *find_other_placement(const lh_plan *p)
 
 /* Optimises the schedule of the plan's layout in the other chunk placement
  * (Wave or Loop), and lists it among the methods. why[0..room-1] receives the
- * text of the bound. */
+ * bound's text. */
 static lh_status improve_placement(lhi_refinement *r, char *why, size_t room,
                                    lh_error *err)
 {
@@ -383,9 +383,9 @@ static void record_search(lhi_refinement *r, const lh_choice *before,
             gained && i == 0};
 }
 
-/* Optimises the schedule of alternative `i` with the solver, with work limit
- * `effort`, and records that it did. why[0..room-1] receives the text of the
- * bound. */
+/* Optimises alternative `i`'s schedule with the solver, with work limit
+ * `effort`, and records that it did. why[0..room-1] receives the bound's text.
+ */
 static lh_status search_other(lhi_refinement *r, lh_choice *list, uint32_t i,
                               uint64_t effort, char *why, size_t room,
                               lh_error *err)
@@ -398,8 +398,8 @@ static lh_status search_other(lhi_refinement *r, lh_choice *list, uint32_t i,
 }
 
 /* Optimises the schedules of the best alternatives whose bound is below the
- * plan's value; no other can become the plan. why[0..room-1] receives the text
- * of the bound. */
+ * plan's value; no other can become the plan. why[0..room-1] receives the
+ * bound's text. */
 static lh_status improve_others(lhi_refinement *r, char *why, size_t room,
                                 lh_error *err)
 {
@@ -439,9 +439,9 @@ static bool may_win(const lhi_refinement *r, const lh_choice *c)
            lhi_objective_value(r->options, &r->plan->best);
 }
 
-/* Optimises the schedule of alternative `i`, with work limit `effort`, unless
- * the solver already ran on it or on an equal pipeline. *done: it ran now;
- * why[0..room-1] receives the text of the bound. */
+/* Optimises alternative `i`'s schedule, with work limit `effort`, unless the
+ * solver already ran on it or on an equal pipeline. *done: it ran now;
+ * why[0..room-1] receives the bound's text. */
 static lh_status search_alternative(lhi_refinement *r, lh_choice *list,
                                     uint32_t i, uint64_t effort, bool *done,
                                     char *why, size_t room, lh_error *err)
@@ -456,8 +456,8 @@ static lh_status search_alternative(lhi_refinement *r, lh_choice *list,
 }
 
 /* Optimises the schedules of at most `most` alternatives within CLOSE_RATIO of
- * the plan, each with work limit `effort`. why[0..room-1] receives the text of
- * the bound. */
+ * the plan, each with work limit `effort`. why[0..room-1] receives the bound's
+ * text. */
 static lh_status search_close_alternatives(lhi_refinement *r, uint32_t most,
                                            uint64_t effort, char *why,
                                            size_t room, lh_error *err)
@@ -513,7 +513,7 @@ static lh_choice *find_alternative(const lhi_refinement *r, lh_choice *list,
 
 /* Optimises the best alternative with another value of each dimension, then the
  * best result per dimension value (`heads`) that may beat the plan.
- * why[0..room-1] receives the text of the bound. */
+ * why[0..room-1] receives the bound's text. */
 static lh_status improve_best_per_value(lhi_refinement *r,
                                         const lhi_best_per_value *heads,
                                         char *why, size_t room, lh_error *err)
@@ -540,7 +540,7 @@ static lh_status improve_best_per_value(lhi_refinement *r,
 
 /* Optimises the alternatives close to the plan, then the best ones per
  * dimension value (`heads`), each with a share of the effort. why[0..room-1]
- * receives the text of the bound. */
+ * receives the bound's text. */
 static lh_status improve_with_heads(lhi_refinement *r,
                                     const lhi_best_per_value *heads, char *why,
                                     size_t room, lh_error *err)
@@ -572,7 +572,7 @@ lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
 /* --- plan ---------------------------------------------------------------- */
 
 /* Sets the plan's text on its optimality: of the layout search, then the gap of
- * its schedule and `limit`, the text of the bound. */
+ * its schedule and `limit`, the bound's text. */
 static lh_status format_gap_text(lhi_refinement *r, const char *limit,
                                  lh_error *err)
 {

@@ -30,7 +30,7 @@ typedef struct lhi_refinement {
     uint64_t spent; /* solver effort */
 } lhi_refinement;
 
-/* Returns the work limit of the solver for the plan's own schedule. */
+/* Returns the solver's work limit for the plan's own schedule. */
 uint64_t lhi_refinement_effort(const lhi_refinement *r);
 
 /* Searches for a faster schedule of pipeline `p` by the solver with work limit

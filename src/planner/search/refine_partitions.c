@@ -34,7 +34,7 @@ enum {
     DOUBLINGS = 3,       /* of the work at the start, up to that for layouts */
     FIRST_DIVISOR = 20,  /* first solves: 1/FIRST_DIVISOR of the effort each */
     SOLVE_DIVISOR = 2,   /* solves: 1/SOLVE_DIVISOR of it */
-    LEVELS = 3,          /* effort levels for the neighbours of one partition */
+    LEVELS = 3,          /* effort levels for one partition's neighbours */
     GROWTH = 3,          /* effort of a level relative to the previous one, */
     FEWER = 3,           /* and the divisor of the number of its solves */
     MAX_BASES = 8,       /* partitions whose neighbours are tried */
@@ -196,7 +196,7 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     return status;
 }
 
-/* Makes `moves` random moves of one layer between two chunks. */
+/* Makes `moves` random one-layer moves between two chunks. */
 static void perturb_layers(const partition_refinement *m, lhi_random *random,
                            uint32_t moves, uint32_t *layers)
 {
@@ -514,7 +514,7 @@ static lh_status keep_layers(const partition_refinement *m, lh_choice *row,
 
 /* Optimises the schedule of a contender (neighbouring partition) with the
  * solver, with work limit `effort`. *won: it became the plan. why[0..room-1]
- * receives the text of the bound. */
+ * receives the bound's text. */
 static lh_status solve_contender(partition_refinement *m, contender *o,
                                  uint64_t effort, bool *won, char *why,
                                  size_t room, lh_error *err)
@@ -665,7 +665,7 @@ static bool is_tried(const lh_plan *p, uint32_t i)
 
 /* Searches the neighbouring layer partitions of the plan, then those of its
  * closest alternatives with other chunks. *won: one became the plan. `effort`:
- * the solver's work limit; why[0..room-1]: text of the bound. */
+ * the solver's work limit; why[0..room-1]: the bound's text. */
 static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
                          char *why, size_t room, lh_error *err)
 {

@@ -332,8 +332,8 @@ static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
     return lhi_arena_strdup(s->mem, text);
 }
 
-/* Checks whether the list has the layout of candidate `c` on other datacenters
- * with the same iteration time; `c` is then not listed. */
+/* Checks whether the list has candidate `c`'s layout on other datacenters with
+ * the same iteration time; `c` is then not listed. */
 static bool is_equivalent_listed(const lh_choice *list, uint32_t n,
                                  const lhi_candidate *c)
 {

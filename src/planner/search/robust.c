@@ -53,19 +53,19 @@ typedef struct robust {
     lhi_arena *mem;
     lh_plan *plan;
     lh_plan_robust *about;
-    int64_t *ns;     /* samples of one schedule */
+    int64_t *ns;     /* one schedule's samples */
     int64_t best_ns; /* statistic options->by of the best so far */
     bool moved;      /* the best has another layout than the search's */
 } robust;
 
-/* State of one layout. */
+/* One layout's state. */
 typedef struct drawn {
     lhi_built_layout built;
     lhi_jitter_sampler *draws;
     int64_t least_ns; /* lower bound on the nominal makespan */
     uint32_t n_rows;  /* methods */
     lh_choice *rows;
-    /* schedule of the row if it is the overall best, or NULL */
+    /* the row's schedule if it is the overall best, or NULL */
     lh_schedule *best;
     uint32_t best_row;
 } drawn;
@@ -91,9 +91,8 @@ typedef struct tally {
     double sum, least_ns; /* per remaining sample */
 } tally;
 
-/* Adds a sample's time to the statistic of a schedule. Returns true if the
- * schedule cannot beat the limit even if all other samples are as fast as
- * possible. */
+/* Adds a sample's time to a schedule's statistic. Returns true if the schedule
+ * cannot beat the limit even if all other samples are as fast as possible. */
 static bool add_sample(tally *t, int64_t ns)
 {
     t->done++;
@@ -173,7 +172,7 @@ static lh_status sample_iterations(const robust *r, drawn *d,
 /* --- one layout ------------------------------------------------------------
  */
 
-/* Builds the layout of choice `like` and prepares its jitter samples. */
+/* Builds choice `like`'s layout and prepares its jitter samples. */
 static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
                              lh_error *err)
 {
@@ -211,8 +210,8 @@ static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                                schedule, err);
 }
 
-/* Stores the schedule of d->rows[row] if its statistic is the best over all
- * layouts so far; otherwise frees it. */
+/* Stores d->rows[row]'s schedule if its statistic is the best over all layouts
+ * so far; otherwise frees it. */
 static void store_if_best(robust *r, drawn *d, uint32_t row,
                           lh_schedule *schedule)
 {
@@ -226,9 +225,8 @@ static void store_if_best(robust *r, drawn *d, uint32_t row,
     d->best_row = row;
 }
 
-/* Simulates the schedule of d->rows[row] in the jitter samples, unless it
- * cannot beat limit_ns, and stores it if it is the best; takes ownership of it.
- */
+/* Simulates d->rows[row]'s schedule in the jitter samples, unless it cannot
+ * beat limit_ns, and stores it if it is the best; takes ownership of it. */
 static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
                                  lh_schedule *schedule, int64_t limit_ns,
                                  lh_error *err)
@@ -273,7 +271,7 @@ static bool is_too_slow(const robust *r, const drawn *d,
 }
 
 /* Samples every schedule method on the layout; none if `hopeless`. With `show`,
- * the method of `like` is sampled completely in any case. */
+ * `like`'s method is sampled completely in any case. */
 static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
                              bool show, drawn *d, lh_error *err)
 {
@@ -415,7 +413,7 @@ static bool is_better_row(const lh_choice *x, const lh_choice *y,
 }
 
 /* Makes the sampled layout the plan; the previous plan takes its place in the
- * list of alternatives (`slot`). */
+ * alternative list (`slot`). */
 static void replace_plan(robust *r, drawn *d, lh_choice *slot)
 {
     lh_plan *plan = r->plan;
@@ -573,8 +571,8 @@ static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
     return known;
 }
 
-/* Appends the feasible candidates of the wider search to the list of
- * alternatives, which has *n entries. */
+/* Appends the wider search's feasible candidates to the alternative list, which
+ * has *n entries. */
 static lh_status add_found(robust *r, const lhi_layout_search *s,
                            lh_choice **list, uint32_t *n, lh_error *err)
 {

@@ -16,8 +16,8 @@ lh_status lhi_plan_check_jitter(const lh_jitter *jitter, lh_error *err);
 
 /* Chooses the plan that is best under jitter: samples options->jitter for the
  * plan's schedule, every method on its layout, and all alternatives that may be
- * better by the statistic of the options. The caller frees the plan's pipeline
- * and schedule, on failure too; lists are in `mem`. */
+ * better by the options' statistic. The caller frees the plan's pipeline and
+ * schedule, on failure too; lists are in `mem`. */
 lh_status lhi_plan_choose_robust(const lh_job *job,
                                  const lh_plan_options *options, lhi_arena *mem,
                                  lh_plan *plan, lh_error *err);

@@ -131,7 +131,7 @@ uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters)
                                         : 8 * (1 + (uint64_t)n_datacenters);
 }
 
-/* Returns the number of chunks over all devices. */
+/* Returns the chunk count over all devices. */
 static uint64_t count_chunks(const lhi_config *config)
 {
     return (uint64_t)config->layout.pipeline * config->layout.chunks_per_device;

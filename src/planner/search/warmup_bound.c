@@ -94,8 +94,8 @@ static lhi_bound_pass sum_end_passes(const lhi_bound_case *c, uint32_t k)
 }
 
 /* Returns the bytes per GPU of stage `k` left for its layers: its memory
- * without the state of embedding and head and the transient memory of layers of
- * `kind`. */
+ * without the state of embedding and head and the transient memory of `kind`
+ * layers. */
 static double compute_layer_memory(const lhi_bound_case *c, int kind,
                                    uint32_t k)
 {
@@ -114,7 +114,7 @@ static double compute_layer_memory(const lhi_bound_case *c, int kind,
     return room - (whole ? fmax(first, last) : first + last);
 }
 
-/* Adds the passes of embedding or head (`all` ns) to a memory limit. They take
+/* Adds the embedding's or head's passes (`all` ns) to a memory limit. They take
  * their own memory from `room` bytes. Either the limit becomes that of the
  * layers, for_each_byte ns per byte (*of_layers), or *of_ends grows by `all`.
  */
@@ -130,7 +130,7 @@ static void limit_by_end(double room, double all, double for_each_byte,
 }
 
 /* Computes how many ns of passes each byte of stage `k`'s memory allows for
- * layers of `kind`. Returns false if memory is unknown or unlimited. */
+ * `kind` layers. Returns false if memory is unknown or unlimited. */
 static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
                                   layer_memory *out)
 {
@@ -179,7 +179,7 @@ static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
     return true;
 }
 
-/* Returns the most layers of `kind` that stage b->k can have by activation
+/* Returns the most `kind` layers that stage b->k can have by activation
  * residency: activations of a stage's only chunk are needed while all later
  * layers run, and its memory without state limits them during its active time.
  */
@@ -195,15 +195,15 @@ static double limit_layers_by_residency(const lhi_bound_case *c, int kind,
     return after > 0 ? fmax(m->room, 0) * (double)ns / share : INFINITY;
 }
 
-/* Least time of a stage from the start to its first F and first D, and from its
+/* A stage's least time from the start to its first F and first D, and from its
  * last F and last D to the end. */
 typedef struct end_times {
     double first_f, first_d, after_f, after_d;
 } end_times;
 
-/* Returns the most layers of `kind` that stage b->k can have by memory: before
- * its first D a device runs at most the F whose activations fit. After its last
- * F, and after its last D, only passes whose activations are resident remain.
+/* Returns the most `kind` layers that stage b->k can have by memory: before its
+ * first D a device runs at most the F whose activations fit. After its last F,
+ * and after its last D, only passes whose activations are resident remain.
  * `at`: times of these events. */
 static double limit_layers_by_memory(const lhi_bound_case *c, int kind,
                                      const stages_before *b,
@@ -276,7 +276,7 @@ static time_outside compute_time_outside(const lhi_bound_case *c,
     return o;
 }
 
-/* Returns the memory limits of stage b->k for layers of `kind` from the cache,
+/* Returns the memory limits of stage b->k for `kind` layers from the cache,
  * computed once per site (set of datacenters); NULL: memory is unknown or
  * unlimited. */
 static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
@@ -293,9 +293,9 @@ static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
     return all->is_known ? &all->m : NULL;
 }
 
-/* Returns the most layers of `kind` that stage b->k can have by its memory
- * limits if the makespan is `ns`. `start`, `end`: least time before its first F
- * and after its last D. */
+/* Returns the most `kind` layers that stage b->k can have by its memory limits
+ * if the makespan is `ns`. `start`, `end`: least time before its first F and
+ * after its last D. */
 static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
                                      const lhi_bound_pass *layer,
                                      const stages_before *b, int64_t start,
@@ -320,8 +320,8 @@ static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
     return most < (double)n ? (int64_t)fmax(most, -1) : n;
 }
 
-/* Returns the most layers of `kind` that stage b->k can have if the makespan
- * is `ns`. Its work, the paths to it and back, and its memory limit them. */
+/* Returns the most `kind` layers that stage b->k can have if the makespan is
+ * `ns`. Its work, the paths to it and back, and its memory limit them. */
 static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
                                   const lhi_bound_pass *layer,
                                   const stages_before *b, int64_t ns)
@@ -375,7 +375,7 @@ static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
                                     n * layer_fd));
 }
 
-/* Returns the fewest layers of `kind` that every stage must have. */
+/* Returns the fewest `kind` layers that every stage must have. */
 static int64_t compute_min_layers(const lhi_bound_case *c, int kind)
 {
     int64_t others = c->layers - lhi_bound_count_layers(c, kind);
@@ -383,7 +383,7 @@ static int64_t compute_min_layers(const lhi_bound_case *c, int kind)
     return lhi_max_int64(all - others, 0);
 }
 
-/* Checks whether the stages can hold all layers of `kind`, each at least its
+/* Checks whether the stages can hold all `kind` layers, each at least its
  * minimum, if the makespan is `ns`. `way`: state before the first stage. */
 static bool is_possible(const lhi_bound_case *c, int kind,
                         const lhi_bound_pass *layer, const stages_before *way,
