@@ -41,7 +41,7 @@ LH_API bool lh_verdict_valid(const lh_verdict *verdict);
 LH_API uint32_t lh_verdict_n_violations(const lh_verdict *verdict,
                                         uint64_t *total);
 
-/* Returns the text of violation i; borrowed. */
+/* Returns violation i's text; borrowed. */
 LH_API const char *lh_verdict_violation(const lh_verdict *verdict, uint32_t i);
 
 /* Returns the makespan in ns from the verifier's own arithmetic; -1 if the

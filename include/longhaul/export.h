@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* Export targets, in the order of the help text. */
+/* Export targets, in the help text's order. */
 typedef enum lh_export_target {
     LH_EXPORT_PYTORCH,          /* schedule CSV of PyTorch */
     LH_EXPORT_TORCHTITAN,       /* torchtitan's options */
@@ -51,8 +51,8 @@ typedef struct lh_export_options {
  * `form`: compute passes alone, or with communication (PyTorch 2.15). PyTorch
  * supports neither split W passes nor message orders. Parts are merged as in
  * lh_schedule_merge_parts(). *cost_ns (may be NULL) receives the resulting
- * increase of the iteration time, in ns; negative: a decrease. The caller frees
- * *text with lh_text_free(). Errors include LH_EDEADLOCK and those of
+ * iteration-time increase, in ns; negative: a decrease. The caller frees *text
+ * with lh_text_free(). Errors include LH_EDEADLOCK and those of
  * lh_simulate(). */
 LH_API lh_status lh_export_pytorch(const lh_pipeline *pipeline,
                                    const lh_schedule *schedule,
@@ -114,9 +114,9 @@ typedef struct lh_bundle_options {
  * (docs/formats/bundle.md):
  *
  * - the target's arguments, schedule and stages
- * - launch.sh, which starts the ranks of a host with torchrun
+ * - launch.sh, which starts a host's ranks with torchrun
  * - job.sbatch
- * - the hosts of each site, as placeholder names, and the ranks that each
+ * - each site's hosts, as placeholder names, and the ranks that each
  *   starts, so that every rank has the GPU and site assumed by the plan
  * - README.md
  *

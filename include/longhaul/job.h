@@ -3,8 +3,8 @@
  * parts of the layout that are fixed. Text form: docs/formats/job.md.
  *
  * A job is read and validated as a whole, and defaults are filled in: each
- * datacenter has its own GPU and networks, and each ordered pair of datacenters
- * its link. */
+ * datacenter has its own GPU and networks, and each ordered datacenter pair its
+ * link. */
 #ifndef LONGHAUL_JOB_H
 #define LONGHAUL_JOB_H
 

@@ -2,8 +2,8 @@
 /* The scheduling problem: chunks of a model on devices, links between the
  * devices, microbatches and memory. Text form: docs/formats/pipeline.md.
  *
- * Times are nanoseconds; memory has the unit of the file. Pipelines are
- * immutable and may be shared between threads. */
+ * Times are nanoseconds; memory has the file's unit. Pipelines are immutable
+ * and may be shared between threads. */
 #ifndef LONGHAUL_PIPELINE_H
 #define LONGHAUL_PIPELINE_H
 
@@ -50,13 +50,13 @@ LH_API void lh_pipeline_free(lh_pipeline *pipeline);
 LH_API lh_status lh_pipeline_format(const lh_pipeline *pipeline, char **text,
                                     size_t *len, lh_error *err);
 
-/* Returns the number of devices. */
+/* Returns the device count. */
 LH_API uint32_t lh_pipeline_n_devices(const lh_pipeline *pipeline);
 
-/* Returns the number of chunks. */
+/* Returns the chunk count. */
 LH_API uint32_t lh_pipeline_n_chunks(const lh_pipeline *pipeline);
 
-/* Returns the number of microbatches per iteration. */
+/* Returns the microbatch count per iteration. */
 LH_API uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline);
 
 /* Returns the device's memory limit, host memory included; LH_NO_LIMIT: none.
@@ -64,7 +64,7 @@ LH_API uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline);
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);
 
-/* Returns the unit of the memory amounts, such as "GiB"; "" if not given. */
+/* Returns the memory amounts' unit, such as "GiB"; "" if not given. */
 LH_API const char *lh_pipeline_memory_unit(const lh_pipeline *pipeline);
 
 #ifdef __cplusplus

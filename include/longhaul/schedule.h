@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schedule: the pass order of every device, and the message order of links
- * that deviate from first in, first out. Text form: docs/formats/schedule.md.
+/* A schedule: every device's pass order, and the message order of links that
+ * deviate from first in, first out. Text form: docs/formats/schedule.md.
  * Immutable after creation. */
 #ifndef LONGHAUL_SCHEDULE_H
 #define LONGHAUL_SCHEDULE_H
@@ -58,7 +58,7 @@ LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
 LH_API lh_status lh_schedule_write(const lh_schedule *schedule,
                                    const char *path, lh_error *err);
 
-/* Returns the number of devices. */
+/* Returns the device count. */
 LH_API uint32_t lh_schedule_n_devices(const lh_schedule *schedule);
 
 /* Returns one device's passes in order and sets *n_passes. Borrowed. */

@@ -31,7 +31,7 @@ typedef struct lh_sim_options {
     int64_t host_copy_ns;
 } lh_sim_options;
 
-/* One executed pass. Times are relative to the start of the iteration. */
+/* One executed pass. Times are relative to the iteration's start. */
 typedef struct lh_timeline_run {
     lh_pass pass;
     uint32_t device;
@@ -63,8 +63,8 @@ LH_API void lh_timeline_free(lh_timeline *timeline);
  * communication. */
 LH_API int64_t lh_timeline_makespan(const lh_timeline *timeline);
 
-/* Returns the share of idle time: all devices' idle time divided by the
- * makespan times the number of devices, 0 to 1. */
+/* Returns the idle time share: all devices' idle time divided by the makespan
+ * times the device count, 0 to 1. */
 LH_API double lh_timeline_bubble_ratio(const lh_timeline *timeline);
 
 /* Returns the device's peak memory in the pipeline's unit. */
@@ -75,7 +75,7 @@ LH_API int64_t lh_timeline_peak_memory(const lh_timeline *timeline,
  * NULL) receives the first that does not. */
 LH_API bool lh_timeline_fits(const lh_timeline *timeline, uint32_t *device);
 
-/* Returns the number of devices. */
+/* Returns the device count. */
 LH_API uint32_t lh_timeline_n_devices(const lh_timeline *timeline);
 
 /* Returns one device's passes with their times, in order; borrowed. */

@@ -42,8 +42,8 @@ typedef struct lh_iteration {
     double gradient_norm,
         learning_rate; /* gradient norm before clipping; learning rate */
     uint64_t tokens;
-    /* Timed passes that started too late to meet their deadlines, and the
-     * largest lateness of any pass. */
+    /* Timed passes that started too late to meet their deadlines, and any
+     * pass's largest lateness. */
     uint64_t missed_deadlines;
     int64_t max_lateness_ns;
 } lh_iteration;
@@ -96,8 +96,8 @@ typedef struct lh_train_options {
     /* "ucx": permits listening beyond this host, although UCX accepts messages
      * from any peer that can reach it (docs/engine-transports.md). */
     bool insecure;
-    /* cpu, with a plan: the result contains a profile of the run. Adds messages
-     * of several sizes between the stages at the end of the run. */
+    /* cpu, with a plan: the result contains a run profile. Adds messages of
+     * several sizes between the stages at the end of the run. */
     bool profiles;
     /* Returns the schedule for iterations from `step` on, or NULL for no
      * change. Called on rank 0 when the previous iteration starts, and once
@@ -196,7 +196,7 @@ LH_API const lh_iteration *lh_train_iteration(const lh_train_result *result,
 /* Returns the iteration time in ns predicted by the simulator, for the last
  * iteration's schedule; 0: there was none. */
 LH_API int64_t lh_train_predicted_ns(const lh_train_result *result);
-/* Returns the median of the measured iteration times in ns; 0: there was none.
+/* Returns the median measured iteration time in ns; 0: there was none.
  */
 LH_API int64_t lh_train_median_ns(const lh_train_result *result);
 /* Frees a training result; ignores NULL. */

@@ -81,9 +81,9 @@ typedef struct lh_adapt_options {
     bool keep_reduction_order;
 } lh_adapt_options;
 
-/* Returns the name of candidate i, NULL past the end. Static storage. Two names
- * are not methods: "original" is the initial schedule, and "optimal" searches
- * with the remaining effort. */
+/* Returns candidate i's name, NULL past the end. Static storage. Two names are
+ * not methods: "original" is the initial schedule, and "optimal" searches with
+ * the remaining effort. */
 LH_API const char *lh_adapt_candidate(uint32_t i);
 
 /* Creates the decision maker. `schedule` is the initial schedule, later named
@@ -147,7 +147,7 @@ typedef struct lh_decision {
 LH_API lh_status lh_adapt_decide(lh_adapt *adapt, const lh_adapt_input *now,
                                  const lh_decision **out, lh_error *err);
 
-/* Reports the outcome of the last switch decision: adopted from `step` on
+/* Reports the last switch decision's outcome: adopted from `step` on
  * (`followed` true) or rejected, in which case the previous schedule remains.
  * After a rejection nothing is proposed until an event begins, changes or ends.
  * LH_EINVAL: no switch is pending. */

@@ -27,12 +27,12 @@ typedef enum lh_advice_topic {
     LH_N_ADVICE_TOPICS
 } lh_advice_topic;
 
-/* Returns the name of a topic of link advice: balancing, queue pairs,
- * congestion, recovery or error correction. Static storage. */
+/* Returns the name of a link advice topic: balancing, queue pairs, congestion,
+ * recovery or error correction. Static storage. */
 LH_API const char *lh_advice_topic_name(lh_advice_topic topic);
 
-/* One setting of a link with its predicted effect. Rates are goodput per
- * sending GPU. */
+/* One link setting with its predicted effect. Rates are goodput per sending
+ * GPU. */
 typedef struct lh_advice_option {
     lh_link_setting setting;    /* complete; can be used in a job as is */
     double message_bytes_per_s; /* pipeline messages; 0: none */
@@ -49,8 +49,8 @@ LH_API void lh_advice_option_text(const lh_advice_option *option,
                                   lh_advice_topic topic, char *text,
                                   size_t room);
 
-/* Published packet-level results for the cost of the wrong choice, as a
- * fraction of an iteration, and their source. */
+/* Published packet-level results for the wrong choice's cost, as a fraction of
+ * an iteration, and their source. */
 typedef struct lh_advice_published {
     double low, high;
     const char *where;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explains the duration of a simulated iteration: critical path, idle time by
- * cause, link use and slackness.
+/* Explains a simulated iteration's duration: critical path, idle time by cause,
+ * link use and slackness.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_ANALYSIS_H
@@ -37,10 +37,10 @@ typedef enum lh_cause {
         LH_N_CAUSES
 } lh_cause;
 
-/* Returns the name of a cause of idle time, such as "link_latency"; static
+/* Returns the name of an idle time cause, such as "link_latency"; static
  * storage. */
 LH_API const char *lh_cause_name(lh_cause cause);
-/* Returns a one-line description of a cause of idle time; static storage. */
+/* Returns a one-line description of an idle time cause; static storage. */
 LH_API const char *lh_cause_about(lh_cause cause);
 
 /* Kinds of critical-path segments. */
@@ -56,14 +56,13 @@ typedef enum lh_segment_kind {
 
 LH_API const char *lh_segment_name(lh_segment_kind kind); /* "transfer" */
 
-/* One segment of the critical path. Segments cover 0 to the makespan without
- * gaps. */
+/* One critical-path segment. Segments cover 0 to the makespan without gaps. */
 typedef struct lh_segment {
     lh_segment_kind kind;
     int64_t start_ns, end_ns;
-    /* the running pass, or the producer of the message; collective: only the
-     * chunk is valid; copy: the pass whose activations are offloaded (F) or
-     * reloaded (B) */
+    /* the running pass, or the message's producer; collective: only the chunk
+     * is valid; copy: the pass whose activations are offloaded (F) or reloaded
+     * (B) */
     lh_pass pass;
     uint32_t device;     /* executing device, or the sender */
     uint32_t run;        /* PASS: index among the device's runs */
@@ -115,7 +114,7 @@ LH_API void lh_analysis_free(lh_analysis *analysis);
  * all devices. */
 LH_API const int64_t *lh_analysis_idle(const lh_analysis *analysis,
                                        uint32_t device);
-/* Returns the segments of the critical path in time order, *n_segments of them;
+/* Returns the critical path's segments in time order, *n_segments of them;
  * borrowed. */
 LH_API const lh_segment *lh_analysis_critical_path(const lh_analysis *analysis,
                                                    uint32_t *n_segments);

@@ -15,14 +15,14 @@
 extern "C" {
 #endif
 
-/* The file of a rank. */
+/* A rank's file. */
 typedef struct lh_chakra_file {
     const char *name; /* in messages */
     const char *data;
     size_t len;
 } lh_chakra_file;
 
-/* The replay of a rank. */
+/* A rank's replay. */
 typedef struct lh_chakra_rank {
     uint32_t n_nodes;
     int64_t end_ns;     /* end of its last node */

@@ -43,16 +43,16 @@ LH_API lh_status lh_check_certificate(const lh_pipeline *pipeline,
                                       const lh_certificate *certificate,
                                       lh_claims **out, lh_error *err);
 LH_API void lh_claims_free(lh_claims *claims); /* frees; NULL is a no-op */
-/* Returns the number of claims. */
+/* Returns the claim count. */
 LH_API uint32_t lh_n_claims(const lh_claims *claims);
-/* Returns the status of claim i. */
+/* Returns claim i's status. */
 LH_API lh_claim_status lh_claims_status(const lh_claims *claims, uint32_t i);
-/* Returns the text of claim number i, a sentence; borrowed. */
+/* Returns claim number i's text, a sentence; borrowed. */
 LH_API const char *lh_claims_text(const lh_claims *claims, uint32_t i);
-/* Returns the worst status of all claims. LH_CLAIM_VERIFIED means that the
- * schedule is optimal. */
+/* Returns all claims' worst status. LH_CLAIM_VERIFIED means that the schedule
+ * is optimal. */
 LH_API lh_claim_status lh_claims_verdict(const lh_claims *claims);
-/* Returns the name of a claim's status, such as verified or refuted; static
+/* Returns a claim's status name, such as verified or refuted; static
  * storage. */
 LH_API const char *lh_claim_status_name(lh_claim_status status);
 

@@ -151,8 +151,7 @@ LH_API const lh_outcome *lh_comparison_at(const lh_comparison *comparison,
  * method's schedule. */
 LH_API const lh_schedule *
 lh_comparison_schedule(const lh_comparison *comparison, uint32_t contender);
-/* Returns "ok", "over memory", or the name of the failure status; static
- * storage. */
+/* Returns "ok", "over memory", or the failure status name; static storage. */
 LH_API const char *lh_outcome_status_name(const lh_outcome *outcome);
 /* Ranks the contenders for one combination of latency and transfer time:
  * fastest first, then those above a memory limit, then failures; ties in list

@@ -59,8 +59,8 @@ typedef enum lh_cost_source {
                               * kernel model, e.g. for mixed GPUs */
 } lh_cost_source;
 
-/* Returns the name of a cost source (profile, model, efficiency or mixed);
- * static storage. */
+/* Returns a cost source's name (profile, model, efficiency or mixed); static
+ * storage. */
 LH_API const char *lh_cost_source_name(lh_cost_source source);
 
 /* Constants of the kernel and network model. The defaults are fitted to
@@ -91,7 +91,7 @@ typedef struct lh_cost_constants {
     double fused_experts_efficiency;
 } lh_cost_constants;
 
-/* Returns the default constants of the cost model; static storage. */
+/* Returns the cost model's default constants; static storage. */
 LH_API const lh_cost_constants *lh_cost_defaults(void);
 
 /* Options of the cost model. The training framework's behaviour comes from the
@@ -248,7 +248,7 @@ typedef struct lh_cost {
     int64_t optimizer_ns; /* optimizer step, after everything else */
 } lh_cost;
 
-/* Computes the cost of a layer range under a complete layout (tensor, context,
+/* Computes a layer range's cost under a complete layout (tensor, context,
  * expert, pipeline, data and micro_batch all > 0). `options` may be NULL.
  *
  * LH_EINVAL: the layout or range is incomplete or contradicts the job.
@@ -263,7 +263,7 @@ LH_API lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
 
 #define LH_COST_MAX_OPS 24
 
-/* One operation of a layer, per GPU of the group and microbatch. */
+/* One layer operation, per GPU of the group and microbatch. */
 typedef struct lh_cost_op {
     const char *name;  /* "query"; static storage */
     double flops;      /* matrix products, forward */
@@ -282,7 +282,7 @@ typedef enum lh_family {
     LH_N_FAMILIES
 } lh_family;
 
-/* One operation of a layer in the published formulas. */
+/* One layer operation in the published formulas. */
 typedef struct lh_published_op {
     const char *name;
     double flops; /* forward, summed over tensor-parallel GPUs */
@@ -376,7 +376,7 @@ typedef struct lh_cost_hop {
     uint32_t replicas; /* concurrent senders on the same link between
                         * datacenters; 0: all of the layout's `data` */
     /* Replicas that send so from equally distant GPUs; 0: one. Inside a
-     * datacenter the slowest of their pairs of GPUs counts. */
+     * datacenter the slowest of their GPU pairs counts. */
     uint32_t peers;
     uint32_t stride; /* GPUs from one such replica to the next */
 } lh_cost_hop;

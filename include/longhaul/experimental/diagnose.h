@@ -76,8 +76,8 @@ LH_API lh_status lh_rank_map_read(const char *path, lh_rank_map **out,
                                   lh_error *err);
 LH_API void lh_rank_map_free(lh_rank_map *map); /* frees; NULL is a no-op */
 
-/* Reads the files of one recording, plain or gzip-compressed, with a rank map
- * (may be NULL; not retained). Accepted kinds:
+/* Reads one recording's files, plain or gzip-compressed, with a rank map (may
+ * be NULL; not retained). Accepted kinds:
  *
  * - tables (docs/formats/recording.md); rows of a step may be spread over
  *   several tables
@@ -104,9 +104,9 @@ LH_API lh_status lh_recording_read_mapped(const char *const *paths,
 /* Frees a recording; ignores NULL. */
 LH_API void lh_recording_free(lh_recording *recording);
 
-/* Returns the number of steps in the recording. */
+/* Returns the recording's step count. */
 LH_API uint32_t lh_recording_n_steps(const lh_recording *recording);
-/* Returns the number of replicas in the recording. */
+/* Returns the recording's replica count. */
 LH_API uint32_t lh_recording_n_replicas(const lh_recording *recording);
 
 /* Builds a scheduling problem from one replica. Chunks have the mean pass

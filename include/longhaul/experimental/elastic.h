@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elastic pipelines: chooses together the grouping of microbatches (enqueue and
+/* Elastic pipelines: chooses together the microbatch grouping (enqueue and
  * dequeue), partial sharding of parameters and gradients, and recomputation
  * (PipeMesh, Li et al., IEEE TPDS 2025). The closed forms hold for equal chunks
  * on equal stages; docs/theory/elastic.md derives them.
@@ -122,7 +122,7 @@ LH_API lh_elastic_memory lh_elastic_peak_memory(const lh_elastic_case *given,
                                                 const lh_elastic_plan *plan,
                                                 int64_t stored);
 
-/* An operation of a chunk: stored bytes and recompute time. */
+/* A chunk operation: stored bytes and recompute time. */
 typedef struct lh_elastic_op {
     int64_t bytes, ns;
 } lh_elastic_op;
@@ -194,7 +194,7 @@ typedef struct lh_elastic_search_result {
  * result is never slower than lh_elastic_choose() for any setting that leaves
  * sharding and queue open. Stages with fewer resident passes recompute less.
  *
- * Above 128 microbatches, only queues that change the number of groups are
+ * Above 128 microbatches, only queues that change the group count are
  * evaluated, plus the queue chosen by lh_elastic_choose(). Errors as in
  * lh_elastic_choose(); also LH_EINFEASIBLE if the search was stopped before a
  * solution was found. */

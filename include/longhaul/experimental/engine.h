@@ -111,8 +111,8 @@ typedef struct lh_exec_options {
  */
 enum { LH_MAX_QUEUES = 64 };
 
-/* Builds the execution plan of a schedule: the instructions of each rank.
- * `options` may be NULL. Release with lh_exec_free().
+/* Builds a schedule's execution plan: each rank's instructions. `options` may
+ * be NULL. Release with lh_exec_free().
  *
  * LH_EINFEASIBLE: the schedule does not match the pipeline. LH_EDEADLOCK:
  * ranks would wait for each other; `err` names them and the passes. */
@@ -122,18 +122,18 @@ LH_API lh_status lh_exec_make(const lh_pipeline *pipeline,
                               lh_error *err);
 LH_API void lh_exec_free(lh_exec *exec); /* frees; NULL is a no-op */
 
-/* Returns the number of ranks of the execution plan. */
+/* Returns the execution plan's rank count. */
 LH_API uint32_t lh_exec_n_ranks(const lh_exec *exec);
 /* Returns the makespan that the simulator predicts for the plan, in ns. */
 LH_API int64_t lh_exec_predicted_ns(const lh_exec *exec);
-/* Returns the rank's number of receive buffers for pipeline messages. */
+/* Returns the rank's receive buffer count for pipeline messages. */
 LH_API uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank);
 /* Returns the predicted maximum number of the rank's sent messages that have
  * not arrived yet. */
 LH_API uint32_t lh_exec_sends_in_flight(const lh_exec *exec, uint32_t rank);
 /* Returns the name of link number `link`; borrowed from the plan. */
 LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
-/* Returns the instructions of a rank in issue order; borrowed. */
+/* Returns a rank's instructions in issue order; borrowed. */
 LH_API const lh_instruction *lh_exec_instructions(const lh_exec *exec,
                                                   uint32_t rank,
                                                   uint32_t *n_instructions);
@@ -245,8 +245,7 @@ typedef enum lh_memory_kind {
     LH_MEMORY_STORAGE,     /* offloaded activations in a file; in no total */
     LH_N_MEMORY_KINDS
 } lh_memory_kind;
-/* Returns the name of a kind of memory, such as "parameters"; NULL: no such
- * kind. */
+/* Returns a memory kind's name, such as "parameters"; NULL: no such kind. */
 LH_API const char *lh_memory_kind_name(lh_memory_kind kind);
 
 /* Peak memory of a training rank. Excludes the program, the training data,
@@ -383,8 +382,8 @@ typedef struct lh_train_model {
      * operations and several replicas. Fractions of each chunk's parameters:
      * gradients scattered group by group and freed (ZeRO-2 and 3), and
      * parameters gathered before use and freed (ZeRO-3), the latter at most the
-     * former. They are rounded to whole weight matrices, taken from the start
-     * of the chunk. */
+     * former. They are rounded to whole weight matrices, taken from the chunk's
+     * start. */
     double sharded_gradients, sharded_parameters;
     /* FSDP: no operations are launched; passes gather and scatter layer by
      * layer. Gradients are then fully sharded, parameters fully or not at all.
@@ -427,9 +426,9 @@ typedef struct lh_train_model {
     const bool *offload;
     /* Folder for that file, which is unnamed. */
     const char *offload_folder;
-    /* One-step delayed update: a step applies the gradients of the previous
-     * step, as if they were communicated while the next step computes.
-     * Communication and speed of the emulation are unchanged. */
+    /* One-step delayed update: a step applies the previous step's gradients, as
+     * if they were communicated while the next step computes. Communication and
+     * speed of the emulation are unchanged. */
     bool delayed_update;
     /* With per_layer_sharding and emulate_links: emulated links for the
      * collectives of a layer, the embedding or the head and, if several ranks
@@ -522,9 +521,9 @@ lh_train_adapt_events(const lh_train_result *result, uint32_t *n_notices);
 /* Returns the last iteration's schedule; NULL: the initial one. Borrowed from
  * the result. */
 LH_API const lh_schedule *lh_train_schedule(const lh_train_result *result);
-/* Returns the data path of the last iteration. `delegated` may be NULL. Mixed
- * path: *delegated is an array per lh_pipeline_link(), true for the delegated
- * path, borrowed from the result; else *delegated is NULL. */
+/* Returns the last iteration's data path. `delegated` may be NULL. Mixed path:
+ * *delegated is an array per lh_pipeline_link(), true for the delegated path,
+ * borrowed from the result; else *delegated is NULL. */
 LH_API lh_data_path lh_train_path(const lh_train_result *result,
                                   const bool **delegated);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events that slow down links or devices, or disable rails between ranks, in a
- * range of training steps. Text form: docs/formats/events.md. An event timeline
+ * training step range. Text form: docs/formats/events.md. An event timeline
  * applies them to one pipeline and gives its state in each step. Iterations do
- * not overlap, so the duration of a step equals that of its pipeline alone.
+ * not overlap, so a step's duration equals that of its pipeline alone.
  *
  * Steps are numbered from 0. Overlapping events combine: a link's latency is
  * multiplied by all factors, then all extra times are added; the same holds for
@@ -59,7 +59,7 @@ typedef struct lh_event {
     uint32_t line; /* line in the file; 0: not from a file */
 } lh_event;
 
-/* A list of events. Immutable; owns its contents. */
+/* An event list. Immutable; owns its contents. */
 typedef struct lh_events {
     const char *name; /* used in error messages */
     uint32_t n_events;
@@ -69,7 +69,7 @@ typedef struct lh_events {
 /* Reads and parses an events file. LH_EIO: the file cannot be read. */
 LH_API lh_status lh_events_read(const char *path, lh_events **out,
                                 lh_error *err);
-/* Frees a list of events with all memory that it owns; NULL is a no-op. */
+/* Frees an event list with all memory that it owns; NULL is a no-op. */
 LH_API void lh_events_free(lh_events *events);
 
 /* Sets `hit[i]` for each lh_pipeline_link() i that matches a link name in an
@@ -113,10 +113,10 @@ lh_event_timeline_make(const lh_pipeline *pipeline, const lh_events *events,
 LH_API void lh_event_timeline_free(
     lh_event_timeline *timeline); /* frees; NULL is a no-op */
 
-/* Returns the number of states. Steps with equal events share a state; state 0
- * has no events. */
+/* Returns the state count. Steps with equal events share a state; state 0 has
+ * no events. */
 LH_API uint32_t lh_event_timeline_n_states(const lh_event_timeline *timeline);
-/* Returns the state of a step: the number of its set of active events. */
+/* Returns a step's state: the number of its set of active events. */
 LH_API uint32_t lh_event_timeline_state(const lh_event_timeline *timeline,
                                         uint64_t step);
 /* Builds the pipeline in a state. All states have the same chunks and links,
@@ -150,8 +150,8 @@ LH_API uint32_t lh_event_timeline_slow_components(
     const lh_event_timeline *timeline, uint32_t state, const char **names,
     uint32_t room);
 
-/* Simulates steps 0 to n_steps - 1 in virtual time: ns[i] is the makespan of
- * step i. Each state is simulated once. `options` may be NULL. Errors as in
+/* Simulates steps 0 to n_steps - 1 in virtual time: ns[i] is step i's makespan.
+ * Each state is simulated once. `options` may be NULL. Errors as in
  * lh_simulate(). */
 LH_API lh_status lh_event_timeline_simulate(const lh_event_timeline *timeline,
                                             const lh_schedule *schedule,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of export targets and forms; the stages of a plan.
+/* Names of export targets and forms; a plan's stages.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_EXPORT_H
@@ -19,12 +19,12 @@
 extern "C" {
 #endif
 
-/* Returns the number of export targets. */
+/* Returns the export target count. */
 LH_API uint32_t lh_n_export_targets(void);
 /* Returns the target's name, such as "pytorch"; NULL: no such target. */
 LH_API const char *lh_export_target_name(lh_export_target target);
 
-/* Returns the number of PyTorch schedule forms. */
+/* Returns the PyTorch schedule form count. */
 LH_API uint32_t lh_n_pytorch_forms(void);
 /* Returns the form's name, such as "compute_only"; NULL: no such form. */
 LH_API const char *lh_pytorch_form_name(lh_pytorch_form form);
@@ -44,8 +44,8 @@ LH_API uint32_t lh_export_list_inexact(const lh_plan *plan,
                                        lh_export_target target,
                                        lh_inexact_setting *out, uint32_t room);
 
-/* Exports as JSON the modules of each stage, by torchtitan's names, and the
- * pipeline rank of each stage. The caller frees *text with lh_text_free(). */
+/* Exports as JSON each stage's modules, by torchtitan's names, and each stage's
+ * pipeline rank. The caller frees *text with lh_text_free(). */
 LH_API lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
                                   lh_error *err);
 
@@ -55,10 +55,10 @@ typedef lh_status (*lh_chakra_writer)(void *context, const char *suffix,
                                       const char *data, size_t len,
                                       lh_error *err);
 /* Exports the predicted iteration as execution traces of MLCommons Chakra, one
- * per rank, and the ranks of each process group (docs/formats/chakra.md).
- * `plan` gives replicas, sizes and the optimizer step; NULL: one replica, and
- * sizes of one byte per nanosecond. Stops at the first error of `write`, and
- * returns it. Other errors as lh_simulate(). */
+ * per rank, and each process group's ranks (docs/formats/chakra.md). `plan`
+ * gives replicas, sizes and the optimizer step; NULL: one replica, and sizes of
+ * one byte per nanosecond. Stops at `write`'s first error, and returns it.
+ * Other errors as lh_simulate(). */
 LH_API lh_status lh_export_chakra(const lh_pipeline *pipeline,
                                   const lh_schedule *schedule,
                                   const lh_plan *plan,

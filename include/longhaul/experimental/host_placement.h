@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Assignment of hosts to the placements of a job, and exchanges that shorten
- * the iteration when hosts or links are slow (Adaptra, arXiv:2504.19232,
- * section 6; Falcon). A pipeline with P devices and R replicas runs on R x P
- * hosts. Placement r x P + d is device d of replica r; initially it is held by
- * the host with the same number.
+/* Assignment of hosts to a job's placements, and exchanges that shorten the
+ * iteration when hosts or links are slow (Adaptra, arXiv:2504.19232, section 6;
+ * Falcon). A pipeline with P devices and R replicas runs on R x P hosts.
+ * Placement r x P + d is device d of replica r; initially it is held by the
+ * host with the same number.
  *
  * Assumptions: without slowdowns, all hosts are equal, and so are all links
  * between hosts. If the pipeline's links or device memories differ, only hosts
  * of the same device are equal, and only they exchange placements. Neighbouring
- * devices of a replica exchange messages. The replicas of a device form a ring
- * for data-parallel communication (replica r sends to r + 1), as fast as its
- * slowest link. The effect of a slow link therefore depends on its traffic,
- * which an exchange of hosts changes. Rules: docs/theory/host-placement.md.
+ * devices of a replica exchange messages. A device's replicas form a ring for
+ * data-parallel communication (replica r sends to r + 1), as fast as its
+ * slowest link. A slow link's effect therefore depends on its traffic, which a
+ * host exchange changes. Rules: docs/theory/host-placement.md.
  *
  * No threads, files or clock. Times are nanoseconds.
  *
@@ -42,7 +42,7 @@ typedef struct lh_host_placement_options {
     uint32_t n_replicas; /* 0: 1 */
     /* Per chunk: traffic of one ring link in its all-gather and in its
      * reduce-scatter, as a number of messages. NULL: derived from the times on
-     * a link of the pipeline. */
+     * a pipeline link. */
     const double *gather_messages, *scatter_messages;
     /* Per device: time to send its host's state (weights and moments) over a
      * link without slowdowns. NULL: zero. */
@@ -110,7 +110,7 @@ typedef struct lh_host_move {
     int64_t start_ns, end_ns;
 } lh_host_move;
 
-/* A proposed exchange of hosts with its predicted effect and its transfers. */
+/* A proposed host exchange with its predicted effect and its transfers. */
 typedef struct lh_host_exchange {
     bool is_exchange; /* true if the exchange saves more than it costs */
     uint32_t n_hosts;
@@ -127,9 +127,9 @@ typedef struct lh_host_exchange {
     const char *why;      /* explanation in one or two sentences */
 } lh_host_exchange;
 
-/* Searches the placement that minimises the time of the coming iterations,
- * migration included. Ties: fewest moves, then the smallest numbers. Release
- * with lh_host_exchange_free(). Errors as in lh_host_placement_pipeline() and
+/* Searches the placement that minimises the coming iterations' time, migration
+ * included. Ties: fewest moves, then the smallest numbers. Release with
+ * lh_host_exchange_free(). Errors as in lh_host_placement_pipeline() and
  * lh_simulate(). */
 LH_API lh_status lh_host_placement_find_exchange(
     const lh_host_placement *places, const lh_host_slowdowns *now,

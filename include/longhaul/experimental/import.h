@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Import sources, in the order of the help text. */
+/* Import sources, in the help text's order. */
 typedef enum lh_import_source {
     LH_IMPORT_MEGATRON,   /* arguments of Megatron-LM, core 0.16 */
     LH_IMPORT_TORCHTITAN, /* options of torchtitan 0.3, or TOML of 0.2 */
@@ -22,8 +22,8 @@ typedef enum lh_import_source {
     LH_IMPORT_NEMO,       /* YAML of NeMo 1 or Megatron-Bridge */
 } lh_import_source;
 
-/* Returns the name of an import source, such as "megatron"; NULL: no such
- * source. Static storage. */
+/* Returns an import source's name, such as "megatron"; NULL: no such source.
+ * Static storage. */
 LH_API const char *lh_import_source_name(lh_import_source source);
 
 /* Options of lh_import_parse(). */

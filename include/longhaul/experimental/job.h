@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contents of a job, and the names of its values.
+/* A job's contents, and its values' names.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_JOB_H
@@ -131,7 +131,7 @@ typedef enum lh_attention {
     LH_ATTENTION_FLASH_2, /* fused, with the rates of FlashAttention-2 */
 } lh_attention;
 
-/* Kernels of the element-wise operations of layers. */
+/* Kernels of the layers' element-wise operations. */
 typedef enum lh_kernels {
     LH_KERNELS_FUSED,
     LH_KERNELS_EAGER, /* one kernel for each operation of the model's code */
@@ -279,7 +279,7 @@ typedef struct lh_sites {
 
 /* A parallel layout. 0, LH_OUTERMOST_ANY, LH_SHARDING_ANY and NULL: not given,
  * to be searched. It uses tensor x context x pipeline x data GPUs; `expert`
- * adds none, because experts are spread over the GPUs of a pipeline stage. */
+ * adds none, because experts are spread over a pipeline stage's GPUs. */
 typedef struct lh_layout {
     uint32_t tensor, context, expert, pipeline, data;
     uint32_t micro_batch; /* sequences per replica and microbatch */
@@ -344,7 +344,7 @@ struct lh_job {
 /* Returns a GPU preset (16-bit peak) with static lifetime; NULL: no such
  * preset. `name` may be an alias (docs/formats/job.md), such as "h100". */
 LH_API const lh_gpu *lh_gpu_preset(const char *name);
-/* Returns the names of the GPU presets, NULL-terminated; static storage. */
+/* Returns the GPU preset names, NULL-terminated; static storage. */
 LH_API const char *const *lh_gpu_presets(void);
 /* Default memory reserve in percent, applied to a job's GPUs but not to
  * presets. lh_gpu_usable_bytes() subtracts the reserve. */

@@ -28,7 +28,7 @@ typedef struct lh_layers lh_layers; /* immutable after creation */
  * with lh_layers_free(). LH_EINVAL: a chunk has no layer.
  *
  * Layers are assumed equal: a layer's pass takes its time in the chunk where it
- * is fastest, and the remaining time of a chunk stays with it. Memory and
+ * is fastest, and a chunk's remaining time stays with it. Memory and
  * data-parallel times are proportional to the layers. */
 LH_API lh_status lh_layers_make(const lh_pipeline *pipeline,
                                 const uint32_t *layers, lh_layers **out,
@@ -38,7 +38,7 @@ LH_API void lh_layers_free(lh_layers *layers); /* frees; NULL is a no-op */
 /* Builds a pipeline with `numbers` layers per chunk from `pipeline`, which has
  * the initial layers and may include slowdowns. Release with
  * lh_pipeline_free(). LH_EINVAL: `pipeline` has another shape than the
- * model's, or the total number of layers differs. */
+ * model's, or the total layer count differs. */
 LH_API lh_status lh_layers_pipeline(const lh_layers *layers,
                                     const lh_pipeline *pipeline,
                                     const uint32_t *numbers, lh_pipeline **out,

@@ -22,7 +22,7 @@ typedef struct lh_method_options {
     const uint32_t *warmup; /* ... or NULL: by Adaptra's algorithms */
     bool slack_initial;     /* slack: algorithm 1 (by memory) instead of 2 */
     uint32_t round_size;    /* flexible, dorapp: microbatches per round; 0: the
-                             * number    of devices */
+                             * device count */
     bool ignore_network;    /* interleaved-zbv: order for zero-cost messages */
     const lh_sim_options *sim; /* evaluates candidates in `auto` and look-ahead;
                                 * NULL: defaults */

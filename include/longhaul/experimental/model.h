@@ -68,7 +68,7 @@ typedef struct lh_rope_scaling {
     /* YaRN: coefficients of the attention's temperature (DeepSeek) */
     double mscale, mscale_all_dim;
     double attention_factor; /* YaRN; 0: 0.1 * ln(factor) + 1 */
-    bool fractional_range;   /* YaRN: the range of frequencies is not rounded to
+    bool fractional_range;   /* YaRN: the frequency range is not rounded to
                               * whole dimensions */
 } lh_rope_scaling;
 
@@ -179,7 +179,7 @@ typedef struct lh_model {
 /* Returns a model preset with static lifetime; NULL: no such preset. `name` may
  * be an alias (docs/models.md), such as "llama3.3-70b". */
 LH_API const lh_model *lh_model_preset(const char *name);
-/* Returns the names of the model presets, NULL-terminated; static storage. */
+/* Returns the model preset names, NULL-terminated; static storage. */
 LH_API const char *const *lh_model_presets(void);
 
 /* Reads and parses a Hugging Face config.json. Errors as for lh_model_parse();
@@ -212,11 +212,11 @@ typedef struct lh_layer_params {
                          * experts */
 } lh_layer_params;
 
-/* Returns the parameters of the model, a tied matrix counted once, without
+/* Returns the model's parameters, a tied matrix counted once, without
  * multi-token prediction. */
 LH_API uint64_t lh_model_params(const lh_model *model);
-/* Returns the parameters of the model that one token uses: only its experts
- * count, a tied matrix once, multi-token prediction not. */
+/* Returns the model's parameters that one token uses: only its experts count, a
+ * tied matrix once, multi-token prediction not. */
 LH_API uint64_t lh_model_active_params(const lh_model *model);
 
 /* Activations stored for the backward in addition to the layer's input: outputs

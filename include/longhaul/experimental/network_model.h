@@ -38,7 +38,7 @@ typedef struct lh_flow {
     double loss; /* packet loss, 0..1 */
 } lh_flow;
 
-/* Pipelining between the steps of a ring collective. */
+/* Pipelining between a ring collective's steps. */
 typedef enum lh_ring {
     LH_RING_LOCKSTEP, /* each step waits for the slowest: (n-1)/n S/b + (n-1) a
                        * [Tha section 4.1] */
@@ -77,7 +77,7 @@ LH_API lh_hybrid lh_hybrid_ns(lh_ring kind, uint32_t n, double bytes,
 LH_API double lh_spray_rate(double line_bytes_per_s, uint32_t queue_pairs,
                             double latency_ns);
 /* Returns the minimum number of queue pairs with which a sprayed flow reaches
- * the rate of the line, line_bytes_per_s, at this one-way latency. */
+ * the line's rate, line_bytes_per_s, at this one-way latency. */
 LH_API uint32_t lh_spray_queue_pairs(double line_bytes_per_s,
                                      double latency_ns);
 

@@ -32,7 +32,7 @@ LH_API void lh_topology_free(lh_topology *topology);
 
 /* Returns the topology's name; borrowed. */
 LH_API const char *lh_topology_name(const lh_topology *topology);
-/* Returns the number of nodes of the network. */
+/* Returns the network's node count. */
 LH_API uint32_t lh_topology_n_nodes(const lh_topology *topology);
 
 /* A cable between two nodes. */
@@ -41,7 +41,7 @@ typedef struct lh_cable {
     int64_t km;
 } lh_cable;
 
-/* Returns the number of cables of the network. */
+/* Returns the network's cable count. */
 LH_API uint32_t lh_topology_n_cables(const lh_topology *topology);
 
 /* A loop-free route. */
@@ -79,7 +79,7 @@ LH_API void lh_scenario_free(lh_scenario *scenario);
 
 /* Returns the scenario's topology; borrowed. */
 LH_API const lh_topology *lh_scenario_topology(const lh_scenario *scenario);
-/* Returns the number of jobs in the scenario. */
+/* Returns the scenario's job count. */
 LH_API uint32_t lh_scenario_n_jobs(const lh_scenario *scenario);
 /* Returns the path of the i-th file that the scenario refers to, as opened;
  * NULL past the end. */
@@ -143,7 +143,7 @@ typedef struct lh_optical_options {
 } lh_optical_options;
 
 /* Simulates every policy of a scenario with every seed. The result does not
- * depend on the number of threads. `options` may be NULL. Release with
+ * depend on the thread count. `options` may be NULL. Release with
  * lh_optical_free(). */
 LH_API lh_status lh_optical_run_all(const lh_scenario *scenario,
                                     const lh_optical_options *options,

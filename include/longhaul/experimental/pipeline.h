@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contents of a pipeline, its construction, and changed copies.
+/* A pipeline's contents, its construction, and changed copies.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_PIPELINE_H
@@ -133,9 +133,8 @@ LH_API lh_status lh_pipeline_make(const lh_pipeline_desc *desc,
 
 /* Returns a description from which lh_pipeline_make() creates the same
  * pipeline. To modify a pipeline, describe it, replace arrays by modified
- * copies, and make a new one. `out->size` must be the size of the caller's
- * struct. Pointers in *out are owned by the pipeline and valid for its
- * lifetime.
+ * copies, and make a new one. `out->size` must be the caller's struct size.
+ * Pointers in *out are owned by the pipeline and valid for its lifetime.
  *
  * LH_EUNSUPPORTED: the struct, from an older header, lacks a member that the
  * pipeline needs. */
@@ -171,7 +170,7 @@ LH_API lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline,
 /* Returns chunk number `chunk`; borrowed. */
 LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
                                          uint32_t chunk);
-/* Returns the number of links. */
+/* Returns the link count. */
 LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
 /* Returns link number `link`; borrowed. */
 LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contents of a plan, and its questions and answers.
+/* A plan's contents, and its questions and answers.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_PLAN_H
@@ -88,7 +88,7 @@ typedef struct lh_choice {
     const lh_jitter_result *jitter;
 } lh_choice;
 
-/* Returns the name of a statistic of jitter samples, such as "mean". */
+/* Returns the name of a jitter sample statistic, such as "mean". */
 LH_API const char *lh_plan_statistic_name(lh_plan_statistic by);
 
 /* Computes in *out the jitter to apply to a choice's pipeline. The straggler
@@ -123,8 +123,8 @@ typedef enum lh_link_quantity {
     LH_LINK_OVERSUBSCRIPTION,
 } lh_link_quantity;
 
-/* Returns the name of a link quantity (latency, bandwidth, loss,
- * oversubscription); static storage. */
+/* Returns a link quantity's name (latency, bandwidth, loss, oversubscription);
+ * static storage. */
 LH_API const char *lh_link_quantity_name(lh_link_quantity quantity);
 
 #define LH_ALL_LINKS UINT32_MAX
@@ -231,7 +231,7 @@ typedef struct lh_plan_pruned {
     const char *bound;
     uint64_t n;
 } lh_plan_pruned;
-/* Quantities on the x axis of a curve. */
+/* Quantities on a curve's x axis. */
 typedef enum lh_curve_over {
     LH_CURVE_OVERSUBSCRIPTION, /* all links between datacenters */
     LH_CURVE_EXPERTS,          /* number of experts in the model */
@@ -342,8 +342,8 @@ struct lh_plan {
     /* With job->target: the best choice of an unrestricted search with a tenth
      * of the effort, if better. NULL: none better, or no target. */
     const lh_choice *unrestricted;
-    /* NULL: some of the plan's passes are measured, or the job has no profile
-     * of passes. */
+    /* NULL: some of the plan's passes are measured, or the job has no pass
+     * profile. */
     const lh_plan_unmeasured *unmeasured;
     const lh_plan_margin *margin; /* NULL: not requested */
     /* Recommendations for every inter-datacenter link of the plan, by `from`,
@@ -395,7 +395,7 @@ struct lh_memory_needs {
     lh_fitting_layout key_layout;
 };
 
-/* Returns the name of the target framework for messages, such as
+/* Returns the target framework's name for messages, such as
  * "Megatron-LM"; static storage. */
 LH_API const char *lh_target_display_name(lh_target target);
 /* Returns the version of the target framework against which its rules were
@@ -405,8 +405,8 @@ LH_API const char *lh_target_version(lh_target target);
  * search_bound_usd, as a fraction of the plan's cost: 0.05 if no plan can be
  * more than 5 % cheaper. -1: unknown. */
 LH_API double lh_plan_cost_gap(const lh_plan *plan);
-/* Returns the range of model layers in one chunk of the plan's pipeline: *first
- * and *n_layers. */
+/* Returns the model layer range in one chunk of the plan's pipeline: *first and
+ * *n_layers. */
 LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
                            uint32_t *n_layers);
 

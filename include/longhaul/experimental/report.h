@@ -60,7 +60,7 @@ LH_API lh_status lh_report_analysis_make(const lh_trace *trace,
 /* Frees a report's analysis; NULL is a no-op. */
 LH_API void lh_report_analysis_free(lh_report_analysis *analysis);
 
-/* A row of the comparison table. */
+/* A comparison table row. */
 typedef struct lh_report_row {
     const char *method;  /* "zb-h1" */
     const char *status;  /* "ok", or for example "infeasible" */
@@ -84,7 +84,7 @@ typedef struct lh_report_sweep {
     int64_t baseline_ns;
 } lh_report_sweep;
 
-/* A part of a breakdown. */
+/* A breakdown part. */
 typedef struct lh_report_breakdown_part {
     const char *name;
     int64_t ns; /* >= 0 */
@@ -204,13 +204,13 @@ LH_API lh_status lh_report_add_trace(lh_report *report, const lh_trace *trace,
 /* Adds a row to the report's table of scheduling methods and their results. */
 LH_API lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
                                    lh_error *err);
-/* Adds a chart of a sweep (makespans against a delay) to the report. */
+/* Adds a sweep chart (makespans against a delay) to the report. */
 LH_API lh_status lh_report_add_sweep(lh_report *report,
                                      const lh_report_sweep *sweep,
                                      lh_error *err);
 
-/* Adds a histogram of iteration times with mean, 95th and 99th percentile to
- * the report. LH_EINVAL: no values, too many, or a negative one. */
+/* Adds an iteration time histogram with mean, 95th and 99th percentile to the
+ * report. LH_EINVAL: no values, too many, or a negative one. */
 LH_API lh_status lh_report_add_distribution(
     lh_report *report, const lh_report_distribution *varied, lh_error *err);
 
@@ -233,8 +233,8 @@ LH_API lh_status lh_report_add_table(lh_report *report,
 LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
                                      const char *const *cells, lh_error *err);
 
-/* Adds the chart of iteration times above the timelines. LH_EINVAL: counts or
- * times are out of range. */
+/* Adds the iteration time chart above the timelines. LH_EINVAL: counts or times
+ * are out of range. */
 LH_API lh_status lh_report_add_iterations(
     lh_report *report, const lh_report_iterations *iterations, lh_error *err);
 
@@ -295,7 +295,7 @@ LH_API lh_status lh_report_svg(const lh_trace *trace,
                                const lh_svg_options *options, char **text,
                                size_t *len, lh_error *err);
 
-/* Renders the iteration times of a run as SVG; `options` without an analysis.
+/* Renders a run's iteration times as SVG; `options` without an analysis.
  * Release *text with lh_text_free(). */
 LH_API lh_status lh_report_iterations_svg(
     const lh_report_iterations *iterations, const lh_svg_options *options,
@@ -314,8 +314,8 @@ typedef struct lh_terminal_options {
 LH_API lh_status lh_report_terminal(const lh_trace *trace,
                                     const lh_terminal_options *options,
                                     char **text, size_t *len, lh_error *err);
-/* Renders the curves of a sweep (makespans against a delay) as text. Release
- * *text with lh_text_free(). */
+/* Renders a sweep's curves (makespans against a delay) as text. Release *text
+ * with lh_text_free(). */
 LH_API lh_status lh_report_terminal_plot(const lh_report_sweep *sweep,
                                          const lh_terminal_options *options,
                                          char **text, size_t *len,

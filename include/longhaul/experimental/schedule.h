@@ -48,8 +48,8 @@ typedef struct lh_link_order {
 } lh_link_order;
 
 /* Creates a schedule from copies of `orders[d][0..n_passes[d]-1]` for every
- * device d and the link orders (may be none). Validates only the form of each
- * pass; lh_check() verifies a schedule against a pipeline. Release with
+ * device d and the link orders (may be none). Validates only each pass's form;
+ * lh_check() verifies a schedule against a pipeline. Release with
  * lh_schedule_free(). */
 LH_API lh_status lh_schedule_make(uint32_t n_devices,
                                   const lh_pass *const *orders,

@@ -49,7 +49,7 @@ typedef struct lh_offload_copy {
     int64_t ready_ns, depart_ns, end_ns;
 } lh_offload_copy;
 
-/* Returns the end of the last pass on the device of chunk 0 (CrossPipe section
+/* Returns the end of the last pass on chunk 0's device (CrossPipe section
  * 4.1). */
 LH_API int64_t lh_timeline_first_device_end(const lh_timeline *timeline);
 

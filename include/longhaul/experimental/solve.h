@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Searches the fastest schedule of a pipeline and proves optimality if effort
+/* Searches a pipeline's fastest schedule and proves optimality if effort
  * permits (DESIGN section 5.1; CrossPipe section 4.1). Input: a pipeline and a
  * limit. Output: a schedule, a lower bound, and statistics per search engine.
  * Algorithms and proofs: docs/theory/optimal.md. Source overview:
@@ -47,7 +47,7 @@ typedef struct lh_solve_options {
     double time_limit_s; /* 0: none; met within 0.1 s */
     /* Effort limit, about a million units per second; 0: no limit. If limited
      * by effort alone, the result is the same on every machine and for any
-     * number of threads. */
+     * thread count. */
     uint64_t effort;
     double gap;          /* stop at makespan <= bound * (1 + gap) */
     uint32_t threads;    /* maximum number; 0: one */
@@ -70,7 +70,7 @@ typedef struct lh_solve_options {
     const char *disabled_engines;
 } lh_solve_options;
 
-/* Returns the number of search engines. */
+/* Returns the search engine count. */
 LH_API uint32_t lh_n_solve_engines(void);
 /* Returns the name of search engine number `i`, such as "beams"; NULL: no such
  * engine. Static storage. */
@@ -118,7 +118,7 @@ LH_API lh_status lh_solve(const lh_pipeline *pipeline,
 /* Frees the schedule and other contents of a solution; ignores NULL. */
 LH_API void lh_solution_fini(lh_solution *solution);
 
-/* Returns the name of a solve status, such as "optimal"; static storage. */
+/* Returns a solve status name, such as "optimal"; static storage. */
 LH_API const char *lh_solve_status_name(lh_solve_status status);
 
 #ifdef __cplusplus

@@ -23,8 +23,8 @@ LH_API size_t lh_json_escape(const char *text, size_t len, char *buffer,
 
 /* Detects the file kind from its key `longhaul`: "pipeline", "job", "plan",
  * ...; "trace" for Chrome trace events; "" for anything else. Searches only for
- * the word after that key, at the beginning of a line or in a JSON map, so the
- * start of a file is sufficient; the actual parser validates. Writes to `kind`,
+ * the word after that key, at the beginning of a line or in a JSON map, so a
+ * file's start is sufficient; the actual parser validates. Writes to `kind`,
  * which must hold LH_KIND_TEXT_SIZE bytes, and returns it. */
 #define LH_KIND_TEXT_SIZE 24
 /* Detects the kind of a file from its beginning: the word after its key

@@ -19,8 +19,8 @@ extern "C" {
 /* An executed pass in a trace.
  *
  * Traces consist of plain, read-only arrays; every index refers to the array
- * named. Times are nanoseconds from the start of the iteration, 0..2^53; memory
- * has the pipeline's unit. */
+ * named. Times are nanoseconds from the iteration's start, 0..2^53; memory has
+ * the pipeline's unit. */
 typedef struct lh_trace_run {
     lh_pass pass;
     uint32_t device;
@@ -29,7 +29,7 @@ typedef struct lh_trace_run {
     int64_t start_ns, end_ns;
     int64_t issued_ns;    /* the device continues; later than end_ns only with
                            * blocking sends */
-    int64_t memory;       /* device memory from the start of the pass */
+    int64_t memory;       /* device memory from the pass's start */
     int64_t memory_after; /* device memory from its end */
 } lh_trace_run;
 
@@ -87,7 +87,7 @@ typedef struct lh_trace {
     const lh_trace_offload *copies; /* sorted by departure */
 } lh_trace;
 
-/* Creates the trace of a simulated timeline; `title` may be NULL. Release with
+/* Creates a simulated timeline's trace; `title` may be NULL. Release with
  * lh_trace_free(). */
 LH_API lh_status lh_trace_make(const lh_pipeline *pipeline,
                                const lh_timeline *timeline, const char *title,

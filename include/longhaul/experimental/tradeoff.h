@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trade-off between time and memory: the minimum memory limit for a given
- * makespan, and the curve of minimum makespan over the limit. A limit is one
+ * makespan, and the minimum makespan curve over the limit. A limit is one
  * number for all devices, like `memory_limit` in a pipeline file; lower limits
  * in the pipeline take precedence. docs/theory/optimal.md, "Memory".
  *
@@ -47,7 +47,7 @@ typedef struct lh_memory_point {
 LH_API lh_status lh_minimise_memory(const lh_pipeline *pipeline,
                                     const lh_tradeoff_options *options,
                                     lh_memory_point *out, lh_error *err);
-/* Frees the schedule of a point of the memory-time curve; ignores NULL. */
+/* Frees the schedule of a memory-time curve point; ignores NULL. */
 LH_API void lh_memory_point_fini(lh_memory_point *point);
 
 /* Pareto curve of makespan over memory limit. Release with
@@ -67,7 +67,7 @@ typedef struct lh_memory_curve {
 LH_API lh_status lh_memory_curve_make(const lh_pipeline *pipeline,
                                       const lh_tradeoff_options *options,
                                       lh_memory_curve *out, lh_error *err);
-/* Frees the points of a memory-time curve; ignores NULL. */
+/* Frees a memory-time curve's points; ignores NULL. */
 LH_API void lh_memory_curve_fini(lh_memory_curve *curve);
 
 #ifdef __cplusplus
