@@ -43,7 +43,7 @@ static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
                     (int)(len < 40 ? len : 40), name);
 }
 
-/* Parses the comma-separated names of schedule candidates into the bit set
+/* Parses the comma-separated schedule candidate names into the bit set
  * a->candidates; NULL: all candidates. */
 static lh_status parse_candidates(lh_adapt *a, const char *names, lh_error *err)
 {

@@ -177,7 +177,7 @@ static lh_status filter_status(lh_status status, const lh_error *why,
 }
 
 /* Sets *may to whether the schedule may be used: if the run requires an
- * unchanged order of gradient sums, the schedule has to accumulate gradients in
+ * unchanged gradient-sum order, the schedule has to accumulate gradients in
  * that order. */
 static lh_status check_admissible(const search *s, const lh_schedule *schedule,
                                   bool *may, lh_error *err)

@@ -43,8 +43,8 @@ static const char *format_time_text(int64_t ns, char *text)
     return text;
 }
 
-/* Returns the active event of the opposite link if that is as slow as the link
- * of event `e`; otherwise NULL. */
+/* Returns the active event of the opposite link if that is as slow as event
+ * `e`'s link; otherwise NULL. */
 static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
                                                    const lh_adapt_input *now,
                                                    const lh_monitor_event *e)

@@ -25,8 +25,8 @@ static int64_t compute_staging_time(const lhi_emulation_run *p, uint32_t link)
     return d->link_staging_ns ? d->link_staging_ns[link] : d->staging_ns;
 }
 
-/* Stores the simulated messages of timeline `t` in `m` as a network observer
- * sees them: without the copies to and from host memory before and after. Skips
+/* Stores timeline `t`'s simulated messages in `m` as a network observer sees
+ * them: without the copies to and from host memory before and after. Skips
  * messages that use no link. `v`: the version's data path. */
 static void record_messages(const lhi_emulation_run *p,
                             const lhi_emulation_version *v,
@@ -91,7 +91,7 @@ static void record_collectives(const lh_pipeline *pipeline,
     m->observation.collectives = m->collectives;
 }
 
-/* Frees the measurement arrays of one iteration and sets `m` to zeros. */
+/* Frees one iteration's measurement arrays and sets `m` to zeros. */
 static void free_measurements(lhi_emulated_iteration *m)
 {
     free(m->messages);
@@ -100,8 +100,8 @@ static void free_measurements(lhi_emulated_iteration *m)
     *m = (lhi_emulated_iteration){0};
 }
 
-/* Converts a simulated iteration into the measurements of a real run, in new
- * arrays; release with free_measurements(). */
+/* Converts a simulated iteration into a real run's measurements, in new arrays;
+ * release with free_measurements(). */
 static lh_status record_measurements(const lhi_emulation_run *p,
                                      const lhi_emulation_version *v,
                                      const lh_pipeline *pipeline,
@@ -225,8 +225,8 @@ static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d,
 }
 
 /* Appends a pending version (schedule, data path, hosts and layers) for the
- * decision `d`, if it is a switch. A migration of hosts or layers takes
- * precedence: the switch is then rejected. */
+ * decision `d`, if it is a switch. A host or layer migration takes precedence:
+ * the switch is then rejected. */
 static lh_status apply_decision(lhi_emulation_run *p, uint64_t step,
                                 const lh_pipeline *estimated,
                                 const lh_decision *d, lh_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines under the present assignment of hosts and layers. */
+/* Pipelines under the present host and layer assignment. */
 #include "resilience/adapt/emulation_internal.h"
 
 #include "resilience/event_timeline/timeline.h"

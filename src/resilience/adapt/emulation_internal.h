@@ -13,8 +13,8 @@
 #include "resilience/adapt/migration.h"
 #include "schedule/simulator/jitter_samples.h"
 
-/* An assignment of hosts and layers for part of the run, with the pipelines of
- * all states under it. */
+/* A host and layer assignment for part of the run, with all states' pipelines
+ * under it. */
 typedef struct lhi_emulation_assignment {
     uint32_t *hosts;        /* per place; NULL: the initial hosts */
     uint32_t *layer_counts; /* layers per chunk; NULL: the initial ones */
@@ -109,8 +109,8 @@ lh_status lhi_emulation_add_assignment(lhi_emulation_run *play,
                                        const uint32_t *numbers, lh_error *err);
 /* Frees all assignments (hosts and layers per chunk) and their pipelines. */
 void lhi_emulation_free_assignments(lhi_emulation_run *play);
-/* Builds the pipeline of assignment `i` for state `state` (a set of active
- * events), and its jitter samples, unless they exist. */
+/* Builds assignment `i`'s pipeline for state `state` (a set of active events),
+ * and its jitter samples, unless they exist. */
 lh_status lhi_emulation_require_pipeline(lhi_emulation_run *play, uint32_t spot,
                                          uint32_t state, lh_error *err);
 

@@ -44,7 +44,7 @@ static bool is_better(int64_t predicted_ns, int64_t move_ns,
            (double)d->predicted_ns * lasts;
 }
 
-/* Searches the best exchange of hosts under the slowdowns in `now`; the caller
+/* Searches the best host exchange under the slowdowns in `now`; the caller
  * frees *out. */
 static lh_status find_exchange(const lhi_migration_state *now,
                                lh_host_exchange **out, lh_error *err)

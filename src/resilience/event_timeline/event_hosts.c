@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds links between hosts by name: h0-h4 for both directions, h0>h4 for one,
- * or a link of the pipeline, which every replica has. */
+ * or a pipeline link, which every replica has. */
 #include "resilience/event_timeline/timeline.h"
 #include "resilience/placement/placement.h"
 #include "resilience/placement/placement_internal.h"

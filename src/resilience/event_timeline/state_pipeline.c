@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the pipeline in a state of an event timeline: the slowdowns and rail
+/* Builds the pipeline in an event timeline state: the slowdowns and rail
  * failures of the state's active events, on devices or hosts. */
 #include "resilience/event_timeline/timeline.h"
 #include "resilience/placement/placement.h"
@@ -49,7 +49,7 @@ static bool is_slowdown(const uint64_t *set, uint32_t k,
 
 /* Applies the slowdowns in `set` (bit set of active effects) to the links:
  * first all factors, then all additions, so that the result does not depend on
- * the order of events. */
+ * the event order. */
 static void slow_links(const lh_event_timeline *c, const uint64_t *set,
                        lh_link *links)
 {
@@ -77,7 +77,7 @@ static void slow_links(const lh_event_timeline *c, const uint64_t *set,
     }
 }
 
-/* Blocks the links of each rail failure in `set` (bit set of active effects) in
+/* Blocks each rail failure's links in `set` (bit set of active effects) in
  * pipeline `p`, from the step's start until the failure is detected. */
 static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
                              lh_pipeline *p, lh_error *err)
@@ -137,9 +137,9 @@ lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c,
     return LH_OK;
 }
 
-/* Computes the time to migrate from hosts `from` to hosts `to` under the
- * slowdowns of state `state`. `vias`: relay host per placement, or NULL to
- * choose the fastest; `ways` (may be NULL) receives the relays used. */
+/* Computes the time to migrate from hosts `from` to hosts `to` under state
+ * `state`'s slowdowns. `vias`: relay host per placement, or NULL to choose the
+ * fastest; `ways` (may be NULL) receives the relays used. */
 static lh_status compute_migration_time(const lh_event_timeline *c,
                                         uint32_t state, const uint32_t *from,
                                         const uint32_t *to,

@@ -179,8 +179,8 @@ static lh_status find_rail_links(lhi_link_list *list, lhi_event_effect *effect,
     return store_links(list, effect, hit, mem, err);
 }
 
-/* Resolves an event of a timeline with a host placement: finds its links
- * between hosts, or checks its host number if it names no links. */
+/* Resolves a timeline event with a host placement: finds its links between
+ * hosts, or checks its host number if it names no links. */
 static lh_status find_host_targets(lh_event_timeline *c,
                                    lhi_event_effect *effect, lh_error *err)
 {
@@ -292,7 +292,7 @@ static int compare_steps(const void *a, const void *b)
 }
 
 /* Stores the sorted steps at which events begin or end in `c`. Between two of
- * these steps the set of active events stays the same. */
+ * these steps the active event set stays the same. */
 static lh_status build_intervals(lh_event_timeline *c, lh_error *err)
 {
     int64_t *at = c->starts =
@@ -475,8 +475,8 @@ static lh_status copy_events(lh_event_timeline *c, const lh_events *events,
     return LH_OK;
 }
 
-/* Checks that in every state (set of active events) every time of the pipeline
- * is within the limits. */
+/* Checks that in every state (set of active events) every pipeline time is
+ * within the limits. */
 static lh_status check_states(const lh_event_timeline *c,
                               const lh_events *events, lh_error *err)
 {

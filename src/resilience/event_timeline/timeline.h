@@ -52,7 +52,7 @@ struct lh_event_timeline {
     const char **names; /* all slow parts, without duplicates */
 };
 
-/* Checks whether bit `i` of a set of effects is set. */
+/* Checks whether bit `i` of an effect set is set. */
 static inline bool lhi_event_set_has(const uint64_t *set, uint32_t i)
 {
     return set[i / 64] >> i % 64 & 1;
@@ -63,16 +63,16 @@ static inline bool lhi_event_set_has(const uint64_t *set, uint32_t i)
 lh_status lhi_event_find_host_links(lh_event_timeline *timeline,
                                     lhi_event_effect *effect, lh_error *err);
 
-/* Computes the slowdowns of hosts and links in state number `state` (a set of
- * active events) of a timeline with a host placement; allocated in `mem`. */
+/* Computes the host and link slowdowns in state number `state` (a set of active
+ * events) of a timeline with a host placement; allocated in `mem`. */
 lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *timeline,
                                             uint32_t state, lhi_arena *mem,
                                             lh_host_slowdowns *out,
                                             lh_error *err);
 
 /* Computes the migration time as lh_event_timeline_migration() does, but with
- * the given relays: vias[i] forwards the state of placement i, LH_NONE: no
- * relay. The timeline must have a host placement. */
+ * the given relays: vias[i] forwards placement i's state, LH_NONE: no relay.
+ * The timeline must have a host placement. */
 lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
                                        uint32_t state, const uint32_t *from,
                                        const uint32_t *to, const uint32_t *vias,

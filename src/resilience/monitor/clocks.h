@@ -26,7 +26,7 @@ typedef struct lhi_clock_offset {
 double lhi_clock_offset_add(lhi_clock_offset *clocks, uint64_t step,
                             double there, double back);
 
-/* Returns the standard error of the estimated clock offset, in ns. */
+/* Returns the estimated clock offset's standard error, in ns. */
 double lhi_clock_offset_error(const lhi_clock_offset *clocks);
 
 #endif

@@ -46,8 +46,8 @@ static void swap(double *a, double *b)
     *b = c;
 }
 
-/* Moves the `cut` smallest values to the front of the array and the `cut`
- * largest to its end. */
+/* Moves the `cut` smallest values to the array's front and the `cut` largest to
+ * its end. */
 static void move_extremes(double *values, size_t n, size_t cut)
 {
     if (cut > 3) {

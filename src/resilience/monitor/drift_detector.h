@@ -15,7 +15,7 @@ enum { LHI_DRIFT_WINDOW = 3, LHI_DRIFT_AVERAGING = 20 };
 /* One iteration's measurement. */
 typedef struct lhi_drift_reading {
     double mean;
-    double variance; /* of the mean, from the scatter of its samples */
+    double variance; /* of the mean, from its samples' scatter */
     size_t n;        /* sample count */
 } lhi_drift_reading;
 
@@ -45,8 +45,8 @@ typedef struct lhi_drift_detector {
     bool has_left;
 } lhi_drift_detector;
 
-/* Computes the trimmed mean of the samples, without a tenth at either end, and
- * its variance. Reorders the samples. */
+/* Computes the samples' trimmed mean, without a tenth at either end, and its
+ * variance. Reorders the samples. */
 lhi_drift_reading lhi_drift_reading_compute(double *samples, size_t n);
 
 /* Adds a reading (mean of one iteration) and returns the detected change:

@@ -23,7 +23,7 @@ static int compare_entries(const void *a, const void *b)
 }
 
 /* Raises the entry times of one link's messages, sorted by entry, so that none
- * enters before the transfer of its predecessor has ended. */
+ * enters before its predecessor's transfer has ended. */
 static void correct_entries(const sorted_entry *entries, size_t n,
                             int64_t transfer_ns)
 {

@@ -106,8 +106,8 @@ static lhi_drift_reading next_reading(lh_monitor *m, size_t n, size_t *i)
 
 /* --- clocks --------------------------------------------------------------- */
 
-/* Updates the clock offset of each pair of clocks from the smallest excess
- * delay of the observed messages in each direction. */
+/* Updates the clock offset of each clock pair from the smallest excess delay of
+ * the observed messages in each direction. */
 static void compare_clocks(lh_monitor *m, const lh_observation *seen)
 {
     for (uint32_t i = 0; i < m->n_pairs; i++)
@@ -181,7 +181,7 @@ static size_t find_transfers(lh_monitor *m, const lh_observation *seen)
 }
 
 /* Updates each link's mean transfer time from the observation; restarts the
- * mean after a change of the link. */
+ * mean after a link change. */
 static void update_transfers(lh_monitor *m, const lh_observation *seen)
 {
     size_t n = find_transfers(m, seen);
@@ -344,9 +344,9 @@ static void learn_initial(lh_monitor *m, const lhi_monitored *things,
     }
 }
 
-/* Feeds a device's busy time, scaled to the passes of the first iterations,
- * into its drift detector. Returns the change found, which began *ago
- * iterations before. */
+/* Feeds a device's busy time, scaled to the first iterations' passes, into its
+ * drift detector. Returns the change found, which began *ago iterations
+ * before. */
 static lhi_drift_change update_device(lh_monitor *m, lhi_monitored *w,
                                       const lhi_busy_time *busy, uint32_t *ago)
 {

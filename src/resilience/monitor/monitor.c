@@ -15,7 +15,7 @@ enum { DEFAULT_WARM_UP = 8, MIN_WARM_UP = 4 };
 
 /* --- names ---------------------------------------------------------------- */
 
-/* Returns the name of a monitored target: a link, a device or its
+/* Returns a monitored target's name: a link, a device or its
  * data-parallel communication; static storage. */
 const char *lh_monitor_target_name(lh_monitor_target what)
 {
@@ -39,7 +39,7 @@ static int compare_pairs(const void *a, const void *b)
     return first ? first : (x->b > y->b) - (x->b < y->b);
 }
 
-/* Returns the numbers of the clocks at the two ends of a link, the lower
+/* Returns the clock numbers at a link's two ends, the lower
  * number first. */
 static lhi_clock_pair get_clock_pair(const lh_link *link,
                                      const uint32_t *clocks)
@@ -48,7 +48,7 @@ static lhi_clock_pair get_clock_pair(const lh_link *link,
     return (lhi_clock_pair){.a = a < b ? a : b, .b = a < b ? b : a};
 }
 
-/* Lists each pair of different clocks at the two ends of a link once. */
+/* Lists each pair of different clocks at a link's two ends once. */
 static lh_status list_clock_pairs(lh_monitor *m, const uint32_t *clocks,
                                   lh_error *err)
 {
@@ -319,7 +319,7 @@ static lh_status check_observation(const lh_monitor *m,
     return LH_OK;
 }
 
-/* Enlarges the monitor's scratch arrays to the number of samples in an
+/* Enlarges the monitor's scratch arrays to the sample count in an
  * observation. */
 static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
 {
@@ -360,7 +360,7 @@ static lhi_monitored *find_monitored(const lh_monitor *m,
                                             : &m->data[e->index];
 }
 
-/* Computes the cost of each new change: the iteration time less that with this
+/* Computes each new change's cost: the iteration time less that with this
  * quantity at its normal level. */
 static lh_status compute_costs(lh_monitor *m, lh_error *err)
 {
@@ -390,7 +390,7 @@ static void add_if_active(lh_monitor *m, lhi_monitored *thing)
     m->active[m->n_active++] = thing->event;
 }
 
-/* Rebuilds the list of active events: links, then devices, then data-parallel
+/* Rebuilds the active event list: links, then devices, then data-parallel
  * communication. */
 static void list_active(lh_monitor *m)
 {

@@ -18,8 +18,7 @@ lh_status lhi_monitor_set_schedule_and_path(lh_monitor *monitor,
 const lh_monitor_event *lhi_monitor_events(const lh_monitor *monitor,
                                            uint32_t *n);
 
-/* Returns the current estimate of link `l`: delay, latency and transfer
- * time. */
+/* Returns link `l`'s current estimate: delay, latency and transfer time. */
 lh_link_estimate lhi_monitor_link(const lh_monitor *monitor, uint32_t link);
 
 /* Returns the current estimate of the duration of a chunk's passes of kind

@@ -8,7 +8,7 @@
  * - monitor_estimate.c: estimates, the pipeline built from them, costs
  * - monitor.c: the public functions
  * - drift_detector.c: one quantity
- * - clocks.c: the offset of two clocks */
+ * - clocks.c: two clocks' offset */
 #ifndef LHI_RESILIENCE_MONITOR_MONITOR_INTERNAL_H
 #define LHI_RESILIENCE_MONITOR_MONITOR_INTERNAL_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Searches the best host placement: exhaustively for few hosts, by pairwise
- * exchanges for many. An order's time depends only on the traffic of its slow
- * links, so most orders equal another one; each such class is simulated once.
+ * exchanges for many. An order's time depends only on its slow links' traffic,
+ * so most orders equal another one; each such class is simulated once.
  */
 #include "resilience/placement/placement_internal.h"
 
@@ -56,9 +56,9 @@ static uint64_t hash_bytes(const void *bytes, size_t n)
     return h ^ h >> 29;
 }
 
-/* Returns the hash entry of a view, or the free entry for a new one (open
- * addressing with linear probing). A view is the array of slowdowns per link
- * and device of one host order. */
+/* Returns a view's hash entry, or the free entry for a new one (open addressing
+ * with linear probing). A view is the slowdown array per link and device of one
+ * host order. */
 static hash_entry *find_entry(const search *s, const void *view)
 {
     size_t bytes = lhi_placement_view_bytes(s->places);
@@ -104,8 +104,8 @@ static lh_status simulate(search *s, int64_t *ns, lh_error *err)
     return status;
 }
 
-/* Sets *ns to the iteration time of a host order. Simulates it unless an order
- * with the same slowdowns per link and device was simulated before. */
+/* Sets *ns to a host order's iteration time. Simulates it unless an order with
+ * the same slowdowns per link and device was simulated before. */
 static lh_status estimate_order(search *s, const uint32_t *hosts, int64_t *ns,
                                 lh_error *err)
 {
@@ -263,8 +263,8 @@ typedef struct owned {
     lhi_arena *mem;
 } owned;
 
-/* Builds the result of the host exchange with its explanation. `all`: the
- * search was exhaustive. *out owns the search's arena. */
+/* Builds the host exchange's result with its explanation. `all`: the search was
+ * exhaustive. *out owns the search's arena. */
 static lh_status make_result(search *s, bool all, lh_host_exchange **out,
                              lh_error *err)
 {

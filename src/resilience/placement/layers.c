@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Estimates the times of one layer's F, D and W: the smallest quotient of a
- * chunk's time and its number of layers. */
+ * chunk's time and its layer count. */
 static void estimate_layer_times(lh_layers *l)
 {
     const lh_pipeline *p = l->pipeline;

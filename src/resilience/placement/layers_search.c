@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Searches the number of layers for each chunk by hill climbing. Each step
- * moves one layer from the chunk to the chunk with the greatest gain, starting
- * from the present partition and from the initial one; the best partition
- * evaluated wins. Chunks in between pass a layer on, so that each chunk's
- * layers stay contiguous. */
+/* Searches the layer count for each chunk by hill climbing. Each step moves one
+ * layer from the chunk to the chunk with the greatest gain, starting from the
+ * present partition and from the initial one; the best partition evaluated
+ * wins. Chunks in between pass a layer on, so that each chunk's layers stay
+ * contiguous. */
 #include "resilience/placement/layers_internal.h"
 #include "resilience/placement/text_fragments.h"
 
@@ -138,7 +138,7 @@ static lh_status search_partition(search *s, lh_error *err)
 
 /* --- text ----------------------------------------------------------------- */
 
-/* Appends the number of layers per chunk to the explanation, the first few of
+/* Appends the layer count per chunk to the explanation, the first few of
  * them. */
 static void add_numbers(const search *s, const uint32_t *numbers, char *why)
 {
@@ -244,7 +244,7 @@ typedef struct owned {
     lhi_arena *mem;
 } owned;
 
-/* Builds the result of the layer migration with its explanation; *out owns the
+/* Builds the layer migration's result with its explanation; *out owns the
  * search's arena. */
 static lh_status make_result(search *s, lh_layer_migration **out, lh_error *err)
 {

@@ -382,8 +382,8 @@ void lhi_placement_view_fill(const lh_host_placement *s,
 }
 
 /* Adds the additional latency and transfer time of the data-parallel ring
- * `ring` to the data-parallel times of chunk `c`, *k. A ring takes n_replicas -
- * 1 steps, each as long as its slowest link. */
+ * `ring` to chunk `c`'s data-parallel times, *k. A ring takes n_replicas - 1
+ * steps, each as long as its slowest link. */
 static lh_status slow_data(const lh_host_placement *s, uint32_t c,
                            lhi_additional_time ring, lh_chunk *k, lh_error *err)
 {

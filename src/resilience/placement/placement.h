@@ -5,7 +5,7 @@
 
 #include <longhaul/experimental/host_placement.h>
 
-/* Returns the number of hosts. */
+/* Returns the host count. */
 uint32_t lhi_host_placement_n_hosts(const lh_host_placement *places);
 
 /* Returns the link, without slowdowns, between two hosts at their initial

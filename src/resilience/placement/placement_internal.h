@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of a placement (lh_host_placement).
  *
- * Input: a pipeline, the number of replicas, and the present slowdowns. Output:
- * each host's place, and the resulting times
+ * Input: a pipeline, the replica count, and the present slowdowns. Output: each
+ * host's place, and the resulting times
  * (longhaul/experimental/host_placement.h).
  *
  * - placement.c: a pipeline with a placement's slowdowns
@@ -82,8 +82,8 @@ typedef struct lhi_placement_view {
 /* Returns the size in bytes of a view's three contiguous arrays. A view holds
  * the slowdowns per link and device of one host order. */
 size_t lhi_placement_view_bytes(const lh_host_placement *places);
-/* Allocates the three arrays of a view (slowdowns per link and device of one
- * host order) in `mem`; returns false on allocation failure. */
+/* Allocates a view's three arrays (slowdowns per link and device of one host
+ * order) in `mem`; returns false on allocation failure. */
 bool lhi_placement_view_make(const lh_host_placement *places, lhi_arena *mem,
                              lhi_placement_view *out);
 /* Sets `view` to the largest slowdowns per link, data-parallel ring and device
@@ -97,7 +97,7 @@ lh_status lhi_placement_view_pipeline(const lh_host_placement *places,
                                       const lhi_placement_view *view,
                                       lh_pipeline **out, lh_error *err);
 
-/* Copies and validates the host of each placement into *out; NULL: the initial
+/* Copies and validates each placement's host into *out; NULL: the initial
  * hosts. */
 lh_status lhi_host_placement_copy_hosts(const lh_host_placement *places,
                                         const uint32_t *given, lhi_arena *mem,

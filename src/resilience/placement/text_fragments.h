@@ -16,7 +16,7 @@ void lhi_text_append_limited(char *text, size_t room, const char *format, ...)
 enum { LHI_TIME_FORMAT_SIZE = 32 };
 /* Formats a time, as in "404 ms"; returns `text`. */
 const char *lhi_time_format(int64_t ns, char *text);
-/* Formats a count of iterations, as in "10 iterations", into `text`, with the
+/* Formats an iteration count, as in "10 iterations", into `text`, with the
  * capacity of lhi_time_format()'s text; returns `text`. */
 const char *lhi_iterations_format(double n, char *text);
 
