@@ -69,8 +69,8 @@ static lh_status fail_to_load(const char *reason, lh_error *err)
                     reason);
 }
 
-/* Checks whether LHI_BLAS_BUFFER_BYTES of memory, the size of one OpenBLAS
- * buffer, can be mapped now. */
+/* Checks whether LHI_BLAS_BUFFER_BYTES of memory, one OpenBLAS buffer's size,
+ * can be mapped now. */
 static bool can_map_buffer(void)
 {
     const size_t size = LHI_BLAS_BUFFER_BYTES + (1 << 20);

@@ -16,8 +16,8 @@ enum {
     MAX_ROWS = 1 << 24,         /* per microbatch */
 };
 
-/* Validates the options of a cpu device: model family, dropout, microbatch
- * size, and layers per chunk. */
+/* Validates a cpu device's options: model family, dropout, microbatch size, and
+ * layers per chunk. */
 static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
 {
     uint64_t rows = (uint64_t)o->microbatch * o->sequence;
@@ -282,8 +282,8 @@ static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
     return LH_OK;
 }
 
-/* Sums the losses of the step's microbatches into *sum, and their tokens into
- * *tokens. *has: this device reports the step's loss. */
+/* Sums the step's microbatch losses into *sum, and their tokens into *tokens.
+ * *has: this device reports the step's loss. */
 static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
                       bool *has, lh_error *err)
 {
@@ -313,7 +313,7 @@ static double modules_loss(const lhi_device *device)
     return sum;
 }
 
-/* Returns the number of a chunk's parameter tensors
+/* Returns a chunk's parameter tensor count
  * (lhi_device_ops.n_tensors); 0: the chunk is on another device. */
 static uint32_t n_tensors(const lhi_device *device, uint32_t chunk)
 {
@@ -443,7 +443,7 @@ static void set_part_values(lhi_device *device, uint32_t chunk, uint32_t i,
     lhi_cpu_set_part_values(find_chunk(as_cpu(device), chunk), i, room);
 }
 
-/* Sets the groups of ranks for the context-, tensor- and expert-parallel
+/* Sets the rank groups for the context-, tensor- and expert-parallel
  * collectives inside passes (lhi_device_ops.join). */
 static void join(lhi_device *device, const lhi_device_groups *groups)
 {

@@ -18,12 +18,12 @@
  *     cpu_offload.c              activations in storage
  *     cpu_mtp.h                  multi-token prediction modules
  *
- * Shapes: t is the number of rows per microbatch (sequences * tokens), h the
- * hidden size. q, kv and values are the total widths of the query, key and
- * value heads, qkv their sum, o the width of the attention output. f is the
- * MLP's width, up the width of its first product (2 f with a gate, else f), v
- * the vocabulary size. Layer weights are stored as in the model's family:
- * [out][in], or [in][out].
+ * Shapes: t is the row count per microbatch (sequences * tokens), h the hidden
+ * size. q, kv and values are the total widths of the query, key and value
+ * heads, qkv their sum, o the attention output's width. f is the MLP's width,
+ * up its first product's width (2 f with a gate, else f), v the vocabulary
+ * size. Layer weights are stored as in the model's family: [out][in], or
+ * [in][out].
  *
  * With tensor parallelism (Megatron-LM, arXiv:1909.08053) heads, q, kv, values,
  * qkv, o, f, up and v are this rank's shares. Between products the rank has r
@@ -79,7 +79,7 @@ typedef enum lhi_drop_site {
     LHI_DROP_MLP,       /* the MLP output */
 } lhi_drop_site;
 
-/* Identifies one application of dropout. */
+/* Identifies one dropout application. */
 typedef struct lhi_drop {
     uint64_t sample; /* run-wide number; the microbatch's first */
     uint32_t layer;  /* model-wide index */
@@ -333,8 +333,8 @@ typedef struct lhi_cpu {
     float *partial;   /* [block][value_dim] */
     float *partial_max, *partial_inv; /* [block] */
     /* Tensor parallelism: number of ranks, this rank's index, its first row,
-     * its number of rows, the maximum rows that any of them sends to experts,
-     * its first head and its first vocabulary token. */
+     * its row count, the maximum rows that any of them sends to experts, its
+     * first head and its first vocabulary token. */
     uint32_t n_tensor_ranks, tensor_rank, first_row, r, max_rows, first_head,
         first_token;
     bool replicates_rows; /* every rank has all t rows: r is t */
@@ -405,7 +405,7 @@ uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu,
 lhi_cpu_chunk lhi_cpu_init_chunk(const lhi_cpu_options *options, uint32_t i);
 /* Counts the multi-token prediction modules whose layer has experts. */
 uint32_t lhi_cpu_count_moe_modules(const lhi_cpu *cpu);
-/* Counts this rank's parameters of a chunk; needs the chunk's layer range. */
+/* Counts a chunk's parameters on this rank; needs the chunk's layer range. */
 double lhi_cpu_count_chunk_values(const lhi_cpu *cpu,
                                   const lhi_cpu_chunk *chunk);
 /* Returns the slice of a model tensor that this rank has. An expert's tensor
@@ -486,7 +486,7 @@ lh_status lhi_cpu_build_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
 
 /* ---- activations in storage (cpu_offload.c) ---- */
 
-/* Opens the offload storage and allocates the records of copies, if any
+/* Opens the offload storage and allocates the copy records, if any
  * layer's activations are offloaded. */
 lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *options,
                                lh_error *err);
@@ -503,7 +503,7 @@ lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
  * returns whether they are done. */
 bool lhi_cpu_wait_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns);
 /* Waits for the previous step's offload copies and clears their records, at
- * the start of a step. */
+ * a step's start. */
 void lhi_cpu_reset_copies(lhi_cpu *cpu);
 /* Returns a microbatch's offload buffers and its storage block to the free
  * lists. */
@@ -626,8 +626,8 @@ bool lhi_cpu_has_dropout(const lhi_cpu *cpu);
 /* Returns the number, counted over the whole run, of a microbatch's first
  * sequence, which identifies it for dropout. */
 uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch);
-/* Returns the key (sample, layer, site) that identifies the dropout of the
- * embedding for a microbatch. */
+/* Returns the key (sample, layer, site) that identifies the embedding's dropout
+ * for a microbatch. */
 lhi_drop lhi_cpu_embedding_dropout(const lhi_cpu *cpu, uint32_t microbatch);
 /* Applies dropout to x: rows from position `row` in the microbatch's sequence
  * `sequence`, columns from `column`. `head` identifies attention scores and is
@@ -664,8 +664,8 @@ void lhi_cpu_compute_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
                                       const lhi_cpu_weights *w,
                                       lhi_cpu_saved_activations *kept);
-/* Computes the gradient of norm1, into the scratch buffer, from the gradient of
- * qkv. Reorders the gradient of qkv into the layout of the products' outputs.
+/* Computes norm1's gradient, into the scratch buffer, from qkv's gradient.
+ * Reorders qkv's gradient into the layout of the products' outputs.
  */
 void lhi_cpu_latents_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                               lhi_cpu_saved_activations *kept);
@@ -717,7 +717,7 @@ void lhi_cpu_all_reduce_contexts(lhi_cpu *cpu, float *values, size_t n);
  * of all context-parallel ranks. Errors are in collective_status. */
 void lhi_cpu_ring_attention_forward(lhi_cpu *cpu,
                                     lhi_cpu_saved_activations *kept);
-/* Computes the gradient of qkv like lhi_cpu_attention_backward(), across all
+/* Computes qkv's gradient like lhi_cpu_attention_backward(), across all
  * context-parallel ranks. */
 void lhi_cpu_ring_attention_backward(lhi_cpu *cpu,
                                      lhi_cpu_saved_activations *kept,
@@ -773,19 +773,19 @@ bool lhi_cpu_attach_recompute_buffers(lhi_cpu *cpu,
 bool lhi_cpu_attach_offload_buffers(lhi_cpu *cpu,
                                     lhi_cpu_saved_activations *kept,
                                     uint32_t away);
-/* Returns the buffers of the offloaded activation parts in the bit set `away`
- * to the free list for offload. */
+/* Returns the offloaded activation parts' buffers in the bit set `away` to the
+ * free list for offload. */
 void lhi_cpu_detach_offload_buffers(lhi_cpu *cpu,
                                     lhi_cpu_saved_activations *kept,
                                     uint32_t away);
-/* Returns the buffer of an activation part; NULL: it has none at present. */
+/* Returns an activation part's buffer; NULL: it has none at present. */
 float *lhi_cpu_part_buffer(lhi_cpu_saved_activations *kept, lh_layer_part part);
 /* Allocates permanent buffers for the activation parts in the bit set `parts`,
  * which are neither recomputed nor offloaded; false: out of memory. */
 bool lhi_cpu_attach_permanent_buffers(lhi_cpu *cpu,
                                       lhi_cpu_saved_activations *kept,
                                       uint32_t parts);
-/* Returns the buffers of the recomputed activation parts in the bit set
+/* Returns the recomputed activation parts' buffers in the bit set
  * `again` to the free list. */
 void lhi_cpu_detach_recompute_buffers(lhi_cpu *cpu,
                                       lhi_cpu_saved_activations *kept,

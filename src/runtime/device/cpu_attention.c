@@ -125,10 +125,10 @@ static const float *get_dropped_scores(const lhi_cpu *cpu, const head *a,
     return cpu->d_scores;
 }
 
-/* Computes the attention gradients of the block of queries from `row` on.
- * Writes the query gradient in place of the queries, with the rotation
- * inverted; `adds`: adds to d_key and d_value instead of overwriting them.
- * `attended`: attention output. */
+/* Computes the attention gradients of the query block from `row` on. Writes the
+ * query gradient in place of the queries, with the rotation inverted; `adds`:
+ * adds to d_key and d_value instead of overwriting them. `attended`: attention
+ * output. */
 static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
                            const float *attended, const float *d_out, bool adds)
 {

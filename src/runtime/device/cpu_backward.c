@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* D: computes the gradient of a chunk's input from that of its output. Leaves
- * the operands of W in place. */
+ * W's operands in place. */
 #include "base/fail.h"
 #include "runtime/device/cpu_experts.h"
 #include "runtime/device/cpu_mtp.h"
@@ -27,8 +27,8 @@ static void mlp_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
 }
 
 /* Returns the gradient before the dropout `at`, given the gradient d after it.
- * With sequence parallelism it all-gathers the rows of all ranks into `all`,
- * from which W reads them. */
+ * With sequence parallelism it all-gathers all ranks' rows into `all`, from
+ * which W reads them. */
 static const float *gradient_before_dropout(lhi_cpu *cpu, lhi_drop at,
                                             const float *d, float *all)
 {

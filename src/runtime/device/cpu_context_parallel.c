@@ -123,8 +123,8 @@ static void fill_ring(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
 
 /* ---- attention between queries and one piece of keys ---- */
 
-/* A block of queries from one head and piece, and the keys of one piece that
- * they attend to: all keys, or those up to each query's own position. */
+/* A query block from one head and piece, and the keys of one piece that they
+ * attend to: all keys, or those up to each query's own position. */
 typedef struct attention_block {
     lhi_drop drop;
     uint32_t sequence, head;
@@ -184,8 +184,8 @@ for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Computes the attention scores of block `m`: the products of its queries with
- * the block's keys, which are in the ring buffer. */
+/* Computes block `m`'s attention scores: its queries' products with the block's
+ * keys, which are in the ring buffer. */
 static void compute_scores(const lhi_cpu *cpu, const attention_block *m)
 {
     lhi_cpu_multiply_in_attention(
@@ -194,7 +194,7 @@ static void compute_scores(const lhi_cpu *cpu, const attention_block *m)
         (int)lhi_cpu_ring_width(cpu), false, cpu->scores, (int)cpu->sequence);
 }
 
-/* Applies dropout in place to the scores of a block, or to their gradients. */
+/* Applies dropout in place to a block's scores, or to their gradients. */
 static void apply_score_dropout(const lhi_cpu *cpu, const attention_block *m,
                                 float *scores)
 {
@@ -203,9 +203,9 @@ static void apply_score_dropout(const lhi_cpu *cpu, const attention_block *m,
                           m->keys);
 }
 
-/* Computes the softmax of an attention block. One kernel call covers causal
- * rows, whose lengths grow by one; without a mask all rows have equal length
- * and each needs its own call. */
+/* Computes an attention block's softmax. One kernel call covers causal rows,
+ * whose lengths grow by one; without a mask all rows have equal length and each
+ * needs its own call. */
 static void block_softmax(const lhi_cpu *cpu, const attention_block *m)
 {
     if (m->causal)

@@ -23,7 +23,7 @@ typedef struct expert_batch {
     uint32_t n;
 } expert_batch;
 
-/* Counts the batches of expert rows: local experts times source ranks. */
+/* Counts the expert row batches: local experts times source ranks. */
 static uint32_t count_batches(const lhi_cpu *cpu)
 {
     return cpu->n_source_ranks * cpu->n_local_experts;
@@ -165,8 +165,8 @@ static void add_routed(const lhi_cpu *cpu,
         to[row * cpu->h + i] += by * x[i];
 }
 
-/* Adds the outputs of all routed experts, times their routing weights, to
- * `sum`. With `gradients` it adds the input gradients without weights. */
+/* Adds all routed experts' outputs, times their routing weights, to `sum`. With
+ * `gradients` it adds the input gradients without weights. */
 static void add_all_routed(const lhi_cpu *cpu,
                            const lhi_cpu_saved_activations *kept,
                            bool gradients, float *sum)

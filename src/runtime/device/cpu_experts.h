@@ -9,8 +9,8 @@
 
 /* ---- routing (cpu_router.c) ---- */
 
-/* Allocates buffers for the expert choices of other ranks, which count towards
- * a capacity or belong to tensor-parallel experts. False: out of memory. */
+/* Allocates buffers for other ranks' expert choices, which count towards a
+ * capacity or belong to tensor-parallel experts. False: out of memory. */
 bool lhi_cpu_make_choices(lhi_cpu *cpu);
 /* Returns the bytes allocated by lhi_cpu_make_choices(); 0: none needed. */
 size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu);
@@ -18,12 +18,12 @@ size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu);
  * memory. */
 bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem,
                          lhi_cpu_saved_activations *kept);
-/* Routes the rows of norm2: computes each row's experts, their routing
+/* Routes norm2's rows: computes each row's experts, their routing
  * weights, and each choice's row in the dispatch order. */
 void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
                    lhi_cpu_saved_activations *kept);
 /* Replaces the saved router scores by the gradients of the router's logits,
- * given the gradients of the routing weights in cpu->d_routing_weights. */
+ * given the routing weights' gradients in cpu->d_routing_weights. */
 void lhi_cpu_route_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Computes the router's weight gradient (W) in d_w and counts each expert's
  * choices; `adds`: adds to the sums there instead of overwriting them. */
@@ -77,8 +77,8 @@ lhi_cpu_own_recv_offsets(const lhi_cpu *cpu,
 }
 /* Number of arrays in exchange_sizes: two exchanges, both directions. */
 enum { LHI_CPU_EXCHANGE_SIZES = 4 };
-/* Sends the routed rows of x [r][h] to the ranks of their experts. Returns the
- * rows received here, with their offsets in kept->recv_offsets. */
+/* Sends the routed rows of x [r][h] to their experts' ranks. Returns the rows
+ * received here, with their offsets in kept->recv_offsets. */
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                const float *x);
 /* Returns the rows that lhi_cpu_send_rows() returned earlier, for the backward
@@ -97,7 +97,7 @@ static inline float *lhi_cpu_expert_output_buffer(const lhi_cpu *cpu)
  * buffer in expert order, summed over the ranks that share an expert; with
  * node-aware dispatch as lhi_cpu_return_rows_via_relays() defines. */
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept);
-/* Sends the output gradients d to the ranks of their experts and returns those
+/* Sends the output gradients d to their experts' ranks and returns those
  * received here. Their routing weights are then in
  * cpu->recv_routing_weights. */
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
@@ -136,7 +136,7 @@ lhi_cpu_received_gradients(const lhi_cpu *cpu,
 
 /* ---- experts (cpu_experts.c) ---- */
 
-/* Routes and dispatches the rows of norm2 to experts, and computes the gate
+/* Routes and dispatches norm2's rows to experts, and computes the gate
  * and up projections of all received rows. */
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_saved_activations *kept);
@@ -155,9 +155,9 @@ void lhi_cpu_shared_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
  * outputs of routed experts, times routing weights, and of shared experts. */
 void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_saved_activations *kept, float *out);
-/* Computes the gradient of norm2 for local rows, into the scratch buffer, from
- * the experts' output gradient d [r][h]. Replaces gate_up and the router's
- * scores by their gradients. */
+/* Computes norm2's gradient for local rows, into the scratch buffer, from the
+ * experts' output gradient d [r][h]. Replaces gate_up and the router's scores
+ * by their gradients. */
 void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                               lhi_cpu_saved_activations *kept, const float *d);
 /* Computes the weight gradients of router, gate and up projections (W) in d_w;

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Allocates the saved activations of one microbatch.
+/* Allocates one microbatch's saved activations.
  * lhi_cpu_microbatch_bytes() must count the same buffers. */
 static lhi_cpu_microbatch_state *make_slot(lhi_cpu *cpu,
                                            const lhi_cpu_chunk *chunk)
@@ -53,7 +53,7 @@ static lhi_cpu_microbatch_state *make_slot(lhi_cpu *cpu,
     return ok ? slot : NULL;
 }
 
-/* Takes the saved activations of a microbatch (*out) from the free list, or
+/* Takes a microbatch's saved activations (*out) from the free list, or
  * allocates them. */
 static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                            uint32_t microbatch, lhi_cpu_microbatch_state **out,
@@ -72,9 +72,8 @@ static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Reads the tokens of a microbatch, shifted by `from` to from + n - 1
- * positions: out[i] has, for each position, the token `from` + i positions
- * after it. */
+/* Reads a microbatch's tokens, shifted by `from` to from + n - 1 positions:
+ * out[i] has, for each position, the token `from` + i positions after it. */
 static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
                              uint32_t from, uint32_t n, lh_error *err)
 {
@@ -165,8 +164,8 @@ static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Computes the head's loss and, except in validation steps, the losses of the
- * multi-token prediction modules. */
+/* Computes the head's loss and, except in validation steps, the multi-token
+ * prediction modules' losses. */
 static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_microbatch_state *slot,
                               uint32_t microbatch, lh_error *err)

@@ -3,7 +3,7 @@
 #include "runtime/device/cpu_node_dispatch.h"
 
 /* Returns the number of ranks before `member` that are on the same node;
- * nodes[i] is the node of rank i. */
+ * nodes[i] is rank i's node. */
 static uint32_t find_index_on_node(const uint32_t *nodes, uint32_t member)
 {
     uint32_t place = 0;

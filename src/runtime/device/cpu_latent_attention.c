@@ -195,8 +195,8 @@ void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
     place_keys(cpu, kept->qkv);
 }
 
-/* Computes the gradient of q_up's output, into the scratch buffer, from the
- * rotated queries' gradient. */
+/* Computes q_up's output gradient, into the scratch buffer, from the rotated
+ * queries' gradient. */
 static void compute_query_gradients(const lhi_cpu *cpu, float *qkv)
 {
     uint32_t d = cpu->head_dim, plain = get_non_rotary_dim(cpu);
@@ -211,9 +211,9 @@ static void compute_query_gradients(const lhi_cpu *cpu, float *qkv)
         }
 }
 
-/* Computes the gradient of kv_up's output, into the scratch buffer, from those
- * of keys and values. Adds the gradients of the shared rotary key over all
- * heads, in head order. */
+/* Computes kv_up's output gradient, into the scratch buffer, from those of keys
+ * and values. Adds the gradients of the shared rotary key over all heads, in
+ * head order. */
 static void compute_key_value_gradients(const lhi_cpu *cpu, const float *qkv,
                                         float *kv_latent)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer's products, norms and rotary positions, in the variant of the model's
- * family. */
+/* A layer's products, norms and rotary positions, in the model family's
+ * variant. */
 #include "runtime/device/cpu_product.h"
 
 #include <string.h>

@@ -25,7 +25,7 @@ float *lhi_cpu_alloc_floats(lhi_arena *mem, size_t rows, size_t columns)
     return over ? all + (LINE_FLOATS - over / sizeof(float)) : all;
 }
 
-/* Computes the dimensions of expert layers: experts, ranks that share them,
+/* Computes the expert layer dimensions: experts, ranks that share them,
  * and capacity. */
 static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
 {

@@ -184,7 +184,7 @@ static void count_copy(dry_run *k, uint32_t n_mine,
     c->n_blocks -= done && copy->to_device;
 }
 
-/* Counts the buffers of one pass; ignores passes of other devices' chunks. */
+/* Counts one pass's buffers; ignores passes of other devices' chunks. */
 static void count_pass(dry_run *k, uint32_t n_mine, const lh_pass *pass)
 {
     uint32_t i = find_chunk(k, n_mine, pass->chunk), m = pass->microbatch;
@@ -198,7 +198,7 @@ static void count_pass(dry_run *k, uint32_t n_mine, const lh_pass *pass)
         count_w(k, &k->chunks[i], pass);
 }
 
-/* Initialises the buffer counts of chunk mine[i] to 0. */
+/* Initialises chunk mine[i]'s buffer counts to 0. */
 static lh_status make_chunk(dry_run *k, const lhi_cpu_options *o, uint32_t i,
                             lh_error *err)
 {
@@ -286,7 +286,7 @@ static void count_step(dry_run *k, uint32_t n_mine, const lh_pass *passes,
     }
 }
 
-/* Counts the buffers of one step and adds their peak bytes by memory kind to
+/* Counts one step's buffers and adds their peak bytes by memory kind to
  * bytes[]. */
 static lh_status count(dry_run *k, const lhi_cpu_options *o,
                        const lh_pass *passes, uint32_t n_passes,

@@ -35,8 +35,8 @@ bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 /* ---- F and D ---- */
 
 /* Multiplies a module's joined input (normed embedding and previous state) by
- * eh_proj into x. Each row of the matrix has the columns for the embedding,
- * then those for the state. */
+ * eh_proj into x. Each matrix row has the columns for the embedding, then those
+ * for the state. */
 static void join(const lhi_cpu *cpu, const float *w,
                  const lhi_cpu_mtp_activations *m, float *x)
 {
@@ -74,8 +74,8 @@ static float *get_previous_state(const lhi_cpu *cpu,
                             k ? slot->modules[k - 1].normed : slot->normed);
 }
 
-/* Returns the input tokens of module k: for each position the token k + 1
- * positions later. */
+/* Returns module k's input tokens: for each position the token k + 1 positions
+ * later. */
 static const int32_t *get_module_tokens(const lhi_cpu *cpu,
                                         const lhi_cpu_microbatch_state *slot,
                                         uint32_t k)
@@ -83,8 +83,8 @@ static const int32_t *get_module_tokens(const lhi_cpu *cpu,
     return slot->targets + (size_t)k * cpu->t;
 }
 
-/* Returns the dropout key of module `k` in a microbatch; a module counts as a
- * layer after the model's last. */
+/* Returns module `k`'s dropout key in a microbatch; a module counts as a layer
+ * after the model's last. */
 static lhi_drop get_module_dropout(const lhi_cpu *cpu, uint32_t microbatch,
                                    uint32_t k)
 {

@@ -111,9 +111,9 @@ static void write_headers(const lhi_cpu *cpu,
     }
 }
 
-/* Reads the received routing headers `from`: fills the offsets of received
- * rows, `counts` (rows per source rank and expert), and the tables of the rows
- * that this rank relays to its node's experts. */
+/* Reads the received routing headers `from`: fills the received rows' offsets,
+ * `counts` (rows per source rank and expert), and the tables of the rows that
+ * this rank relays to its node's experts. */
 static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          const int32_t *from, int32_t *counts)
 {
@@ -136,7 +136,7 @@ static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Returns the index of rank `member` in a list of ranks that contains it. */
+/* Returns the index of rank `member` in a rank list that contains it. */
 static uint32_t find_index(const uint32_t *list, uint32_t member)
 {
     uint32_t i = 0;
@@ -251,7 +251,7 @@ typedef struct exchange_context {
     lhi_cpu_saved_activations *kept;
 } exchange_context;
 
-/* Returns the receive buffer for the routing headers of all ranks. */
+/* Returns the receive buffer for all ranks' routing headers. */
 static int32_t *get_header_buffer(const lhi_cpu *cpu)
 {
     return cpu->node_dispatch->headers +
@@ -409,8 +409,8 @@ void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
         reorder(cpu, kept, width, room, in, false);
 }
 
-/* Sums the expert outputs of each relayed row, times their routing weights,
- * into d->relayed. With `gradients` it sums input gradients without weights
+/* Sums each relayed row's expert outputs, times their routing weights, into
+ * d->relayed. With `gradients` it sums input gradients without weights
  * and appends the routing weights' gradients. */
 static void add_copies(const lhi_cpu *cpu,
                        const lhi_cpu_saved_activations *kept, bool gradients,

@@ -36,8 +36,8 @@ struct lhi_cpu_node_dispatch {
  * directly to each expert (cpu_hierarchical_all_to_all.c). */
 lhi_cpu_node_topology
 lhi_cpu_compute_node_topology(const lhi_cpu_options *options);
-/* Returns the relay of rank `member` on `node`: the rank there that receives
- * its rows and forwards them to the node's experts. nodes[i]: node of rank i,
+/* Returns rank `member`'s relay on `node`: the rank there that receives its
+ * rows and forwards them to the node's experts. nodes[i]: node of rank i,
  * n ranks. */
 uint32_t lhi_cpu_find_relay(const uint32_t *nodes, uint32_t n, uint32_t member,
                             uint32_t node);
@@ -48,13 +48,13 @@ bool lhi_cpu_make_node_dispatch(lhi_cpu *cpu, const lhi_cpu_options *options);
 bool lhi_cpu_make_copies(const lhi_cpu *cpu, lhi_arena *mem,
                          lhi_cpu_saved_activations *kept);
 
-/* Returns the size of one rank's table of choices. */
+/* Returns the size of one rank's choice table. */
 static inline size_t lhi_cpu_choice_table_size(const lhi_cpu *cpu)
 {
     return (size_t)cpu->max_rows * cpu->topk;
 }
-/* Returns the size of the headers, in words. Each table of choices has a table
- * of routing weights with it. */
+/* Returns the headers' size, in words. Each choice table has a routing weight
+ * table with it. */
 static inline size_t lhi_cpu_header_words(const lhi_cpu *cpu)
 {
     return 2 * ((size_t)cpu->n_expert_ranks * cpu->n_local_experts +

@@ -33,7 +33,7 @@ static void detach_all(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                                        chunk->offload[k]);
 }
 
-/* Returns the microbatch's block of offload storage to the free list. */
+/* Returns the microbatch's offload storage block to the free list. */
 static void return_block(lhi_cpu_chunk *chunk, lhi_cpu_microbatch_state *slot)
 {
     if (!slot->storage_block)
@@ -43,7 +43,7 @@ static void return_block(lhi_cpu_chunk *chunk, lhi_cpu_microbatch_state *slot)
     slot->storage_block = NULL;
 }
 
-/* Gives the microbatch a block of offload storage, from the free list or by
+/* Gives the microbatch an offload storage block, from the free list or by
  * enlarging the storage. */
 static lh_status take_block(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                             lhi_cpu_microbatch_state *slot, lh_error *err)

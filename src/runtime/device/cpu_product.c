@@ -6,7 +6,7 @@
 #include "runtime/device/cpu_product.h"
 
 /* Rows and columns of a block. Each operand is rounded once per BLOCK columns
- * of the other: at 256, less than a tenth of the time of the products. */
+ * of the other: at 256, less than a tenth of the products' time. */
 enum { BLOCK = 256, BLOCK_FLOATS = BLOCK * BLOCK };
 
 size_t lhi_cpu_count_bf16_floats(const lhi_cpu *cpu)
@@ -32,7 +32,7 @@ static int block_length(int n, int at)
 
 /* Rounds the block [row, row + rows) x [column, column + columns) of an operand
  * to bf16 and copies it to `out`; a transposed operand is stored with rows and
- * columns exchanged. Returns the row stride of `out`. */
+ * columns exchanged. Returns `out`'s row stride. */
 static int round_block(const lhi_cpu *cpu, const float *x, int ld,
                        bool transposed, int row, int rows, int column,
                        int columns, float *out)

@@ -13,15 +13,15 @@
 
 #include "runtime/device/cpu.h"
 
-/* Computes c = a b or, with `adds`, c += a b in a linear layer, with the
- * arguments of sgemm: c is m x n, the sums have k terms. With bf16, operands
- * and result are rounded. */
+/* Computes c = a b or, with `adds`, c += a b in a linear layer, with sgemm's
+ * arguments: c is m x n, the sums have k terms. With bf16, operands and result
+ * are rounded. */
 void lhi_cpu_multiply(const lhi_cpu *cpu, int transpose_a, int transpose_b,
                       int m, int n, int k, const float *a, int lda,
                       const float *b, int ldb, bool adds, float *c, int ldc);
-/* Computes c = a b or, with `adds`, c += a b inside attention, with the
- * arguments of sgemm. With bf16 only the operands are rounded; the result stays
- * in fp32. */
+/* Computes c = a b or, with `adds`, c += a b inside attention, with sgemm's
+ * arguments. With bf16 only the operands are rounded; the result stays in
+ * fp32. */
 void lhi_cpu_multiply_in_attention(const lhi_cpu *cpu, int transpose_a,
                                    int transpose_b, int m, int n, int k,
                                    const float *a, int lda, const float *b,

@@ -185,7 +185,7 @@ static void apply_capacity(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
 }
 
 /* Computes each expert choice's row in the dispatch order, sorted by expert,
- * and the first row of each expert; applies the capacity. */
+ * and each expert's first row; applies the capacity. */
 static void sort_by_expert(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     size_t all = (size_t)cpu->dispatched_rows * cpu->topk;
@@ -247,8 +247,8 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
     sort_by_expert(cpu, kept);
 }
 
-/* Returns the gradient of the load-balancing loss by each probability of an
- * expert that has `count` choices in the sequence. */
+/* Returns the load-balancing loss's gradient by each probability of an expert
+ * that has `count` choices in the sequence. */
 static float compute_balance_gradient(const lhi_cpu *cpu, float count)
 {
     size_t n = (size_t)cpu->whole_sequence * cpu->topk;
@@ -342,8 +342,7 @@ void lhi_cpu_route_wgrad(const lhi_cpu *cpu,
                            adds);
     if (!d_w->router_bias)
         return;
-    /* Integers: an expert's choices minus the mean, times the number of
-     * experts. */
+    /* Integers: an expert's choices minus the mean, times the expert count. */
     for (uint32_t e = 0; e < cpu->experts; e++)
         d_w->router_bias[e] = (adds ? d_w->router_bias[e] : 0) - (float)all;
     for (size_t i = 0; i < all; i++)

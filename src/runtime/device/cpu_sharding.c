@@ -65,8 +65,8 @@ double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu,
     for (uint32_t i = 0; share > 0 && i < chunk->n_items; i++) {
         double values = count_item_values(cpu, chunk, &chunk->items[i]);
         at += values;
-        /* An expert layer's GATE_UP item contains the weights of all experts,
-         * so the next item has no values and joins it. */
+        /* An expert layer's GATE_UP item contains all experts' weights, so the
+         * next item has no values and joins it. */
         if (values == 0 && *n_items == i && i > 0)
             *n_items = i + 1;
         if (fabs(at - share * all) >= fabs(best - share * all))
@@ -216,7 +216,7 @@ lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
     return LH_OK;
 }
 
-/* Moves the parameter pointers of part `i` or, with `gradients`, its gradient
+/* Moves part `i`'s parameter pointers or, with `gradients`, its gradient
  * pointers to the buffer `to`, which other parts may have used before. */
 static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
                       float *to)

@@ -285,7 +285,7 @@ bool lhi_cpu_make_partial_gradients(lhi_cpu *cpu)
 }
 
 /* Copies a partial-sum gradient to the reduction buffer `sums`, with zeros in
- * the slices of other ranks; with `back` copies the sum from there. Returns
+ * other ranks' slices; with `back` copies the sum from there. Returns
  * the floats used in `sums`. */
 static size_t copy_partial(const partial_gradient *p, float *sums, bool back)
 {
@@ -299,8 +299,7 @@ static size_t copy_partial(const partial_gradient *p, float *sums, bool back)
 }
 
 /* Copies the partial-sum gradients of `n` weight-gradient items from `first`
- * on to cpu->partial_sums, or with `back` from it. Returns the number of
- * floats. */
+ * on to cpu->partial_sums, or with `back` from it. Returns the float count. */
 static size_t copy_partial_gradients(const lhi_cpu *cpu,
                                      const lhi_cpu_chunk *chunk, uint32_t first,
                                      uint32_t n, bool back)

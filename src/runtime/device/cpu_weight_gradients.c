@@ -2,8 +2,8 @@
 /* W: adds a microbatch's contribution to the weight gradients.
  *
  * Floating-point sums depend on their order, so each gradient accumulates
- * microbatches in the order 0, 1, ..., independent of the order of W passes. A
- * W pass that arrives early keeps its operands and runs in the pass that fills
+ * microbatches in the order 0, 1, ..., independent of the W pass order. A W
+ * pass that arrives early keeps its operands and runs in the pass that fills
  * the gap. */
 #include "base/fail.h"
 #include "runtime/device/cpu_experts.h"

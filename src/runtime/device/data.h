@@ -4,7 +4,7 @@
  *
  * The windows in a microbatch depend only on the seed, the step and the
  * microbatch's index in the global batch; not on the pipeline's degree or the
- * number of replicas. */
+ * replica count. */
 #ifndef LHI_RUNTIME_DEVICE_DATA_H
 #define LHI_RUNTIME_DEVICE_DATA_H
 
@@ -32,7 +32,7 @@ typedef struct lhi_data_options {
     /* Share of the tokens, from the file's end, reserved for validation; 0 <=
      * share < 1. 0: none. */
     double validation;
-    uint64_t seed; /* for the order of the windows */
+    uint64_t seed; /* for the window order */
 } lhi_data_options;
 
 /* Opens a data set. LH_EINPUT: the file is too short for one window in each

@@ -139,8 +139,8 @@ typedef struct lhi_device_ops {
     /* Starts a step: zeroes the gradients (unless it validates) and drops all
      * activations. The data depend only on `step`, counted from 0 for each
      * kind, so a resumed run continues at the step after the last completed
-     * one. Tensor values may be changed between steps, and until the first F of
-     * their chunk. */
+     * one. Tensor values may be changed between steps, and until their chunk's
+     * first F. */
     lh_status (*begin)(lhi_device *device, uint64_t step, lhi_step_kind kind,
                        lh_error *err);
     /* Runs one pass. `in`: the input message (NULL: none needed); `out`: buffer
@@ -185,7 +185,7 @@ typedef struct lhi_device_ops {
                                   uint32_t n_microbatches);
     /* Sets the groups, borrowed, before the first step. Passes call their
      * collectives. All members call them in the same order, which depends only
-     * on their order of passes. NULL on a device that computes alone. */
+     * on their pass order. NULL on a device that computes alone. */
     void (*join)(lhi_device *device, const lhi_device_groups *groups);
     /* With per-layer sharding these callbacks provide the buffers, in place of
      * the two functions above, from finalise() on. A chunk's parts; borrowed.
@@ -291,8 +291,8 @@ typedef struct lhi_cpu_options {
                       * concurrently; NULL: loaded here for one caller */
 } lhi_cpu_options;
 
-/* Predicts the memory of a cpu device when each step has the given passes of
- * its chunks and offload copies, in order. Adds bytes by kind to bytes[]. Uses
+/* Predicts a cpu device's memory when each step has the given passes of its
+ * chunks and offload copies, in order. Adds bytes by kind to bytes[]. Uses
  * doubles, since sizes may exceed 64 bits. Neither reads `data` nor checks the
  * passes. */
 lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options,
@@ -330,8 +330,8 @@ double lhi_cpu_count_expert_parameters(const lhi_cpu_options *options,
 double lhi_cpu_count_parameters(const lhi_cpu_options *options, uint32_t i);
 /* Counts this rank's parameters in the embedding; the head has as many. */
 double lhi_cpu_count_embedding_parameters(const lhi_cpu_options *options);
-/* Returns the bytes of a pipeline message (activations or gradients) between
- * two chunks. */
+/* Returns a pipeline message's bytes (activations or gradients) between two
+ * chunks. */
 size_t lhi_cpu_message_bytes(const lhi_cpu_options *options);
 
 /* Creates a cpu device. LH_EUNSUPPORTED: the model family is not supported, or

@@ -197,7 +197,7 @@ typedef struct rows {
     uint32_t n;
 } rows;
 
-/* The table of one model family. */
+/* One model family's table. */
 typedef struct family_table {
     const char *layers; /* prefix before the layer's number */
     rows front, layer, back;

@@ -46,7 +46,7 @@ typedef enum lhi_role {
     LHI_ROLE_MODULE_NORM,
 } lhi_role;
 
-/* A tensor of a model: name, shape, role and cut. */
+/* A model tensor: name, shape, role and cut. */
 typedef struct lhi_model_tensor {
     char name[96];
     uint32_t rows, columns; /* columns 0: a vector */
@@ -69,9 +69,9 @@ typedef struct lhi_model_tensor {
  * prediction modules. A tied head counts, as does the modules' copy of the
  * embedding. */
 uint32_t lhi_count_front_tensors(const lh_model *model);
-/* Counts the parameter tensors of model layer `layer`. */
+/* Counts model layer `layer`'s parameter tensors. */
 uint32_t lhi_count_layer_tensors(const lh_model *model, uint32_t layer);
-/* Counts all parameter tensors of a model. */
+/* Counts a model's parameter tensors. */
 uint32_t lhi_count_model_tensors(const lh_model *model);
 /* Returns the model-wide index of a layer's first tensor; for `layer` =
  * model->layers, that of the norm before the head. */

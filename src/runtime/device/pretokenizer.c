@@ -81,7 +81,7 @@ static class classify(const unsigned char *p, size_t n, size_t *size)
 }
 
 /* Returns the end of the run of characters of class `of` that begins at `at`;
- * *last receives the offset of its last character. */
+ * *last receives its last character's offset. */
 static size_t find_run_end(const unsigned char *p, size_t len, size_t at,
                            class of, size_t *last)
 {

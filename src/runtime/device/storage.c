@@ -127,7 +127,7 @@ static lh_status make_file(lhi_storage *s, lh_error *err)
     return status;
 }
 
-/* Unmaps the storage file, and releases the records of blocks and copies. */
+/* Unmaps the storage file, and releases the block and copy records. */
 static void free_storage(lhi_storage *s)
 {
     for (mapping *m = s->mappings, *next; m; m = next) {

@@ -47,11 +47,11 @@ lh_status lhi_storage_add_block(lhi_storage *storage, size_t size,
 /* Returns the file space in bytes for a block of `size` bytes, rounded up to
  * whole pages. */
 size_t lhi_storage_block_bytes(size_t size);
-/* Returns the current size of the storage file in bytes. */
+/* Returns the storage file's current size in bytes. */
 size_t lhi_storage_file_bytes(const lhi_storage *storage);
 
-/* Starts a new step: waits for running copies and sets the number of the
- * step's copies to 0. */
+/* Starts a new step: waits for running copies and sets the step's copy
+ * count to 0. */
 void lhi_storage_begin_step(lhi_storage *storage);
 /* Starts a copy of `n` pieces (memory buffers) to the block, contiguously, or
  * with is_back from the block. It takes at least `least_ns`, counted from the

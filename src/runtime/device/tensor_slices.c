@@ -17,7 +17,7 @@ lhi_slice lhi_slice_for_rank(const lhi_slice *slice, uint32_t rank)
     return out;
 }
 
-/* Returns the number of columns of the tensor, 1 for a vector. */
+/* Returns the tensor's column count, 1 for a vector. */
 static size_t get_width(const lhi_slice *s)
 {
     return s->columns ? s->columns : 1;

@@ -23,7 +23,7 @@ typedef enum lhi_cut {
     LHI_CUT_COLUMNS
 } lhi_cut;
 
-/* A slice of a tensor. */
+/* A tensor slice. */
 typedef struct lhi_slice {
     lhi_cut cut;
     uint32_t parts;         /* matrices along the cut side; 1: one matrix */

@@ -18,8 +18,8 @@ typedef struct timed {
     lhi_timed_slips slips;
 } timed;
 
-/* Returns the duration of a pass in ns. The parts of a split W add up exactly
- * to the whole. */
+/* Returns a pass's duration in ns. The parts of a split W add up exactly to the
+ * whole. */
 static int64_t compute_pass_duration(const lh_chunk *chunk, const lh_pass *pass)
 {
     int64_t each = chunk->w_ns / pass->n_parts;
@@ -45,8 +45,8 @@ static void timed_close(lhi_device *device)
     free(t);
 }
 
-/* Returns the size of the chunk's output message, equal at all boundaries
- * between chunks (lhi_device_ops.message_bytes). */
+/* Returns the chunk's output message size, equal at all boundaries between
+ * chunks (lhi_device_ops.message_bytes). */
 static size_t timed_message_bytes(const lhi_device *device, uint32_t chunk,
                                   bool backward)
 {

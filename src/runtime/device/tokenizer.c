@@ -56,8 +56,8 @@ static size_t format_byte(unsigned byte, char *out)
     return 2;
 }
 
-/* Returns the hash slot of the pair of tokens left, right: the slot of its
- * merge, or an empty one if the pair has no merge. */
+/* Returns the hash slot of the token pair left, right: its merge's slot, or an
+ * empty one if the pair has no merge. */
 static size_t find_merge_slot(const lhi_tokenizer *t, int32_t left,
                               int32_t right)
 {
@@ -115,7 +115,7 @@ static lh_status check_kind(lhi_tokenizer *t, const json_t *root, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the vocabulary: the number of tokens, and the token of each byte. */
+/* Reads the vocabulary: the token count, and each byte's token. */
 static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
                             lh_error *err)
 {
@@ -166,8 +166,8 @@ static bool parse_pair(const json_t *item, char *buffer, size_t room,
     return true;
 }
 
-/* Looks up the tokens of a merge: left, right, and both joined; false: one is
- * not in the vocabulary. */
+/* Looks up a merge's tokens: left, right, and both joined; false: one is not in
+ * the vocabulary. */
 static bool find_merge(const json_t *vocab, const char *left, const char *right,
                        merge *out)
 {
@@ -289,7 +289,7 @@ typedef struct word {
     lhi_heap heap;
 } word;
 
-/* Pushes the pair of tokens that begins at token i of the word to the heap of
+/* Pushes the token pair that begins at token i of the word to the heap of
  * possible merges, if the pair has a merge. False: out of memory. */
 static bool push_candidate(const lhi_tokenizer *t, word *w, uint32_t i)
 {
@@ -310,7 +310,7 @@ static bool push_candidate(const lhi_tokenizer *t, word *w, uint32_t i)
                                      .payload = (uint64_t)m->to});
 }
 
-/* Applies the merges of a word in order of priority until no pair has a merge;
+/* Applies a word's merges in order of priority until no pair has a merge;
  * false: out of memory. */
 static bool merge_all(const lhi_tokenizer *t, word *w)
 {

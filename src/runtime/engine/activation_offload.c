@@ -53,7 +53,7 @@ static void emulate_copy(lhi_rank *rank, uint32_t chunk, int64_t ready_ns)
         lhi_timed_find_chunk(rank->o.device, chunk)->offload_ns;
 }
 
-/* Launches the offload copies of pass `i` at time now_ns: with is_back those
+/* Launches pass `i`'s offload copies at time now_ns: with is_back those
  * to the device, at the pass's start; otherwise those to storage, at its
  * end. */
 static lh_status launch_copies(lhi_rank *rank, uint32_t i, bool is_back,

@@ -31,7 +31,7 @@ static lh_status receive_bytes(lhi_net *net, uint32_t from, uint64_t tag,
 }
 
 /* Sums `values` of all ranks, element by element, on every rank. Each element
- * is nonzero on one rank only, so the order of addition does not change the
+ * is nonzero on one rank only, so the addition order does not change the
  * result. `turn`: distinguishes successive calls. */
 lh_status lhi_all_reduce_sum(lhi_net *net, uint64_t turn, double *values,
                              size_t n, const lhi_net_stop *stop, lh_error *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Head-of-line blocking (Adaptra, arXiv:2504.19232, section 3.2). A rank's
- * sends, in both directions together, occupy the entries of one queue from
- * issue to arrival. A rank whose queue is full stops.
+ * sends, in both directions together, occupy one queue's entries from issue to
+ * arrival. A rank whose queue is full stops.
  *
  * A sender must not wait for its receiver's passes to learn about an arrival.
  * Each rank therefore has a thread that awaits its receives, sends an arrival
@@ -29,7 +29,7 @@ typedef struct receiver {
     arrival_notice next;
 } receiver;
 
-/* State of the blocking sends of one rank. */
+/* State of one rank's blocking sends. */
 struct lhi_blocking_sends {
     lhi_rank *rank;
     pthread_t thread;
@@ -87,7 +87,7 @@ static lh_status send_notice(lhi_blocking_sends *c, const lhi_exec_post *post,
 }
 
 /* Tests a network operation without waiting; *is_done: it is complete.
- * Otherwise lowers *look_ns to the time of the next poll. */
+ * Otherwise lowers *look_ns to the next poll's time. */
 static lh_status poll_op(lhi_blocking_sends *c, lhi_net_op *op,
                          int64_t *look_ns, bool *is_done, lh_error *err)
 {
@@ -102,7 +102,7 @@ static lh_status poll_op(lhi_blocking_sends *c, lhi_net_op *op,
 }
 
 /* Polls all posted receives and sends an arrival notice for each message that
- * has arrived. Lowers *look_ns to the time of the next poll. */
+ * has arrived. Lowers *look_ns to the next poll's time. */
 static lh_status poll_receives(lhi_blocking_sends *c, int64_t *look_ns,
                                lh_error *err)
 {
@@ -165,7 +165,7 @@ static lh_status process_notice(lhi_blocking_sends *c, receiver *r,
 }
 
 /* Processes all arrival notices (that a message has arrived) received so far;
- * lowers *look_ns to the time of the next poll. */
+ * lowers *look_ns to the next poll's time. */
 static lh_status poll_notices(lhi_blocking_sends *c, int64_t *look_ns,
                               lh_error *err)
 {

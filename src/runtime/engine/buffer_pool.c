@@ -107,7 +107,7 @@ bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n)
     return true;
 }
 
-/* Frees a list of buffers. */
+/* Frees a buffer list. */
 static void free_list(lhi_buffer *buffer)
 {
     while (buffer) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks freedom from deadlock before anything runs. An instruction becomes
- * possible once others are done, and stays possible. The order of execution is
+ * possible once others are done, and stays possible. The execution order is
  * therefore irrelevant: either all instructions run, or the same ones never do.
  * One walk through the graph decides.
  *
@@ -44,7 +44,7 @@ typedef struct deadlock_walk {
     uint32_t n_stack;
 } deadlock_walk;
 
-/* Allocates the arrays of the deadlock check in its arena. */
+/* Allocates the deadlock check's arrays in its arena. */
 static lh_status allocate(deadlock_walk *p, lh_error *err)
 {
     size_t n = 2 * (size_t)p->x->n_half;
@@ -110,7 +110,7 @@ static lh_status chain_turns(deadlock_walk *p, lh_error *err)
     return LH_OK;
 }
 
-/* Decrements the number of unmet conditions of a message; pushes the message
+/* Decrements a message's unmet condition count; pushes the message
  * to the stack of movable ones when none remains. */
 static void satisfy(deadlock_walk *p, uint32_t message)
 {
@@ -185,9 +185,9 @@ static void chain_queues(deadlock_walk *p, const lhi_exec_rank *rank,
     }
 }
 
-/* Stores, for each message, its sending and receiving rank and the number of
- * unmet conditions, from the receives of all ranks; links the messages of each
- * copy queue. */
+/* Stores, for each message, its sending and receiving rank and the unmet
+ * condition count, from all ranks' receives; links each copy queue's
+ * messages. */
 static void init(deadlock_walk *p)
 {
     const lh_exec *x = p->x;
@@ -210,7 +210,7 @@ static void init(deadlock_walk *p)
 
 /* Checks whether the input of the rank's next pass has arrived in host memory
  * but waits there for earlier messages. Delegated messages are copied to the
- * device in the order of their queue. */
+ * device in their queue's order. */
 static bool has_input_in_queue(const deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];

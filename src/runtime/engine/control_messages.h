@@ -116,7 +116,7 @@ typedef struct lhi_collective_record {
     uint32_t copy; /* 1 + index in the offload stream; 0: not a copy */
 } lhi_collective_record;
 
-/* The number of a rank's records for the last step; the rows follow. */
+/* A rank's record count for the last step; the rows follow. */
 typedef struct lhi_record_counts {
     uint32_t n_passes, n_collectives;
 } lhi_record_counts;
@@ -201,10 +201,10 @@ void lhi_receive_notice_write(int64_t posted_ns,
 lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
                                   int64_t *posted_ns, lh_error *err);
 
-/* Encodes the counts of a rank's records. */
+/* Encodes a rank's record counts. */
 void lhi_record_counts_write(const lhi_record_counts *counts,
                              unsigned char out[LHI_RECORD_COUNTS_BYTES]);
-/* Decodes the counts of a rank's records. */
+/* Decodes a rank's record counts. */
 lh_status lhi_record_counts_read(const unsigned char *in, size_t size,
                                  lhi_record_counts *out, lh_error *err);
 
@@ -238,11 +238,11 @@ lh_status lhi_observation_read(const unsigned char *in, size_t size,
                                lhi_pass_observation *rows,
                                lhi_collective_record *executed, lh_error *err);
 
-/* Encodes the header of a proposed schedule. */
+/* Encodes a proposed schedule's header. */
 void lhi_proposal_write(const lhi_proposal *proposal,
                         unsigned char out[LHI_PROPOSAL_BYTES]);
-/* Decodes the header of a proposed schedule. LH_EIO: invalid, or its texts
- * exceed the maximum schedule size. */
+/* Decodes a proposed schedule's header. LH_EIO: invalid, or its texts exceed
+ * the maximum schedule size. */
 lh_status lhi_proposal_read(const unsigned char *in, size_t size,
                             lhi_proposal *out, lh_error *err);
 /* Encodes a rank's vote on a proposed schedule. */
@@ -265,10 +265,10 @@ void lhi_adapt_notice_write(const lhi_adapt_notice *row,
 lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size,
                                 lhi_adapt_notice *out, lh_error *err);
 
-/* Encodes the header of the run's outcome, which rank 0 sends to the caller. */
+/* Encodes the run's outcome header, which rank 0 sends to the caller. */
 void lhi_outcome_head_write(const lhi_outcome *outcome,
                             unsigned char out[LHI_OUTCOME_BYTES]);
-/* Decodes the header of the run's outcome. */
+/* Decodes the run's outcome header. */
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
                                 lhi_outcome *out, lh_error *err);
 /* Encodes the results (times, loss) of an iteration. */

@@ -238,7 +238,7 @@ static void store_proposal(lhi_decider *d, const lh_reschedule *given,
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Searches for a migration of hosts or layers that is better than the decision
+/* Searches for a host or layer migration that is better than the decision
  * `what`. If there is one, stores it as the proposal, rejects the decision and
  * sets *moves. */
 static lh_status propose_migration(lhi_decider *d, uint64_t step,
@@ -272,8 +272,8 @@ static lh_status propose_migration(lhi_decider *d, uint64_t step,
     return LH_OK;
 }
 
-/* Stores the proposal of step `step`: a migration if it is better, else the
- * decision `what` if it is a switch. `news`: events began, changed or ended. */
+/* Stores step `step`'s proposal: a migration if it is better, else the decision
+ * `what` if it is a switch. `news`: events began, changed or ended. */
 static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
                                   const lh_pipeline *estimated,
                                   const lh_decision *what, lh_error *err)

@@ -10,11 +10,11 @@
 
 typedef struct lhi_decider lhi_decider;
 
-/* Creates the decision maker for schedule switches, with the adaptation options
- * of the job. Release it with lh_adapt_free(). */
+/* Creates the decision maker for schedule switches, with the job's adaptation
+ * options. Release it with lh_adapt_free(). */
 lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err);
 
-/* Creates the decider of a run, which decides during the run whether to switch
+/* Creates a run's decider, which decides during the run whether to switch
  * schedules: monitor, decision maker and, if enabled, the search for
  * migrations. */
 lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out,

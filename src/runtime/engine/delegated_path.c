@@ -399,8 +399,8 @@ bool lhi_delegated_path_is_active(const lhi_delegated_path *d)
     return d && d->is_active;
 }
 
-/* Signals the thread of queue `nth` in the lane that receives from or sends to
- * rank `peer`. */
+/* Signals queue `nth`'s thread in the lane that receives from or sends to rank
+ * `peer`. */
 static void wake_queue(lhi_delegated_path *d, bool receives, uint32_t peer,
                        uint32_t nth)
 {

@@ -65,7 +65,7 @@ lh_status lhi_elastic_sharding_prepare_pass(lhi_elastic_sharding *s, uint32_t i,
 /* Waits until all parameter gathers and gradient reductions of the step are
  * complete. */
 lh_status lhi_elastic_sharding_end_step(lhi_elastic_sharding *s, lh_error *err);
-/* Returns the records of the last step's collectives, *n of them; borrowed. */
+/* Returns the last step's collective records, *n of them; borrowed. */
 const lhi_collective_record *
 lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n);
 

@@ -2,8 +2,8 @@
 /* Accessors for an execution plan. */
 #include "runtime/engine/execution_plan.h"
 
-/* Returns the name of an instruction stream (compute, send, receive, data,
- * offload); static storage. */
+/* Returns an instruction stream's name (compute, send, receive, data, offload);
+ * static storage. */
 const char *lh_stream_name(lh_stream stream)
 {
     static const char *const names[] = {

@@ -29,8 +29,8 @@ typedef struct lhi_exec_pass {
     uint32_t peer;    /* rank that receives the output */
     uint32_t link;    /* link of the output */
     uint64_t turn;
-    /* Whether the output and the input are delegated, and the modelled duration
-     * of each copy. */
+    /* Whether the output and the input are delegated, and each copy's modelled
+     * duration. */
     bool delegated, in_delegated;
     uint32_t queue; /* in the output's lane; LH_NONE: direct */
     int64_t staging_ns, in_staging_ns;
@@ -68,7 +68,7 @@ typedef struct lhi_exec_lane {
     uint32_t *items; /* producing passes; posts if it receives */
 } lhi_exec_lane;
 
-/* The lowered program of one rank. */
+/* One rank's lowered program. */
 typedef struct lhi_exec_rank {
     uint32_t n_passes, n_posts, n_slots, n_in_flight, n_instructions, n_data;
     uint32_t n_buffers;  /* for outputs until they have arrived */

@@ -272,7 +272,7 @@ static uint64_t reserve_tags(lhi_fsdp *l, uint32_t n)
     return lhi_tag(LHI_TAG_DATA, step, at * LHI_PART_TAGS);
 }
 
-/* Appends a communication to the queue of the communication thread, with
+/* Appends a communication to the communication thread's queue, with
  * n_tags tags; called with the lock held. Returns the completion count to wait
  * for. */
 static uint64_t enqueue(lhi_fsdp *l, queued_communication s, uint32_t n_tags)
@@ -540,7 +540,7 @@ double lhi_fsdp_predict_bytes(double largest_part, uint32_t n_parts,
 }
 
 /* Allocates FSDP's parameter and gradient buffers, the exchange arrays and the
- * queue of communications. */
+ * communication queue. */
 static lh_status make_buffers(lhi_fsdp *l, lh_error *err)
 {
     size_t values = 0;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Producer of an input: the stage, and the index of its pass. */
+/* Producer of an input: the stage, and its pass's index. */
 typedef struct producer {
     uint32_t stage, pass;
 } producer;
@@ -25,8 +25,7 @@ struct lhi_iteration_observation {
 
 /* --- construction --- */
 
-/* Stores in s->bytes the size of each chunk's input message, forward and
- * backward. */
+/* Stores in s->bytes each chunk's input message size, forward and backward. */
 static lh_status record_message_bytes(lhi_iteration_observation *s,
                                       const lhi_device *device, lh_error *err)
 {
@@ -123,7 +122,7 @@ static uint32_t find_input_link(const lhi_iteration_observation *s,
                               : p->backward[pass->chunk + 1].link;
 }
 
-/* Checks whether the input of `pass` is a message on a link, whose times can be
+/* Checks whether `pass`'s input is a message on a link, whose times can be
  * observed. */
 static bool uses_link(const lhi_iteration_observation *s,
                       const lhi_exec_pass *pass)
@@ -212,8 +211,8 @@ static bool reads_one_clock(const lhi_iteration_observation *s,
     return true;
 }
 
-/* Merges the messages of all replicas: keeps, for each message, the one with
- * the longest time on the link. With different clocks uses the first replica
+/* Merges all replicas' messages: keeps, for each message, the one with the
+ * longest time on the link. With different clocks uses the first replica
  * only. */
 static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
                                 const lhi_rank_observation *parts,
@@ -238,7 +237,7 @@ static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
 
 /* --- passes and collectives --- */
 
-/* Merges the passes of all replicas: keeps each pass's longest duration. */
+/* Merges all replicas' passes: keeps each pass's longest duration. */
 static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
                          const lhi_rank_observation *parts)
 {

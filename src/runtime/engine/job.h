@@ -2,7 +2,7 @@
 /* A run as seen by all its ranks, and rank 0's result.
  *
  * The engine takes a pipeline with a schedule. It returns iteration times, the
- * timeline of the last iteration and, with a model, trained weights. Files:
+ * last iteration's timeline and, with a model, trained weights. Files:
  *
  *     lower.c, execution_plan.h  the schedule as instructions per rank
  *     lower_data.c               ... its data-parallel collectives
@@ -95,7 +95,7 @@ typedef struct lhi_job {
 lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
                                    lhi_cpu_options *out, lh_error *err);
 
-/* Where the ranks of a job run, for the memory check. */
+/* Where a job's ranks run, for the memory check. */
 typedef enum lhi_job_launch_kind {
     LHI_RANKS_THREADS,   /* in this process */
     LHI_RANKS_PROCESSES, /* on this machine */
@@ -191,8 +191,8 @@ lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
 lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err);
 
-/* Returns the number of emulated links: one per link resource and replica of
- * the pipeline, the first replica's first. */
+/* Returns the emulated link count: one per link resource and replica of the
+ * pipeline, the first replica's first. */
 size_t lhi_job_count_links(const lhi_job *job);
 /* Fills in the parameters of the run's emulated links: links[], with
  * lhi_job_count_links() entries. */
@@ -214,9 +214,9 @@ lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
                                uint32_t rank, const lhi_record_counts *counts,
                                lh_error *err);
 
-/* Makes the trace of an iteration under execution plan `exec`. records[r] has
- * rank r's passes and executed[r] its n_executed[r] collectives and copies,
- * times from the iteration's start. */
+/* Makes an iteration's trace under execution plan `exec`. records[r] has rank
+ * r's passes and executed[r] its n_executed[r] collectives and copies, times
+ * from the iteration's start. */
 lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
                              const lhi_pass_record *const *records,
                              const lhi_collective_record *const *executed,

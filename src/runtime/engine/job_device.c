@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device of a rank. */
+/* A rank's device. */
 #include "runtime/engine/job.h"
 
 #include <stdlib.h>

@@ -59,7 +59,7 @@ static lh_status digest_rank(unsigned char sum[DIGEST_BYTES],
     return LH_OK;
 }
 
-/* Extends the digest `sum` by the training options of the program. */
+/* Extends the digest `sum` by the program's training options. */
 static void digest_training_options(unsigned char sum[DIGEST_BYTES],
                                     const lh_train_model *t)
 {
@@ -224,7 +224,7 @@ static lh_status digest_plan(unsigned char sum[DIGEST_BYTES],
     return LH_OK;
 }
 
-/* Extends the digest `sum` by the options of the run. */
+/* Extends the digest `sum` by the run's options. */
 static lh_status digest_options(unsigned char sum[DIGEST_BYTES],
                                 const lhi_job *job, lh_error *err)
 {

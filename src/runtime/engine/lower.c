@@ -136,8 +136,8 @@ static lh_status count_in_flight(lowering *l, lhi_exec_rank *rank,
     return LH_OK;
 }
 
-/* Sets the rank's number of output buffers. An output occupies a buffer from
- * its pass's start until it has arrived, or until the local consumer has
+/* Sets the rank's output buffer count. An output occupies a buffer from its
+ * pass's start until it has arrived, or until the local consumer has
  * ended. Ranks that send get one spare buffer for longer transfers. */
 static void count_buffers(lhi_exec_rank *rank)
 {
@@ -251,8 +251,8 @@ static int compare_posts(const void *a, const void *b)
     return (x->consumer > y->consumer) - (x->consumer < y->consumer);
 }
 
-/* Assigns receive buffers (slots) round-robin in the order of consumption, so
- * that the next needed message always has one, even with few buffers. */
+/* Assigns receive buffers (slots) round-robin in consumption order, so that the
+ * next needed message always has one, even with few buffers. */
 static void assign_slots(const lowering *l, lhi_exec_rank *rank)
 {
     lhi_exec_post *posts = rank->posts;
@@ -439,7 +439,7 @@ static lh_status build_instructions(lowering *l, lhi_exec_rank *rank,
 
 /* --- lowering --- */
 
-/* Builds the program of device `d`: passes, receives, queues, collectives and
+/* Builds device `d`'s program: passes, receives, queues, collectives and
  * offload copies. `seen`: scratch, two flags per chunk. */
 static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
 {
@@ -462,7 +462,7 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
 }
 
 /* Allocates the execution plan's tables per rank, chunk and link; fills in link
- * names, the rank of each chunk, and the number of messages per link. */
+ * names, each chunk's rank, and the message count per link. */
 static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
 {
     x->link_names = LHI_NEW(x->mem, const char *, p->n_resources);
@@ -483,7 +483,7 @@ static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
     return LH_OK;
 }
 
-/* Builds the programs of all ranks from the simulated timeline. */
+/* Builds all ranks' programs from the simulated timeline. */
 static lh_status lower_all(lowering *l, lh_error *err)
 {
     lh_exec *x = l->x;

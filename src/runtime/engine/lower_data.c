@@ -51,9 +51,8 @@ static void add_collective(stream_builder *l, lhi_exec_data what)
     l->rank->data[l->rank->n_data++] = what;
 }
 
-/* Appends the all-gather for the next chunk in the rank's list of gathers to
- * its data stream, launched after `after` passes; `now`: predicted launch
- * time. */
+/* Appends the all-gather for the next chunk in the rank's gather list to its
+ * data stream, launched after `after` passes; `now`: predicted launch time. */
 static void add_gather(stream_builder *l, uint32_t after, int64_t now)
 {
     uint32_t before = l->gathers[l->next_gather++];

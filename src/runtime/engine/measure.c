@@ -89,7 +89,7 @@ static lh_status run_pass(measurement *m, uint32_t part, lh_pass_kind kind,
 }
 
 /* Runs F, D and W of all parts (layer, embedding, head) on all microbatches;
- * `counts`: records the durations. The growth of peak memory at a part's second
+ * `counts`: records the durations. The peak memory growth at a part's second
  * microbatch is its activation memory. */
 static lh_status run_step(measurement *m, uint64_t step, bool counts,
                           lh_error *err)

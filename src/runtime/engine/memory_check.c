@@ -37,8 +37,8 @@ static double count_tied_embedding(const lhi_cpu_options *o,
     return lhi_cpu_count_embedding_parameters(o);
 }
 
-/* Returns the bytes of a rank's message buffers as make_receives() in rank.c
- * and make_buffers() in delegated_path.c allocate them. `bytes`: size of a
+/* Returns a rank's message buffer bytes as make_receives() in rank.c and
+ * make_buffers() in delegated_path.c allocate them. `bytes`: size of a
  * message. */
 static double count_message_bytes(const lhi_exec_rank *rank, double bytes)
 {
@@ -57,8 +57,8 @@ static double count_message_bytes(const lhi_exec_rank *rank, double bytes)
     return sum + (rank->n_lanes > 0 ? rank->n_slots * most : 0);
 }
 
-/* Predicts the memory of a rank's cpu device under the rank's passes and
- * offload copies, bytes by kind. */
+/* Predicts a rank's cpu device memory under the rank's passes and offload
+ * copies, bytes by kind. */
 static lh_status predict_device(const lhi_exec_rank *rank,
                                 const lhi_cpu_options *o,
                                 double bytes[LH_N_MEMORY_KINDS], lh_error *err)
@@ -81,7 +81,7 @@ typedef struct bucket_memory {
     double values, sharded, largest; /* per chunk, or per part of it */
 } bucket_memory;
 
-/* Sums over all chunks of a device. */
+/* Sums over a device's chunks. */
 typedef struct chunks_memory {
     bucket_memory buckets[LHI_N_TRAIN_BUCKETS];
     double part; /* largest over all buckets */

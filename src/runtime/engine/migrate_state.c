@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Migrates the training state from the old rank assignment to the new one. In
- * each copy of the pipeline, the place that will hold a layer needs its
- * tensors. The place that holds the layer now, in the same copy, provides them:
- * all values, which replicas share, and the replica's piece of the moments.
+ * each pipeline copy, the place that will hold a layer needs its tensors. The
+ * place that holds the layer now, in the same copy, provides them: all values,
+ * which replicas share, and the replica's piece of the moments.
  *
  * All arrays are sent and received at once, in place, so that no rank waits for
  * its turn and nothing is copied in between. The exception is data relayed by a
@@ -49,14 +49,14 @@ static uint32_t find_holder(const lhi_job *job,
         assignment, copy * job->exec->n_ranks + job->exec->chunk_ranks[c]);
 }
 
-/* Route for a tensor in one copy of the pipeline. */
+/* Route for a tensor in one pipeline copy. */
 typedef struct route {
     uint32_t from, to;
     uint32_t via; /* LH_NONE: direct */
 } route;
 
-/* Returns the route of a tensor's migration in replica `copy`: its old rank,
- * its new rank, and the rank that relays it, if any. */
+/* Returns a tensor's migration route in replica `copy`: its old rank, its new
+ * rank, and the rank that relays it, if any. */
 static route find_route(const lhi_state_migration_options *o, uint32_t index,
                         uint32_t copy)
 {
@@ -171,7 +171,7 @@ static lh_status send_all(const lhi_state_migration_options *o, lhi_train *from,
 
 /* --- relays --- */
 
-/* Returns the number of optimizer moment arrays per tensor. */
+/* Returns the optimizer moment array count per tensor. */
 static uint32_t count_moments(const lhi_state_migration_options *o)
 {
     return o->job->model->delayed_update ? LHI_MAX_MOMENTS
@@ -193,8 +193,8 @@ static size_t count_array_values(const lhi_state_migration_options *o,
     return array == 0 ? t->n : piece;
 }
 
-/* Receives the arrays of one tensor from rank w->from and sends them to rank
- * w->to, one after the other, through `room`. */
+/* Receives one tensor's arrays from rank w->from and sends them to rank w->to,
+ * one after the other, through `room`. */
 static lh_status relay_tensor(const lhi_state_migration_options *o,
                               const route *w, uint32_t index, uint32_t copy,
                               float *room, lhi_state_migration_ops *ops,
@@ -218,8 +218,8 @@ static lh_status relay_tensor(const lhi_state_migration_options *o,
     return LH_OK;
 }
 
-/* Returns the number of values in the largest array that this rank relays
- * (receives and sends on); 0: none. */
+/* Returns the value count in the largest array that this rank relays (receives
+ * and sends on); 0: none. */
 static size_t find_max_relay_size(const lhi_state_migration_options *o)
 {
     const lh_model *m = o->job->model->model;

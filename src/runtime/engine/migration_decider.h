@@ -13,12 +13,12 @@ typedef struct lhi_migration_decider lhi_migration_decider;
 /* Checks whether the run adapts to slowdowns and its options permit migrations
  * of hosts or layers. */
 bool lhi_job_can_migrate(const lhi_job *job);
-/* Checks that the run supports the requested migrations of hosts and layers;
+/* Checks that the run supports the requested host and layer migrations;
  * otherwise LH_EINVAL or LH_EUNSUPPORTED. */
 lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err);
 
-/* Creates the migration decider of a run, which searches for migrations of
- * hosts or layers. */
+/* Creates a run's migration decider, which searches for migrations of hosts or
+ * layers. */
 lh_status lhi_migration_decider_make(const lhi_job *job,
                                      lhi_migration_decider **out,
                                      lh_error *err);
@@ -47,9 +47,8 @@ typedef struct lhi_migration_decider_result {
     int64_t now_ns; /* current duration of an iteration */
 } lhi_migration_decider_result;
 
-/* Searches for a migration of hosts or layers in the conditions `seen`. *moves:
- * one was found and is in *out, borrowed until the ranks' answer is
- * recorded. */
+/* Searches for a host or layer migration in the conditions `seen`. *moves: one
+ * was found and is in *out, borrowed until the ranks' answer is recorded. */
 lh_status lhi_migration_decider_find(lhi_migration_decider *mind,
                                      const lhi_migration_decider_input *seen,
                                      lhi_migration_decider_result *out,

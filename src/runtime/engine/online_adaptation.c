@@ -27,8 +27,8 @@ typedef struct rank_message {
     lhi_net_op op;
 } rank_message;
 
-/* One observed iteration: the step, the plan that it followed and the messages
- * of all ranks. */
+/* One observed iteration: the step, the plan that it followed and all ranks'
+ * messages. */
 typedef struct observed_step {
     uint64_t step;
     const lh_exec *exec;
@@ -79,8 +79,7 @@ uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank)
 
 /* --- thread --- */
 
-/* Enlarges the arrays of passes and collectives to the size of a whole
- * iteration. */
+/* Enlarges the arrays of passes and collectives to a whole iteration's size. */
 static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
                            lh_error *err)
 {
@@ -288,8 +287,8 @@ bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
     return true;
 }
 
-/* Prepares the receive buffer and the expected header for the message of rank
- * `rank`, with n_executed collectives, about the current iteration. */
+/* Prepares the receive buffer and the expected header for rank `rank`'s
+ * message, with n_executed collectives, about the current iteration. */
 static lh_status prepare_message(lhi_adaptation *a, uint32_t rank,
                                  uint32_t n_executed, rank_message **out,
                                  lh_error *err)

@@ -55,7 +55,7 @@ static const unsigned char *take_bytes(reader *r, size_t size)
     return at;
 }
 
-/* Fails with LH_EIO: the result text of rank 0 ends early. */
+/* Fails with LH_EIO: rank 0's result text ends early. */
 static lh_status fail_truncated(lh_error *err)
 {
     return lhi_fail(err, LH_EIO, "rank 0 returned an incomplete result");
@@ -132,7 +132,7 @@ static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
                           err);
 }
 
-/* Decodes the records of all ranks and makes the measured trace. */
+/* Decodes all ranks' records and makes the measured trace. */
 static lh_status read_records(const lhi_job *job, const lh_exec *exec,
                               reader *r, lhi_arena *mem, lh_trace **out,
                               lh_error *err)
@@ -264,7 +264,7 @@ static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
     return status;
 }
 
-/* Returns the predicted time of offload copies per iteration under the initial
+/* Returns the predicted offload-copy time per iteration under the initial
  * schedule, averaged over ranks, in ns. */
 static int64_t predict_copy_time(const lhi_job *job)
 {
@@ -382,7 +382,7 @@ static lh_status read_notices(reader *r, uint32_t n, owned_result *to,
     return LH_OK;
 }
 
-/* Decodes the schedule of the last iteration; *out NULL: the initial one. */
+/* Decodes the last iteration's schedule; *out NULL: the initial one. */
 static lh_status read_schedule(const lhi_job *job, reader *r,
                                const lhi_outcome *head,
                                const lhi_proposed_plan **out, lh_error *err)
@@ -420,7 +420,7 @@ static lh_status read_last(const lhi_job *job,
     return status;
 }
 
-/* Stores the data path of the last iteration in the result: direct, delegated
+/* Stores the last iteration's data path in the result: direct, delegated
  * (messages copied through host memory) or mixed. */
 static lh_status store_path(const lhi_job *job, const lh_exec *exec,
                             owned_result *to, lh_error *err)

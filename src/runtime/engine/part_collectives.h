@@ -46,7 +46,7 @@ lh_status lhi_part_all_gather(const lhi_part_collectives *x,
                               const lhi_train_part *part, float *room,
                               uint64_t tag, int64_t *ready_ns, lh_error *err);
 /* Reduce-scatters the gradients of a part, a range of a chunk's parameters.
- * `adds`: adds sharded gradients to the sums of earlier microbatch groups. */
+ * `adds`: adds sharded gradients to earlier microbatch groups' sums. */
 lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
                                   const lhi_train_part *part, const float *room,
                                   bool adds, uint64_t tag, int64_t *ready_ns,
@@ -76,9 +76,9 @@ static inline uint32_t lhi_site_count_sum_tags(const lhi_net_group *group)
     return 4 * group->n_ranks;
 }
 
-/* Adds n values over all datacenters, in the order of datacenters; all get the
- * sums. `room`: n values, for leaders only. Raises *ready_ns (NULL: none) to
- * the time at which all members were ready. */
+/* Adds n values over all datacenters, in datacenter order; all get the sums.
+ * `room`: n values, for leaders only. Raises *ready_ns (NULL: none) to the time
+ * at which all members were ready. */
 lh_status lhi_sum_sites(const lhi_site_sums *s, float *values, size_t n,
                         float *room, uint64_t tag, int64_t *ready_ns,
                         lh_error *err);

@@ -88,7 +88,7 @@ uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind)
 }
 
 /* Returns how many consecutive pipeline copies a group of the kind contains
- * before it skips some: more than 1 only for the slices of an expert. */
+ * before it skips some: more than 1 only for an expert's slices. */
 static uint32_t get_run_length(const lhi_grid *g, lhi_grid_group_kind kind)
 {
     return kind == LHI_GRID_EXPERT_SLICES ? g->expert_tensor : 1;
@@ -125,7 +125,7 @@ uint32_t lhi_grid_find_group(const lhi_grid *g, lhi_grid_group_kind kind,
     return mine * run + at;
 }
 
-/* Returns the node of a rank; `nodes`: per stage and pipeline copy. */
+/* Returns a rank's node; `nodes`: per stage and pipeline copy. */
 static uint32_t get_node(const lhi_grid *g, const uint32_t *nodes,
                          uint32_t rank)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The run's process grid. A copy of the pipeline has one rank per device. There
- * are replicas * context * tensor copies, which follow the same schedule; a
- * rank's messages stay within its copy. Counterparts (ranks of one device in
- * different copies) form the groups that compute together.
+/* The run's process grid. A pipeline copy has one rank per device. There are
+ * replicas * context * tensor copies, which follow the same schedule; a rank's
+ * messages stay within its copy. Counterparts (ranks of one device in different
+ * copies) form the groups that compute together.
  *
  * Copies are numbered tensor first, then context, then replica, as in
  * Megatron-LM; rank r is device r % n_devices in copy r / n_devices. Expert
@@ -43,14 +43,13 @@ typedef enum lhi_grid_group_kind {
 } lhi_grid_group_kind;
 
 /* Checks the parallel degrees. LH_EINVAL: a degree is 0, the expert degree
- * does not divide the number of pipeline copies, or there are too many
- * ranks. */
+ * does not divide the pipeline copy count, or there are too many ranks. */
 lh_status lhi_grid_check(const lhi_grid *grid, lh_error *err);
 
-/* Returns the number of copies of the pipeline: replicas times context times
- * tensor ranks. */
+/* Returns the pipeline copy count: replicas times context times tensor
+ * ranks. */
 uint32_t lhi_grid_count_copies(const lhi_grid *grid);
-/* Returns the number of ranks in the process grid. */
+/* Returns the process grid's rank count. */
 uint32_t lhi_grid_count_ranks(const lhi_grid *grid);
 /* Returns the coordinates (stage, replica, context, tensor, expert) of a
  * logical rank in the process grid. */
@@ -59,8 +58,8 @@ lhi_grid_coords lhi_grid_find_coords(const lhi_grid *grid, uint32_t rank);
  * the others and are ignored. */
 uint32_t lhi_grid_find_rank(const lhi_grid *grid, const lhi_grid_coords *place);
 
-/* Returns the number of ranks in each group of kind `kind`, such as
- * LHI_GRID_DATA (data parallelism). */
+/* Returns the rank count in each group of kind `kind`, such as LHI_GRID_DATA
+ * (data parallelism). */
 uint32_t lhi_grid_group_size(const lhi_grid *grid, lhi_grid_group_kind kind);
 /* Lists the ranks of the group of kind `kind` that contains `rank` in ascending
  * order, ranks[0..size-1]. Returns the index of `rank` in it. */

@@ -21,7 +21,7 @@ typedef struct entry {
     char text[];
 } entry;
 
-/* The list of plans in use. */
+/* The plan list in use. */
 struct lhi_proposals {
     const lh_pipeline *pipeline;
     const lh_exec_options *options;
@@ -153,7 +153,7 @@ static lh_status lower_entry(entry *e, lh_error *err)
     return status;
 }
 
-/* Frees an entry of the list of proposed plans. */
+/* Frees an entry of the proposed plan list. */
 static void free_entry(entry *e)
 {
     lh_exec_free(e->exec);

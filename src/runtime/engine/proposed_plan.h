@@ -22,15 +22,15 @@ typedef struct lhi_proposed_plan {
     const lh_pipeline *pipeline;
 } lhi_proposed_plan;
 
-/* Creates the list of proposed plans. All are built for the pipeline under
+/* Creates the proposed plan list. All are built for the pipeline under
  * `options`, except for their own data path. `limits`: permitted migrations;
  * NULL: none. All three are borrowed. */
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
                              const lhi_rank_assignment_limits *limits,
                              lhi_proposals **out, lh_error *err);
-/* Frees the list of proposed plans itself, once all plans in it are released.
- * NULL is allowed. */
+/* Frees the proposed plan list itself, once all plans in it are released. NULL
+ * is allowed. */
 void lhi_proposals_free(lhi_proposals *proposals);
 
 /* Returns the plan of a proposal's texts; builds and checks it unless it is in

@@ -8,8 +8,8 @@
 
 /* --- construction --- */
 
-/* Allocates receive buffers, the pool of output buffers and the records of
- * passes, sized for the largest message. */
+/* Allocates receive buffers, the output buffer pool and the pass records, sized
+ * for the largest message. */
 static lh_status make_receives(lhi_rank *rank, lh_error *err)
 {
     const lhi_exec_rank *program = rank->program;
@@ -166,7 +166,7 @@ static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
     return LH_OK;
 }
 
-/* Waits for the input of pass `i`; raises *ready_ns to its arrival. *in: its
+/* Waits for pass `i`'s input; raises *ready_ns to its arrival. *in: its
  * buffer. */
 static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
                             int64_t *ready_ns, lh_error *err)
@@ -212,9 +212,9 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
     return LH_OK;
 }
 
-/* Passes the output of pass `i` to the next pass on this rank, to the thread of
- * the transfer protocol in use, or to the network. *free_ns: in, end of the
- * pass; out, when the rank may continue. */
+/* Passes pass `i`'s output to the next pass on this rank, to the thread of the
+ * transfer protocol in use, or to the network. *free_ns: in, end of the pass;
+ * out, when the rank may continue. */
 static lh_status hand_over_output(lhi_rank *rank, uint32_t i,
                                   lhi_buffer *buffer, uint64_t step,
                                   lhi_step_kind kind, int64_t *free_ns,

@@ -142,7 +142,7 @@ void lhi_rank_free(lhi_rank *rank);
  * beyond the predicted number. */
 uint32_t lhi_rank_pool_growth(const lhi_rank *rank);
 
-/* Adds the bytes of the rank's message buffers to bytes[], by memory kind. */
+/* Adds the rank's message buffer bytes to bytes[], by memory kind. */
 void lhi_rank_add_memory(const lhi_rank *rank,
                          int64_t bytes[LH_N_MEMORY_KINDS]);
 
@@ -155,8 +155,8 @@ lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
 
 /* Returns the size of the message for input `input`, in bytes. */
 size_t lhi_rank_input_bytes(const lhi_rank *rank, uint32_t input);
-/* Sends the output of `pass`, which enters its link at entered_ns, to the
- * consuming rank; `buffer` returns to its pool once it is sent. */
+/* Sends `pass`'s output, which enters its link at entered_ns, to the consuming
+ * rank; `buffer` returns to its pool once it is sent. */
 lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
                         lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
                         int64_t entered_ns, lh_error *err);
@@ -171,7 +171,7 @@ bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n);
 size_t lhi_pool_buffer_bytes(size_t bytes);
 /* Returns the bytes of all buffers that the pool has allocated. */
 size_t lhi_pool_total_bytes(const lhi_pool *pool);
-/* Frees the buffers of a pool; a zeroed pool is allowed. */
+/* Frees a pool's buffers; a zeroed pool is allowed. */
 void lhi_pool_fini(lhi_pool *pool);
 /* Takes a free buffer from the pool, or allocates one; NULL: out of memory. */
 lhi_buffer *lhi_pool_take(lhi_pool *pool);
@@ -205,11 +205,11 @@ lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step,
 lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late,
                                        const lhi_exec_post *post,
                                        int64_t posted_ns, lh_error *err);
-/* Passes the output of pass number `pass`, produced at made_ns, to the sender
- * thread of its receiver. */
+/* Passes the output of pass number `pass`, produced at made_ns, to its
+ * receiver's sender thread. */
 void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass,
                                lhi_buffer *buffer, int64_t made_ns);
-/* Waits until the sender threads have sent all messages of the step. */
+/* Waits until the sender threads have sent all the step's messages. */
 lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err);
 
 /* --- blocking sends (blocking_sends.c) --- */
@@ -247,9 +247,9 @@ lh_status lhi_blocking_sends_acquire_entry(lhi_blocking_sends *coupled,
 /* Waits until the arrival notices of all sends of the step are received. */
 lh_status lhi_blocking_sends_end_step(lhi_blocking_sends *coupled,
                                       lh_error *err);
-/* Returns the time in ns at which the message of receive `op` arrived over
- * `link`. On an emulated network, a message without a link (LH_NONE) arrives
- * when it is sent. */
+/* Returns the time in ns at which receive `op`'s message arrived over `link`.
+ * On an emulated network, a message without a link (LH_NONE) arrives when it is
+ * sent. */
 int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
                             const lhi_net_op *op);
 
@@ -273,11 +273,11 @@ lh_status lhi_delegated_path_begin_step(lhi_delegated_path *d, uint64_t step,
 /* Checks whether messages of this step take the delegated path: through host
  * memory, copied and sent by helper threads. */
 bool lhi_delegated_path_is_active(const lhi_delegated_path *d);
-/* Registers posted receive number `i` of the rank, so that the helper thread of
- * its queue waits for the message. */
+/* Registers posted receive number `i` of the rank, so that its queue's helper
+ * thread waits for the message. */
 void lhi_delegated_path_add_receive(lhi_delegated_path *d, uint32_t post);
-/* Passes the output of pass `i`, produced at `made_ns`, to the helper thread
- * that copies it to host memory and sends it. After the copy,
+/* Passes pass `i`'s output, produced at `made_ns`, to the helper thread that
+ * copies it to host memory and sends it. After the copy,
  * lhi_delegated_path_reclaim_buffers() returns the buffer to the rank. */
 void lhi_delegated_path_add_output(lhi_delegated_path *d, uint32_t pass,
                                    lhi_buffer *buffer, int64_t made_ns);
@@ -303,9 +303,9 @@ size_t lhi_delegated_path_count_bytes(const lhi_delegated_path *d);
  *
  * Training steps only. */
 
-/* Allocates the rank's records of activation-offload copies. */
+/* Allocates the rank's activation-offload copy records. */
 lh_status lhi_activation_offload_make(lhi_rank *rank, lh_error *err);
-/* Starts a step at t0_ns: forgets the offload copies of the previous step. */
+/* Starts a step at t0_ns: forgets the previous step's offload copies. */
 void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Prepares pass i: waits for the offload copies that it needs, then launches
  * the copies that start with it. Raises *ready_ns to the end of the awaited
@@ -317,7 +317,7 @@ lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i,
 lh_status lhi_activation_offload_after_pass(lhi_rank *rank, uint32_t i,
                                             const lhi_span *span,
                                             lh_error *err);
-/* Waits for all offload copies of the step and stores their times in
+/* Waits for all the step's offload copies and stores their times in
  * rank->copied. */
 lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err);
 
@@ -325,7 +325,7 @@ lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err);
 
 /* Allocates the rank's collective records and arrival times. */
 lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err);
-/* Starts a step at t0_ns: forgets the collectives of the previous step. */
+/* Starts a step at t0_ns: forgets the previous step's collectives. */
 void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Returns the arrival time of all collectives that the pass waits for; 0: none.
  */

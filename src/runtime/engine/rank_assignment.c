@@ -109,7 +109,7 @@ lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *limits,
 }
 
 /* Checks that each chunk has a layer and all chunks together have the job's
- * number of layers. */
+ * layer count. */
 static lh_status check_layers(const lhi_rank_assignment *s,
                               const lhi_rank_assignment_limits *limits,
                               lh_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank assignment: the layer count of each chunk, and the rank at each place. A
+/* Rank assignment: each chunk's layer count, and the rank at each place. A
  * place is a logical rank: place r * P + d is device d in replica r of a
  * pipeline with P devices. A run starts with rank p at place p. */
 #ifndef LHI_RUNTIME_ENGINE_RANK_ASSIGNMENT_H
@@ -52,7 +52,7 @@ lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *limits,
  * assignment. Release with free(). */
 lh_status lhi_rank_assignment_format(const lhi_rank_assignment *assignment,
                                      char **text, lh_error *err);
-/* Parses the text of a rank assignment (`n` characters, not necessarily
+/* Parses a rank assignment's text (`n` characters, not necessarily
  * zero-terminated). LH_EINPUT: invalid text, or outside the limits. Release
  * with lhi_rank_assignment_fini(). */
 lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
@@ -62,7 +62,7 @@ lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
  */
 lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from,
                                    lhi_rank_assignment *to, lh_error *err);
-/* Frees the arrays of a rank assignment; a zeroed struct is allowed. */
+/* Frees a rank assignment's arrays; a zeroed struct is allowed. */
 void lhi_rank_assignment_fini(lhi_rank_assignment *assignment);
 
 /* Compares two assignments; NULL: the initial one. */

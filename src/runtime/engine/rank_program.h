@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank program: a rank's instructions in one execution plan, with all storage
- * that depends on them and the records of the last step. */
+ * that depends on them and the last step's records. */
 #ifndef LHI_RUNTIME_ENGINE_RANK_PROGRAM_H
 #define LHI_RUNTIME_ENGINE_RANK_PROGRAM_H
 
@@ -20,7 +20,7 @@ typedef struct lhi_rank_program {
 } lhi_rank_program;
 
 /* Makes a rank's program for one execution plan: the state that runs its
- * passes, and storage for the records of a step. */
+ * passes, and storage for a step's records. */
 lh_status lhi_rank_program_make(const lhi_rank_options *options,
                                 lhi_rank_program **out, lh_error *err);
 /* Frees a rank program and its rank as lhi_rank_free() does; NULL is

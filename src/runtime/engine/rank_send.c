@@ -19,7 +19,7 @@ lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
     uint64_t turn = LHI_NET_NO_TURN;
     if (rank->o.emulates && kind == LHI_STEP_TRAIN && pass->link != LH_NONE) {
         const lh_exec *x = rank->o.exec;
-        /* each copy of the pipeline has its own links */
+        /* each pipeline copy has its own links */
         link = rank->o.base / x->n_ranks * x->n_links + pass->link;
         if (pass->turn != UINT64_MAX)
             turn = rank->turns * x->link_messages[pass->link] + pass->turn;

@@ -89,8 +89,8 @@ get_assignment(const lhi_proposed_plan *proposed)
     return proposed ? proposed->assignment : NULL;
 }
 
-/* Checks that the hosts of the event timeline may be assigned as in
- * `assignment`: a host may not replace one with other links or memory. */
+/* Checks that the event timeline's hosts may be assigned as in `assignment`: a
+ * host may not replace one with other links or memory. */
 static lh_status check_places(const lhi_job *job,
                               const lhi_rank_assignment *assignment,
                               lh_error *err)
@@ -132,8 +132,8 @@ static lh_status set_up_target(lhi_rescheduler *r,
     return LH_OK;
 }
 
-/* Builds the execution plan of proposal `p`, and the program (buffers and
- * threads) with which this rank would run it. */
+/* Builds proposal `p`'s execution plan, and the program (buffers and threads)
+ * with which this rank would run it. */
 static lh_status make_program(lhi_rescheduler *r, const lhi_proposal *p,
                               lh_error *err)
 {
@@ -168,7 +168,7 @@ static void evaluate_proposal(lhi_rescheduler *r, const lhi_proposal *p,
         lhi_text_copy(r->vote.why, sizeof r->vote.why, why->text);
 }
 
-/* Returns the tag of a proposal's message: `number` 0 for the header, 1 for
+/* Returns a proposal's message tag: `number` 0 for the header, 1 for
  * the text. */
 static uint64_t make_proposal_tag(const lhi_rescheduler *r, uint32_t number)
 {
@@ -240,8 +240,8 @@ static lh_status format_proposal(const lhi_rescheduler *r, lhi_proposal *p,
     return status;
 }
 
-/* Receives the vote of rank `from`; the first refusal becomes the result of
- * the proposal. */
+/* Receives rank `from`'s vote; the first refusal becomes the proposal's
+ * result. */
 static lh_status receive_vote(lhi_rescheduler *r, uint32_t from, lh_error *err)
 {
     lhi_vote vote;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts the ranks of a run as threads or processes, and assembles the result.
+/* Starts a run's ranks as threads or processes, and assembles the result.
  */
 #define _GNU_SOURCE
 #include "base/options.h"
@@ -32,7 +32,7 @@ static const struct {
 };
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
-/* Returns the index of a transport; N_TRANSPORTS: unknown. */
+/* Returns a transport's index; N_TRANSPORTS: unknown. */
 static uint32_t find_transport(const char *name)
 {
     uint32_t i = 0;

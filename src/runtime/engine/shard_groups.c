@@ -24,7 +24,7 @@ static gradient_group get_data_group(const lh_train_model *m, uint32_t n,
 }
 
 /* Returns the group of ranks with the same experts as logical rank `place`.
- * `places` receives its logical ranks, *member the index of `place`. */
+ * `places` receives its logical ranks, *member `place`'s index. */
 static gradient_group get_expert_group(const lh_train_model *m,
                                        const lhi_grid *grid, uint32_t place,
                                        uint32_t *places, uint32_t *member)
@@ -34,8 +34,8 @@ static gradient_group get_expert_group(const lh_train_model *m,
                             place % grid->n_devices, grid, places};
 }
 
-/* Returns the datacenter of group member `member`. If the optimizer is not
- * sharded, each member counts as a datacenter of its own. */
+/* Returns group member `member`'s datacenter. If the optimizer is not sharded,
+ * each member counts as a datacenter of its own. */
 static uint32_t get_site(const gradient_group *s, uint32_t member)
 {
     const lh_train_model *m = s->m;
@@ -50,7 +50,7 @@ static uint32_t get_site(const gradient_group *s, uint32_t member)
     return m->sites[(size_t)s->stage * replicas + replica];
 }
 
-/* Counts the group members at the datacenter of `member`. */
+/* Counts the group members at `member`'s datacenter. */
 static uint32_t count_at_site(const gradient_group *s, uint32_t member)
 {
     uint32_t site = get_site(s, member), n = 0;

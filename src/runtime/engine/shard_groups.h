@@ -35,7 +35,7 @@ bool lhi_shard_groups_equal_at_stages(const lh_train_model *model, uint32_t n,
 bool lhi_has_disjoint_expert_groups(const lh_train_model *model,
                                     const lhi_grid *grid);
 
-/* Returns the shard groups of a logical rank among the ranks with the same
+/* Returns a logical rank's shard groups among the ranks with the same
  * experts. */
 lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *model,
                                               const lhi_grid *grid,

@@ -11,7 +11,7 @@ typedef struct buckets {
     uint32_t n, all; /* launched so far; total; n is 0 in between */
 } buckets;
 
-/* A group of microbatches in one direction on one chunk. */
+/* A microbatch group in one direction on one chunk. */
 typedef struct block {
     uint32_t first, size, n_done;
     uint32_t room;      /* value buffer; LH_NONE: none yet */
@@ -107,8 +107,8 @@ static bool is_whole_chunk(const planner *l, const lhi_exec_data *d)
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
-/* Checks that the buckets of an operation come in order 0, 1, ...; `parts`:
- * buckets so far; *last: all have come. */
+/* Checks that an operation's buckets come in order 0, 1, ...; `parts`: buckets
+ * so far; *last: all have come. */
 static lh_status check_bucket(const planner *l, uint32_t i, uint32_t k,
                               buckets *parts, bool *last)
 {
@@ -133,9 +133,9 @@ static lh_status check_bucket(const planner *l, uint32_t i, uint32_t k,
     return LH_OK;
 }
 
-/* Finds the block of microbatches that all-gather `k` serves, from the pass
- * that waits for its last bucket (part); *last: index of that bucket's
- * all-gather. NULL: no pass waits. */
+/* Finds the microbatch block that all-gather `k` serves, from the pass that
+ * waits for its last bucket (part); *last: index of that bucket's all-gather.
+ * NULL: no pass waits. */
 static block *find_target(const planner *l, uint32_t k, uint32_t *last)
 {
     const lhi_exec_data *d = &l->rank->data[k];
@@ -151,8 +151,8 @@ static block *find_target(const planner *l, uint32_t k, uint32_t *last)
     return NULL;
 }
 
-/* Returns a parameter buffer that no block of microbatches uses; adds one if
- * all are in use. */
+/* Returns a parameter buffer that no microbatch block uses; adds one if all are
+ * in use. */
 static uint32_t take_buffer(planner *l)
 {
     uint32_t i = 0;
@@ -164,7 +164,7 @@ static uint32_t take_buffer(planner *l)
 }
 
 /* Counts a chunk's backward blocks without an own all-gather, which reuse the
- * parameters of the first forward block. */
+ * first forward block's parameters. */
 static uint32_t count_value_reusers(const planner *l, uint32_t chunk)
 {
     uint32_t n = 0, groups = l->n_groups[true];
@@ -173,8 +173,8 @@ static uint32_t count_value_reusers(const planner *l, uint32_t chunk)
     return n;
 }
 
-/* Plans all-gather `k`, launched at pass `i`: the block of microbatches that
- * uses it and its buffer. */
+/* Plans all-gather `k`, launched at pass `i`: the microbatch block that uses it
+ * and its buffer. */
 static lh_status plan_gather(planner *l, uint32_t i, uint32_t k)
 {
     const lhi_exec_data *d = &l->rank->data[k];
@@ -247,7 +247,7 @@ static lh_status plan_launches(planner *l, uint32_t i)
 }
 
 /* Checks, at a block's first pass, that its parameters are all-gathered; a
- * backward block may reuse the buffer of the first forward block. */
+ * backward block may reuse the first forward block's buffer. */
 static lh_status begin_values(planner *l, uint32_t i, block *b)
 {
     const lh_pass *pass = &l->rank->passes[i].pass;
@@ -333,7 +333,7 @@ static lh_status plan_pass(planner *l, uint32_t i)
     return LH_OK;
 }
 
-/* Checks that the gradients of all chunks are reduce-scattered at the end. */
+/* Checks that all chunks' gradients are reduce-scattered at the end. */
 static lh_status check_end(const planner *l)
 {
     for (uint32_t i = 0; i < l->rank->n_passes; i++) {

@@ -23,7 +23,7 @@ typedef struct lhi_shard_pass {
     uint32_t n_required;                       /* communications to wait for */
 } lhi_shard_pass;
 
-/* The plan of one rank. */
+/* One rank's plan. */
 typedef struct lhi_shard_plan {
     lhi_arena *mem;
     lhi_shard_op *ops;

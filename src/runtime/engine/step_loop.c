@@ -81,7 +81,7 @@ static lh_status validate(lhi_run_worker *w, double *loss, lh_error *err)
     return lhi_training_end_validation(w->training, w->turn, loss, err);
 }
 
-/* Returns the records of the last step's collectives, with clock times. */
+/* Returns the last step's collective records, with clock times. */
 static const lhi_collective_record *
 get_last_collectives(const lhi_run_worker *w, uint32_t *n)
 {
@@ -309,7 +309,7 @@ static lh_status lead_migration(lhi_run_worker *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Passes a completed migration of hosts or layers, `row`, to the caller's
+/* Passes a completed host or layer migration, `row`, to the caller's
  * callback. */
 static lh_status report_migration(const lhi_run_worker *w,
                                   const lhi_switch *row, lh_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training around the passes of one rank: data-parallel communication on its
- * own thread, optimizer, validation, checkpoints. */
+/* Training around one rank's passes: data-parallel communication on its own
+ * thread, optimizer, validation, checkpoints. */
 #ifndef LHI_RUNTIME_ENGINE_TRAINING_H
 #define LHI_RUNTIME_ENGINE_TRAINING_H
 
@@ -54,7 +54,7 @@ lhi_train *lhi_training_state(lhi_training *training);
 /* Continues where `before` ended, whose state has been migrated; `before` must
  * only be freed afterwards. */
 void lhi_training_take_over(lhi_training *training, lhi_training *before);
-/* Returns the number of completed steps. */
+/* Returns the completed step count. */
 uint64_t lhi_training_step(const lhi_training *training);
 
 /* Adds the bytes of the training state and buffers, without the device's, to
@@ -66,7 +66,7 @@ void lhi_training_add_memory(const lhi_training *training,
  * collectives. */
 void lhi_training_set_plan(lhi_training *training, const lh_exec *exec);
 
-/* Sets the durations of emulated collectives to those in `pipeline`, which has
+/* Sets the emulated collectives' durations to those in `pipeline`, which has
  * the same chunks. Call it between steps. */
 void lhi_training_set_times(lhi_training *training,
                             const lh_pipeline *pipeline);

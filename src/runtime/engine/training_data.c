@@ -11,7 +11,7 @@ static uint64_t make_data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
 }
 
 /* Returns the number of a chunk's bucket for tags: first the chunks, then the
- * expert buckets of the chunks. */
+ * chunks' expert buckets. */
 static uint32_t get_chunk_number(const lhi_training *t, uint32_t chunk,
                                  lhi_train_bucket_kind bucket)
 {

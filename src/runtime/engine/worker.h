@@ -82,14 +82,14 @@ lh_status lhi_run_worker_wrap_sender(uint32_t from, lh_status status,
 lh_status lhi_run_worker_send_command(lhi_run_worker *w, uint32_t to,
                                       const lhi_command *command,
                                       lh_error *err);
-/* Receives the next command of rank 0. */
+/* Receives rank 0's next command. */
 lh_status lhi_run_worker_receive_command(lhi_run_worker *w, lhi_command *out,
                                          lh_error *err);
 /* Sends this rank's report on a finished command to rank 0. */
 lh_status lhi_run_worker_send_report(lhi_run_worker *w,
                                      const lhi_command_report *done,
                                      lh_error *err);
-/* Receives the report of rank `from` on a finished command. */
+/* Receives rank `from`'s report on a finished command. */
 lh_status lhi_run_worker_receive_report(lhi_run_worker *w, uint32_t from,
                                         lhi_command_report *out, lh_error *err);
 
@@ -112,12 +112,12 @@ void lhi_run_worker_group_times(const lhi_run_worker *w,
 void lhi_run_worker_record_memory(lhi_run_worker *w,
                                   const lhi_rank_program *next,
                                   const lhi_migration_target *target);
-/* Compares the memory of all ranks with their enforced limits after a step and
- * sets over_limit_rank. Collective; `turn`: number of this call. */
+/* Compares all ranks' memory with their enforced limits after a step and sets
+ * over_limit_rank. Collective; `turn`: number of this call. */
 lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn,
                                       lh_error *err);
-/* Gathers the memory of all ranks at the end of the run; rank 0 appends it to
- * `out`, by rank and kind. Collective. */
+/* Gathers all ranks' memory at the end of the run; rank 0 appends it to `out`,
+ * by rank and kind. Collective. */
 lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out,
                                        lh_error *err);
 
@@ -141,10 +141,10 @@ void lhi_run_worker_finish_migration(lhi_run_worker *w,
 /* --- records at the end of the run --- */
 
 /* Sends this rank's records of the last iteration to rank 0. The counts are a
- * separate message, from which rank 0 computes the size of the records. */
+ * separate message, from which rank 0 computes the records' size. */
 lh_status lhi_run_worker_send_records(lhi_run_worker *w, lh_error *err);
-/* Appends the header of the run's outcome on rank 0; `n_recorded`: number of
- * ranks whose records follow. */
+/* Appends the run's outcome header on rank 0; `n_recorded`: number of ranks
+ * whose records follow. */
 void lhi_run_worker_add_header(const lhi_run_worker *w, uint32_t n_recorded,
                                lhi_text *out);
 /* Appends the run's outcome with the records of all ranks, which they send

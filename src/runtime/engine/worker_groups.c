@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process groups of a device. */
+/* A device's process groups. */
 #include "runtime/engine/worker.h"
 
 /* Groups that passes use: kind and link. */

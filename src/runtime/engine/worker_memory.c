@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tracks the resident memory of each rank in a training run. */
+/* Tracks each rank's resident memory in a training run. */
 #include "runtime/engine/all_reduce.h"
 #include "runtime/engine/worker.h"
 

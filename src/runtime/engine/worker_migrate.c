@@ -15,8 +15,8 @@ lhi_run_worker_rank_assignment(const lhi_run_worker *w)
                                               : NULL;
 }
 
-/* Returns the first layer of each chunk after a migration to `target`; NULL
- * target: the initial partition. Returns NULL if the run trains no model. */
+/* Returns each chunk's first layer after a migration to `target`; NULL target:
+ * the initial partition. Returns NULL if the run trains no model. */
 static const uint32_t *get_first_layers(const lhi_run_worker *w,
                                         const lhi_migration_target *target)
 {
@@ -24,8 +24,8 @@ static const uint32_t *get_first_layers(const lhi_run_worker *w,
     return job->model ? job->model->first_layers : NULL;
 }
 
-/* Migrates the training state of all ranks to `next`, this rank's target;
- * collective. *bytes: bytes sent over all ranks. */
+/* Migrates all ranks' training state to `next`, this rank's target; collective.
+ * *bytes: bytes sent over all ranks. */
 static lh_status migrate_state(lhi_run_worker *w, lhi_migration_target *next,
                                uint64_t *bytes, lh_error *err)
 {
@@ -77,8 +77,8 @@ static void replace_state(lhi_run_worker *w, lhi_migration_target *next)
     w->device = next->device;
 }
 
-/* Sleeps for the duration of the accepted migration on a timed device, which
- * has no state to send. */
+/* Sleeps for the accepted migration's duration on a timed device, which has no
+ * state to send. */
 static lh_status emulate_migration(lhi_run_worker *w, lh_error *err)
 {
     int64_t until = lhi_now_ns() + lhi_rescheduler_next_program(w->rescheduler)

@@ -67,8 +67,8 @@ void lhi_checkpoint_remove(const char *path)
     rmdir(path);
 }
 
-/* Syncs the parent folder of `path` to disk, so that the folder survives a
- * power loss. */
+/* Syncs `path`'s parent folder to disk, so that the folder survives a power
+ * loss. */
 static lh_status sync_parent(const char *path, lh_error *err)
 {
     char parent[LHI_PATH];

@@ -98,7 +98,7 @@ lh_status lhi_folder_claim_check(const lhi_folder_claim *claim,
     return LH_OK;
 }
 
-/* Formats the path of a checkpoint, with a prefix of its name. */
+/* Formats a checkpoint's path, with a prefix of its name. */
 static lh_status format_path(const char *folder, const char *prefix,
                              uint64_t step, char *out, lh_error *err)
 {

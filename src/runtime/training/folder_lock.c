@@ -320,7 +320,7 @@ static bool replace_stale(const char *path, const existing_lock *f,
            rename(c->path, path) == 0;
 }
 
-/* Prints a remark that this run replaced the lock of a dead process. */
+/* Prints a remark that this run replaced a dead process's lock. */
 static void report_takeover(const lhi_folder_lock *lock, const owner *o)
 {
     char text[600];
@@ -336,7 +336,7 @@ static void report_takeover(const lhi_folder_lock *lock, const owner *o)
 /* --- acquire and release --- */
 
 /* Tries once to make the claim's file the lock. *taken: this run has the lock
- * now. Replaces the lock of a dead process; fails if another run has it. */
+ * now. Replaces a dead process's lock; fails if another run has it. */
 static lh_status try_lock(lhi_folder_lock *lock, const claim *c, bool *taken,
                           lh_error *err)
 {

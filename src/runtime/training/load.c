@@ -209,8 +209,7 @@ static lh_status check_header(const char *path, const lh_model *model,
     return status;
 }
 
-/* Returns the number of values in the largest full tensor of this rank's
- * chunks. */
+/* Returns the value count in the largest full tensor of this rank's chunks. */
 static size_t find_largest_tensor(const lhi_train *train)
 {
     size_t most = 0;

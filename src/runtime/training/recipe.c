@@ -126,7 +126,7 @@ static void format_value(const json_t *value, char out[64])
         snprintf(out, 64, "%s", json_string_value(value));
 }
 
-/* Compares the value of `key` in the checkpoint (`written`) with this run's
+/* Compares `key`'s value in the checkpoint (`written`) with this run's
  * (`mine`). LH_EINPUT: they differ; the message has both and `advice`. */
 static lh_status check_value(const char *key, const json_t *written,
                              const json_t *mine, const char *advice,

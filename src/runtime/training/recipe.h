@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The recipe of a run: data and options that its results depend on, beside the
+/* A run's recipe: data and options that its results depend on, beside the
  * model. A checkpoint stores it. A run that resumes must have the same data and
  * global batch; replicas, microbatches and degrees may differ. It inherits the
  * options, and so continues the learning-rate schedule, except those that the

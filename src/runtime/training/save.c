@@ -32,7 +32,7 @@ static lh_status format_folder_names(const lhi_train *train,
                  : LH_OK;
 }
 
-/* Fails because a file of the checkpoint cannot be written; `why` is an errno
+/* Fails because a checkpoint file cannot be written; `why` is an errno
  * value. */
 static lh_status fail_write(const char *path, int why, lh_error *err)
 {
@@ -245,8 +245,8 @@ static lh_status write_owned(const lhi_train *train,
     return LH_OK;
 }
 
-/* Returns the number of values in the largest sliced tensor of a chunk, which
- * is collected at one rank; 0: none. */
+/* Returns the value count in the largest sliced tensor of a chunk, which is
+ * collected at one rank; 0: none. */
 static size_t find_largest_gathered(const lhi_train *train,
                                     const lhi_train_chunk *c)
 {
@@ -307,8 +307,8 @@ static lh_status open_writer(const lhi_train *train, const char *folder,
     return w->fd < 0 ? fail_write(w->path, errno, err) : LH_OK;
 }
 
-/* Syncs and closes a tensor file. Returns `status`, or the first error of the
- * close. */
+/* Syncs and closes a tensor file. Returns `status`, or the close's first
+ * error. */
 static lh_status close_writer(writer *w, lh_status status, lh_error *err)
 {
     lhi_safetensors_layout_fini(&w->layout);

@@ -149,8 +149,8 @@ static uint32_t count_tally_entries(const lhi_train *train,
     return o->n_replicas * o->n_tensor / lhi_bucket_count_slices(train, bucket);
 }
 
-/* Returns the number of values in one rank's shard of a tensor with n values.
- * An expert's shard consists of full checkpoint pieces or, if the expert is
+/* Returns the value count in one rank's shard of a tensor with n values. An
+ * expert's shard consists of full checkpoint pieces or, if the expert is
  * sliced, of full tally entries. */
 size_t lhi_values_per_shard(const lhi_train *train,
                             lhi_train_bucket_kind bucket, size_t n)
@@ -163,8 +163,8 @@ size_t lhi_values_per_shard(const lhi_train *train,
     return (n / pieces + (n % pieces != 0)) * (pieces / shards);
 }
 
-/* Fills in the chunk's table of tensors: this rank's shard of each, and its
- * offset in the rank's piece. */
+/* Fills in the chunk's tensor table: this rank's shard of each, and its offset
+ * in the rank's piece. */
 static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                             lh_error *err)
 {
@@ -207,7 +207,7 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                : LH_OK;
 }
 
-/* Makes all chunks of the rank, and the buffer for the gradient of a tied
+/* Makes all the rank's chunks, and the buffer for the gradient of a tied
  * embedding's other copy. */
 static lh_status make_chunks(lhi_train *train, lh_error *err)
 {
@@ -414,9 +414,9 @@ static void add_tied(lhi_train *train)
     }
 }
 
-/* Returns the size of a tally. Layout: per model tensor, tensor-parallel rank
- * and replica the sum of squares; then per replica the loss, its tokens and
- * the loss of multi-token prediction modules. */
+/* Returns a tally's size. Layout: per model tensor, tensor-parallel rank and
+ * replica the sum of squares; then per replica the loss, its tokens and
+ * the multi-token prediction modules' loss. */
 size_t lhi_train_tally_size(const lhi_train *train)
 {
     const lhi_train_options *o = &train->o;

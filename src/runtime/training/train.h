@@ -18,12 +18,12 @@
  *     lhi_train_get_tied_pair(), and its exchange if the other copy of the
  *         tied embedding is on another rank
  *     lhi_train_tally()
- *     sum of the arrays of all ranks, in any order
+ *     sum of all ranks' arrays, in any order
  *     lhi_train_update()
  *
- * The first all-gather of a run may be skipped: initial values are equal
- * everywhere (also after lhi_train_load()). With one replica the arrays are
- * empty (n = 0) and no messages are sent, but the calls are still required.
+ * A run's first all-gather may be skipped: initial values are equal everywhere
+ * (also after lhi_train_load()). With one replica the arrays are empty (n = 0)
+ * and no messages are sent, but the calls are still required.
  *
  * Files:
  *
@@ -90,8 +90,8 @@ typedef struct lhi_train_options {
      * tensors are not sliced. */
     uint32_t n_tensor, tensor;
     /* Gathers slices; required if tensors are sliced. The first rank that holds
-     * a tensor in the bucket, counted replica by replica, gets the arrays of
-     * all holders, concatenated. gets[0] is its own size; gets is NULL on other
+     * a tensor in the bucket, counted replica by replica, gets all holders'
+     * arrays, concatenated. gets[0] is its own size; gets is NULL on other
      * ranks. All call it in the same order. */
     lh_status (*gather_slices)(void *context, lhi_train_bucket_kind bucket,
                                const float *mine, size_t n, float *all,
@@ -150,8 +150,8 @@ void lhi_train_free(lhi_train *train);
  * recipe (the training options of a resumed run). */
 void lhi_train_apply_recipe(lhi_train *train, const lhi_recipe *recipe);
 
-/* Returns the number of completed steps: 0 or the checkpoint's; also the next
- * step to `begin`. */
+/* Returns the completed step count: 0 or the checkpoint's; also the next step
+ * to `begin`. */
 uint64_t lhi_train_step(const lhi_train *train);
 
 /* Returns the exchange array with a chunk's updated parameters in a bucket.
@@ -186,7 +186,7 @@ float *lhi_train_get_sums(lhi_train *train, uint32_t chunk,
 typedef struct lhi_train_range {
     size_t from, to;
 } lhi_train_range;
-/* A part of a chunk. */
+/* A chunk part. */
 typedef struct lhi_train_part {
     uint32_t chunk;
     size_t base; /* chunk value at which `room` starts */
@@ -223,8 +223,8 @@ void lhi_train_pack_gradients(const lhi_train *train,
                               const lhi_train_part *part,
                               lhi_train_bucket_kind bucket, const float *room,
                               float *array);
-/* Stores the sums of a reduce-scatter in the given range of this rank's piece;
- * `adds`: adds them to the sums of earlier microbatch groups. */
+/* Stores a reduce-scatter's sums in the given range of this rank's piece;
+ * `adds`: adds them to earlier microbatch groups' sums. */
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, lhi_train_range range,
                           const float *sums, bool adds);
@@ -232,9 +232,9 @@ void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
  * they were initialised or loaded, and finalises the device. */
 lh_status lhi_train_finalise(lhi_train *train, lh_error *err);
 
-/* Training state of a tensor for migration, after the update and the all-gather
- * of every chunk: its values and this replica's piece of the moments. Ranks in
- * one replica have the same piece wherever the tensor is. The arrays are
+/* Training state of a tensor for migration, after the update and every chunk's
+ * all-gather: its values and this replica's piece of the moments. Ranks in one
+ * replica have the same piece wherever the tensor is. The arrays are
  * borrowed. */
 enum { LHI_MAX_MOMENTS = 3 }; /* mean, square, and delayed gradients */
 /* Training state of one tensor; borrowed arrays. */
@@ -244,18 +244,18 @@ typedef struct lhi_train_tensor_state {
     float *values, *moments[LHI_MAX_MOMENTS];
     size_t n_values, n_moments; /* values in each array */
 } lhi_train_tensor_state;
-/* Returns the number of parameter tensors in all chunks of the rank. */
+/* Returns the parameter tensor count in all the rank's chunks. */
 uint32_t lhi_train_count_tensor_states(const lhi_train *train);
 /* Returns the i-th tensor's training state: addresses and lengths of its
  * values and moments. */
 lhi_train_tensor_state lhi_train_get_tensor_state(lhi_train *train, uint32_t i);
-/* Sets the number of completed steps after all state has been migrated. */
+/* Sets the completed step count after all state has been migrated. */
 void lhi_train_set_step(lhi_train *train, uint64_t step);
 
 /* A tied embedding whose other copy is on another rank in the same replica:
  * send `mine` (n values, also with one replica) to the rank with chunk
- * `other_chunk`, and receive into `theirs`, after the reduce-scatter of chunk
- * `my_chunk`. n = 0: nothing to exchange. */
+ * `other_chunk`, and receive into `theirs`, after chunk `my_chunk`'s
+ * reduce-scatter. n = 0: nothing to exchange. */
 typedef struct lhi_train_tied_pair {
     uint32_t my_chunk, other_chunk;
     const float *mine;
@@ -266,9 +266,9 @@ typedef struct lhi_train_tied_pair {
  * rank; none if it has no copy. */
 lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train);
 
-/* Returns the size of a tally: numbers to sum over all ranks. Each entry is
- * filled by one rank and 0 (or absent) on the others, so that any order of
- * addition gives the same result. The size is equal on all ranks. */
+/* Returns a tally's size: numbers to sum over all ranks. Each entry is filled
+ * by one rank and 0 (or absent) on the others, so that any addition order gives
+ * the same result. The size is equal on all ranks. */
 size_t lhi_train_tally_size(const lhi_train *train);
 /* Fills in the tally (losses, squared gradients) after every reduce-scatter
  * and the exchange of tied embeddings' gradients; queries the device's loss. */
@@ -305,9 +305,9 @@ typedef struct lhi_remarks {
 
 /* Exclusive right to write checkpoints into a folder, which is created if
  * missing. One rank takes it for its run. LH_EIO: another run holds it; `err`
- * names it. The lock of a dead run is taken over with a remark. */
+ * names it. A dead run's lock is taken over with a remark. */
 typedef struct lhi_folder_lock lhi_folder_lock;
-/* Acquires the lock of a checkpoint folder, so that no other run writes there;
+/* Acquires a checkpoint folder's lock, so that no other run writes there;
  * `remarks` receives messages for the user. LH_EIO: another run has it. */
 lh_status lhi_folder_lock_take(const char *folder, const lhi_remarks *remarks,
                                lhi_folder_lock **out, lh_error *err);
@@ -367,7 +367,7 @@ typedef struct lhi_checkpoint_options {
     lhi_folder_lock *lock;
 } lhi_checkpoint_options;
 
-/* Returns the number of checksums in a checkpoint. */
+/* Returns a checkpoint's checksum count. */
 size_t lhi_train_count_checksums(const lhi_train *train);
 /* Creates a checkpoint's temporary folder with its files at full size;
  * lhi_train_save_part() fills them. */

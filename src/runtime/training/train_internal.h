@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Internals of src/runtime/training: the parts of an lhi_train.
+/* Internals of src/runtime/training: an lhi_train's parts.
  *
  * Pieces: for a tensor with n values, shard r owns the values from r * c on; c
- * is n divided by the number of shards, rounded up. A chunk's array is, shard
- * by shard, its pieces of all tensors, each padded to c with zeros. */
+ * is n divided by the shard count, rounded up. A chunk's array is, shard by
+ * shard, its pieces of all tensors, each padded to c with zeros. */
 #ifndef LHI_RUNTIME_TRAINING_TRAIN_INTERNAL_H
 #define LHI_RUNTIME_TRAINING_TRAIN_INTERNAL_H
 
@@ -21,7 +21,7 @@ typedef struct lhi_owned_tensor {
     size_t first, n;        /* owned values */
     float *value;           /* n values, wherever stored */
     float *gradient;        /* n, summed over the replicas */
-    /* n each: both means of AdamW; and the clipped gradients for the next step.
+    /* n each: both AdamW means; and the clipped gradients for the next step.
      * NULL: the next step uses its own. */
     float *moments[LHI_MAX_MOMENTS];
 } lhi_owned_tensor;
@@ -60,14 +60,14 @@ static inline size_t lhi_count_full_values(const lhi_tensor *t)
     return (size_t)t->rows * (t->columns ? t->columns : 1);
 }
 
-/* Returns the bucket of a tensor. */
+/* Returns a tensor's bucket. */
 static inline lhi_train_bucket_kind lhi_bucket_of(const lhi_train *train,
                                                   const lhi_tensor *t)
 {
     return t->is_expert && train->o.n_expert_replicas ? LHI_BUCKET_EXPERTS
                                                       : LHI_BUCKET_DEFAULT;
 }
-/* Returns the number of shards in a bucket. */
+/* Returns a bucket's shard count. */
 static inline uint32_t lhi_bucket_count_shards(const lhi_train *train,
                                                lhi_train_bucket_kind bucket)
 {
@@ -97,8 +97,7 @@ static inline bool lhi_bucket_is_follower(const lhi_train *train,
                                         : train->o.is_follower;
 }
 
-/* Returns the number of pieces per tensor in a checkpoint, each with a
- * checksum. */
+/* Returns the piece count per tensor in a checkpoint, each with a checksum. */
 static inline uint32_t lhi_count_checkpoint_pieces(const lhi_train *train)
 {
     return train->o.n_expert_replicas ? train->o.n_shards * train->o.n_tensor
@@ -113,7 +112,7 @@ static inline uint32_t lhi_pieces_per_shard(const lhi_train *train,
            lhi_bucket_count_shards(train, bucket);
 }
 
-/* Returns the number of moments per tensor. */
+/* Returns the moment count per tensor. */
 static inline uint32_t lhi_count_moments(const lhi_train *train)
 {
     return train->o.delayed ? LHI_MAX_MOMENTS : LHI_MAX_MOMENTS - 1;
@@ -137,7 +136,7 @@ lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *tensor,
                             uint32_t shards, const float *mine, size_t n,
                             float *whole, lh_error *err);
 
-/* Returns the trainer's state of chunk `chunk`; NULL: another rank has the
+/* Returns the trainer's state for chunk `chunk`; NULL: another rank has the
  * chunk. */
 lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk);
 
@@ -161,8 +160,7 @@ lh_status lhi_sync_folder(const char *path, lh_error *err);
  * synced. */
 lh_status lhi_replace_folder(const char *from, const char *to, char *gone,
                              lh_error *err);
-/* Lists the steps of the checkpoints in a folder, ascending; release with
- * free(). */
+/* Lists the checkpoint steps in a folder, ascending; release with free(). */
 lh_status lhi_list_steps(const char *folder, uint64_t **steps, size_t *n,
                          lh_error *err);
 
@@ -210,7 +208,7 @@ lh_status lhi_safetensors_layout_make(const lh_model *model,
                                       const char *const *suffixes,
                                       lhi_safetensors_layout *out,
                                       lh_error *err);
-/* Frees the layout of a safetensors file. */
+/* Frees a safetensors file's layout. */
 void lhi_safetensors_layout_fini(lhi_safetensors_layout *layout);
 
 #define LHI_WEIGHTS_FILE "model.safetensors"

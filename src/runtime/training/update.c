@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Returns the learning rate of a step: linear up to `rate`, then half a cosine
- * down to `min_rate` (arXiv:1608.03983, equation 5, without restarts). */
+/* Returns a step's learning rate: linear up to `rate`, then half a cosine down
+ * to `min_rate` (arXiv:1608.03983, equation 5, without restarts). */
 static double compute_rate(const lhi_train_options *o, uint64_t step)
 {
     if (step < o->warmup)
@@ -35,7 +35,7 @@ static double sum_squares(const lhi_train *train, const double *tally)
 }
 
 /* Returns the model's mean loss per token from the tally; *tokens: their
- * number; *modules: the loss of multi-token prediction modules, NAN without
+ * number; *modules: the multi-token prediction modules' loss, NAN without
  * them. */
 static double sum_losses(const lhi_train *train, const double *tally,
                          uint64_t *tokens, double *modules)

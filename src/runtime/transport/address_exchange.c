@@ -16,7 +16,7 @@ static bool is_zero(const unsigned char *bytes, size_t n)
     return i == n;
 }
 
-/* Checks the version of an address record; LH_EIO: another version. */
+/* Checks an address record's version; LH_EIO: another version. */
 static lh_status check_version(uint64_t version, lh_error *err)
 {
     if (version == LHI_RECORDS_VERSION)

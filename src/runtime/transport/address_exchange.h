@@ -18,8 +18,8 @@ enum {
     LHI_UCX_ADDRESS_BYTES = LHI_UCX_RECORD_BYTES - 24
 };
 
-/* Location of the table of emulated links shared by the processes on one host:
- * an open file of one process, with a cookie at the file's start. The cookie
+/* Location of the emulated link table shared by the processes on one host: an
+ * open file of one process, with a cookie at the file's start. The cookie
  * detects a process with the same id on another host. */
 typedef struct lhi_shared_links_location {
     uint32_t pid, fd, n_links;
@@ -44,11 +44,11 @@ typedef struct lhi_ucx_record {
     unsigned char address[LHI_UCX_ADDRESS_BYTES];
 } lhi_ucx_record;
 
-/* Encodes the location of shared links. */
+/* Encodes the shared links' location. */
 void lhi_shared_links_location_write(
     const lhi_shared_links_location *card,
     unsigned char out[LHI_SHARED_LINKS_LOCATION_BYTES]);
-/* Decodes the location of shared links. LH_EIO: invalid record; `err` has the
+/* Decodes the shared links' location. LH_EIO: invalid record; `err` has the
  * cause. */
 lh_status lhi_shared_links_location_read(
     const unsigned char in[LHI_SHARED_LINKS_LOCATION_BYTES],

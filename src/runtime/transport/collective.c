@@ -35,7 +35,7 @@ static lh_status init_exchange(lhi_round *x, lhi_net *net,
 }
 
 /* Waits for a round's sends and receives and releases them. Returns `status`,
- * or the first error of the wait. */
+ * or the wait's first error. */
 static lh_status finish_exchange(lhi_round *x, lh_status status, lh_error *err)
 {
     status = lhi_round_end(x, status, NULL, err);
@@ -43,8 +43,8 @@ static lh_status finish_exchange(lhi_round *x, lh_status status, lh_error *err)
     return status;
 }
 
-/* Waits until every member of the group has called it. Every member notifies
- * the first, which then notifies all; messages are empty. */
+/* Waits until every group member has called it. Every member notifies the
+ * first, which then notifies all; messages are empty. */
 lh_status lhi_net_barrier(lhi_net *net, const lhi_net_group *g, uint64_t tag,
                           const lhi_net_stop *stop, lh_error *err)
 {

@@ -107,7 +107,7 @@ void lhi_links_fini(lhi_links *table)
     table->n_links = 0;
 }
 
-/* Locks an emulated link; fails if an earlier owner of the lock was killed. */
+/* Locks an emulated link; fails if an earlier lock owner was killed. */
 static lh_status lock_link(link *l, uint32_t i, lh_error *err)
 {
     int error = pthread_mutex_lock(&l->lock);
@@ -125,7 +125,7 @@ static lh_status lock_link(link *l, uint32_t i, lh_error *err)
                     "a rank was killed while it used emulated link %u", i);
 }
 
-/* Returns message slot `i` to the link's list of free slots. */
+/* Returns message slot `i` to the link's free-slot list. */
 static void free_slot(link *l, uint32_t i)
 {
     l->slots[i].used = false;

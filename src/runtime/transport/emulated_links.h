@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Emulated links compute when messages depart from a link and arrive. The table
- * of a run's links is one memory block without pointers, so that processes can
- * share it. Its locks are robust: if an owner is killed, the lock is released.
+/* Emulated links compute when messages depart from a link and arrive. A run's
+ * link table is one memory block without pointers, so that processes can share
+ * it. Its locks are robust: if an owner is killed, the lock is released.
  *
  * Model (as in the performance model): a link is first in, first out by entry
  * time (ties: lower sender first), or follows explicit turns. A message
@@ -31,10 +31,10 @@ lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
 
 /* Returns the bytes that a table of n_links emulated links needs. */
 size_t lhi_links_bytes(uint32_t n_links);
-/* Initialises a table of emulated links in lhi_links_bytes() zeroed bytes. */
+/* Initialises an emulated link table in lhi_links_bytes() zeroed bytes. */
 lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
                          const lhi_net_link *links, lh_error *err);
-/* Destroys the locks of a table of emulated links. */
+/* Destroys the locks of an emulated link table. */
 void lhi_links_fini(lhi_links *table);
 
 /* Adds a message from rank `sender` to emulated link `i`, which it enters at

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A group of ranks and its scratch memory. */
+/* A rank group and its scratch memory. */
 struct lhi_group {
     lhi_net *net;
     const lhi_net_stop *stop;
@@ -30,8 +30,8 @@ struct lhi_group {
     size_t given, got; /* bytes sent and received in both */
 };
 
-/* Checks the options of a new group: the caller is a member, the tag's low 32
- * bits are 0, and no rank occurs twice. Else LH_EINVAL. */
+/* Checks a new group's options: the caller is a member, the tag's low 32 bits
+ * are 0, and no rank occurs twice. Else LH_EINVAL. */
 static lh_status check_options(const lhi_net *net, const lhi_group_options *o,
                                lh_error *err)
 {
@@ -187,8 +187,8 @@ static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
     return status;
 }
 
-/* Starts the sends of a round to all other members, with the sizes and
- * addresses in `b`. */
+/* Starts a round's sends to all other members, with the sizes and addresses in
+ * `b`. */
 static lh_status send_all(lhi_group *g, lhi_round *round,
                           const lhi_group_bytes *b, lh_error *err)
 {
@@ -203,7 +203,7 @@ static lh_status send_all(lhi_group *g, lhi_round *round,
     return LH_OK;
 }
 
-/* Starts the receives of a round from all other members, with the sizes and
+/* Starts a round's receives from all other members, with the sizes and
  * addresses in `b`. */
 static lh_status receive_all(lhi_group *g, lhi_round *round,
                              const lhi_group_bytes *b, lh_error *err)

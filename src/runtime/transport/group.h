@@ -23,25 +23,25 @@ typedef struct lhi_group lhi_group;
 typedef struct lhi_group_options {
     uint32_t n_ranks, mine; /* ranks[mine] is the caller */
     const uint32_t *ranks;  /* identical on every member; copied */
-    /* Upper 32 bits in the tags of all its messages, unique among groups and
-     * messages between the same ranks. The lower 32 bits count the calls. */
+    /* Upper 32 bits in all its messages' tags, unique among groups and messages
+     * between the same ranks. The lower 32 bits count the calls. */
     uint64_t tag;
     const lhi_net_stop *stop; /* as in lhi_net_wait_or_stop(); may be NULL */
 } lhi_group_options;
 
-/* Creates a group of ranks for collectives. LH_EINVAL: the caller is not the
- * given member, a rank is listed twice, or the tag has lower bits set. Free it
- * only between calls; the endpoint may be closed before that. */
+/* Creates a rank group for collectives. LH_EINVAL: the caller is not the given
+ * member, a rank is listed twice, or the tag has lower bits set. Free it only
+ * between calls; the endpoint may be closed before that. */
 lh_status lhi_group_make(lhi_net *net, const lhi_group_options *options,
                          lhi_group **out, lh_error *err);
 /* Frees a group; NULL is allowed. */
 void lhi_group_free(lhi_group *group);
 
-/* Returns the number of ranks in the group. */
+/* Returns the group's rank count. */
 uint32_t lhi_group_n_ranks(const lhi_group *group);
 /* Returns the caller's index in the group. */
 uint32_t lhi_group_index(const lhi_group *group);
-/* Returns the group's memory in bytes: the buffer of its largest reduction so
+/* Returns the group's memory in bytes: its largest reduction's buffer so
  * far. */
 size_t lhi_group_memory_bytes(const lhi_group *group);
 /* Returns the memory that a reduce-scatter needs, in bytes, if the caller
@@ -52,20 +52,20 @@ size_t lhi_group_reduce_bytes(uint32_t n_ranks, uint32_t mine, size_t n);
 
 /* Emulates a link for a group whose members share a clock. Each later
  * collective ends no sooner than `latency_ns` plus `ns_per_byte` times the
- * larger of the bytes sent and received. This time counts from the arrival of
- * the last required message. Zeros (the default): no emulation. */
+ * larger of the bytes sent and received. This time counts from the last
+ * required message's arrival. Zeros (the default): no emulation. */
 void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
                         double ns_per_byte);
 /* Lets the emulated transfer of the next collective of `g` overlap with that
  * of the last collective of `before`: the latter's duration is subtracted. */
 void lhi_group_overlap_next(lhi_group *group, const lhi_group *before);
-/* Returns the total emulated link time of all collectives of the group,
+/* Returns the total emulated link time of all the group's collectives,
  * counted from the arrival of each call's last message. */
 int64_t lhi_group_emulated_ns(const lhi_group *group);
-/* Returns the total duration of all collectives of the group, including waits
+/* Returns the total duration of all the group's collectives, including waits
  * for other members (for split shifts, only the second half). */
 int64_t lhi_group_duration_ns(const lhi_group *group);
-/* Returns the number of collectives of the group so far. */
+/* Returns the group's collective count so far. */
 uint64_t lhi_group_count_calls(const lhi_group *group);
 
 /* All-gather: member i contributes sizes[i] bytes; all members receive them in

@@ -55,11 +55,11 @@ typedef struct lhi_handshake_message {
     unsigned char job[32]; /* digest of the job's name */
 } lhi_handshake_message;
 
-/* Encodes a message of the connection handshake. */
+/* Encodes a connection handshake message. */
 void lhi_handshake_write(const lhi_handshake_message *hello,
                          unsigned char out[LHI_HANDSHAKE_BYTES]);
-/* Decodes a message of the connection handshake. LH_EIO: invalid; `err` names
- * the field. */
+/* Decodes a connection handshake message. LH_EIO: invalid; `err` names the
+ * field. */
 lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
                              lhi_handshake_message *out, lh_error *err);
 
@@ -79,7 +79,7 @@ void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32]);
  * "data"; NULL: equal. */
 const char *lhi_setup_find_difference(const unsigned char a[LHI_SETUP_BYTES],
                                       const unsigned char b[LHI_SETUP_BYTES]);
-/* Computes the digest of a job's name. */
+/* Computes a job name's digest. */
 void lhi_compute_job_digest(const char *job, unsigned char out[32]);
 /* Fills `out` with random bytes; false: none available. */
 bool lhi_random_bytes(void *out, size_t size);

@@ -48,15 +48,15 @@ struct fabric {
     inproc_endpoint ends[];
 };
 
-/* Decrements a counter of pending operations; at 0 wakes the rank that waits
- * for it while closing. */
+/* Decrements a pending operation counter; at 0 wakes the rank that waits for it
+ * while closing. */
 static void count_down(uint32_t *word)
 {
     if (__atomic_sub_fetch(word, 1, __ATOMIC_ACQ_REL) == 0)
         lhi_futex_wake(word, false);
 }
 
-/* Waits until a counter of pending operations is 0. */
+/* Waits until a pending operation counter is 0. */
 static void wait_for_zero(uint32_t *word)
 {
     uint32_t left;
@@ -345,8 +345,8 @@ static void end_receives(inproc_endpoint *e)
     wait_for_zero(&e->copies_in);
 }
 
-/* Frees the endpoints of all ranks and their emulated links, which form the
- * fabric (the shared state of all endpoints). */
+/* Frees all ranks' endpoints and their emulated links, which form the fabric
+ * (the shared state of all endpoints). */
 static void free_fabric(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
@@ -389,7 +389,7 @@ static const lhi_net_ops inproc_ops = {
     .close = inproc_close,
 };
 
-/* Allocates the table of emulated links in the fabric (the shared state of all
+/* Allocates the emulated link table in the fabric (the shared state of all
  * endpoints); no table without links. */
 static lh_status map_links(fabric *f, uint32_t n_links,
                            const lhi_net_link *links, lh_error *err)

@@ -232,8 +232,8 @@ static bool is_single_host(const lhi_mpi *m)
     return true;
 }
 
-/* Checks that the start records of all ranks belong together: same setup, same
- * hosts; every rank reaches the same result. */
+/* Checks that all ranks' start records belong together: same setup, same hosts;
+ * every rank reaches the same result. */
 static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
                                lh_error *err)
 {
@@ -278,7 +278,7 @@ lh_status lhi_mpi_exchange(lhi_mpi *m, const lhi_mpi_setup *work, lh_error *err)
 }
 
 /* Computes a job name unique to this run from rank 0's secret and port, the
- * number of ranks and the setup. Two jobs therefore never join each other,
+ * rank count and the setup. Two jobs therefore never join each other,
  * even if their random secrets coincide. */
 static void make_job_name(const lhi_mpi *m, char out[2 * LHI_MAC_BYTES + 1])
 {

@@ -15,7 +15,7 @@
 
 #include <poll.h>
 
-/* Table entries beyond the number of missing ranks. */
+/* Table entries beyond the missing rank count. */
 enum { LHI_PENDING_EXTRA = 64 };
 /* Timeout for a handshake, which takes one or two round trips. */
 #define LHI_HANDSHAKE_TIMEOUT_NS INT64_C(3000000000)
@@ -31,7 +31,7 @@ typedef struct lhi_pending_connection {
     unsigned char buffer[LHI_HANDSHAKE_BYTES];
 } lhi_pending_connection;
 
-/* The table of pending connections. */
+/* The pending connection table. */
 typedef struct lhi_pending_connections {
     lhi_pending_connection *list; /* oldest first */
     uint32_t n, capacity;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks as processes of one host, forked and supervised by the caller. Each
  * pair is connected by unnamed sockets, so that no one else can connect and
- * nothing remains afterwards. Links and the reason of a failure are in shared
+ * nothing remains afterwards. Links and a failure's reason are in shared
  * memory. */
 #define _GNU_SOURCE
 #include "runtime/transport/transport.h"
@@ -87,7 +87,7 @@ static bool write_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
-/* Closes the sockets and pipes of other ranks in the process of rank `rank`. */
+/* Closes the sockets and pipes of other ranks in rank `rank`'s process. */
 static void close_others(launcher *l, uint32_t rank)
 {
     for (uint32_t i = 0; i < l->n; i++) {
@@ -159,7 +159,7 @@ static void kill_all(launcher *l)
             kill(l->children[i].pid, SIGKILL);
 }
 
-/* Connects all pairs of ranks by socket pairs. */
+/* Connects all rank pairs by socket pairs. */
 static lh_status connect_all(launcher *l, lh_error *err)
 {
     uint64_t needed = (uint64_t)l->n * l->n + 64;
@@ -316,7 +316,7 @@ static lh_status poll_ranks(launcher *l, struct pollfd *polls,
     return LH_OK;
 }
 
-/* Checks whether `pid` is the process of a rank. */
+/* Checks whether `pid` is a rank's process. */
 static bool is_rank(const launcher *l, pid_t pid)
 {
     uint32_t i = 0;

@@ -302,8 +302,8 @@ lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 
 /* ---- incoming frames ---- */
 
-/* Allocates a record for the message of frame `f` from rank `from`, for which
- * no receive is posted. */
+/* Allocates a record for frame `f`'s message from rank `from`, for which no
+ * receive is posted. */
 static lhi_unexpected *alloc_unexpected(uint32_t from, const lhi_frame *f,
                                         lh_error *err)
 {

@@ -209,7 +209,7 @@ static lh_status listen_on_rails(rail_setup *j, lh_error *err)
 }
 
 /* Computes the proof (MAC) of the address record `card` from one rank to
- * another, with the key of their connection from joining. */
+ * another, with their connection's key from joining. */
 static void compute_proof(const rail_setup *j, uint32_t from, uint32_t to,
                           const unsigned char *card, size_t size,
                           unsigned char out[LHI_MAC_BYTES])

@@ -113,7 +113,7 @@ static lh_status add_segment(lhi_rails *s, lhi_rail_peer *p, size_t size,
     return LH_OK;
 }
 
-/* Allocates the buffer for the local stream and the ring of sent segments. */
+/* Allocates the buffer for the local stream and the sent segment ring. */
 static lh_status alloc_read_buffer(lhi_rails *s, lhi_rail_peer *p,
                                    lh_error *err)
 {
@@ -223,7 +223,7 @@ static int64_t get_earlier(int64_t a_ns, int64_t b_ns)
     return a_ns < b_ns ? a_ns : b_ns;
 }
 
-/* Handles the timeouts of rail `k` to a peer: reconnects it, sends a keep-alive
+/* Handles rail `k`'s timeouts to a peer: reconnects it, sends a keep-alive
  * frame or closes it. Returns the time of the rail's next timeout. */
 static int64_t run_rail_timers(lhi_rails *s, uint32_t peer, uint32_t k,
                                int64_t now_ns)
@@ -487,8 +487,8 @@ static void free_rails(lhi_rails *s)
     free(s);
 }
 
-/* Allocates the tables of all peers; LH_EIO: the limit on open files is too low
- * for all rails. */
+/* Allocates all peers' tables; LH_EIO: the limit on open files is too low for
+ * all rails. */
 static lh_status allocate(lhi_rails *s, const lhi_rails_options *o,
                           lh_error *err)
 {
@@ -565,7 +565,7 @@ static void name_ends(const lhi_rails *s, uint32_t peer, uint32_t rail,
     }
 }
 
-/* Fails with the name of the missing rail; the thread must have ended. */
+/* Fails with the missing rail's name; the thread must have ended. */
 static lh_status fail_missing_rail(const lhi_rails *s, lh_error *err)
 {
     for (uint32_t i = 0; i < s->n_ranks; i++) {

@@ -101,7 +101,7 @@ typedef struct lhi_rail_event {
 
 enum { LHI_RAIL_EVENTS = 16 };
 
-/* All rails of a rank. */
+/* A rank's rails. */
 struct lhi_rails {
     uint32_t rank, n_ranks, n_rails;
     int listeners[LHI_MAX_RAILS];

@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 
-/* Returns the rank of a group's member. */
+/* Returns a group member's rank. */
 static uint32_t get_rank(const lhi_net_group *g, uint32_t member)
 {
     return g->ranks ? g->ranks[member] : member;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds of messages between all members of a group, the basis of the
- * collectives (collective.c, group.c). */
+/* Rounds of messages between all group members, the basis of the collectives
+ * (collective.c, group.c). */
 #ifndef LHI_RUNTIME_TRANSPORT_ROUND_H
 #define LHI_RUNTIME_TRANSPORT_ROUND_H
 

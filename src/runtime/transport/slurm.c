@@ -32,9 +32,9 @@ static bool parse_number(const char *name, uint64_t most, const char *ends,
     return true;
 }
 
-/* Checks that the process itself is a task of the Slurm step. Open MPI's and
- * Hydra's mpirun start their helpers by srun, so the Slurm variables may
- * describe a helper. */
+/* Checks that the process itself is a Slurm step task. Open MPI's and Hydra's
+ * mpirun start their helpers by srun, so the Slurm variables may describe a
+ * helper. */
 static bool is_step_task(void)
 {
     uint64_t rank, n, pmi;
@@ -123,8 +123,8 @@ static lh_status check_first_host(const lhi_slurm_settings *s, lh_error *err)
     return LH_OK;
 }
 
-/* Determines the host of rank 0: from LONGHAUL_HOST, else loopback for one
- * node, else the step's first node. */
+/* Determines rank 0's host: from LONGHAUL_HOST, else loopback for one node,
+ * else the step's first node. */
 static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
 {
     const char *named = getenv("LONGHAUL_HOST");
@@ -149,7 +149,7 @@ static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
     return s->rank == 0 ? check_first_host(s, err) : LH_OK;
 }
 
-/* Determines the port of rank 0: from LONGHAUL_PORT, else the first that Slurm
+/* Determines rank 0's port: from LONGHAUL_PORT, else the first that Slurm
  * reserved, else computed from `job` and `step`. */
 static lh_status find_port(lhi_slurm_settings *s, uint64_t job, uint64_t step,
                            lh_error *err)

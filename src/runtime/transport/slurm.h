@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Startup under srun without MPI. A step's environment has the rank, the number
- * of ranks, rank 0's host and the job's secret. Slurm's variables are described
- * in srun(1), "OUTPUT ENVIRONMENT VARIABLES". */
+/* Startup under srun without MPI. A step's environment has the rank, the rank
+ * count, rank 0's host and the job's secret. Slurm's variables are described in
+ * srun(1), "OUTPUT ENVIRONMENT VARIABLES". */
 #ifndef LHI_RUNTIME_TRANSPORT_SLURM_H
 #define LHI_RUNTIME_TRANSPORT_SLURM_H
 
@@ -26,7 +26,7 @@ bool lhi_slurm_is_launched(void);
  * but only rank 0 prints them. */
 bool lhi_slurm_is_first_rank(void);
 
-/* Reads the settings of this Slurm task from the environment. The host is
+/* Reads this Slurm task's settings from the environment. The host is
  * LONGHAUL_HOST, or loopback if the step has one node, or the step's first
  * node. The port is LONGHAUL_PORT, or the first that Slurm reserved for the
  * step, or one computed from the step's number. LH_EINVAL: a variable is

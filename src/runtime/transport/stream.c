@@ -264,8 +264,7 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
     return lhi_proto_payload_received(&s->proto, op, kept, err);
 }
 
-/* Decodes and handles a frame header and sets the destination of the
- * payload. */
+/* Decodes and handles a frame header and sets the payload's destination. */
 static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -590,8 +589,8 @@ static uint64_t count_unacknowledged(stream *s)
     return n;
 }
 
-/* Sends the orderly shutdown, or the reason of the failure, to all peers and
- * waits until it is transmitted. */
+/* Sends the orderly shutdown, or the failure's reason, to all peers and waits
+ * until it is transmitted. */
 static void shut_down(stream *s)
 {
     pthread_mutex_lock(&s->proto.lock);

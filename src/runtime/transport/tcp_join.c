@@ -288,8 +288,8 @@ static int try_connect(lhi_tcp_join_state *t, int fd,
     return error;
 }
 
-/* Listens on the local address of this connection, under which other ranks can
- * reach this one. */
+/* Listens on this connection's local address, under which other ranks can reach
+ * this one. */
 static lh_status listen_on_local_address(lhi_tcp_join_state *t, int fd,
                                          lh_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Joins the ranks of a job over TCP. */
+/* Joins a job's ranks over TCP. */
 #ifndef LHI_RUNTIME_TRANSPORT_TCP_JOIN_H
 #define LHI_RUNTIME_TRANSPORT_TCP_JOIN_H
 

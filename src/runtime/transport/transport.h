@@ -13,8 +13,8 @@
  * rendezvous: their bytes move once the receive is posted, so their sends may
  * not complete before that.
  *
- * Input: bytes for a rank under a tag. Output: the same bytes there, with the
- * times of their transfer. Files:
+ * Input: bytes for a rank under a tag. Output: the same bytes there, with their
+ * transfer times. Files:
  *
  *     transport.c, futex.c      start, wait for and end operations
  *     matching.c                matches messages with receives
@@ -181,7 +181,7 @@ lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
  * and receive returns LH_EIO within a second. The first reason is reported. May
  * be called twice. */
 void lhi_net_abort(lhi_net *net, const char *reason);
-/* Returns the reason of the failure, with the rank ("rank 3: ..."); NULL: no
+/* Returns the failure's reason, with the rank ("rank 3: ..."); NULL: no
  * failure. */
 const char *lhi_net_failure(const lhi_net *net);
 
@@ -195,7 +195,7 @@ bool lhi_net_read_notice(lhi_net *net, char *text, size_t room);
 
 /* Returns the endpoint's own rank. */
 uint32_t lhi_net_rank(const lhi_net *net);
-/* Returns the number of ranks. */
+/* Returns the rank count. */
 uint32_t lhi_net_n_ranks(const lhi_net *net);
 
 /* Sets a function that lhi_net_close() calls as release(of) once the endpoint
@@ -322,9 +322,9 @@ typedef struct lhi_tcp_options {
     const lhi_net_link *links; /* on every rank */
     bool insecure;             /* ucx: may accept messages from other hosts */
     /* tcp: several connections to each peer (rails.h), each between rails with
-     * the same number. A rail is an address of this rank, the name of an
-     * interface, or a network in which this rank has an address
-     * ("10.1.0.0/24"). All ranks have equally many, at most LHI_MAX_RAILS in
+     * the same number. A rail is an address of this rank, an interface's name,
+     * or a network in which this rank has an address ("10.1.0.0/24"). All ranks
+     * have equally many, at most LHI_MAX_RAILS in
      * runtime/transport/handshake.h. 0: only the connections from joining. */
     uint32_t n_rails;
     const char *const *rails;
@@ -335,10 +335,10 @@ typedef struct lhi_tcp_options {
 lh_status lhi_net_tcp(const lhi_tcp_options *options, lhi_net **out,
                       lh_error *err);
 
-/* Joins the job over UCX (openucx.org), with the options of tcp. The ranks use
- * tcp to connect, to authenticate with the secret, to exchange UCX addresses
- * and to detect lost ranks. Environment settings (UCX_TLS, UCX_NET_DEVICES,
- * ...) have precedence; if rank 0's host is loopback, UCX is restricted to
+/* Joins the job over UCX (openucx.org), with tcp's options. The ranks use tcp
+ * to connect, to authenticate with the secret, to exchange UCX addresses and to
+ * detect lost ranks. Environment settings (UCX_TLS, UCX_NET_DEVICES, ...) have
+ * precedence; if rank 0's host is loopback, UCX is restricted to
  * this host.
  *
  * UCX itself accepts connections from anyone and reads their messages;
@@ -359,7 +359,7 @@ bool lhi_mpi_is_launched(void);
 lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err);
 /* Returns this process's MPI rank. */
 uint32_t lhi_mpi_rank(const lhi_mpi *mpi);
-/* Returns the number of MPI ranks. */
+/* Returns the MPI rank count. */
 uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi);
 /* The run's setup, on which all ranks must agree. */
 typedef struct lhi_mpi_setup {

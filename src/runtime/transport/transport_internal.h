@@ -27,8 +27,8 @@ typedef struct lhi_failure {
     char text[500];
 } lhi_failure;
 
-/* Sets the failure of `rank` as observed by this rank; the first failure of
- * the run remains. */
+/* Sets the failure of `rank` as observed by this rank; the run's first
+ * failure remains. */
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
 /* Sets the run's failure that rank `from` reported; the first failure
  * remains. */
@@ -82,8 +82,8 @@ void lhi_op_done(lhi_net_op *op, lh_status status);
 lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                              uint64_t turn, lh_error *err);
 
-/* Fills `err` with the run's failure and returns its status, the result of
- * every later call. */
+/* Fills `err` with the run's failure and returns its status, every later call's
+ * result. */
 lh_status lhi_net_fail(const lhi_net *net, lh_error *err);
 
 /* Ends the run because a message and its receive differ in size. */

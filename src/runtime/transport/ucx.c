@@ -113,7 +113,7 @@ static void note_lost(lhi_ucx *u, uint32_t peer, ucs_status_t status)
     wake_thread(u);
 }
 
-/* Handles the completion of a UCX send: completes the operation and frees the
+/* Handles a UCX send's completion: completes the operation and frees the
  * request. Called by UCX with the lock held, as all callbacks. */
 static void send_done(void *request, ucs_status_t status, void *of)
 {
@@ -425,9 +425,9 @@ static bool have_all_left(const lhi_ucx *u)
     return true;
 }
 
-/* Sends the orderly shutdown, or the reason of the failure, to all peers. Then
- * waits briefly for the others' shutdown, because closing this endpoint would
- * lose messages in transit to them. */
+/* Sends the orderly shutdown, or the failure's reason, to all peers. Then waits
+ * briefly for the others' shutdown, because closing this endpoint would lose
+ * messages in transit to them. */
 static void shut_down(lhi_ucx *u)
 {
     pthread_mutex_lock(&u->proto.lock);
@@ -586,7 +586,7 @@ static lh_status exchange_records(lhi_ucx *u, const lhi_ucx_options *o,
     return status;
 }
 
-/* Connects this rank's UCX worker to the workers of all peers. */
+/* Connects this rank's UCX worker to all peers' workers. */
 static lh_status connect_all(lhi_ucx *u, const lhi_ucx_options *o,
                              const lhi_ucx_record *records, lh_error *err)
 {

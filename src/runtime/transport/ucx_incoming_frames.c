@@ -24,7 +24,7 @@ static void frame_received(void *request, ucs_status_t status,
     c->of->call.request_free(request);
 }
 
-/* Frees the memory of a discarded message; called by UCX. */
+/* Frees a discarded message's memory; called by UCX. */
 static void discard_done(void *request, ucs_status_t status,
                          const ucp_tag_recv_info_t *info, void *of)
 {

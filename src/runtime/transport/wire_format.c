@@ -24,7 +24,7 @@ void lhi_frame_write(const lhi_frame *f, unsigned char out[LHI_FRAME_BYTES])
     lhi_store_little_endian(out + 40, 4, f->slot);
 }
 
-/* Checks that the fields of a frame header are consistent with its kind. */
+/* Checks that a frame header's fields are consistent with its kind. */
 static lh_status check_fields(const lhi_frame *f, lh_error *err)
 {
     bool small = f->kind == LHI_FRAME_SMALL, offer = f->kind == LHI_FRAME_OFFER;

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* A path between stages, and the summed durations of its messages. */
+/* A path between stages, and its messages' summed durations. */
 typedef struct path {
     lh_profile_path kind;
     uint32_t from, to; /* datacenters */
@@ -44,7 +44,7 @@ static void fill_times(const profile_writer *w, uint32_t c,
     out->w_ns = llround(ns[LH_W] > 0 ? ns[LH_W] : ns[LH_B] * (1 - share));
 }
 
-/* Fills in the profile entry of chunk `c` from the run's means. */
+/* Fills in chunk `c`'s profile entry from the run's means. */
 static void fill_chunk(const profile_writer *w, uint32_t c,
                        lh_profile_entry *out)
 {
@@ -101,8 +101,8 @@ static lh_status find_or_add_path(profile_writer *w, uint32_t from, uint32_t to,
 }
 
 /* Adds a message between two stages to its path: seen_ns as measured in the
- * run or, without a shared clock, the time from the unloaded measurement of
- * the boundary. */
+ * run or, without a shared clock, the time from the boundary's unloaded
+ * measurement. */
 static lh_status add_message(profile_writer *w, uint32_t from, uint32_t to,
                              double seen_ns, uint32_t boundary, lh_error *err)
 {
@@ -226,7 +226,7 @@ static lh_status compute_overhead(profile_writer *w, lh_profile *profile,
 
 /* --- profile --- */
 
-/* Makes the profile of a run: an entry per chunk, a link per path, and the
+/* Makes a run's profile: an entry per chunk, a link per path, and the
  * overhead. */
 static lh_status write_profile(profile_writer *w, lh_profile **out,
                                lh_error *err)

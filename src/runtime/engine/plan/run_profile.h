@@ -15,7 +15,7 @@ typedef struct lhi_plan_run {
     const lh_exec_options *exec;
 } lhi_plan_run;
 
-/* Makes the profile of a planned run from its mean durations; released with
+/* Makes a planned run's profile from its mean durations; released with
  * lh_profile_free(). */
 lh_status lhi_run_profile_make(const lhi_plan_run *run,
                                const lhi_observed_means *observed,

@@ -27,8 +27,8 @@ uint64_t lh_train_message_bytes(const lh_plan *plan)
                            : LH_TRAIN_MESSAGE_BYTES;
 }
 
-/* Checks whether the job's profile was measured in a run with this number of
- * chunks: its durations then already include sharing of processors. */
+/* Checks whether the job's profile was measured in a run with this chunk count:
+ * its durations then already include sharing of processors. */
 static bool was_measured_shared(const lh_plan *plan,
                                 const lh_pipeline *pipeline)
 {
@@ -123,7 +123,7 @@ static lh_status check_precision(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Lists the node of each rank in *out if the plan uses node-aware dispatch of
+/* Lists each rank's node in *out if the plan uses node-aware dispatch of
  * tokens; else *out is NULL. Release with free(). */
 static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
 {
@@ -138,8 +138,8 @@ static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
                 : lhi_fail_nomem(err);
 }
 
-/* Returns the first layer of each chunk, and the end of the last one; release
- * with free(). NULL: out of memory. */
+/* Returns each chunk's first layer, and the end of the last one; release with
+ * free(). NULL: out of memory. */
 static uint32_t *list_first_layers(const lh_plan *plan, uint32_t n_chunks)
 {
     uint32_t *first = calloc((size_t)n_chunks + 1, sizeof *first);
@@ -230,7 +230,7 @@ static bool has_operation(const lh_model *m, uint32_t k)
 }
 
 /* Sets again[i] to the bit set of activation parts that layer i recomputes
- * under an elastic plan. Fails if the operations of one part differ. */
+ * under an elastic plan. Fails if one part's operations differ. */
 static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
                                  uint32_t *again, lh_error *err)
 {
