@@ -14,7 +14,7 @@ enum { MOST_PATH = 4096, MOST_BYTES = 256 << 20, MOST_RANKS = 65536 };
 
 static const char first_suffix[] = ".0.et";
 
-/* Returns the length of `path` without `suffix`; 0: the path does not end with
+/* Returns `path`'s length without `suffix`; 0: the path does not end with
  * it. */
 static size_t prefix_length(const char *path, const char *suffix)
 {
@@ -27,7 +27,7 @@ bool cli_is_chakra(const char *path)
     return prefix_length(path, ".et") > 0;
 }
 
-/* The files of all ranks. */
+/* All ranks' files. */
 typedef struct traces {
     uint32_t n, most;
     lh_chakra_file *files; /* with names and data of their own */
@@ -43,7 +43,7 @@ static void release(traces *t)
     free(t->files);
 }
 
-/* Reads the execution trace file of the next rank, at `path`, and appends it to
+/* Reads the next rank's execution trace file, at `path`, and appends it to
  * `t`. */
 static lh_status read_rank(cli *c, const char *path, traces *t)
 {
@@ -88,8 +88,8 @@ static lh_status read_ranks(cli *c, const char *first, traces *t)
     return LH_OK;
 }
 
-/* Prints the replayed traces as JSON: the iteration time, and the times of each
- * rank. */
+/* Prints the replayed traces as JSON: the iteration time, and each rank's
+ * times. */
 static lh_status print_json(cli *c, const lh_chakra *r)
 {
     json_t *ranks = json_array();

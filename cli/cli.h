@@ -125,7 +125,7 @@ typedef struct cli_command {
 #define CLI_EXAMPLES(table)                                                    \
     .examples = (table), .n_examples = CLI_COUNT_OF(table)
 
-/* State of one program invocation. */
+/* One program invocation's state. */
 struct cli {
     const cli_command *command;
     cli_common common;
@@ -201,7 +201,7 @@ const char *cli_choice_word(const cli_option *option, uint32_t i);
 
 /* --- pages generated from the tables ------------------------------------ */
 
-/* Options of a command under one heading of its help. */
+/* A command's options under one heading in its help. */
 typedef struct cli_help_group {
     const char *command, *heading;
     const char *options; /* names, separated by a space */
@@ -209,29 +209,29 @@ typedef struct cli_help_group {
 /* Returns the command's i-th group of options in its short help; NULL: no
  * more. A command without groups has all its options in its help. */
 const cli_help_group *cli_find_help_group(const char *command, uint32_t i);
-/* Prints the help of a command, wrapped before `width`: on one screen or, with
+/* Prints a command's help, wrapped before `width`: on one screen or, with
  * `all`, all options and the whole description. */
 void cli_help(FILE *out, const cli_command *command, bool all, uint32_t width);
 /* Prints the program's help with all commands, wrapped before `width`. */
 void cli_help_all(FILE *out, uint32_t width);
-/* Prints the man page of a command, or of all (NULL). */
+/* Prints a command's man page, or all commands' (NULL). */
 void cli_man(FILE *out, const cli_command *command);
 /* Prints the completion script for "bash", "zsh" or "fish"; false: unknown
  * shell. */
 bool cli_complete(FILE *out, const char *shell);
-/* Checks whether an option of the command accepts words of this kind (methods,
+/* Checks whether an option of the command accepts this kind's words (methods,
  * engines, models or GPUs). Methods also match where files are accepted. */
 bool cli_accepts_words(const cli_command *command, cli_words words);
-/* Returns the i-th word of a kind that help and completion list: method,
- * engine, model or GPU. NULL after the last and for other kinds. */
+/* Returns a kind's i-th word that help and completion list: method, engine,
+ * model or GPU. NULL after the last and for other kinds. */
 const char *cli_word(cli_words words, uint32_t i);
 /* Buffer size for cli_word_about(). */
 #define CLI_ABOUT_TEXT 80
-/* Returns a description of the i-th word of a kind (methods, engines, models or
+/* Returns a description for a kind's i-th word (methods, engines, models or
  * GPUs), in `text` or static storage. */
 const char *cli_word_about(cli_words words, uint32_t i,
                            char text[CLI_ABOUT_TEXT]);
-/* Returns the title that help prints above a list of words of a kind, such as
+/* Returns the title that help prints above a kind's word list, such as
  * "Methods"; NULL: none. */
 const char *cli_words_title(cli_words words);
 
@@ -289,9 +289,9 @@ typedef enum cli_interrupt {
  * 0.2 s after the previous signal count once: a job manager and its launcher
  * may both send one. */
 void cli_interrupts_begin(const cli *c, cli_interrupt how);
-/* Returns the number of interrupts so far. */
+/* Returns the interrupt count so far. */
 uint32_t cli_interrupts(void);
-/* Returns the number of interrupts and resets cli_interrupts() to 0. */
+/* Returns the interrupt count and resets cli_interrupts() to 0. */
 uint32_t cli_interrupts_end(void);
 /* Defers signals that end the program until cli_release_signals(), on every
  * thread. */
@@ -301,7 +301,7 @@ void cli_release_signals(void);
 
 /* --- terminal ----------------------------------------------------------- */
 
-/* Returns the width of the terminal on standard output, or $COLUMNS, or 80. */
+/* Returns the terminal's width on standard output, or $COLUMNS, or 80. */
 uint32_t cli_width(void);
 /* Checks whether standard output is a terminal with colours that are not
  * disabled. */

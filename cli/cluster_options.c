@@ -30,7 +30,7 @@ lh_status cli_check_preset(cli *c, const char *option, const char *name,
                      all);
 }
 
-/* Copies the i-th comma-separated part of a list into `part`; false: there is
+/* Copies a list's i-th comma-separated part into `part`; false: there is
  * none. */
 static bool find_part(const char *list, uint32_t i, char part[64])
 {

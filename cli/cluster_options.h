@@ -92,7 +92,7 @@ lh_status cli_build_cluster(cli *c, const cli_cluster_options *machines,
 /* Returns the folder of the job file to write, in which config.json is
  * searched. */
 const char *cli_output_folder(const cli *c, char *folder, size_t room);
-/* Fails if the file of -o exists and --force (`force`) is not given. */
+/* Fails if the -o file exists and --force (`force`) is not given. */
 lh_status cli_check_not_existing(cli *c, bool force);
 
 #endif

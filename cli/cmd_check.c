@@ -68,8 +68,8 @@ static void print_claims(cli *c, const work *w)
                   lh_claims_text(w->claims, i));
 }
 
-/* Returns the peak memory of `device` in the verdict `of`, in the pipeline's
- * unit (callback of cli_host_memory_text()). */
+/* Returns `device`'s peak memory in the verdict `of`, in the pipeline's unit
+ * (callback of cli_host_memory_text()). */
 static int64_t certified_peak(const void *of, uint32_t device)
 {
     return lh_verdict_peak_memory(of, device);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements longhaul compare: all methods side by side, also over a range of
- * delays. */
+/* Implements longhaul compare: all methods side by side, also over a delay
+ * range. */
 #include "commands.h"
 #include "comparison_view.h"
 
@@ -79,7 +79,7 @@ static const cli_example examples[] = {
      "Rank the methods by their 95th percentile when link latency varies."},
 };
 
-/* Inputs and results of a comparison. */
+/* A comparison's inputs and results. */
 typedef struct work {
     cli_problem problems[MOST_PIPELINES];
     uint32_t n;
@@ -91,8 +91,8 @@ typedef struct work {
     cli_comparison x;
 } comparison_work;
 
-/* Frees the results, the pipelines and the lists of methods of a comparison;
- * keeps the struct. */
+/* Frees the results, the pipelines and the method lists in a comparison; keeps
+ * the struct. */
 static void free_work(comparison_work *w)
 {
     lh_comparison_free(w->x.all);
@@ -130,7 +130,7 @@ static lh_status read_problems(cli *c, comparison_work *w)
     return LH_OK;
 }
 
-/* Parses the words of --methods and checks --sub-blocks against them; without
+/* Parses the words in --methods and checks --sub-blocks against them; without
  * the option the list stays empty. */
 static lh_status read_methods(cli *c, comparison_work *w)
 {
@@ -194,8 +194,8 @@ static lh_status compare_problems(cli *c, comparison_work *w,
     return lh_compare(w->n, bases, how, &w->x.all, &c->err);
 }
 
-/* Fills in the options of the comparison, with sweep and jitter, and compares
- * all pipelines under all methods. */
+/* Fills in the comparison's options, with sweep and jitter, and compares all
+ * pipelines under all methods. */
 static lh_status run_comparison(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
@@ -237,7 +237,7 @@ static lh_status run_comparison(cli *c, comparison_work *w)
 enum { MOST_PASSES_SHOWN = 60000 };
 
 /* Adds the timeline of contender `i` to the report if it is the first or
- * *passes, the number of passes so far, is at most MOST_PASSES_SHOWN. */
+ * *passes, the pass count so far, is at most MOST_PASSES_SHOWN. */
 static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
                               uint64_t *passes, lh_report *report)
 {
@@ -265,8 +265,8 @@ static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
     return status;
 }
 
-/* Adds a row per contender in ranking order, with its timeline, to the report
- * of a single point. */
+/* Adds a row per contender in ranking order, with its timeline, to a single
+ * point's report. */
 static lh_status add_point(cli *c, const cli_comparison *x,
                            const uint32_t *ranking, lh_report *report)
 {
@@ -289,7 +289,7 @@ static lh_status add_point(cli *c, const cli_comparison *x,
     return LH_OK;
 }
 
-/* Adds the inputs and either the ranking or the curves of the sweep to the
+/* Adds the inputs and either the ranking or the sweep's curves to the
  * report. */
 static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
 {
@@ -319,7 +319,7 @@ static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
     return LH_OK;
 }
 
-/* Writes the HTML report of the comparison to `path`. */
+/* Writes the comparison's HTML report to `path`. */
 static lh_status write_html(cli *c, const cli_comparison *x, const char *path)
 {
     lh_report *report = NULL;

@@ -76,7 +76,7 @@ enum { MOST_SHOWN = 4 }; /* stages, replicas, kinds, slow elements, fixes */
 
 enum { SENTENCE = 400 }; /* bytes per sentence */
 
-/* Writes steps, stages, replicas and microbatches of the recording to `text`;
+/* Writes the recording's steps, stages, replicas and microbatches to `text`;
  * returns it. */
 static char *format_recording(const lh_diagnosis *d, char text[SENTENCE])
 {
@@ -372,7 +372,7 @@ static char *slow_rank_text(const lh_rank_activity *r, char text[SENTENCE])
     return text;
 }
 
-/* Prints the activity of the ranks of a recording without steps. */
+/* Prints the ranks' activity in a recording without steps. */
 static void print_activity(cli *c, const lh_diagnosis *d)
 {
     cli_table t = {0};
@@ -439,7 +439,7 @@ static lh_status fill_page(cli *c, const lh_recording *recording,
     return status;
 }
 
-/* Adds the ranks' activity to the report of a recording without steps. */
+/* Adds the ranks' activity to the report on a recording without steps. */
 static lh_status fill_activity_page(cli *c, const lh_diagnosis *d,
                                     lh_report *report)
 {

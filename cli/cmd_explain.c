@@ -152,8 +152,8 @@ static bool is_stage_at(const lh_site_group *group, uint32_t stage,
     return group->parts[i].datacenter == datacenter;
 }
 
-/* Counts the ranks of a stage that share ZeRO shards. With hybrid sharding it
- * counts those within one datacenter, and takes the maximum. */
+/* Counts a stage's ranks that share ZeRO shards. With hybrid sharding it counts
+ * those within one datacenter, and takes the maximum. */
 static uint32_t count_shard_ranks(const lh_plan *plan, uint32_t stage)
 {
     const lh_layout *l = &plan->best.layout;
@@ -226,7 +226,7 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
     return LH_OK;
 }
 
-/* Adds the JSON fields of a pipeline operation beyond its chunk. */
+/* Adds a pipeline operation's JSON fields beyond its chunk. */
 static void set_operation(json_t *j, const lh_dp_op *op)
 {
     if (op->kind != LH_DP_ANY) {
@@ -239,7 +239,7 @@ static void set_operation(json_t *j, const lh_dp_op *op)
     }
 }
 
-/* Returns one instruction of `rank` as JSON; NULL: out of memory. */
+/* Returns one instruction for `rank` as JSON; NULL: out of memory. */
 static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
                                 uint32_t rank, const lh_instruction *in)
 {
@@ -286,8 +286,8 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     return j;
 }
 
-/* Returns the collectives that run within the passes of a stage, by its ZeRO
- * level, as a list. */
+/* Returns the collectives that run within a stage's passes, by its ZeRO level,
+ * as a list. */
 static json_t *intra_pass_json(const lh_plan *plan, uint32_t stage)
 {
     uint32_t level = get_zero_level(plan, stage);

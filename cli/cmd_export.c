@@ -146,7 +146,7 @@ static lh_status find_schedule(cli *c, const cli_problem *problem, cli_view *v)
                                   s->sub_blocks);
 }
 
-/* Inputs and results of an export. */
+/* An export's inputs and results. */
 typedef struct work {
     cli_problem problem;
     cli_view view;
@@ -157,8 +157,8 @@ typedef struct work {
 
 enum { MOST_PATH = 4096 };
 
-/* Writes one of Chakra's files, with contents `data`. Its path is -o, '.' and
- * the suffix. */
+/* Writes a Chakra file, with contents `data`. Its path is -o, '.' and the
+ * suffix. */
 static lh_status write_chakra_file(void *context, const char *suffix,
                                    const char *data, size_t len, lh_error *err)
 {
@@ -240,7 +240,7 @@ static json_t *add_inexact(cli *c, const lh_plan *plan, json_t *json)
     return json;
 }
 
-/* Writes the file of --stages, which assigns layers to stages, to `path`. */
+/* Writes the --stages file, which assigns layers to stages, to `path`. */
 static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
 {
     char *text = NULL;
@@ -249,7 +249,7 @@ static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
     return cli_write_text(c, path, text, len);
 }
 
-/* Prints the number of Chakra's files and their prefix. */
+/* Prints the Chakra file count and prefix. */
 static lh_status print_chakra(cli *c, const work *w)
 {
     const char *prefix = c->common.output;
@@ -262,7 +262,7 @@ static lh_status print_chakra(cli *c, const work *w)
     return LH_OK;
 }
 
-/* Writes the export to the file of -o, and prints it or, with --json, a
+/* Writes the export to the -o file, and prints it or, with --json, a
  * summary. */
 static lh_status write_export(cli *c, const work *w)
 {
@@ -340,7 +340,7 @@ static lh_status print_bundle(cli *c, const lh_plan *plan)
     return LH_OK;
 }
 
-/* Writes a folder with all files of an export, with signals deferred while it
+/* Writes a folder with all an export's files, with signals deferred while it
  * writes. */
 static lh_status make_bundle(cli *c)
 {

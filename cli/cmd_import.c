@@ -58,8 +58,8 @@ static lh_status print_json(cli *c, const lh_import *in)
     return cli_put_json(c, object);
 }
 
-/* Prints the path of the job, the numbers of ignored and noted keys, and the
- * next command. */
+/* Prints the job's path, the numbers of ignored and noted keys, and the next
+ * command. */
 static void print_written(cli *c, const lh_import *in)
 {
     cli_print(c,
@@ -70,8 +70,7 @@ static void print_written(cli *c, const lh_import *in)
               c->common.output, in->n_ignored, in->n_notes, c->common.output);
 }
 
-/* Writes the imported job to the file of -o, and prints it, a summary, or
- * JSON. */
+/* Writes the imported job to the -o file, and prints it, a summary, or JSON. */
 static lh_status write_import(cli *c, const lh_import *in)
 {
     if (c->common.output)

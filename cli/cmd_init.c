@@ -69,7 +69,7 @@ static bool write_relative_path(const char *folder, const char *file, char *out,
                                 size_t size)
 {
     char from[MOST_PATH];
-    size_t same = 0, used = 0; /* same: length of the common folders with '/' */
+    size_t same = 0, used = 0; /* same: the common folders' length with '/' */
     int len = snprintf(from, sizeof from, "%s%s", folder, folder[1] ? "/" : "");
     if (len < 0 || (size_t)len >= sizeof from)
         return false;
@@ -86,9 +86,9 @@ static bool write_relative_path(const char *folder, const char *file, char *out,
     return len >= 0 && (size_t)len < size - used;
 }
 
-/* Determines the value of the job's key `model`: the preset, or the file's path
- * from the job's folder. --model's path is relative to the working folder, as
- * shells complete it. */
+/* Determines the value for the job's key `model`: the preset, or the file's
+ * path from the job's folder. --model's path is relative to the working folder,
+ * as shells complete it. */
 static lh_status find_model(cli *c, const char *folder, char *path, size_t size,
                             const char **out)
 {
@@ -112,7 +112,7 @@ static lh_status find_model(cli *c, const char *folder, char *path, size_t size,
     return LH_OK;
 }
 
-/* Formats a draft job for the model and machines of the options; *text is the
+/* Formats a draft job for the model and machines in the options; *text is the
  * caller's. */
 static lh_status make_draft(cli *c, const char *folder, char **text,
                             size_t *len)

@@ -37,15 +37,15 @@ static const cli_example examples[] = {
      "Use one seed instead of the scenario's; print every iteration as JSON."},
 };
 
-/* Shows the number of completed runs. Always returns false: the simulation
- * continues (callback). */
+/* Shows the completed run count. Always returns false: the simulation continues
+ * (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total)
 {
     cli_progress(context, "run %" PRIu32 " of %" PRIu32, done, total);
     return false;
 }
 
-/* Prints the results of all policies as JSON. */
+/* Prints all policies' results as JSON. */
 static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
 {
     char *text = NULL;
@@ -55,7 +55,7 @@ static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
     return LH_OK;
 }
 
-/* Prints a table of results with a row per policy. */
+/* Prints a result table with a row per policy. */
 static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
 {
     const lh_topology *t = lh_scenario_topology(s);
@@ -99,7 +99,7 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
     cli_print(c, "\n");
 }
 
-/* Writes the HTML report of the optical switch's policies to `path`. */
+/* Writes the HTML report on the optical switch's policies to `path`. */
 static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
                             const char *path)
 {
@@ -109,7 +109,7 @@ static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
     return cli_write_text(c, path, text, len);
 }
 
-/* Simulates all policies, with all seeds of the scenario or with --seed alone.
+/* Simulates all policies, with all the scenario's seeds or with --seed alone.
  */
 static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
 {

@@ -37,19 +37,19 @@ typedef struct settings {
     cli_cluster_options machines;
 } settings;
 
-/* In the order of lh_partition_search. */
+/* In lh_partition_search order. */
 static const char *const searches[] = {"climb", "exact", "monte-carlo", "even",
                                        NULL};
 
-/* In the order of lh_plan_statistic. */
+/* In lh_plan_statistic order. */
 static const char *const numbers[] = {"mean", "p95", NULL};
 
-/* In the order of lh_plan_objective. */
+/* In lh_plan_objective order. */
 static const char *const objectives[] = {"time", "cost", NULL};
 
 static const char *const elastic_planners[] = {"searched", "published", NULL};
 
-/* In the order of lh_target, from 1 on. */
+/* In lh_target order, from 1 on. */
 static const char *const targets[] = {"longhaul", "megatron", "torchtitan",
                                       "pytorch", NULL};
 
@@ -288,7 +288,7 @@ static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
     return status;
 }
 
-/* Writes the HTML report of the plan to `path`. */
+/* Writes the plan's HTML report to `path`. */
 static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 {
     lh_report *report = NULL;
@@ -329,15 +329,15 @@ static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
 
 /* --- current configuration ---------------------------------------------- */
 
-/* Resulting plan and, with --from, the plan of the current configuration. */
+/* Resulting plan and, with --from, the current configuration's plan. */
 typedef struct planning_result {
     lh_plan *plan, *today; /* today: with --from, unless `why` has the reason */
     char why[512];
     lh_memory_needs needs; /* filled if nothing fits in memory */
 } planning_result;
 
-/* Imports the configuration of another program (--from) as a job, and returns
- * the framework to plan for. */
+/* Imports another program's configuration (--from) as a job, and returns the
+ * framework to plan for. */
 static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
 {
     const settings *s = c->settings;
@@ -372,7 +372,7 @@ static lh_status plan_current(cli *c, const lh_job *job,
 
 /* Returns a copy of job `today` in which the layout, ZeRO stage and
  * recomputation are open, so that the planner decides them. torchtitan's time
- * of posting receives follows the schedule. */
+ * for posting receives follows the schedule. */
 static lh_job make_open_job(const lh_job *today)
 {
     lh_job job = *today;
@@ -386,7 +386,7 @@ static lh_job make_open_job(const lh_job *today)
     return job;
 }
 
-/* Parses the sample counts of --samples, "100,100,1000,100"; missing values are
+/* Parses the --samples sample counts, "100,100,1000,100"; missing values are
  * unchanged. Returns false if the text is invalid. */
 static bool parse_samples(const char *text, lh_plan_sampling *out)
 {
@@ -513,8 +513,8 @@ static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
     return status;
 }
 
-/* Parses the value of --margin: "5%" or a number of GiB, above 0. Returns false
- * if the text is invalid. */
+/* Parses the --margin value: "5%" or a number in GiB, above 0. Returns false if
+ * the text is invalid. */
 static bool parse_margin(const char *text, lh_plan_options *how)
 {
     char *end;

@@ -82,8 +82,8 @@ static const cli_example examples[] = {
 static const char *const kinds[] = {"layer", "MoE layer", "embedding", "head",
                                     "chunk"};
 
-/* Prints the measured times and memory of each part (layer, embedding, head)
- * as a table; `path`: the file written. */
+/* Prints each part's measured times and memory (layer, embedding, head) as a
+ * table; `path`: the file written. */
 static void print_text(cli *c, const lh_profile *p, const char *path)
 {
     char f[CLI_TIME_TEXT], d[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
@@ -147,7 +147,7 @@ static lh_status read_job(cli *c, lh_job **out)
     return status;
 }
 
-/* Rejects options of PyTorch measurement without --torch, and --no-links with
+/* Rejects PyTorch measurement options without --torch, and --no-links with
  * it. */
 static lh_status check_options(cli *c)
 {

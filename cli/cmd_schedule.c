@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements longhaul schedule: orders the passes of every device with a named
+/* Implements longhaul schedule: orders every device's passes with a named
  * method. */
 #include "commands.h"
 #include "problem.h"
@@ -137,13 +137,13 @@ typedef struct work {
     int64_t objective_ns;
     lh_bound bound;
     bool infeasible;       /* proven: no schedule exists */
-    const char *proof;     /* kind of the written certificate; NULL: none */
+    const char *proof;     /* the written certificate's kind; NULL: none */
     lh_memory_point point; /* --objective memory; owns `schedule` */
     uint32_t n_engines;    /* from a makespan search */
     lh_solve_engine engines[LH_MAX_SOLVE_ENGINES];
 } work;
 
-/* Frees the members of the results; keeps the struct. */
+/* Frees the results' members; keeps the struct. */
 static void free_work(work *w)
 {
     lh_timeline_free(w->timeline);
@@ -154,7 +154,7 @@ static void free_work(work *w)
     free(w->dequeue);
 }
 
-/* Parses the value of --warmup: "auto", "initial" or a number per device. */
+/* Parses the --warmup value: "auto", "initial" or a number per device. */
 static lh_status read_warmup(cli *c, const char *text, work *w,
                              lh_method_options *o)
 {
@@ -193,8 +193,8 @@ static lh_status read_warmup(cli *c, const char *text, work *w,
     return LH_OK;
 }
 
-/* Parses a comma-separated list of group sizes of option `name`; sets nothing
- * if the option was not given. */
+/* Parses a comma-separated group size list for option `name`; sets nothing if
+ * the option was not given. */
 static lh_status read_groups(cli *c, const char *name, const char *text,
                              uint32_t **groups, uint32_t *n)
 {
@@ -337,7 +337,7 @@ static lh_status check_effects(cli *c, const settings *s)
     return cli_check_sub_blocks(c, s->method, s->sub_blocks);
 }
 
-/* Checks that the options of objectives, proofs and trade-offs agree with each
+/* Checks that the options for objectives, proofs and trade-offs agree with each
  * other and with the method. */
 static lh_status check_tradeoff(cli *c, const settings *s)
 {
@@ -512,7 +512,7 @@ static void print_memory(cli *c, const work *w)
                   cli_memory_text(p->limit_bound, unit, b));
 }
 
-/* Prints method, makespan, bound, gap, bubble and memory of the schedule. */
+/* Prints the schedule's method, makespan, bound, gap, bubble and memory. */
 static void print_text(cli *c, const work *w)
 {
     const settings *s = c->settings;

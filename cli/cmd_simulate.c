@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements longhaul simulate: computes the duration of an iteration and its
+/* Implements longhaul simulate: computes an iteration's duration and its
  * critical path. */
 #include "chakra_view.h"
 #include "commands.h"
@@ -122,7 +122,7 @@ static const cli_example examples[] = {
      "Also switch schedules when that pays off."},
 };
 
-/* Inputs and results of the command. */
+/* The command's inputs and results. */
 typedef struct work {
     cli_problem problem;
     cli_paths paths;
@@ -194,7 +194,7 @@ static void print_omitted_rows(cli *c, uint32_t count)
                   count - MAX_ROWS);
 }
 
-/* Prints the idle time of all devices by cause, in percent of the makespan. */
+/* Prints all devices' idle time by cause, as a makespan percentage. */
 static void print_bubble(cli *c, const cli_view *v)
 {
     const int64_t *idle = lh_analysis_idle(v->analysis, LH_NONE);
@@ -271,7 +271,7 @@ static void print_slack(cli *c, const cli_view *v)
                      "of this size\n");
 }
 
-/* Prints messages, use and queueing of every link. */
+/* Prints every link's messages, use and queueing. */
 static void print_links(cli *c, const cli_view *v)
 {
     uint32_t count;
@@ -331,7 +331,7 @@ static void print_dp_links(cli *c, const cli_view *v)
     print_omitted_rows(c, rows);
 }
 
-/* Prints mean and percentiles of the sampled iteration times. */
+/* Prints the sampled iteration times' mean and percentiles. */
 static void print_jitter(cli *c, const work *w)
 {
     const lh_jitter_result *r = &w->jitter;
@@ -411,7 +411,7 @@ static lh_status print_text(cli *c, const work *w)
 
 /* --- command ------------------------------------------------------------ */
 
-/* Adds a histogram of the iterations under --jitter to the report; nothing
+/* Adds a histogram with the iterations under --jitter to the report; nothing
  * without the option. */
 static lh_status report_jitter(cli *c, const work *w, lh_report *report)
 {
@@ -447,7 +447,7 @@ static lh_status fill_report(cli *c, const work *w, lh_report *report)
                : cli_view_add_whatif(c, v, &s->model, NULL, report);
 }
 
-/* Writes the HTML report of the simulation to `path`. */
+/* Writes the simulation's HTML report to `path`. */
 static lh_status write_html(cli *c, const work *w, const char *path)
 {
     lh_report *report = NULL;
@@ -473,7 +473,7 @@ static lh_status write_files(cli *c, const work *w)
     return LH_OK;
 }
 
-/* Reads --jitter for the devices of a plan. */
+/* Reads --jitter for a plan's devices. */
 static lh_status read_plan_jitter(cli *c, work *w, lh_jitter *out)
 {
     const settings *s = c->settings;
@@ -551,7 +551,7 @@ static lh_status check_events(cli *c)
     return LH_OK;
 }
 
-/* Simulates many iterations under a list of network events and prints them. */
+/* Simulates many iterations under listed network events and prints them. */
 static lh_status simulate_events(cli *c, work *w)
 {
     const settings *s = c->settings;

@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-/* In the order of the help. */
+/* In the help's order. */
 #define CLI_COMMAND_LIST(X)                                                    \
     X(cmd_init)                                                                \
     X(cmd_import)                                                              \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints tables and curves of a comparison. */
+/* Prints a comparison's tables and curves. */
 #include "comparison_view.h"
 
 #include <inttypes.h>
@@ -14,8 +14,8 @@ bool cli_comparison_is_sweep(const cli_comparison *x)
 
 /* --- one point ---------------------------------------------------------- */
 
-/* Returns the width of the label column in terminal columns: that of the
- * longest contender's label, at least that of the heading. */
+/* Returns the label column's width in terminal columns: the longest contender
+ * label's, at least the heading's. */
 static int get_label_width(const cli_comparison *x)
 {
     int width = (int)strlen("method");
@@ -115,7 +115,7 @@ static const lh_outcome *get_outcome(const cli_comparison *x, uint32_t which,
                : lh_comparison_at(x->all, 0, point, contender);
 }
 
-/* Writes the x axis's label and the title of curve sheet `which` to *out. */
+/* Writes the x axis's label and curve sheet `which`'s title to *out. */
 static void name_curves(const cli_comparison *x, uint32_t which,
                         cli_curves *out)
 {
@@ -180,9 +180,9 @@ void cli_curves_fini(cli_curves *curves)
 
 enum { COLUMN = 14 }; /* "9999.123 ms" and its separator */
 
-/* Returns the width of the label column; `along`, with `room` bytes, receives
- * the axis label. Values without a time unit are multiples of the forward time,
- * as the label states. */
+/* Returns the label column's width; `along`, with `room` bytes, receives the
+ * axis label. Values without a time unit are forward-time multiples, as the
+ * label states. */
 static int compute_sheet_width(const cli_comparison *x, char *along,
                                size_t room)
 {
@@ -193,7 +193,7 @@ static int compute_sheet_width(const cli_comparison *x, char *along,
     return len > width ? len : width;
 }
 
-/* Prints points first..first+count-1 of curve sheet `which`, a row per
+/* Prints points first..first+count-1 in curve sheet `which`, a row per
  * contender. */
 static void print_points(cli *c, const cli_comparison *x, uint32_t which,
                          uint32_t first, uint32_t count)
@@ -218,7 +218,7 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
     }
 }
 
-/* Prints sheet `which` of the sweep: tables that fit the terminal, and a plot.
+/* Prints the sweep's sheet `which`: tables that fit the terminal, and a plot.
  */
 static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the results of `longhaul compare`. */
+/* Prints `longhaul compare` results. */
 #ifndef CLI_COMPARISON_VIEW_H
 #define CLI_COMPARISON_VIEW_H
 
@@ -36,10 +36,10 @@ typedef struct cli_curves {
 /* Counts the sheets (sets of curves) as which a sweep is printed: one per
  * transfer time, or one if the x axis is the transfer time. */
 uint32_t cli_comparison_n_curves(const cli_comparison *x);
-/* Builds sheet number `which` of a sweep's curves. */
+/* Builds sheet number `which` for a sweep's curves. */
 lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
                            cli_curves *out);
-/* Frees the curves of a sheet. */
+/* Frees a sheet's curves. */
 void cli_curves_fini(cli_curves *curves);
 
 #endif

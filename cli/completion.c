@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Writes a list of words, separated by blanks. */
+/* Writes a word list, separated by blanks. */
 static void put_words(FILE *out, cli_words words)
 {
     for (uint32_t i = 0; cli_word(words, i); i++)
@@ -110,7 +110,7 @@ static void put_short_help(FILE *out, const char *help)
     }
 }
 
-/* Writes an option as an argument of zsh's _arguments. */
+/* Writes an option as an argument for zsh's _arguments. */
 static void put_zsh_option(FILE *out, const cli_option *o)
 {
     fputs(" \\\n            '", out);
@@ -144,7 +144,7 @@ static void put_zsh_option(FILE *out, const cli_option *o)
     fputc('\'', out);
 }
 
-/* Writes a zsh function that completes words of one kind, or files. */
+/* Writes a zsh function that completes one kind's words, or files. */
 static void put_zsh_words_or_files(FILE *out, const char *what, cli_words words)
 {
     fprintf(out, "_longhaul_%ss_or_files()\n{\n    local -a words=(", what);
@@ -186,7 +186,7 @@ static void put_zsh(FILE *out)
     fputs("    esac\n}\n_longhaul \"$@\"\n", out);
 }
 
-/* Writes the fish command that completes an option of a command. */
+/* Writes the fish command that completes a command's option. */
 static void put_fish_option(FILE *out, const char *command, const cli_option *o)
 {
     fprintf(out, "complete -c longhaul -n '__fish_seen_subcommand_from %s'",

@@ -15,7 +15,7 @@ enum { VALUE_TEXT = 600, TODAY_COLUMNS = 24 };
 
 /* --- dimensions --------------------------------------------------------- */
 
-/* Dimension of a layout. */
+/* A layout's dimension. */
 typedef enum dimension {
     TENSOR,
     CONTEXT,
@@ -41,8 +41,8 @@ static const char *const dimension_names[N_DIMENSIONS] = {
     "schedule", "recompute", "zero",        "sharding",
     "sites",    "layers"};
 
-/* Returns the value of a numeric dimension, such as the tensor degree, of a
- * layout. */
+/* Returns a layout's value for a numeric dimension, such as the tensor
+ * degree. */
 static uint32_t get_dimension_value(dimension d, const lh_choice *x)
 {
     const lh_layout *l = &x->layout;
@@ -90,8 +90,8 @@ static void format_layers(const lh_plan *p, char *text)
     }
 }
 
-/* Formats the sites of the plan's layout into `text`, or the outermost
- * parallelism if the layout has none. */
+/* Formats the plan layout's sites into `text`, or the outermost parallelism if
+ * the layout has none. */
 static void format_sites(const lh_plan *p, char *text)
 {
     const lh_layout *l = &p->best.layout;
@@ -117,7 +117,7 @@ static void format_recompute(const lh_plan *p, char *text)
                                  len ? ", " : "", lh_module_name((lh_module)i));
 }
 
-/* Writes the value of a search dimension (degree, placement, schedule) of a
+/* Writes the value for a search dimension (degree, placement, schedule) in a
  * plan's best choice to `text`; empty if it does not apply. */
 static void format_value(dimension d, const lh_plan *p, char *text)
 {
@@ -205,8 +205,8 @@ static double compute_percent(int64_t ns, int64_t than_ns)
     return cli_percent_slower((double)ns, (double)than_ns);
 }
 
-/* Prints a table of the n changed dimensions, each with the loss of the plan if
- * this dimension alone kept its current value. */
+/* Prints a table of the n changed dimensions, each with the plan's loss if this
+ * dimension alone kept its current value. */
 static void print_changes(cli *c, const lh_plan *plan, const change *changes,
                           uint32_t n)
 {
@@ -229,8 +229,7 @@ static void print_changes(cli *c, const lh_plan *plan, const change *changes,
     cli_table_print(c, "changes", &t);
 }
 
-/* Prints the breakdown of the iteration time of both configurations side by
- * side. */
+/* Prints both configurations' iteration time breakdowns side by side. */
 static void print_parts(cli *c, const lh_plan *today, const lh_plan *plan)
 {
     static const char *const head[] = {"part", "#today", "#plan", "#less"};

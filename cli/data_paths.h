@@ -23,10 +23,10 @@
         .example_argument = "1ms", .help = says                                \
     }
 
-/* Data paths of a run. */
+/* A run's data paths. */
 typedef struct cli_paths {
     lh_delegation delegation;
-    /* delegated links of `pipeline`; NULL: all messages */
+    /* `pipeline`'s delegated links; NULL: all messages */
     bool *links;
     lh_pipeline *pipeline; /* pipeline with these paths; NULL: not given */
 } cli_paths;
@@ -36,8 +36,8 @@ typedef struct cli_paths {
  * as long as copies take no time. */
 bool cli_paths_have_effect(const cli_model *model, const lh_pipeline *pipeline);
 /* Reports a usage error if --path (`text`; NULL: not given), which selects
- * links with delegated sends, would not change the simulation of the pipeline.
- * staging_ns: time of a copy through host memory. */
+ * links with delegated sends, would not change the pipeline's simulation.
+ * staging_ns: a copy's time through host memory. */
 lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
                           const lh_pipeline *pipeline, const cli_model *model);
 /* Parses --path (`text`; NULL: not given), which selects the links whose sends
@@ -47,11 +47,11 @@ lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
 lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          const lh_pipeline *pipeline, cli_model *model,
                          cli_paths *out);
-/* Sets the data path of each link (direct or delegated sends) in `model` from
+/* Sets each link's data path (direct or delegated sends) in `model` from
  * out->delegation, which was read before. */
 lh_status cli_paths_apply(cli *c, const lh_pipeline *pipeline, cli_model *model,
                           cli_paths *out);
-/* Frees the link flags and the pipeline of cli_paths_read(). */
+/* Frees the link flags and the pipeline from cli_paths_read(). */
 void cli_paths_fini(cli_paths *paths);
 
 #endif

@@ -45,7 +45,7 @@ static char convert_to_lower(char letter)
     return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
 }
 
-/* Checks whether the digits of `typed` occur in `word` in the same order: one
+/* Checks whether the digits in `typed` occur in `word` in the same order: one
  * may be missing, but h200 is no misspelt h100. */
 static bool has_digits_of(const char *word, const char *typed)
 {
@@ -59,7 +59,7 @@ static bool has_digits_of(const char *word, const char *typed)
     return true;
 }
 
-/* Computes the edit distance, with a swap of neighbours as one edit and without
+/* Computes the edit distance, with a neighbour swap as one edit and without
  * regard to case. */
 static size_t compute_edit_distance(const char *a, const char *b)
 {

@@ -63,7 +63,7 @@ lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
 
 /* --- migrations --------------------------------------------------------- */
 
-/* Migration of hosts or of layers. */
+/* Host or layer migration. */
 typedef struct migration {
     uint64_t step;
     uint32_t n, n_moves;
@@ -72,8 +72,8 @@ typedef struct migration {
     const char *why;
 } migration;
 
-/* Returns the number of migrations of kind `what`: exchanges of hosts, or moves
- * of layers between chunks. 0 without an emulation. */
+/* Returns the number of migrations of kind `what`: host exchanges, or layer
+ * moves between chunks. 0 without an emulation. */
 static uint32_t count_moved(const lh_emulation *played, cli_migration_kind what)
 {
     uint32_t n = 0;

@@ -53,7 +53,7 @@ const char *cli_data_path_name(const cli_model *model)
 
 /* --- iterations --------------------------------------------------------- */
 
-/* State of a simulated run with events. */
+/* A simulated run's state with events. */
 typedef struct event_run {
     const cli_event_simulation *play;
     const cli_view *view;
@@ -67,23 +67,23 @@ typedef struct event_run {
     lh_emulation *played; /* NULL: the schedule is fixed */
 } event_run;
 
-/* Returns the display name of a schedule: the library refers to the initial one
- * by a fixed name. */
+/* Returns a schedule's display name: the library refers to the initial one by a
+ * fixed name. */
 static const char *get_schedule_name(const event_run *p, const char *name)
 {
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? p->view->method : name;
 }
 
-/* Returns the name of a data path: direct or delegated sends. The direct path
- * has the name that fits the model's options. */
+/* Returns a data path's name: direct or delegated sends. The direct path has
+ * the name that fits the model's options. */
 static const char *get_path_name(const event_run *p, lh_data_path path)
 {
     return path == LH_DATA_PATH_DIRECT ? cli_data_path_name(p->model)
                                        : lh_data_path_name(path);
 }
 
-/* Returns the schedule and data path in effect at a step: those of the
- * emulation or, without adaptation, the view's schedule. */
+/* Returns the schedule and data path in effect at a step: the emulation's or,
+ * without adaptation, the view's schedule. */
 static lh_emulated_step get_step(const event_run *p, uint32_t step)
 {
     uint64_t n;
@@ -108,7 +108,7 @@ static json_t *step_json(const event_run *p, uint32_t step)
                                            step, p->after_ns));
 }
 
-/* Returns one switch of the schedule as JSON, with its times and reason. */
+/* Returns one schedule switch as JSON, with its times and reason. */
 static json_t *switch_json(const event_run *p, const lh_emulated_switch *x)
 {
     return json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "step",
@@ -120,16 +120,16 @@ static json_t *switch_json(const event_run *p, const lh_emulated_switch *x)
                      cli_seconds(x->bound_ns + p->after_ns), "why", x->why);
 }
 
-/* Returns the schedule switches of the emulation and their number *n; NULL
- * without adaptation. */
+/* Returns the emulation's schedule switches and their number *n; NULL without
+ * adaptation. */
 static const lh_emulated_switch *get_switches(const event_run *p, uint32_t *n)
 {
     *n = 0;
     return p->played ? lh_emulation_switches(p->played, n) : NULL;
 }
 
-/* Simulates the same run with a fixed schedule, without --adapt: ns[i] is the
- * time of iteration i. */
+/* Simulates the same run with a fixed schedule, without --adapt: ns[i] is
+ * iteration i's time. */
 static lh_status simulate_fixed(cli *c, const event_run *p, int64_t *ns)
 {
     lh_sim_options sim = cli_sim_options(p->model);
@@ -360,7 +360,7 @@ static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
 
 /* --- charts ------------------------------------------------------------- */
 
-/* Writes the HTML report of the iterations. */
+/* Writes the iterations' HTML report. */
 static lh_status write_page(cli *c, const event_run *p,
                             const lh_report_iterations *drawn)
 {
@@ -403,7 +403,7 @@ static lh_status write_page(cli *c, const event_run *p,
     return status;
 }
 
-/* Draws all iterations; with --adapt beside those of the run with a fixed
+/* Draws all iterations; with --adapt beside those from the run with a fixed
  * schedule. */
 static lh_status draw_steps(cli *c, const event_run *p)
 {
@@ -481,9 +481,9 @@ static lh_status simulate_state(cli *c, const event_run *p,
     return status;
 }
 
-/* Fills *d with the flags of the links with delegated sends (by a helper thread
- * through host memory). Links that events added are not delegated. The caller
- * frees *links. */
+/* Fills *d with the flags for the links with delegated sends (by a helper
+ * thread through host memory). Links that events added are not delegated. The
+ * caller frees *links. */
 static lh_status set_delegated_links(cli *c, const event_run *p,
                                      lh_delegation *d, bool **links)
 {

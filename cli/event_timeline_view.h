@@ -15,7 +15,7 @@
 #include <longhaul/experimental/layers.h>
 #include <longhaul/experimental/plan.h>
 
-/* Option row; `member` of the settings is a const char *. */
+/* Option row; `member` in the settings is a const char *. */
 #define CLI_EVENTS_ROW(settings, member, says)                                 \
     {                                                                          \
         .name = "events", .type = CLI_TEXT, .at = offsetof(settings, member),  \
@@ -67,9 +67,9 @@ typedef struct cli_slow_spans {
  * and devices are slow, for the chart. */
 lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *timeline,
                               uint64_t first, uint64_t n, cli_slow_spans *out);
-/* Frees the ranges of slow iterations. */
+/* Frees the slow iteration ranges. */
 void cli_slow_spans_fini(cli_slow_spans *spans);
-/* Writes the chart of iteration times to `path`. */
+/* Writes the iteration time chart to `path`. */
 lh_status cli_write_event_timeline(cli *c,
                                    const lh_report_iterations *iterations,
                                    const char *path);
@@ -80,7 +80,7 @@ const char *cli_data_path_name(const cli_model *model);
 
 /* --- simulate ----------------------------------------------------------- */
 
-/* Options of simulate --events. */
+/* Options for simulate --events. */
 typedef struct cli_event_simulation {
     const char *events, *log, *html, *svg;
     uint32_t steps;
@@ -94,7 +94,7 @@ typedef struct cli_event_simulation {
     const lh_jitter *jitter;   /* NULL: none */
 } cli_event_simulation;
 
-/* Simulates iterations 0 to steps - 1 of the view's schedule; prints text or
+/* Simulates iterations 0 to steps - 1 in the view's schedule; prints text or
  * JSON. `after_ns` is added to each iteration after the pipeline. */
 lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play,
                                    const cli_view *view, const cli_model *model,
@@ -107,14 +107,14 @@ typedef enum cli_migration_kind {
     CLI_N_MIGRATION_KINDS
 } cli_migration_kind;
 
-/* Checks --replicas (0: not given); a plan (NULL: none) has its own number of
- * replicas. */
+/* Checks --replicas (0: not given); a plan (NULL: none) has its own replica
+ * count. */
 lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan);
-/* Builds the placement of hosts from --replicas. */
+/* Builds the host placement from --replicas. */
 lh_status cli_placement_build(cli *c, const cli_event_simulation *play,
                               const lh_pipeline *pipeline,
                               lh_host_placement **out);
-/* Builds the layer partition from --layers; *layer_ns: duration of migrating
+/* Builds the layer partition from --layers; *layer_ns: duration for migrating
  * one layer. */
 lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
                            const lh_pipeline *pipeline, lh_layers **out,
@@ -141,8 +141,8 @@ uint32_t cli_migrations_fill_table(const lh_emulation *played,
 uint32_t cli_migrations_add_marks(const lh_emulation *played,
                                   cli_migration_kind what,
                                   lh_report_mark *marks);
-/* Returns the table title for a kind of migration: exchange of hosts, or
- * migration of layers. */
+/* Returns the table title for a kind of migration: host exchange, or layer
+ * migration. */
 const char *cli_migration_title(cli_migration_kind what);
 /* Prints the migrations of kind `what` (host exchanges or layer migrations) in
  * an emulated run. after_ns, the time after the pipeline, is added to iteration

@@ -7,8 +7,8 @@
 
 enum { HELP_COLUMN = 26 };
 
-/* Counts the terminal columns of the first `len` bytes of `text`: every byte
- * but the continuation bytes of UTF-8 characters. */
+/* Counts the terminal columns in the first `len` bytes of `text`: every byte
+ * but the continuation bytes in UTF-8 characters. */
 static uint32_t count_columns(const char *text, size_t len)
 {
     uint32_t count = 0;
@@ -49,7 +49,7 @@ static void print_wrapped(FILE *out, const char *text, uint32_t at,
     fputc('\n', out);
 }
 
-/* Copies the first sentence of `text`, or its part before a semicolon or before
+/* Copies the first sentence in `text`, or its part before a semicolon or before
  * a colon that follows three words ("cpu: " begins a text). */
 static void copy_sentence(char *out, size_t capacity, const char *text)
 {
@@ -113,7 +113,7 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
     print_wrapped(out, right, HELP_COLUMN, HELP_COLUMN, width);
 }
 
-/* Prints a list of words with their explanations, under its title. */
+/* Prints a word list with their explanations, under its title. */
 static void print_words(FILE *out, cli_words words, uint32_t width)
 {
     char text[CLI_ABOUT_TEXT];
@@ -125,7 +125,7 @@ static void print_words(FILE *out, cli_words words, uint32_t width)
     }
 }
 
-/* Prints the options of a command's help groups; `all`, or a command without
+/* Prints the options in a command's help groups; `all`, or a command without
  * groups: every option in one list. */
 static void print_options(FILE *out, const cli_command *k, bool all,
                           uint32_t width)

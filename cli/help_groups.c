@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the common options of commands with many options, grouped for --help.
+/* Lists the common options for commands with many options, grouped for --help.
  * The other options are for rarer uses: --help-all and the man page have them.
  */
 #include "cli.h"

@@ -131,7 +131,8 @@ static lh_status read_text(cli *c, const char *operand, cli_input *piped,
 }
 
 /* Converts a configuration with the model and machines given; *out is the
- * caller's. `folder`: that of the job to write, to which paths are relative. */
+ * caller's. `folder`: the one for the job to write, to which paths are
+ * relative. */
 static lh_status import_text(cli *c, const char *text, size_t len,
                              const char *name, const cli_import_options *source,
                              const cli_cluster_options *machines,

@@ -8,7 +8,7 @@
 
 #include <longhaul/experimental/import.h>
 
-/* Source of an import. */
+/* An import's source. */
 typedef struct cli_import_options {
     uint32_t from; /* lh_import_source */
     const char *cluster, *model, *schedule;

@@ -69,8 +69,7 @@ static lh_status read_standard_input(cli *c, cli_input *input)
 
 enum { MOST_PIPED = 256 << 20 };
 
-/* Reads the beginning of a file into head[], as a string, to detect its
- * format. */
+/* Reads a file's beginning into head[], as a string, to detect its format. */
 static lh_status read_head(cli *c, const char *path, char *head, size_t room)
 {
     FILE *file = fopen(path, "rb");
@@ -199,8 +198,8 @@ lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks)
 
 /* --- performance model -------------------------------------------------- */
 
-/* The first entry keeps the pipeline's mode; the others are in the order of
- * lh_receives. */
+/* The first entry keeps the pipeline's mode; the others are in lh_receives
+ * order. */
 const char *const cli_receives[] = {"pipeline", "early", "late", "late-fd",
                                     NULL};
 const char *const cli_objectives[] = {"makespan", "first-device", NULL};

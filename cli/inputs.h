@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the inputs of several commands, and defines their shared
- * performance-model settings. */
+/* Reads several commands' inputs, and defines their shared performance-model
+ * settings. */
 #ifndef CLI_INPUTS_H
 #define CLI_INPUTS_H
 
@@ -30,7 +30,7 @@ lh_status cli_input_open(cli *c, const char *path, cli_input *out);
 void cli_input_close(cli_input *input);
 /* Reads an input as a pipeline. */
 lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out);
-/* Checks whether the file declares a kind other than `kind`. Files of
+/* Checks whether the file declares a kind other than `kind`. Files with
  * undeclared or unknown kind are left to the parser. */
 bool cli_input_is_other(const cli_input *input, const char *kind);
 /* Fails because the input has another kind; `wants` names the accepted kinds:
@@ -39,8 +39,8 @@ lh_status cli_reject_input(cli *c, const cli_input *input, const char *wants);
 
 /* Checks whether a scheduling method with that name exists. */
 bool cli_is_method(const char *name);
-/* Rejects an unknown method name, the value of `option`, as a usage error, with
- * the most similar name. */
+/* Rejects an unknown method name, `option`'s value, as a usage error, with the
+ * most similar name. */
 lh_status cli_check_method(cli *c, const char *option, const char *name);
 
 /* Methods that split weight-gradient passes. */
@@ -56,7 +56,7 @@ lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks);
 
 enum { CLI_MAKESPAN, CLI_FIRST_DEVICE };
 
-/* Settings of the performance model. */
+/* Performance model settings. */
 typedef struct cli_model {
     uint32_t receives, coupled, objective;
     bool fifo;
@@ -66,7 +66,7 @@ typedef struct cli_model {
 
 extern const char *const cli_receives[], *const cli_objectives[];
 
-/* Option rows; `settings` has members of the same names. */
+/* Option rows; `settings` has members with the same names. */
 #define CLI_SCHEDULE_ROW(settings)                                             \
     {                                                                          \
         .name = "schedule", .letter = 's', .type = CLI_TEXT,                   \
@@ -167,10 +167,10 @@ lh_sim_options cli_sim_options(const cli_model *model);
 /* Returns the name of the receive mode under these options, such as "late". */
 const char *cli_receives_of(const cli_model *model,
                             const lh_pipeline *pipeline);
-/* Copies the receive mode of the options to *receives, early if none was given.
+/* Copies the options' receive mode to *receives, early if none was given.
  * *own: the options gave it. */
 void cli_set_receives(const cli_model *model, lh_receives *receives, bool *own);
-/* Returns the value of the objective (makespan or first device's end) for a
+/* Returns the objective's value (makespan or first device's end) for a
  * timeline, in ns. */
 int64_t cli_objective_ns(const cli_model *model, const lh_timeline *timeline);
 
@@ -185,7 +185,7 @@ char *cli_time_text(int64_t ns, char *buffer);
 /* Formats "12.5 GiB" or "31.0 MiB" if the unit is bytes, else number and unit.
  */
 #define CLI_MEMORY_TEXT 64
-/* Formats an amount of memory in `unit`, that of the pipeline, into `buffer`
+/* Formats a memory amount in `unit`, the pipeline's, into `buffer`
  * (CLI_MEMORY_TEXT bytes) and returns it. */
 char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 /* Formats "289,423". */
@@ -193,10 +193,10 @@ char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 /* Formats a number with thousands separators into `buffer` (CLI_GROUPED_TEXT
  * bytes), which it returns. */
 char *cli_grouped_text(double number, char *buffer);
-/* Returns the highest peak memory of a device and (`device` may be NULL) that
+/* Returns a device's highest peak memory and (`device` may be NULL) that
  * device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
-/* Returns the time of the monotonic clock, in seconds. */
+/* Returns the monotonic clock's time, in seconds. */
 double cli_monotonic_seconds(void);
 
 #endif

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Checks whether the first `len` bytes of the text equal a key. */
+/* Checks whether the text's first `len` bytes equal a key. */
 static bool is_key(const char *text, size_t len, const char *key)
 {
     return strlen(key) == len && strncmp(text, key, len) == 0;
 }
 
-/* Fails with a usage error because of an invalid part of --jitter. */
+/* Fails with a usage error due to an invalid --jitter part. */
 static lh_status reject_spec(cli *c, const char *text)
 {
     int len = (int)strcspn(text, ",");
@@ -33,7 +33,7 @@ static bool read_event(const char *text, double *rate, double *factor,
            cli_parse_real(at + 1, factor, rest);
 }
 
-/* Reads one KEY=VALUE part of --jitter; *rest: the text after it. */
+/* Reads one KEY=VALUE part from --jitter; *rest: the text after it. */
 static lh_status read_part(cli *c, const char *text, lh_jitter *out,
                            const char **rest)
 {

@@ -8,7 +8,7 @@
 #include <longhaul/experimental/jitter.h>
 #include <longhaul/experimental/report.h>
 
-/* Settings of --jitter. */
+/* Settings for --jitter. */
 typedef struct cli_jitter {
     const char *spec; /* NULL: none */
     uint32_t samples;
@@ -38,8 +38,8 @@ lh_status cli_check_jitter(cli *c, const cli_jitter *given);
 /* Parses --jitter into *out, with --seed. Reports a usage error for unknown
  * keys. */
 lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out);
-/* Formats the combined effect of a per-GPU straggler rate over n_gpus GPUs, in
- * at most CLI_STRAGGLER_TEXT bytes; "" without stragglers. */
+/* Formats a per-GPU straggler rate's combined effect over n_gpus GPUs, in at
+ * most CLI_STRAGGLER_TEXT bytes; "" without stragglers. */
 enum { CLI_STRAGGLER_TEXT = 160 };
 /* Formats the effect on n_gpus GPUs if each is slow with probability `rate`,
  * into `text`, and returns it. */
@@ -51,7 +51,7 @@ typedef struct cli_jitter_report_input {
     const lh_schedule *schedule;
     const lh_sim_options *sim; /* NULL: the defaults */
     const lh_jitter *jitter;   /* its samples are not 0 */
-    int64_t after_ns;          /* constant part of each iteration */
+    int64_t after_ns;          /* each iteration's constant part */
     int64_t base_ns;           /* iteration time without jitter */
 } cli_jitter_report_input;
 /* Samples the iteration times under --jitter again and adds their histogram to

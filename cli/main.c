@@ -68,8 +68,8 @@ static lh_status show_help(cli *c, const char *name)
     return LH_OK;
 }
 
-/* Fails because of an unknown command; the message has a similar name if there
- * is one. */
+/* Fails due to an unknown command; the message has a similar name if there is
+ * one. */
 static lh_status fail_unknown_command(cli *c, const char *name)
 {
     const char *names[32];
@@ -141,7 +141,7 @@ static bool fill_standard_files(void)
     return true;
 }
 
-/* Runs the command line of longhaul; returns the exit status. */
+/* Runs longhaul's command line; returns the exit status. */
 int main(int argc, char **argv)
 {
     if (!fill_standard_files())

@@ -50,7 +50,7 @@ static void put_roff(FILE *out, const char *text)
     fputc('\n', out);
 }
 
-/* Writes the head of a manual page: date, title and description. */
+/* Writes a manual page's head: date, title and description. */
 static void print_man_head(FILE *out, const char *title, const char *name,
                            const char *about)
 {
@@ -119,7 +119,7 @@ static void put_man_status(FILE *out)
           out);
 }
 
-/* Prints the list of commands in alphabetical order, by convention. */
+/* Prints the command list in alphabetical order, by convention. */
 static void put_man_commands(FILE *out)
 {
     const char *last = "";
@@ -138,7 +138,7 @@ static void put_man_commands(FILE *out)
     fputc('\n', out);
 }
 
-/* Writes a section with a list of words and their explanations. */
+/* Writes a section with a word list and their explanations. */
 static void put_man_words(FILE *out, cli_words words)
 {
     char text[CLI_ABOUT_TEXT];
@@ -171,7 +171,7 @@ static void put_man_operands(FILE *out, const char *operands)
     fputc('\n', out);
 }
 
-/* Writes the manual page of a command. */
+/* Writes a command's manual page. */
 static void put_man_command(FILE *out, const cli_command *k)
 {
     char title[64];
@@ -198,7 +198,7 @@ static void put_man_command(FILE *out, const cli_command *k)
     fputs(".Sh SEE ALSO\n.Xr longhaul 1\n", out);
 }
 
-/* Writes the manual page of the program. */
+/* Writes the program's manual page. */
 static void put_man_main(FILE *out)
 {
     print_man_head(out, "longhaul", "longhaul",

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Returns the replica with the longest total time of passes. */
+/* Returns the replica with the longest total pass time. */
 static uint32_t find_slowest_replica(const lh_recording *recording)
 {
     uint32_t slowest = 0;
@@ -31,9 +31,9 @@ static lh_status write_pipeline(cli *c, const lh_pipeline *p, const char *path)
 
 /* --- profile ------------------------------------------------------------ */
 
-/* Fails unless the job fixes the layout that the durations of the pipeline's
- * passes depend on: tensor, context, expert and pipeline degree, chunks per
- * device and microbatch size. */
+/* Fails unless the job fixes the layout that the pipeline's pass durations
+ * depend on: tensor, context, expert and pipeline degree, chunks per device and
+ * microbatch size. */
 static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
 {
     const lh_layout *l = &job->layout;
@@ -96,7 +96,7 @@ static void fill_entries(const lh_job *job, const lh_pipeline *p,
 }
 
 /* Formats the measured times as a profile for the job's layout; *text is the
- * caller's. passes_ns: total time of the passes in an iteration. */
+ * caller's. passes_ns: total pass time in an iteration. */
 static lh_status format_profile(cli *c, const lh_job *job,
                                 const lh_diagnosis *d, int64_t passes_ns,
                                 const lh_pipeline *p, char **text, size_t *len)
@@ -123,8 +123,8 @@ static lh_status format_profile(cli *c, const lh_job *job,
     return status;
 }
 
-/* Writes a profile of the measured times to the file of --profile-out; fails if
- * the job does not fit the recording. passes_ns: total time of the passes in an
+/* Writes a profile with the measured times to the --profile-out file; fails if
+ * the job does not fit the recording. passes_ns: total pass time in an
  * iteration. */
 static lh_status write_profile(cli *c, const cli_measurement_files *files,
                                const lh_diagnosis *d, int64_t passes_ns,

@@ -36,7 +36,7 @@ lh_status cli_check_engines(cli *c, const cli_search *search)
     return LH_OK;
 }
 
-/* Returns the number of processors online, from 1 to 1024. */
+/* Returns the online processor count, from 1 to 1024. */
 static uint32_t count_processors(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);

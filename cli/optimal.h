@@ -7,7 +7,7 @@
 
 #include <longhaul/experimental/solve.h>
 
-/* Settings of the optimal-schedule search. */
+/* Optimal-schedule search settings. */
 typedef struct cli_search {
     double time_limit_s, gap_percent;
     uint64_t effort;
@@ -89,8 +89,8 @@ lh_status cli_check_engines(cli *c, const cli_search *search);
 lh_status cli_search_options(cli *c, const cli_search *search,
                              const cli_model *model, uint32_t sub_blocks,
                              lh_solve_options *out, lh_schedule **start);
-/* Shows the progress of the search on the terminal; `context` is the cli.
- * Returns true after an interrupt, to stop the search (callback). */
+/* Shows the search's progress on the terminal; `context` is the cli. Returns
+ * true after an interrupt, to stop the search (callback). */
 bool cli_search_show(void *context, const lh_solve_progress *now);
 /* Begins a section in which the first Ctrl-C stops the search and a second one
  * the program. */

@@ -48,7 +48,7 @@ const cli_option cli_common_options[] = {
 const uint32_t cli_n_common_options =
     sizeof cli_common_options / sizeof *cli_common_options;
 
-/* Finds an option by the first `len` bytes of `name`; NULL: none. */
+/* Finds an option by `name`'s first `len` bytes; NULL: none. */
 static const cli_option *find_in(const cli_option *options, uint32_t count,
                                  const char *name, size_t len)
 {
@@ -98,7 +98,7 @@ bool cli_accepts_words(const cli_command *k, cli_words words)
     return false;
 }
 
-/* Returns the i-th name of a list that ends with NULL; NULL: no more. */
+/* Returns the i-th name in a list that ends with NULL; NULL: no more. */
 static const char *get_name(const char *const *names, uint32_t i)
 {
     for (uint32_t k = 0; k < i && *names; k++)

@@ -20,8 +20,8 @@ typedef struct named_file {
     bool exists, is_written, is_special;
 } named_file;
 
-/* Resolves the path of a missing file: its folder without symbolic links, plus
- * its name. NULL: no such folder, or no memory. */
+/* Resolves a missing file's path: its folder without symbolic links, plus its
+ * name. NULL: no such folder, or no memory. */
 static char *resolve_path(const char *path, unsigned links)
 {
     char next[4096];
@@ -54,7 +54,7 @@ static char *resolve_path(const char *path, unsigned links)
     return place;
 }
 
-/* Stores path and file status of a named file in *file, and whether the command
+/* Stores a named file's path and status in *file, and whether the command
  * writes it. Its resolved path is set only if it does not exist, and must be
  * freed. */
 static void name_file(named_file *file, const char *path, bool is_written)
@@ -103,7 +103,7 @@ static uint32_t list_option_files(const cli_option *options, uint32_t n,
     return count;
 }
 
-/* Returns the path of the message orders beside a schedule, S.links.csv for
+/* Returns the path for the message orders beside a schedule, S.links.csv for
  * S.csv; the caller frees it. */
 static char *make_link_order_path(const char *path)
 {
@@ -185,7 +185,7 @@ static named_file *resolve_all_files(cli *c, uint32_t *n)
     return all;
 }
 
-/* Frees a list of named files. */
+/* Frees a named file list. */
 static void release_files(named_file *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -263,7 +263,7 @@ static lh_status check_default(cli *c, const char *path)
                      path, c->command->name);
 }
 
-/* Checks that the output files of the options can be written. */
+/* Checks that the options' output files can be written. */
 static lh_status check_writable(cli *c, const cli_option *options,
                                 uint32_t count, const void *settings)
 {

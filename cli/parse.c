@@ -15,8 +15,8 @@ static bool is_common(const cli_option *option)
            option < cli_common_options + cli_n_common_options;
 }
 
-/* Fails because of an unknown long option; the message has a similar name if
- * there is one. */
+/* Fails due to an unknown long option; the message has a similar name if there
+ * is one. */
 static lh_status fail_unknown_long(cli *c, const char *name, size_t len)
 {
     const char *words[64];
@@ -150,7 +150,7 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
     return LH_OK;
 }
 
-/* Stores the default values of all options that have one. */
+/* Stores default values for all options that have one. */
 static lh_status store_presets(cli *c, const cli_option *options,
                                uint32_t count)
 {
@@ -221,7 +221,7 @@ static lh_status parse_short(cli *c, int argc, char **argv, int *i)
     return LH_OK;
 }
 
-/* Checks the number of operands; any number is allowed with help or version. */
+/* Checks the operand count; any number is allowed with help or version. */
 static lh_status count_operands(cli *c)
 {
     const cli_command *k = c->command;
@@ -238,9 +238,9 @@ static lh_status count_operands(cli *c)
     return LH_OK;
 }
 
-/* Checks whether an argument is a list of another program's arguments, which
- * has several words: long option names contain no space. Values after a letter
- * may, e.g. "-omy plan". */
+/* Checks whether an argument lists another program's arguments, which has
+ * several words: long option names contain no space. Values after a letter may,
+ * e.g. "-omy plan". */
 static bool is_list(const char *arg)
 {
     return arg[1] == '-' && strcspn(arg, " \t\n") < strcspn(arg, "=");

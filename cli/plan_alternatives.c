@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Dimension that a job may fix, in the order of the plan's rows. */
+/* Dimension that a job may fix, in the plan rows' order. */
 typedef struct dimension {
     const char *name;
     bool given, open; /* open: the job permits other values */
@@ -18,8 +18,8 @@ typedef struct dimension {
 
 enum { DIMENSIONS = 13, LAYOUT = 240 };
 
-/* Lists the dimensions of the search (degrees, placement, schedule): whether
- * the job sets each, and whether it applies. */
+/* Lists the search dimensions (degrees, placement, schedule): whether the job
+ * sets each, and whether it applies. */
 static void list_dimensions(const lh_plan *p, dimension *all)
 {
     const lh_job *job = p->job;
@@ -42,8 +42,8 @@ static void list_dimensions(const lh_plan *p, dimension *all)
     memcpy(all, list, sizeof list);
 }
 
-/* Returns the member of the alternative's layout for the dimension that it
- * varies, such as the pipeline degree; NULL: the dimension is not a number. */
+/* Returns the alternative layout's member for the dimension that it varies,
+ * such as the pipeline degree; NULL: the dimension is not a number. */
 static const uint32_t *get_numeric_value(const lh_plan_dimension_alternative *r)
 {
     const lh_layout *l = &r->choice.layout;
@@ -64,8 +64,7 @@ static const uint32_t *get_numeric_value(const lh_plan_dimension_alternative *r)
     return NULL;
 }
 
-/* Writes the alternative value of a search dimension to `name`, as in "tensor
- * 8". */
+/* Writes a search dimension's alternative value to `name`, as in "tensor 8". */
 static void name_alternative(const lh_plan_dimension_alternative *r, char *name,
                              size_t room)
 {
@@ -97,7 +96,7 @@ static bool is_same_plan(const lh_choice *a, const lh_choice *b)
                   cli_layout_text(b, y, sizeof y)) == 0;
 }
 
-/* Adds alternative `r`, one value of a dimension, to a group: values whose best
+/* Adds alternative `r`, one value in a dimension, to a group: values whose best
  * plan is the same share a table row. */
 static void merge_row(group *g, const lh_plan_dimension_alternative *r)
 {
@@ -123,8 +122,8 @@ static double compute_relative_gap(const lh_plan *p, const lh_choice *x)
                               (double)p->best.iteration_ns);
 }
 
-/* Adds a table row for group `g` of alternatives, with best plan `x`: values,
- * gap of the best found plan to the plan, lower bound, kind of evidence, and
+/* Adds a table row for alternatives group `g`, with best plan `x`: values, the
+ * best found plan's gap to the plan, lower bound, kind of evidence, and
  * layout. */
 static void add_group(cli_table *t, const lh_plan *p, const group *g,
                       const lh_choice *x)

@@ -12,7 +12,7 @@
 
 enum { ROWS = 96, TEXT = 200, MEMORY_KINDS = 6, HEAD = CLI_SITES_TEXT + TEXT };
 
-/* Rows of the comparison and storage for their texts. */
+/* The comparison's rows and storage for their texts. */
 typedef struct pair {
     const lh_plan *plans[2];
     uint32_t n;
@@ -28,8 +28,8 @@ typedef enum preference {
     MORE,
 } preference;
 
-/* Appends an empty row called `name` to `group` of the comparison of two plans;
- * its texts are buffers of `p`. */
+/* Appends an empty row called `name` to `group` in the comparison between two
+ * plans; its texts are buffers of `p`. */
 static lh_report_difference *add_row(pair *p, const char *group,
                                      const char *name)
 {
@@ -43,9 +43,9 @@ static lh_report_difference *add_row(pair *p, const char *group,
     return row;
 }
 
-/* Adds the change of the last row, as in "+2.1 %" relative to the first plan,
- * and whether that is better (`wanted`: better direction); nothing if the
- * first value is 0 or both are equal. */
+/* Adds the last row's change, as in "+2.1 %" relative to the first plan, and
+ * whether that is better (`wanted`: better direction); nothing if the first
+ * value is 0 or both are equal. */
 static void add_change(pair *p, const double values[2], preference wanted)
 {
     lh_report_difference *row = &p->rows[p->n - 1];
@@ -57,8 +57,8 @@ static void add_change(pair *p, const double values[2], preference wanted)
     row->better = wanted == NEITHER ? 0 : (wanted == MORE) == (by > 0) ? 1 : -1;
 }
 
-/* Appends a row of texts, of the `first` and the `second` plan, to `group` of
- * the comparison of two plans; NULL is empty. */
+/* Appends a row with texts, from the `first` and the `second` plan, to `group`
+ * in the comparison between two plans; NULL is empty. */
 static void add_words(pair *p, const char *group, const char *name,
                       const char *first, const char *second)
 {
@@ -67,8 +67,8 @@ static void add_words(pair *p, const char *group, const char *name,
     snprintf(p->texts[p->n - 1][1], CLI_SITES_TEXT, "%s", second ? second : "");
 }
 
-/* Appends a row of counts, of the `first` and the `second` plan, to `group` of
- * the comparison of two plans. */
+/* Appends a row with counts, from the `first` and the `second` plan, to `group`
+ * in the comparison between two plans. */
 static void add_count(pair *p, const char *group, const char *name,
                       uint64_t first, uint64_t second)
 {
@@ -77,7 +77,7 @@ static void add_count(pair *p, const char *group, const char *name,
     snprintf(p->texts[p->n - 1][1], TEXT, "%" PRIu64, second);
 }
 
-/* Appends a row of two numbers with `digits` decimals and a unit to `group` of
+/* Appends a row with two numbers in `digits` decimals and a unit to `group` in
  * the comparison; values below 0 are absent. `wanted`: the better direction. */
 static void add_real(pair *p, const char *group, const char *name,
                      const double values[2], int digits, const char *unit,
@@ -94,8 +94,8 @@ static void add_real(pair *p, const char *group, const char *name,
         add_change(p, values, wanted);
 }
 
-/* Appends a row of two times in ns, both printed in the first plan's unit, to
- * `group` of the comparison. `wanted`: the better direction. */
+/* Appends a row with two times in ns, both printed in the first plan's unit, to
+ * `group` in the comparison. `wanted`: the better direction. */
 static void add_time(pair *p, const char *group, const char *name,
                      const double ns[2], preference wanted)
 {
@@ -106,8 +106,9 @@ static void add_time(pair *p, const char *group, const char *name,
         add_change(p, ns, wanted);
 }
 
-/* Appends a row of memory in bytes, of the `first` and the `second` plan, with
- * its change to `group` of the comparison. `wanted`: the better direction. */
+/* Appends a row with memory in bytes, from the `first` and the `second` plan,
+ * with its change to `group` in the comparison. `wanted`: the better
+ * direction. */
 static void add_bytes(pair *p, const char *group, const char *name,
                       int64_t first, int64_t second, preference wanted)
 {
@@ -120,8 +121,8 @@ static void add_bytes(pair *p, const char *group, const char *name,
 
 /* --- groups ------------------------------------------------------------- */
 
-/* Appends the rows of model, cluster and source of times: plans of different
- * jobs may differ for these reasons alone. */
+/* Appends the rows for model, cluster and time source: plans for different jobs
+ * may differ for these reasons alone. */
 static void add_job(pair *p)
 {
     static const char *const group = "job";
@@ -148,8 +149,8 @@ static void add_job(pair *p)
               b->profile ? b->profile->name : "-");
 }
 
-/* Appends the rows of the layouts: degrees, datacenters, placement, schedule,
- * sharding and recomputation. */
+/* Appends the layout rows: degrees, datacenters, placement, schedule, sharding
+ * and recomputation. */
 static void add_layout(pair *p)
 {
     static const char *const group = "layout";
@@ -191,7 +192,7 @@ static void add_layout(pair *p)
               lh_recompute_name(b->recompute));
 }
 
-/* Appends the breakdowns of both iterations, if both plans have one. */
+/* Appends both iterations' breakdowns, if both plans have one. */
 static void add_parts(pair *p)
 {
     lh_report_breakdown_part parts[2][CLI_BREAKDOWN_PARTS];
@@ -205,7 +206,7 @@ static void add_parts(pair *p)
     }
 }
 
-/* Appends the rows of times, rates, utilisation and bubble, and of jitter and
+/* Appends the rows for times, rates, utilisation and bubble, and of jitter and
  * cost if both plans have them. */
 static void add_speed(pair *p)
 {
@@ -245,7 +246,7 @@ static void add_speed(pair *p)
     }
 }
 
-/* Appends the rows of the memory of each plan's fullest device, in bytes. */
+/* Appends the memory rows for each plan's fullest device, in bytes. */
 static void add_memory(pair *p)
 {
     static const char *const group = "memory of the fullest device";
@@ -274,7 +275,7 @@ static void add_memory(pair *p)
 }
 
 /* Computes the data that a plan sends between datacenters per iteration, in GB:
- * *messages of the pipeline, *data of data parallelism, and *experts. */
+ * *messages for the pipeline, *data for data parallelism, and *experts. */
 static void count_sent(const lh_plan *plan, double *messages, double *data,
                        double *experts)
 {
@@ -319,7 +320,7 @@ static lh_status add_heads(cli *c, const pair *p, const char *const names[2],
 
 /* Adds a key figure called `title` to the report, from the comparison's row
  * with the name `row`: the first plan's value, and below it the second's with
- * the change. `names`: labels of the plans. */
+ * the change. `names`: the plans' labels. */
 static lh_status add_card(cli *c, const pair *p, const char *title,
                           const char *row, const char *const names[2],
                           lh_report *report)

@@ -8,8 +8,8 @@
 #include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/report.h>
 
-/* Prints the cost of an iteration for the plan's heading; nothing if the job
- * has no prices. */
+/* Prints an iteration's cost for the plan's heading; nothing if the job has no
+ * prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);
 /* Prints a line with the cheapest plan if the objective is time and that plan
  * costs much less. */

@@ -51,7 +51,7 @@ void cli_plan_breakdown(cli *c, const lh_plan *p)
     cli_wrap(c, "breakdown", "%s", text);
 }
 
-/* Returns the sum of all parts of a device's memory, in bytes. */
+/* Returns the sum over all a device's memory parts, in bytes. */
 static int64_t sum_memory(const lh_plan_memory *m)
 {
     return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +
@@ -156,8 +156,7 @@ static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
     return same;
 }
 
-/* Prints the traffic of a link per iteration and the settings advised for
- * it. */
+/* Prints a link's traffic per iteration and the settings advised for it. */
 static void print_link(cli *c, const lh_link_advice *a)
 {
     cli_print(c, "  %s>%s: ", a->from, a->to);
@@ -265,8 +264,8 @@ static void format_curve(const lh_plan_curve *curve, char *text, size_t room)
                  curve->xs[last]);
 }
 
-/* Prints, as a table, the iteration time over the values of one link quantity
- * with the pipeline (PP-out) and with whole replicas (DP-out) across the
+/* Prints, as a table, the iteration time over one link quantity's values with
+ * the pipeline (PP-out) and with whole replicas (DP-out) across the
  * datacenters. */
 static void print_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve)
 {
@@ -311,7 +310,7 @@ void cli_plan_curves(cli *c, const lh_plan *p)
 
 /* --- report ------------------------------------------------------------- */
 
-/* Adds the breakdown of the iteration to the report, if there is one. */
+/* Adds the iteration's breakdown to the report, if there is one. */
 static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_plan_breakdown *a = p->breakdown;
@@ -373,7 +372,7 @@ static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
     return LH_OK;
 }
 
-/* Adds the curves of iteration times over one link quantity to the report. */
+/* Adds the iteration time curves over one link quantity to the report. */
 static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
                            lh_report *report)
 {
@@ -393,7 +392,7 @@ static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
     return lh_report_add_sweep(report, &sweep, &c->err);
 }
 
-/* Adds the peak memory by kind of each pipeline rank's device to the report. */
+/* Adds the peak memory by kind on each pipeline rank's device to the report. */
 static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {

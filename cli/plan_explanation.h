@@ -11,17 +11,17 @@
 /* Splits an iteration into its parts; the optimizer and later steps come last.
  */
 enum { CLI_BREAKDOWN_PARTS = 10 };
-/* Fills in the parts of the iteration's breakdown (compute, communication,
- * stalls) for a report. */
+/* Fills in the iteration breakdown's parts (compute, communication, stalls) for
+ * a report. */
 void cli_breakdown_parts(const lh_plan_breakdown *account,
                          lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS]);
 
-/* Prints the breakdown of the iteration; nothing if the plan has none. */
+/* Prints the iteration's breakdown; nothing if the plan has none. */
 void cli_plan_breakdown(cli *c, const lh_plan *p);
-/* Prints the memory breakdown of the fullest device; nothing if the plan has
+/* Prints the fullest device's memory breakdown; nothing if the plan has
  * none. */
 void cli_plan_memory(cli *c, const lh_plan *p);
-/* Returns the memory of the device with the least free memory, whose peak and
+/* Returns the memory on the device with the least free memory, whose peak and
  * limit the plan reports; NULL: not in the plan. */
 const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p);
 /* Prints the best alternative plan for each search dimension (degrees,
@@ -29,7 +29,7 @@ const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p);
 void cli_plan_alternatives(cli *c, const lh_plan *p);
 /* Adds the best alternative plan for each search dimension to a report. */
 lh_status cli_report_alternatives(cli *c, const lh_plan *p, lh_report *report);
-/* Prints the advised network settings of all links. */
+/* Prints all links' advised network settings. */
 void cli_plan_network(cli *c, const lh_plan *p);
 /* Prints the iteration times over link values with the pipeline (PP-out) and
  * with whole replicas (DP-out) across the datacenters. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a plan on one screen. The common part is always whole; alternatives
- * and network settings use the remaining lines of the screen. The parts of
- * --show, JSON and the report have all data. */
+ * and network settings use the screen's remaining lines. The --show parts, JSON
+ * and the report have all data. */
 #define _XOPEN_SOURCE 700
 #include "plan_screen.h"
 #include "jitter_view.h"
@@ -28,8 +28,8 @@ static const struct {
 
 /* --- --show ------------------------------------------------------------- */
 
-/* Returns the bit of the plan's part that the first `len` bytes of `name` name
- * in --show, all bits for 'all'; 0: unknown. */
+/* Returns the bit for the plan's part that `name`'s first `len` bytes name in
+ * --show, all bits for 'all'; 0: unknown. */
 static uint32_t find_part(const char *name, size_t len)
 {
     if (len == 3 && strncmp(name, "all", len) == 0)
@@ -142,7 +142,7 @@ static void print_target(cli *c, const lh_plan *p)
                  other->layout.schedule, lh_placement_name(other->placement));
 }
 
-/* Prints the best plan with the memory of --margin free. */
+/* Prints the best plan with the --margin memory free. */
 static void print_margin(cli *c, const lh_plan *p)
 {
     const lh_plan_margin *m = p->margin;
@@ -170,7 +170,7 @@ static void print_margin(cli *c, const lh_plan *p)
              cli_layout_text(m->best, layout, sizeof layout));
 }
 
-/* Prints the error of modelled times in published runs of this kind. */
+/* Prints the modelled times' error in similar published runs. */
 static void print_accuracy(cli *c, const lh_plan *p)
 {
     const lh_validated_runs *runs = p->accuracy;
@@ -183,7 +183,7 @@ static void print_accuracy(cli *c, const lh_plan *p)
 }
 
 /* Prints iteration time, throughput, memory, jitter, cost and the reason for
- * the choice of the plan. */
+ * choosing the plan. */
 static void print_result(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
@@ -225,8 +225,8 @@ static bool is_printed_on_request(uint32_t part)
 /* Prints a piece with at most `most` rows, if it consists of rows. */
 typedef void print_piece(cli *c, const lh_plan *plan, uint32_t most);
 
-/* Returns the output of the callback print(c, p, most) as text, which the
- * caller frees; NULL: out of memory. `most`: its limit of lines or rows. */
+/* Returns the output from the callback print(c, p, most) as text, which the
+ * caller frees; NULL: out of memory. `most`: its line or row limit. */
 static char *capture_output(cli *c, print_piece *print, const lh_plan *p,
                             uint32_t most)
 {
@@ -244,7 +244,7 @@ static char *capture_output(cli *c, print_piece *print, const lh_plan *p,
     return NULL;
 }
 
-/* Counts the line ends of a text; NULL has none. */
+/* Counts a text's line ends; NULL has none. */
 static uint32_t count_lines(const char *text)
 {
     uint32_t n = 0;
@@ -253,8 +253,8 @@ static uint32_t count_lines(const char *text)
     return n;
 }
 
-/* Prints the first `most` lines of `text`. If lines are missing, the last
- * printed one states their number instead. */
+/* Prints `text`'s first `most` lines. If lines are missing, the last printed
+ * one states their number instead. */
 static void print_first(cli *c, const char *text, uint32_t most)
 {
     const uint32_t n = count_lines(text), shown = n <= most ? n : most - 1;
@@ -284,7 +284,7 @@ static void print_plan(cli *c, const lh_plan *p, uint32_t most)
     cli_plan_memory(c, p);
 }
 
-/* Prints at most `most` of the other evaluated layouts; 0: a line that names
+/* Prints at most `most` other evaluated layouts; 0: a line that names
  * the option to print them. A table row may span several lines, so none is cut.
  */
 static void print_others(cli *c, const lh_plan *p, uint32_t most)
@@ -295,17 +295,15 @@ static void print_others(cli *c, const lh_plan *p, uint32_t most)
         cli_wrap(c, "alternatives", "--show layouts");
 }
 
-/* Prints the gain of the advised network settings (callback; `most` is
- * unused). */
+/* Prints the advised network settings' gain (callback; `most` is unused). */
 static void print_gain(cli *c, const lh_plan *p, uint32_t most)
 {
     (void)most;
     cli_plan_network_gain(c, p);
 }
 
-/* Prints a part of the plan's screen in at most `most` lines: print() gets as
- * many complete table rows, at most `rows`, as fit. Returns the number of
- * lines. */
+/* Prints a part on the plan's screen in at most `most` lines: print() gets as
+ * many complete table rows, at most `rows`, as fit. Returns the line count. */
 static uint32_t print_piece_within(cli *c, const lh_plan *p, print_piece *print,
                                    uint32_t rows, uint32_t most)
 {
@@ -339,7 +337,7 @@ static void print_requested(cli *c, const lh_plan *p,
                  "not computed: the search was stopped before");
 }
 
-/* Prints the paths of the plan and the report that were written. */
+/* Prints the paths to the plan and the report that were written. */
 static void print_files(cli *c, const cli_plan_output *shown)
 {
     if (shown->plan)
@@ -348,11 +346,11 @@ static void print_files(cli *c, const cli_plan_output *shown)
         cli_wrap(c, "report", "%s", shown->html);
 }
 
-/* The last line of a screen without requested parts. */
+/* The last line on a screen without requested parts. */
 #define MORE "--show " CLI_SHOW_NAMES ", or all"
 
-/* Returns the number of lines that follow the screen's parts: the paths of the
- * written files and the note about further parts. */
+/* Returns how many lines follow the screen's parts: the written files' paths
+ * and the note about further parts. */
 static uint32_t count_last_lines(const cli_plan_output *shown)
 {
     return cli_count_lines(MORE) +

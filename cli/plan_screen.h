@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the output of `longhaul plan`: one screen, and the parts requested
- * with --show. */
+/* Prints `longhaul plan` output: one screen, and the parts requested with
+ * --show. */
 #ifndef CLI_PLAN_SCREEN_H
 #define CLI_PLAN_SCREEN_H
 
@@ -9,7 +9,7 @@
 #include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/report.h>
 
-/* Parts of a plan beyond the screen: name, print function, contents. */
+/* A plan's parts beyond the screen: name, print function, contents. */
 #define CLI_PART_LIST(X)                                                       \
     X(NETWORK, "network", cli_plan_network)                                    \
     X(LAYOUTS, "layouts", cli_plan_layouts)                                    \
@@ -27,7 +27,7 @@ enum {
     CLI_SHOW_ALL = 1 << 30,    /* all but the network, printed on request */
 };
 
-/* Options of the plan output. */
+/* Plan output options. */
 typedef struct cli_plan_output {
     uint32_t parts;           /* bits in list order, or all */
     const char *plan, *html;  /* files written; NULL: none */
@@ -38,14 +38,14 @@ typedef struct cli_plan_output {
  * a usage error for unknown parts. */
 lh_status cli_show_parse(cli *c, const char *text, uint32_t *parts);
 
-/* Prints a plan on one screen of the terminal, and the parts requested by
+/* Prints a plan on one terminal screen, and the parts requested by
  * --show below. */
 void cli_plan_screen(cli *c, const lh_plan *plan, const cli_plan_output *shown);
 
-/* Prints the model as read from the job, and the use of the cluster. */
+/* Prints the model as read from the job, and the cluster's use. */
 void cli_plan_model(cli *c, const lh_plan *plan);
-/* Formats a number of parameters, "70.6 B", into `text`, which it returns,
- * truncated to `room` bytes. */
+/* Formats a parameter count, "70.6 B", into `text`, which it returns, truncated
+ * to `room` bytes. */
 const char *cli_params_text(uint64_t n, char *text, size_t room);
 /* Formats the precision, "bf16, products in FP8", into `text`, which it
  * returns, truncated to `room` bytes. */
@@ -71,10 +71,9 @@ lh_status cli_plan_summary(cli *c, const lh_plan *plan, lh_report *report);
 
 /* Prints the evaluated layouts. */
 void cli_plan_layouts(cli *c, const lh_plan *plan);
-/* Prints the evaluated schedules of the plan's layout. */
+/* Prints the evaluated schedules for the plan's layout. */
 void cli_plan_schedules(cli *c, const lh_plan *plan);
-/* Prints the statistics of the plan's search: layouts evaluated and
- * excluded. */
+/* Prints the plan search's statistics: layouts evaluated and excluded. */
 void cli_plan_search(cli *c, const lh_plan *plan);
 
 #endif

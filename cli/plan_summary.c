@@ -26,7 +26,7 @@ static void add_words(words *w, const char *between, const char *format, ...)
     CLI_PRINTF(3, 4);
 
 /* Appends formatted text to the words `w`, after the separator `between` unless
- * it is the first. Truncates at the end of the buffer. */
+ * it is the first. Truncates at the buffer's end. */
 static void add_words(words *w, const char *between, const char *format, ...)
 {
     va_list args;
@@ -199,8 +199,8 @@ static bool is_single_site(const lh_sites *sites)
     return sites != NULL;
 }
 
-/* Appends the layout in the notation of cli_layout_text(), each abbreviation
- * with its meaning. */
+/* Appends the layout in cli_layout_text() notation, each abbreviation with its
+ * meaning. */
 static void add_layout(words *w, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
@@ -393,7 +393,7 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
         cli_note_sites(t, p, x, &p->best);
 }
 
-/* Returns the heading of the objective's column, aligned right. */
+/* Returns the objective column's heading, aligned right. */
 static const char *get_objective_heading(const lh_plan *p)
 {
     if (p->objective == LH_PLAN_CHEAPEST)
@@ -415,7 +415,7 @@ static uint32_t count_unsampled(const lh_plan *p)
     return n;
 }
 
-/* Explains why the table of other layouts is empty. */
+/* Explains why the table with other layouts is empty. */
 static void explain_no_other(cli *c, const lh_plan *p)
 {
     const uint32_t n = count_unsampled(p);
@@ -427,8 +427,8 @@ static void explain_no_other(cli *c, const lh_plan *p)
         cli_wrap(c, "alternatives", "all take the same time");
 }
 
-/* Prints at most `most` of the other layouts. Those as fast as the plan, or as
- * a layout above them, are ties and are omitted. */
+/* Prints at most `most` other layouts. Those as fast as the plan, or as a
+ * layout above them, are ties and are omitted. */
 void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 {
     const double best = get_objective_value(p, &p->best);
@@ -466,7 +466,7 @@ void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 
 /* --- network ------------------------------------------------------------ */
 
-/* Returns the relative gain of the advised network settings; 0 if a time is
+/* Returns the advised network settings' relative gain; 0 if a time is
  * unknown. */
 static double compute_relative_gain(const lh_link_advice *a)
 {
@@ -474,7 +474,7 @@ static double compute_relative_gain(const lh_link_advice *a)
     return now > 0 && then > 0 ? (double)now / (double)then - 1 : 0;
 }
 
-/* Appends the gain and the changed settings of a link. */
+/* Appends a link's gain and changed settings. */
 static void describe_gain(const lh_link_advice *a, words *w)
 {
     char from[4 * NAME + 4], to[4 * NAME + 4];
@@ -557,7 +557,7 @@ static lh_status add_fact(cli *c, lh_report *report, const char *name,
     return lh_report_add_fact(report, name, cli_utf8_name(c, text), &c->err);
 }
 
-/* Adds a table of the datacenters with their GPUs and stages to the report. */
+/* Adds a datacenter table with their GPUs and stages to the report. */
 static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
 {
     static const char *const head[] = {"datacenter", "#GPUs", "holds"};
@@ -595,7 +595,7 @@ static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
                               more.text, &c->err);
 }
 
-/* Adds the histogram of all sampled iteration times to the report. */
+/* Adds the histogram with all sampled iteration times to the report. */
 static lh_status add_jitter_histogram(cli *c, const lh_plan *p,
                                       lh_report *report)
 {

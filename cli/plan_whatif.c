@@ -9,8 +9,8 @@
 
 enum { LAYOUT_TEXT = 240 };
 
-/* Formats the datacenters of a choice into `text`, which it returns; "" if they
- * equal those of `than`. */
+/* Formats a choice's datacenters into `text`, which it returns; "" if they
+ * equal `than`'s. */
 static const char *format_sites_if_different(const lh_plan *plan,
                                              const lh_choice *choice,
                                              const lh_choice *than, char *text)
@@ -53,7 +53,7 @@ static bool same_layers(const lh_plan *plan, const lh_choice *x,
 }
 
 /* Formats a layout and its placement, with its datacenters if they differ from
- * those of `than`. */
+ * `than`'s. */
 static const char *format_layout(const lh_plan *plan, const lh_choice *x,
                                  const lh_choice *than, char *text, size_t room)
 {
@@ -165,14 +165,14 @@ static double get_link_value(const lh_job *job, const lh_plan_range *r)
 }
 
 /* End of the range in which the plan's layout remains the best: the break-even
- * value, or the limit of the search. */
+ * value, or the search limit. */
 typedef struct inproc_endpoint {
     double factor;
     bool flips;
 } range_end;
 
-/* Finds the range of factors around 1 in which the plan stays the best;
- * low->flips and high->flips are false at an end of the searched range. */
+/* Finds the factor range around 1 in which the plan stays the best; low->flips
+ * and high->flips are false where the searched range ends. */
 static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
                       range_end *low, range_end *high)
 {
@@ -215,8 +215,8 @@ static void add_break_even(cli_table *t, const lh_plan *p,
     cli_table_note(t, note);
 }
 
-/* Adds a table row for one quantity of links (latency, bandwidth), with notes
- * for its break-even factors. */
+/* Adds a table row for one link quantity (latency, bandwidth), with notes for
+ * its break-even factors. */
 static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
 {
     const lh_plan_sensitivity *s = p->sensitivity;
@@ -240,7 +240,7 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
         add_break_even(t, p, r, &r->break_evens[i], job);
 }
 
-/* Fills a table with the ranges of all link quantities. */
+/* Fills a table with all link quantities' ranges. */
 static void fill_ranges(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "quantity", "#stays from",

@@ -20,22 +20,21 @@ typedef struct cli_questions {
     char *texts;
 } cli_questions;
 
-/* Parses the text of --what-if, `latency=10,20,40,west-east.bandwidth=x2`,
- * into one question per combination of values; ';' separates several such
- * lists. Release with cli_questions_fini(), also after a failure. */
+/* Parses the --what-if text, `latency=10,20,40,west-east.bandwidth=x2`, into
+ * one question per value combination; ';' separates several such lists. Release
+ * with cli_questions_fini(), also after a failure. */
 lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
                               cli_questions *out);
 /* Frees the what-if questions. */
 void cli_questions_fini(cli_questions *questions);
 
-/* Adds a note with the datacenters of a choice, if they differ from those of
- * `than`. */
+/* Adds a note with a choice's datacenters, if they differ from `than`'s. */
 void cli_note_sites(cli_table *table, const lh_plan *plan,
                     const lh_choice *choice, const lh_choice *than);
 
-/* Prints the answers to the --what-if questions of a plan. */
+/* Prints the answers to a plan's --what-if questions. */
 void cli_print_whatif(cli *c, const lh_plan *plan);
-/* Prints the break-even values of links, at which another layout becomes the
+/* Prints the links' break-even values, at which another layout becomes the
  * best. */
 void cli_print_sensitivity(cli *c, const lh_plan *plan);
 /* Adds what-if answers and break-even values to a report. */

@@ -21,7 +21,7 @@ typedef struct value {
     char text[32]; /* as typed */
 } value;
 
-/* A quantity of one link, or all links, and its values. */
+/* A quantity for one link, or all links, and its values. */
 typedef struct item {
     char name[160]; /* as typed, without '=' */
     uint32_t from, to;
@@ -43,8 +43,8 @@ typedef struct parser {
 
 /* --- names -------------------------------------------------------------- */
 
-/* Finds a link quantity by the first `len` bytes of its name, into *out.
- * Returns false if there is none. */
+/* Finds a link quantity by its name's first `len` bytes, into *out. Returns
+ * false if there is none. */
 static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
 {
     for (int q = LH_LINK_LATENCY; q <= LH_LINK_OVERSUBSCRIPTION; q++) {
@@ -57,8 +57,8 @@ static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
     return false;
 }
 
-/* Finds a datacenter of the job by the first `len` bytes of its name; *out is
- * its number. Returns false if there is none (callback). */
+/* Finds a job's datacenter by its name's first `len` bytes; *out is its number.
+ * Returns false if there is none (callback). */
 static bool find_datacenter(const void *context, const char *name, size_t len,
                             uint32_t *out)
 {
@@ -73,8 +73,8 @@ static bool find_datacenter(const void *context, const char *name, size_t len,
 }
 
 /* Returns the length of `west-east.` or `west>east.` before a quantity;
- * datacenter names may contain dots and '='. 0: no link. *n: number of matching
- * links. */
+ * datacenter names may contain dots and '='. 0: no link. *n: matching link
+ * count. */
 static size_t find_link(const lh_job *job, const char *text, item *out,
                         uint32_t *n)
 {
@@ -152,8 +152,8 @@ static lh_status fail_bad_value(parser *p, const item *of, const char *text)
                      of->name, (int)strcspn(text, ","), text);
 }
 
-/* Parses a value of --what-if, `40`, `x2`, `/2` or `first:last:step`, and
- * appends it to the item. */
+/* Parses a --what-if value, `40`, `x2`, `/2` or `first:last:step`, and appends
+ * it to the item. */
 static lh_status parse_value(parser *p, const char **text, item *to)
 {
     const char *whole = *text;
@@ -179,7 +179,7 @@ static lh_status parse_value(parser *p, const char **text, item *to)
     return LH_OK;
 }
 
-/* Parses one list of --what-if: quantities with their values, separated by
+/* Parses one --what-if list: quantities with their values, separated by
  * commas. */
 static lh_status parse_list(parser *p, const char *text)
 {
@@ -205,7 +205,7 @@ static lh_status parse_list(parser *p, const char *text)
     return LH_OK;
 }
 
-/* Parses the lists of --what-if, separated by semicolons. */
+/* Parses the --what-if lists, separated by semicolons. */
 static lh_status parse_lists(parser *p, const char *text)
 {
     char *copy = strdup(text), *list = copy;
@@ -226,8 +226,8 @@ static lh_status parse_lists(parser *p, const char *text)
 
 /* --- questions ---------------------------------------------------------- */
 
-/* Writes the link changes of one value, in one or both directions, to `out`;
- * returns their number. */
+/* Writes one value's link changes, in one or both directions, to `out`; returns
+ * their number. */
 static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
 {
     out[0] =
@@ -238,7 +238,7 @@ static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
     return i->both ? 2 : 1;
 }
 
-/* Counts the cases: every combination of the list's values. */
+/* Counts the cases: every combination with the list's values. */
 static uint64_t count_cases(const parser *p, uint32_t list)
 {
     uint64_t n = 1;
@@ -248,7 +248,7 @@ static uint64_t count_cases(const parser *p, uint32_t list)
     return n;
 }
 
-/* Fills in question number q of a list, a combination of its values; the last
+/* Fills in a list's question number q, a combination of its values; the last
  * item's values vary fastest. */
 static void fill_question(const parser *p, uint32_t list, uint64_t q,
                           lh_link_change *changes, char *text,

@@ -12,11 +12,11 @@
 #define TERMINAL_INTERVAL_S 0.1
 #define LOG_INTERVAL_S 10
 
-/* State of the progress display. */
+/* The progress display's state. */
 typedef struct plan_progress {
     const cli *c;
     double shown_at; /* on the terminal, by cli_monotonic_seconds() */
-    double said_at;  /* in a line, in seconds of processor time */
+    double said_at;  /* in a line, in processor seconds */
 } plan_progress;
 
 /* Shows the planner's progress at intervals; returns true after an interrupt
@@ -39,8 +39,8 @@ static bool show_progress(void *context, uint32_t done, uint32_t total,
     return cli_interrupts() > 0;
 }
 
-/* Formats the progress of the plan search into `text`: "best 16.1 s, bound 10.2
- * s, 45.0 % of 4145931 layouts closed". */
+/* Formats the plan search's progress into `text`: "best 16.1 s, bound 10.2 s,
+ * 45.0 % of 4145931 layouts closed". */
 static void describe_progress(const lh_plan_progress *now, char *text,
                               size_t size)
 {
@@ -57,8 +57,8 @@ static void describe_progress(const lh_plan_progress *now, char *text,
              all ? 100 * (double)now->n_closed / (double)all : 0.0, all);
 }
 
-/* Shows the progress of the plan search live on a terminal; otherwise prints a
- * line now and then. Returns true after an interrupt, to stop the search
+/* Shows the plan search's progress live on a terminal; otherwise prints a line
+ * now and then. Returns true after an interrupt, to stop the search
  * (callback). */
 static bool show_search(void *context, const lh_plan_progress *now)
 {
@@ -162,8 +162,8 @@ lh_status cli_problem_read(cli *c, const char *path, bool jobs,
     return status;
 }
 
-/* Reads a schedule from a plan or a CSV file; if `fifo`, without the orders of
- * messages on links (first in, first out). */
+/* Reads a schedule from a plan or a CSV file; if `fifo`, without the message
+ * orders on links (first in, first out). */
 static lh_status read_schedule(cli *c, const cli_input *input, bool fifo,
                                lh_schedule **out)
 {
@@ -214,8 +214,8 @@ void cli_problem_fini(cli_problem *problem)
     *problem = (cli_problem){0};
 }
 
-/* Returns the pipeline of the problem (a pipeline or plan that was read),
- * before options such as --host-memory change it. */
+/* Returns the problem's pipeline (a pipeline or plan that was read), before
+ * options such as --host-memory change it. */
 static const lh_pipeline *get_base_pipeline(const cli_problem *problem)
 {
     return problem->plan ? problem->plan->pipeline : problem->pipeline;
@@ -229,9 +229,8 @@ const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
 
 /* --- host memory -------------------------------------------------------- */
 
-/* Parses an amount of memory in the pipeline's unit into *out; if that is
- * `bytes`, also with KiB, MiB, GiB or TiB. Returns false if the text is
- * invalid. */
+/* Parses a memory amount in the pipeline's unit into *out; if that is `bytes`,
+ * also with KiB, MiB, GiB or TiB. Returns false if the text is invalid. */
 static bool parse_memory(const char *text, bool bytes, int64_t *out)
 {
     static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Provides a pipeline to work on: from a pipeline file, from a plan, or from
- * the plan of a job. */
+/* Provides a pipeline to work on: from a pipeline file, from a plan, or from a
+ * job's plan. */
 #ifndef CLI_PROBLEM_H
 #define CLI_PROBLEM_H
 
@@ -23,11 +23,11 @@ lh_status cli_problem_read(cli *c, const char *path, bool jobs,
                            cli_problem *out);
 /* Frees a problem (a pipeline or plan that was read). */
 void cli_problem_fini(cli_problem *problem);
-/* Returns the pipeline of the problem (a pipeline or plan that was read), with
- * the memory of --host-memory if given. */
+/* Returns the problem's pipeline (a pipeline or plan that was read), with the
+ * --host-memory memory if given. */
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
-/* Sets the host memory of cli_problem_pipeline(): raises its memory limits by
- * `text`, the value of --host-memory. NULL: no change. */
+/* Sets the host memory for cli_problem_pipeline(): raises its memory limits by
+ * `text`, the --host-memory value. NULL: no change. */
 lh_status cli_problem_add_host_memory(cli *c, const char *text,
                                       cli_problem *problem);
 /* Formats the memory that each device offloads to the host, i.e. its peak
@@ -35,22 +35,22 @@ lh_status cli_problem_add_host_memory(cli *c, const char *text,
  * all devices". `peak` returns a device's peak in `of`. */
 typedef int64_t cli_peak_fn(const void *of, uint32_t device);
 #define CLI_HOST_MEMORY_TEXT 200
-/* Formats the peak of memory offloaded to the host into `buffer`
+/* Formats the peak memory offloaded to the host into `buffer`
  * (CLI_HOST_MEMORY_TEXT bytes). peak(of, device): a device's peak memory. */
 char *cli_host_memory_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
                            const void *of, char *buffer);
 /* Returns a device's peak in an lh_timeline. */
 cli_peak_fn cli_timeline_peak;
-/* Returns the schedule of the problem's plan; NULL: none. */
+/* Returns the problem plan's schedule; NULL: none. */
 const lh_schedule *cli_problem_schedule(const cli_problem *problem);
 
-/* Reads the schedule of a CSV file, with the link orders in the file beside it,
- * or of a plan. If `fifo`, omits the link orders: messages are sent first in,
+/* Reads a CSV file's schedule, with the link orders in the file beside it, or
+ * of a plan. If `fifo`, omits the link orders: messages are sent first in,
  * first out. */
 lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
                             lh_schedule **out);
 /* Reads a schedule as cli_read_schedule() does, but only its passes. Prints a
- * note with the number of communication cells in the file, which are not used.
+ * note with the communication cell count in the file, which are not used.
  * `fifo`: as there. */
 lh_status cli_read_passes(cli *c, const char *path, bool fifo,
                           lh_schedule **out);

@@ -76,7 +76,7 @@ static lh_status start_python(cli *c, char *const *arguments, int in,
     return LH_OK;
 }
 
-/* Reads all output of the process from descriptor `from`, NUL-terminated;
+/* Reads all the process's output from descriptor `from`, NUL-terminated;
  * *text is owned by the caller. */
 static lh_status read_all(cli *c, int from, char **text, size_t *len)
 {
@@ -104,7 +104,7 @@ static lh_status read_all(cli *c, int from, char **text, size_t *len)
     return LH_OK;
 }
 
-/* Parses the output of the measuring script, run by interpreter `python`: a
+/* Parses the measuring script's output, run by interpreter `python`: a
  * profile into *out, or an error, which is returned. `status`: from waitpid().
  */
 static lh_status parse_printed(cli *c, const char *python, int status,

@@ -8,13 +8,13 @@
 #include <longhaul/experimental/job.h>
 #include <longhaul/experimental/profile.h>
 
-/* Arguments of `python -m longhaul.torch`; lists are NULL if not given. */
+/* Arguments for `python -m longhaul.torch`; lists are NULL if not given. */
 typedef struct torch_profile {
     const char *python, *modules, *tensor, *micro_batch;
     uint32_t repeats;
 } torch_profile;
 
-/* Measures a profile of the job with PyTorch; the caller owns *out. */
+/* Measures a job profile with PyTorch; the caller owns *out. */
 lh_status cli_profile_torch(cli *c, const lh_job *job, const torch_profile *how,
                             lh_profile **out);
 

@@ -34,8 +34,8 @@ static bool is_deferred(int number)
            atomic_exchange(&pending_signal, 0) == 0;
 }
 
-/* Erases a partial progress line on the terminal, then ends the program by the
- * default action of signal `number`. */
+/* Erases a partial progress line on the terminal, then ends the program by
+ * signal `number`'s default action. */
 static void end_by_signal(int number)
 {
     if (is_deferred(number))
@@ -49,7 +49,7 @@ static void end_by_signal(int number)
     sigaction(number, &plain, NULL);
     pthread_sigmask(SIG_UNBLOCK, &own, NULL);
     raise(number);
-    /* Reached in process 1 of a container, which no default action ends. */
+    /* Reached in a container's process 1, which no default action ends. */
     _exit(128 + number);
 }
 
@@ -91,7 +91,7 @@ void cli_catch_signals(void)
 
 static atomic_uint interrupts;
 static atomic_uint most_interrupts; /* one more ends the program */
-static atomic_llong signalled_ns;   /* time of the last counted signal */
+static atomic_llong signalled_ns;   /* the last counted signal's time */
 static atomic_bool is_said;
 static struct sigaction before_interrupts[N_ENDING];
 static int n_interrupting; /* prefix of ending_signals */

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Text buffer of limited capacity. */
+/* Text buffer with limited capacity. */
 typedef struct text {
     char *buffer;
     size_t room, len;

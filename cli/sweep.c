@@ -20,7 +20,7 @@ static lh_status fail_value(cli *c, const char *text)
                      text);
 }
 
-/* Appends a value to an axis of the sweep; fails if there are more than
+/* Appends a value to a sweep axis; fails if there are more than
  * CLI_MOST_VALUES. */
 static lh_status add_value(cli *c, cli_axis *axis, double value)
 {
@@ -31,8 +31,8 @@ static lh_status add_value(cli *c, cli_axis *axis, double value)
     return LH_OK;
 }
 
-/* Checks that an axis of the sweep has values either with a unit or without,
- * except 0. */
+/* Checks that a sweep axis has values either with a unit or without, except
+ * 0. */
 static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
 {
     if (n.value == 0)
@@ -45,8 +45,8 @@ static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
     return LH_OK;
 }
 
-/* Parses one value or range of an axis and appends its values; *text is
- * advanced to the rest. */
+/* Parses one axis value or range and appends its values; *text is advanced to
+ * the rest. */
 static lh_status add_values(cli *c, const char **text, cli_axis *axis)
 {
     const char *whole = *text;
@@ -63,8 +63,8 @@ static lh_status add_values(cli *c, const char **text, cli_axis *axis)
     return LH_OK;
 }
 
-/* Parses the name of an axis, `latency=` or `transfer=`, and advances *text;
- * false if there is none. */
+/* Parses an axis name, `latency=` or `transfer=`, and advances *text; false if
+ * there is none. */
 static bool parse_name(const char **text, cli_axis_kind *out)
 {
     for (uint32_t i = 0; i < CLI_N_AXES; i++) {

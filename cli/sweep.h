@@ -17,26 +17,26 @@ typedef enum cli_axis_kind {
 
 enum { CLI_MOST_VALUES = 1000, CLI_MOST_POINTS = 10000 };
 
-/* Values of one quantity, ascending or as listed. */
+/* One quantity's values, ascending or as listed. */
 typedef struct cli_axis {
     lh_compare_delays delays; /* plain numbers are relative */
     double *values;           /* owned, used by `delays` */
     bool unit_fixed;          /* a non-zero value has fixed the unit */
 } cli_axis;
 
-/* All axes of a sweep. */
+/* All sweep axes. */
 typedef struct cli_sweep {
     cli_axis axes[CLI_N_AXES];
 } cli_sweep;
 
-/* Parses the values of --sweep. Release with cli_sweep_fini(), also after a
+/* Parses the --sweep values. Release with cli_sweep_fini(), also after a
  * failure. */
 lh_status cli_sweep_parse(cli *c, const char *text, cli_sweep *out);
 /* Frees a sweep's values. */
 void cli_sweep_fini(cli_sweep *sweep);
 extern const char *const cli_axis_names[]; /* "latency", "transfer" */
 
-/* Formats value i of an axis into `buffer`: "0.25" (relative to the forward
+/* Formats an axis's value i into `buffer`: "0.25" (relative to the forward
  * time) or "5 ms". */
 char *cli_axis_text(const cli_axis *axis, uint32_t i, char *buffer);
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Builds the options of the memory-time trade-off, *out, which points to *each,
- * the options of each search. sub_blocks: parts per W pass. The caller frees
+/* Builds the memory-time trade-off's options, *out, which points to *each,
+ * each search's options. sub_blocks: parts per W pass. The caller frees
  * *start, the initial schedule. */
 static lh_status make_options(cli *c, const cli_search *search,
                               const cli_model *model, uint32_t sub_blocks,
@@ -52,7 +52,7 @@ static double compute_gap(const lh_memory_point *point)
                : 0;
 }
 
-/* Prints the points of the curve as JSON. */
+/* Prints the curve's points as JSON. */
 static lh_status print_json(cli *c, const lh_pipeline *pipeline,
                             const lh_memory_curve *curve)
 {
@@ -86,7 +86,7 @@ typedef struct curve_data {
 
 static const char *const series[] = {"optimal"};
 
-/* Builds the report's curve of makespan over memory limit; the caller frees
+/* Builds the report's curve with makespan over memory limit; the caller frees
  * its arrays. */
 static lh_status build_curve_data(cli *c, const lh_pipeline *pipeline,
                                   const lh_memory_curve *curve, curve_data *out)
@@ -127,8 +127,7 @@ static lh_status write_report(cli *c, const curve_data *s, const char *path)
     return status;
 }
 
-/* Prints a table row per point of the curve: limit, makespan, lower bound and
- * gap. */
+/* Prints a table row per curve point: limit, makespan, lower bound and gap. */
 static void print_table(cli *c, const lh_pipeline *pipeline,
                         const lh_memory_curve *curve)
 {

@@ -7,7 +7,7 @@
 
 #include <longhaul/experimental/tradeoff.h>
 
-/* Settings of the trade-off options. */
+/* Trade-off option settings. */
 typedef struct cli_tradeoff {
     int64_t makespan_ns;
     const char *html;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements --adapt: reports the events and decisions of a run. */
+/* Implements --adapt: reports a run's events and decisions. */
 #include "train_internal.h"
 #include "wrap.h"
 
@@ -130,8 +130,8 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
 /* --- prediction --------------------------------------------------------- */
 
 /* Simulates a schedule in `state` of the event timeline (set of active events)
- * with the migrations of layers and ranks up to the run's last iteration; *out
- * is the makespan in ns. */
+ * with the layer and rank migrations up to the run's last iteration; *out is
+ * the makespan in ns. */
 static lh_status find_makespan(cli *c, const train_changes *changes,
                                const lh_train_result *r, uint32_t state,
                                const lh_schedule *schedule, int64_t *out)
@@ -144,7 +144,7 @@ static lh_status find_makespan(cli *c, const train_changes *changes,
     return status;
 }
 
-/* Returns the first of the final iterations with the same schedule and events.
+/* Returns the first final iteration with the same schedule and events.
  */
 static uint32_t find_first_equal(const train_changes *changes,
                                  const lh_train_result *r)

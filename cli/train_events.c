@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements --events: elements that become slow during a run, and the
- * simulated time of each iteration. */
+/* Implements --events: elements that become slow during a run, and each
+ * iteration's simulated time. */
 #include "train_internal.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
     return LH_OK;
 }
 
-/* Cache of makespans by schedule switch and state, computed on demand. */
+/* Makespan cache by schedule switch and state, computed on demand. */
 typedef struct makespans {
     cli *c;
     const cli_view *v;
@@ -45,9 +45,9 @@ static uint32_t count_switches(const lh_train_result *r, uint64_t step)
     return i;
 }
 
-/* Computes the makespan of iteration `step` as if it were in `state` of the
- * event timeline (set of active events). Keeps each result per schedule and
- * state, to simulate it once. */
+/* Computes iteration `step`'s makespan as if it were in `state` of the event
+ * timeline (set of active events). Keeps each result per schedule and state, to
+ * simulate it once. */
 static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
                                int64_t *out)
 {
@@ -83,9 +83,9 @@ int64_t train_median(int64_t *ns, uint32_t n)
     return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
 }
 
-/* Returns the median of the times `ns` of the iterations under the last
- * schedule, as the result's own median does; `some`: scratch for as many times
- * as iterations. */
+/* Returns the median among the iterations' times `ns` under the last schedule,
+ * as the result's own median does; `some`: scratch for as many times as
+ * iterations. */
 static int64_t get_final_median(const int64_t *ns, const lh_train_result *r,
                                 int64_t *some)
 {
@@ -96,7 +96,7 @@ static int64_t get_final_median(const int64_t *ns, const lh_train_result *r,
     return train_median(some, n);
 }
 
-/* Predicts the times of all iterations in ns[i], and in alone[i] those with one
+/* Predicts all iterations' times in ns[i], and in alone[i] those with one
  * processor per rank. The result's prediction already includes the time after
  * the pipeline. `some`: scratch for as many times. */
 static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,

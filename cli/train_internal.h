@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the parts of the train command:
+/* Declares the train command's parts:
  *
  * - cmd_train.c: options
  * - train_run.c: the run
  * - train_switches.c: schedule switches
  * - train_migrations.c: migration to other ranks or chunks
- * - train_data_paths.c: data paths of messages
+ * - train_data_paths.c: message data paths
  * - train_events.c: events that make elements slow
- * - train_adapt.c: reports of the adaptive run
+ * - train_adapt.c: the adaptive run's reports
  * - train_output.c: results
  * - train_memory.c: memory per rank */
 #ifndef CLI_TRAIN_INTERNAL_H
@@ -26,7 +26,7 @@ enum { TRAIN_MOST_RAILS = 8 };
 
 extern const char *const train_devices[], *const train_transports[];
 
-/* Settings of the train command. */
+/* The train command's settings. */
 typedef struct train_settings {
     const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
         *log, *profile_out, *path, *host_memory, *rails, *layers, *layers_at,
@@ -54,13 +54,13 @@ typedef struct train_rails {
     uint32_t n;
 } train_rails;
 
-/* Schedule switch of --schedule-at. */
+/* Schedule switch from --schedule-at. */
 typedef struct train_change {
     uint64_t step;
     cli_view view; /* its schedule and method */
 } train_change;
 
-/* Migrations of --layers-at and --places-at: one entry, and all by step. */
+/* Migrations from --layers-at and --places-at: one entry, and all by step. */
 typedef struct train_migration {
     uint64_t step;
     uint32_t n, *numbers; /* chunks, or places */
@@ -73,7 +73,7 @@ typedef struct train_migrations {
     uint32_t n_applied;     /* last one applied by the run; 0: none */
 } train_migrations;
 
-/* All schedule switches, events and migrations of a run. */
+/* All a run's schedule switches, events and migrations. */
 typedef struct train_changes {
     train_change *all; /* by step */
     uint32_t n;
@@ -81,7 +81,7 @@ typedef struct train_changes {
     /* State during the run, on rank 0. */
     uint32_t n_proposed;
     lh_reschedule given;
-    const char *current;               /* name of the current schedule */
+    const char *current;               /* the current schedule's name */
     json_t *pending_log;               /* to be written to the log, or NULL */
     lh_event_timeline *event_timeline; /* --events; NULL: none */
     lh_host_placement *placement; /* --replicas, for the events; else NULL */
@@ -106,9 +106,9 @@ typedef struct train_changes {
         *pending_decisions; /* to be written to the log, or NULL */
 } train_changes;
 
-/* Reads the schedule changes of --schedule-at for the view's pipeline and
- * makes their schedules. Zero-initialise *out; train_changes_fini() is valid
- * at any time. */
+/* Reads the --schedule-at schedule changes for the view's pipeline and makes
+ * their schedules. Zero-initialise *out; train_changes_fini() is valid at any
+ * time. */
 lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out);
 /* Checks that every schedule change can run on the executed pipeline without
  * deadlock. */
@@ -118,10 +118,10 @@ lh_status train_changes_check(cli *c, const cli_view *v,
 /* Returns --sub-blocks for the run's first schedule: 1 if its method does not
  * split passes and a later schedule's does, otherwise the given number. */
 uint32_t train_first_sub_blocks(const train_settings *s);
-/* Returns the schedule change, or migration of layers or ranks, effective from
+/* Returns the schedule change, or layer or rank migration, effective from
  * `step`; NULL: none. */
 const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step);
-/* Returns the schedule of the last iteration; NULL: the initial one. */
+/* Returns the last iteration's schedule; NULL: the initial one. */
 const train_change *train_changes_find_last(const train_changes *changes,
                                             const lh_train_result *r);
 /* Frees the schedule changes, migrations and events. */
@@ -135,43 +135,43 @@ lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
                                 train_changes *changes);
 /* Frees the migrations. */
 void train_migrations_fini(train_changes *changes);
-/* Sets the migrations of layers and ranks due by `step` in *out, with their
+/* Sets the layer and rank migrations due by `step` in *out, with their
  * durations; returns whether there are any. A rejected migration is not
  * proposed again. */
 bool train_migrations_get(train_changes *changes, uint64_t step,
                           lh_reschedule *out);
 /* Marks the migration that train_migrations_get() proposed last as applied. */
 void train_migrations_mark_applied(train_changes *changes);
-/* Returns a migration of layers or ranks as JSON; JSON null for NULL. NULL: out
- * of memory. */
+/* Returns a layer or rank migration as JSON; JSON null for NULL. NULL: out of
+ * memory. */
 json_t *train_migration_json(const lh_migration *moved);
 /* Prints the migration before iteration `step`: layers or ranks, bytes and
  * duration. */
 void train_migration_print(cli *c, uint64_t step, const lh_migration *moved);
-/* Adds a table of all migrations and their durations to the report, if there
+/* Adds a table with all migrations and their durations to the report, if there
  * are any. */
 lh_status train_migrations_report(cli *c, const lh_train_result *r,
                                   lh_report *report);
 /* Builds the pipeline at a step, in `state` of the event timeline (set of
- * active events), with the migrations of layers and ranks so far: *out,
- * released by the caller; NULL: equal to the run's pipeline `quiet`. */
+ * active events), with the layer and rank migrations so far: *out, released by
+ * the caller; NULL: equal to the run's pipeline `quiet`. */
 lh_status train_pipeline_at(cli *c, const train_changes *changes,
                             const lh_pipeline *quiet, const lh_train_result *r,
                             uint64_t step, uint32_t state, lh_pipeline **out);
 
-/* Returns the number of schedules in `changes` that the run had switched to by
- * iteration `step`; the last one was active. */
+/* Returns how many schedules in `changes` the run had switched to by iteration
+ * `step`; the last one was active. */
 uint32_t train_changes_count_applied(const train_changes *changes,
                                      const lh_train_result *r, uint64_t step);
-/* Returns the number of schedules in `changes` that the run had switched to by
- * its last iteration. A run may end within the first iteration of a new
- * schedule, which it then does not report. */
+/* Returns how many schedules in `changes` the run had switched to by its last
+ * iteration. A run may end within a new schedule's first iteration, which it
+ * then does not report. */
 uint32_t train_changes_count_final(const train_changes *changes,
                                    const lh_train_result *r);
 uint64_t train_last_step(const lh_train_result *r); /* none: UINT64_MAX */
 
-/* Reads the file of --events for the executed pipeline, which is then stored
- * in *own. */
+/* Reads the --events file for the executed pipeline, which is then stored in
+ * *own. */
 lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
                             lh_pipeline **own);
 /* Simulates each iteration under its events into *out (free with free()) and
@@ -193,22 +193,21 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r);
 
 /* Reads the data paths (direct or delegated sends) before a schedule is built,
  * into *out. Replaces the view's pipeline by out->pipeline, if any, which has
- * the copies of delegated messages through host memory. */
+ * the delegated messages' copies through host memory. */
 lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out);
 /* Sets the data paths in `model` (direct sends, or delegated ones through host
  * memory) for the executed pipeline `v`, and stores them in `changes` too. */
 lh_status train_paths_read(cli *c, const cli_view *v, const cli_model *model,
                            train_changes *changes);
-/* Sets the data path (direct or delegated sends) of each link in the last
- * iteration of an adaptive run, for its simulation; the result owns this list
- * of links. */
+/* Sets each link's data path (direct or delegated sends) in the last iteration
+ * of an adaptive run, for its simulation; the result owns this link list. */
 lh_status train_paths_end(cli *c, const cli_view *v, const lh_train_result *r,
                           train_changes *changes);
-/* Returns the display name of a data path: "direct" if sends share a queue with
- * the passes; "delegated" if a helper thread sends through host memory. */
+/* Returns a data path's display name: "direct" if sends share a queue with the
+ * passes; "delegated" if a helper thread sends through host memory. */
 const char *train_path_name(cli *c, lh_data_path path);
-/* Copies the data paths of the run (direct or delegated sends) to the options
- * `exec` for building the execution plan. */
+/* Copies the run's data paths (direct or delegated sends) to the options `exec`
+ * for building the execution plan. */
 void train_paths_set(cli *c, const train_changes *changes,
                      lh_exec_options *exec);
 /* Builds a pipeline in which delegated messages (sent by a helper thread) are
@@ -217,7 +216,7 @@ void train_paths_set(cli *c, const train_changes *changes,
 lh_status train_paths_add_copies(cli *c, const train_changes *changes,
                                  const lh_pipeline *pipeline,
                                  lh_pipeline **out);
-/* Simulates an iteration of a schedule with the run's data paths (direct or
+/* Simulates a schedule's iteration with the run's data paths (direct or
  * delegated sends); *out is its makespan in ns. */
 lh_status train_makespan(cli *c, const train_changes *changes,
                          const lh_pipeline *pipeline,
@@ -228,11 +227,11 @@ lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
 
 /* --- --adapt --- */
 
-/* Returns the display name of the schedule called `to` to which a run has
- * switched. The library's fixed name for the initial schedule becomes that of
- * view `began`. */
+/* Returns the display name for the schedule called `to` to which a run has
+ * switched. The library's fixed name for the initial schedule becomes view
+ * `began`'s. */
 const char *train_schedule_name(const cli_view *began, const char *to);
-/* Returns the display name of the last iteration's schedule. */
+/* Returns the display name for the last iteration's schedule. */
 const char *train_last_schedule_name(const cli_view *began,
                                      const lh_train_result *r);
 /* Appends a notice `n` as JSON to one of two arrays: a detected change to
@@ -245,13 +244,13 @@ void train_changes_notice(cli *c, train_changes *changes,
                           const lh_adapt_event *n);
 /* Adds the stored notices to a log line and removes them from the store. */
 void train_notices_log(train_changes *changes, json_t *line);
-/* Adds all notices of a run (detected changes and decisions) to the JSON
- * object `to`. */
+/* Adds all a run's notices (detected changes and decisions) to the JSON object
+ * `to`. */
 lh_status train_notices_json(cli *c, const cli_view *began,
                              const lh_train_result *r, json_t *to);
-/* Prints all notices of a run (detected changes and decisions). */
+/* Prints all a run's notices (detected changes and decisions). */
 void train_notices_print(cli *c, const lh_train_result *r);
-/* Adds all notices of a run (detected changes and decisions) to a report. */
+/* Adds all a run's notices (detected changes and decisions) to a report. */
 lh_status train_notices_report(cli *c, const lh_train_result *r,
                                lh_report *report);
 /* With events: restricts the result's prediction and measured times to the
@@ -259,10 +258,10 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
 lh_status train_adapt_predict(cli *c, const cli_view *v,
                               const train_changes *changes, lh_train_result *r);
 
-/* Returns the median of n > 0 times; sorts `ns` in place. */
+/* Returns the median for n > 0 times; sorts `ns` in place. */
 int64_t train_median(int64_t *ns, uint32_t n);
 
-/* Properties of one iteration for --log and --json. */
+/* One iteration's properties for --log and --json. */
 typedef struct train_iteration_context {
     const char *schedule; /* active schedule */
     const char *path;
@@ -270,14 +269,14 @@ typedef struct train_iteration_context {
     int64_t predicted_ns; /* under its events; 0: unknown */
 } train_iteration_context;
 
-/* Returns the tokens per second of an iteration. */
+/* Returns an iteration's tokens per second. */
 double train_tokens_per_s(const lh_iteration *it);
 /* Returns an iteration as JSON: time, loss, schedule and further data in
  * `at`. */
 json_t *train_iteration_json(const lh_iteration *it,
                              const train_iteration_context *at);
 /* Returns a schedule switch as JSON. `from`: the previous schedule; `path`:
- * data path, cli_data_path_name(); takes ownership of the migration `moved`. */
+ * data path, cli_data_path_name(); owns the migration `moved` from then on. */
 json_t *train_switch_json(const lh_switch *what, const char *from,
                           const char *path, json_t *moved);
 
@@ -290,7 +289,7 @@ typedef struct train_log {
     void (*old_pipe)(int); /* previous SIGPIPE handler */
 } train_log;
 
-/* Opens the log of a run for appending and stores it in *out. */
+/* Opens a run's log for appending and stores it in *out. */
 lh_status train_log_open(cli *c, const char *path, train_log *out);
 /* Appends an iteration to the log. After a failed write, reports the error
  * once and stops writing. */
@@ -300,8 +299,8 @@ void train_log_add(train_log *log, const lh_iteration *it,
  * reported. */
 bool train_log_close(train_log *log);
 
-/* Writes and prints the requested results of a run; does nothing in processes
- * of other ranks. `plan`: NULL for a pipeline. `last`: the final schedule and
+/* Writes and prints a run's requested results; does nothing in other ranks'
+ * processes. `plan`: NULL for a pipeline. `last`: the final schedule and
  * events, simulated. `predicted_ns`: per iteration, NULL without events. */
 lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
                               const lh_plan *plan, const train_changes *changes,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the log of a run: one line per iteration, as soon as it is complete. A
+/* Writes a run's log: one line per iteration, as soon as it is complete. A
  * failed write is reported once and does not end the training, which may have
  * run for days; the exit status is non-zero. */
 #define _DEFAULT_SOURCE

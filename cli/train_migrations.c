@@ -12,8 +12,8 @@
 
 /* --- parsing ------------------------------------------------------------ */
 
-/* Fails with a usage error: the text of the option is not STEP=N,N,... with
- * numbers of at least `least`, 0 or 1. */
+/* Fails with a usage error: the option's text is not STEP=N,N,... with numbers
+ * of at least `least`, 0 or 1. */
 static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                               const char *text)
 {
@@ -24,8 +24,8 @@ static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                      least ? " of at least 1 (each chunk needs a layer)" : "");
 }
 
-/* Parses one migration of layers or ranks, "STEP=N,N,...", of an option; fails
- * for a number below `least`, or a step beyond the run. */
+/* Parses one layer or rank migration, "STEP=N,N,...", of an option; fails for a
+ * number below `least`, or a step beyond the run. */
 static lh_status read_move(cli *c, const char *option, uint32_t least,
                            const char *text, train_migration *out)
 {
@@ -63,9 +63,9 @@ static int compare_steps(const void *a, const void *b)
     return (x->step > y->step) - (x->step < y->step);
 }
 
-/* Reads the migrations of layers or ranks of an option, separated by
- * semicolons, and sorts them by step; fails for two at one step, or a number
- * below `least`. Without the option there are none. */
+/* Reads the layer or rank migrations of an option, separated by semicolons, and
+ * sorts them by step; fails for two at one step, or a number below `least`.
+ * Without the option there are none. */
 static lh_status read_list(cli *c, const char *option, const char *text,
                            uint32_t least, train_migrations *out)
 {
@@ -141,7 +141,7 @@ static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
     return LH_OK;
 }
 
-/* Finds the initial layers of each chunk. */
+/* Finds each chunk's initial layers. */
 static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
                              train_changes *changes)
 {
@@ -240,8 +240,8 @@ void train_migrations_fini(train_changes *changes)
 
 /* --- during the run ----------------------------------------------------- */
 
-/* Returns the layers or ranks of the last migration due by `step`; NULL: none,
- * or it was proposed to the run before. */
+/* Returns the layers or ranks from the last migration due by `step`; NULL:
+ * none, or it was proposed to the run before. */
 static const uint32_t *get_next_numbers(train_migrations *moves, uint64_t step)
 {
     uint32_t n = 0;
@@ -253,15 +253,15 @@ static const uint32_t *get_next_numbers(train_migrations *moves, uint64_t step)
     return moves->all[n - 1].numbers;
 }
 
-/* Returns the layers or ranks of the last applied migration; NULL: the initial
+/* Returns the last applied migration's layers or ranks; NULL: the initial
  * ones. */
 static const uint32_t *get_applied_numbers(const train_migrations *moves)
 {
     return moves->n_applied ? moves->all[moves->n_applied - 1].numbers : NULL;
 }
 
-/* Sets in `to` the transfer of a migration of layers or ranks: relay ranks and
- * duration over the links at that step. Unknown durations count as zero. */
+/* Sets in `to` a layer or rank migration's transfer: relay ranks and duration
+ * over the links at that step. Unknown durations count as zero. */
 static void find_transfer(train_changes *changes, uint64_t step,
                           lh_reschedule *to)
 {
@@ -321,7 +321,7 @@ static json_t *make_numbers_json(const uint32_t *numbers, uint32_t n)
     return list;
 }
 
-/* Checks whether a migration of layers or ranks sends data through other ranks
+/* Checks whether a layer or rank migration sends data through other ranks
  * (relays). */
 static bool has_transfers(const lh_migration *m)
 {
@@ -425,8 +425,8 @@ lh_status train_migrations_report(cli *c, const lh_train_result *r,
     return cli_table_report(c, "Migrations", &t, report);
 }
 
-/* Returns the last migration of layers or ranks at or before iteration `step`;
- * NULL: none. */
+/* Returns the last layer or rank migration at or before iteration `step`; NULL:
+ * none. */
 static const lh_migration *find_last_migration(const lh_train_result *r,
                                                uint64_t step)
 {

@@ -65,8 +65,8 @@ json_t *train_switch_json(const lh_switch *what, const char *from,
                      what->refused ? json_string(what->refused) : json_null());
 }
 
-/* Returns the name of the schedule in iteration `step`; `before`: the one
- * before a switch at this step. */
+/* Returns the schedule's name in iteration `step`; `before`: the one before a
+ * switch at this step. */
 static const char *get_schedule_name(const cli_view *v,
                                      const lh_train_result *r, uint64_t step,
                                      bool before)
@@ -100,8 +100,8 @@ static const char *get_data_path_name(cli *c, const lh_train_result *r,
     return path;
 }
 
-/* Returns the run's switches of schedule and data path as a JSON list; NULL:
- * out of memory. */
+/* Returns the run's schedule and data path switches as a JSON list; NULL: out
+ * of memory. */
 static json_t *switches_json(cli *c, const cli_view *v,
                              const lh_train_result *r)
 {
@@ -124,7 +124,7 @@ static json_t *switches_json(cli *c, const cli_view *v,
 }
 
 /* Prints the schedule switches. Returns whether any was applied, so that the
- * times cover only a part of the run. */
+ * times cover the run only in part. */
 static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 {
     static const char *const path_words[] = {
@@ -181,7 +181,7 @@ static json_t *make_iterations_json(cli *c, const cli_view *v,
     return list;
 }
 
-/* Returns the total time of all iterations, in ns. */
+/* Returns all iterations' total time, in ns. */
 static int64_t sum_times(const lh_train_result *r)
 {
     int64_t sum = 0;
@@ -235,8 +235,8 @@ static void print_exchanges(cli *c, const lh_train_result *r)
              text);
 }
 
-/* Prints the cost of offloading activations: predicted and measured time of
- * the copies, and storage. */
+/* Prints the activation offloading cost: the copies' predicted and measured
+ * time, and storage. */
 static void print_copies(cli *c, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
@@ -259,7 +259,7 @@ static void print_copies(cli *c, const lh_train_result *r)
                  cli_time_text(r->copy_wait_ns, w), (double)stored / (1 << 20));
 }
 
-/* Returns predicted and measured time of offload copies in seconds as JSON;
+/* Returns the offload copies' predicted and measured time in seconds as JSON;
  * measured ones are null after an abort. */
 static json_t *copies_json(const lh_train_result *r)
 {
@@ -270,8 +270,8 @@ static json_t *copies_json(const lh_train_result *r)
                      known ? cli_seconds(r->copy_wait_ns) : json_null());
 }
 
-/* Returns the time of the collectives by process group in seconds; null after
- * an abort. */
+/* Returns the collectives' time by process group in seconds; null after an
+ * abort. */
 static json_t *exchanges_json(const lh_train_result *r)
 {
     json_t *all = json_object();
@@ -283,7 +283,7 @@ static json_t *exchanges_json(const lh_train_result *r)
     return all;
 }
 
-/* Prints the result of the run as JSON. */
+/* Prints the run's result as JSON. */
 static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                             const train_changes *changes,
                             const int64_t *predicted_ns,
@@ -329,7 +329,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
     return cli_put_json(c, j);
 }
 
-/* Prints predicted and measured iteration time, and the lateness, of a run
+/* Prints predicted and measured iteration time, and the lateness, for a run
  * with emulated passes. */
 static void print_timed(cli *c, const lh_train_result *r)
 {
@@ -352,7 +352,8 @@ static void print_timed(cli *c, const lh_train_result *r)
     cli_print(c, "\n");
 }
 
-/* Prints predicted and measured iteration time of a run that trains a model. */
+/* Prints predicted and measured iteration time for a run that trains a model.
+ */
 static void print_prediction(cli *c, const lh_plan *plan,
                              const lh_train_result *r)
 {
@@ -372,7 +373,7 @@ static void print_prediction(cli *c, const lh_plan *plan,
               cli_round_for_text(100 * r->error, 2));
 }
 
-/* Prints losses, predicted and measured times, rate and communication of a run
+/* Prints losses, predicted and measured times, rate and communication for a run
  * that trains a model. */
 static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
 {
@@ -442,7 +443,7 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ", expert %" PRIu32, l->expert);
 }
 
-/* Prints the mean time of iterations with events, and of all, against the
+/* Prints the mean time for iterations with events, and for all, against the
  * simulation. An adaptive run has no such prediction (`predicted_ns` is NULL).
  */
 static void print_events(cli *c, const lh_event_timeline *timeline,
@@ -582,8 +583,8 @@ static uint32_t find_span_end(cli *c, const cli_view *began,
     return end;
 }
 
-/* Adds a row to the report for each range of iterations with the same events
- * and schedule. predicted_ns: per iteration; NULL without events. */
+/* Adds a row to the report for each iteration range with the same events and
+ * schedule. predicted_ns: per iteration; NULL without events. */
 static lh_status add_iterations(cli *c, const cli_view *began,
                                 const lh_event_timeline *timeline,
                                 const int64_t *predicted_ns,
@@ -632,8 +633,7 @@ static lh_status add_iterations(cli *c, const cli_view *began,
                             &t, report);
 }
 
-/* Returns the report's label of a migration: which of layers and ranks it
- * moves. */
+/* Returns the report's migration label: which of layers and ranks it moves. */
 static const char *get_migration_label(const lh_migration *m)
 {
     if (m->n_chunks && m->n_places)
@@ -725,7 +725,7 @@ static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
     return status;
 }
 
-/* Writes the measured profile to the file of --profile-out. */
+/* Writes the measured profile to the --profile-out file. */
 static lh_status write_profile(cli *c, const lh_profile *profile)
 {
     const train_settings *s = c->settings;

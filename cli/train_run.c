@@ -13,13 +13,13 @@
 
 /* --- during the run ----------------------------------------------------- */
 
-/* Progress of a run. */
+/* A run's progress. */
 typedef struct train_progress {
     uint64_t n_iterations;
     double loss; /* of the last one; NAN: nothing is trained */
 } train_progress;
 
-/* Context of the run's callbacks. */
+/* The run callbacks' context. */
 typedef struct watch {
     cli *c;
     train_log log;
@@ -86,16 +86,16 @@ static void show_iteration(void *of, const lh_iteration *it)
     train_log_add(&w->log, it, w->changes);
 }
 
-/* Returns the schedule change, or migration of layers or ranks, due at a step;
- * NULL: none (callback). */
+/* Returns the schedule change, or layer or rank migration, due at a step; NULL:
+ * none (callback). */
 static const lh_reschedule *next_schedule(void *of, uint64_t step)
 {
     run_context *w = of;
     return train_changes_get(w->changes, step);
 }
 
-/* Stores a completed migration of layers or ranks as JSON until its log entry
- * is written (callback). */
+/* Stores a completed layer or rank migration as JSON until its log entry is
+ * written (callback). */
 static void print_migration(void *of, const lh_migration *what)
 {
     run_context *w = of;
@@ -135,8 +135,8 @@ static void show_notice(void *of, const lh_adapt_event *what)
     train_changes_notice(w->c, w->changes, what);
 }
 
-/* Prints the failure of a rank at once, as mpirun ends the other processes
- * within a second (callback). */
+/* Prints a rank's failure at once, as mpirun ends the other processes within a
+ * second (callback). */
 static void show_failure(void *of, const char *why)
 {
     run_context *w = of;
@@ -148,7 +148,7 @@ static void show_failure(void *of, const char *why)
     w->c->error_printed = true;
 }
 
-/* Prints a note of the runtime (callback). */
+/* Prints a runtime note (callback). */
 static void show_remark(void *of, const char *text)
 {
     const run_context *w = of;
@@ -193,7 +193,7 @@ static lh_status read_model_options(cli *c, lh_train_model *m)
                            "--validation must be at least 0 and less than 1");
 }
 
-/* Checks the requirements of --device cpu before a schedule is built. */
+/* Checks the --device cpu requirements before a schedule is built. */
 static lh_status check_cpu(cli *c, const lh_plan *plan)
 {
     const train_settings *s = c->settings;
@@ -239,7 +239,7 @@ static lh_status train_pipeline(cli *c, const cli_view *v,
     return status;
 }
 
-/* Divides the text of --rails at its commas; `rails` owns the text. */
+/* Divides the --rails text at its commas; `rails` owns the text. */
 static lh_status parse_rails(cli *c, train_rails *rails)
 {
     const train_settings *s = c->settings;
@@ -263,8 +263,8 @@ static lh_status parse_rails(cli *c, train_rails *rails)
     return LH_OK;
 }
 
-/* Builds the options of execution plan and run, installs the callbacks and
- * runs the iterations. */
+/* Builds the execution plan and run options, installs the callbacks and runs
+ * the iterations. */
 static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                        train_changes *changes, lh_train_result **out)
 {
@@ -344,9 +344,9 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
 
 /* --- command ------------------------------------------------------------ */
 
-/* Simulates the final state of the run, its last schedule under the last events
- * and migrations, and prints the results. predicted_ns: per iteration; NULL
- * without events. */
+/* Simulates the run's final state, its last schedule under the last events and
+ * migrations, and prints the results. predicted_ns: per iteration; NULL without
+ * events. */
 static lh_status write_final_state(cli *c, const cli_view *v,
                                    const lh_plan *plan,
                                    const train_changes *changes,

@@ -146,7 +146,7 @@ const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step)
     return given;
 }
 
-/* Returns the step number of the last iteration. */
+/* Returns the last iteration's step number. */
 uint64_t train_last_step(const lh_train_result *r)
 {
     return r->n_iterations ? r->iterations[r->n_iterations - 1].step

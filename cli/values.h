@@ -38,7 +38,7 @@ typedef struct cli_range {
 bool cli_parse_range(const char **text, cli_range *out);
 /* Counts the range's values; 0: the range is empty or endless. */
 double cli_range_count(const cli_range *range);
-/* Returns the i-th value of a range. */
+/* Returns a range's i-th value. */
 double cli_range_at(const cli_range *range, double i);
 
 #endif

@@ -21,13 +21,13 @@ typedef struct cli_view {
     lh_report_analysis *shown; /* the analysis in chart format */
 } cli_view;
 
-/* Sets the view's schedule to that of --schedule (`name`): builds it with a
- * method, or reads it from a file. sub_blocks: parts per W pass. */
+/* Sets the view's schedule to the one from --schedule (`name`): builds it with
+ * a method, or reads it from a file. sub_blocks: parts per W pass. */
 lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
                             const cli_model *model, uint32_t sub_blocks);
-/* Sets the view's schedule to that of --schedule (`given`). NULL: the plan's
- * own, or for a pipeline the best over all methods. sub_blocks: parts per W
- * pass. */
+/* Sets the view's schedule to the one from --schedule (`given`). NULL: the
+ * plan's own, or for a pipeline the best over all methods. sub_blocks: parts
+ * per W pass. */
 lh_status cli_view_find_schedule(cli *c, cli_view *view,
                                  const cli_problem *problem, const char *given,
                                  const cli_model *model, uint32_t sub_blocks);
@@ -67,11 +67,11 @@ lh_status cli_plan_facts(cli *c, const lh_plan *plan, lh_report *report);
 /* Adds the compared layouts as table rows. */
 lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);
 
-/* Formats "14.492 s", "63.504 ms", "-" below 0. All times of a plan use one
+/* Formats "14.492 s", "63.504 ms", "-" below 0. All times in a plan use one
  * unit: ms if its iteration takes less than a second. `text`: CLI_TIME_TEXT
  * bytes. */
 char *cli_plan_time(const lh_plan *plan, double ns, char *text);
-/* Returns the source of a plan's times: "from measured passes", "modelled". */
+/* Returns the plan times' source: "from measured passes", "modelled". */
 const char *cli_time_source_text(const lh_plan *plan);
 enum { CLI_UNMEASURED_TEXT = 800 };
 /* Formats the job's profile data that do not apply to the plan; "" if all
@@ -83,7 +83,7 @@ double cli_round_for_text(double value, int decimals);
  * that texts show. */
 double cli_percent_slower(double value, double than);
 
-/* Returns the properties of standard output: width, colours, characters. */
+/* Returns standard output's properties: width, colours, characters. */
 lh_terminal_options cli_terminal(const cli *c);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts the columns of the first `len` bytes, which end at a character
+/* Counts the columns in the first `len` bytes, which end at a character
  * boundary. */
 static size_t columns_to(const char *text, size_t len)
 {
@@ -22,7 +22,7 @@ static size_t columns_to(const char *text, size_t len)
     return columns;
 }
 
-/* Returns the index of the next UTF-8 character. */
+/* Returns the next UTF-8 character's index. */
 static size_t find_next_character(const char *text, size_t at)
 {
     at++;
@@ -60,7 +60,7 @@ static bool may_break(const char *text, size_t at)
     return !(isdigit(after) && word > 0 && word <= 4);
 }
 
-/* Returns the length in bytes of the next line, wrapped to `columns`. */
+/* Returns the next line's length in bytes, wrapped to `columns`. */
 static size_t find_line_end(const char *text, size_t columns)
 {
     const size_t len = count_fitting_bytes(text, columns);
@@ -76,7 +76,7 @@ static size_t find_line_end(const char *text, size_t columns)
     return len > 0 ? len : find_next_character(text, 0);
 }
 
-/* Returns the terminal columns that remain from column `at` on in a line of
+/* Returns the terminal columns that remain from column `at` on in a line with
  * `width` columns; at least 10. */
 static size_t get_line_room(size_t width, size_t at)
 {
@@ -165,7 +165,7 @@ static bool reserve_row(cli_table *t)
     return true;
 }
 
-/* Appends a copy of a cell; marks the table as failed if out of memory. */
+/* Appends a cell copy; marks the table as failed if out of memory. */
 static void add_cell(cli_table *t, const char *text)
 {
     const size_t len = strlen(text) + 1;
@@ -200,8 +200,7 @@ static bool is_right_aligned(const char *heading)
     return heading[0] == '#';
 }
 
-/* Raises the column widths to those of the longest cells, in terminal
- * columns. */
+/* Raises the column widths to the longest cells', in terminal columns. */
 static void measure_columns(const cli_table *t, size_t *widths)
 {
     for (uint32_t row = 0; row < t->n_rows; row++) {

@@ -8,16 +8,16 @@
 #include <longhaul/experimental/report.h>
 
 enum {
-    CLI_LABEL = 14,        /* columns of a label and the gap after it */
+    CLI_LABEL = 14,        /* columns for a label and the gap after it */
     CLI_MOST_COLUMNS = 10, /* per table */
 };
 
 /* Prints a label and the text beside it, wrapped to cli_width() columns. Lines
  * break at spaces; words break only if longer than a line. `label` occupies the
- * first CLI_LABEL columns of the first line. */
+ * first CLI_LABEL columns in the first line. */
 void cli_wrap(cli *c, const char *label, const char *format, ...)
     CLI_PRINTF(3, 4);
-/* Returns the number of lines in which cli_wrap() prints `text`. */
+/* Returns how many lines cli_wrap() needs for `text`. */
 uint32_t cli_count_lines(const char *text);
 /* Returns `text`, truncated with "..." to fit into `columns`. */
 const char *cli_shorten(const char *text, size_t columns, char *buffer,

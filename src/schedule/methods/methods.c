@@ -67,7 +67,7 @@ const char *lhi_method_about(uint32_t method)
     return method < lhi_n_methods ? lhi_methods[method].about : NULL;
 }
 
-/* Fails because of an unknown method name; the message lists the known ones. */
+/* Fails due to an unknown method name; the message lists the known ones. */
 static lh_status report_unknown_name(const char *name, lh_error *err)
 {
     char names[256] = "";

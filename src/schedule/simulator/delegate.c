@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the name of a data path: direct, delegated (through host memory, sent
- * by a helper thread) or mixed; static storage. */
+/* Returns a data path's name: direct, delegated (through host memory, sent by a
+ * helper thread) or mixed; static storage. */
 const char *lh_data_path_name(lh_data_path path)
 {
     static const char *const names[] = {"direct", "delegated", "mixed"};

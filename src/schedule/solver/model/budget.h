@@ -35,7 +35,7 @@ typedef struct lhi_budget {
     lhi_engine_statistics use[LHI_N_ENGINES];
 } lhi_budget;
 
-/* Returns the time of the monotonic clock, in seconds. */
+/* Returns the monotonic clock's time, in seconds. */
 double lhi_seconds(void);
 /* Starts a budget of search work and time from the solver options. */
 void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options);

@@ -40,7 +40,7 @@ const char *lhi_engine_get_label(lhi_engine engine)
     return engine == LHI_ENGINE_NONE ? "" : rows[engine].says;
 }
 
-/* Fails because of an unknown engine name; the message lists the known ones. */
+/* Fails due to an unknown engine name; the message lists the known ones. */
 static lh_status report_unknown_engine(const char *name, size_t len,
                                        lh_error *err)
 {
