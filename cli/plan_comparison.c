@@ -77,7 +77,7 @@ static void add_count(pair *p, const char *group, const char *name,
     snprintf(p->texts[p->n - 1][1], TEXT, "%" PRIu64, second);
 }
 
-/* Appends a row with two numbers in `digits` decimals and a unit to `group` in
+/* Appends a row for two numbers with `digits` decimals and a unit to `group` in
  * the comparison; values below 0 are absent. `wanted`: the better direction. */
 static void add_real(pair *p, const char *group, const char *name,
                      const double values[2], int digits, const char *unit,
@@ -206,7 +206,7 @@ static void add_parts(pair *p)
     }
 }
 
-/* Appends the rows for times, rates, utilisation and bubble, and of jitter and
+/* Appends the rows for times, rates, utilisation and bubble, and for jitter and
  * cost if both plans have them. */
 static void add_speed(pair *p)
 {

@@ -51,7 +51,7 @@ void cli_plan_breakdown(cli *c, const lh_plan *p)
     cli_wrap(c, "breakdown", "%s", text);
 }
 
-/* Returns the sum over all a device's memory parts, in bytes. */
+/* Returns the sum over all memory parts on a device, in bytes. */
 static int64_t sum_memory(const lh_plan_memory *m)
 {
     return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +

@@ -557,7 +557,7 @@ static lh_status add_fact(cli *c, lh_report *report, const char *name,
     return lh_report_add_fact(report, name, cli_utf8_name(c, text), &c->err);
 }
 
-/* Adds a datacenter table with their GPUs and stages to the report. */
+/* Adds a table with the datacenters' GPUs and stages to the report. */
 static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
 {
     static const char *const head[] = {"datacenter", "#GPUs", "holds"};

@@ -57,8 +57,8 @@ static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
     return false;
 }
 
-/* Finds a job's datacenter by its name's first `len` bytes; *out is its number.
- * Returns false if there is none (callback). */
+/* Finds a datacenter in the job by its name's first `len` bytes; *out is its
+ * number. Returns false if there is none (callback). */
 static bool find_datacenter(const void *context, const char *name, size_t len,
                             uint32_t *out)
 {

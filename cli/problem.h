@@ -44,13 +44,13 @@ cli_peak_fn cli_timeline_peak;
 /* Returns the problem plan's schedule; NULL: none. */
 const lh_schedule *cli_problem_schedule(const cli_problem *problem);
 
-/* Reads a CSV file's schedule, with the link orders in the file beside it, or
- * of a plan. If `fifo`, omits the link orders: messages are sent first in,
- * first out. */
+/* Reads a CSV file's schedule, with the link orders in the file beside it, or a
+ * plan's. If `fifo`, omits the link orders: messages are sent first in, first
+ * out. */
 lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
                             lh_schedule **out);
 /* Reads a schedule as cli_read_schedule() does, but only its passes. Prints a
- * note with the communication cell count in the file, which are not used.
+ * note with the number of communication cells in the file, which are not used.
  * `fifo`: as there. */
 lh_status cli_read_passes(cli *c, const char *path, bool fifo,
                           lh_schedule **out);

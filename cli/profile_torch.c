@@ -104,7 +104,7 @@ static lh_status read_all(cli *c, int from, char **text, size_t *len)
     return LH_OK;
 }
 
-/* Parses the measuring script's output, run by interpreter `python`: a
+/* Parses the output from the measuring script, run by interpreter `python`: a
  * profile into *out, or an error, which is returned. `status`: from waitpid().
  */
 static lh_status parse_printed(cli *c, const char *python, int status,

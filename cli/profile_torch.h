@@ -14,7 +14,7 @@ typedef struct torch_profile {
     uint32_t repeats;
 } torch_profile;
 
-/* Measures a job profile with PyTorch; the caller owns *out. */
+/* Measures a profile for the job with PyTorch; the caller owns *out. */
 lh_status cli_profile_torch(cli *c, const lh_job *job, const torch_profile *how,
                             lh_profile **out);
 

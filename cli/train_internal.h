@@ -276,7 +276,7 @@ double train_tokens_per_s(const lh_iteration *it);
 json_t *train_iteration_json(const lh_iteration *it,
                              const train_iteration_context *at);
 /* Returns a schedule switch as JSON. `from`: the previous schedule; `path`:
- * data path, cli_data_path_name(); owns the migration `moved` from then on. */
+ * data path, cli_data_path_name(); takes over the migration `moved`. */
 json_t *train_switch_json(const lh_switch *what, const char *from,
                           const char *path, json_t *moved);
 

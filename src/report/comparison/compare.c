@@ -115,8 +115,8 @@ static lh_status begin_comparison(const lh_compare_options *options,
     return LH_OK;
 }
 
-/* Checks whether base number `base` is the pipeline of an elastic plan, which
- * is valid only with that plan's schedule. */
+/* Checks whether base number `base` is an elastic plan's pipeline, which is
+ * valid only with that plan's schedule. */
 static bool is_elastic(const comparison_state *x, uint32_t base)
 {
     return x->plan && x->plan->best.elastic && base == x->plans;
@@ -156,8 +156,8 @@ static bool is_selected(const lh_compare_options *how, const char *method)
     return false;
 }
 
-/* Builds the list of contenders: each base (pipeline) with each method that
- * takes part. */
+/* Builds the contender list: each base (pipeline) with each method that takes
+ * part. */
 static lh_status build_contenders(comparison_state *x, lh_error *err)
 {
     lh_comparison *s = &x->shown;
@@ -187,7 +187,7 @@ static lh_status build_contenders(comparison_state *x, lh_error *err)
 
 /* --- evaluation ---------------------------------------------------------- */
 
-/* Sets the lower bound of all outcomes of base `base` to the best one that any
+/* Sets the lower bound for all outcomes on base `base` to the best one that any
  * of its methods found: a bound on the makespan holds for all schedules,
  * whatever the objective. */
 static void share_bounds(const comparison_state *x, uint32_t base,
@@ -202,8 +202,8 @@ static void share_bounds(const comparison_state *x, uint32_t base,
             outcomes[i].bound_ns = bound_ns;
 }
 
-/* Evaluates all contenders at one point of the sweep: latency number `l`,
- * transfer time number `t`. */
+/* Evaluates all contenders at one sweep point: latency number `l`, transfer
+ * time number `t`. */
 static lh_status evaluate_point(comparison_state *x, uint32_t l, uint32_t t,
                                 lh_error *err)
 {
@@ -246,15 +246,15 @@ static lh_status evaluate_point(comparison_state *x, uint32_t l, uint32_t t,
     return status;
 }
 
-/* Returns the number of points on one axis of the sweep (`delays`); 1 if that
- * axis is not swept. */
+/* Returns the point count on one sweep axis (`delays`); 1 if that axis is not
+ * swept. */
 static uint32_t count_values(const lh_compare_delays *delays)
 {
     return delays && delays->n_values ? delays->n_values : 1;
 }
 
-/* Evaluates all contenders at all points of the sweep (combinations of latency
- * and transfer time). LH_ECANCELED: the progress callback asked to stop. */
+/* Evaluates all contenders at all sweep points (combinations of latency and
+ * transfer time). LH_ECANCELED: the progress callback asked to stop. */
 static lh_status evaluate_all(comparison_state *x, lh_error *err)
 {
     lh_comparison *s = &x->shown;
@@ -277,8 +277,8 @@ static lh_status evaluate_all(comparison_state *x, lh_error *err)
 }
 
 /* Checks whether a contender's method is unsupported on its pipeline at every
- * point of the sweep. Such contenders are dropped if another pipeline supports
- * the method: most methods support only one of the three placements. */
+ * sweep point. Such contenders are dropped if another pipeline supports the
+ * method: most methods support only one of the three placements. */
 static bool is_never_supported(const lh_comparison *x, uint32_t contender)
 {
     for (uint32_t t = 0; t < x->n_transfers; t++)
@@ -288,8 +288,8 @@ static bool is_never_supported(const lh_comparison *x, uint32_t contender)
     return true;
 }
 
-/* Checks whether a contender's method is supported on any pipeline at any
- * point of the sweep. */
+/* Checks whether a contender's method is supported on any pipeline at any sweep
+ * point. */
 static bool is_supported_elsewhere(const comparison_state *x,
                                    uint32_t contender)
 {
@@ -366,10 +366,10 @@ lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
 
 /* --- a plan's placements ------------------------------------------------- */
 
-/* Adds the plan's pipeline with another placement to the comparison: the
- * plan's own one if it has that placement, else its layout rebuilt with
- * `chunks` chunks per device. All other choices stay, and the layers per chunk
- * too if the number of chunks is the same. */
+/* Adds the plan's pipeline with another placement to the comparison: the plan's
+ * own one if it has that placement, else its layout rebuilt with `chunks`
+ * chunks per device. All other choices stay, and the layers per chunk too if
+ * the chunk count is the same. */
 static lh_status add_placement(comparison_state *x, lh_placement placement,
                                uint32_t chunks, lh_error *err)
 {

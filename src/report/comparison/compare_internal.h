@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Comparisons. Input: pipelines, or a plan whose layout allows several
- * placements; output: every method's result on them, at every point of a delay
- * sweep. Or input: two traces of the same passes; output: their differences.
+ * placements; output: every method's result on them, at every delay sweep
+ * point. Or input: two traces with the same passes; output: their differences.
  *
  *     compare.c        the contenders, and the whole comparison
  *     outcome.c        one method on one pipeline
@@ -34,7 +34,7 @@ lh_status lhi_compare_evaluate_method(const lh_compare_options *how,
                                       lhi_arena *mem, lh_outcome *out,
                                       lh_error *err);
 
-/* Returns the forward time of one microbatch in ns, averaged over devices. */
+/* Returns one microbatch's forward time in ns, averaged over devices. */
 int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline);
 /* Returns sweep value `i` as a delay in ns; relative values are multiples of
  * `forward_ns`, a microbatch's forward time. -1 if there is no such value.

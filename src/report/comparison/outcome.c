@@ -21,8 +21,8 @@ static bool is_result(lh_status status)
            status == LH_EUNSUPPORTED || status == LH_EDEADLOCK;
 }
 
-/* Copies makespan, objective, peak memory and bubble ratio of timeline `t`
- * into an outcome; its arrays are allocated in `mem`. */
+/* Copies timeline `t`'s makespan, objective, peak memory and bubble ratio into
+ * an outcome; its arrays are allocated in `mem`. */
 static lh_status fill_outcome(const lh_compare_options *how,
                               const lh_timeline *t, lhi_arena *mem,
                               lh_outcome *out, lh_error *err)

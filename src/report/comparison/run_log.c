@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses one line of a run's log into *out; false if it describes no
+/* Parses one line in a run's log into *out; false if it describes no
  * iteration. */
 static bool read_line(const char *line, size_t len, lh_logged_iteration *out)
 {
@@ -86,7 +86,7 @@ static lh_status read_lines(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-/* Computes the median time in ns of the run's iterations into *out_ns. */
+/* Computes the run's median iteration time in ns into *out_ns. */
 static lh_status find_median(const iterations *x, int64_t *out_ns,
                              lh_error *err)
 {

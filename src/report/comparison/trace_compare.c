@@ -73,7 +73,7 @@ static void add_run_difference(lh_trace_difference *d, const lh_trace_run *p,
     }
 }
 
-/* Pointers to the elements of the predicted and the measured trace, both sorted
+/* Pointers to the elements in the predicted and the measured trace, both sorted
  * in the same order. */
 typedef struct pair {
     const void **p, **m;
@@ -99,8 +99,8 @@ static lh_status sort_pair(const void *p, uint32_t n_p, const void *m,
     return LH_OK;
 }
 
-/* Matches the runs of both traces by pass, and sums the differences and the
- * numbers of unmatched runs. */
+/* Matches both traces' runs by pass, and sums the differences and the unmatched
+ * run counts. */
 static lh_status match_runs(const lh_trace *p, const lh_trace *m,
                             lh_trace_difference *d, lh_error *err)
 {
@@ -122,8 +122,8 @@ static lh_status match_runs(const lh_trace *p, const lh_trace *m,
     return status;
 }
 
-/* Matches the messages of both traces by their passes, and sums their times
- * from ready to arrival. */
+/* Matches both traces' messages by their passes, and sums their times from
+ * ready to arrival. */
 static lh_status match_messages(const lh_trace *p, const lh_trace *m,
                                 lh_trace_difference *d, lh_error *err)
 {
@@ -148,13 +148,13 @@ static lh_status match_messages(const lh_trace *p, const lh_trace *m,
     return status;
 }
 
-/* Dimensions that any two iterations of one job share, whatever their
+/* Dimensions that any two iterations in one job share, whatever their
  * schedules. */
 typedef struct job_shape {
     uint32_t devices, chunks, microbatches;
 } job_shape;
 
-/* Returns the numbers of devices, chunks and microbatches in a trace. */
+/* Returns the device, chunk and microbatch counts in a trace. */
 static job_shape compute_shape(const lh_trace *t)
 {
     job_shape x = {.devices = t->n_devices};

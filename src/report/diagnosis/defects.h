@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defects of a recording: one for each kind. */
+/* A recording's defects: one for each kind. */
 #ifndef LHI_REPORT_DIAGNOSIS_DEFECTS_H
 #define LHI_REPORT_DIAGNOSIS_DEFECTS_H
 
@@ -34,7 +34,7 @@
       "steps without ranks that other steps have, ignored")                    \
     X(INCOMPLETE, "incomplete-steps", "steps with missing operations, ignored")
 
-/* Kinds of defects. */
+/* Defect kinds. */
 typedef enum lhi_defect_kind {
 #define LHI_REMARK_ENUM(name, kind, text) LHI_REMARK_##name,
     LHI_DEFECT_LIST(LHI_REMARK_ENUM)
@@ -52,7 +52,7 @@ typedef struct lhi_defect_counts {
  * first one, which is kept. */
 void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind,
                     uint64_t n, const char *format, ...) LHI_PRINTF(4, 5);
-/* Lists all kinds of defects that were counted, with number and first
+/* Lists all defect kinds that were counted, with number and first
  * description. */
 lh_status lhi_defects_list(const lhi_defect_counts *remarks, lhi_arena *arena,
                            const lh_recording_defect **out, uint32_t *n,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dependencies around the passes: data-parallel communication, the optimizer
- * step, and the groups of ranks that run each collective together. */
+ * step, and the rank groups that run each collective together. */
 #include "report/diagnosis/step_dependencies_internal.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 /* Puts the k-th operations of kind `op` of the workers from, from + stride, ...
  * below `to` into one group, for k = 0, 1, ..., so that they start together in
- * the replay. Skips workers that have none of the kind. */
+ * the replay. Skips workers without that kind. */
 static void group_kind(lhi_dependency_search *w, lhi_op_type op, uint32_t from,
                        uint32_t to, uint32_t stride)
 {
@@ -31,8 +31,8 @@ static void group_kind(lhi_dependency_search *w, lhi_op_type op, uint32_t from,
     }
 }
 
-/* Checks that a stage's replicas have equal numbers of each kind of operation,
- * except messages; otherwise the recording is incomplete. */
+/* Checks that a stage's replicas have equally many operations per kind, except
+ * messages; otherwise the recording is incomplete. */
 static void compare_replicas(lhi_dependency_search *w)
 {
     uint32_t row, S = w->ops->n_stages;
@@ -65,21 +65,21 @@ static void group_collectives(lhi_dependency_search *w)
 
 /* --- chunks --------------------------------------------------------------- */
 
-/* The first forward and the final pass of a worker's chunk; LH_NONE: none. */
+/* A worker chunk's first forward and final pass; LH_NONE: none. */
 typedef struct chunk_limits {
     uint32_t first, last;
 } chunk_limits;
 
 enum { N_CHUNK_NUMBERS = INT16_MAX + 2 }; /* chunk numbers from -1 up */
 
-/* Chunks of the current worker, indexed by chunk number + 1: by their number in
+/* The current worker's chunks, indexed by chunk number + 1: by their number in
  * the model and on the stage. */
 typedef struct worker_chunks {
     chunk_limits *in_model, *on_stage;
 } worker_chunks;
 
-/* Allocates the tables of one worker (stage of a replica) with the first and
- * last pass of each chunk; all entries are LH_NONE. */
+/* Allocates the tables for one worker (a replica's stage) with each chunk's
+ * first and last pass; all entries are LH_NONE. */
 static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
                               lh_error *err)
 {
@@ -92,8 +92,8 @@ static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
     return LH_OK;
 }
 
-/* Stores the first and last pass of each of a worker's chunks in the tables or,
- * with `away`, sets these entries to LH_NONE again. */
+/* Stores the first and last pass for each worker chunk in the tables or, with
+ * `away`, sets these entries to LH_NONE again. */
 static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
                          bool away, worker_chunks *out)
 {
@@ -113,8 +113,8 @@ static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
     }
 }
 
-/* Returns first and last pass of a collective's chunk, by the chunk's number
- * in the model if known. */
+/* Returns the first and last pass for a collective's chunk, by the chunk's
+ * number in the model if known. */
 static const chunk_limits *find_chunk_limits(const worker_chunks *chunks,
                                              const lhi_op_row *collective)
 {
@@ -125,8 +125,8 @@ static const chunk_limits *find_chunk_limits(const worker_chunks *chunks,
 
 /* --- before the passes ---------------------------------------------------- */
 
-/* Makes each of a worker's all-gathers depend on the previous one in the
- * replay, and each chunk's first forward on its all-gather. */
+/* Makes each all-gather on a worker depend on the previous one in the replay,
+ * and each chunk's first forward on its all-gather. */
 static void add_gather_dependencies(lhi_dependency_search *w, uint32_t worker,
                                     const worker_chunks *chunks)
 {
@@ -148,7 +148,7 @@ static void add_gather_dependencies(lhi_dependency_search *w, uint32_t worker,
 
 /* --- after the passes ----------------------------------------------------- */
 
-/* Checks whether any worker ran an operation of that kind in the step. */
+/* Checks whether any worker ran an operation with that kind in the step. */
 static bool has_kind(const lhi_step_ops *ops, lhi_op_type op)
 {
     uint32_t row;

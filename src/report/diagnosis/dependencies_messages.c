@@ -34,7 +34,7 @@ static uint32_t find_neighbour_chunk(const lhi_dependency_search *w,
 
 /* --- messages and their passes -------------------------------------------- */
 
-/* The messages of one kind and direction on a worker, with their passes. */
+/* A worker's messages with one kind and direction, with their passes. */
 typedef struct message_list {
     uint32_t worker;
     lhi_op_type op;
@@ -60,7 +60,7 @@ static bool fits(const lhi_dependency_search *w, const message_list *l,
 enum { MAX_STRAYS = 64 };
 
 /* Returns the index of the first message in the list that belongs to the step.
- * A profile may contain messages of passes before or after it; chooses the
+ * A profile may contain messages for passes before or after it; chooses the
  * offset with the fewest inconsistent messages. */
 static uint32_t find_first_message(const lhi_dependency_search *w,
                                    const message_list *l)
@@ -139,7 +139,7 @@ static void match_worker_messages(lhi_dependency_search *w, uint32_t worker,
 /* --- launches ------------------------------------------------------------- */
 
 /* Makes messages depend on the passes that launch them. A receive is launched
- * once the preceding pass of the same direction has ended. The first backward
+ * once the preceding pass in the same direction has ended. The first backward
  * pass's send and receive are launched once the second-last pass before it has
  * ended. */
 static void add_launch_dependencies(lhi_dependency_search *w, uint32_t worker)
@@ -199,8 +199,8 @@ static void index_replica(lhi_dependency_search *w, uint32_t replica,
     }
 }
 
-/* Makes a pass depend on the producer of its input: through a message, or
- * directly if none was recorded. */
+/* Makes a pass depend on its input's producer: through a message, or directly
+ * if none was recorded. */
 static void add_input_dependency(lhi_dependency_search *w, uint32_t pass,
                                  const pass_index *b)
 {

@@ -24,8 +24,8 @@ static lh_status fill_header(lhi_diagnosis_state *d, lh_error *err)
     return LH_OK;
 }
 
-/* Computes all parts of the diagnosis in order: slowdowns, typical times,
- * stragglers, remedies, defects. Without steps there are only activities. */
+/* Computes all diagnosis parts in order: slowdowns, typical times, stragglers,
+ * remedies, defects. Without steps there are only activities. */
 static lh_status diagnose(lhi_diagnosis_state *d, lh_error *err)
 {
     const lh_recording *r = d->recording;

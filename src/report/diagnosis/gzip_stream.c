@@ -58,7 +58,8 @@ lh_status lhi_gzip_stream_open_text(lhi_gzip_stream *zip, const char *text,
     return detect_format(zip, err);
 }
 
-/* Copies up to `room` bytes of an uncompressed input; returns their number. */
+/* Copies up to `room` bytes from an uncompressed input; returns their number.
+ */
 static size_t read_plain(lhi_gzip_stream *zip, char *bytes, size_t room)
 {
     size_t n = zip->stream.avail_in < room ? zip->stream.avail_in : room;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Reads more input bytes into items->bytes if all earlier ones are consumed.
- * *n: number of bytes available, 0 at the end of input. */
+ * *n: available byte count, 0 at the input's end. */
 static lh_status refill(lhi_json_stream *items, size_t *n, lh_error *err)
 {
     if (items->position == items->n_bytes) {

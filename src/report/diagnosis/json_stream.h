@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streaming reader for a JSON object too large for memory. It returns the
- * values of the object's keys one by one; one key's value, a list, is returned
- * item by item. */
+ * object's key values one by one; one key's value, a list, is returned item by
+ * item. */
 #ifndef LHI_REPORT_DIAGNOSIS_JSON_STREAM_H
 #define LHI_REPORT_DIAGNOSIS_JSON_STREAM_H
 
@@ -28,13 +28,12 @@ typedef struct lhi_json_stream {
     const char *reason; /* why JSON is truncated or invalid; NULL: valid */
 } lhi_json_stream;
 
-/* Reads the next value of the JSON text into items->value; *more is false at
- * the end, and items->reason then holds the reason if the input is invalid.
- * Before the first call `items` is zeroed apart from `zip`, `name` and
- * `list`. */
+/* Reads the JSON text's next value into items->value; *more is false at the
+ * end, and items->reason then holds the reason if the input is invalid. Before
+ * the first call `items` is zeroed apart from `zip`, `name` and `list`. */
 lh_status lhi_json_stream_next(lhi_json_stream *items, bool *more,
                                lh_error *err);
-/* Frees the buffers of a JSON stream. */
+/* Frees a JSON stream's buffers. */
 void lhi_json_stream_fini(lhi_json_stream *items);
 
 #endif

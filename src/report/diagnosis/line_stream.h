@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stream reader for the lines of a text. */
+/* Stream reader for a text's lines. */
 #ifndef LHI_REPORT_DIAGNOSIS_LINE_STREAM_H
 #define LHI_REPORT_DIAGNOSIS_LINE_STREAM_H
 

@@ -13,14 +13,14 @@ typedef struct sorting {
     const lhi_step_dependencies *needs;
     uint32_t n;       /* row count */
     uint32_t *leader; /* per row: its group's least row; LH_NONE: stray */
-    uint32_t *waits;  /* per leader: unsatisfied dependencies of its group */
-    uint32_t *first;  /* per row: start of its dependents in `users` */
+    uint32_t *waits;  /* per leader: its group's unsatisfied dependencies */
+    uint32_t *first;  /* per row: its dependents' start in `users` */
     uint32_t *users;  /* dependents, as leaders */
     uint32_t *queue;  /* leaders in topological order */
     uint32_t n_queue, n_leaders;
 } sorting;
 
-/* Returns dependency `i` of an operation; LH_NONE if there is none. Stray
+/* Returns an operation's dependency `i`; LH_NONE if there is none. Stray
  * messages are never dependencies. */
 static uint32_t get_dependency(const sorting *s, uint32_t row, uint32_t i)
 {
@@ -28,8 +28,8 @@ static uint32_t get_dependency(const sorting *s, uint32_t row, uint32_t i)
     return need == LH_NONE || s->leader[need] == LH_NONE ? LH_NONE : need;
 }
 
-/* Determines the leader of each group of operations that start together (the
- * one with the least index), and counts the groups. */
+/* Determines the leader in each operation group that starts together (the one
+ * with the least index), and counts the groups. */
 static void find_leaders(sorting *s)
 {
     memset(s->leader, 0xff, s->n * sizeof *s->leader);
@@ -45,8 +45,8 @@ static void find_leaders(sorting *s)
     }
 }
 
-/* Builds the lists of dependents per group (compressed sparse rows), and
- * counts each group's unsatisfied dependencies. */
+/* Builds the dependent lists per group (compressed sparse rows), and counts
+ * each group's unsatisfied dependencies. */
 static void find_dependents(sorting *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
@@ -68,11 +68,11 @@ static void find_dependents(sorting *s)
             if (need != LH_NONE)
                 s->users[--s->first[need + 1]] = s->leader[i];
         }
-    /* first[i + 1] is now the start of row i's dependents; they end where those
-     * of row i + 1 do, at first[i + 2]. */
+    /* first[i + 1] is now where row i's dependents start; they end where row i
+     * + 1's do, at first[i + 2]. */
 }
 
-/* Decrements the wait counts of the operations that depend on a group, and
+/* Decrements the wait counts for the operations that depend on a group, and
  * queues groups at 0. */
 static void release_dependents(sorting *s, uint32_t leader)
 {
@@ -85,7 +85,7 @@ static void release_dependents(sorting *s, uint32_t leader)
     } while (row != leader);
 }
 
-/* Sorts the groups of operations topologically; returns false if there is a
+/* Sorts the operation groups topologically; returns false if there is a
  * cycle. */
 static bool sort_groups(sorting *s)
 {
@@ -135,7 +135,7 @@ void lhi_op_graph_free(lhi_op_graph *g)
     free(g);
 }
 
-/* Numbers the operations of a group in the graph (number[row]) and writes their
+/* Numbers a group's operations in the graph (number[row]) and writes their
  * replay durations to ns[]. */
 static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
                          uint32_t *number, int64_t *ns)
@@ -163,7 +163,7 @@ static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
     } while (row != leader);
 }
 
-/* Returns a multiplicative hash of an array of 32-bit words, chained from
+/* Returns a multiplicative hash over an array with 32-bit words, chained from
  * `hash`. */
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
 {

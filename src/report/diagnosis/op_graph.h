@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dependency graph of a step for replay: operations in topological order.
+/* A step's dependency graph for replay: operations in topological order.
  * Equivalent steps share one graph. */
 #ifndef LHI_REPORT_DIAGNOSIS_OP_GRAPH_H
 #define LHI_REPORT_DIAGNOSIS_OP_GRAPH_H
 
 #include "report/diagnosis/step_dependencies.h"
 
-/* The operations of a step in topological order with their dependencies. */
+/* A step's operations in topological order with their dependencies. */
 typedef struct lhi_op_graph {
     uint32_t n_ops, n_groups;
     uint32_t n_stages, n_replicas, n_chunks, n_microbatches;
@@ -23,7 +23,7 @@ typedef struct lhi_op_graph {
     uint64_t hash;
 } lhi_op_graph;
 
-/* Builds a step's graph of operations into *out, and each operation's replay
+/* Builds a step's operation graph into *out, and each operation's replay
  * duration into *ns: its recorded duration, or for an operation in a group its
  * end minus the latest start in the group. Release with lhi_op_graph_free()
  * and free().
@@ -41,9 +41,9 @@ static inline uint32_t lhi_op_graph_sender(const lhi_op_graph *graph,
     return graph->worker[i == first ? first + 1 : first];
 }
 
-/* Checks whether two graphs of a step's operations are equal. */
+/* Checks whether two step operation graphs are equal. */
 bool lhi_op_graph_equals(const lhi_op_graph *a, const lhi_op_graph *b);
-/* Frees a graph of a step's operations; accepts NULL. */
+/* Frees a step's operation graph; accepts NULL. */
 void lhi_op_graph_free(lhi_op_graph *graph);
 
 #endif

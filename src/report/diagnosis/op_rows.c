@@ -62,7 +62,7 @@ bool lhi_op_is_compute(lhi_op_type op)
 
 /* --- steps ---------------------------------------------------------------- */
 
-/* Fails with LH_EINPUT if the operations of a step were already processed. */
+/* Fails with LH_EINPUT if a step's operations were already processed. */
 static lh_status check_not_closed(const lhi_rows *rows, uint64_t step,
                                   lh_error *err)
 {
@@ -76,11 +76,11 @@ static lh_status check_not_closed(const lhi_rows *rows, uint64_t step,
     return LH_OK;
 }
 
-/* Finds the list of a step's operations, or adds an empty one; stores its
- * index in rows->latest_list. LH_EINPUT: too many steps. */
+/* Finds a step's operation list, or adds an empty one; stores its index in
+ * rows->latest_list. LH_EINPUT: too many steps. */
 static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
 {
-    /* Files of other ranks contain the steps in the same order, so the search
+    /* Other ranks' files contain the steps in the same order, so the search
      * starts after the last hit. */
     for (uint32_t i = 0; i < rows->n_lists; i++) {
         uint32_t at = (rows->latest_list + 1 + i) % rows->n_lists;
@@ -109,7 +109,7 @@ static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Passes the operations of the step with list number `at` to the callback
+/* Passes the operations in the step with list number `at` to the callback
  * rows->close and frees them. */
 static lh_status close_list(lhi_rows *rows, uint32_t at, lh_error *err)
 {

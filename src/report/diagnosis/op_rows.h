@@ -85,8 +85,8 @@ typedef struct lhi_rows {
     uint32_t latest_list; /* latest row's list */
     size_t n;             /* rows in all lists */
     lhi_defect_counts *remarks;
-    /* Consumes the rows of a completed step; later rows of the same step are
-     * then an error. NULL: all rows stay in memory. */
+    /* Consumes a completed step's rows; later rows for the same step are then
+     * an error. NULL: all rows stay in memory. */
     lh_status (*close)(void *context, lhi_row_list *list, lh_error *err);
     void *context;
     uint64_t *closed;
@@ -98,7 +98,7 @@ typedef struct lhi_rows {
  * closes other steps: passes them to the callback rows->close. */
 lh_status lhi_rows_add(lhi_rows *rows, uint64_t step, const lhi_op_row *row,
                        lh_error *err);
-/* Marks the receives in the step of the latest operation as pre-posted. */
+/* Marks the receives in the latest operation's step as pre-posted. */
 void lhi_rows_mark_preposted(lhi_rows *rows);
 /* Closes all remaining steps in order: passes each to the callback
  * rows->close. */

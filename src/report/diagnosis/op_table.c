@@ -52,8 +52,8 @@ typedef struct table {
 
 /* --- cells ---------------------------------------------------------------- */
 
-/* Returns the cell text..end without surrounding blanks and one pair of double
- * quotes. */
+/* Returns the cell text..end without surrounding blanks and one double-quote
+ * pair. */
 static cell trim_cell(const char *text, const char *end)
 {
     while (text < end && (*text == ' ' || *text == '\t'))
@@ -135,10 +135,11 @@ static bool parse_bounded(cell c, int64_t least, int64_t most, int64_t *out)
 
 /* --- rows ----------------------------------------------------------------- */
 
-/* Largest clock value, 63 years: differences of larger times could overflow. */
+/* Largest clock value, 63 years: differences between larger times could
+ * overflow. */
 #define MOST_NS (INT64_C(2) * 1000000000 * 1000000000)
 
-/* Writes to `why` the reason why cell `c` of column k is invalid (`wanted`: a
+/* Writes to `why` the reason why cell `c` in column k is invalid (`wanted`: a
  * valid form); always returns false. */
 static bool describe_invalid(column k, cell c, const char *wanted, char *why)
 {
@@ -147,8 +148,8 @@ static bool describe_invalid(column k, cell c, const char *wanted, char *why)
     return false;
 }
 
-/* Parses column k's cell, a time in seconds of at least `least` ns, into *out
- * in ns; on failure writes the reason to `why` and returns false. */
+/* Parses column k's cell, a time in seconds, at least `least` ns, into *out in
+ * ns; on failure writes the reason to `why` and returns false. */
 static bool parse_time(const cell *cells, column k, int64_t least, int64_t *out,
                        char *why)
 {
@@ -204,8 +205,8 @@ static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
     return true;
 }
 
-/* Divides a line at commas; returns its number of cells, of which at most
- * `room` are stored. */
+/* Divides a line at commas; returns its cell count, and stores at most
+ * `room`. */
 static uint32_t split(const char *line, const char *end, cell *cells,
                       uint32_t room)
 {
@@ -308,7 +309,7 @@ static lh_status parse_line(table *t, const char *line, const char *end,
 
 enum { BUFFER = 1 << 18 }; /* larger than LHI_LINE_BYTES */
 
-/* Reads the table line by line through a buffer of BUFFER bytes; reports a
+/* Reads the table line by line through a buffer with BUFFER bytes; reports a
  * truncated last row as a defect. */
 static lh_status read_lines(table *t, lhi_gzip_stream *zip, char *buffer,
                             lh_error *err)

@@ -41,8 +41,8 @@ typedef struct conversion {
     lhi_rows *rows;
 } conversion;
 
-/* Adds one operation of kind `op` on a device, which counts as the stage of a
- * single replica; `order`: its index among the device's operations of that
+/* Adds one operation of kind `op` on a device, which counts as a single
+ * replica's stage; `order`: its index among the device's operations with that
  * kind. */
 static lh_status add_row(const conversion *c, lhi_op_type op, uint32_t device,
                          uint32_t order, uint32_t chunk, int32_t microbatch,
@@ -60,7 +60,7 @@ static lh_status add_row(const conversion *c, lhi_op_type op, uint32_t device,
     return lhi_rows_add(c->rows, c->step, &row, err);
 }
 
-/* Adds an operation for each pass of the trace. */
+/* Adds an operation for each pass in the trace. */
 static lh_status add_passes(const conversion *c, lh_error *err)
 {
     static const lhi_op_type ops[] = {[LH_F] = LHI_OP_FORWARD,
@@ -82,7 +82,7 @@ typedef struct run_number {
     uint32_t run;
 } run_number;
 
-/* Returns a sort key that packs chunk, microbatch and direction of a pass; D, W
+/* Returns a sort key that packs a pass's chunk, microbatch and direction; D, W
  * and B share one key. */
 static uint64_t make_pass_key(const lh_pass *p)
 {
@@ -108,8 +108,7 @@ static uint32_t find_run(const run_number *runs, uint32_t n,
     return found ? found->run : 0;
 }
 
-/* Adds the trace's messages as sends and receives, in the order of their
- * passes. */
+/* Adds the trace's messages as sends and receives, in their passes' order. */
 static lh_status add_messages(const conversion *c, lh_error *err)
 {
     const lh_trace *t = c->trace;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reader for PyTorch profiler traces (Kineto: Chrome trace events, JSON) as
- * rows of a recording.
+ * rows in a recording.
  *
  * - profiler_events.c: a file's ranges and their GPU work
  * - profiler_nsight.c: the same from an export of Nsight Systems
@@ -21,7 +21,7 @@
 #include "report/diagnosis/rank_activity.h"
 #include "report/diagnosis/rank_map.h"
 
-/* Kinds of ranges that communication libraries name themselves, besides
+/* Range kinds that communication libraries name themselves, besides
  * lhi_op_type. */
 enum {
     LHI_RANGE_SEND = LHI_N_RANGES,
@@ -45,17 +45,16 @@ typedef struct lhi_kernel {
     bool is_launch, communicates, is_copy;
 } lhi_kernel;
 
-/* Kind of a CPU operator. */
+/* A CPU operator's kind. */
 typedef enum lhi_cpu_kind {
     LHI_CPU_OTHER,
-    LHI_CPU_AUTOGRAD, /* a function of the backward pass */
+    LHI_CPU_AUTOGRAD, /* a backward pass function */
     LHI_CPU_SEND,     /* to another rank */
     LHI_CPU_RECV,
-    LHI_CPU_COMMUNICATION, /* collectives; waits of the libraries */
+    LHI_CPU_COMMUNICATION, /* collectives; the libraries' waits */
 } lhi_cpu_kind;
 
-/* An outermost operator of a CPU thread, or a range of a communication
- * library. */
+/* A CPU thread's outermost operator, or a communication library's range. */
 typedef struct lhi_cpu_op {
     int64_t start_ns, end_ns;
     int64_t first_number, last_number; /* autograd's; -1: none */
@@ -115,11 +114,11 @@ lh_status lhi_profiler_read_nsight(lhi_profiler *p, lhi_gzip_stream *zip,
 /* Gives a single file without a rank number number 0. Fails with LH_EINPUT if a
  * name in the map matched no range, or if the map lacks a rank. */
 lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err);
-/* Adds the operations of all ranks to `rows`, step by step, after
+/* Adds all ranks' operations to `rows`, step by step, after
  * lhi_profiler_check_map(). */
 lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows,
                                   lh_error *err);
-/* Frees the operations and names of all ranks of the profiler. */
+/* Frees the operations and names for all ranks in the profiler. */
 void lhi_profiler_fini(lhi_profiler *p);
 
 #endif

@@ -41,8 +41,8 @@ static int compare_ranks(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Returns the rank with which rank i's clock is compared: the previous stage
- * of the same replica; for a replica's first rank, one of the same stage. */
+/* Returns the rank with which rank i's clock is compared: the same replica's
+ * previous stage; for a replica's first rank, one of the same stage. */
 static uint32_t choose_reference(const clocks *c, uint32_t i)
 {
     const lhi_profiled_rank *own = c->list[i].rank;
@@ -75,8 +75,8 @@ static lh_status list_ranks(lhi_profiler *p, clocks *c, lh_error *err)
     return LH_OK;
 }
 
-/* Tightens the bounds of a clock offset: an event on `a` at from_ns, by its
- * own clock, is not later than an event on `b` at to_ns. */
+/* Tightens a clock offset's bounds: an event on `a` at from_ns, by its own
+ * clock, is not later than an event on `b` at to_ns. */
 static void add_order(clocks *c, const lhi_profiled_rank *a, int64_t from_ns,
                       const lhi_profiled_rank *b, int64_t to_ns)
 {
@@ -114,7 +114,7 @@ static size_t find_next_collective(const lhi_profiled_rank *r, size_t i)
     return i;
 }
 
-/* Tightens the offset bounds by the collectives of two ranks of one stage,
+/* Tightens the offset bounds by the collectives between two ranks on one stage,
  * whose operations are sorted by step. */
 static void apply_collectives(clocks *c, const lhi_profiled_rank *a,
                               const lhi_profiled_rank *b)
@@ -155,7 +155,7 @@ static int64_t limit_offset(int64_t ahead_ns)
     return ahead_ns > most ? most : ahead_ns < -most ? -most : ahead_ns;
 }
 
-/* Subtracts an offset in ns from all times of a rank; reports offsets above the
+/* Subtracts an offset in ns from all a rank's times; reports offsets above the
  * tolerance as a defect. */
 static void shift_clock(lhi_profiler *p, lhi_profiled_rank *r, int64_t ahead_ns)
 {
@@ -174,7 +174,7 @@ static void shift_clock(lhi_profiler *p, lhi_profiled_rank *r, int64_t ahead_ns)
                        (double)llabs(ahead_ns) / 1e9);
 }
 
-/* Estimates each rank's offset along the chain of references, and corrects all
+/* Estimates each rank's offset along the reference chain, and corrects all
  * clocks relative to the median offset. */
 static lh_status shift_clocks(clocks *c, lh_error *err)
 {

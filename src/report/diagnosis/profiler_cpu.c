@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU operators of a profiler's trace: the outermost ones of each thread. An
- * operator inside another only widens the sequence numbers of the outer one.
- * The autograd engine gives every node of the graph a number; the forward
- * operator and the backward function of a node have the same number. */
+/* CPU operators in a profiler's trace: each thread's outermost ones. An
+ * operator inside another only widens the outer one's sequence numbers. The
+ * autograd engine gives every graph node a number; a node's forward operator
+ * and backward function have the same number. */
 #include "report/diagnosis/profiler_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the kind of an operator from its name. */
+/* Returns an operator's kind from its name. */
 static lhi_cpu_kind classify_operator(const char *name)
 {
     static const struct {
@@ -30,9 +30,9 @@ static lhi_cpu_kind classify_operator(const char *name)
     return LHI_CPU_OTHER;
 }
 
-/* Returns the latest outermost operator of a thread; NULL if there is none.
- * Searches at most LOOK_BACK operators backward: the events of a thread are
- * rarely far apart. */
+/* Returns a thread's latest outermost operator; NULL if there is none. Searches
+ * at most LOOK_BACK operators backward: a thread's events are rarely far
+ * apart. */
 static lhi_cpu_op *latest_of_thread(const lhi_file_events *e, int64_t thread)
 {
     enum { LOOK_BACK = 64 };
@@ -44,9 +44,9 @@ static lhi_cpu_op *latest_of_thread(const lhi_file_events *e, int64_t thread)
     return NULL;
 }
 
-/* Extends the range of autograd sequence numbers of operator `outer` by
- * `number`, that of an operator inside. An autograd function has its own
- * number, or that of the first one inside. */
+/* Extends operator `outer`'s autograd sequence number range by `number`, that
+ * of an operator inside. An autograd function has its own number, or that of
+ * the first one inside. */
 static void merge_numbers(lhi_cpu_op *outer, int64_t number)
 {
     bool is_final = outer->kind == LHI_CPU_AUTOGRAD && outer->first_number >= 0;

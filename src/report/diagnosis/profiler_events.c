@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Known range names. torch/distributed/pipelining/schedules.py of PyTorch 2.15
- * emits "PP:" and the action in the letters of its schedules; ScheduleGPipe and
- * its relatives emit "Forward 0". torch/profiler/profiler.py names the step,
+/* Known range names. torch/distributed/pipelining/schedules.py in PyTorch 2.15
+ * emits "PP:" and the action in its schedules' letters; ScheduleGPipe and its
+ * relatives emit "Forward 0". torch/profiler/profiler.py names the step,
  * torch/optim/optimizer.py the optimizer; the process groups' sources name the
  * library and the operation. */
 static const struct {
@@ -67,7 +67,7 @@ typedef struct untimed_event {
 typedef struct reading {
     const lhi_profiler *p;
     const char *name;
-    int64_t base_ns;             /* offset of all times in the file */
+    int64_t base_ns;             /* offset for all times in the file */
     uint64_t n_items;            /* events read so far */
     uint64_t n_timed, n_untimed; /* used events with and without a time */
     untimed_event first_untimed;
@@ -75,7 +75,7 @@ typedef struct reading {
     lhi_file_events *out;
 } reading;
 
-/* Reads the number at `key` of an event into *out. Returns NULL, or why[0] if
+/* Reads the number at an event's `key` into *out. Returns NULL, or why[0] if
  * the value is missing or no number, why[1] if it is a text. */
 static const char *get_number(const json_t *event, const char *key,
                               const char *const why[2], double *out)
@@ -166,7 +166,7 @@ static int64_t thread_of(const json_t *event)
     return (int64_t)(hash >> 1);
 }
 
-/* Returns the autograd sequence number of an operator, which its forward and
+/* Returns an operator's autograd sequence number, which its forward and
  * backward share; -1: none. */
 static int64_t number_of(const json_t *event)
 {
@@ -196,8 +196,8 @@ static lh_status add_kernel(reading *r, const json_t *event, lhi_kernel k,
     return LH_OK;
 }
 
-/* Counts the current event as unreadable, with the reason, in the list of
- * defects. */
+/* Counts the current event as unreadable, with the reason, in the defect
+ * list. */
 static void report_unreadable(const reading *r, const char *why)
 {
     lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, 1,
@@ -259,7 +259,7 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
         err);
 }
 
-/* Checks by substrings, before an event is parsed, whether it can be of a used
+/* Checks by substrings, before an event is parsed, whether it can have a used
  * category; most events are not. */
 static bool is_relevant(const lhi_text *text)
 {
@@ -274,8 +274,8 @@ static bool is_relevant(const lhi_text *text)
 
 /* --- the file's rank ------------------------------------------------------ */
 
-/* Adds a process group's list of ranks to the file's rank; a number out of
- * range becomes LH_NONE. */
+/* Adds a process group's rank list to the file's rank; a number out of range
+ * becomes LH_NONE. */
 static lh_status parse_group(lhi_profiled_rank *into, const json_t *ranks,
                              lh_error *err)
 {
@@ -381,8 +381,8 @@ static lh_status parse_item(reading *r, const lhi_json_stream *items,
     return status;
 }
 
-/* Reads all events and top-level keys of a file. LH_EINPUT: it has no list of
- * trace events. */
+/* Reads a file's events and top-level keys. LH_EINPUT: it has no trace event
+ * list. */
 static lh_status read_items(reading *r, lhi_json_stream *items, lh_error *err)
 {
     bool more = true;
@@ -413,7 +413,7 @@ static bool shift_range(const reading *r, int64_t *start_ns, int64_t *end_ns)
     return *start_ns >= 0 && *start_ns <= LHI_MOST_NS;
 }
 
-/* Converts all times of the file to the rank's clock by adding its base
+/* Converts all times in the file to the rank's clock by adding its base
  * time. */
 static void add_base(const reading *r)
 {

@@ -2,7 +2,7 @@
 /* Messages in a profiler's traces, matched by name. Gloo's receive ends when a
  * caller waits for it. If the consuming pass had to wait, that end is the
  * arrival. Otherwise the message had arrived earlier; its transfer time is
- * taken as the median of its link, limited by that end. */
+ * taken as its link's median, limited by that end. */
 #include "report/diagnosis/profiler_internal.h"
 
 #include "base/sort.h"
@@ -28,8 +28,8 @@ static int compare_ends(const void *a, const void *b)
     return (x->rank->rank > y->rank->rank) - (x->rank->rank < y->rank->rank);
 }
 
-/* Returns a key that the send and the receive of a message share: receiving
- * chunk, microbatch and direction. */
+/* Returns a key that a message's send and receive share: receiving chunk,
+ * microbatch and direction. */
 static uint64_t make_message_key(const lhi_rank_op *op)
 {
     bool back =
@@ -115,8 +115,8 @@ static int compare_known(const void *a, const void *b)
     return order ? order : (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* Returns the link and time in ns of a send and its following receive: from the
- * later of both starts to the receive's end. */
+/* Returns the link and time in ns for a send and its following receive: from
+ * the later start to the receive's end. */
 static known_message observe_transfer(const lhi_message_end *send)
 {
     const lhi_rank_op *out = send[0].op, *in = send[1].op;
@@ -143,8 +143,8 @@ static int64_t get_link_median(const known_message *list, size_t n,
     return to > from ? list[from + (to - from - 1) / 2].ns : 0;
 }
 
-/* Sets a message's arrival to the end of its receive. If no pass waited for
- * the receive, limits the transfer time to the median of its link. */
+/* Sets a message's arrival to its receive's end. If no pass waited for the
+ * receive, limits the transfer time to its link's median. */
 static void set_arrival(lhi_message_end *send, const known_message *list,
                         size_t n)
 {

@@ -31,7 +31,7 @@ typedef struct nvtx_range {
     size_t order;
 } nvtx_range;
 
-/* A kernel, copy or launch of a process, with the number of its name. */
+/* A process's kernel, copy or launch, with its name's number. */
 typedef struct cuda_work {
     lhi_kernel kernel;
     uint32_t process;
@@ -115,7 +115,7 @@ static lh_status copy_text(const char *text, char **out, lh_error *err)
     return LH_OK;
 }
 
-/* Stores string number `id` of the export's table, to which events refer.
+/* Stores string number `id` in the export's table, to which events refer.
  * Ignores values that are no string, and numbers out of range. */
 static lh_status set_string(export *x, int64_t id, const json_t *value,
                             lh_error *err)
@@ -135,7 +135,7 @@ static lh_status set_string(export *x, int64_t id, const json_t *value,
     return copy_text(text, &x->strings[id], err);
 }
 
-/* Returns string number `id` of the export's table; "" if it is absent. */
+/* Returns string number `id` from the export's table; "" if it is absent. */
 static const char *get_string(const export *x, int64_t id)
 {
     bool has = id >= 0 && (size_t)id < x->n_strings && x->strings[id];
@@ -144,7 +144,7 @@ static const char *get_string(const export *x, int64_t id)
 
 /* --- lines ---------------------------------------------------------------- */
 
-/* Adds an NVTX range (named time interval of a thread) to the export; skips
+/* Adds an NVTX range (a thread's named time interval) to the export; skips
  * marks, which have no end. */
 static lh_status parse_range(export *x, const json_t *event, lh_error *err)
 {
@@ -166,8 +166,8 @@ static lh_status parse_range(export *x, const json_t *event, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of the process in an Nsight thread or process number,
- * which also contains host and thread. */
+/* Returns the process number in an Nsight thread or process number, which also
+ * contains host and thread. */
 static uint32_t process_of(uint64_t global)
 {
     return (uint32_t)(global >> 24) & 0xffffff;
@@ -206,7 +206,7 @@ static lh_status parse_cuda(export *x, const json_t *event, bool is_launch,
 }
 
 /* Stores the strings that a line defines: the export's whole string table, or
- * one entry of it. */
+ * one entry in it. */
 static lh_status parse_strings(export *x, const json_t *line, lh_error *err)
 {
     const json_t *data = json_object_get(line, "data");
@@ -219,7 +219,7 @@ static lh_status parse_strings(export *x, const json_t *line, lh_error *err)
     return LH_OK;
 }
 
-/* Parses one line of an export and adds its range, GPU work or strings; skips
+/* Parses one line in an export and adds its range, GPU work or strings; skips
  * lines with other events. */
 static lh_status parse_line(export *x, const char *text, lh_error *err)
 {
@@ -249,7 +249,7 @@ static lh_status parse_line(export *x, const char *text, lh_error *err)
     return status;
 }
 
-/* Reads and parses all lines of an export. */
+/* Reads and parses all an export's lines. */
 static lh_status read_lines(export *x, lhi_gzip_stream *zip, lh_error *err)
 {
     lhi_line_stream lines = {.zip = zip, .name = x->name};
@@ -357,8 +357,8 @@ static lh_status add_work(const export *x, const cuda_work *w,
     return LH_OK;
 }
 
-/* Sets the name of the rank of process number `process`: the file's name and,
- * with `several` processes, the process number. */
+/* Sets the rank's name for process number `process`: the file's name and, with
+ * `several` processes, the process number. */
 static lh_status name_rank(const export *x, uint32_t process, bool several,
                            lhi_profiled_rank *r, lh_error *err)
 {
@@ -375,8 +375,8 @@ static lh_status name_rank(const export *x, uint32_t process, bool several,
     return status;
 }
 
-/* Adds the rank of one process, with its ranges from index *range on and its
- * GPU work from index *work on; advances both indices to the next process. */
+/* Adds one process's rank, with its ranges from index *range on and its GPU
+ * work from index *work on; advances both indices to the next process. */
 static lh_status add_process(export *x, size_t *range, size_t *work,
                              lh_error *err)
 {

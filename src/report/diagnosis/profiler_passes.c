@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes and messages of a pipeline whose trace has no ranges for them, such as
- * that of PyTorch's Schedule1F1B. Derived in each step from the order of the
- * CPU's operators:
+/* Passes and messages in a pipeline whose trace has no ranges for them, such as
+ * that of PyTorch's Schedule1F1B. Derived in each step from the CPU
+ * operators' order:
  *
  * 1. A backward pass is a run of autograd functions. A next one begins where
  *    another operator came between and the sequence numbers rise, or where a
  *    message came between.
  * 2. A forward pass is the run of operators, between messages and backward
- *    passes, with the sequence numbers of a backward pass. Forward passes are
+ *    passes, with a backward pass's sequence numbers. Forward passes are
  *    numbered in their order; the backward pass has its forward pass's number.
  * 3. Between two passes, sends belong to the pass before, receives to the pass
  *    after. This also holds for passes with ranges, if messages have none. */
@@ -111,7 +111,7 @@ static bool is_divider(const lhi_cpu_op *op)
     return op->kind == LHI_CPU_AUTOGRAD || is_message(op);
 }
 
-/* Checks whether an operator of a forward pass made autograd nodes (by sequence
+/* Checks whether an operator in a forward pass made autograd nodes (by sequence
  * number) that backward pass `back` used. */
 static bool has_numbers_of(const lhi_cpu_op *op, const derived_pass *back)
 {
@@ -125,8 +125,8 @@ static bool find_forward_pass(const step_passes *s, const derived_pass *back,
                               derived_pass *out)
 {
     size_t at = back->from;
-    /* The number of a pass's first node is also that of operators before it
-     * that made no node. Therefore the search begins at the last one. */
+    /* A pass's first node number is also the one for operators before it that
+     * made no node. Therefore the search begins at the last one. */
     while (at > 0 && !has_numbers_of(&s->ops[at - 1], back))
         at--;
     if (at == 0)
@@ -144,14 +144,14 @@ static bool find_forward_pass(const step_passes *s, const derived_pass *back,
     return true;
 }
 
-/* Checks whether the step has GPU kernels. They determine the times of passes;
+/* Checks whether the step has GPU kernels. They determine the pass times;
  * ranges then only determine to which pass a kernel belongs. */
 static bool launches_kernels(const step_passes *s)
 {
     return s->events->n_kernels > 0;
 }
 
-/* Returns the end of the last range of kind `kind` (a send or receive) that
+/* Returns the end of the last range with kind `kind` (a send or receive) that
  * ended after `from` and not after `to`; `from` if there is none. */
 static int64_t last_wait(const step_passes *s, uint8_t kind, int64_t from,
                          int64_t to)
@@ -166,7 +166,7 @@ static int64_t last_wait(const step_passes *s, uint8_t kind, int64_t from,
 }
 
 /* Returns the end of a forward pass whose last operator with its numbers is
- * `last`: the start of the next message or backward pass, or the last operator
+ * `last`: where the next message or backward pass starts, or the last operator
  * before the thread waited for an earlier send. */
 static int64_t find_forward_end(const step_passes *s, const derived_pass *f,
                                 size_t last)
@@ -201,8 +201,8 @@ static void time_forward_pass(const step_passes *s, derived_pass *f)
     f->end_ns = find_forward_end(s, f, last);
 }
 
-/* Lets backward pass `back` begin at the message before it, unless one of n
- * forward passes is between. */
+/* Lets backward pass `back` begin at the message before it, unless a forward
+ * pass, among n, is between. */
 static void time_backward_pass(const step_passes *s,
                                const derived_pass *forward, size_t n,
                                derived_pass *back)
@@ -218,9 +218,9 @@ static void time_backward_pass(const step_passes *s,
             last_wait(s, LHI_RANGE_SEND, s->ops[at - 1].end_ns, back->start_ns);
 }
 
-/* Adds the forward pass of each backward pass, and numbers the microbatches in
- * the order of the forward passes. Backward passes without a forward pass in
- * the step are omitted. */
+/* Adds each backward pass's forward pass, and numbers the microbatches in the
+ * forward passes' order. Backward passes without a forward pass in the step are
+ * omitted. */
 static lh_status add_forward_passes(step_passes *s, lh_error *err)
 {
     size_t n_back = s->n, kept = 0;
@@ -253,8 +253,8 @@ static lh_status add_forward_passes(step_passes *s, lh_error *err)
 
 /* --- ranges --------------------------------------------------------------- */
 
-/* Appends a range of kind `kind`, with the chunk and microbatch of pass `p`, to
- * the file's ranges. */
+/* Appends a range with kind `kind`, and pass `p`'s chunk and microbatch, to the
+ * file's ranges. */
 static lh_status add_range(step_passes *s, const derived_pass *p, uint8_t kind,
                            int64_t start_ns, int64_t end_ns, lh_error *err)
 {
@@ -301,7 +301,7 @@ static lh_status add_messages(step_passes *s, lh_error *err)
     return LH_OK;
 }
 
-/* Adds a named range for each pass of the step. */
+/* Adds a named range for each pass in the step. */
 static lh_status add_passes(step_passes *s, lh_error *err)
 {
     for (size_t i = 0; i < s->n; i++)
@@ -312,8 +312,8 @@ static lh_status add_passes(step_passes *s, lh_error *err)
     return LH_OK;
 }
 
-/* Derives the passes and messages of one step from its operators, numbers
- * `from` to `to` - 1, and adds ranges for them. */
+/* Derives one step's passes and messages from its operators, numbers `from` to
+ * `to` - 1, and adds ranges for them. */
 static lh_status derive_step(lhi_file_events *e, size_t from, size_t to,
                              lh_error *err)
 {
@@ -332,8 +332,8 @@ static lh_status derive_step(lhi_file_events *e, size_t from, size_t to,
 
 /* --- passes with ranges --------------------------------------------------- */
 
-/* Returns the index of the first of the step's operators that starts at or
- * after time `ns`. */
+/* Returns the index of the step's first operator that starts at or after time
+ * `ns`. */
 static size_t first_operator(const step_passes *s, int64_t ns)
 {
     size_t from = 0, n = s->n_ops;
@@ -349,7 +349,7 @@ static size_t first_operator(const step_passes *s, int64_t ns)
     return from;
 }
 
-/* Lists the passes that have ranges, sorted by start; omits passes of weight
+/* Lists the passes that have ranges, sorted by start; omits passes with weight
  * gradients alone, which have no messages. */
 static lh_status list_named_passes(step_passes *s, lh_error *err)
 {
@@ -374,7 +374,7 @@ static lh_status list_named_passes(step_passes *s, lh_error *err)
     return LH_OK;
 }
 
-/* Adds ranges for the messages of passes that have ranges already. */
+/* Adds message ranges for passes that have ranges already. */
 static lh_status derive_messages(lhi_file_events *e, lh_error *err)
 {
     step_passes s = {.ops = e->operators, .n_ops = e->n_operators, .events = e};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages of ranks whose passes do not name their chunk, as in PyTorch's
+/* Stages for ranks whose passes do not name their chunk, as in PyTorch's
  * ScheduleGPipe and Schedule1F1B: such a rank has one chunk. Its stage is the
  * rank's index in the process group that is its pipeline. */
 #include "report/diagnosis/profiler_internal.h"
 
-/* Checks whether a rank has an operation of kind `op`. */
+/* Checks whether a rank has an operation with kind `op`. */
 static bool has_operation(const lhi_profiled_rank *r, uint8_t op)
 {
     for (size_t i = 0; i < r->n_ops; i++)
@@ -26,8 +26,8 @@ static bool lacks_chunks(const lhi_profiled_rank *r)
     return has_passes;
 }
 
-/* Returns the index of rank `rank` in a process group; LH_NONE if it is not in
- * the group. */
+/* Returns rank `rank`'s index in a process group; LH_NONE if it is not in the
+ * group. */
 static uint32_t index_in_group(const lhi_rank_group *g, uint32_t rank)
 {
     for (uint32_t i = 0; i < g->n; i++)
@@ -36,8 +36,8 @@ static uint32_t index_in_group(const lhi_rank_group *g, uint32_t rank)
     return LH_NONE;
 }
 
-/* Checks whether a process group is a pipeline by the messages of its ranks
- * with traces: all but the first receive activations, and all but the last send
+/* Checks whether a process group is a pipeline by messages from its ranks with
+ * traces: all but the first receive activations, and all but the last send
  * them. */
 static bool is_chain(const lhi_profiler *p, const lhi_rank_group *g)
 {
@@ -54,7 +54,7 @@ static bool is_chain(const lhi_profiler *p, const lhi_rank_group *g)
 }
 
 /* Returns a rank's stage: its index in the process group that is a pipeline;
- * LH_NONE if none of its groups is. */
+ * LH_NONE if no group is. */
 static uint32_t stage_of(const lhi_profiler *p, const lhi_profiled_rank *r)
 {
     for (uint32_t i = 0; i < r->n_groups; i++)

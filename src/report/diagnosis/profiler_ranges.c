@@ -26,8 +26,8 @@ static void extend(span *s, int64_t begin, int64_t end)
     s->end = end > s->end ? end : s->end;
 }
 
-/* Ranges sorted by start: those of operations, which do not overlap, and those
- * of communication libraries, inside or beside them. */
+/* Ranges sorted by start: those for operations, which do not overlap, and those
+ * from communication libraries, inside or beside them. */
 typedef struct sorted_ranges {
     lhi_named_range **work, **talk;
     size_t n_work, n_talk;
@@ -46,7 +46,7 @@ static int compare_starts(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Frees the arrays of sorted ranges, but not the ranges. */
+/* Frees the sorted range arrays, but not the ranges. */
 static void free_sorted_ranges(sorted_ranges *s)
 {
     free(s->work);
@@ -54,8 +54,8 @@ static void free_sorted_ranges(sorted_ranges *s)
     free(s->gpu);
 }
 
-/* Separates the ranges of operations from those of communication libraries, and
- * sorts both by start. Release with free_sorted_ranges(). */
+/* Separates the operations' ranges from the communication libraries', and sorts
+ * both by start. Release with free_sorted_ranges(). */
 static lh_status sort_ranges(lhi_file_events *e, sorted_ranges *s,
                              lh_error *err)
 {
@@ -150,7 +150,7 @@ static void assign_kernels(lhi_file_events *e, sorted_ranges *s)
 
 /* --- operations ----------------------------------------------------------- */
 
-/* Appends an operation of kind `op` to a rank, timed by the range's GPU
+/* Appends an operation with kind `op` to a rank, timed by the range's GPU
  * interval if it has one, else by the range. `numbers`: range that provides
  * chunk and microbatch. */
 static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,
@@ -174,8 +174,8 @@ static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,
     return LH_OK;
 }
 
-/* Checks whether an operation is a forward pass, or the send or receive of
- * activations. */
+/* Checks whether an operation is a forward pass, or an activation send or
+ * receive. */
 static bool is_forward(uint8_t op)
 {
     return op == LHI_OP_FORWARD || op == LHI_OP_FORWARD_SEND ||
@@ -269,8 +269,8 @@ static bool is_counted(const lhi_rank_op *op)
     return lhi_range_is_pass(op->op) || lhi_range_is_message(op->op);
 }
 
-/* Numbers steps without step ranges: the k-th occurrence of a pass or message
- * belongs to step k. Other operations belong to the step of the preceding pass.
+/* Numbers steps without step ranges: a pass's or message's k-th occurrence
+ * belongs to step k. Other operations belong to the preceding pass's step.
  */
 static void number_steps(lhi_rank_op *ops, size_t n)
 {
@@ -293,8 +293,8 @@ static int compare_begins(const void *a, const void *b)
     return compare_same(a, b);
 }
 
-/* Assigns all operations except passes and messages to the step of the
- * preceding pass; -1 before the first pass. */
+/* Assigns all operations except passes and messages to the preceding pass's
+ * step; -1 before the first pass. */
 static void inherit_steps(lhi_rank_op *ops, size_t n)
 {
     int64_t step = -1;
@@ -336,8 +336,8 @@ static lh_status assign_steps(lhi_file_events *e, lhi_profiled_rank *into,
 
 /* --- gradients ------------------------------------------------------------ */
 
-/* Checks whether pass `i` is the last one of its step; *until is the start of
- * the optimizer or of the next step. */
+/* Checks whether pass `i` is the last one of its step; *until is where the
+ * optimizer or the next step starts. */
 static bool is_last_pass(const lhi_rank_op *ops, size_t n, size_t i,
                          int64_t *until)
 {

@@ -45,7 +45,8 @@ lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err)
     return LH_OK;
 }
 
-/* Sets stage and replica of every rank with traces to those in the rank map. */
+/* Sets stage and replica for every rank with traces to those in the rank map.
+ */
 static void assign_from_map(lhi_profiler *p)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {
@@ -75,8 +76,8 @@ static int compare_chunks(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Numbers the pipeline stages by the first chunk of their ranks, and sets each
- * rank's stage; *n_stages: their number. */
+/* Numbers the pipeline stages by their ranks' first chunk, and sets each rank's
+ * stage; *n_stages: their number. */
 static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
 {
     int32_t *firsts = malloc((p->n_ranks + 1u) * sizeof *firsts);
@@ -142,8 +143,8 @@ static bool is_pipeline(const lhi_profiler *p, const lhi_rank_group *g,
     return has;
 }
 
-/* Returns the smallest rank number in the pipeline of rank `r`, which
- * identifies the pipeline; LH_NONE if unknown. */
+/* Returns the smallest rank number in rank `r`'s pipeline, which identifies the
+ * pipeline; LH_NONE if unknown. */
 static uint32_t find_pipeline(const lhi_profiler *p, const lhi_profiled_rank *r,
                               uint32_t n_stages)
 {
@@ -167,8 +168,8 @@ static int compare_numbers(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Numbers the replicas by the least rank of each pipeline. LH_EINPUT: the
- * process groups do not determine a rank's pipeline. */
+/* Numbers the replicas by each pipeline's least rank. LH_EINPUT: the process
+ * groups do not determine a rank's pipeline. */
 static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
                                lh_error *err)
 {
@@ -209,7 +210,7 @@ static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
 
 enum { MOST_NAMED = 8 }; /* ranks in a remark */
 
-/* Appends a rank without a trace to a list of names; counts it in *n. */
+/* Appends a rank without a trace to a name list; counts it in *n. */
 static void name_missing(uint32_t rank, lhi_text *names, uint32_t *n)
 {
     if ((*n)++ < MOST_NAMED)
@@ -218,7 +219,7 @@ static void name_missing(uint32_t rank, lhi_text *names, uint32_t *n)
         lhi_text_puts(names, ", ...");
 }
 
-/* Reports ranks without a trace: those of the map, or those below the world
+/* Reports ranks without a trace: those in the map, or those below the world
  * size. */
 static lh_status report_missing(const lhi_profiler *p, lh_error *err)
 {

@@ -140,7 +140,7 @@ static const lhi_schema_field name_rows[] = {
 static const lhi_schema name_table = {LHI_ROWS("name", lhi_map_name, name_rows),
                                       .check = check_name};
 
-/* Stores the line of a rank entry, for later error messages. */
+/* Stores a rank entry's line, for later error messages. */
 static lh_status check_rank(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {
@@ -229,7 +229,7 @@ static const lhi_schema_field map_rows[] = {
 const lhi_schema lhi_rank_map_table = {LHI_ROWS("ranks", lh_rank_map, map_rows),
                                        .check = check_map};
 
-/* Reads a parsed document of format ranks/1 into an lh_rank_map. */
+/* Reads a parsed document in format ranks/1 into an lh_rank_map. */
 static lh_status fill_map(const lhi_doc *doc, lhi_arena *mem, void *value,
                           lh_error *err)
 {

@@ -42,7 +42,7 @@ static inline uint32_t lhi_recording_n_workers(const lh_recording *r)
  * a defect. */
 lh_status lhi_recording_add(lh_recording *recording, lhi_row_list *list,
                             lh_error *err);
-/* Drops the steps whose stages and replicas differ from those of most steps.
+/* Drops the steps whose stages and replicas differ from those in most steps.
  * LH_EINPUT: no step remains. */
 lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
                                  lh_error *err);

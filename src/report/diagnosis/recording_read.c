@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of a single file in memory before steps count as complete: about 640 MB.
+/* A single file's rows in memory before steps count as complete: about 640 MB.
  * With several files each may have rows for every step. */
 enum { MAX_ROWS = 16 << 20 };
 
@@ -65,7 +65,7 @@ static reading *make_reader(bool one, const lh_rank_map *map)
 /* An input: a file's path or a text. */
 typedef struct input {
     const char *name;
-    const char *text; /* NULL: the file of that name */
+    const char *text; /* NULL: the file with that name */
     size_t len;
 } input;
 
@@ -77,7 +77,7 @@ static lh_status open_input(reading *r, const input *in, lh_error *err)
                     : lhi_gzip_stream_open(&r->zip, in->name, err);
 }
 
-/* Checks whether a file's first bytes are those of a JSON export of Nsight
+/* Checks whether a file's first bytes are those in a JSON export from Nsight
  * Systems: an event or the string table. */
 static bool is_nsight(const char *text)
 {
@@ -113,7 +113,7 @@ static lh_status detect_kind(reading *r, kind *out, lh_error *err)
 }
 
 /* Determines an opened input's format. Reopens the input if it had to be read
- * whole, to search for the timers of a Megatron-LM log. */
+ * whole, to search for a Megatron-LM log's timers. */
 static lh_status find_kind(reading *r, const input *in, kind *out,
                            lh_error *err)
 {
@@ -131,8 +131,8 @@ static lh_status find_kind(reading *r, const input *in, kind *out,
     return LH_OK;
 }
 
-/* Reads the opened file by its format. LH_EINPUT: its format differs from that
- * of earlier files. */
+/* Reads the opened file by its format. LH_EINPUT: its format differs from
+ * earlier files'. */
 static lh_status read_opened(reading *r, const input *in, lh_error *err)
 {
     kind is;
@@ -170,8 +170,8 @@ static lh_status read_input(reading *r, const input *in, lh_error *err)
     return status;
 }
 
-/* Builds a recording without steps, only with the ranks' activity, from the
- * timers of a Megatron-LM log. */
+/* Builds a recording without steps, only with the ranks' activity, from a
+ * Megatron-LM log's timers. */
 static lh_status build_timed(reading *r, const char *name, lh_error *err)
 {
     lh_recording *out = r->recording;
@@ -193,7 +193,7 @@ static int compare_activities(const void *a, const void *b)
     return strcmp(x->file, y->file);
 }
 
-/* Moves the activity and the file name of each of the profiler's ranks into the
+/* Moves the activity and the file name for each profiler rank into the
  * recording. */
 static lh_status take_activities(lhi_profiler *p, lh_recording *recording,
                                  lh_error *err)

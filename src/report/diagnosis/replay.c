@@ -34,7 +34,7 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
     }
 }
 
-/* Saturation value for sums of corrupt times; twice the value does not
+/* Saturation value when corrupt times are summed; twice the value does not
  * overflow. */
 #define MAX_TIME_NS (INT64_C(1) << 61)
 
@@ -49,7 +49,7 @@ static bool is_on_links(const lhi_scenario *s, const uint32_t *worker)
     return false;
 }
 
-/* Returns the time in ns that operation `i` of a group takes in the scenario
+/* Returns the time in ns that operation `i` in a group takes in the scenario
  * instead of its recorded time. */
 static int64_t get_replacement_time(const lhi_recorded_step *step,
                                     const lhi_scenario *s, uint32_t group,
@@ -106,12 +106,12 @@ typedef struct replay_job {
     const lh_recording *recording;
     const lhi_scenario *scenarios;
     uint32_t n, n_pieces; /* replays; work pieces */
-    size_t room;          /* size of each thread's `ends` */
+    size_t room;          /* each thread's `ends` size */
     int64_t *ends, *out;
 } replay_job;
 
-/* Replays pair number `piece` of all pairs of scenario and step, on worker
- * thread `who`; task of a parallel loop. */
+/* Replays pair number `piece` among all scenario and step pairs, on worker
+ * thread `who`; a parallel loop's task. */
 static void replay_piece(void *context, uint32_t piece, uint32_t who)
 {
     const replay_job *r = context;

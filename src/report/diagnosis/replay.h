@@ -46,26 +46,26 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
                       bool own);
 
 /* Replays a step in scenario `s` (which operations keep their recorded times)
- * and returns the end of its last operation in ns. ends[i + 1] receives the end
- * of operation i; the array has one entry more than there are operations. */
+ * and returns its last operation's end in ns. ends[i + 1] receives operation
+ * i's end; the array has one entry more than there are operations. */
 int64_t lhi_replay_step(const lhi_recorded_step *step,
                         const lhi_scenario *scenario, int64_t *ends);
-/* Returns the duration in ns of operation `i`, in `group`, in a replay scenario
- * (which operations keep their recorded times). */
+/* Returns the duration in ns for operation `i`, in `group`, in a replay
+ * scenario (which operations keep their recorded times). */
 int64_t lhi_replay_duration(const lhi_recorded_step *step,
                             const lhi_scenario *scenario, uint32_t group,
                             uint32_t i);
 /* Replays every step in every scenario (which operations keep their recorded
- * times): ends_ns[scenario * n_steps + step] is the end of the last operation.
- * The result does not depend on `threads`. */
+ * times): ends_ns[scenario * n_steps + step] is the last operation's end. The
+ * result does not depend on `threads`. */
 lh_status lhi_replay_steps(const lh_recording *recording,
                            const lhi_scenario *scenarios, uint32_t n_scenarios,
                            uint32_t threads, int64_t *ends_ns, lh_error *err);
-/* Returns the mean of the ends ends_ns over the recording's steps. */
+/* Returns the mean over the ends ends_ns over the recording's steps. */
 double lhi_replay_mean(const lh_recording *recording, const int64_t *ends_ns);
 
-/* Computes the typical time of each operation kind over all workers and steps:
- * the mean for computation, the median for communication. */
+/* Computes each operation kind's typical time over all workers and steps: the
+ * mean for computation, the median for communication. */
 void lhi_typical_times(const lh_recording *recording,
                        int64_t usual_ns[LHI_N_OPS]);
 

@@ -16,7 +16,7 @@ lh_pass lhi_op_graph_pass(const lhi_op_graph *g, uint32_t i)
                      .kind = kinds[g->op[i]]};
 }
 
-/* Sets the names of the trace's datacenters, one per displayed replica. */
+/* Sets the trace's datacenter names, one per displayed replica. */
 static lh_status name_sites(const lhi_replayed_step *p, lhi_arena *arena,
                             lh_trace *out, lh_error *err)
 {
@@ -35,8 +35,8 @@ static lh_status name_sites(const lhi_replayed_step *p, lhi_arena *arena,
     return LH_OK;
 }
 
-/* Sets device[worker], the number of the trace's device for each displayed
- * worker (stage of a replica); LH_NONE: not displayed. */
+/* Sets device[worker], the trace's device number for each displayed worker
+ * (stage of a replica); LH_NONE: not displayed. */
 static lh_status make_devices(const lh_recording *r, const lhi_replayed_step *p,
                               lhi_arena *arena, uint32_t *device, lh_trace *out,
                               lh_error *err)
@@ -58,9 +58,9 @@ static lh_status make_devices(const lh_recording *r, const lhi_replayed_step *p,
     return LH_OK;
 }
 
-/* Fills in first[d], where the passes of device d begin in the trace, and
- * first[n_devices], the number of passes; all are 0 before. device[w]: device
- * of worker w, or LH_NONE if it is not in the trace. */
+/* Fills in first[d], where device d's passes begin in the trace, and
+ * first[n_devices], the pass count; all are 0 before. device[w]: worker w's
+ * device, or LH_NONE if it is not in the trace. */
 static void count_runs(const lhi_op_graph *g, const uint32_t *device,
                        uint32_t n_devices, uint32_t *first)
 {
@@ -72,9 +72,9 @@ static void count_runs(const lhi_op_graph *g, const uint32_t *device,
         first[d + 1] += first[d];
 }
 
-/* Fills in the trace's passes with the replayed times ends[]; the graph has the
- * passes of a device in execution order. `next`: index of each device's next
- * pass in `runs`. */
+/* Fills in the trace's passes with the replayed times ends[]; the graph has a
+ * device's passes in execution order. `next`: index for each device's next pass
+ * in `runs`. */
 static void fill_runs(const lhi_replayed_step *p, const uint32_t *device,
                       const int64_t *ends, uint32_t *next, lh_trace_run *runs)
 {

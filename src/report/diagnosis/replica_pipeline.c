@@ -12,13 +12,13 @@
 
 /* --- times ---------------------------------------------------------------- */
 
-/* Total time and number of passes per kind. */
+/* Total time and pass count per kind. */
 typedef struct pass_sums {
     double ns[LHI_OP_WEIGHT + 1];
     uint64_t n[LHI_OP_WEIGHT + 1];
 } pass_sums;
 
-/* Returns the mean duration of a kind of pass in ns; 0 if there is none. */
+/* Returns a pass kind's mean duration in ns; 0 if there is none. */
 static double get_mean(const pass_sums *sums, lhi_op_type op)
 {
     return sums->n[op] ? sums->ns[op] / (double)sums->n[op] : 0;
@@ -106,7 +106,7 @@ static int compare_links(const void *a, const void *b)
     return (x->to > y->to) - (x->to < y->to);
 }
 
-/* Lists the links between stages of consecutive chunks in both directions;
+/* Lists the links between stages with consecutive chunks in both directions;
  * returns their number. */
 static uint32_t list_links(const lhi_chunk_times *times, uint32_t n_chunks,
                            message_sum *out)
@@ -126,8 +126,8 @@ static uint32_t list_links(const lhi_chunk_times *times, uint32_t n_chunks,
     return kept;
 }
 
-/* Adds the transfer times of the replica's recorded messages to the sums of the
- * n links. */
+/* Adds the transfer times for the replica's recorded messages to the n links'
+ * sums. */
 static void sum_messages(const lh_recording *recording, uint32_t replica,
                          message_sum *links, uint32_t n)
 {
@@ -177,7 +177,7 @@ static lh_status make_links(const lh_recording *recording, uint32_t replica,
 
 /* Builds a replica's pipeline from its mean pass times, changed as `how` says,
  * with memory counted in resident microbatches. `joint`: D and W each get half
- * of the time of B. */
+ * of B's time. */
 static lh_status make_pipeline(const lhi_chunk_times *times, bool joint,
                                const lhi_replica_changes *how,
                                lh_pipeline_desc *desc, lhi_arena *arena,
@@ -259,7 +259,7 @@ lh_status lhi_replica_schedule_build(const lh_recording *recording,
     return status;
 }
 
-/* Fails with LH_EINVAL if the recording has no replica of that index. */
+/* Fails with LH_EINVAL if the recording has no replica with that index. */
 static lh_status check_replica(const lh_recording *recording, uint32_t replica,
                                lh_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts a replica of a recording into a scheduling problem. */
+/* Converts a recording's replica into a scheduling problem. */
 #ifndef LHI_REPORT_DIAGNOSIS_REPLICA_PIPELINE_H
 #define LHI_REPORT_DIAGNOSIS_REPLICA_PIPELINE_H
 
@@ -13,8 +13,8 @@ typedef struct lhi_chunk_times {
     uint32_t stage;
 } lhi_chunk_times;
 
-/* Computes the mean pass times of each chunk for a replica, or over all
- * (LH_NONE), in the arena. NULL: allocation failure. */
+/* Computes each chunk's mean pass times for a replica, or over all (LH_NONE),
+ * in the arena. NULL: allocation failure. */
 lhi_chunk_times *lhi_chunk_times_compute(const lh_recording *recording,
                                          uint32_t replica, lhi_arena *arena);
 

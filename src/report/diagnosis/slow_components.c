@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ratio to the peers from which a component counts as slow. Passes of a stage
+/* Ratio to the peers from which a component counts as slow. A stage's passes
  * hardly differ between replicas, stages differ by their layers, messages by
  * other traffic. */
 static const double slow_ratio[] = {[LH_SLOW_WORKER] = 1.1,
@@ -23,7 +23,7 @@ static const double slow_ratio[] = {[LH_SLOW_WORKER] = 1.1,
  * removes only part of the effect. */
 #define NOISE_ERRORS 3
 #define RESIDUAL_NOISE_ERRORS 1
-/* Least cost worth reporting, as a share of a step. */
+/* Least cost worth reporting, as a step share. */
 #define MIN_COST 0.002
 /* Least cost for a straggler that others mask; it is reported beside them. */
 #define MIN_MASKED_COST 0.01
@@ -62,7 +62,7 @@ typedef struct lhi_slow_search {
     uint32_t n_kept;            /* number in `all` whose cost is computed */
 } straggler_search;
 
-/* Returns the index of the link over which operation `i` of a group received
+/* Returns the index of the link over which operation `i` in a group received
  * its message; LH_NONE if it is not listed. */
 static uint32_t find_link(const straggler_search *l, const lhi_op_graph *g,
                           uint32_t group, uint32_t i)
@@ -154,8 +154,8 @@ static void sum_step(straggler_search *l, const lhi_recorded_step *step)
         }
 }
 
-/* Returns the lower median of n sorted values without one of those that equal
- * `own`. */
+/* Returns the lower median among n sorted values without one of those that
+ * equal `own`. */
 static double get_median_of_others(const double *sorted, uint32_t n, double own)
 {
     if (n < 2)
@@ -174,22 +174,22 @@ static double get_median_of_peers(const straggler_search *l, uint32_t worker)
                                 r->n_replicas, l->passes[worker]);
 }
 
-/* Returns the median of the other stages' pass times in the current step. */
+/* Returns the other stages' median pass time in the current step. */
 static double get_median_of_stages(const straggler_search *l, uint32_t stage)
 {
     return get_median_of_others(l->sorted_stages, l->d->recording->n_stages,
                                 l->stages[stage]);
 }
 
-/* Returns the mean time in ns of a link's messages in the current step; 0 if it
+/* Returns a link's mean message time in ns in the current step; 0 if it
  * transferred none. */
 static double get_link_mean(const component *link)
 {
     return link->n_messages ? link->messages / link->n_messages : 0;
 }
 
-/* Returns the median of the links' mean transfer times, forward or, with
- * `back`, backward; 0 if fewer than three have messages. */
+/* Returns the links' median mean transfer time, forward or, with `back`,
+ * backward; 0 if fewer than three have messages. */
 static double get_median_of_links(const straggler_search *l, bool back)
 {
     uint32_t n = 0;
@@ -231,7 +231,7 @@ static void normalise_work(straggler_search *l)
     }
 }
 
-/* Returns the ratio of a candidate's time to that of its peers from which it
+/* Returns the ratio between a candidate's time and its peers' from which it
  * counts as slow in a step; higher for workers with uneven microbatches. */
 static double get_slow_threshold(const straggler_search *l, const component *a,
                                  const lhi_imbalance_step *uneven,
@@ -245,9 +245,9 @@ static double get_slow_threshold(const straggler_search *l, const component *a,
                       uneven->spread / sqrt(n_microbatches);
 }
 
-/* Computes the time of straggler candidate `a` in the current step (*own) and
- * that of its peers (*others); 0: it has none. `uneven`: the step's microbatch
- * imbalance; `links`: median link times. */
+/* Computes straggler candidate `a`'s time in the current step (*own) and its
+ * peers' (*others); 0: it has none. `uneven`: the step's microbatch imbalance;
+ * `links`: median link times. */
 static void compare_component(const straggler_search *l, const component *a,
                               const lhi_imbalance_step *uneven,
                               const double *links, double *own, double *others)
@@ -306,7 +306,7 @@ static void compare_step(straggler_search *l, uint32_t at)
 /* --- costs ---------------------------------------------------------------- */
 
 /* A scenario with capacity for its links. stays_uneven: repaired workers keep
- * the unevenness of their microbatches. */
+ * their microbatches' unevenness. */
 typedef struct repair_scenario {
     lhi_scenario *scenario;
     lhi_worker_link *links;
@@ -492,8 +492,8 @@ static int compare_costs(const void *a, const void *b)
 
 /* --- selection ------------------------------------------------------------ */
 
-/* Computes the cost of the slowest candidates (mean step time less that with
- * the candidate repaired) and stores the ones above the limit for reporting. */
+/* Computes the slowest candidates' cost (mean step time less that with the
+ * candidate repaired) and stores the ones above the limit for reporting. */
 static lh_status select_costly(straggler_search *l, lh_error *err)
 {
     lh_diagnosis *out = &l->d->out;
@@ -532,7 +532,7 @@ lh_status lhi_diagnosis_find_slow_components(lhi_diagnosis_state *d,
     if (!l)
         return lhi_fail_nomem(err);
     l->d = d;
-    /* Each chunk of each replica receives at most one message per direction. */
+    /* Each chunk in each replica receives at most one message per direction. */
     size_t links = 2 * (size_t)r->n_replicas * r->steps[0].graph->n_chunks;
     l->all = LHI_NEW(d->scratch, component, n + r->n_stages + 1 + links);
     l->of_receiver = LHI_NEW(d->scratch, uint32_t, 2 * (size_t)n);

@@ -2,7 +2,7 @@
 /* Rank clock offsets. A message or collective ends on all participants within
  * its transfer time. The median difference between the ends on two ranks is
  * therefore their clock offset. Offsets below a threshold stay uncorrected,
- * because network delays cause differences of that size. The reference is the
+ * because network delays cause such differences. The reference is the
  * majority's clock. */
 #include "report/diagnosis/step_ops.h"
 
@@ -22,9 +22,8 @@ typedef struct end_differences {
     uint32_t n;
 } end_differences;
 
-/* Adds the differences between ends of matching operations (kind of_a on
- * worker a, of_b on b) to *out, for a sample of them; none if their numbers
- * differ. */
+/* Adds the differences between matching operations' ends (kind of_a on worker
+ * a, of_b on b) to *out, for a sample; none if their numbers differ. */
 static void compare_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
                          uint32_t b, lhi_op_type of_b, end_differences *out)
 {
@@ -39,9 +38,9 @@ static void compare_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
             lhi_row_end(&ops->rows[y + i]) - lhi_row_end(&ops->rows[x + i]);
 }
 
-/* Returns the offset of worker b's clock relative to a's in ns, from the ends
- * of operations that they share; 0 if there are none. `neighbours`:
- * consecutive stages of a replica, otherwise replicas of a stage. */
+/* Returns worker b's clock offset relative to a's in ns, from the ends of
+ * shared operations; 0 if there are none. `neighbours`: consecutive stages in a
+ * replica, otherwise replicas on a stage. */
 static int64_t estimate_offset(const lhi_step_ops *ops, uint32_t a, uint32_t b,
                                bool neighbours)
 {
@@ -83,7 +82,7 @@ int64_t lhi_clock_offset_median(int64_t *ahead, uint32_t n)
     return lower <= 0 && upper >= 0 ? 0 : lower;
 }
 
-/* Reports a worker's clock offset in ns as a defect of the recording. */
+/* Reports a worker's clock offset in ns as a defect in the recording. */
 static void report_clock(const lhi_step_ops *ops, uint32_t w, int64_t ahead,
                          lhi_defect_counts *remarks)
 {

@@ -19,16 +19,16 @@ typedef struct lhi_dependency_search {
 
 /* Makes operation `row` wait for operation `other` in the replay. */
 void lhi_dependency_add(lhi_dependency_search *w, uint32_t row, uint32_t other);
-/* Merges the groups of operations a and b, so that all their operations start
+/* Merges the operation groups a and b, so that all their operations start
  * together in the replay. */
 void lhi_dependency_group(lhi_dependency_search *w, uint32_t a, uint32_t b);
 
-/* Adds the step's dependencies between passes and messages of different
+/* Adds the step's dependencies between passes and messages on different
  * stages. */
 lh_status lhi_dependencies_add_messages(lhi_dependency_search *w,
                                         lh_error *err);
-/* Adds the dependencies of the step's collectives and of operations before and
- * after the passes. */
+/* Adds the dependencies for the step's collectives and for operations before
+ * and after the passes. */
 lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w,
                                            lh_error *err);
 

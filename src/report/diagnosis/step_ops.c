@@ -9,14 +9,15 @@
 
 /* --- order ---------------------------------------------------------------- */
 
-/* Returns the sort key of an operation, from its replica, stage and kind. */
+/* Returns an operation's sort key, from its replica, stage and kind. */
 static uint64_t make_key(const lhi_op_row *row)
 {
     return ((uint64_t)row->replica << 32) | ((uint64_t)row->stage << 8) |
            row->op;
 }
 
-/* Compares operations of one worker and kind by index, then by start. */
+/* Compares operations on one worker and with one kind by index, then by start.
+ */
 static int compare_within(const lhi_op_row *x, const lhi_op_row *y)
 {
     if (x->index != y->index)
@@ -34,8 +35,8 @@ static int compare_rows(const void *a, const void *b)
     return compare_within(a, b);
 }
 
-/* Sorts a step's operations by worker (stage of a replica) and kind with a
- * counting sort. */
+/* Sorts a step's operations by worker (replica stage) and kind with a counting
+ * sort. */
 static lh_status sort_by_counting(lhi_row_list *list, uint32_t n_stages,
                                   uint32_t n_replicas, lh_error *err)
 {
@@ -68,7 +69,7 @@ static lh_status sort_by_counting(lhi_row_list *list, uint32_t n_stages,
     return LH_OK;
 }
 
-/* Sorts each worker's operations of one kind, which usually are in order
+/* Sorts each worker's operations with one kind, which usually are in order
  * already. */
 static void sort_within(lhi_row_list *list)
 {
@@ -120,7 +121,7 @@ static bool is_duplicate(const lhi_op_row *a, const lhi_op_row *b)
            a->microbatch == b->microbatch && a->stage_chunk == b->stage_chunk;
 }
 
-/* Returns the smallest rank number among n operations of a worker.
+/* Returns the smallest rank number among a worker's n operations.
  * Tensor-parallel peers run the same operations, so one rank represents
  * them. */
 static uint32_t find_least_rank(const lhi_op_row *rows, size_t n)
@@ -131,8 +132,8 @@ static uint32_t find_least_rank(const lhi_op_row *rows, size_t n)
     return least;
 }
 
-/* Drops duplicate operations and those of tensor-parallel peers, and counts
- * them as defects. */
+/* Drops duplicate operations and tensor-parallel peers' ones, and counts them
+ * as defects. */
 static void drop_rows(lhi_row_list *list, lhi_defect_counts *remarks)
 {
     size_t kept = 0;
@@ -173,7 +174,7 @@ static uint32_t count_stages(const lhi_row_list *list)
 }
 
 /* Checks whether the replica whose operations begin at index `from` has passes
- * on each stage; *to is the end of its operations. */
+ * on each stage; *to is its operations' end. */
 static bool is_complete(const lhi_row_list *list, size_t from,
                         uint32_t n_stages, size_t *to)
 {
@@ -188,8 +189,7 @@ static bool is_complete(const lhi_row_list *list, size_t from,
     return seen == n_stages && seen > 0;
 }
 
-/* Drops the operations of incomplete replicas; returns the number of complete
- * ones. */
+/* Drops incomplete replicas' operations; returns how many are complete. */
 static uint32_t keep_complete(lhi_row_list *list, uint32_t n_stages,
                               lhi_defect_counts *remarks)
 {

@@ -25,10 +25,10 @@ enum { MAX_RANKS = 65536, NAME_BYTES = 64 };
 static const char all_ranks[] = "times across ranks (ms):";
 static const char extremes[] = "time across ranks (ms):";
 
-/* What a timer counts as. Parts of other timers count as nothing. */
+/* What a timer counts as. Other timers' parts count as nothing. */
 typedef enum timer_kind { NOTHING, PASS, OPTIMIZER, MESSAGE, WHOLE } timer_kind;
 
-/* Timers of megatron/training/training.py. */
+/* Timers in megatron/training/training.py. */
 static const struct {
     const char *name;
     timer_kind kind;
@@ -53,8 +53,8 @@ static const struct {
     {"all-grads-sync", MESSAGE},
 };
 
-/* Returns the kind of a Megatron-LM timer (computation, communication or
- * passes) by its name; NOTHING: not used. */
+/* Returns a Megatron-LM timer's kind (computation, communication or passes) by
+ * its name; NOTHING: not used. */
 static timer_kind classify_timer(const char *name)
 {
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++)
@@ -65,7 +65,7 @@ static timer_kind classify_timer(const char *name)
 
 /* --- lines ---------------------------------------------------------------- */
 
-/* Parses "rank  3: 12.34" at the end of a log line into *rank and *ms; false:
+/* Parses "rank  3: 12.34" at a log line's end into *rank and *ms; false:
  * the line has another form. */
 static bool parse_rank_time(const char *line, uint32_t *rank, double *ms)
 {
@@ -85,7 +85,7 @@ static bool parse_rank_time(const char *line, uint32_t *rank, double *ms)
     return end != text && *end == '\0' && *ms >= 0 && *ms <= MAX_MS;
 }
 
-/* Parses a timer's name such as "  forward-compute:": the last word of a line
+/* Parses a timer's name such as "  forward-compute:": the last word in a line
  * that ends in a colon. False: no such word. */
 static bool parse_name(const char *line, char name[NAME_BYTES])
 {
@@ -103,8 +103,8 @@ static bool parse_name(const char *line, char name[NAME_BYTES])
 
 /* --- timers --------------------------------------------------------------- */
 
-/* Adds the time of a rank's timer of kind `kind`, in ms, to the current block
- * (the timers of one log interval). */
+/* Adds the time from a rank's timer with kind `kind`, in ms, to the current
+ * block (one log interval's timers). */
 static lh_status add_time(lhi_timer_log *log, uint32_t rank, timer_kind kind,
                           double ms, lh_error *err)
 {
@@ -152,8 +152,8 @@ lh_status lhi_timer_log_detect(lhi_gzip_stream *zip, const char *name,
     return status;
 }
 
-/* Reads all blocks of timers of a log. *has_extremes: it has timers with
- * minimum and maximum instead of times per rank. */
+/* Reads all a log's timer blocks. *has_extremes: it has timers with minimum and
+ * maximum, not times per rank. */
 static lh_status read_blocks(lhi_timer_log *log, lhi_line_stream *lines,
                              bool *has_extremes, lh_error *err)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reader for the timers in Megatron-LM's log (megatron/core/timers.py, option
- * "all"): the ranks' times of passes, messages and the optimizer. */
+ * "all"): the ranks' times for passes, messages and the optimizer. */
 #ifndef LHI_REPORT_DIAGNOSIS_TIMER_LOG_H
 #define LHI_REPORT_DIAGNOSIS_TIMER_LOG_H
 
 #include "report/diagnosis/gzip_stream.h"
 #include "report/diagnosis/rank_activity.h"
 
-/* Timers of one rank, in ms. */
+/* One rank's timers, in ms. */
 typedef struct lhi_timed_rank {
     double compute, communication, whole; /* of all iterations */
     double passes_whole;                  /* "forward-backward" */
@@ -15,7 +15,7 @@ typedef struct lhi_timed_rank {
     uint64_t block;                       /* latest block with its passes */
 } lhi_timed_rank;
 
-/* Timers of all ranks. */
+/* All ranks' timers. */
 typedef struct lhi_timer_log {
     lhi_timed_rank *ranks; /* by rank number */
     uint32_t n_ranks;
@@ -23,10 +23,10 @@ typedef struct lhi_timer_log {
 } lhi_timer_log;
 
 /* Sets *out if the text is a log with Megatron-LM's timers, that is, has a
- * heading of timers. */
+ * timer heading. */
 lh_status lhi_timer_log_detect(lhi_gzip_stream *zip, const char *name,
                                bool *out, lh_error *err);
-/* Adds the timers of a Megatron-LM log. LH_EINPUT: it has timers, but none of
+/* Adds a Megatron-LM log's timers. LH_EINPUT: it has timers, but none for
  * passes by rank. */
 lh_status lhi_timer_log_read(lhi_timer_log *log, lhi_gzip_stream *zip,
                              const char *name, lh_error *err);

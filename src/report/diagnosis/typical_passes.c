@@ -45,7 +45,7 @@ lh_status lhi_typical_passes_compute(const lh_recording *recording,
     return LH_OK;
 }
 
-/* Returns a worker's mean duration of a kind of operation in ns. */
+/* Returns a worker's mean duration for an operation kind in ns. */
 static double get_mean(const lhi_typical_passes *passes, uint32_t worker,
                        lhi_op_type op)
 {

@@ -11,28 +11,28 @@ typedef struct lhi_typical_passes {
     double *scratch; /* scratch: one value per worker and stage */
 } lhi_typical_passes;
 
-/* Computes the mean pass times of each worker (stage of a replica) by kind of
- * pass; allocated in the arena. */
+/* Computes each worker's (replica stage's) mean pass times by pass kind;
+ * allocated in the arena. */
 lh_status lhi_typical_passes_compute(const lh_recording *recording,
                                      lhi_arena *arena, lhi_typical_passes *out,
                                      lh_error *err);
-/* Returns the median time in ns of a pass kind over the other replicas of the
- * worker's stage. */
+/* Returns a pass kind's median time in ns over the worker stage's other
+ * replicas. */
 int64_t lhi_typical_of_peers(const lhi_typical_passes *passes,
                              const lh_recording *recording, uint32_t worker,
                              lhi_op_type op);
-/* Returns the typical time in ns of a pass kind on a stage: the median over
+/* Returns a pass kind's typical time in ns on a stage: the median over
  * replicas. */
 int64_t lhi_typical_of_stage(const lhi_typical_passes *passes,
                              const lh_recording *recording, uint32_t stage,
                              lhi_op_type op);
-/* Returns the median time in ns of a pass kind over the other stages. */
+/* Returns a pass kind's median time in ns over the other stages. */
 int64_t lhi_typical_of_other_stages(const lhi_typical_passes *passes,
                                     const lh_recording *recording,
                                     uint32_t stage, lhi_op_type op);
 
-/* Sorts the values and returns their lower median; 0 if there are none. Of two
- * middle values it returns the lesser, which shows the attainable time. */
+/* Sorts the values and returns their lower median; 0 if there are none. Between
+ * two middle values it returns the lesser, which shows the attainable time. */
 double lhi_lower_median(double *values, uint32_t n);
 
 #endif

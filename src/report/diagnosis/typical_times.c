@@ -26,7 +26,7 @@ static void count_below(const lh_recording *recording, ranges *r,
 }
 
 /* Selects for each operation kind the rank[kind]-th smallest duration by
- * bisection of its range, without copying or sorting millions of times. */
+ * bisecting its range, without copying or sorting millions of times. */
 static void select_times(const lh_recording *recording, ranges r,
                          const uint64_t *rank, int64_t *out)
 {

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Adds makespan, memory and bubble ratio of a contender that did not fail to
+/* Adds makespan, memory and bubble ratio for a contender that did not fail to
  * its JSON object `row`; false: out of memory. */
 static bool add_numbers(json_t *row, const lh_comparison *x,
                         const lh_compare_base *base, const lh_outcome *o)
@@ -29,8 +29,8 @@ static bool add_numbers(json_t *row, const lh_comparison *x,
     return ok;
 }
 
-/* Builds the JSON object of one contender (pipeline and method) at one point
- * of the sweep; NULL on allocation failure. */
+/* Builds the JSON object for one contender (pipeline and method) at one sweep
+ * point; NULL on allocation failure. */
 static json_t *make_row_json(const lh_comparison *x, uint32_t latency,
                              uint32_t transfer, uint32_t contender)
 {

@@ -30,7 +30,7 @@ static json_t *map_json(const double *values, const uint32_t *numbers,
     return map;
 }
 
-/* Builds the object of slowdowns by operation kind, for the kinds that occur.
+/* Builds the object with slowdowns by operation kind, for the kinds that occur.
  */
 static json_t *make_operations_json(const lh_diagnosis *d)
 {
@@ -43,7 +43,7 @@ static json_t *make_operations_json(const lh_diagnosis *d)
     return map;
 }
 
-/* Builds the list of steps with measured, replayed and ideal times. */
+/* Builds the step list with measured, replayed and ideal times. */
 static json_t *make_steps_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
@@ -57,8 +57,8 @@ static json_t *make_steps_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the JSON list of stragglers (slow workers, stages and links) with
- * their cost and affected steps. */
+/* Builds the JSON straggler list (slow workers, stages and links) with their
+ * cost and affected steps. */
 static json_t *make_slow_json(const lh_diagnosis *d)
 {
     static const char *const names[] = {[LH_SLOW_WORKER] = "worker",
@@ -88,7 +88,7 @@ static json_t *make_slow_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the list of recommendations with their assumptions and predicted gain.
+/* Builds the recommendation list with their assumptions and predicted gain.
  */
 static json_t *make_remedies_json(const lh_diagnosis *d)
 {
@@ -112,7 +112,7 @@ static json_t *make_escaped_string(const char *text)
     return json_string(shown);
 }
 
-/* Builds the JSON list of the recording's defects, with number and first
+/* Builds the JSON list with the recording's defects, with number and first
  * description. */
 static json_t *defects_json(const lh_diagnosis *d)
 {
@@ -125,7 +125,7 @@ static json_t *defects_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the JSON list of the slowest workers (stages of replicas) with their
+/* Builds the JSON list with the slowest workers (replica stages), and their
  * slowdown. */
 static json_t *workers_json(const lh_diagnosis *d)
 {
@@ -140,7 +140,7 @@ static json_t *workers_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the JSON list of the ranks' activities: times per step and the ratio
+/* Builds the JSON list with the ranks' activities: times per step and the ratio
  * to the other ranks. */
 static json_t *ranks_json(const lh_diagnosis *d)
 {

@@ -13,13 +13,14 @@
 json_t *lhi_json_seconds(int64_t ns);
 /* Builds the jitter statistics (mean, percentiles) as a JSON object. */
 json_t *lhi_json_jitter(const lh_jitter_result *result);
-/* Builds a JSON list of peak memory per device; NULL on allocation failure. */
+/* Builds a JSON list with peak memory per device; NULL on allocation failure.
+ */
 json_t *lhi_json_peak_memory(const lh_timeline *timeline);
-/* Builds a JSON list of host memory per device: the part of the peak above the
+/* Builds a JSON list with host memory per device: the peak's part above the
  * device's own limit. */
 json_t *lhi_json_host_memory(const lh_pipeline *pipeline, const json_t *peaks);
-/* Builds the diagnosis as a JSON object, the output of lh_diagnosis_format();
- * NULL on allocation failure. */
+/* Builds the diagnosis as a JSON object, lh_diagnosis_format()'s output; NULL
+ * on allocation failure. */
 json_t *lhi_json_diagnosis(const lh_diagnosis *diagnosis);
 /* Appends a value to a list and returns the list. Takes both references. Either
  * may be NULL, and so is the result if out of memory. */

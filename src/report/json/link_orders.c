@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Determines whether a schedule's order of messages on links improves on FIFO.
+/* Determines whether a schedule's message order on links improves on FIFO.
  */
 #include "base/fail.h"
 #include "base/options.h"

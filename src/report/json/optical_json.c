@@ -18,8 +18,7 @@ static json_t *build_integers(const int64_t *wide, const uint32_t *narrow,
     return list;
 }
 
-/* Builds the JSON object of one job's results in a run of the optical
- * network. */
+/* Builds the JSON object with one job's results in an optical network run. */
 static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
 {
     json_t *sites = json_array();
@@ -39,8 +38,8 @@ static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
         "lower_bound_s", (double)job->bound_ns / 1e9, "placement", sites);
 }
 
-/* Builds the JSON of a run of the optical network: with one job, the job and
- * its seed; with several, a list of them. */
+/* Builds the JSON for an optical network run: with one job, the job and its
+ * seed; with several, a list. */
 static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
 {
     json_t *object;
@@ -57,7 +56,7 @@ static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
     return lhi_json_finish(object, ok);
 }
 
-/* Builds the JSON of one policy: its mean results with standard deviations,
+/* Builds the JSON for one policy: its mean results with standard deviations,
  * and its runs by seed. */
 static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
 {

@@ -8,8 +8,8 @@
 #include <longhaul/experimental/json_output.h>
 #include <longhaul/experimental/simulate.h>
 
-/* Builds the JSON statistics (calls, work, results) of all search engines of
- * the solver. */
+/* Builds the JSON statistics (calls, work, results) for all the solver's search
+ * engines. */
 static json_t *engines_json(const lh_scheduled *s)
 {
     json_t *all = json_array();
@@ -37,7 +37,7 @@ static json_t *infeasible_json(const lh_scheduled *s)
         engines_json(s));
 }
 
-/* Adds the result of a search for the least memory limit to the JSON output;
+/* Adds the result from a search for the least memory limit to the JSON output;
  * false: out of memory. */
 static bool add_memory(json_t *j, const lh_memory_point *p)
 {
@@ -50,7 +50,7 @@ static bool add_memory(json_t *j, const lh_memory_point *p)
                         json_string(proven ? "optimal" : "feasible"));
 }
 
-/* Adds the optional members of a schedule's JSON output in their order; false:
+/* Adds the optional members in a schedule's JSON output in their order; false:
  * out of memory. */
 static bool add_optional_members(json_t *j, const lh_scheduled *s)
 {

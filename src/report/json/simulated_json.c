@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-/* Builds one segment of the critical path as JSON. */
+/* Builds one critical-path segment as JSON. */
 static json_t *segment_json(const lh_timeline *timeline, const lh_segment *s)
 {
     char pass[LH_PASS_TEXT_SIZE];
@@ -36,7 +36,7 @@ static json_t *segment_json(const lh_timeline *timeline, const lh_segment *s)
     return lhi_json_finish(j, ok);
 }
 
-/* Builds the critical path as a list of segments. */
+/* Builds the critical path as a segment list. */
 static json_t *path_json(const lh_simulated *s)
 {
     uint32_t n;
@@ -47,7 +47,7 @@ static json_t *path_json(const lh_simulated *s)
     return list;
 }
 
-/* Builds the JSON object of idle time by cause, in seconds, summed over all
+/* Builds the JSON object with idle time by cause, in seconds, summed over all
  * devices. */
 static json_t *bubble_json(const lh_simulated *s)
 {
@@ -60,7 +60,7 @@ static json_t *bubble_json(const lh_simulated *s)
     return lhi_json_finish(map, ok);
 }
 
-/* Builds the list of links with their utilisation and queueing time. */
+/* Builds the list with links and their utilisation and queueing time. */
 static json_t *links_json(const lh_simulated *s)
 {
     uint32_t n;
@@ -79,7 +79,7 @@ static json_t *links_json(const lh_simulated *s)
     return list;
 }
 
-/* Builds the JSON of stage boundary i with its delay tolerance: a number; or
+/* Builds the JSON for stage boundary i with its delay tolerance: a number; or
  * null if any delay is tolerated, with a separate key, or if it was not
  * computed. */
 static json_t *boundary_json(const lh_slack *slack, uint32_t i)
@@ -97,7 +97,8 @@ static json_t *boundary_json(const lh_slack *slack, uint32_t i)
     return lhi_json_finish(j, ok);
 }
 
-/* Builds the list of stage boundaries with their slackness and delay tolerance.
+/* Builds the list with stage boundaries and their slackness and delay
+ * tolerance.
  */
 static json_t *slack_json(const lh_simulated *s)
 {
@@ -109,7 +110,7 @@ static json_t *slack_json(const lh_simulated *s)
     return list;
 }
 
-/* Builds the JSON list of data-parallel link names per device; null if
+/* Builds the JSON list with data-parallel link names per device; null if
  * unnamed. */
 static json_t *dp_links_json(const lh_pipeline *p)
 {
@@ -199,7 +200,7 @@ static json_t *jitter_json(const lh_simulated *s)
     return j;
 }
 
-/* Adds the optional members of a simulation's JSON output in their order;
+/* Adds the optional members in a simulation's JSON output in their order;
  * false: out of memory. */
 static bool add_optional_members(json_t *j, const lh_simulated *s,
                                  const lh_bound *bound)

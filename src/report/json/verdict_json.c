@@ -5,8 +5,7 @@
 
 #include <longhaul/experimental/json_output.h>
 
-/* Builds the JSON of a certificate's verdict with its list of checked
- * claims. */
+/* Builds the JSON for a certificate's verdict with its checked claims. */
 static json_t *claims_json(const lh_certificate *certificate,
                            const lh_claims *claims)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a diagnosis into the page's JSON: all of the JSON output, and data for
- * the drawings. For a large recording the page shows some of the steps and
- * replicas and the number of omitted ones. */
+/* Writes a diagnosis into the page's JSON: the whole JSON output, and data for
+ * the drawings. For a large recording the page shows some steps and replicas
+ * and the number of omitted ones. */
 #include "report/page/report_internal.h"
 
 #include "base/options.h"
@@ -58,7 +58,7 @@ static int compare_indices(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Chooses at most `most` of n replicas, by index: the slowest ones and a
+/* Chooses at most `most` among n replicas, by index: the slowest ones and a
  * median one. Returns their number. */
 static uint32_t choose_replicas(const ranked *by, uint32_t n, uint32_t most,
                                 uint32_t *out)
@@ -91,8 +91,8 @@ static lh_status choose_all_replicas(page_state *p, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of passes in the displayed replicas' timelines, for the
- * step with the most. */
+/* Returns the pass count in the displayed replicas' timelines, for the step
+ * with the most. */
 static uint64_t count_passes(const page_state *p)
 {
     uint64_t most = 1;
@@ -168,7 +168,7 @@ static lh_status add_trace(page_state *p, const lh_trace *trace,
     return lhi_page_add_trace(p->out, trace, label, &none, err);
 }
 
-/* Adds the timeline of a step replayed under a scenario, for the displayed
+/* Adds the timeline for a step replayed under a scenario, for the displayed
  * replicas. */
 static lh_status add_replay(page_state *p, uint32_t step,
                             const lhi_scenario *scenario, const char *label,
@@ -214,7 +214,7 @@ static lh_status add_ideals(page_state *p, lh_error *err)
 }
 
 /* Adds a timeline for each recommendation; null if it has none or exceeds the
- * limit of passes. */
+ * pass limit. */
 static lh_status add_remedies(page_state *p, lh_error *err)
 {
     const lh_diagnosis *d = &p->d->out;
@@ -244,8 +244,8 @@ static void add_ratio(lhi_text *out, bool first, double ratio)
     lhi_json_add(out, json_real(ratio));
 }
 
-/* Adds the heat map of a step: the ratio of each worker's pass time to its
- * typical time, by stage, for the replicas in heat maps. */
+/* Adds a step's heat map: each worker's pass time relative to its typical time,
+ * by stage, for the replicas in heat maps. */
 static lh_status add_step_map(page_state *p, uint32_t step, lh_error *err)
 {
     const lhi_recorded_step *s = &p->recording->steps[step];
@@ -273,7 +273,7 @@ static lh_status add_step_map(page_state *p, uint32_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the heat map of all steps: the workers' slowdowns by stage, for the
+/* Adds the heat map over all steps: the workers' slowdowns by stage, for the
  * replicas in heat maps. */
 static void add_map(page_state *p)
 {
@@ -284,7 +284,7 @@ static void add_map(page_state *p)
                       d->by_worker[i * d->n_replicas + p->heat[k]]);
 }
 
-/* Adds a JSON member `key` with a list: the numbers of the n replicas whose
+/* Adds a JSON member `key` with a list: the numbers for the n replicas whose
  * indices are replicas[]. */
 static void add_numbers(page_state *p, const char *key,
                         const uint32_t *replicas, uint32_t n)

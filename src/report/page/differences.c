@@ -9,7 +9,7 @@
 
 enum { MAX_ROWS = 1000 };
 
-/* Fails with LH_EINVAL if a text of table row `i` is missing or is not UTF-8.
+/* Fails with LH_EINVAL if a text in table row `i` is missing or is not UTF-8.
  */
 static lh_status check_row(const lh_report_difference *row, uint32_t i,
                            lh_error *err)

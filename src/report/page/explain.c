@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Translates an analysis of a timeline into terms of its trace. */
+/* Translates a timeline's analysis into its trace's terms. */
 #include "report/page/page_json.h"
 
 #include "base/arena.h"
@@ -116,8 +116,8 @@ static lh_report_segment translate_segment(const translator *x,
     return out;
 }
 
-/* Converts the critical path of an analysis to report segments; false on
- * allocation failure. */
+/* Converts an analysis's critical path to report segments; false on allocation
+ * failure. */
 static bool fill_path(const translator *x, const lh_analysis *from,
                       owned_analysis *to)
 {

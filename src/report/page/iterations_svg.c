@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws a run's iterations over time: the rate, slowdowns, and starts of other
- * schedules (Adaptra, arXiv:2504.19232, Fig. 21). */
+/* Draws a run's iterations over time: the rate, slowdowns, and other schedules'
+ * starts (Adaptra, arXiv:2504.19232, Fig. 21). */
 #include "report/page/report_internal.h"
 
 #include "base/options.h"
@@ -39,8 +39,8 @@ typedef struct drawing {
     bool in_page;
 } drawing;
 
-/* Adds the stroke colour of series number `series` as an SVG attribute; pages
- * also define it for dark mode. */
+/* Adds series number `series`'s stroke colour as an SVG attribute; pages also
+ * define it for dark mode. */
 static void add_stroke(drawing *d, uint32_t series)
 {
     lhi_text_printf(&d->out, "stroke=\"%s\"", colors[series]);
@@ -58,15 +58,15 @@ static int64_t get_x(const drawing *d, uint64_t at)
     return MARGIN_LEFT * 100 + llround(share * d->plot * 100);
 }
 
-/* Returns the y coordinate of a rate (iterations per time) in 1/100 px, limited
- * to the plot's top. */
+/* Returns a rate's y coordinate (iterations per time) in 1/100 px, limited to
+ * the plot's top. */
 static int64_t get_y(const drawing *d, double rate)
 {
     return (MARGIN_TOP + PLOT_HEIGHT) * 100 -
            llround(fmin(rate / d->most, 1) * PLOT_HEIGHT * 100);
 }
 
-/* Returns the time of iteration `i` of a series in ns. */
+/* Returns iteration `i`'s time in a series in ns. */
 static int64_t get_time(const drawing *d, uint32_t series, uint32_t i)
 {
     return d->c->ns[(size_t)series * d->c->n_iterations + i];
@@ -164,7 +164,7 @@ static bool has_place(const char *name, int64_t from, int64_t *free)
     return true;
 }
 
-/* Adds the periods of slowdown as shaded rectangles, with names where they fit.
+/* Adds the slowdown periods as shaded rectangles, with names where they fit.
  */
 static void add_spans(drawing *d)
 {
@@ -185,7 +185,7 @@ static void add_spans(drawing *d)
     }
 }
 
-/* Adds the changes of schedule as dashed lines, with names where they fit. */
+/* Adds the schedule changes as dashed lines, with names where they fit. */
 static void add_marks(drawing *d)
 {
     int64_t free = 0;
@@ -214,8 +214,8 @@ static void add_point(drawing *d, bool *is_on, int64_t x, int64_t y)
     *is_on = true;
 }
 
-/* Draws series number `s` of iteration rates. Too many iterations are merged
- * into groups: the slowest, then the fastest of each. */
+/* Draws iteration rate series number `s`. Too many iterations are merged into
+ * groups: the slowest, then the fastest of each. */
 static void add_line(drawing *d, uint32_t s)
 {
     const lh_report_iterations *c = d->c;

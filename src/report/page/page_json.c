@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Appends a row of the comparison table as JSON. Writes ratios as integers in
- * units of 1e-9, to be independent of the locale. */
+/* Appends a comparison table row as JSON. Writes ratios as integers in units of
+ * 1e-9, to be locale-independent. */
 void lhi_page_add_row(lhi_text *out, const lh_report_row *row)
 {
     lhi_text_puts(out, "{\"method\":");

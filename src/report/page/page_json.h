@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writers for the report page's input, independent of the JSON library. They
- * run in the program, and in the page itself for what-if analysis. */
+/* Writers for the report page's input, without the JSON library. They run in
+ * the program, and in the page itself for what-if analysis. */
 #ifndef LHI_REPORT_PAGE_PAGE_JSON_H
 #define LHI_REPORT_PAGE_PAGE_JSON_H
 
@@ -23,12 +23,12 @@ lh_status lhi_report_copy_analysis(const lh_trace *trace,
 /* Adds a row. Its texts have to be UTF-8 and its ratio finite. */
 void lhi_page_add_row(lhi_text *out, const lh_report_row *row);
 
-/* Returns the letter of a pass's kind: F, D, W or B. */
+/* Returns the letter for a pass's kind: F, D, W or B. */
 char lhi_pass_letter(const lh_pass *pass);
 
 /* Appends JSON in which invisible characters are displayed by code: an escape
- * \u202e becomes the six characters of that text. Surrogate pairs occur only
- * for invisible characters. */
+ * \u202e becomes that text's six characters. Surrogate pairs occur only for
+ * invisible characters. */
 void lhi_page_add_visible_json(lhi_text *out, const char *json, size_t len);
 
 #endif

@@ -48,7 +48,7 @@ struct lh_report {
     uint32_t n_columns; /* in the last table; 0: none yet */
 };
 
-/* Appends `item` to a JSON list of the report, completely or not at all; frees
+/* Appends `item` to a JSON list in the report, completely or not at all; frees
  * `item`. */
 lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err);
 
@@ -67,24 +67,24 @@ lh_status lhi_report_copy_terminal_options(const lh_terminal_options *given,
  * of range. */
 lh_status lhi_report_copy_svg_options(const lh_svg_options *given,
                                       lh_svg_options *mine, lh_error *err);
-/* Copies and validates the iteration times of a run. LH_EINVAL: counts or
- * times are out of range. */
+/* Copies and validates a run's iteration times. LH_EINVAL: counts or times are
+ * out of range. */
 lh_status lhi_report_copy_iterations(const lh_report_iterations *given,
                                      lh_report_iterations *mine, lh_error *err);
-/* Draws the validated iteration times of a run as SVG, `width` units wide:
- * pixels or, with in_page, scaled to the page's width. */
+/* Draws a run's validated iteration times as SVG, `width` units wide: pixels
+ * or, with in_page, scaled to the page's width. */
 lh_status lhi_report_draw_iterations(const lh_report_iterations *iterations,
                                      uint32_t width, bool in_page,
                                      lhi_text *out, lh_error *err);
-/* Appends a length in 1/100 px as a decimal number of px, "12.5", in any
+/* Appends a length in 1/100 px as a decimal px number, "12.5", in any
  * locale. */
 void lhi_svg_add_hundredths(lhi_text *out, int64_t hundredths);
 
-/* Returns the makespan of the sweep that corresponds to slowdown 1. */
+/* Returns the sweep's makespan that corresponds to slowdown 1. */
 int64_t lhi_report_sweep_baseline(const lh_report_sweep *sweep);
 
-/* Appends a text as text content of HTML or XML: escapes special and
- * unprintable characters. */
+/* Appends a text as HTML or XML text content: escapes special and unprintable
+ * characters. */
 void lhi_report_add_markup(lhi_text *out, const char *text);
 
 #endif

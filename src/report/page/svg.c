@@ -62,7 +62,7 @@ typedef struct picture {
 
 /* --- numbers and boxes ---------------------------------------------------- */
 
-/* Returns the x coordinate of a time in 1/100 px. */
+/* Returns a time's x coordinate in 1/100 px. */
 static int64_t get_x(const picture *p, int64_t ns)
 {
     double span = p->t->makespan_ns > 0 ? (double)p->t->makespan_ns : 1;
@@ -90,7 +90,7 @@ static void add_box(lhi_text *path, int64_t x, int64_t right, int64_t y,
 
 /* --- slices, merged if too narrow ----------------------------------------- */
 
-/* Boxes of one row, a path per kind. Slices narrower than half a pixel are
+/* One row's boxes, a path per kind. Slices narrower than half a pixel are
  * summed per half-pixel column. */
 typedef struct row_boxes {
     lhi_text paths[N_FILLS]; /* [kind * N_SHADES + shade] */
@@ -101,7 +101,7 @@ typedef struct row_boxes {
     int64_t open_x, open_right;
 } row_boxes;
 
-/* Appends the rectangle that is being extended to the path of its row and
+/* Appends the rectangle that is being extended to the path for its row and
  * colour, if there is one. */
 static void close_box(row_boxes *r)
 {
@@ -135,8 +135,8 @@ static void close_column(row_boxes *r)
     r->column = -1;
 }
 
-/* Adds a time slice to a row: as a box, or to the sums of its half-pixel
- * column if it is narrower than half a pixel. */
+/* Adds a time slice to a row: as a box, or to its half-pixel column's sums if
+ * it is narrower than half a pixel. */
 static void add_slice(picture *p, row_boxes *r, int kind, int shade,
                       int64_t start_ns, int64_t end_ns)
 {
@@ -159,15 +159,15 @@ static void add_slice(picture *p, row_boxes *r, int kind, int shade,
                      p->plot * 100;
 }
 
-/* Starts an empty row of the picture at `y`; position and height in px. */
+/* Starts an empty picture row at `y`; position and height in px. */
 static void begin_row(row_boxes *r, int32_t y, int32_t height)
 {
     *r = (row_boxes){
         .y = y * 100, .height = height * 100, .column = -1, .open_fill = -1};
 }
 
-/* Checks whether labels on the fill colour of pass kind `kind` are light: on
- * those of F and B. */
+/* Checks whether labels on pass kind `kind`'s fill colour are light: on F's and
+ * B's. */
 static bool has_light_label(int kind)
 {
     return kind == LH_F || kind == LH_B;
@@ -218,7 +218,7 @@ static void end_row(picture *p, row_boxes *r)
 
 /* --- shares, if slices are too numerous ----------------------------------- */
 
-/* Allocates each kind's share of each pixel-wide column: [column][kind]. */
+/* Allocates each kind's share in each pixel-wide column: [column][kind]. */
 static double *make_shares(picture *p)
 {
     double *used = calloc((size_t)p->plot * N_KINDS, sizeof *used);
@@ -226,7 +226,7 @@ static double *make_shares(picture *p)
     return used;
 }
 
-/* Adds a time interval to `used`, the share of each kind in each pixel-wide
+/* Adds a time interval to `used`, each kind's share in each pixel-wide
  * column. */
 static void add_share(const picture *p, double *used, int kind,
                       int64_t start_ns, int64_t end_ns)
@@ -285,14 +285,13 @@ static bool has_too_many(const picture *p, uint32_t n)
 
 /* --- layout -------------------------------------------------------------- */
 
-/* Returns the layout row of a link; LH_NONE: the row for messages without a
- * link. */
+/* Returns a link's layout row; LH_NONE: the row for messages without a link. */
 static link_row *find_link_row(const picture *p, uint32_t link)
 {
     return &p->links[link == LH_NONE ? p->t->n_links : link];
 }
 
-/* Computes the vertical position and height of each link's row. */
+/* Computes each link row's vertical position and height. */
 static void lay_out_links(picture *p)
 {
     const lh_trace *t = p->t;
@@ -326,7 +325,7 @@ static void lay_out_links(picture *p)
     }
 }
 
-/* Checks whether the i-th device in display order is the first of its
+/* Checks whether the i-th device in display order is the first in its
  * datacenter. */
 static bool is_first_of_site(const picture *p, uint32_t i)
 {
@@ -335,8 +334,8 @@ static bool is_first_of_site(const picture *p, uint32_t i)
            p->t->devices[devices[i]].site != p->t->devices[devices[i - 1]].site;
 }
 
-/* Computes the vertical positions of all rows and the picture's height; false
- * on allocation failure. */
+/* Computes all rows' vertical positions and the picture's height; false on
+ * allocation failure. */
 static bool lay_out(picture *p)
 {
     const lh_trace *t = p->t;
@@ -374,7 +373,7 @@ static bool lay_out(picture *p)
     return true;
 }
 
-/* --- parts of the picture ------------------------------------------------- */
+/* --- picture parts ------------------------------------------------- */
 
 /* Adds an SVG text element; coordinates in px, `attributes` are further SVG
  * attributes. */
@@ -387,7 +386,7 @@ static void add_text(picture *p, int32_t x, int32_t y, const char *attributes,
     lhi_text_puts(&p->out, "</text>\n");
 }
 
-/* Checks whether the trace contains a kind of pass; kind 4: data-parallel
+/* Checks whether the trace contains a pass kind; kind 4: data-parallel
  * communication. */
 static bool is_kind_used(const lh_trace *t, int kind)
 {
@@ -458,7 +457,7 @@ static void add_axis(picture *p)
     }
 }
 
-/* Adds the background rectangle of a row; position and height in px. */
+/* Adds a row's background rectangle; position and height in px. */
 static void add_track(picture *p, int32_t y, int32_t height)
 {
     lhi_text_printf(&p->out,
@@ -525,7 +524,7 @@ static void add_device(picture *p, uint32_t d)
     add_text(p, 14, y + p->row_height / 2 + 4, "", lhi_device_label(d, label));
 }
 
-/* Adds the rows of all devices with headings for datacenters, and of
+/* Adds the rows for all devices with headings for datacenters, and for
  * data-parallel communication. */
 static void add_devices(picture *p)
 {
@@ -550,7 +549,7 @@ static void add_devices(picture *p)
     }
 }
 
-/* Adds a line for a message's latency, from the end of its transfer to its
+/* Adds a line for a message's latency, from its transfer's end to its
  * arrival. */
 static void add_flight(picture *p, const lh_trace_message *m,
                        const link_row *row)
@@ -593,7 +592,7 @@ static void add_link(picture *p, uint32_t link)
         end_shares(p, used, row->y, row->send);
 }
 
-/* Adds the rows of all links that are not quiet, and a label for the quiet
+/* Adds the rows for all links that are not quiet, and a label for the quiet
  * ones. */
 static void add_links(picture *p)
 {
@@ -615,7 +614,7 @@ static void add_links(picture *p)
                  lhi_quiet_label(rows->n_quiet, label));
 }
 
-/* Returns the top and height in px of the row in which a critical-path segment
+/* Returns the top and height in px for the row in which a critical-path segment
  * lies; false if it has none. */
 static bool find_row(const picture *p, const lh_report_segment *s, int32_t *y,
                      int32_t *height)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws the curves of a sweep as text. */
+/* Draws a sweep's curves as text. */
 #include "report/page/report_internal.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ static double get_slowdown(const plot *p, uint32_t series, uint32_t point)
     return ns < 0 ? -1 : (double)ns / p->baseline;
 }
 
-/* Computes the range of slowdowns on the vertical axis, which includes 1. */
+/* Computes the slowdown range on the vertical axis, which includes 1. */
 static void find_range(plot *p)
 {
     p->low = 1;
@@ -56,8 +56,8 @@ static uint32_t get_column(const plot *p, double x)
     return (uint32_t)lround(share * (p->columns - 1));
 }
 
-/* Writes `mark` into the plot's cell at a column and the row of `value`; only
- * empty cells and dots are overwritten. */
+/* Writes `mark` into the plot's cell at a column and `value`'s row; only empty
+ * cells and dots are overwritten. */
 static void put_mark(plot *p, uint32_t column, double value, char mark)
 {
     double share = (value - p->low) / (p->high - p->low);
@@ -67,8 +67,8 @@ static void put_mark(plot *p, uint32_t column, double value, char mark)
         *cell = mark;
 }
 
-/* Draws series number `s` of the text plot: its mark at each point, and dots
- * on the lines between them. */
+/* Draws the text plot's series number `s`: its mark at each point, and dots on
+ * the lines between them. */
 static void draw_series(plot *p, uint32_t s)
 {
     const double *xs = p->sweep->xs;
@@ -87,7 +87,7 @@ static void draw_series(plot *p, uint32_t s)
     }
 }
 
-/* Adds the plot's rows with the labels of the vertical axis. */
+/* Adds the plot's rows with the vertical axis labels. */
 static void add_rows(plot *p)
 {
     for (uint32_t row = 0; row < HEIGHT; row++) {

@@ -17,7 +17,7 @@ enum {
     MIN_WIDTH = 40,
     MAX_WIDTH = 1000,
     RIGHT = 6,
-    MAX_LINKS = 8,  /* with rows of their own */
+    MAX_LINKS = 8,  /* with their own rows */
     MAX_LABEL = 16, /* columns for a link's name */
     IDLE = -1,      /* column contents besides kinds */
     FLIGHT = -2,
@@ -52,14 +52,14 @@ typedef struct screen {
 
 /* --- one row ------------------------------------------------------------- */
 
-/* Returns the fractional column of a time. */
+/* Returns a time's fractional column. */
 static double get_column(const screen *s, int64_t ns)
 {
     double span = s->t->makespan_ns > 0 ? (double)s->t->makespan_ns : 1;
     return (double)ns / span * s->columns;
 }
 
-/* Returns the column of the row that contains the fractional column `column`,
+/* Returns the column in the row that contains the fractional column `column`,
  * limited to the row's first and last. */
 static uint32_t clamp_column(const screen *s, double column)
 {
@@ -68,7 +68,7 @@ static uint32_t clamp_column(const screen *s, double column)
     return column >= s->columns ? s->columns - 1 : (uint32_t)column;
 }
 
-/* Adds to sums[column * each] the share of each column that lies inside a time
+/* Adds to sums[column * each] each column's share that lies inside a time
  * interval. */
 static void add_time(const screen *s, double *sums, size_t each,
                      int64_t start_ns, int64_t end_ns)
@@ -82,15 +82,15 @@ static void add_time(const screen *s, double *sums, size_t each,
     }
 }
 
-/* Adds the time of a pass of kind `kind` to the sums of the current row. */
+/* Adds the time of a pass with kind `kind` to the current row's sums. */
 static void add_use(screen *s, lh_pass_kind kind, int64_t start_ns,
                     int64_t end_ns)
 {
     add_time(s, s->used + kind, N_KINDS, start_ns, end_ns);
 }
 
-/* Returns the pass kind that a column displays: the one with the largest share
- * of it. FLIGHT: messages in flight; IDLE: it is mostly empty. */
+/* Returns the pass kind that a column displays: the one with the largest share.
+ * FLIGHT: messages in flight; IDLE: it is mostly empty. */
 static int get_shown_kind(const screen *s, uint32_t column)
 {
     const double *used = s->used + (size_t)column * N_KINDS;
@@ -104,8 +104,8 @@ static int get_shown_kind(const screen *s, uint32_t column)
     return sum >= 0.5 ? most : s->flight[column] >= 0.5 ? FLIGHT : IDLE;
 }
 
-/* Writes the microbatch at the beginning of a pass that is wide enough, into
- * the current row's labels. */
+/* Writes the microbatch where a pass begins that is wide enough, into the
+ * current row's labels. */
 static void add_label(screen *s, const lh_trace_run *r)
 {
     char digits[16];
@@ -121,7 +121,7 @@ static void add_label(screen *s, const lh_trace_run *r)
             s->labels[first + i] = digits[i];
 }
 
-/* Appends the character of one column of the current row. Changes the
+/* Appends the character for one column in the current row. Changes the
  * terminal's colour if the column's kind differs from *now, the last kind
  * written. */
 static void add_cell(screen *s, uint32_t column, int *now)
@@ -157,8 +157,8 @@ static void begin_row(screen *s)
     memset(s->labels, 0, s->columns);
 }
 
-/* Writes the current row with its name, and its busy time in per cent of the
- * makespan. */
+/* Writes the current row with its name, and its busy time as a percentage of
+ * the makespan. */
 static void end_row(screen *s, const char *name, double busy_ns)
 {
     int now = IDLE;
@@ -174,7 +174,7 @@ static void end_row(screen *s, const char *name, double busy_ns)
     lhi_text_printf(&s->out, "%5.0f%%\n", 100 * busy_ns / span);
 }
 
-/* Adds the row of a device: its passes by kind, and its busy time. */
+/* Adds a device's row: its passes by kind, and its busy time. */
 static void add_device(screen *s, uint32_t device)
 {
     uint32_t n;
@@ -237,8 +237,8 @@ static void add_axis(screen *s)
     lhi_text_puts(&s->out, "\n");
 }
 
-/* Starts a new legend line if the `columns` characters of the next item do not
- * fit; *at: characters in the line so far. */
+/* Starts a new legend line if the next item's `columns` characters do not fit;
+ * *at: characters in the line so far. */
 static void next_item(screen *s, uint32_t *at, uint32_t columns)
 {
     const bool first = *at == 0;
@@ -252,7 +252,7 @@ static void next_item(screen *s, uint32_t *at, uint32_t columns)
     *at += columns;
 }
 
-/* Adds the legend of the kinds that occur, and of messages in flight. */
+/* Adds the legend for the kinds that occur, and for messages in flight. */
 static void add_legend(screen *s)
 {
     bool used[N_KINDS] = {false};
@@ -281,7 +281,7 @@ static void add_legend(screen *s)
     lhi_text_puts(&s->out, "\n");
 }
 
-/* Adds the rows of all devices, with a line for each datacenter's name. */
+/* Adds all devices' rows, with a line for each datacenter's name. */
 static void add_devices(screen *s)
 {
     const lh_trace *t = s->t;
@@ -297,7 +297,7 @@ static void add_devices(screen *s)
     }
 }
 
-/* Adds the rows of the links in use; quiet links and those beyond the limit
+/* Adds the rows for the links in use; quiet links and those beyond the limit
  * are only counted. */
 static void add_links(screen *s)
 {
@@ -315,7 +315,7 @@ static void add_links(screen *s)
                         lhi_quiet_label(s->rows.n_quiet, label));
 }
 
-/* Adds the axis, all rows and the legend of the text timeline. */
+/* Adds the text timeline's axis, rows and legend. */
 static void add_all(screen *s)
 {
     add_axis(s);
@@ -324,8 +324,8 @@ static void add_all(screen *s)
     add_legend(s);
 }
 
-/* Returns the label column's width: all device names, and at least the
- * beginning of link names. */
+/* Returns the label column's width: all device names, and at least the link
+ * names' beginning. */
 static uint32_t get_label_width(const screen *s)
 {
     char label[LHI_ROW_LABEL];

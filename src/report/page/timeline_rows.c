@@ -11,8 +11,8 @@ typedef struct device_keys {
     uint32_t site_low;
 } device_keys;
 
-/* Compares devices by the lowest chunk of their datacenter, the datacenter,
- * their own lowest chunk and number, for qsort(). */
+/* Compares devices by their datacenter's lowest chunk, the datacenter, their
+ * own lowest chunk and number, for qsort(). */
 static int compare_devices(const void *x, const void *y)
 {
     const device_keys *a = x, *b = y;
@@ -43,7 +43,7 @@ static bool find_owners(const lh_trace *t, uint32_t n_chunks, uint32_t *owners)
     return alone;
 }
 
-/* Returns the number of chunks in a trace: the highest chunk number plus 1. */
+/* Returns the chunk count in a trace: the highest chunk number plus 1. */
 static uint32_t count_chunks(const lh_trace *t)
 {
     uint32_t n = 0;
@@ -53,8 +53,8 @@ static uint32_t count_chunks(const lh_trace *t)
     return n;
 }
 
-/* Orders devices and datacenters by the path of a microbatch; with `replicas`,
- * devices of a datacenter by number. False on allocation failure. */
+/* Orders devices and datacenters by a microbatch's path; with `replicas`, a
+ * datacenter's devices by number. False on allocation failure. */
 static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
                           lhi_timeline_rows *out)
 {
@@ -92,8 +92,8 @@ static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
     return true;
 }
 
-/* Computes each chunk's position (0, 1, ...) among the chunks of its device
- * owners[chunk]; false on allocation failure. */
+/* Computes each chunk's position (0, 1, ...) among its device owners[chunk]'s
+ * chunks; false on allocation failure. */
 static bool number_chunks(const lh_trace *t, const uint32_t *owners,
                           uint32_t n_chunks, lhi_arena *mem,
                           lhi_timeline_rows *out)
@@ -180,7 +180,7 @@ bool lhi_timeline_rows_make(const lh_trace *trace, lhi_arena *mem,
     return true;
 }
 
-/* Returns the first run of `device` or of a later one. */
+/* Returns the first run on `device` or on a later one. */
 static uint32_t find_first_run(const lh_trace *t, uint64_t device)
 {
     uint32_t lo = 0, hi = t->n_runs;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a timeline: selection, order and names. The page, the static picture
+/* A timeline's rows: selection, order and names. The page, the static picture
  * and the terminal all draw these rows. */
 #ifndef LHI_REPORT_PAGE_TIMELINE_ROWS_H
 #define LHI_REPORT_PAGE_TIMELINE_ROWS_H
@@ -30,16 +30,15 @@ typedef struct lhi_timeline_rows {
     const uint32_t *chunk_positions;
 } lhi_timeline_rows;
 
-/* Computes the rows of a timeline. Datacenters, and the devices within each,
- * are in the order in which a microbatch visits them, so that its path is a
- * diagonal. Replicas, which share chunks, are in numerical order. A link is
- * quiet if messages use it for less than 5 % of the makespan. Valid as long as
- * `mem`; false on allocation failure. */
+/* Computes a timeline's rows. Datacenters, and the devices within each, are in
+ * the order in which a microbatch visits them, so that its path is a diagonal.
+ * Replicas, which share chunks, are in numerical order. A link is quiet if
+ * messages use it for less than 5 % of the makespan. Valid as long as `mem`;
+ * false on allocation failure. */
 bool lhi_timeline_rows_make(const lh_trace *trace, lhi_arena *mem,
                             lhi_timeline_rows *out);
 
-/* Returns the passes of a device with their times, in order; *n: their
- * number. */
+/* Returns a device's passes with their times, in order; *n: their number. */
 const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace,
                                           uint32_t device, uint32_t *n);
 

@@ -19,8 +19,8 @@ typedef struct columns {
     int64_t tick_ns;
 } columns;
 
-/* Returns the largest unit of time, in ns, that divides all times of a trace
- * and its analysis. */
+/* Returns the largest time unit, in ns, that divides all times in a trace and
+ * its analysis. */
 static int64_t find_tick(const lh_trace *t, const lh_report_analysis *a)
 {
     int64_t g = t->makespan_ns;
@@ -62,7 +62,7 @@ static void add_column(columns *c, const char *key, uint32_t n)
     lhi_text_puts(c->out, "]");
 }
 
-/* Adds a JSON member with a list of n names. */
+/* Adds a JSON member listing n names. */
 static void add_names(lhi_text *out, const char *key, const char *const *names,
                       uint32_t n)
 {
@@ -112,8 +112,8 @@ static void add_devices(columns *c)
     lhi_text_puts(c->out, "]");
 }
 
-/* Returns the time in ns between the end of the previous run on the device and
- * run i. */
+/* Returns the time in ns between the previous run's end on the device and run
+ * i. */
 static int64_t get_gap(const lh_trace *t, uint32_t i)
 {
     const lh_trace_run *r = &t->runs[i];
@@ -121,8 +121,8 @@ static int64_t get_gap(const lh_trace *t, uint32_t i)
     return r->start_ns - (first ? 0 : r[-1].end_ns);
 }
 
-/* Adds the columns of the passes; times in ticks, starts as gaps after the
- * device's previous pass. */
+/* Adds the pass columns; times in ticks, starts as gaps after the device's
+ * previous pass. */
 static void add_runs(columns *c)
 {
     const lh_trace *t = c->t;
@@ -152,8 +152,8 @@ static void add_runs(columns *c)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the columns of the messages; times in ticks, each relative to the
- * previous phase of the message. */
+/* Adds the message columns; times in ticks, each relative to the message's
+ * previous phase. */
 static void add_messages(columns *c)
 {
     const lh_trace *t = c->t;
@@ -174,8 +174,8 @@ static void add_messages(columns *c)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the columns of the data-parallel collectives; times in ticks, each
- * relative to the previous phase. */
+/* Adds the data-parallel collective columns; times in ticks, each relative to
+ * the previous phase. */
 static void add_collectives(columns *c)
 {
     const lh_trace *t = c->t;
@@ -193,7 +193,7 @@ static void add_collectives(columns *c)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the columns of the critical path's segments. */
+/* Adds the critical-path segment columns. */
 static void add_path(columns *c, const lh_report_analysis *a)
 {
     static const char letters[] = "pqtlcbw"; /* in the enum's order */
@@ -211,8 +211,8 @@ static void add_path(columns *c, const lh_report_analysis *a)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the devices' idle time by cause, in ns rather than ticks: shares of
- * idle time need not be multiples of the tick. */
+/* Adds the devices' idle time by cause, in ns rather than ticks: idle time
+ * shares need not be tick multiples. */
 static void add_causes(columns *c, const lh_report_analysis *a)
 {
     lhi_text *out = c->out;
@@ -224,7 +224,7 @@ static void add_causes(columns *c, const lh_report_analysis *a)
     lhi_text_puts(out, "]");
 }
 
-/* Adds a JSON member with a list of integers, and a comma after it. */
+/* Adds a JSON member listing integers, and a comma after it. */
 static void add_numbers(lhi_text *out, const char *key, const uint32_t *numbers,
                         uint32_t n)
 {
@@ -234,7 +234,7 @@ static void add_numbers(lhi_text *out, const char *key, const uint32_t *numbers,
     lhi_text_puts(out, "],");
 }
 
-/* Adds the lists of timeline rows in display order: datacenters, devices and
+/* Adds the timeline row lists in display order: datacenters, devices and
  * links. */
 static void add_rows(columns *c, const lhi_timeline_rows *rows)
 {

@@ -19,8 +19,8 @@ static void add_member(lhi_text *out, const char *key, const char *value)
     lhi_json_add_string(out, value ? value : "");
 }
 
-/* Adds the pipeline twice: as a file's text, and in the serial form of the
- * page's simulator. */
+/* Adds the pipeline twice: as a file's text, and in the page simulator's serial
+ * form. */
 static lh_status add_pipeline(lhi_text *out, const lh_pipeline *p,
                               lh_error *err)
 {

@@ -8,7 +8,7 @@ bool lhi_json_is_escaped(uint32_t c)
     return c == '<' || lhi_is_unprintable(c);
 }
 
-/* Returns the letter of a character's short escape, or 0. */
+/* Returns a character's short escape letter, or 0. */
 static char get_escape_letter(uint32_t c)
 {
     static const char of[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";

@@ -11,8 +11,8 @@
 
 /* Appends a JSON value and releases it; NULL counts as a failed allocation. */
 void lhi_json_add(lhi_text *text, json_t *value);
-/* Appends the members of an object after members already written, that is,
- * without its opening brace; releases the object. */
+/* Appends an object's members after members already written, that is, without
+ * its opening brace; releases the object. */
 void lhi_json_add_members(lhi_text *text, json_t *map);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct checker {
 static lh_status fail_part(const checker *c, part p, uint32_t i,
                            const char *format, ...) LHI_PRINTF(4, 5);
 
-/* Fails with a message about element `i` of a part of the trace (passes,
+/* Fails with a message about element `i` in a part of the trace (passes,
  * messages), with its line if known. */
 static lh_status fail_part(const checker *c, part p, uint32_t i,
                            const char *format, ...)
@@ -211,7 +211,7 @@ static lh_status check_collective(const checker *c, uint32_t i)
     return LH_OK;
 }
 
-/* Checks the chunk, microbatch, device and times of a copy to or from host
+/* Checks the chunk, microbatch, device and times for a copy to or from host
  * memory. */
 static lh_status check_copy(const checker *c, uint32_t i)
 {
@@ -333,8 +333,8 @@ static int compare_items(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Copies the messages in order of ready time. (*places)[i]: the new index of
- * input message `i`, allocated in `mem`. */
+/* Copies the messages in ready time order. (*places)[i]: input message `i`'s
+ * new index, allocated in `mem`. */
 static lh_status order_messages(const lh_trace *from, lhi_arena *mem,
                                 sort_item *items, lh_trace_message *to,
                                 uint32_t **places, lh_error *err)
@@ -378,7 +378,7 @@ static lh_status order_runs(const checker *c, sort_item *items,
     return LH_OK;
 }
 
-/* Copies the collectives in order of departure, then device. */
+/* Copies the collectives by departure, then device. */
 static void order_collectives(const lh_trace *from, sort_item *items,
                               lh_trace_collective *to)
 {
@@ -390,7 +390,7 @@ static void order_collectives(const lh_trace *from, sort_item *items,
         to[i] = from->collectives[items[i].index];
 }
 
-/* Copies the host-memory copies in order of departure, then device. */
+/* Copies the host-memory copies by departure, then device. */
 static void order_copies(const lh_trace *from, sort_item *items,
                          lh_trace_offload *to)
 {
@@ -404,7 +404,7 @@ static void order_copies(const lh_trace *from, sort_item *items,
 
 /* --- assembly ------------------------------------------------------------ */
 
-/* Copies a list of n names into `mem`; NULL on allocation failure. */
+/* Copies n names into `mem`; NULL on allocation failure. */
 static const char *const *copy_names(lhi_arena *mem, const char *const *names,
                                      uint32_t n)
 {

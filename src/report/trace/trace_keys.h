@@ -9,7 +9,7 @@
 
 #define LHI_TRACE_MOST_NS (INT64_C(1) << 53)
 
-/* Fields "ts" and "dur" of slices, for viewers. */
+/* Fields "ts" and "dur" in slices, for viewers. */
 typedef struct lhi_trace_slice {
     double start_us, length_us;
 } lhi_trace_slice;

@@ -7,8 +7,8 @@
 
 #include <longhaul/experimental/simulate.h>
 
-/* Adds two amounts of memory; the sum is limited to the int64_t range, since it
- * is only drawn. */
+/* Adds two memory amounts; the sum is limited to the int64_t range, since it is
+ * only drawn. */
 static int64_t capped_sum(int64_t a, int64_t b)
 {
     if (b > 0 && a > INT64_MAX - b)
@@ -66,7 +66,7 @@ static void fill_runs(const lh_pipeline *pipeline, const lh_timeline *timeline,
     }
 }
 
-/* Converts n simulated messages to messages of the trace. */
+/* Converts n simulated messages to trace messages. */
 static void fill_messages(const lh_message *from, uint32_t n,
                           lh_trace_message *to)
 {
@@ -112,8 +112,7 @@ static void fill_collectives(const lh_pipeline *pipeline,
     }
 }
 
-/* Converts n simulated copies to and from host memory to copies of the
- * trace. */
+/* Converts n simulated copies to and from host memory to trace copies. */
 static void fill_copies(const lh_offload_copy *from, uint32_t n,
                         lh_trace_offload *to)
 {
@@ -127,7 +126,7 @@ static void fill_copies(const lh_offload_copy *from, uint32_t n,
                                    .end_ns = from[i].end_ns};
 }
 
-/* Converts all parts of a simulated timeline into the trace's arrays, allocated
+/* Converts all a simulated timeline's parts into the trace's arrays, allocated
  * in `mem`; names stay borrowed. */
 static lh_status copy_timeline(const lh_pipeline *pipeline,
                                const lh_timeline *timeline, lhi_arena *mem,

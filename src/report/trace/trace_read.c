@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A growing array of elements with their source lines. */
+/* A growing array whose elements have source lines. */
 typedef struct list {
     void *items;
     uint32_t *lines;
@@ -28,7 +28,7 @@ typedef struct reader {
     list runs, messages, collectives, copies;
 } reader;
 
-/* Appends a zeroed element, read from line `line` of the file, to the list and
+/* Appends a zeroed element, read from line `line` in the file, to the list and
  * returns its address; NULL on allocation failure. */
 static void *append_element(list *l, uint32_t line)
 {
@@ -80,7 +80,7 @@ static lh_status check_slice(const reader *r, const lhi_node *event,
     return check_us(r, event, "dur", slice->length_us, end_ns - start_ns);
 }
 
-/* Reads a slice (complete event) of a Chrome trace, and its args by schema
+/* Reads a slice (complete event) from a Chrome trace, and its args by schema
  * `table` into `args`. */
 static lh_status read_slice(const reader *r, const lhi_node *event,
                             const lhi_schema *table, lhi_trace_slice *slice,
@@ -110,7 +110,7 @@ static lh_status read_identity(const reader *r, const lhi_node *event,
     return LH_OK;
 }
 
-/* Reads a slice of category "pass" and appends it to the passes. */
+/* Reads a slice with category "pass" and appends it to the passes. */
 static lh_status read_run(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -125,7 +125,7 @@ static lh_status read_run(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
-/* Reads a slice of category "message" and appends it to the messages. */
+/* Reads a slice with category "message" and appends it to the messages. */
 static lh_status read_message(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -139,7 +139,8 @@ static lh_status read_message(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
-/* Reads a slice of category "collective" and appends it to the collectives. */
+/* Reads a slice with category "collective" and appends it to the collectives.
+ */
 static lh_status read_collective(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -153,7 +154,7 @@ static lh_status read_collective(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
-/* Reads a slice of category "copy" and appends it to the offload copies. */
+/* Reads a slice with category "copy" and appends it to the offload copies. */
 static lh_status read_copy(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -174,7 +175,7 @@ static bool is_text(const lhi_node *node, const char *text)
 }
 
 /* Reads a trace event by its category; skips events that are no complete slices
- * of a known category. */
+ * with a known category. */
 static lh_status read_event(reader *r, const lhi_node *event)
 {
     LHI_TRY(lhi_node_check_map(r->doc, event, r->err));
@@ -194,8 +195,8 @@ static lh_status read_event(reader *r, const lhi_node *event)
 
 /* --- file ---------------------------------------------------------------- */
 
-/* Reads the trace's top-level keys. LH_EINPUT: the file is a Chrome trace of
- * another program. */
+/* Reads the trace's top-level keys. LH_EINPUT: the file is another program's
+ * Chrome trace. */
 static lh_status read_heading(reader *r)
 {
     const lhi_doc *doc = r->doc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes traces as Chrome trace events, the JSON format of Perfetto and
- * chrome://tracing ("Trace Event Format", Google, 2016). Slices of a thread
+/* Writes traces as Chrome trace events, the JSON format for Perfetto and
+ * chrome://tracing ("Trace Event Format", Google, 2016). A thread's slices
  * nest, flows start and end inside slices, and counters are numbers. */
 #include "report/trace/trace_internal.h"
 
@@ -32,8 +32,7 @@ typedef struct writer {
     lhi_run_index_entry *runs_by_pass;
 } writer;
 
-/* Returns the process number of a device in the trace: that of its
- * datacenter. */
+/* Returns a device's process number in the trace: its datacenter's. */
 static uint32_t get_device_pid(const writer *w, uint32_t device)
 {
     return w->t->devices[device].site + 1;
@@ -45,14 +44,14 @@ static uint32_t get_links_pid(const writer *w)
     return w->t->n_sites + 1;
 }
 
-/* Returns the thread number of a link's first lane; LH_NONE: messages without a
- * link. */
+/* Returns the thread number for a link's first lane; LH_NONE: messages without
+ * a link. */
 static uint32_t get_link_tid(const writer *w, uint32_t link)
 {
     return 2 * w->t->n_devices + 1 + (link == LH_NONE ? w->t->n_links : link);
 }
 
-/* Returns the thread number of a device's copy stream. */
+/* Returns the thread number for a device's copy stream. */
 static uint32_t get_stream_tid(const writer *w, uint32_t device)
 {
     return 2 * w->t->n_devices + w->t->n_links + 2 + device;
@@ -81,8 +80,8 @@ static void add_us(lhi_text *out, int64_t ns)
     lhi_text_printf(out, ".%0*d", digits, rest);
 }
 
-/* Begins a trace event of phase `ph` ("X", "i", "C" and others), after a comma
- * unless it is the first. */
+/* Begins a trace event with phase `ph` ("X", "i", "C" and others), after a
+ * comma unless it is the first. */
 static void begin_event(writer *w, const char *ph)
 {
     lhi_text_printf(&w->out, "%s{\"ph\":\"%s\",", w->first ? "" : ",\n", ph);
@@ -106,7 +105,7 @@ static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
                     name, cat, pid, tid);
 }
 
-/* Begins a trace event of phase `ph` ("i", "C", "s" and others) at one time,
+/* Begins a trace event with phase `ph` ("i", "C", "s" and others) at one time,
  * without duration. */
 static void begin_instant(writer *w, const char *ph, int64_t ns)
 {
@@ -140,14 +139,14 @@ static void add_sort_index(writer *w, const char *what, uint32_t pid,
 }
 
 /* Adds metadata events with a thread's name and display position; threads are
- * shown in the order of their numbers. */
+ * shown in number order. */
 static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
 {
     add_name(w, "thread_name", pid, tid, name);
     add_sort_index(w, "thread_sort_index", pid, tid, tid);
 }
 
-/* --- lanes: slices of a thread must not overlap --------------------------- */
+/* --- lanes: a thread's slices must not overlap --------------------------- */
 
 /* A slice to place in a lane. */
 typedef struct lane_item {
@@ -201,7 +200,7 @@ static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
 /* Lane kinds. */
 typedef enum lane_kind { OF_MESSAGES, OF_COLLECTIVES, OF_COPIES } lane_kind;
 
-/* Returns the thread number of the first lane of a group (link or device). */
+/* Returns the thread number for the first lane in a group (link or device). */
 static uint32_t get_first_lane(const writer *w, uint32_t group, lane_kind kind)
 {
     return kind == OF_MESSAGES      ? get_link_tid(w, group)
@@ -209,8 +208,8 @@ static uint32_t get_first_lane(const writer *w, uint32_t group, lane_kind kind)
                                     : get_stream_tid(w, group);
 }
 
-/* Converts lanes to thread numbers and adds names for the threads of further
- * lanes. `items` are sorted by group. */
+/* Converts lanes to thread numbers and adds names for further lanes' threads.
+ * `items` are sorted by group. */
 static void name_lanes(writer *w, const lane_item *items, uint32_t n,
                        uint32_t *lanes, lane_kind kind)
 {
@@ -319,8 +318,8 @@ static void add_dp_thread(writer *w, uint32_t device)
     lhi_text_fini(&name);
 }
 
-/* Adds the names of the processes and of the first lane (thread) of every link
- * and device. */
+/* Adds the names for the processes and for the first lane (thread) on every
+ * link and device. */
 static void add_tracks(writer *w)
 {
     const lh_trace *t = w->t;
@@ -367,7 +366,7 @@ static void add_tracks(writer *w)
 
 /* --- events -------------------------------------------------------------- */
 
-/* Ends a slice with its args, the fields of struct `it` by its schema. */
+/* Ends a slice with its args, struct `it`'s fields by its schema. */
 static void end_slice(writer *w, const lhi_schema *table, const void *it)
 {
     lhi_schema_add_text(&w->out, table, it);
@@ -386,7 +385,7 @@ static void add_runs(writer *w)
     }
 }
 
-/* Adds a slice for each data-parallel collective, for the time of its transfer.
+/* Adds a slice for each data-parallel collective, for its transfer time.
  */
 static void add_collectives(writer *w)
 {
@@ -420,7 +419,7 @@ static void add_copies(writer *w)
     }
 }
 
-/* Adds a slice for each message, for the time of its transfer. */
+/* Adds a slice for each message, for its transfer time. */
 static void add_messages(writer *w)
 {
     char name[LH_PASS_TEXT_SIZE];
@@ -433,7 +432,7 @@ static void add_messages(writer *w)
     }
 }
 
-/* Adds a point of the flow arrow of message `message` at time ns: `ph` is "s"
+/* Adds a point on message `message`'s flow arrow at time ns: `ph` is "s"
  * (start), "t" (step) or "f" (end). */
 static void add_flow(writer *w, const char *ph, int64_t ns, uint32_t message,
                      uint32_t pid, uint32_t tid)
@@ -481,7 +480,7 @@ static void add_memory_at(writer *w, const char *unit, uint32_t device,
                     device, get_device_pid(w, device), unit, value);
 }
 
-/* Adds a counter event at each change of a device's memory; nothing if it is
+/* Adds a counter event at each change in a device's memory; nothing if it is
  * always 0. */
 static void add_memory(writer *w, const char *unit, uint32_t device,
                        const lh_trace_run *runs, uint32_t n)
@@ -514,7 +513,7 @@ typedef struct change {
     int8_t waiting, sending, flying;
 } change;
 
-/* Compares changes of a link's counters by link, then by time, for sorting. */
+/* Compares changes in a link's counters by link, then by time, for sorting. */
 static int compare_changes(const void *a, const void *b)
 {
     const change *x = a, *y = b;
@@ -576,7 +575,7 @@ static void add_link_use(writer *w)
     lhi_text_fini(&name);
 }
 
-/* Adds the counter events of devices' memory and of links' messages. */
+/* Adds the counter events for devices' memory and links' messages. */
 static void add_counters(writer *w)
 {
     const lh_trace *t = w->t;

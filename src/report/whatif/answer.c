@@ -28,7 +28,7 @@ typedef struct answer {
     lh_report_analysis *shown;
 } answer;
 
-/* Frees the contents of a what-if answer. */
+/* Frees a what-if answer's contents. */
 static void answer_fini(answer *a)
 {
     lh_report_analysis_free(a->shown);
@@ -39,8 +39,8 @@ static void answer_fini(answer *a)
     lhi_whatif_pipeline_fini(&a->now);
 }
 
-/* Makes the schedule of the changed pipeline as `longhaul simulate` does: the
- * given one, or the result of the chosen method. */
+/* Makes the changed pipeline's schedule as `longhaul simulate` does: the given
+ * one, or the chosen method's result. */
 static lh_status find_schedule(const lhi_whatif_base *q, answer *a,
                                lh_error *err)
 {
@@ -81,8 +81,8 @@ static lh_status evaluate(const lhi_whatif_base *q, const char *line, answer *a,
 
 /* --- JSON output ---------------------------------------------------------- */
 
-/* Adds the slackness, delay and delay tolerance of each stage boundary; times
- * in ns. */
+/* Adds each stage boundary's slackness, delay and delay tolerance; times in
+ * ns. */
 static void add_slack(const lh_analysis *analysis, lhi_text *out)
 {
     uint32_t n;
@@ -104,7 +104,7 @@ static void add_slack(const lh_analysis *analysis, lhi_text *out)
     lhi_text_puts(out, "]");
 }
 
-/* Adds the fields of the changed pipeline that replace those in the original
+/* Adds the changed pipeline's fields that replace those in the original
  * pipeline file. */
 static void add_file(const lh_pipeline *p, lhi_text *out)
 {
@@ -233,7 +233,7 @@ lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
 /* --- controls --------------------------------------------------------------
  */
 
-/* Returns the first link of the resource `resource` that counts as a link
+/* Returns the first link in the resource `resource` that counts as a link
  * between datacenters. */
 static const lh_link *first_site_link(const lh_pipeline *p, uint32_t resource)
 {

@@ -160,7 +160,7 @@ static lh_status change_links(change_state *c, change_key key, const char *of,
     return LH_OK;
 }
 
-/* Changes the compute speed of device `of`, or of all devices if `of` is "", by
+/* Changes the compute speed on device `of`, or on all devices if `of` is "", by
  * the factor `value`. */
 static lh_status change_speed(change_state *c, const char *of,
                               const char *value, lh_error *err)
@@ -183,8 +183,8 @@ static lh_status change_speed(change_state *c, const char *of,
     return LH_OK;
 }
 
-/* Changes the memory limit of all devices to `value`: a factor ("x0.5"), a
- * number in the pipeline's unit, or none. */
+/* Changes all devices' memory limit to `value`: a factor ("x0.5"), a number in
+ * the pipeline's unit, or none. */
 static lh_status change_limit(change_state *c, const char *value, lh_error *err)
 {
     double factor = 0, number = 0;
@@ -205,7 +205,7 @@ static lh_status change_limit(change_state *c, const char *value, lh_error *err)
     return LH_OK;
 }
 
-/* Changes the number of microbatches to `value`; fails for pipelines whose
+/* Changes the microbatch count to `value`; fails for pipelines whose
  * communication is planned for a fixed number. */
 static lh_status change_microbatches(change_state *c, const char *value,
                                      lh_error *err)
@@ -277,7 +277,7 @@ static lh_status apply_change(change_state *c, change_key key, const char *of,
 
 /* --- line ----------------------------------------------------------------- */
 
-/* Returns the value of a hexadecimal digit; -1 for any other character. */
+/* Returns a hexadecimal digit's value; -1 for any other character. */
 static int hex_digit(char c)
 {
     const char *digits = "0123456789abcdef0123456789ABCDEF";
@@ -307,14 +307,14 @@ static bool decode(const char *from, size_t len, char *to)
     return strlen(to) == n;
 }
 
-/* Decodes, parses and applies one item of the line of changes, "key=value" or
+/* Decodes, parses and applies one item in the change line, "key=value" or
  * "key.name=value". */
 static lh_status read_item(change_state *c, lh_error *err)
 {
     char text[NAME_SIZE];
     if (!decode(c->item, (size_t)c->item_len, text))
         return fail_item(c, err, "is too long, or not URL-encoded");
-    /* The name of a link may contain any character except the last '='. */
+    /* A link's name may contain any character except the last '='. */
     char *value = strrchr(text, '='), *of = strchr(text, '.');
     if (!value)
         return fail_item(c, err, "is not a change, such as latency=x2");
@@ -331,7 +331,7 @@ static lh_status read_item(change_state *c, lh_error *err)
                      "microbatches, limit, receives, coupled, schedule");
 }
 
-/* Applies all items of a line of changes, which are separated by "&". */
+/* Applies all items in a change line, which are separated by "&". */
 static lh_status read_line(change_state *c, const char *line, lh_error *err)
 {
     for (const char *p = line; *p;) {
@@ -345,8 +345,8 @@ static lh_status read_line(change_state *c, const char *line, lh_error *err)
     return LH_OK;
 }
 
-/* Fills in the description of the changed pipeline from the present one, with
- * copies of the chunks and links that changes may modify. */
+/* Fills in the changed pipeline's description from the present one, with copies
+ * of the chunks and links that changes may modify. */
 static lh_status describe(change_state *c, lhi_arena *mem, lh_error *err)
 {
     lh_pipeline_desc *d = &c->desc;
