@@ -61,7 +61,7 @@ int64_t lhi_replay_duration(const lhi_recorded_step *step,
 lh_status lhi_replay_steps(const lh_recording *recording,
                            const lhi_scenario *scenarios, uint32_t n_scenarios,
                            uint32_t threads, int64_t *ends_ns, lh_error *err);
-/* Returns the mean over the ends ends_ns over the recording's steps. */
+/* Returns the mean of the ends ends_ns over the recording's steps. */
 double lhi_replay_mean(const lh_recording *recording, const int64_t *ends_ns);
 
 /* Computes each operation kind's typical time over all workers and steps: the
