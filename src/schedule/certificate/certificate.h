@@ -36,10 +36,10 @@ enum { LHI_HASH_TEXT = 32 };
 lh_status lhi_pipeline_hash(const lh_pipeline *pipeline, char *out,
                             lh_error *err);
 
-extern const lhi_schema lhi_certificate_table; /* fields of lh_certificate */
+extern const lhi_schema lhi_certificate_table; /* lh_certificate fields */
 extern const char *const lhi_proof_kinds[], *const lhi_bound_kinds[];
 
-/* Returns the name of a closed-form lower bound: "path", "device", "drain",
+/* Returns a closed-form lower bound's name: "path", "device", "drain",
  * "round-trips", "memory" or "link"; static storage. */
 const char *lhi_closed_form_name(lh_bound_kind kind);
 

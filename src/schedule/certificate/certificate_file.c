@@ -23,7 +23,7 @@ static lh_status read_schedule(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
-/* Writes the schedule as a list of CSV rows (schema callback); NULL: out of
+/* Writes the schedule as listed CSV rows (schema callback); NULL: out of
  * memory. */
 static json_t *write_rows(const void *owner, const void *context)
 {
@@ -31,7 +31,7 @@ static json_t *write_rows(const void *owner, const void *context)
     return lhi_schedule_rows_to_json(((const lh_certificate *)owner)->schedule);
 }
 
-/* Writes the explicit message orders as a list of CSV rows (schema callback);
+/* Writes the explicit message orders as listed CSV rows (schema callback);
  * NULL: out of memory. */
 static json_t *write_link_orders(const void *owner, const void *context)
 {
@@ -83,8 +83,8 @@ static const lhi_schema term_table = {
 
 /* --- windows ------------------------------------------------------------- */
 
-/* Parses the key of a time-window list: "m0F" for messages, "0F" for passes
- * (schema callback). */
+/* Parses a time-window list's key: "m0F" for messages, "0F" for passes (schema
+ * callback). */
 static lh_status read_passes(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -101,8 +101,8 @@ static lh_status read_passes(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
-/* Writes the passes of a time-window list, such as '0F', or 'm0F' for their
- * messages (schema callback). */
+/* Writes a time-window list's passes, such as '0F', or 'm0F' for their messages
+ * (schema callback). */
 static json_t *write_passes(const void *owner, const void *context)
 {
     const lh_proof_row *row = owner;
@@ -141,7 +141,7 @@ static const lhi_schema window_table = {
 /* --- clauses ------------------------------------------------------------- */
 
 /* Parses one precedence into *out: "0F3<0W1" for passes, "m0F2<m1I0" for
- * messages. Returns the end of the parsed text, or NULL on error. */
+ * messages. Returns the parsed text's end, or NULL on error. */
 static const char *scan_precedence(const char *at, const char *end,
                                    lh_proof_order *out)
 {
@@ -154,7 +154,7 @@ static const char *scan_precedence(const char *at, const char *end,
     return out->messages && weight ? NULL : at;
 }
 
-/* Parses one learned clause, a space-separated list of precedences such as
+/* Parses one learned clause, a space-separated precedence list such as
  * "0F3<0W1" (schema callback). */
 static lh_status read_clause(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
@@ -263,7 +263,7 @@ static lh_status read_proof(const lhi_read_context *r, const lhi_node *map,
     return lhi_schema_read(r, map, &proof_tables[index], owner, err);
 }
 
-/* Writes a proof with the schema of its kind (schema callback). */
+/* Writes a proof with its kind's schema (schema callback). */
 static json_t *write_proof(const void *owner, const void *context)
 {
     const lh_certificate *c = owner;
@@ -271,7 +271,7 @@ static json_t *write_proof(const void *owner, const void *context)
     return lhi_schema_write(&proof_tables[kind], c, context);
 }
 
-/* All proof tables, for the list of keys in the documentation. */
+/* All proof tables, for the key list in the documentation. */
 static const lhi_schema_field any_proof_rows[] = {
     {NULL, LHI_INLINED_TABLE(lh_certificate), .table = &proof_tables[0]},
     {NULL, LHI_INLINED_TABLE(lh_certificate), .table = &proof_tables[1]},
@@ -299,7 +299,7 @@ static const lhi_schema_field certificate_rows[] = {
 const lhi_schema lhi_certificate_table = {
     LHI_ROWS("certificate", lh_certificate, certificate_rows)};
 
-/* Reads all keys of a certificate from a parsed document into *whole. */
+/* Reads all a certificate's keys from a parsed document into *whole. */
 static lh_status read_certificate(const lhi_doc *doc, lhi_certificate *whole,
                                   lh_error *err)
 {

@@ -2,7 +2,7 @@
 /* Chooses queue size, sharding and recomputation together (PipeMesh, section
  * IV-B).
  *
- * For every distinct total of stored bytes, takes the minimum recompute time
+ * For every distinct stored byte total, takes the minimum recompute time
  * and the queue that then fits. This is the paper's table with its start at
  * L[0][0] = D(F(0)): the differences in exposed communication along a row
  * cancel, so they are added once, at the end. */
@@ -127,7 +127,7 @@ typedef struct owned_choice {
 } owned_choice;
 
 /* Fills in the result for queue size `o` (microbatches per group) and entry
- * `at` of the recompute table (stored bytes and recompute time). */
+ * `at` in the recompute table (stored bytes and recompute time). */
 static lh_status fill_choice(chooser *c, const option *o,
                              lhi_elastic_recompute_point at, owned_choice *out,
                              lh_error *err)

@@ -2,7 +2,7 @@
 /* Assigns data-parallel communication to the passes that launch it (PipeMesh,
  * section III-C and algorithm 1, with chunks counted by blocks).
  *
- * A block is a group of microbatches on one chunk. Its passes hide the gather
+ * A block is a microbatch group on one chunk. Its passes hide the gather
  * for the next block's parameters and the scatter for the previous block's
  * gradients. */
 #include "schedule/elastic/elastic.h"
@@ -25,9 +25,9 @@ typedef struct launcher {
     uint64_t n;
 } launcher;
 
-/* Returns the duration in ns of one gather (C_p in the PipeMesh paper) or, with
- * is_scatter, of one scatter (C_g) of only the sharded parameters of a
- * chunk. */
+/* Returns the duration in ns for one gather (C_p in the PipeMesh paper) or,
+ * with is_scatter, for one scatter (C_g) of only a chunk's sharded
+ * parameters. */
 static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
                                   bool is_scatter)
 {
@@ -40,8 +40,8 @@ static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
                                        share, l->g->params);
 }
 
-/* Returns the duration in ns of a chunk's full gather after the optimizer step
- * or, with is_scatter, of its last scatter. */
+/* Returns the duration in ns for a chunk's full gather after the optimizer step
+ * or, with is_scatter, for its last scatter. */
 static int64_t compute_chunk_ns(const launcher *l, uint32_t chunk,
                                 bool is_scatter)
 {
@@ -56,8 +56,8 @@ static int64_t compute_chunk_ns(const launcher *l, uint32_t chunk,
                      t->gather_ns, t->sharded_gather_ns, share, l->g->params);
 }
 
-/* Returns the time of bucket `i` when `total` ns are split into `n` integer
- * parts that add up to it. */
+/* Returns bucket `i`'s time when `total` ns are split into `n` integer parts
+ * that add up to it. */
 static int64_t compute_bucket_ns(int64_t total, uint32_t i, uint32_t n)
 {
     return total / n + total % n * (i + 1) / n - total % n * i / n;
@@ -74,13 +74,13 @@ static void add_operation(launcher *l, lh_dp_op op)
     l->n++;
 }
 
-/* Returns `params` divided by the chunk's number of parameters. */
+/* Returns `params` divided by the chunk's parameter count. */
 static double compute_share(const launcher *l, int64_t params)
 {
     return (double)params / (double)l->g->params;
 }
 
-/* Returns the block (one group of microbatches on one chunk) that follows block
+/* Returns the block (one microbatch group on one chunk) that follows block
  * (group, chunk) in forward order. */
 static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
 {
@@ -89,7 +89,7 @@ static block next_forward(const launcher *l, uint32_t group, uint32_t chunk)
     return (block){group + 1, 0, group + 1 < l->p->n_enqueue};
 }
 
-/* Returns the block (one group of microbatches on one chunk) that follows block
+/* Returns the block (one microbatch group on one chunk) that follows block
  * (group, chunk) in backward order. */
 static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
 {
@@ -98,8 +98,8 @@ static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
     return (block){group + 1, l->g->chunks - 1, group + 1 < l->p->n_dequeue};
 }
 
-/* Returns the block (one group of microbatches on one chunk) that precedes
- * block (group, chunk) in backward order. */
+/* Returns the block (one microbatch group on one chunk) that precedes block
+ * (group, chunk) in backward order. */
 static block get_previous_backward(const launcher *l, uint32_t group,
                                    uint32_t chunk)
 {
@@ -108,9 +108,8 @@ static block get_previous_backward(const launcher *l, uint32_t group,
     return (block){group - 1, 0, group > 0};
 }
 
-/* Returns the first forward (or `backward`) pass of block `b` on a stage,
- * before which the block's gather must be done; `groups`: microbatches per
- * group. */
+/* Returns block `b`'s first forward (or `backward`) pass on a stage, before
+ * which the block's gather must be done; `groups`: microbatches per group. */
 static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups,
                                   block b, uint32_t stage, bool backward)
 {
@@ -120,8 +119,8 @@ static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups,
     return (lh_dp_pass){b.chunk * l->g->stages + stage, m, backward};
 }
 
-/* Adds the gather bucket for block `next` that pass `n` of `count` in the
- * current block launches. The last `buckets` passes of a block launch one
+/* Adds the gather bucket for block `next` that pass `n` among `count` in the
+ * current block launches. The last `buckets` passes in a block launch one
  * bucket each. */
 static void launch_gather(launcher *l, block next, const uint32_t *groups,
                           uint32_t stage, lh_dp_pass pass, uint32_t n,
@@ -147,7 +146,7 @@ static void launch_gather(launcher *l, block next, const uint32_t *groups,
                              .needed_by = before});
 }
 
-/* Adds the gathers that pass `n` of forward block (group, chunk) launches. */
+/* Adds the gathers that pass `n` in forward block (group, chunk) launches. */
 static void launch_forward(launcher *l, uint32_t stage, uint32_t group,
                            uint32_t chunk, uint32_t n, lh_dp_pass pass)
 {
@@ -155,7 +154,7 @@ static void launch_forward(launcher *l, uint32_t stage, uint32_t group,
     if (group > 0 || chunk + 1 == l->g->chunks) {
         launch_gather(l, next, l->p->enqueue, stage, pass, n,
                       l->p->enqueue[group], l->p->forward_buckets);
-    } else if (n == 0) { /* gather of the updated parameters */
+    } else if (n == 0) { /* the updated parameters' gather */
         uint32_t c = next.chunk * l->g->stages + stage;
         add_operation(
             l, (lh_dp_op){.chunk = c,
@@ -169,7 +168,7 @@ static void launch_forward(launcher *l, uint32_t stage, uint32_t group,
     }
 }
 
-/* Adds the scatter and gather buckets that pass `n` of backward block (group,
+/* Adds the scatter and gather buckets that pass `n` in backward block (group,
  * chunk) launches. */
 static void launch_backward(launcher *l, uint32_t stage, uint32_t group,
                             uint32_t chunk, uint32_t n, lh_dp_pass pass)
@@ -199,8 +198,8 @@ static void launch_backward(launcher *l, uint32_t stage, uint32_t group,
                   n, count, l->p->backward_buckets);
 }
 
-/* Adds all data-parallel operations that the forward passes of a stage launch
- * or, with is_backward, those of its backward passes. */
+/* Adds all data-parallel operations that a stage's forward passes launch or,
+ * with is_backward, its backward passes. */
 static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
 {
     uint32_t n_groups = is_backward ? l->p->n_dequeue : l->p->n_enqueue;
@@ -216,7 +215,7 @@ static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
     }
 }
 
-/* Adds the data-parallel operations of all stages to the list: the gathers that
+/* Adds all stages' data-parallel operations to the list: the gathers that
  * forwards launch, and the gathers and reduce-scatters that backwards
  * launch. */
 static void launch_all(launcher *l)
@@ -257,7 +256,7 @@ lh_status lhi_elastic_operations(const lh_elastic_case *given,
     return lhi_elastic_build_operations(given, plan, NULL, ops, n_ops, err);
 }
 
-/* Frees a list of data-parallel operations; ignores NULL. */
+/* Frees a data-parallel operation list; ignores NULL. */
 void lhi_elastic_ops_free(lh_dp_op *ops)
 {
     free(ops);

@@ -12,23 +12,23 @@ lh_status lhi_elastic_plan_make(const lh_elastic_case *given,
                                 const lh_elastic_plan *wanted,
                                 lh_elastic_plan **out, lh_error *err);
 
-/* Computes the iteration time in ns by equation 1 of the PipeMesh paper.
- * `recompute_ns` lengthens every pass of a chunk but, as in that paper, not the
+/* Computes the iteration time in ns by equation 1 in the PipeMesh paper.
+ * `recompute_ns` lengthens every pass on a chunk but, as in that paper, not the
  * windows in which communication is hidden. */
 int64_t lhi_elastic_iteration_ns(const lh_elastic_case *given,
                                  const lh_elastic_plan *plan,
                                  int64_t recompute_ns);
 
-/* Lists the data-parallel communication of the plan's passes, for a pipeline
- * whose chunk (c - 1) P + i - 1 is chunk c on stage i. Excludes operations of
- * each stage's first chunk at the start and end of the iteration: see
- * lh_chunk. Release *ops with lhi_elastic_ops_free(). */
+/* Lists the data-parallel communication for the plan's passes, for a pipeline
+ * whose chunk (c - 1) P + i - 1 is chunk c on stage i. Excludes operations on
+ * each stage's first chunk at the iteration's start and end: see lh_chunk.
+ * Release *ops with lhi_elastic_ops_free(). */
 lh_status lhi_elastic_operations(const lh_elastic_case *given,
                                  const lh_elastic_plan *plan, lh_dp_op **ops,
                                  uint32_t *n_ops, lh_error *err);
 void lhi_elastic_ops_free(lh_dp_op *ops); /* frees; NULL is a no-op */
 
-/* Writes the passes of stage 1..P in order to `passes`, which must hold 2 M B
+/* Writes the passes on stages 1..P in order to `passes`, which must hold 2 M B
  * entries. */
 void lhi_elastic_order(const lh_elastic_case *given,
                        const lh_elastic_plan *plan, uint32_t stage,

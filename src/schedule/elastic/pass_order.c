@@ -64,8 +64,8 @@ void lhi_elastic_derive_plan(const lh_elastic_case *given,
         are_messages_hidden(plan->n_dequeue, plan->dequeue, given->b_ns, given);
 }
 
-/* Returns the number of forwards that stage `stage` runs before its first
- * backward, except the one directly before that backward. */
+/* Returns how many forwards stage `stage` runs before its first backward,
+ * except the one directly before that backward. */
 static int64_t count_warmup(const lh_elastic_case *g, const lh_elastic_plan *p,
                             uint32_t stage)
 {
@@ -100,7 +100,7 @@ typedef struct list_cursor {
     uint32_t completed_blocks; /* completed blocks in this group */
 } list_cursor;
 
-/* Writes the next forward (or backward) pass of stage `stage` at cursor `w` to
+/* Writes stage `stage`'s next forward (or backward) pass at cursor `w` to
  * *out and advances the cursor. */
 static void write_next_pass(list_cursor *w, const lh_elastic_case *g,
                             uint32_t stage, bool backward, lh_pass *out)

@@ -75,7 +75,7 @@ static void split_evenly(uint32_t n, uint32_t k, uint32_t *parts)
         parts[i] = n / k + (i < n % k);
 }
 
-/* Returns the smallest of n values; n is at least 1. */
+/* Returns the smallest among n values; n is at least 1. */
 static uint32_t find_minimum(const uint32_t *values, uint32_t n)
 {
     uint32_t least = values[0];
@@ -91,7 +91,7 @@ uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue)
 }
 
 /* Returns how many parameters, at most `most`, can be sharded so that `n`
- * passes of `pass_ns` each hide the communication of these parameters. */
+ * passes of `pass_ns` each hide these parameters' communication. */
 static int64_t compute_hidden_share(const lh_elastic_case *g, uint32_t n,
                                     int64_t pass_ns, int64_t most)
 {
@@ -102,7 +102,7 @@ static int64_t compute_hidden_share(const lh_elastic_case *g, uint32_t n,
     return share < most ? (int64_t)share : most;
 }
 
-/* Returns how many passes of pass_ns hide a communication of comm_ns, at most
+/* Returns how many passes of pass_ns hide a comm_ns communication, at most
  * INT32_MAX. */
 static uint32_t count_passes_to_hide(int64_t comm_ns, int64_t pass_ns)
 {
@@ -125,8 +125,8 @@ static int64_t get_time_to_hide(const lh_elastic_case *g)
                                            : lhi_elastic_get_sharded_ns(g);
 }
 
-/* Sets the sizes of the backward (dequeue) groups, the sharded shares and the
- * numbers of backward buckets. */
+/* Sets the backward (dequeue) group sizes, the sharded shares and the backward
+ * bucket counts. */
 static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
                          lh_elastic_plan *p)
 {
@@ -160,9 +160,9 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
         compute_hidden_share(g, p->backward_buckets, g->b_ns, p->params_g);
 }
 
-/* Checks whether sharding parameters too (ZeRO-3) saves memory in spite of its
- * buffers: 2/D + 8/M < 2. If experts have fewer replicas, the resident
- * fraction per parameter replaces 1/D. */
+/* Checks whether sharding parameters too (ZeRO-3) saves memory despite its
+ * buffers: 2/D + 8/M < 2. If experts have fewer replicas, the resident fraction
+ * per parameter replaces 1/D. */
 static bool saves_sharding_memory(const lh_elastic_case *g)
 {
     lhi_int128 D = g->replicas, M = g->chunks,
@@ -174,7 +174,7 @@ static bool saves_sharding_memory(const lh_elastic_case *g)
 
 /* Shards all gradients or parameters as the case's ZeRO level demands, whether
  * their communication can be hidden or not. Spreads each communication over as
- * many passes as hide it, at most those of a group. */
+ * many passes as hide it, at most a group's. */
 static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
 {
     uint32_t m = find_minimum(p->dequeue, p->n_dequeue);
@@ -325,7 +325,7 @@ static lh_status check_groups(const lh_elastic_case *g, const char *name,
 }
 
 /* Checks that no more parameters are sharded than exist, and that every
- * communication of sharded parameters is split into at least one bucket. */
+ * communication for sharded parameters is split into at least one bucket. */
 static lh_status check_shares(const lh_elastic_case *g,
                               const lh_elastic_plan *p, lh_error *err)
 {

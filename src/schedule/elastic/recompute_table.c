@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds the recompute table: operation by operation, keeps the minimum
- * recompute time for each total of stored bytes. */
+ * recompute time for each stored byte total. */
 #include "schedule/elastic/elastic_internal.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
     return LH_OK;
 }
 
-/* Computes row `to` of the recompute table from row `from`: each point (stored
+/* Computes the recompute table's row `to` from row `from`: each point (stored
  * bytes, recompute time) once with `op` recomputed and once with it stored.
  * Both sequences are sorted, so one pass merges them. `front`: drops dominated
  * points. *total: points in all rows so far. */

@@ -17,8 +17,8 @@ typedef struct lhi_link_reservations {
     uint32_t first, count, room; /* spans[first .. first + count - 1] */
 } lhi_link_reservations;
 
-/* Enlarges a link's list of reserved intervals so that one more fits; false:
- * out of memory. */
+/* Enlarges a link's reserved interval list so that one more fits; false: out of
+ * memory. */
 static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
 {
     if (b->first + b->count < b->room)
@@ -39,7 +39,7 @@ static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
     return true;
 }
 
-/* Reserves the earliest gap of `length_ns` on a link from `ready_ns` on
+/* Reserves the earliest `length_ns` gap on a link from `ready_ns` on
  * (CrossPipe, section 4.2.3) and sets *end_ns to its end. No later message
  * starts before now_ns. Returns false if out of memory. */
 static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
@@ -79,8 +79,7 @@ static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
 
 /* --- tournament tree ----------------------------------------------------- */
 
-/* Returns the one of devices `a` and `b` whose chosen pass starts first; ties:
- * `a`. */
+/* Returns the device, `a` or `b`, whose chosen pass starts first; ties: `a`. */
 static uint32_t get_earlier_device(const lhi_dispatcher *p, uint32_t a,
                                    uint32_t b)
 {
@@ -97,7 +96,7 @@ static void update_tree(lhi_dispatcher *p, uint32_t device)
         p->tree[i] = get_earlier_device(p, p->tree[2 * i], p->tree[2 * i + 1]);
 }
 
-/* Builds the tournament tree of the devices' chosen passes, with the earliest
+/* Builds the tournament tree from the devices' chosen passes, with the earliest
  * at the root. */
 static void build_tree(lhi_dispatcher *p)
 {
@@ -167,8 +166,9 @@ bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
 
 static const lhi_ready_entry empty_entry = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
 
-/* Stores `leaf`, the entry of the device's chunk number `nth`, in a ready queue
- * (a binary tree of minima over chunks) and updates the minima above it. */
+/* Stores `leaf`, the entry for the device's chunk number `nth`, in a ready
+ * queue (a binary tree with minima over chunks) and updates the minima above
+ * it. */
 static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
 {
     uint32_t i = o->leaves + nth;
@@ -183,7 +183,7 @@ static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
 }
 
 /* Updates a chunk's entry in the device's ready queue after the chunk's next
- * pass of kind `kind`, or the arrival time of its input, has changed. */
+ * pass with kind `kind`, or its input's arrival time, has changed. */
 static void update_entry(lhi_dispatcher *p, uint32_t chunk, lh_pass_kind kind)
 {
     lhi_dispatcher_device *d = &p->devices[p->pipeline->chunks[chunk].device];
@@ -285,8 +285,8 @@ static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route,
     return true;
 }
 
-/* Delivers the output of an F or D, which runs from start_ns to end_ns, to the
- * pass that consumes it. Sets *reader to the device whose next choice may
+/* Delivers the output from an F or D, which runs from start_ns to end_ns, to
+ * the pass that consumes it. Sets *reader to the device whose next choice may
  * change; LH_NONE: no device. False: out of memory. */
 static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
                         int64_t start_ns, int64_t end_ns, uint32_t *reader)
@@ -380,8 +380,8 @@ static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
 /* --- setup --------------------------------------------------------------- */
 
 /* Computes the memory reserves reserve_f and reserve_d: by how much the
- * device's memory rises at most in the remaining passes of a microbatch after
- * an F or D on each chunk; *whole: of a whole microbatch.
+ * device's memory rises at most in a microbatch's remaining passes after
+ * an F or D on each chunk; *whole: for a whole microbatch.
  *
  * An F or D is admitted only if its reserve stays free. The oldest microbatch
  * needs none except for its own pass, because younger ones were admitted with
@@ -415,9 +415,9 @@ static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
     *whole = most;
 }
 
-/* Lowers a device's memory limit by the quarters of a forward's memory that the
- * policy leaves unused, as far as one microbatch, which needs `whole` bytes,
- * still fits. */
+/* Lowers a device's memory limit by the forward memory quarters that the policy
+ * leaves unused, as far as one microbatch, which needs `whole` bytes, still
+ * fits. */
 static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
                          int64_t whole)
 {
@@ -434,7 +434,7 @@ static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
                                  d->limit - most_f / 4 * p->quarters);
 }
 
-/* Allocates a ready queue (binary tree of minima) for n_chunks chunks, empty;
+/* Allocates a ready queue (binary tree with minima) for n_chunks chunks, empty;
  * false: out of memory. */
 static bool make_queue(lhi_dispatcher *p, lhi_ready_queue *o, uint32_t n_chunks)
 {
@@ -487,8 +487,8 @@ static lh_status assign_chunks(lhi_dispatcher *p, lh_error *err)
     return LH_OK;
 }
 
-/* Computes when each chunk's parameters are gathered: all-gathers run one
- * after another from the start, in the order of the chunks' first forwards. */
+/* Computes when each chunk's parameters are gathered: all-gathers run one after
+ * another from the start, in the order of the chunks' first forwards. */
 static void compute_gather_times(lhi_dispatcher *p)
 {
     for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {

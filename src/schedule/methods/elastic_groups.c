@@ -10,8 +10,8 @@
 #include <longhaul/experimental/elastic.h>
 #include <stdlib.h>
 
-/* Describes the pipeline as input of the elastic closed forms: equal chunks
- * with the slowest communication of any chunk, nothing sharded. */
+/* Describes the pipeline as input for the elastic closed forms: equal chunks
+ * with the slowest communication on any chunk, nothing sharded. */
 static lh_elastic_case describe_pipeline(const lh_pipeline *p)
 {
     const lh_chunk *c = &p->chunks[0];
@@ -31,7 +31,7 @@ static lh_elastic_case describe_pipeline(const lh_pipeline *p)
     return g;
 }
 
-/* Writes the order of passes on every device under an elastic plan to `out`. */
+/* Writes the pass order on every device under an elastic plan to `out`. */
 static void write_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
                          lhi_orders *out)
 {
@@ -116,7 +116,7 @@ static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
 }
 
 /* Builds the elastic plan from the groups in the options or in the pipeline, or
- * else by searching the number of microbatches per group. */
+ * else by searching the microbatch count per group. */
 static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
                            const lh_method_options *o, lhi_orders *orders,
                            lh_elastic_plan **out, lh_error *err)
@@ -146,8 +146,8 @@ static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
     return find_best_queue(g, p, orders, out, err);
 }
 
-/* Method "elastic": orders by PipeMesh's enqueue and dequeue groups of
- * microbatches. */
+/* Method "elastic": orders by PipeMesh's enqueue and dequeue microbatch
+ * groups. */
 lh_status lhi_elastic(const lh_pipeline *pipeline,
                       const lh_method_options *options, lhi_orders *out,
                       lh_error *err)

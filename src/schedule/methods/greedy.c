@@ -40,9 +40,9 @@ static candidate find_candidate(const lhi_dispatcher_device *d,
     return m;
 }
 
-/* Returns the kind of pass, F or D, that greedy prefers now; `back`: the best
- * D. F until the first D is ready (waiting until it has run would admit one
- * more F before it), then alternating; D when no F is left. */
+/* Returns the pass kind, F or D, that greedy prefers now; `back`: the best D. F
+ * until the first D is ready (waiting until it has run would admit one more F
+ * before it), then alternating; D when no F is left. */
 static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p,
                                        const lhi_dispatcher_device *d,
                                        const candidate *back)
@@ -56,7 +56,7 @@ static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p,
     return d->last == LH_F ? LH_D : LH_F;
 }
 
-/* Dispatch policy of greedy: chooses F, D or a W part for a device. */
+/* Dispatch policy for greedy: chooses F, D or a W part for a device. */
 static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
                                     const void *policy)
 {

@@ -11,7 +11,7 @@
 
 #include "base/integer_math.h"
 
-/* Dimensions of the interleaved order. */
+/* The interleaved order's dimensions. */
 typedef struct order_shape {
     uint32_t devices, legs, group; /* legs: chunks per device */
 } order_shape;

@@ -28,7 +28,7 @@ typedef struct candidate {
     next_pass *pass;
 } candidate;
 
-/* Memory change per pass in a stream, and the number of completed microbatches.
+/* Memory change per pass in a stream, and the completed microbatch count.
  */
 typedef struct stream_memory {
     int64_t memory;
@@ -45,7 +45,7 @@ typedef struct position_sums {
     uint32_t least_completed; /* min. completed in any stream before here */
 } position_sums;
 
-/* State for one run of the list scheduler. */
+/* State for one list scheduler run. */
 typedef struct lhi_list_scheduler_state {
     const lhi_list_scheduler_rules *rules;
     bool backward;
@@ -56,7 +56,7 @@ typedef struct lhi_list_scheduler_state {
     next_pass *coming;  /* per forward slot, in both directions */
     int64_t *free;      /* per device */
     int64_t *held;      /* per device: memory, complete passes only */
-    uint8_t *last_kind; /* per device: kind of its last F or D */
+    uint8_t *last_kind; /* per device: its last F's or D's kind */
     bool *has_run_d;    /* per device: a D has run */
     int64_t *link;      /* per resource: free from this time */
     pick *picks;        /* per device */
@@ -65,15 +65,15 @@ typedef struct lhi_list_scheduler_state {
     position_sums *standing; /* sums for the current device, one extra entry */
 } list_state;
 
-/* Checks whether a stream (all passes of one kind on one chunk) consists of W
+/* Checks whether a stream (all passes with one kind on one chunk) has W
  * passes. */
 static bool is_w(const lhi_list_scheduler *b, uint32_t stream)
 {
     return b->kinds == 3 && stream % 3 == 2;
 }
 
-/* Returns the memory record of a stream (all passes of one kind on one chunk)
- * in the current direction of time. */
+/* Returns the memory record for a stream (all passes with one kind on one
+ * chunk) in the current time direction. */
 static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
                                         uint32_t stream)
 {
@@ -81,7 +81,8 @@ static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
     return &s->now[b->streams[stream].direction[s->backward].slot];
 }
 
-/* Returns the number of microbatches whose pass in the stream is complete. */
+/* Returns how many microbatches have completed their pass in the stream.
+ */
 static uint32_t count_done(const lhi_list_scheduler *b, uint32_t stream)
 {
     return get_stream_memory(b, stream)->done;
@@ -148,8 +149,8 @@ static bool can_finish(const list_state *s, const stream_memory *now,
 
 /* Checks with Dijkstra's banker's algorithm whether all microbatches can
  * finish one after another, each with the free memory and what earlier ones
- * release. Of microbatches with the same completed passes, the first has least
- * memory.
+ * release. Among microbatches with the same completed passes, the first has
+ * least memory.
  *
  * On success each microbatch leaves at least *spare. Further passes that
  * together take at most *spare are therefore also safe. */
@@ -226,7 +227,7 @@ static bool leaves_reserve(const lhi_list_scheduler *b, uint32_t device,
     return room;
 }
 
-/* Checks whether a device may run `pass` now: the chunk's cap of microbatches
+/* Checks whether a device may run `pass` now: the chunk's cap on microbatches
  * in flight, memory safety, and memory left for passes with earlier due
  * dates. */
 static bool has_memory(const lhi_list_scheduler *b, uint32_t device,
@@ -266,7 +267,7 @@ static bool fits(const lhi_list_scheduler *b, next_pass *c)
 
 /* --- selection ----------------------------------------------------------- */
 
-/* Returns the record of the next pass of a stream (all passes of one kind on
+/* Returns the record for the next pass in a stream (all passes with one kind on
  * one chunk). */
 static next_pass *get_next_pass(const lhi_list_scheduler *b, uint32_t stream)
 {
@@ -289,8 +290,7 @@ static int64_t get_ready_time(const lhi_list_scheduler *b, uint32_t stream)
     return s->ready[(size_t)stream * b->n + m];
 }
 
-/* Returns the duration in ns of a stream's next pass: for a divided W, that of
- * one part. */
+/* Returns a stream's next pass duration in ns: for a divided W, one part's. */
 static int64_t get_duration(const lhi_list_scheduler *b, uint32_t stream)
 {
     int64_t time = b->streams[stream].time_ns;
@@ -312,7 +312,7 @@ static void update_next_pass(const lhi_list_scheduler *b, uint32_t stream)
         c->due_ns = b->due[(size_t)stream * b->n + m];
 }
 
-/* Delays the start `at` of the stream's next pass until its output would find
+/* Delays start `at` for the stream's next pass until its output would find
  * every outgoing link free at the pass's end; returns that start in ns. */
 static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream,
                          int64_t at)
@@ -365,8 +365,8 @@ static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
     return c->stream;
 }
 
-/* Picks the candidate with the earliest due date among those of the first n
- * that can start by `until` and fit into memory. */
+/* Picks the candidate with the earliest due date among the first n that can
+ * start by `until` and fit into memory. */
 static pick pick_by_due_date(const lhi_list_scheduler *b, uint32_t n,
                              int64_t until)
 {
@@ -474,7 +474,7 @@ static void update_device(lhi_list_scheduler *b, uint32_t device)
     update_tree(b->state, device);
 }
 
-/* Lets every device pick a pass and builds the tournament tree of the picks. */
+/* Lets every device pick a pass and builds the picks' tournament tree. */
 static void build_tree(lhi_list_scheduler *b)
 {
     list_state *s = b->state;
@@ -522,7 +522,7 @@ bool lhi_list_scheduler_make_state(lhi_list_scheduler *b)
 
 /* --- run ----------------------------------------------------------------- */
 
-/* Sends the output of a stream's pass on microbatch m, which ended at end_ns,
+/* Sends the output from a stream's pass on microbatch m, which ended at end_ns,
  * to its consumers, over links where there are any. */
 static void send_output(lhi_list_scheduler *b, uint32_t stream, uint32_t m,
                         int64_t end_ns)
@@ -555,7 +555,7 @@ static void run_pick(lhi_list_scheduler *b, uint32_t device)
     d->order[d->count++] = (uint32_t)number;
     s->free[device] = end;
     b->end_ns = lhi_max_int64(b->end_ns, end);
-    /* For a W in parts, the end of the last part determines the start. */
+    /* For a W in parts, the last part's end determines the start. */
     b->start[number] = end - b->streams[p.stream].time_ns;
     s->next[p.stream]++;
     if (s->n_parts == 1 || !is_w(b, p.stream) ||
@@ -580,8 +580,8 @@ static void run_pick(lhi_list_scheduler *b, uint32_t device)
     update_device(b, device);
 }
 
-/* Resets devices, streams and links to the state before the first pass, for
- * the current direction of time. */
+/* Resets devices, streams and links to the state before the first pass, for the
+ * current time direction. */
 static void reset(lhi_list_scheduler *b)
 {
     list_state *s = b->state;
@@ -638,8 +638,8 @@ void lhi_list_scheduler_reverse_due_dates(lhi_list_scheduler *b)
     }
 }
 
-/* Numbers the parts of each W in a device's order, since each W occurs once
- * per part. */
+/* Numbers each W's parts in a device's order, since each W occurs once per
+ * part. */
 static void number_parts(const lhi_list_scheduler *b, lhi_order *order,
                          uint32_t n_parts)
 {

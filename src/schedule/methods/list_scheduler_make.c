@@ -2,8 +2,8 @@
 /* Builds the list scheduler's tables for a pipeline, in both directions. */
 #include "schedule/methods/list_scheduler.h"
 
-/* Makes stream `to` depend on stream `from`, in both directions of time;
- * `route` NULL: no message between them. */
+/* Makes stream `to` depend on stream `from`, in both time directions; `route`
+ * NULL: no message between them. */
 static void link_streams(lhi_list_scheduler *b, uint32_t from, uint32_t to,
                          const lhi_route *route)
 {
@@ -24,8 +24,8 @@ static void link_streams(lhi_list_scheduler *b, uint32_t from, uint32_t to,
     maker->in[maker->n_in++] = to;
 }
 
-/* Fills in durations, memory changes and dependencies of all streams (all
- * passes of one kind on one chunk). */
+/* Fills in durations, memory changes and dependencies for all streams (all
+ * passes with one kind on one chunk). */
 static void fill_streams(lhi_list_scheduler *b)
 {
     const lh_pipeline *p = b->p;
@@ -95,7 +95,7 @@ static bool fill_sequences(lhi_list_scheduler *b)
     return true;
 }
 
-/* Checks whether only the first stream of a microbatch's path on the device
+/* Checks whether only the first stream on a microbatch's path on the device
  * takes memory (`back`: path backward in time). */
 static bool does_only_first_allocate(const lhi_list_scheduler *b,
                                      const lhi_stream_device *d, uint32_t back)
@@ -108,8 +108,8 @@ static bool does_only_first_allocate(const lhi_list_scheduler *b,
     return true;
 }
 
-/* Returns the maximum rise of memory over any interval of a microbatch's path
- * on the device (`back`: backward in time). */
+/* Returns the maximum memory rise over any interval on a microbatch's path on
+ * the device (`back`: backward in time). */
 static int64_t compute_peak(const lhi_list_scheduler *b,
                             const lhi_stream_device *d, uint32_t back)
 {
@@ -187,7 +187,7 @@ lh_status lhi_list_scheduler_make(const lh_pipeline *pipeline, uint32_t n_parts,
 /* --- memory shares ------------------------------------------------------- */
 
 /* Computes lives[c] for every chunk c: how long it keeps a microbatch's
- * activations if no pass waits, from the start of F to the end of W, in ns. */
+ * activations if no pass waits, from F's start to W's end, in ns. */
 static void compute_lifetimes(const lhi_list_scheduler *b, int64_t *lives)
 {
     const lh_pipeline *p = b->p;

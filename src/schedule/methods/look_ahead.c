@@ -13,20 +13,20 @@
 #include <longhaul/experimental/simulate.h>
 #include <string.h>
 
-/* Work limits in the unit of lhi_list_scheduler_estimate_cost(), about 1 ns.
+/* Work limits in the unit for lhi_list_scheduler_estimate_cost(), about 1 ns.
  * WORK is always allowed. RUNS runs are allowed up to WORK_FOR_RUNS; the cap
  * does not apply where a pass costs at most DEAREST. */
 #define MIN_WORK UINT64_C(6000000)
 #define RUNS 8
 #define MAX_WORK_FOR_RUNS UINT64_C(100000000)
 #define MAX_PASS_COST 1000
-#define QUARTERS 3 /* max. quarters of a forward left unused */
+#define QUARTERS 3 /* max. forward quarters left unused */
 #define ROUNDS 6   /* backward-forward pairs per initial rule */
 
 /* Initial memory shares per chunk. */
 enum { SHARED, NEAREST, DOWN, ALL, UNIFORM, N_SHARES };
 
-/* One combination of rules. */
+/* One rule combination. */
 typedef struct attempt {
     uint8_t shares;
     bool hold_back;
@@ -63,8 +63,8 @@ static lh_status evaluate(search_state *l, const lhi_orders *orders,
 
 /* Simulates the last run's schedule and keeps it if it is the fastest so far.
  * The list scheduler models less than the simulator, so a run that is already
- * too late is skipped. A backward run packs passes toward the end and may
- * start earlier when simulated, so it gets a margin of 1/64. */
+ * too late is skipped. A backward run packs passes toward the end and may start
+ * earlier when simulated, so it gets a 1/64 margin. */
 static lh_status evaluate_trial(search_state *l, lh_error *err)
 {
     int64_t ns, late = l->scheduler.is_backward ? l->best_ns / 64 : 0;
@@ -189,8 +189,8 @@ static bool reduce_memory(search_state *l)
     return any;
 }
 
-/* Tries all combinations of rules (caps, patience, reserve), then the best one
- * with reduced memory. */
+/* Tries all rule combinations (caps, patience, reserve), then the best one with
+ * reduced memory. */
 static lh_status try_rules(search_state *l, lh_error *err)
 {
     bool shared = false, has_transfers = false;
@@ -281,8 +281,8 @@ static lh_status improve(search_state *l, lh_error *err)
     return status;
 }
 
-/* Method "look-ahead": list scheduling with due dates from runs in both
- * directions of time, starting from greedy's orders. */
+/* Method "look-ahead": list scheduling with due dates from runs in both time
+ * directions, starting from greedy's orders. */
 lh_status lhi_look_ahead(const lh_pipeline *pipeline,
                          const lh_method_options *options, lhi_orders *out,
                          lh_error *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Merges W parts into whole W passes, for runtimes without parts. Each W runs
  * in the position of one of its parts. The position is chosen so that memory
- * still fits and the makespan grows least: first the best of all-first,
+ * still fits and the makespan grows least: first the best among all-first,
  * all-middle and all-last, then one W after another is moved while that helps
  * and the work limit allows. */
 #include "base/arena.h"
@@ -85,8 +85,8 @@ static bool fits(const merge_state *w)
     return true;
 }
 
-/* Builds the schedule for the chosen positions of all W and simulates it. *out:
- * the schedule; *s: its makespan and whether it fits into memory. */
+/* Builds the schedule for the chosen W positions and simulates it. *out: the
+ * schedule; *s: its makespan and whether it fits into memory. */
 static lh_status evaluate(merge_state *w, lh_schedule **out, objective *s,
                           lh_error *err)
 {
@@ -103,8 +103,8 @@ static lh_status evaluate(merge_state *w, lh_schedule **out, objective *s,
     return LH_OK;
 }
 
-/* Chooses for every W the position at which the merged pass runs: that of its
- * first part (`which` 0), middle part (1) or last part (2). */
+/* Chooses for every W the position at which the merged pass runs: its first
+ * part's (`which` 0), middle part (1) or last part (2). */
 static void place_all(merge_state *w, int which)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -117,8 +117,8 @@ static void place_all(merge_state *w, int which)
     }
 }
 
-/* Lets one merged W of device d run at the position of its part `part`;
- * `first`: index of its first part in the device's order. */
+/* Lets one merged W of device d run at its part `part`'s position; `first`: its
+ * first part's index in the device's order. */
 static void place_one(merge_state *w, uint32_t d, uint32_t first, uint16_t part)
 {
     uint32_t count;
@@ -161,7 +161,7 @@ static lh_status improve_one(merge_state *w, uint32_t d, uint32_t first,
     return LH_OK;
 }
 
-/* Local search: improves the position of one W after another within the work
+/* Local search: improves the W positions one after another within the work
  * limit. */
 static lh_status improve(merge_state *w, lh_schedule **best, objective *s,
                          lh_error *err)
@@ -240,8 +240,8 @@ static lh_status allocate(merge_state *w, lh_error *err)
     return LH_OK;
 }
 
-/* Merges the parts of all W by search; without a pipeline, each W takes its
- * last part's position. */
+/* Merges all W parts by search; without a pipeline, each W takes its last
+ * part's position. */
 static lh_status merge_parts(merge_state *w, lh_schedule **out, lh_error *err)
 {
     LHI_TRY(allocate(w, err));

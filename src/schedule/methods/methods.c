@@ -53,14 +53,14 @@ uint32_t lh_n_methods(void)
     return lhi_n_methods;
 }
 
-/* Returns the name of scheduling method number `method`; static storage. NULL:
- * no such number. */
+/* Returns scheduling method number `method`'s name; static storage. NULL: no
+ * such number. */
 const char *lh_method_name(uint32_t method)
 {
     return method < lhi_n_methods ? lhi_methods[method].name : NULL;
 }
 
-/* Returns a one-line description of scheduling method number `method`; static
+/* Returns a one-line description for scheduling method number `method`; static
  * storage. */
 const char *lhi_method_about(uint32_t method)
 {
@@ -104,7 +104,7 @@ bool lh_method_is_auto(const char *name)
 
 /* ---- pipeline requirements ---- */
 
-/* Checks whether the pipeline has the placement of chunks on devices. On one
+/* Checks whether the pipeline has the chunk placement on devices. On one
  * device, chunks 0 and 1 form a V as well as a loop. */
 static bool has_placement(const lh_pipeline *p, lh_placement placement)
 {
@@ -146,8 +146,8 @@ static lh_status check_waves(const lh_pipeline *p, lh_error *err)
         "on each; with two per device this is placement wave");
 }
 
-/* Fails unless the pipeline has one of the placements that the method's chunk
- * layout permits. */
+/* Fails unless the pipeline has a placement that the method's chunk layout
+ * permits. */
 static lh_status check_chunk_layout(const lh_pipeline *p,
                                     lhi_chunk_layout chunks, lh_error *err)
 {

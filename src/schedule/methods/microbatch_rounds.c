@@ -2,10 +2,10 @@
 /* Methods "flexible" (Meta, "The Llama 3 Herd of Models", 2024, section 3.3)
  * and "dorapp" (ScaleAcross Explorer, 2026, section 4).
  *
- * Microbatches run through a device's chunks in rounds of `group`, where
- * interleaved 1F1B uses rounds of P. Larger rounds give a chunk's messages more
- * time to arrive. DoraPP splits input and weight gradients and defers weight
- * gradients to the end. */
+ * Microbatches run through a device's chunks in rounds of `group`,
+ * where interleaved 1F1B uses rounds of P. Larger rounds give a chunk's
+ * messages more time to arrive. DoraPP splits input and weight gradients and
+ * defers weight gradients to the end. */
 #include "schedule/methods/sched.h"
 
 #include <inttypes.h>
@@ -19,8 +19,8 @@ typedef struct round_cursor {
     uint32_t first, leg, at; /* first: of the round; at: in the round */
 } round_cursor;
 
-/* Returns the number of microbatches in the cursor's current round (a group
- * that passes all chunks); the last may be smaller. */
+/* Returns the microbatch count in the cursor's current round (a group that
+ * passes all chunks); the last may be smaller. */
 static uint32_t get_round_size(const round_cursor *w)
 {
     uint32_t left = w->n - w->first;
@@ -53,7 +53,7 @@ static void put_pass(lhi_order *order, lh_pass pass)
                        pass.microbatch);
 }
 
-/* Returns the number of forwards that the cursor's device runs before its first
+/* Returns how many forwards the cursor's device runs before its first
  * backward. */
 static uint32_t count_warmup(const round_cursor *w)
 {
@@ -79,8 +79,7 @@ static void put_flexible(lhi_order *order, round_cursor forward)
     }
 }
 
-/* Appends the next D of cursor `d` and the next W of cursor `w` to a device's
- * order. */
+/* Appends cursor `d`'s next D and cursor `w`'s next W to a device's order. */
 static void put_split(lhi_order *order, round_cursor *d, round_cursor *w)
 {
     put_pass(order, take_next_pass(d, LH_D));
@@ -171,8 +170,7 @@ static lh_status make_orders(const lh_pipeline *p,
     return status;
 }
 
-/* Method "flexible": interleaved 1F1B in rounds of any number of
- * microbatches. */
+/* Method "flexible": interleaved 1F1B in rounds with any microbatch count. */
 lh_status lhi_flexible(const lh_pipeline *pipeline,
                        const lh_method_options *options, lhi_orders *out,
                        lh_error *err)
@@ -180,7 +178,7 @@ lh_status lhi_flexible(const lh_pipeline *pipeline,
     return make_orders(pipeline, options, 2, put_flexible, out, err);
 }
 
-/* Method "dorapp": rounds of microbatches with D and W split and W deferred. */
+/* Method "dorapp": microbatch rounds with D and W split and W deferred. */
 lh_status lhi_dorapp(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)

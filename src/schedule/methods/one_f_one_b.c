@@ -4,8 +4,8 @@
  * remaining backwards. */
 #include "schedule/methods/sched.h"
 
-/* Writes the 1F1B orders of all devices: warm-up forwards, alternating F and
- * B, then the remaining B. */
+/* Writes all devices' 1F1B orders: warm-up forwards, alternating F and B, then
+ * the remaining B. */
 static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
                             lh_error *err)
 {
@@ -26,7 +26,7 @@ static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
     return LH_OK;
 }
 
-/* Checks the memory limits with an order of one microbatch per device, which
+/* Checks the memory limits with a one-microbatch order per device, which
  * already reaches the peak memory after warm-up. This avoids building an order
  * with thousands of passes that cannot fit. */
 static lh_status check_warmup_memory(const lh_pipeline *pipeline, lh_error *err)

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Allocates each device's order for the given number of passes per chunk and
+/* Allocates each device's order for the given pass count per chunk and
  * microbatch. */
 static lh_status allocate_orders(lhi_orders *orders, const lh_pipeline *p,
                                  uint32_t passes_per_microbatch, lh_error *err)

@@ -77,7 +77,7 @@ typedef enum lhi_method_kind {
                                 * evaluations */
     LHI_METHOD_SLOW, /* up to chunks^2 per device and pass: tried only if the
                       * quick methods leave a gap to the bound */
-    LHI_METHOD_META, /* selects the best of the other methods */
+    LHI_METHOD_META, /* selects the best among the other methods */
 } lhi_method_kind;
 
 /* A device's order under construction. */
@@ -92,7 +92,7 @@ typedef struct lhi_orders {
     uint32_t n_devices;
     lhi_order *devices;
     const char *method; /* method that produced them; static storage */
-    /* slack and greedy: end of the last pass by the dispatcher's clock, with
+    /* slack and greedy: the last pass's end by the dispatcher's clock, with
      * messages in the reserved gaps; other methods: 0. */
     int64_t planned_ns;
     bool tight; /* slack and greedy: memory may have delayed a pass */
@@ -108,7 +108,7 @@ typedef lh_status lhi_method_fn(const lh_pipeline *pipeline,
 LHI_METHOD_LIST(LHI_METHOD_DECLARE)
 #undef LHI_METHOD_DECLARE
 
-/* A row in the list of methods. */
+/* A row in the method list. */
 typedef struct lhi_method {
     const char *name;
     /* supported pipelines only: lhi_method_build_orders() */
@@ -124,13 +124,12 @@ extern const uint32_t lhi_n_methods;
 
 /* Returns the method called `name`; NULL: unknown, or `name` is NULL. */
 const lhi_method *lhi_method_find(const char *name);
-/* Returns the scheduling method that quick evaluations use in place of all
+/* Returns the scheduling method that quick evaluations use instead of all
  * methods. */
 const lhi_method *lhi_method_get_representative(void);
 
-/* Builds the orders of all devices with a scheduling method. LH_EUNSUPPORTED:
- * the method does not support the pipeline; other errors come from the
- * method. */
+/* Builds all devices' orders with a scheduling method. LH_EUNSUPPORTED: the
+ * method does not support the pipeline; other errors come from the method. */
 lh_status lhi_method_build_orders(const lhi_method *method,
                                   const lh_pipeline *pipeline,
                                   const lh_method_options *options,

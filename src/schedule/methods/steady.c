@@ -13,9 +13,9 @@
 #include <longhaul/experimental/simulate.h>
 #include <math.h>
 
-/* Fraction of a slot by which a pass may start before its input is available on
- * this clock, which treats all passes as equally long. Smaller values leave
- * more time for longer passes but use more memory. */
+/* Slot fraction by which a pass may start before its input is available on this
+ * clock, which treats all passes as equally long. Smaller values leave more
+ * time for longer passes but use more memory. */
 static const double tolerances[] = {0,   0.05, 0.1, 0.15, 0.2,
                                     0.3, 0.4,  0.6, 0.8};
 enum {
@@ -37,8 +37,8 @@ typedef struct steady {
     int64_t best_ns;
 } steady;
 
-/* Returns the number of a pass among those of one microbatch: first all F,
- * then D or B, then W. */
+/* Returns a pass's number among one microbatch's: first all F, then D or B,
+ * then W. */
 static uint32_t get_pass_number(const lh_pipeline *p, lh_pass_kind kind,
                                 uint32_t chunk)
 {
@@ -46,8 +46,8 @@ static uint32_t get_pass_number(const lh_pipeline *p, lh_pass_kind kind,
     return nth * p->n_chunks + chunk;
 }
 
-/* Returns the kind of pass number `pass` among those of one microbatch: all F,
- * then all backward passes, then all W. */
+/* Returns pass number `pass`'s kind among one microbatch's: all F, then all
+ * backward passes, then all W. */
 static lh_pass_kind get_pass_kind(const lh_pipeline *p, uint32_t pass)
 {
     if (pass < p->n_chunks)
@@ -57,8 +57,8 @@ static lh_pass_kind get_pass_kind(const lh_pipeline *p, uint32_t pass)
     return p->joint ? LH_B : LH_D;
 }
 
-/* Places a pass of the repeated pattern in the first free slot of its device
- * from slot `ready` on; returns the slot. */
+/* Places a pass from the repeated pattern in its device's first free slot from
+ * slot `ready` on; returns the slot. */
 static int64_t place_pass(steady *s, uint32_t pass, int64_t ready)
 {
     uint32_t device = s->p->chunks[pass % s->p->n_chunks].device;
@@ -70,11 +70,10 @@ static int64_t place_pass(steady *s, uint32_t pass, int64_t ready)
     return ready;
 }
 
-/* Places the passes of the repeated pattern: all F and D in path order, each
- * in its device's first free slot, then each W after its D. `tolerance`: by
- * how many slots a pass may precede its input's arrival. A pass may have the
- * same slot index as its predecessor, whose device runs it earlier in each
- * round. */
+/* Places the passes from the repeated pattern: all F and D in path order, each
+ * in its device's first free slot, then each W after its D. `tolerance`: by how
+ * many slots a pass may precede its input's arrival. A pass may have the same
+ * slot index as its predecessor, whose device runs it earlier in each round. */
 static void place_passes(steady *s, double tolerance)
 {
     const lh_pipeline *p = s->p;
@@ -120,8 +119,8 @@ static int64_t next_round(const steady *s, const uint32_t *taken, int64_t round)
     return next;
 }
 
-/* Writes a device's order: every microbatch repeats the pattern of passes, each
- * one round (all slots of the pattern) after the previous microbatch. */
+/* Writes a device's order: every microbatch repeats the pass pattern, each one
+ * round (all slots in the pattern) after the previous microbatch. */
 static void put_order(const steady *s, uint32_t device, lhi_order *out)
 {
     uint32_t n = s->p->n_microbatches, C = s->p->n_chunks;
@@ -165,8 +164,8 @@ static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the tables, and computes the number of slots per round and the
- * slot's duration. */
+/* Allocates the tables, and computes the slot count per round and the slot's
+ * duration. */
 static lh_status allocate_tables(steady *s, lh_error *err)
 {
     const lh_pipeline *p = s->p;
@@ -211,8 +210,8 @@ static lh_status try_all(steady *s, const lh_method_options *o, lh_error *err)
     return LH_OK;
 }
 
-/* Method "steady": a pattern of passes in fixed slots that every microbatch
- * repeats one round later. */
+/* Method "steady": a pass pattern in fixed slots that every microbatch repeats
+ * one round later. */
 lh_status lhi_steady(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)

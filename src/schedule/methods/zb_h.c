@@ -23,7 +23,7 @@ static void put_passes(lhi_order *order, uint32_t d, uint32_t n,
         lhi_order_add_pass(order, LH_W, d, w++);
 }
 
-/* Method "zb-h1": zero-bubble schedule with the memory of 1F1B. */
+/* Method "zb-h1": zero-bubble schedule with 1F1B's memory. */
 lh_status lhi_zb_h1(const lh_pipeline *pipeline,
                     const lh_method_options *options, lhi_orders *out,
                     lh_error *err)
@@ -36,7 +36,7 @@ lh_status lhi_zb_h1(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-/* Method "zb-h2": zero-bubble schedule with about twice the memory of 1F1B. */
+/* Method "zb-h2": zero-bubble schedule with about twice 1F1B's memory. */
 lh_status lhi_zb_h2(const lh_pipeline *pipeline,
                     const lh_method_options *options, lhi_orders *out,
                     lh_error *err)

@@ -11,8 +11,8 @@
  * 3. a forward, last chunk first, with at most 2P microbatches in flight;
  * 4. a weight gradient.
  *
- * Messages take their time on the pipeline's links, in units of the mean
- * forward, so the order suits the network; optionally they take no time. */
+ * Messages take their time on the pipeline's links, in mean-forward
+ * units, so the order suits the network; optionally they take no time. */
 #include "base/heap.h"
 #include "schedule/methods/sched.h"
 
@@ -25,7 +25,7 @@ typedef struct pending_w {
 
 /* Simulation state per device. */
 typedef struct device_state {
-    int64_t free_ns;    /* end of its last pass */
+    int64_t free_ns;    /* its last pass's end */
     pending_w *waiting; /* pending weight gradients, oldest first */
     uint32_t n_taken, n_waiting;
     const uint32_t *chunks; /* this device's, in model order */
@@ -49,7 +49,7 @@ typedef struct simulation {
     lhi_heap events;
 } simulation;
 
-/* Returns the index of a chunk's and microbatch's pass in the simulation's
+/* Returns the index for a chunk's and microbatch's pass in the simulation's
  * tables. */
 static size_t get_pass_index(const simulation *f, uint32_t chunk,
                              uint32_t microbatch)
@@ -79,8 +79,8 @@ static int64_t compute_arrival(simulation *f, const lhi_route *route,
     return *link + route->latency_ns;
 }
 
-/* Appends a pass to the device's order, started at `now` and lasting one unit
- * of time, and sends its output to the next chunk. */
+/* Appends a pass to the device's order, started at `now` and lasting one time
+ * unit, and sends its output to the next chunk. */
 static lh_status run_pass(simulation *f, uint32_t device, lh_pass_kind kind,
                           uint32_t chunk, uint32_t m, int64_t now,
                           lh_error *err)
@@ -124,7 +124,7 @@ static bool has_arrived(int64_t ready_ns, int64_t now)
     return ready_ns >= 0 && ready_ns <= now;
 }
 
-/* Finds a chunk of the device whose next D has its input gradient by `now`;
+/* Finds a chunk on the device whose next D has its input gradient by `now`;
  * LH_NONE: none. */
 static uint32_t find_d(const simulation *f, const device_state *dev,
                        int64_t now)
@@ -149,7 +149,7 @@ static bool may_start_microbatch(simulation *f, int64_t now)
     return f->n_entered - f->n_left < 2 * f->p->n_devices;
 }
 
-/* Finds a chunk of the device whose next F has its input by `now`; LH_NONE:
+/* Finds a chunk on the device whose next F has its input by `now`; LH_NONE:
  * none. */
 static uint32_t find_f(simulation *f, const device_state *dev, int64_t now)
 {
@@ -185,7 +185,7 @@ static lh_status start_next_pass(simulation *f, uint32_t device, int64_t now,
     return run_pass(f, device, LH_W, of.chunk, of.microbatch, now, err);
 }
 
-/* Allocates and initialises the simulation's state in the arena of the orders.
+/* Allocates and initialises the simulation's state in the orders' arena.
  */
 static lh_status allocate_state(simulation *f, lh_error *err)
 {

@@ -8,12 +8,12 @@
 /* Per-device pass counters. */
 typedef struct v_counts {
     lhi_order *order;
-    uint32_t n;         /* number of microbatches */
+    uint32_t n;         /* microbatch count */
     uint32_t chunks[2]; /* chunks for leg 0 and leg 1 */
     uint32_t f[2], d[2], w[2];
 } v_counts;
 
-/* Appends the next pass of one kind and leg (chunk of the V) to the order;
+/* Appends the next pass with one kind and leg (chunk in the V) to the order;
  * microbatches past the last are only counted. */
 static void add_next_pass(v_counts *v, lh_pass_kind kind, uint32_t leg)
 {
@@ -23,7 +23,7 @@ static void add_next_pass(v_counts *v, lh_pass_kind kind, uint32_t leg)
         lhi_order_add_pass(v->order, kind, v->chunks[leg], m);
 }
 
-/* Appends the next D of a leg (chunk of the V) and its W to the order. */
+/* Appends the next D on a leg (chunk in the V) and its W to the order. */
 static void add_d_and_w(v_counts *v, uint32_t leg)
 {
     add_next_pass(v, LH_D, leg);

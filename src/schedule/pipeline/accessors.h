@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accessors of pipelines and schedules for the library itself. */
+/* Pipeline and schedule accessors for the library itself. */
 #ifndef LHI_SCHEDULE_PIPELINE_ACCESSORS_H
 #define LHI_SCHEDULE_PIPELINE_ACCESSORS_H
 
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
 
-/* Checks whether the backward of a chunk is one pass B; false: it is split into
- * D (input gradient) and W (weight gradient). */
+/* Checks whether a chunk's backward is one pass B; false: it is split into D
+ * (input gradient) and W (weight gradient). */
 bool lhi_pipeline_is_joint(const lh_pipeline *pipeline);
 
-/* Returns the number of data-parallel operations within the iteration. */
+/* Returns the data-parallel operation count within the iteration. */
 uint32_t lhi_pipeline_n_dp_ops(const lh_pipeline *pipeline);
 
-/* Returns how many all-gathers start at once at the beginning of an iteration;
- * 0: all. */
+/* Returns how many all-gathers start at once when an iteration begins; 0:
+ * all. */
 uint32_t lhi_pipeline_n_initial_gathers(const lh_pipeline *pipeline);
 
-/* Returns the number of datacenters in the pipeline. */
+/* Returns the datacenter count in the pipeline. */
 uint32_t lhi_pipeline_n_sites(const lh_pipeline *pipeline);
 
 /* Returns the datacenter's name; borrowed. */
 const char *lhi_pipeline_site_name(const lh_pipeline *pipeline, uint32_t site);
 
-/* Returns the placement of chunks on devices (UD, Loop, Wave),
- * LH_PLACEMENT_OTHER if it is none of the named ones. */
+/* Returns the chunk placement on devices (UD, Loop, Wave), LH_PLACEMENT_OTHER
+ * if it is not a named one. */
 lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline);
 
 /* Returns the column, in its row of the file, of pass number `pass` of a

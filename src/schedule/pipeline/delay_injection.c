@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of a pipeline with injected link delays. */
+/* Pipeline copies with injected link delays. */
 #include "schedule/pipeline/link_names.h"
 #include "schedule/pipeline/pipeline_internal.h"
 

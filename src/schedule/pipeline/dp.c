@@ -13,7 +13,7 @@ static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                                 lh_error *err, const char *format, ...)
     LHI_PRINTF(4, 5);
 
-/* Fails with LH_EINPUT because of data-parallel operation `i`; the formatted
+/* Fails with LH_EINPUT due to data-parallel operation `i`; the formatted
  * message has the operation's line if it comes from a file. */
 static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                                 lh_error *err, const char *format, ...)
@@ -31,8 +31,8 @@ static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                     text);
 }
 
-/* Checks that pass `at`, named `what` in errors, exists and runs on the device
- * of operation i; errors have the file position. */
+/* Checks that pass `at`, named `what` in errors, exists and runs on operation
+ * i's device; errors have the file position. */
 static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
                              const lh_dp_pass *at, const char *what,
                              const lhi_pipeline_origin *origin, uint32_t i,
@@ -61,8 +61,8 @@ static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
 const char *const lhi_dp_kind_names[] = {"AGO", "AGF", "AGB",
                                          "RSG", "RSO", NULL};
 
-/* Returns the name of a kind of data-parallel operation, as in pipeline files;
- * static storage. */
+/* Returns a data-parallel operation kind's name, as in pipeline files; static
+ * storage. */
 const char *lh_dp_kind_name(lh_dp_kind kind)
 {
     return kind == LH_DP_ANY ? "" : lhi_dp_kind_names[kind - LH_DP_AGO];
@@ -99,8 +99,8 @@ static lh_status check_kind(const lh_dp_op *op,
     return LH_OK;
 }
 
-/* Checks chunk, time, bucket, kind and both passes of data-parallel operation
- * i; errors have the file position. */
+/* Checks data-parallel operation i's chunk, time, bucket, kind and both passes;
+ * errors have the file position. */
 static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
                           const lhi_pipeline_origin *origin, uint32_t i,
                           lh_error *err)
@@ -130,15 +130,15 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
     return LH_OK;
 }
 
-/* Returns the index of the pass at which a data-parallel operation launches or
+/* Returns the index for the pass at which a data-parallel operation launches or
  * must be done. */
 static size_t find_pass_index(const lh_pipeline *p, const lh_dp_pass *at)
 {
     return lhi_pass_index(p, at->chunk, at->microbatch, at->backward);
 }
 
-/* Copies the sizes of the enqueue or dequeue groups (`name` in errors) from
- * `from` to *to; fails unless they sum to the number of microbatches. */
+/* Copies the enqueue or dequeue group sizes (`name` in errors) from `from` to
+ * *to; fails unless they sum to the microbatch count. */
 static lh_status copy_groups(lh_pipeline *p, const char *name, uint32_t n,
                              const uint32_t *from, uint32_t **to, lh_error *err)
 {
@@ -198,9 +198,9 @@ lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
     p->dp_waits = LHI_NEW(p->mem, uint32_t, points);
     if (!p->dp_ops || !p->dp_first || !p->dp_waits)
         return lhi_fail_nomem(err);
-    /* Counting sort. Counts are stored with an offset of two, so that the
-     * prefix sums yield start positions with an offset of one; placing an
-     * operation then advances them to their final values. */
+    /* Counting sort. Counts are stored with offset two, so that the prefix sums
+     * yield start positions with offset one; placing an operation then advances
+     * them to their final values. */
     for (uint32_t i = 0; i < n; i++) {
         const lh_dp_op *op = &desc->dp_ops[i];
         p->dp_first[find_pass_index(p, &op->launch) + 2]++;
@@ -217,8 +217,8 @@ lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
     return LH_OK;
 }
 
-/* Copies the name of a device's data-parallel link into the pipeline, unless
- * copied already; fails if it is no valid name. */
+/* Copies a device's data-parallel link name into the pipeline, unless copied
+ * already; fails if it is no valid name. */
 static lh_status copy_link(lh_pipeline *p, const lh_pipeline_desc *desc,
                            uint32_t device, lh_error *err)
 {

@@ -28,9 +28,8 @@ lh_status lhi_fail_memory_limit(const lh_pipeline *pipeline, uint32_t device,
                     device, need, *unit ? " " : "", unit, limit);
 }
 
-/* Checks that each device can hold the static memory of its chunks plus the
- * largest memory that one pass takes. `held`: zeroed scratch, one amount per
- * device. */
+/* Checks that each device can hold its chunks' static memory plus the largest
+ * memory that one pass takes. `held`: zeroed scratch, one amount per device. */
 static lh_status check_devices(const lh_pipeline *p, int64_t *held,
                                lh_error *err)
 {
@@ -70,7 +69,7 @@ static lh_status build_with_host_memory(const lh_pipeline *p,
 }
 
 /* Stores in the pipeline `roomy`, whose memory limits include host memory, the
- * devices' own limits, which are those of `p`. */
+ * devices' own limits, which are `p`'s. */
 static lh_status store_device_limits(const lh_pipeline *p, lh_pipeline *roomy,
                                      lh_error *err)
 {

@@ -58,7 +58,7 @@ static bool mark_between(const lhi_link_list *list, const char *name, size_t at,
 }
 
 /* Sets hit[i] for the links between two datacenters named 'A-B'. *found: the
- * name has that form. Fails if several splits of the name fit. */
+ * name has that form. Fails if several name splits fit. */
 static lh_status mark_sites(const lhi_link_list *list, const char *name,
                             bool *hit, bool *found, lh_error *err)
 {
@@ -82,8 +82,8 @@ static lh_status mark_sites(const lhi_link_list *list, const char *name,
     return LH_OK;
 }
 
-/* Parses a device number at the beginning of a text into *out; returns the
- * text after it, or NULL if there is none. */
+/* Parses a device number at a text's beginning into *out; returns the text
+ * after it, or NULL if there is none. */
 static const char *scan_device(const char *text, uint32_t n_devices,
                                uint32_t *out)
 {
@@ -148,8 +148,8 @@ static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Formats the names of all links as "west>east, east>west", each name once,
- * into `text` of `room` bytes. */
+/* Formats all links' names as "west>east, east>west", each name once, into
+ * `text` of `room` bytes. */
 static void list_names(const lhi_link_list *list, char *text, size_t room)
 {
     size_t len = 0;

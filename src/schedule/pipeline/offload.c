@@ -5,22 +5,22 @@ enum {
     MIN_COPY_DISTANCE = 3
 }; /* minimum distance from F to backward for a copy */
 
-/* The order of a device's passes and their positions. */
+/* A device's pass order and the positions. */
 typedef struct op_list {
     const lh_pipeline *p;
     const char *order;
     size_t stride;
-    /* by lhi_pass_index(): positions of F and backward */
+    /* by lhi_pass_index(): F and backward positions */
     const uint32_t *places;
 } pass_order;
 
-/* Returns pass number i of the device's order, a strided array. */
+/* Returns pass number i in the device's order, a strided array. */
 static const lh_pass *get_pass(const pass_order *l, uint32_t i)
 {
     return (const void *)(l->order + (size_t)i * l->stride);
 }
 
-/* Checks whether the activations of this pass's chunk and microbatch are
+/* Checks whether activations for this pass's chunk and microbatch are
  * offloaded. */
 static bool is_offloaded(const pass_order *l, const lh_pass *pass)
 {

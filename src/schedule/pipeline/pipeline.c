@@ -13,7 +13,7 @@
 
 #define MAX_MEMORY (INT64_C(1) << 60)
 
-/* The part of a description that an error is about. */
+/* The description part that an error is about. */
 typedef enum error_location { AT_ROOT, AT_CHUNK, AT_LINK } error_location;
 
 /* Reports an error with its line for file input, otherwise with the index. */
@@ -21,7 +21,7 @@ static lh_status fail_at(const lhi_pipeline_origin *origin,
                          error_location where, uint32_t index, lh_error *err,
                          const char *format, ...) LHI_PRINTF(5, 6);
 
-/* Fails with LH_EINPUT at the file position of a chunk, a link or the whole
+/* Fails with LH_EINPUT at the file position for a chunk, a link or the whole
  * document; without a document, without a position. */
 static lh_status fail_at(const lhi_pipeline_origin *origin,
                          error_location where, uint32_t index, lh_error *err,
@@ -48,8 +48,7 @@ static lh_status fail_at(const lhi_pipeline_origin *origin,
                     where == AT_CHUNK ? "chunks" : "links", index, text);
 }
 
-/* Checks the numbers of devices, microbatches, chunks and passes against their
- * limits. */
+/* Checks the device, microbatch, chunk and pass counts against their limits. */
 static lh_status check_counts(const lh_pipeline_desc *d,
                               const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -91,7 +90,7 @@ static bool is_bad_memory(int64_t memory)
     return memory < -MAX_MEMORY || memory > MAX_MEMORY;
 }
 
-/* Checks the device, the durations and the memory changes of every chunk. */
+/* Checks every chunk's device, durations and memory changes. */
 static lh_status check_chunks(const lh_pipeline_desc *d,
                               const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -121,7 +120,7 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* Checks the devices, the durations and the name of every link. */
+/* Checks every link's devices, durations and name. */
 static lh_status check_links(const lh_pipeline_desc *d,
                              const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -150,7 +149,7 @@ static lh_status check_links(const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* Checks that the sum of all work and messages, an upper bound on any
+/* Checks that the sum over all work and messages, an upper bound on any
  * makespan, is below 2^53 ns, the limit of exact doubles in traces. */
 static lh_status check_horizon(const lh_pipeline *p,
                                const lhi_pipeline_origin *origin, lh_error *err)
@@ -278,7 +277,7 @@ uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name)
     return LH_NONE;
 }
 
-/* Counts the routes (pairs of neighbouring chunks) over every shared link
+/* Counts the routes (neighbouring chunk pairs) over every shared link
  * resource. */
 static void count_routes(lh_pipeline *p)
 {
@@ -308,8 +307,8 @@ static lh_status reject_duplicate_links(const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Returns the route of messages from device `from` to device `to`: no message
- * if they are equal; without a link, no transfer time and no latency. */
+/* Returns the message route from device `from` to device `to`: no message if
+ * they are equal; without a link, no transfer time and no latency. */
 static lhi_route find_route(const lh_pipeline *p, const lh_link *const *sorted,
                             uint32_t from, uint32_t to)
 {
@@ -327,7 +326,7 @@ static lhi_route find_route(const lh_pipeline *p, const lh_link *const *sorted,
     return route;
 }
 
-/* Determines the placement from the devices of all chunks: UD, Loop, Wave or
+/* Determines the placement from all chunks' devices: UD, Loop, Wave or
  * other. */
 static lh_placement find_placement(const lh_pipeline *p)
 {
@@ -345,7 +344,7 @@ static lh_placement find_placement(const lh_pipeline *p)
 }
 
 /* Computes the derived members: link resources, routes, data-parallel
- * operations and placement; checks the sum of all times. */
+ * operations and placement; checks the sum over all times. */
 static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
                         const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -392,7 +391,7 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
 }
 
 /* Copies the links into the pipeline; an unnamed link gets the name
- * '<from>-<to>' of its devices. */
+ * '<from>-<to>' from its devices. */
 static lh_status copy_links(lh_pipeline *p, const lh_pipeline_desc *d,
                             lh_error *err)
 {
@@ -413,8 +412,7 @@ static lh_status copy_links(lh_pipeline *p, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* Copies the datacenters, and the datacenter of every device, if they are
- * given. */
+/* Copies the datacenters, and every device's datacenter, if they are given. */
 static lh_status copy_sites(lh_pipeline *p, const lh_pipeline_desc *d,
                             const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -459,7 +457,7 @@ static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* Copies all members of the description into the pipeline's arena. */
+/* Copies all the description's members into the pipeline's arena. */
 static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
                                   const lhi_pipeline_origin *origin,
                                   lh_error *err)
@@ -481,8 +479,8 @@ static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
 
 const char *const lhi_receives_names[] = {"early", "late", "late-fd", NULL};
 
-/* Returns the name of a receive mode (early, late), as in pipeline files;
- * static storage. */
+/* Returns a receive mode's name (early, late), as in pipeline files; static
+ * storage. */
 const char *lh_receives_name(lh_receives receives)
 {
     return lhi_receives_names[receives];
@@ -524,8 +522,8 @@ lh_status lh_pipeline_make(const lh_pipeline_desc *desc, lh_pipeline **out,
     return lhi_pipeline_make(&all, NULL, out, err);
 }
 
-/* Checks whether the first `size` bytes of the description, an older version
- * of the struct, contain every non-zero field. */
+/* Checks whether the description's first `size` bytes, an older struct version,
+ * contain every non-zero field. */
 static bool fits_size(const lh_pipeline_desc *all, size_t size)
 {
     const unsigned char *bytes = (const unsigned char *)all;

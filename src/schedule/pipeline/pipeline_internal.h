@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The members of an lh_pipeline. Immutable after lh_pipeline_make().
+/* An lh_pipeline's members. Immutable after lh_pipeline_make().
  *
- * Input: a description (longhaul/pipeline.h), orders of passes
- * (longhaul/schedule.h). Output: checked values with derived data: the routes
- * of each chunk's messages, links with equal names merged into one resource,
+ * Input: a description (longhaul/pipeline.h), pass orders
+ * (longhaul/schedule.h). Output: checked values with derived data: each
+ * chunk's message routes, links with equal names merged into one resource,
  * the kind of placement, operations indexed by the pass that launches them.
  * - pipeline.c: description to pipeline and back
  * - dp.c: its data-parallel operations, groups and prefetch depth
  * - fingerprint.c: hashes to detect equivalent pipelines
- * - link_names.c: lookup of user-supplied link names (link_names.h)
+ * - link_names.c: user-supplied link name lookup (link_names.h)
  * - delay_injection.c: the same pipeline with other delays
  * - offload.h: activation offloading
  * - schedule.c: schedules (schedule_internal.h), and passes as text
@@ -22,7 +22,7 @@
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/schedule.h>
 
-/* The route of messages between neighbouring chunks. */
+/* The message route between neighbouring chunks. */
 typedef struct lhi_route {
     bool message;      /* false: same device, no transfer */
     uint32_t link;     /* index; LH_NONE: no link, no delay */
@@ -54,10 +54,9 @@ struct lh_pipeline {
     lhi_route *forward;          /* [c]: from chunk c to c+1; last unused */
     lhi_route *backward;         /* [c]: from chunk c to c-1; first unused */
     lh_placement placement;
-    /* Operations sorted by the index of their launching pass, see
-     * lhi_pass_index(): pass i launches dp_first[i]..dp_first[i + 1] - 1 and
-     * waits for dp_waits[i] operations. Both are NULL if there are no
-     * operations. */
+    /* Operations sorted by their launching pass's index, see lhi_pass_index():
+     * pass i launches dp_first[i]..dp_first[i + 1] - 1 and waits for
+     * dp_waits[i] operations. Both are NULL if there are no operations. */
     uint32_t n_dp_ops;
     lh_dp_op *dp_ops;
     uint32_t *dp_first, *dp_waits;
@@ -69,20 +68,20 @@ struct lh_pipeline {
     lh_receives receives;
     const char **dp_links; /* per device; NULL: all unnamed */
     /* Per resource: the time in an iteration before which it accepts no
-     * messages. Used only for states of an event timeline, never in a
+     * messages. Used only for states in an event timeline, never in a
      * description; NULL: 0. */
     int64_t *blocked_until_ns;
 };
 
-/* Blocks the resource of link `link` for messages until until_ns. */
+/* Blocks link `link`'s resource for messages until until_ns. */
 lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link,
                                   int64_t until_ns, lh_error *err);
 
 /* NULL-terminated, indexed by lh_receives. */
 extern const char *const lhi_receives_names[];
 
-/* A description's source, for messages: the document, and the nodes of its
- * chunks, links and operations (each may be NULL). */
+/* A description's source, for messages: the document, and its chunk, link and
+ * operation nodes (each may be NULL). */
 typedef struct lhi_pipeline_origin {
     const lhi_doc *doc;
     const lhi_node *const *chunk_nodes;
@@ -90,7 +89,7 @@ typedef struct lhi_pipeline_origin {
     const lhi_node *const *op_nodes;
 } lhi_pipeline_origin;
 
-/* Returns the index of an F, or of a D or B; they are adjacent for one chunk
+/* Returns the index for an F, or for a D or B; they are adjacent for one chunk
  * and microbatch. W passes have no index, as they neither launch nor wait for
  * operations. */
 static inline size_t lhi_pass_index(const lh_pipeline *p, uint32_t chunk,
@@ -104,7 +103,7 @@ static inline size_t lhi_pass_index(const lh_pipeline *p, uint32_t chunk,
 lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p,
                                      const lh_pipeline_desc *desc,
                                      lh_error *err);
-/* Copies the sizes of the enqueue and dequeue groups from a description. */
+/* Copies the enqueue and dequeue group sizes from a description. */
 lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p,
                                       const lh_pipeline_desc *desc,
                                       lh_error *err);
@@ -113,7 +112,7 @@ lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p,
 lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p,
                                      const lh_pipeline_desc *desc,
                                      lh_error *err);
-/* Names of lh_dp_kind, starting with LH_DP_AGO; NULL-terminated. */
+/* lh_dp_kind names, starting with LH_DP_AGO; NULL-terminated. */
 extern const char *const lhi_dp_kind_names[];
 
 /* Checks a description's data-parallel operations, sorts them by launching
@@ -135,7 +134,7 @@ lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
                             const lhi_pipeline_origin *origin,
                             lh_pipeline **out, lh_error *err);
 
-/* Builds a pipeline from a modified description of `from`. If `from` has host
+/* Builds a pipeline from `from`'s description, modified. If `from` has host
  * memory, preserves the devices' own limits, which a description lacks. */
 lh_status lhi_pipeline_rebuild(const lh_pipeline *from,
                                const lh_pipeline_desc *desc, lh_pipeline **out,
@@ -147,7 +146,7 @@ lh_status lhi_pipeline_copy(const lh_pipeline *pipeline, lh_pipeline **out,
 
 /* A hash that is equal for pipelines with the same schedules and times: equal
  * numbers of their chunks, routes, operations and limits. Other pipelines
- * collide with a probability of about 2^-100. */
+ * collide with probability about 2^-100. */
 typedef struct lhi_fingerprint {
     uint64_t a, b;
 } lhi_fingerprint;
@@ -178,8 +177,8 @@ static inline int64_t lhi_round_trip_ns(const lh_pipeline *p, uint32_t chunk)
            back->latency_ns;
 }
 
-/* Returns the share of part `part` of `n_parts` in `total`; the shares add up
- * to `total`. */
+/* Returns the share for part `part` among `n_parts` in `total`; the shares add
+ * up to `total`. */
 static inline int64_t lhi_split_evenly(int64_t total, uint32_t part,
                                        uint32_t n_parts)
 {
@@ -187,7 +186,7 @@ static inline int64_t lhi_split_evenly(int64_t total, uint32_t part,
     return each + rest * (part + 1) / n_parts - rest * part / n_parts;
 }
 
-/* Returns the duration of a pass of `chunk`. */
+/* Returns the duration for a pass on `chunk`. */
 static inline int64_t lhi_pass_duration(const lh_chunk *chunk,
                                         const lh_pass *pass)
 {
@@ -205,7 +204,7 @@ static inline int64_t lhi_pass_duration(const lh_chunk *chunk,
     }
 }
 
-/* Returns the net change of memory by a pass. */
+/* Returns the net memory change by a pass. */
 static inline int64_t lhi_pass_memory_change(const lh_chunk *chunk,
                                              const lh_pass *pass)
 {

@@ -94,8 +94,8 @@ const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
     return at + 1;
 }
 
-/* Parses the part of a split W, as in ":2/8". Returns the position after it,
- * or NULL: not of that form. *bad_cut is set if the pass cannot have these
+/* Parses a split W's part, as in ":2/8". Returns the position after it, or
+ * NULL: not of that form. *bad_cut is set if the pass cannot have these
  * parts. */
 static const char *parse_w_part(const char *at, const char *end, lh_pass *pass,
                                 bool *bad_cut)
@@ -166,7 +166,7 @@ static lh_status check_form(const lh_pass *pass, lh_error *err)
     return LH_OK;
 }
 
-/* Checks the form of n passes and copies them into the schedule's arena. */
+/* Checks n passes' form and copies them into the schedule's arena. */
 static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
                              const lh_pass **out, lh_error *err)
 {
@@ -193,7 +193,7 @@ bool lhi_is_link_name(const char *name, size_t len)
     return true;
 }
 
-/* Checks and copies the orders of all devices and links into the schedule's
+/* Checks and copies all devices' and links' orders into the schedule's
  * arena. */
 static lh_status copy_orders(lh_schedule *s, uint32_t n_devices,
                              const lh_pass *const *orders,

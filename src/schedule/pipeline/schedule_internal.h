@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The members of an lh_schedule. */
+/* An lh_schedule's members. */
 #ifndef LHI_SCHEDULE_PIPELINE_SCHEDULE_INTERNAL_H
 #define LHI_SCHEDULE_PIPELINE_SCHEDULE_INTERNAL_H
 
@@ -8,7 +8,7 @@
 #include <longhaul/experimental/schedule.h>
 #include <stdbool.h>
 
-/* A schedule: the pass order of each device, and link orders. */
+/* A schedule: each device's pass order, and link orders. */
 struct lh_schedule {
     lhi_arena *mem;
     const char *name; /* source file, or NULL */
@@ -32,13 +32,13 @@ lh_status lhi_schedule_copy(const lh_schedule *schedule, lh_schedule **out,
  * `end`. Returns the position after it, or NULL if there is none. */
 const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
                             uint32_t *out);
-/* Parses a pass in the format of lh_pass_format(), within a pipeline's limits.
- * Returns the position after it, or NULL. Sets *bad_cut (may be NULL) if only
- * its part suffix is invalid. */
+/* Parses a pass in lh_pass_format() format, within a pipeline's limits. Returns
+ * the position after it, or NULL. Sets *bad_cut (may be NULL) if only its part
+ * suffix is invalid. */
 const char *lhi_scan_pass(const char *at, const char *end, lh_pass *out,
                           bool *bad_cut);
-/* Parses a communication action in the format of lh_comm_format() into *out.
- * Returns the end of the parsed text, or NULL on error. */
+/* Parses a communication action in lh_comm_format() format into *out. Returns
+ * the parsed text's end, or NULL on error. */
 const char *lhi_scan_comm(const char *at, const char *end, lh_comm *out);
 /* Parses a whole text as a pass into the lh_pass `pass`; false: it is none. */
 bool lhi_parse_pass(const char *text, void *pass);

@@ -6,7 +6,7 @@
 #include <longhaul/experimental/analysis.h>
 #include <string.h>
 
-/* The result of an analysis; all memory belongs to `mem`. */
+/* An analysis result; all memory belongs to `mem`. */
 struct lh_analysis {
     lhi_arena *mem;
     int64_t *idle; /* [(n_devices + 1) * LH_N_CAUSES]; last row: total */
@@ -20,7 +20,7 @@ struct lh_analysis {
 typedef struct timeline_index {
     const lh_pipeline *p;
     const lh_timeline *t;
-    /* per chunk, microbatch: index of its F, and of its D or B, on the device
+    /* per chunk, microbatch: index for its F, and for its D or B, on the device
      */
     uint32_t *forward_run, *backward_run;
     uint32_t *before_on_link; /* per message: the previous one on its link */
@@ -47,7 +47,7 @@ static const char *const cause_texts[] = {
 #undef CAUSE_TEXT
 };
 
-/* Returns the name of a cause of idle time; static storage. */
+/* Returns an idle time cause's name; static storage. */
 const char *lh_cause_name(lh_cause cause)
 {
     return (int)cause < LH_N_CAUSES ? cause_names[cause] : "unknown";
@@ -58,7 +58,7 @@ const char *lh_cause_about(lh_cause cause)
     return (int)cause < LH_N_CAUSES ? cause_texts[cause] : "unknown";
 }
 
-/* Returns the name of a kind of critical-path segment; static storage. */
+/* Returns a critical-path segment kind's name; static storage. */
 const char *lh_segment_name(lh_segment_kind kind)
 {
     switch (kind) {
@@ -84,7 +84,7 @@ static const lh_timeline_run *get_run(const lh_timeline *t, uint32_t device,
     return &t->runs[t->offsets[device] + i];
 }
 
-/* Returns the number of passes on a device. */
+/* Returns the pass count on a device. */
 static uint32_t count_runs(const lh_timeline *t, uint32_t device)
 {
     return (uint32_t)(t->offsets[device + 1] - t->offsets[device]);
@@ -96,7 +96,7 @@ static size_t get_pass_index(const timeline_index *f, const lh_pass *pass)
     return (size_t)pass->chunk * f->p->n_microbatches + pass->microbatch;
 }
 
-/* Returns the index of an F, D or B pass in its device's order. */
+/* Returns the index for an F, D or B pass in its device's order. */
 static uint32_t find_run(const timeline_index *f, const lh_pass *pass)
 {
     return (pass->kind == LH_F ? f->forward_run
@@ -213,7 +213,7 @@ static lh_status build_index(timeline_index *f, lhi_arena *mem, lh_error *err)
 
 /* --- idle time by cause ------------------------------------------------- */
 
-/* Adds the time from *from to `until` to the idle time of `cause` and advances
+/* Adds the time from *from to `until` to the idle time for `cause` and advances
  * *from to `until`. */
 static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
                       int64_t until)
@@ -387,7 +387,7 @@ static void add_segment(path_walk *w, lh_segment segment)
     w->a->segments[w->a->n_segments++] = segment;
 }
 
-/* Adds the segments of pass `i` of device d to the critical path, which is
+/* Adds the segments from pass `i` on device d to the critical path, which is
  * built backward in time, and continues at the pass's start. */
 static void step_to_run(path_walk *w, uint32_t d, uint32_t i)
 {
@@ -521,7 +521,7 @@ static bool step_from_run(path_walk *w)
 
 /* Continues the critical path from a message's departure at the previous
  * message on its link, or at the pass that made it ready: its producer or the
- * pass that posts its receive. Returns false if none of these is found. */
+ * pass that posts its receive. Returns false if it finds none. */
 static bool step_from_message(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
@@ -548,8 +548,8 @@ static bool step_from_message(path_walk *w)
     return false;
 }
 
-/* Continues the critical path at the start of the pass that launches
- * collective `c`'s operation. */
+/* Continues the critical path at the start of the pass that launches collective
+ * `c`'s operation. */
 static void step_to_launch(path_walk *w, const lh_collective *c)
 {
     const lh_dp_pass *at = &w->f->p->dp_ops[c->op].launch;
@@ -586,7 +586,7 @@ static bool step_to_first_forward(path_walk *w, const lh_collective *c)
 
 /* Continues the critical path from a collective's departure at the previous one
  * on its link, its launching pass, or the pass that made it ready. Returns
- * false if none of these is found. */
+ * false if it finds none. */
 static bool step_from_collective(path_walk *w)
 {
     const lh_timeline *t = w->f->t;

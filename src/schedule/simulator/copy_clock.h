@@ -18,14 +18,14 @@ typedef struct lhi_copy_clock {
     uint32_t *next, *end;    /* per device: range in `items` */
     int64_t *free_ns;        /* per device */
     const size_t *offsets;   /* per device: first pass */
-    int64_t *ready_ns;       /* per pass: end of its copies */
+    int64_t *ready_ns;       /* per pass: its copies' end */
     lh_offload_copy *done;   /* executed copies; capacity as `items` */
     uint32_t n_done;
 } lhi_copy_clock;
 
-/* Initialises the clock of offload copies for one iteration from time 0.
- * offsets[d]: index of device d's first pass, n_devices + 1 entries, borrowed.
- * All memory belongs to `mem`. */
+/* Initialises the offload copy clock for one iteration from time 0. offsets[d]:
+ * index for device d's first pass, n_devices + 1 entries, borrowed. All memory
+ * belongs to `mem`. */
 lh_status lhi_copy_clock_init(const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const size_t *offsets, lhi_arena *mem,

@@ -33,7 +33,7 @@ uint32_t lhi_delegation_count_queues(double made, double moved)
     return queues < 1 ? 1 : queues < UINT32_MAX ? (uint32_t)queues : UINT32_MAX;
 }
 
-/* Returns the time of one copy to or from host memory for messages of a link,
+/* Returns the time for one copy to or from host memory for messages on a link,
  * in ns. */
 static int64_t get_staging_ns(const lh_delegation *o, uint32_t link)
 {
@@ -41,7 +41,7 @@ static int64_t get_staging_ns(const lh_delegation *o, uint32_t link)
 }
 
 /* Checks whether the options delegate a link's messages (send them from host
- * memory by a helper thread); without a list of links, all are delegated. */
+ * memory by a helper thread); without a link list, all are delegated. */
 static bool is_delegated(const lh_delegation *o, uint32_t link)
 {
     return !o->links || o->links[link];
@@ -50,8 +50,8 @@ static bool is_delegated(const lh_delegation *o, uint32_t link)
 /* Maximum for one copy; two copies reach a link's maximum latency. */
 #define LONGEST_NS (INT64_C(1) << 51)
 
-/* Checks the ranges of the delegation options, and that links with one name
- * are all delegated or none. */
+/* Checks the delegation options' ranges, and that links with one name are all
+ * delegated or none. */
 static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
                                   lh_error *err)
 {
@@ -82,7 +82,7 @@ static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
 }
 
 /* Appends links with latency `ns` for messages between devices that have none;
- * returns the new number of links. */
+ * returns the new link count. */
 static uint32_t add_missing(const lh_pipeline *p, int64_t ns, lh_link *links,
                             uint32_t n)
 {
@@ -104,8 +104,8 @@ static uint32_t add_missing(const lh_pipeline *p, int64_t ns, lh_link *links,
     return n;
 }
 
-/* Builds a pipeline in which the latency of delegated links includes both
- * copies to and from host memory. */
+/* Builds a pipeline in which delegated links' latency includes both copies to
+ * and from host memory. */
 static lh_status stage_links(const lh_pipeline *p, const lh_delegation *o,
                              lh_pipeline **out, lh_error *err)
 {

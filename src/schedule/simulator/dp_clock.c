@@ -112,8 +112,8 @@ void lhi_dp_clock_add_device(lhi_dp_clock *c, const lh_pass *order,
     }
 }
 
-/* Returns the index of a pass among all passes that launch operations; D and B
- * of a microbatch have the same one. */
+/* Returns a pass's index among all passes that launch operations; a
+ * microbatch's D and B have the same one. */
 static size_t get_launch_index(const lhi_dp_clock *c, const lh_pass *pass)
 {
     return lhi_pass_index(c->p, pass->chunk, pass->microbatch,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes makespans of many schedules for one pipeline, fast.
+/* Computes makespans for many schedules for one pipeline, fast.
  *
  * If every link carries only one device's messages, FIFO equals that device's
  * own order, so no event queue is needed: devices run in any order as far as
@@ -35,12 +35,12 @@ struct lh_evaluator {
     uint32_t *pos, *stack, *releases;
     uint32_t *dp_left; /* as in the event engine; NULL: no operations */
     int64_t *dp_ready;
-    int64_t dp_last;       /* last arrival of operations issued by passes */
+    int64_t dp_last;       /* last arrival among operations issued by passes */
     uint32_t *next_gather; /* as in the event engine; NULL: all at the start */
     uint32_t *line;
 };
 
-/* Checks whether every link carries messages of only one sending device;
+/* Checks whether every link carries messages from only one sending device;
  * `sender`: scratch, one entry per link. */
 static bool has_private_links(const lh_pipeline *p, uint32_t *sender)
 {
@@ -117,8 +117,8 @@ void lh_evaluator_free(lh_evaluator *evaluator)
         lhi_arena_free(evaluator->mem);
 }
 
-/* Computes the arrival times of the all-gathers before the chunks' first
- * forwards; returns the last one. */
+/* Computes the all-gathers' arrival times before the chunks' first forwards;
+ * returns the last one. */
 static int64_t run_first_gathers(lh_evaluator *e, const lh_schedule *s)
 {
     const lh_pipeline *p = e->p;
@@ -176,7 +176,7 @@ static int64_t issue_scatter(lh_evaluator *e, const lh_chunk *c, int64_t now)
     return *link_free + c->dp_latency_ns;
 }
 
-/* Returns when the output of a pass that ends at `now` arrives over `route`,
+/* Returns when the output from a pass that ends at `now` arrives over `route`,
  * and occupies the route's link. */
 static inline int64_t compute_arrival(lh_evaluator *e, const lhi_route *route,
                                       int64_t now)
@@ -188,7 +188,7 @@ static inline int64_t compute_arrival(lh_evaluator *e, const lhi_route *route,
     return *link_free + route->latency_ns;
 }
 
-/* Returns the start of a pass on device d that may start at `now`, delayed
+/* Returns the start for a pass on device d that may start at `now`, delayed
  * until the data-parallel operations that it needs arrive; launches those that
  * it issues. `point`: the pass's launch index. UNKNOWN: it never starts. */
 static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
@@ -302,7 +302,7 @@ static NOINLINE int64_t run_communicating(lh_evaluator *e, const lh_schedule *s,
     return run_device(e, s, d, depth, true);
 }
 
-/* Resets times, counters and link states of the evaluator before the next
+/* Resets the evaluator's times, counters and link states before the next
  * schedule. */
 static void reset(lh_evaluator *e)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event engine. It processes three kinds of events in time order; at equal
+/* The event engine. It processes three event kinds in time order; at equal
  * times queue entries come free first, then passes end, then messages enter
  * their links, each by device number:
  *
@@ -26,7 +26,7 @@ enum event_kind { FREE, END, ENTER };
 
 #define UNKNOWN INT64_MIN
 
-/* The input of a pass: F(c, m) has number c * n + m, D or B(c, m) has N + c * n
+/* A pass's input: F(c, m) has number c * n + m, D or B(c, m) has N + c * n
  * + m, N = all chunks * microbatches. */
 typedef struct input {
     int64_t produced_ns;
@@ -76,7 +76,7 @@ typedef struct engine {
 
 #define NO_INPUT UINT64_MAX
 
-/* Returns the number of the input (message or local result) that a pass needs
+/* Returns the number for the input (message or local result) that a pass needs
  * from another pass; NO_INPUT: none. */
 static uint64_t get_input(const engine *e, const lh_pass *pass)
 {
@@ -89,8 +89,8 @@ static uint64_t get_input(const engine *e, const lh_pass *pass)
     return e->n_half + i;
 }
 
-/* Returns the number of the input that a pass produces for another pass, and in
- * *route the route that delivers it; NO_INPUT: none. */
+/* Returns the number for the input that a pass produces for another pass, and
+ * in *route the route that delivers it; NO_INPUT: none. */
 static uint64_t get_output(const engine *e, const lh_pass *pass,
                            const lhi_route **route)
 {
@@ -114,8 +114,8 @@ static bool is_direct(const engine *e, const lhi_route *route)
            !e->options.delegated[route->link];
 }
 
-/* Returns the route (link between two devices) that delivers input number `in`
- * of a pass. */
+/* Returns the route (link between two devices) that delivers a pass's input
+ * number `in`. */
 static const lhi_route *get_route(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
@@ -172,7 +172,7 @@ static void try_start(engine *e, uint32_t d)
     push_event(e, run->end_ns, END, d, 0);
 }
 
-/* Returns the device that sends input number `in` of a pass. */
+/* Returns the device that sends a pass's input number `in`. */
 static uint32_t get_sender(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
@@ -236,8 +236,8 @@ static void issue_message(engine *e, uint32_t d, uint64_t out, int64_t now)
         push_event(e, now, ENTER, d, out);
 }
 
-/* Handles the end of device d's pass: sends the output, or stalls the device
- * if its send queue is full. */
+/* Handles device d's pass end: sends the output, or stalls the device if its
+ * send queue is full. */
 static void on_end(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
@@ -263,7 +263,7 @@ static void on_end(engine *e, uint32_t d, int64_t now)
     advance_device(e, d, now);
 }
 
-/* Handles a freed entry of device d's send queue: issues a stalled message and
+/* Handles a freed entry in device d's send queue: issues a stalled message and
  * continues the device. */
 static void on_free(engine *e, uint32_t d, int64_t now)
 {
@@ -277,8 +277,8 @@ static void on_free(engine *e, uint32_t d, int64_t now)
     advance_device(e, d, now);
 }
 
-/* Computes departure and arrival of message `i` on its link: it departs when
- * the link is free. */
+/* Computes message `i`'s departure and arrival on its link: it departs when the
+ * link is free. */
 static void depart_message(engine *e, uint64_t i, const lhi_route *route)
 {
     input *in = &e->inputs[i];
@@ -411,8 +411,8 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
                     d, here, other, there);
 }
 
-/* Processes all events of the simulation in order of time. Fails with
- * LH_EDEADLOCK if passes remain. */
+/* Processes all events in the simulation in time order. Fails with LH_EDEADLOCK
+ * if passes remain. */
 static lh_status run_events(engine *e, lh_error *err)
 {
     lhi_event event;
@@ -439,7 +439,7 @@ static lh_status run_events(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of the message that `pass` sends over `resource`, or
+/* Returns the number for the message that `pass` sends over `resource`, or
  * NO_INPUT. */
 static uint64_t find_message(const engine *e, const lh_pass *pass,
                              uint32_t resource)
@@ -455,14 +455,14 @@ static uint64_t find_message(const engine *e, const lh_pass *pass,
 }
 
 /* Checks whether a link order's `pass` has the kind, D or B, that the schedule
- * runs for message `out`. The orders contain one of the two per chunk and
+ * runs for message `out`. The orders contain one or the other per chunk and
  * microbatch. */
 static bool runs_named_kind(const engine *e, const lh_pass *pass, uint64_t out)
 {
     return pass->kind == LH_F || e->inputs[out].joint == (pass->kind == LH_B);
 }
 
-/* Reads one explicit link order and checks that it has every message of the
+/* Reads one explicit link order and checks that it has every message on the
  * link once. */
 static lh_status read_link_order(engine *e, const lh_link_order *order,
                                  lh_error *err)
@@ -544,8 +544,8 @@ static lh_status allocate(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* Reads and checks all explicit link orders (orders of messages on a link) of
- * the schedule. */
+/* Reads and checks all explicit link orders (message orders on a link) in the
+ * schedule. */
 static lh_status read_link_orders(engine *e, lh_error *err)
 {
     const lhi_route *route;
@@ -566,9 +566,9 @@ static lh_status read_link_orders(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* Determines which activations of device d are moved to host memory, and the
- * copy time of each pass; both depend only on the device's order. `rests`:
- * scratch, a flag per chunk and microbatch. */
+/* Determines which activations on device d are moved to host memory, and each
+ * pass's copy time; both depend only on the device's order. `rests`: scratch, a
+ * flag per chunk and microbatch. */
 static void compute_device_copies(engine *e, uint32_t d, bool *rests)
 {
     const lh_pipeline *p = e->p;
@@ -643,7 +643,7 @@ static lh_status make_engine(engine *e, lh_error *err)
     return compute_copies(e, err);
 }
 
-/* Sets the kind, D or B, of each message's producer and consumer from the
+/* Sets the kind, D or B, for each message's producer and consumer from the
  * orders. */
 static void name_message_ends(engine *e)
 {
@@ -689,8 +689,7 @@ static void compute_totals(engine *e)
         t->first_device_end_ns = t->runs[t->offsets[first + 1] - 1].end_ns;
 }
 
-/* Checks the orders, simulates them, and computes the totals of the
- * timeline. */
+/* Checks the orders, simulates them, and computes the timeline's totals. */
 static lh_status run_all(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shorthand `elastic` in `data_parallel`: the communication of an elastic
- * schedule (docs/theory/elastic.md). */
+/* The shorthand `elastic` in `data_parallel`: an elastic schedule's
+ * communication (docs/theory/elastic.md). */
 #include "schedule/elastic/elastic.h"
 #include "schedule/pipeline/file/pipe_file.h"
 
@@ -12,7 +12,7 @@
  * parameters. */
 #define NOMINAL_PARAMS INT64_C(1000000000000)
 
-/* The values of the shorthand. */
+/* The shorthand's values. */
 typedef struct elastic_text {
     lhi_dp_groups groups;
     int64_t transfer_ns, latency_ns;
@@ -35,14 +35,14 @@ static lh_status check_share(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Converts a share (0 to 1) to a number of parameters out of NOMINAL_PARAMS. */
+/* Converts a share (0 to 1) to a parameter count out of NOMINAL_PARAMS. */
 static int64_t convert_share_to_params(double share)
 {
     return llround(share * (double)NOMINAL_PARAMS);
 }
 
-/* Checks both shares, and that the share of parameters is at most that of
- * gradients (schema callback). */
+/* Checks both shares, and that the parameter share is at most the gradient
+ * share (schema callback). */
 static lh_status check_shares(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {
@@ -91,8 +91,8 @@ static const lhi_schema_field elastic_rows[] = {
 const lhi_schema lhi_dp_elastic_schema = {
     LHI_ROWS("elastic", elastic_text, elastic_rows), .check = check_shares};
 
-/* Fails unless chunk c is on device c mod P, with the same number of chunks on
- * every device. */
+/* Fails unless chunk c is on device c mod P, with the same chunk count on every
+ * device. */
 static lh_status require_loop(const lhi_read_context *r,
                               const lh_pipeline_desc *d, const lhi_node *node,
                               lh_error *err)
@@ -157,7 +157,7 @@ static lh_status build_operations(const lhi_read_context *r,
 }
 
 /* Converts the key 'elastic' into data-parallel operations, which are added to
- * `text`; passes have the durations of chunk 0. */
+ * `text`; passes have chunk 0's durations. */
 static lh_status expand_elastic(const lhi_read_context *r, const lhi_node *map,
                                 const elastic_text *e, lhi_pipeline_text *text,
                                 lh_error *err)

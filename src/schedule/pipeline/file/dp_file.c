@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `data_parallel`: a list of chunks, or a map with chunks, operations launched
- * by passes, and related keys. */
+/* `data_parallel`: a chunk list, or a map with chunks, operations launched by
+ * passes, and related keys. */
 #include "schedule/pipeline/file/pipe_file.h"
 #include "schedule/pipeline/schedule_internal.h"
 
@@ -30,7 +30,7 @@ static const lhi_schema_field chunk_rows[] = {
 static const lhi_schema chunk_table = {
     LHI_ROWS("communication of a chunk", lhi_dp_chunk, chunk_rows)};
 
-/* Copies the data-parallel times of the list into the chunks; fails if a chunk
+/* Copies the list's data-parallel times into the chunks; fails if a chunk
  * appears twice. */
 static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
                             lhi_pipeline_text *text, lh_error *err)
@@ -65,9 +65,8 @@ static bool has_communication(const lhi_pipeline_text *text,
     return any;
 }
 
-/* Copies the name of a chunk's data-parallel link to its device; fails for an
- * invalid name, a chunk without communication, or another name for the
- * device. */
+/* Copies a chunk's data-parallel link name to its device; fails for an invalid
+ * name, a chunk without communication, or another name for the device. */
 static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
                           const lhi_pipeline_text *text, const char **links,
                           lh_error *err)
@@ -97,7 +96,7 @@ static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
     return LH_OK;
 }
 
-/* Sets the names of the data-parallel links of all devices; requires that the
+/* Sets the data-parallel link names on all devices; requires that the
  * operations are known. */
 static lh_status set_links(const lhi_read_context *r, const lhi_node *list,
                            lhi_pipeline_text *text, lh_error *err)
@@ -113,8 +112,8 @@ static lh_status set_links(const lhi_read_context *r, const lhi_node *list,
 
 /* --- operations ---------------------------------------------------------- */
 
-/* Parses a pass reference such as "4B0", the backward of chunk 4 on microbatch
- * 0, into the lh_dp_pass `member` (schema callback). Returns false if it is
+/* Parses a pass reference such as "4B0", chunk 4's backward on microbatch 0,
+ * into the lh_dp_pass `member` (schema callback). Returns false if it is
  * none. */
 static bool parse_point(const char *text, void *member)
 {
@@ -137,7 +136,7 @@ static const char *print_point(const void *member, char *text)
     return text;
 }
 
-/* Reads a bucket's index and the number of buckets, as in "0/5" (schema
+/* Reads a bucket's index and the bucket count, as in "0/5" (schema
  * callback). */
 static lh_status read_bucket(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
@@ -162,8 +161,8 @@ static json_t *write_bucket(const void *owner, const void *context)
     return json_sprintf("%" PRIu32 "/%" PRIu32, op->bucket, op->n_buckets);
 }
 
-/* Reads the share of the chunk's parameters that an operation carries; 1 (the
- * whole) if absent (schema callback). */
+/* Reads the chunk's parameter share that an operation carries; 1 (the whole) if
+ * absent (schema callback). */
 static lh_status read_share(const lhi_read_context *r, const lhi_node *node,
                             void *owner, lh_error *err)
 {
@@ -171,8 +170,8 @@ static lh_status read_share(const lhi_read_context *r, const lhi_node *node,
     return lhi_node_get_number(r->doc, node, 0, 1, &op->share, err);
 }
 
-/* Writes the share of the chunk's parameters that an operation carries, or
- * null if it is the whole or unspecified (schema callback). */
+/* Writes the chunk's parameter share that an operation carries, or null if it
+ * is the whole or unspecified (schema callback). */
 static json_t *write_share(const void *owner, const void *context)
 {
     const lh_dp_op *op = owner;
@@ -213,8 +212,8 @@ static void start_operation(const lhi_read_context *r, void *it)
     op->needed_by.chunk = LH_NONE;
 }
 
-/* Checks that a data-parallel operation has exactly one of its two times, and
- * a kind if it has a share (schema callback). */
+/* Checks that a data-parallel operation has exactly one of its two times, and a
+ * kind if it has a share (schema callback). */
 static lh_status check_operation(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {

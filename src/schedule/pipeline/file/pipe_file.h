@@ -3,7 +3,7 @@
  *
  * Input: a pipeline/1 file (docs/formats/pipeline.md) or its map inside another
  * file; a schedule's CSV files (docs/formats/schedule.md). Output: the values
- * of src/schedule/pipeline, and their text.
+ * in src/schedule/pipeline, and their text.
  * - pipeline_file.c: the pipeline's keys, by schemas
  *   (format/document/schema.h); text to description and back
  * - dp_file.c: its `data_parallel`
@@ -28,7 +28,7 @@ lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
 lh_status lhi_pipeline_to_json(const lh_pipeline *pipeline, json_t **out,
                                lh_error *err);
 
-/* Reads a schedule from the keys `rows` and `link_orders` of a map in another
+/* Reads a schedule from the keys `rows` and `link_orders` in a map in another
  * file. */
 lh_status lhi_schedule_from_map(const lhi_doc *doc, const lhi_node *map,
                                 lh_schedule **out, lh_error *err);
@@ -48,7 +48,7 @@ typedef struct lhi_site_text {
     const uint32_t *devices;
 } lhi_site_text;
 
-/* One entry in the chunks of `data_parallel`. */
+/* One entry in the chunks in `data_parallel`. */
 typedef struct lhi_dp_chunk {
     uint32_t chunk;
     int64_t all_gather_ns, reduce_scatter_ns, latency_ns;
@@ -61,9 +61,9 @@ typedef struct lhi_dp_groups {
     const uint32_t *enqueue, *dequeue;
 } lhi_dp_groups;
 
-/* The content of a pipeline file: a description, without the parts that the
- * file represents differently. It is the context for all hooks, `start` and
- * `check` functions. */
+/* A pipeline file's content: a description, without the parts that the file
+ * represents differently. It is the context for all hooks, `start` and `check`
+ * functions. */
 typedef struct lhi_pipeline_text {
     /* Its data-parallel members are derived from the members below. */
     lh_pipeline_desc desc;
@@ -87,7 +87,7 @@ lh_status lhi_uniform_read(const lhi_read_context *r, const lhi_node *map,
  * links between datacenters (schema callback). */
 lh_status lhi_datacenters_read(const lhi_read_context *r, const lhi_node *map,
                                void *text, lh_error *err);
-/* Reads the key `elastic` of a pipeline file into data-parallel operations
+/* Reads the key `elastic` in a pipeline file into data-parallel operations
  * (schema callback). */
 lh_status lhi_dp_elastic_read(const lhi_read_context *r, const lhi_node *map,
                               void *text, lh_error *err);
@@ -102,19 +102,19 @@ lh_status lhi_dp_read(const lhi_read_context *r, const lhi_node *node,
 json_t *lhi_dp_write(const void *text, const void *context);
 extern const lhi_schema lhi_dp_schema;
 
-/* Fails if no key of the file read so far has defined the chunks. */
+/* Fails if no key in the file read so far has defined the chunks. */
 lh_status lhi_pipeline_require_chunks(const lhi_read_context *r,
                                       const lhi_pipeline_text *text,
                                       const lhi_node *map, lh_error *err);
 /* Returns a modifiable copy of the chunks; NULL if allocation fails. */
 lh_chunk *lhi_pipeline_copy_chunks(const lhi_read_context *r,
                                    lhi_pipeline_text *text);
-/* Returns an array with the items of a list, for positions in messages; NULL:
- * out of memory. */
+/* Returns an array with a list's items, for positions in messages; NULL: out of
+ * memory. */
 const lhi_node **lhi_list_nodes(const lhi_read_context *r,
                                 const lhi_node *list);
 
-/* Reads a schedule from the keys `rows` and `link_orders` of a map in another
+/* Reads a schedule from the keys `rows` and `link_orders` in a map in another
  * file. */
 lh_status lhi_schedule_from_map(const lhi_doc *doc, const lhi_node *map,
                                 lh_schedule **out, lh_error *err);

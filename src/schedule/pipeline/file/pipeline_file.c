@@ -77,8 +77,8 @@ static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Lists the devices of each datacenter for writing; datacenters without
- * devices are written too. */
+/* Lists each datacenter's devices for writing; datacenters without devices are
+ * written too. */
 static lh_status list_sites(lhi_pipeline_text *text, lhi_arena *mem,
                             lh_error *err)
 {
@@ -311,8 +311,8 @@ static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Describes a pipeline in the form of its file; memory belongs to the pipeline
- * and to `mem`. */
+/* Describes a pipeline in its file's form; memory belongs to the pipeline and
+ * to `mem`. */
 static lh_status build_text(const lh_pipeline *p, lhi_arena *mem,
                             lhi_pipeline_text *text, lh_error *err)
 {

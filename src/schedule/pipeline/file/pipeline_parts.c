@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts shared by several keys of a pipeline file. */
+/* Parts shared by several keys in a pipeline file. */
 #include "schedule/pipeline/file/pipe_file.h"
 
 #include <string.h>
 
 #define MEMORY_MOST (INT64_C(1) << 60)
 
-/* Changes of memory by F, D and W, and static memory. Without `memory`, passes
- * use none. */
+/* Memory changes by F, D and W, and static memory. Without `memory`, passes use
+ * none. */
 static const lhi_schema_field memory_rows[] = {
     {"F", LHI_INTEGER(lh_chunk, mem_f), .least = -MEMORY_MOST,
      .most = MEMORY_MOST, .when = LHI_DEFAULTED},

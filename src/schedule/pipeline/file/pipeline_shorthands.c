@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shorthand keys of a pipeline file: `uniform` for chunks, `datacenters` for
+/* A pipeline file's shorthand keys: `uniform` for chunks, `datacenters` for
  * links and sites. */
 #include "schedule/pipeline/file/pipe_file.h"
 
@@ -22,7 +22,7 @@ static lh_status reject_both(const lhi_read_context *r, const lhi_node *node,
 
 /* --- uniform ------------------------------------------------------------- */
 
-/* The values of `uniform`. Times are per device, memory is per chunk. */
+/* The `uniform` values. Times are per device, memory is per chunk. */
 typedef struct uniform_text {
     uint32_t placement, chunks_per_device; /* 0: not given */
     lh_chunk model;
@@ -31,8 +31,8 @@ typedef struct uniform_text {
 enum { UD, LOOP, WAVE };
 static const char *const placements[] = {"ud", "loop", "wave", NULL};
 
-/* Sets a missing number of chunks per device to the placement's default, and
- * checks that the number fits the placement (schema callback). */
+/* Sets a missing chunk count per device to the placement's default, and checks
+ * that the number fits the placement (schema callback). */
 static lh_status check_uniform(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
@@ -92,7 +92,7 @@ lh_status lhi_uniform_read(const lhi_read_context *r, const lhi_node *map,
 
 /* --- datacenters --------------------------------------------------------- */
 
-/* The values of `datacenters`. */
+/* The `datacenters` values. */
 typedef struct datacenters_text {
     uint32_t count;
     lh_link model; /* between two datacenters */
@@ -133,9 +133,9 @@ static int compare_nth(const void *a, const void *b)
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Finds the pairs of devices in different groups (datacenters) with
- * neighbouring chunks, each once (a wave visits each twice), in chunk order;
- * returns their number. */
+/* Finds the device pairs in different groups (datacenters) with neighbouring
+ * chunks, each once (a wave visits each twice), in chunk order; returns their
+ * number. */
 static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
                            pair *pairs)
 {
@@ -162,9 +162,9 @@ static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
     return kept;
 }
 
-/* Creates one link, with the times of `model`, per pair of neighbouring chunks
- * in different groups (datacenters). Links between the same ordered pair of
- * groups have the same name, and hence share a resource. */
+/* Creates one link, with `model`'s times, per neighbouring chunk pair in
+ * different groups (datacenters). Links between the same ordered group pair
+ * have the same name, and hence share a resource. */
 static lh_status link_groups(const lhi_read_context *r, lh_pipeline_desc *d,
                              const uint32_t *group, const lh_link *model,
                              lh_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules in the CSV format of torch.distributed.pipelining. */
+/* Schedules in the CSV format from torch.distributed.pipelining. */
 #define _XOPEN_SOURCE 700
 #include "schedule/pipeline/file/schedule_csv.h"
 #include "base/input_limits.h"
@@ -44,7 +44,7 @@ static span trim(span s)
 }
 
 /* Removes the part before the first `separator` from `rest` and returns it; at
- * the end of the text there may be no separator. */
+ * the text's end there may be no separator. */
 static span cut_part(span *rest, char separator)
 {
     const char *p = memchr(rest->at, separator, (size_t)(rest->end - rest->at));
@@ -64,8 +64,8 @@ static bool skip_text(span *s, const char *text)
     return true;
 }
 
-/* Fails because of an invalid cell; the message has file, line, cell number
- * and the cell's first 40 bytes. */
+/* Fails due to an invalid cell; the message has file, line, cell number and the
+ * cell's first 40 bytes. */
 static lh_status fail_cell(const reader *r, span cell, lh_error *err,
                            const char *why)
 {
@@ -91,7 +91,7 @@ static lh_status read_pass(const reader *r, span cell, lh_pass *out,
                              : why);
 }
 
-/* The cells of a row, under construction. */
+/* A row's cells, under construction. */
 typedef struct row_cells {
     lh_pass *passes;
     uint32_t n;
@@ -100,7 +100,7 @@ typedef struct row_cells {
     uint32_t n_comms;
 } row_cells;
 
-/* Reads a CSV cell into the row; the two passes of an overlapped pair
+/* Reads a CSV cell into the row; the two passes in an overlapped pair
  * "(0F7;7B3)OVERLAP_F_B" run one after the other here. */
 static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
 {
@@ -133,7 +133,7 @@ static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of parts between `separators` in a CSV row that have at
+/* Returns the count of parts between `separators` in a CSV row that have at
  * least `least` characters, plus one for the part being read. */
 static size_t count_parts(span row, const char *separators, ptrdiff_t least)
 {
@@ -147,9 +147,9 @@ static size_t count_parts(span row, const char *separators, ptrdiff_t least)
     return n + (row.end - from >= least);
 }
 
-/* Stores the number of the current CSV cell for each new pass, number `before`
- * to `after` - 1, in *found (capacity `most`). *found stays NULL while passes
- * and cells correspond one to one. */
+/* Stores the current CSV cell's number for each new pass, number `before` to
+ * `after` - 1, in *found (capacity `most`). *found stays NULL while passes and
+ * cells correspond one to one. */
 static lh_status note_cells(const reader *r, lhi_arena *mem, size_t most,
                             uint32_t before, uint32_t after, uint32_t **found,
                             lh_error *err)
@@ -165,7 +165,7 @@ static lh_status note_cells(const reader *r, lhi_arena *mem, size_t most,
     return LH_OK;
 }
 
-/* Reads one row of a schedule CSV, the passes of a device. */
+/* Reads one row in a schedule CSV, a device's passes. */
 static lh_status read_row(reader *r, lhi_arena *mem, span row, row_cells *out,
                           lh_error *err)
 {
@@ -198,7 +198,7 @@ static uint32_t count_lines(span text)
     return n;
 }
 
-/* Reads one row of passes per device into the schedule. */
+/* Reads one pass row per device into the schedule. */
 static lh_status read_rows(lh_schedule *s, span text, const char *name,
                            lh_error *err)
 {
@@ -255,7 +255,7 @@ lh_status lh_schedule_parse(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-/* Reads a row of message orders: the link's name, then passes. */
+/* Reads a message order row: the link's name, then passes. */
 static lh_status read_link_row(reader *r, lh_schedule *s, span row,
                                lh_link_order *out, lh_error *err)
 {
@@ -279,7 +279,7 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
     return LH_OK;
 }
 
-/* Adds the message orders in the text of a links file (one row per link) to a
+/* Adds the message orders in a links file's text (one row per link) to a
  * schedule under construction. */
 static lh_status read_links(lh_schedule *s, span text, const char *name,
                             lh_error *err)
@@ -321,7 +321,7 @@ lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
     return LH_OK;
 }
 
-/* Returns the path of the link-order file for a schedule file: S.csv becomes
+/* Returns the link-order file's path for a schedule file: S.csv becomes
  * S.links.csv; release with free(). */
 static char *make_links_path(const char *path)
 {
@@ -336,7 +336,7 @@ static char *make_links_path(const char *path)
     return links;
 }
 
-/* Reads the message orders of links from the file beside the schedule's; a
+/* Reads the links' message orders from the file beside the schedule's; a
  * missing file means that there are none. */
 static lh_status read_links_file(lh_schedule *s, const char *path,
                                  lh_error *err)

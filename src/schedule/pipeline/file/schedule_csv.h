@@ -8,14 +8,13 @@
 
 #include <stddef.h>
 
-/* Parses the text of S.csv and, unless NULL, of S.links.csv. */
+/* Parses the text in S.csv and, unless NULL, in S.links.csv. */
 lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
                                   const char *links, size_t links_len,
                                   const char *name, lh_schedule **out,
                                   lh_error *err);
 
-/* Formats the message orders of links as CSV; *text is NULL if there are
- * none. */
+/* Formats the links' message orders as CSV; *text is NULL if there are none. */
 lh_status lhi_schedule_format_links(const lh_schedule *schedule, char **text,
                                     size_t *len, lh_error *err);
 

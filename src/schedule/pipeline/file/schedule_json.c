@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules inside other files: `rows` and `link_orders`, the lines of the two
- * CSV files as lists of strings. */
+/* Schedules inside other files: `rows` and `link_orders`, the two CSV files'
+ * lines as string lists. */
 #include "schedule/pipeline/file/pipe_file.h"
 
 #include "base/text.h"
@@ -9,8 +9,7 @@
 
 #include <string.h>
 
-/* Returns the lines of a text as a JSON list of strings; NULL: out of
- * memory. */
+/* Returns a text's lines as a JSON string list; NULL: out of memory. */
 static json_t *lines_to_json(const char *text)
 {
     json_t *list = json_array();
@@ -61,8 +60,8 @@ static lh_status join_lines(const lhi_doc *doc, const lhi_node *list,
     return text->failed ? lhi_fail_nomem(err) : LH_OK;
 }
 
-/* Parses the rows and link orders of a JSON schedule; rows and links are
- * scratch. Errors carry the file position. */
+/* Parses a JSON schedule's rows and link orders; rows and links are scratch.
+ * Errors carry the file position. */
 static lh_status parse_lines(const lhi_doc *doc, const lhi_node *map,
                              lhi_text *rows, lhi_text *links, lh_schedule **out,
                              lh_error *err)

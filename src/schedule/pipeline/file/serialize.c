@@ -92,8 +92,8 @@ static void traverse_text(traversal *w, const char **value)
 }
 
 /* Returns the array whose elements are written or read next: the existing one
- * `have`, or when reading a new one with `n` items of `size` bytes. Returns
- * NULL if it is empty or larger than the remaining text permits. */
+ * `have`, or when reading a new one with `n` `size`-byte items. Returns NULL if
+ * it is empty or larger than the remaining text permits. */
 static void *traverse_items(traversal *w, const void *have, uint32_t n,
                             size_t size)
 {
@@ -151,7 +151,7 @@ static void walk_sites(traversal *w, lh_pipeline_desc *d)
     d->sites = s;
 }
 
-/* Writes or reads a list of n unsigned numbers. */
+/* Writes or reads n unsigned numbers. */
 static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
 {
     uint32_t *at = traverse_items(w, *list, n, sizeof *at);
@@ -160,8 +160,8 @@ static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
     *list = at;
 }
 
-/* Writes or reads the length of a per-device list: the number of devices, or 0
- * without a list. */
+/* Writes or reads a per-device list's length: the device count, or 0 without a
+ * list. */
 static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d,
                                       const void *list)
 {
@@ -181,7 +181,7 @@ static void walk_limits(traversal *w, lh_pipeline_desc *d)
     traverse_text(w, &d->memory_unit);
 }
 
-/* Writes or reads the names of the data-parallel links. */
+/* Writes or reads the data-parallel link names. */
 static void walk_dp_links(traversal *w, lh_pipeline_desc *d)
 {
     uint32_t n = traverse_device_count(w, d, d->dp_links);

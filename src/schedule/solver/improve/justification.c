@@ -103,9 +103,9 @@ static perturbation draw_perturbation(lhi_justifier *j, int64_t span)
     return k;
 }
 
-/* Computes due[op] for dispatching in the opposite direction of time:
- * operations in order of their starts in `from`, last first. `span`: its
- * makespan; `k`: perturbation of the dates. */
+/* Computes due[op] for dispatching in the opposite time direction: operations
+ * in order of their starts in `from`, last first. `span`: its makespan; `k`:
+ * perturbation of the dates. */
 static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from,
                            int64_t span, const perturbation *k)
 {
