@@ -34,8 +34,8 @@ static const cli_option options[] = {
         "(late-fd)."),
     CLI_COUPLED_ROW(settings),
     CLI_PATH_ROWS(settings, staging_ns,
-                  "With --path: time of the host copy at each end of a "
-                  "delegated message."),
+                  "With --path: time to copy a message to or from host "
+                  "memory at each end."),
     CLI_FIFO_ROW(settings),
 };
 

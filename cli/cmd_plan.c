@@ -224,9 +224,11 @@ static const cli_option options[] = {
     {.name = "curves",
      .type = CLI_FLAG,
      .at = offsetof(settings, curves),
-     .help = "Compute curves of pipelines against replicas across datacenters, "
-             "over oversubscription and, for mixtures of experts, over the "
-             "number of experts; also in the report."},
+     .help =
+         "Compare the fastest plans with pipelines over datacenters and with "
+         "replicas in different datacenters: iteration time by "
+         "oversubscription and, for mixtures of experts, by expert count; "
+         "also in the report."},
     {.name = "show",
      .type = CLI_TEXT,
      .at = offsetof(settings, show),

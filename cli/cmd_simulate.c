@@ -98,8 +98,8 @@ static const cli_option options[] = {
              "restarts from the last checkpoint, at a cost of N more "
              "iterations. Default: two rails with failover."},
     CLI_PATH_ROWS(settings, play.staging_ns,
-                  "With --path or --adapt: time of the host copy at each end "
-                  "of a delegated message."),
+                  "With --path or --adapt: time to copy a message to or from "
+                  "host memory at each end."),
 };
 
 static const cli_example examples[] = {

@@ -128,8 +128,8 @@ static const cli_option options[] = {
     CLI_COUPLED_ROW(train_settings),
     CLI_PATH_ROWS(
         train_settings, staging_ns,
-        "With --path or --adapt: time of the host copy at each end of a "
-        "delegated message. Emulated on the timed device; on the cpu device "
+        "With --path or --adapt: time to copy a message to or from host "
+        "memory at each end. Emulated on the timed device; on the cpu device "
         "copies are real, and this is their prediction."),
     CLI_HOST_MEMORY_ROW(train_settings,
                         "timed: passes take longer by --host-copy. Not with "
@@ -227,8 +227,8 @@ static const cli_option options[] = {
     {.name = "emulate-links",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, emulate_links),
-     .help = "cpu: emulate the plan's links for messages and data-parallel "
-             "communication, as on the timed device. Also with --inject."},
+     .help = "cpu: delay messages and data-parallel communication as the "
+             "plan's links would. --inject and --events do so too."},
     {.name = "memory",
      .type = CLI_CHOICE,
      .at = offsetof(train_settings, memory),
