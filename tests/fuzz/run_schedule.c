@@ -2,6 +2,7 @@
 #include "run_schedule.h"
 
 #include "fuzz.h"
+#include "schedule/pipeline/schedule_internal.h"
 #include "schedule/solver/bound/closed_forms.h"
 
 #include <inttypes.h>
@@ -89,6 +90,11 @@ static void judge(const lh_pipeline *p, const lh_schedule *s, int64_t ns,
     MUST(lh_check(p, s, &v, &err), err);
     bool valid = lh_verdict_valid(v);
     REQUIRE((lh_verdict_n_violations(v, NULL) == 0) == valid, "no reason");
+    /* The simulator ignores communication cells, which the judge checks too. */
+    if (s->n_comms > 0 && !valid) {
+        lh_verdict_free(v);
+        return;
+    }
     REQUIRE(lh_verdict_makespan(v) == ns,
             "judge %" PRId64 ", simulator %" PRId64 ", %s",
             lh_verdict_makespan(v), ns,
