@@ -54,8 +54,10 @@ else
     seconds=${LONGHAUL_FUZZ_SECONDS:-10}
     unset LONGHAUL_ALL_CASES
 fi
-# The builds that compile the same share objects, if ccache is installed.
+# The builds that compile the same share objects, if ccache is installed. Python
+# may set LC_CTYPE for the compilers that it starts.
 export CCACHE_DIR="${CCACHE_DIR:-$PWD/build-ccache}"
+export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-locale}"
 passed=0 failed=0 skipped=0
 begin=$(date +%s)
 mkdir -p build-logs
