@@ -5,7 +5,7 @@
 #include "cases.h"
 #include "choice_jobs.h"
 
-static uint32_t n_jobs = OF_CASES(15);
+static uint32_t n_jobs = OF_CASES(10);
 static uint32_t first_seed = 1;
 static uint32_t n_memory, n_nodes, n_keys;
 
@@ -141,7 +141,8 @@ static void least_memory_is_over_all_layouts(void)
         lh_memory_needs needs;
         p.sites[0].memory_gib = i ? 120 : 80;
         CHECK(plan(&p, &needs) == LH_EINFEASIBLE);
-        check_needs((uint64_t)i, &p, &needs);
+        if (i == 0 || !FEW_CASES)
+            check_needs((uint64_t)i, &p, &needs);
         stated[i] = needs.gpu_gib;
         /* 18 bytes per parameter, 122.6 B parameters and 16 GPUs */
         CHECK(needs.gpu_gib * 0.94 > 18 * 122.6e9 / 16 / (1 << 30));
