@@ -27,7 +27,7 @@ bool cli_is_chakra(const char *path)
     return prefix_length(path, ".et") > 0;
 }
 
-/* All ranks' files. */
+/* The files of all ranks. */
 typedef struct traces {
     uint32_t n, most;
     lh_chakra_file *files; /* with names and data of their own */

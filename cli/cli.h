@@ -125,7 +125,7 @@ typedef struct cli_command {
 #define CLI_EXAMPLES(table)                                                    \
     .examples = (table), .n_examples = CLI_COUNT_OF(table)
 
-/* One program invocation's state. */
+/* State of one program invocation. */
 struct cli {
     const cli_command *command;
     cli_common common;
@@ -214,24 +214,24 @@ const cli_help_group *cli_find_help_group(const char *command, uint32_t i);
 void cli_help(FILE *out, const cli_command *command, bool all, uint32_t width);
 /* Prints the program's help with all commands, wrapped before `width`. */
 void cli_help_all(FILE *out, uint32_t width);
-/* Prints a command's man page, or all commands' (NULL). */
+/* Prints the man page of a command, or of all (NULL). */
 void cli_man(FILE *out, const cli_command *command);
 /* Prints the completion script for "bash", "zsh" or "fish"; false: unknown
  * shell. */
 bool cli_complete(FILE *out, const char *shell);
-/* Checks whether an option of the command accepts this kind's words (methods,
+/* Checks whether an option of the command accepts words of this kind (methods,
  * engines, models or GPUs). Methods also match where files are accepted. */
 bool cli_accepts_words(const cli_command *command, cli_words words);
-/* Returns a kind's i-th word that help and completion list: method, engine,
- * model or GPU. NULL after the last and for other kinds. */
+/* Returns the i-th word of a kind that help and completion list: method,
+ * engine, model or GPU. NULL after the last and for other kinds. */
 const char *cli_word(cli_words words, uint32_t i);
 /* Buffer size for cli_word_about(). */
 #define CLI_ABOUT_TEXT 80
-/* Returns a description for a kind's i-th word (methods, engines, models or
+/* Returns a description of the i-th word of a kind (methods, engines, models or
  * GPUs), in `text` or static storage. */
 const char *cli_word_about(cli_words words, uint32_t i,
                            char text[CLI_ABOUT_TEXT]);
-/* Returns the title that help prints above a kind's word list, such as
+/* Returns the title that help prints above a list of words of a kind, such as
  * "Methods"; NULL: none. */
 const char *cli_words_title(cli_words words);
 
@@ -301,7 +301,7 @@ void cli_release_signals(void);
 
 /* --- terminal ----------------------------------------------------------- */
 
-/* Returns the terminal's width on standard output, or $COLUMNS, or 80. */
+/* Returns the width of the terminal on standard output, or $COLUMNS, or 80. */
 uint32_t cli_width(void);
 /* Checks whether standard output is a terminal with colours that are not
  * disabled. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements longhaul compare: all methods side by side, also over a delay
- * range. */
+/* Implements longhaul compare: all methods side by side, also over a range of
+ * delays. */
 #include "commands.h"
 #include "comparison_view.h"
 
@@ -91,8 +91,8 @@ typedef struct work {
     cli_comparison x;
 } comparison_work;
 
-/* Frees the results, the pipelines and the method lists in a comparison; keeps
- * the struct. */
+/* Frees the results, the pipelines and the lists of methods of a comparison;
+ * keeps the struct. */
 static void free_work(comparison_work *w)
 {
     lh_comparison_free(w->x.all);
@@ -237,7 +237,7 @@ static lh_status run_comparison(cli *c, comparison_work *w)
 enum { MOST_PASSES_SHOWN = 60000 };
 
 /* Adds the timeline of contender `i` to the report if it is the first or
- * *passes, the pass count so far, is at most MOST_PASSES_SHOWN. */
+ * *passes, the number of passes so far, is at most MOST_PASSES_SHOWN. */
 static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
                               uint64_t *passes, lh_report *report)
 {
@@ -265,8 +265,8 @@ static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
     return status;
 }
 
-/* Adds a row per contender in ranking order, with its timeline, to a single
- * point's report. */
+/* Adds a row per contender in ranking order, with its timeline, to the report
+ * of a single point. */
 static lh_status add_point(cli *c, const cli_comparison *x,
                            const uint32_t *ranking, lh_report *report)
 {

@@ -239,7 +239,7 @@ static void set_operation(json_t *j, const lh_dp_op *op)
     }
 }
 
-/* Returns one instruction for `rank` as JSON; NULL: out of memory. */
+/* Returns one instruction of `rank` as JSON; NULL: out of memory. */
 static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
                                 uint32_t rank, const lh_instruction *in)
 {

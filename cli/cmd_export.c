@@ -340,7 +340,7 @@ static lh_status print_bundle(cli *c, const lh_plan *plan)
     return LH_OK;
 }
 
-/* Writes a folder with all an export's files, with signals deferred while it
+/* Writes a folder with all files of an export, with signals deferred while it
  * writes. */
 static lh_status make_bundle(cli *c)
 {

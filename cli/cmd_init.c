@@ -69,7 +69,7 @@ static bool write_relative_path(const char *folder, const char *file, char *out,
                                 size_t size)
 {
     char from[MOST_PATH];
-    size_t same = 0, used = 0; /* same: the common folders' length with '/' */
+    size_t same = 0, used = 0; /* same: length of the common folders with '/' */
     int len = snprintf(from, sizeof from, "%s%s", folder, folder[1] ? "/" : "");
     if (len < 0 || (size_t)len >= sizeof from)
         return false;

@@ -37,15 +37,15 @@ static const cli_example examples[] = {
      "Use one seed instead of the scenario's; print every iteration as JSON."},
 };
 
-/* Shows the completed run count. Always returns false: the simulation continues
- * (callback). */
+/* Shows the number of completed runs. Always returns false: the simulation
+ * continues (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total)
 {
     cli_progress(context, "run %" PRIu32 " of %" PRIu32, done, total);
     return false;
 }
 
-/* Prints all policies' results as JSON. */
+/* Prints the results of all policies as JSON. */
 static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
 {
     char *text = NULL;
@@ -109,7 +109,7 @@ static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
     return cli_write_text(c, path, text, len);
 }
 
-/* Simulates all policies, with all the scenario's seeds or with --seed alone.
+/* Simulates all policies, with all seeds of the scenario or with --seed alone.
  */
 static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
 {

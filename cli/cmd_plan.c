@@ -388,7 +388,7 @@ static lh_job make_open_job(const lh_job *today)
     return job;
 }
 
-/* Parses the --samples sample counts, "100,100,1000,100"; missing values are
+/* Parses the sample counts of --samples, "100,100,1000,100"; missing values are
  * unchanged. Returns false if the text is invalid. */
 static bool parse_samples(const char *text, lh_plan_sampling *out)
 {

@@ -68,8 +68,8 @@ typedef struct source {
     lh_trace *trace; /* from a trace file */
 } source;
 
-/* Frees the trace, the view (schedule and timeline) and an input file's
- * pipeline or plan. */
+/* Frees the trace, the view (schedule and timeline) and the pipeline or plan of
+ * an input file. */
 static void source_fini(source *s)
 {
     lh_trace_free(s->trace);

@@ -143,7 +143,7 @@ typedef struct work {
     lh_solve_engine engines[LH_MAX_SOLVE_ENGINES];
 } work;
 
-/* Frees the results' members; keeps the struct. */
+/* Frees the members of the results; keeps the struct. */
 static void free_work(work *w)
 {
     lh_timeline_free(w->timeline);
@@ -193,8 +193,8 @@ static lh_status read_warmup(cli *c, const char *text, work *w,
     return LH_OK;
 }
 
-/* Parses a comma-separated group size list for option `name`; sets nothing if
- * the option was not given. */
+/* Parses a comma-separated list of group sizes of option `name`; sets nothing
+ * if the option was not given. */
 static lh_status read_groups(cli *c, const char *name, const char *text,
                              uint32_t **groups, uint32_t *n)
 {

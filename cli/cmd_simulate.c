@@ -194,7 +194,7 @@ static void print_omitted_rows(cli *c, uint32_t count)
                   count - MAX_ROWS);
 }
 
-/* Prints all devices' idle time by cause, as a makespan percentage. */
+/* Prints the idle time of all devices by cause, in percent of the makespan. */
 static void print_bubble(cli *c, const cli_view *v)
 {
     const int64_t *idle = lh_analysis_idle(v->analysis, LH_NONE);
@@ -331,7 +331,7 @@ static void print_dp_links(cli *c, const cli_view *v)
     print_omitted_rows(c, rows);
 }
 
-/* Prints the sampled iteration times' mean and percentiles. */
+/* Prints mean and percentiles of the sampled iteration times. */
 static void print_jitter(cli *c, const work *w)
 {
     const lh_jitter_result *r = &w->jitter;
@@ -411,7 +411,7 @@ static lh_status print_text(cli *c, const work *w)
 
 /* --- command ------------------------------------------------------------ */
 
-/* Adds a histogram with the iterations under --jitter to the report; nothing
+/* Adds a histogram of the iterations under --jitter to the report; nothing
  * without the option. */
 static lh_status report_jitter(cli *c, const work *w, lh_report *report)
 {
@@ -551,7 +551,7 @@ static lh_status check_events(cli *c)
     return LH_OK;
 }
 
-/* Simulates many iterations under listed network events and prints them. */
+/* Simulates many iterations under a list of network events and prints them. */
 static lh_status simulate_events(cli *c, work *w)
 {
     const settings *s = c->settings;

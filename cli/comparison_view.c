@@ -14,8 +14,8 @@ bool cli_comparison_is_sweep(const cli_comparison *x)
 
 /* --- one point ---------------------------------------------------------- */
 
-/* Returns the label column's width in terminal columns: the longest contender
- * label's, at least the heading's. */
+/* Returns the width of the label column in terminal columns: that of the
+ * longest contender's label, at least that of the heading. */
 static int get_label_width(const cli_comparison *x)
 {
     int width = (int)strlen("method");
@@ -115,7 +115,7 @@ static const lh_outcome *get_outcome(const cli_comparison *x, uint32_t which,
                : lh_comparison_at(x->all, 0, point, contender);
 }
 
-/* Writes the x axis's label and curve sheet `which`'s title to *out. */
+/* Writes the x axis's label and the title of curve sheet `which` to *out. */
 static void name_curves(const cli_comparison *x, uint32_t which,
                         cli_curves *out)
 {
@@ -180,9 +180,9 @@ void cli_curves_fini(cli_curves *curves)
 
 enum { COLUMN = 14 }; /* "9999.123 ms" and its separator */
 
-/* Returns the label column's width; `along`, with `room` bytes, receives the
- * axis label. Values without a time unit are forward-time multiples, as the
- * label states. */
+/* Returns the width of the label column; `along`, with `room` bytes, receives
+ * the axis label. Values without a time unit are multiples of the forward time,
+ * as the label states. */
 static int compute_sheet_width(const cli_comparison *x, char *along,
                                size_t room)
 {

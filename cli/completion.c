@@ -144,7 +144,7 @@ static void put_zsh_option(FILE *out, const cli_option *o)
     fputc('\'', out);
 }
 
-/* Writes a zsh function that completes one kind's words, or files. */
+/* Writes a zsh function that completes words of one kind, or files. */
 static void put_zsh_words_or_files(FILE *out, const char *what, cli_words words)
 {
     fprintf(out, "_longhaul_%ss_or_files()\n{\n    local -a words=(", what);

@@ -229,7 +229,8 @@ static void print_changes(cli *c, const lh_plan *plan, const change *changes,
     cli_table_print(c, "changes", &t);
 }
 
-/* Prints both configurations' iteration time breakdowns side by side. */
+/* Prints the breakdown of the iteration time of both configurations side by
+ * side. */
 static void print_parts(cli *c, const lh_plan *today, const lh_plan *plan)
 {
     static const char *const head[] = {"part", "#today", "#plan", "#less"};

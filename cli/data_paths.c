@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses one entry LINK=delegated in the --path list. Sets the matching links'
- * links[i]: a helper thread sends their messages through host memory, so passes
- * do not wait. */
+/* Parses one entry LINK=delegated of the list of --path. Sets links[i] of the
+ * matching links: a helper thread sends their messages through host memory, so
+ * passes do not wait. */
 static lh_status read_link(cli *c, const lh_pipeline *p, const char *text,
                            size_t len, bool *links)
 {
@@ -30,9 +30,9 @@ static lh_status read_link(cli *c, const lh_pipeline *p, const char *text,
     return cli_error(c, status, "--path: %.440s", why.text);
 }
 
-/* Reads --path: 'delegated', or a LINK=delegated list. On these links, or all,
- * a helper thread sends messages through host memory, so passes do not wait.
- * out->links has a flag per link; NULL: all. */
+/* Reads --path: 'delegated', or a list of LINK=delegated. On these links, or
+ * all, a helper thread sends messages through host memory, so passes do not
+ * wait. out->links has a flag per link; NULL: all. */
 static lh_status read_links(cli *c, const char *text, const lh_pipeline *p,
                             cli_paths *out)
 {

@@ -36,8 +36,8 @@ typedef struct cli_paths {
  * as long as copies take no time. */
 bool cli_paths_have_effect(const cli_model *model, const lh_pipeline *pipeline);
 /* Reports a usage error if --path (`text`; NULL: not given), which selects
- * links with delegated sends, would not change the pipeline's simulation.
- * staging_ns: a copy's time through host memory. */
+ * links with delegated sends, would not change the simulation of the pipeline.
+ * staging_ns: time of a copy through host memory. */
 lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
                           const lh_pipeline *pipeline, const cli_model *model);
 /* Parses --path (`text`; NULL: not given), which selects the links whose sends

@@ -59,7 +59,7 @@ static bool has_digits_of(const char *word, const char *typed)
     return true;
 }
 
-/* Computes the edit distance, with a neighbour swap as one edit and without
+/* Computes the edit distance, with a swap of neighbours as one edit and without
  * regard to case. */
 static size_t compute_edit_distance(const char *a, const char *b)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the chart with a run's iterations and their slow elements. */
+/* Builds the chart of a run's iterations with their slow elements. */
 #include "event_timeline_view.h"
 
 #include <stdlib.h>

@@ -53,7 +53,7 @@ const char *cli_data_path_name(const cli_model *model)
 
 /* --- iterations --------------------------------------------------------- */
 
-/* A simulated run's state with events. */
+/* State of a simulated run with events. */
 typedef struct event_run {
     const cli_event_simulation *play;
     const cli_view *view;
@@ -82,8 +82,8 @@ static const char *get_path_name(const event_run *p, lh_data_path path)
                                        : lh_data_path_name(path);
 }
 
-/* Returns the schedule and data path in effect at a step: the emulation's or,
- * without adaptation, the view's schedule. */
+/* Returns the schedule and data path in effect at a step: those of the
+ * emulation or, without adaptation, the view's schedule. */
 static lh_emulated_step get_step(const event_run *p, uint32_t step)
 {
     uint64_t n;
@@ -360,7 +360,7 @@ static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
 
 /* --- charts ------------------------------------------------------------- */
 
-/* Writes the iterations' HTML report. */
+/* Writes the HTML report of the iterations. */
 static lh_status write_page(cli *c, const event_run *p,
                             const lh_report_iterations *drawn)
 {

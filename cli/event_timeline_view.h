@@ -67,7 +67,7 @@ typedef struct cli_slow_spans {
  * and devices are slow, for the chart. */
 lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *timeline,
                               uint64_t first, uint64_t n, cli_slow_spans *out);
-/* Frees the slow iteration ranges. */
+/* Frees the ranges of slow iterations. */
 void cli_slow_spans_fini(cli_slow_spans *spans);
 /* Writes the iteration time chart to `path`. */
 lh_status cli_write_event_timeline(cli *c,
@@ -114,7 +114,7 @@ lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan);
 lh_status cli_placement_build(cli *c, const cli_event_simulation *play,
                               const lh_pipeline *pipeline,
                               lh_host_placement **out);
-/* Builds the layer partition from --layers; *layer_ns: duration for migrating
+/* Builds the layer partition from --layers; *layer_ns: duration of migrating
  * one layer. */
 lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
                            const lh_pipeline *pipeline, lh_layers **out,

@@ -113,7 +113,7 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
     print_wrapped(out, right, HELP_COLUMN, HELP_COLUMN, width);
 }
 
-/* Prints listed words with their explanations, under its title. */
+/* Prints a list of words with their explanations, under its title. */
 static void print_words(FILE *out, cli_words words, uint32_t width)
 {
     char text[CLI_ABOUT_TEXT];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads several commands' inputs, and defines their shared performance-model
- * settings. */
+/* Reads the inputs of several commands, and defines their shared
+ * performance-model settings. */
 #ifndef CLI_INPUTS_H
 #define CLI_INPUTS_H
 
@@ -30,7 +30,7 @@ lh_status cli_input_open(cli *c, const char *path, cli_input *out);
 void cli_input_close(cli_input *input);
 /* Reads an input as a pipeline. */
 lh_status cli_input_pipeline(cli *c, const cli_input *input, lh_pipeline **out);
-/* Checks whether the file declares a kind other than `kind`. Files with
+/* Checks whether the file declares a kind other than `kind`. Files of
  * undeclared or unknown kind are left to the parser. */
 bool cli_input_is_other(const cli_input *input, const char *kind);
 /* Fails because the input has another kind; `wants` names the accepted kinds:
@@ -39,8 +39,8 @@ lh_status cli_reject_input(cli *c, const cli_input *input, const char *wants);
 
 /* Checks whether a scheduling method with that name exists. */
 bool cli_is_method(const char *name);
-/* Rejects an unknown method name, `option`'s value, as a usage error, with the
- * most similar name. */
+/* Rejects an unknown method name, the value of `option`, as a usage error, with
+ * the most similar name. */
 lh_status cli_check_method(cli *c, const char *option, const char *name);
 
 /* Methods that split weight-gradient passes. */
@@ -185,7 +185,7 @@ char *cli_time_text(int64_t ns, char *buffer);
 /* Formats "12.5 GiB" or "31.0 MiB" if the unit is bytes, else number and unit.
  */
 #define CLI_MEMORY_TEXT 64
-/* Formats a memory amount in `unit`, the pipeline's, into `buffer`
+/* Formats an amount of memory in `unit`, that of the pipeline, into `buffer`
  * (CLI_MEMORY_TEXT bytes) and returns it. */
 char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 /* Formats "289,423". */
@@ -193,7 +193,7 @@ char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 /* Formats a number with thousands separators into `buffer` (CLI_GROUPED_TEXT
  * bytes), which it returns. */
 char *cli_grouped_text(double number, char *buffer);
-/* Returns a device's highest peak memory and (`device` may be NULL) that
+/* Returns the highest peak memory of a device and (`device` may be NULL) that
  * device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
 /* Returns the monotonic clock's time, in seconds. */

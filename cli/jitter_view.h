@@ -38,8 +38,8 @@ lh_status cli_check_jitter(cli *c, const cli_jitter *given);
 /* Parses --jitter into *out, with --seed. Reports a usage error for unknown
  * keys. */
 lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out);
-/* Formats a per-GPU straggler rate's combined effect over n_gpus GPUs, in at
- * most CLI_STRAGGLER_TEXT bytes; "" without stragglers. */
+/* Formats the combined effect of a per-GPU straggler rate over n_gpus GPUs, in
+ * at most CLI_STRAGGLER_TEXT bytes; "" without stragglers. */
 enum { CLI_STRAGGLER_TEXT = 160 };
 /* Formats the effect on n_gpus GPUs if each is slow with probability `rate`,
  * into `text`, and returns it. */

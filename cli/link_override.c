@@ -15,8 +15,8 @@ typedef struct link_override {
     int64_t latency_ns, transfer_ns; /* -1: unchanged */
 } link_override;
 
-/* Parses one --inject value: latency:TIME, transfer:TIME or gbps:NUMBER. gbps
- * becomes the transfer time for a message with message_bytes. */
+/* Parses one value of --inject: latency:TIME, transfer:TIME or gbps:NUMBER.
+ * gbps becomes the transfer time of a message of message_bytes. */
 static lh_status parse_value(cli *c, const char *pair, uint64_t message_bytes,
                              link_override *out)
 {
@@ -63,8 +63,8 @@ static lh_status parse_override(cli *c, char *text, uint64_t message_bytes,
     return LH_OK;
 }
 
-/* Returns n copied elements of `size` bytes, to be freed by the caller; NULL:
- * out of memory. */
+/* Returns a copy of n elements of `size` bytes, to be freed by the caller;
+ * NULL: out of memory. */
 static void *copy_array(const void *from, size_t n, size_t size)
 {
     void *copy = calloc(n + 1, size);

@@ -17,9 +17,10 @@ typedef struct cli_link {
 typedef bool (*cli_find_end)(const void *context, const char *name, size_t len,
                              uint32_t *out);
 
-/* Parses a link between two names, "west-east" or "west>east", in `text`'s
- * first `len` characters. Names may contain dashes, so every split is tried.
- * Returns the valid split count (above 1: ambiguous); *out is the first. */
+/* Parses a link between two names, "west-east" or "west>east", in the first
+ * `len` characters of `text`. Names may contain dashes, so every split is
+ * tried. Returns the number of valid splits (above 1: ambiguous); *out is the
+ * first. */
 uint32_t cli_find_link(const char *text, size_t len, cli_find_end find,
                        const void *context, cli_link *out);
 

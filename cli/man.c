@@ -138,7 +138,7 @@ static void put_man_commands(FILE *out)
     fputc('\n', out);
 }
 
-/* Writes a section with listed words and their explanations. */
+/* Writes a section with a list of words and their explanations. */
 static void put_man_words(FILE *out, cli_words words)
 {
     char text[CLI_ABOUT_TEXT];

@@ -13,8 +13,8 @@ typedef struct cli_measurement_files {
     const char *job;                /* job that the profile's times apply to */
 } cli_measurement_files;
 
-/* Writes the measured-time files that the options name, for the replica with
- * the longest passes. */
+/* Writes the files of measured times that the options name, for the replica
+ * with the longest passes. */
 lh_status cli_write_measurements(cli *c, const cli_measurement_files *files,
                                  const lh_recording *recording,
                                  const lh_diagnosis *diagnosis);

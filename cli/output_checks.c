@@ -20,8 +20,8 @@ typedef struct named_file {
     bool exists, is_written, is_special;
 } named_file;
 
-/* Resolves a missing file's path: its folder without symbolic links, plus its
- * name. NULL: no such folder, or no memory. */
+/* Resolves the path of a missing file: its folder without symbolic links, plus
+ * its name. NULL: no such folder, or no memory. */
 static char *resolve_path(const char *path, unsigned links)
 {
     char next[4096];
@@ -103,7 +103,7 @@ static uint32_t list_option_files(const cli_option *options, uint32_t n,
     return count;
 }
 
-/* Returns the path for the message orders beside a schedule, S.links.csv for
+/* Returns the path of the message orders beside a schedule, S.links.csv for
  * S.csv; the caller frees it. */
 static char *make_link_order_path(const char *path)
 {
@@ -185,7 +185,7 @@ static named_file *resolve_all_files(cli *c, uint32_t *n)
     return all;
 }
 
-/* Frees a named file list. */
+/* Frees a list of named files. */
 static void release_files(named_file *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -263,7 +263,7 @@ static lh_status check_default(cli *c, const char *path)
                      path, c->command->name);
 }
 
-/* Checks that the options' output files can be written. */
+/* Checks that the output files of the options can be written. */
 static lh_status check_writable(cli *c, const cli_option *options,
                                 uint32_t count, const void *settings)
 {

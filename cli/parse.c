@@ -238,9 +238,9 @@ static lh_status count_operands(cli *c)
     return LH_OK;
 }
 
-/* Checks whether an argument lists another program's arguments, which has
- * several words: long option names contain no space. Values after a letter may,
- * e.g. "-omy plan". */
+/* Checks whether an argument is a list of another program's arguments, which
+ * has several words: long option names contain no space. Values after a letter
+ * may, e.g. "-omy plan". */
 static bool is_list(const char *arg)
 {
     return arg[1] == '-' && strcspn(arg, " \t\n") < strcspn(arg, "=");

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Dimension that a job may fix, in the plan rows' order. */
+/* Dimension that a job may fix, in the order of the plan's rows. */
 typedef struct dimension {
     const char *name;
     bool given, open; /* open: the job permits other values */
@@ -96,7 +96,7 @@ static bool is_same_plan(const lh_choice *a, const lh_choice *b)
                   cli_layout_text(b, y, sizeof y)) == 0;
 }
 
-/* Adds alternative `r`, one value in a dimension, to a group: values whose best
+/* Adds alternative `r`, one value of a dimension, to a group: values whose best
  * plan is the same share a table row. */
 static void merge_row(group *g, const lh_plan_dimension_alternative *r)
 {
@@ -122,8 +122,8 @@ static double compute_relative_gap(const lh_plan *p, const lh_choice *x)
                               (double)p->best.iteration_ns);
 }
 
-/* Adds a table row for alternatives group `g`, with best plan `x`: values, the
- * best found plan's gap to the plan, lower bound, kind of evidence, and
+/* Adds a table row for group `g` of alternatives, with best plan `x`: values,
+ * gap of the best found plan to the plan, lower bound, kind of evidence, and
  * layout. */
 static void add_group(cli_table *t, const lh_plan *p, const group *g,
                       const lh_choice *x)

@@ -57,8 +57,8 @@ static void add_change(pair *p, const double values[2], preference wanted)
     row->better = wanted == NEITHER ? 0 : (wanted == MORE) == (by > 0) ? 1 : -1;
 }
 
-/* Appends a row with texts, from the `first` and the `second` plan, to `group`
- * in the comparison between two plans; NULL is empty. */
+/* Appends a row of texts, of the `first` and the `second` plan, to `group` of
+ * the comparison of two plans; NULL is empty. */
 static void add_words(pair *p, const char *group, const char *name,
                       const char *first, const char *second)
 {
@@ -192,7 +192,7 @@ static void add_layout(pair *p)
               lh_recompute_name(b->recompute));
 }
 
-/* Appends both iterations' breakdowns, if both plans have one. */
+/* Appends the breakdowns of both iterations, if both plans have one. */
 static void add_parts(pair *p)
 {
     lh_report_breakdown_part parts[2][CLI_BREAKDOWN_PARTS];
@@ -320,7 +320,7 @@ static lh_status add_heads(cli *c, const pair *p, const char *const names[2],
 
 /* Adds a key figure called `title` to the report, from the comparison's row
  * with the name `row`: the first plan's value, and below it the second's with
- * the change. `names`: the plans' labels. */
+ * the change. `names`: labels of the plans. */
 static lh_status add_card(cli *c, const pair *p, const char *title,
                           const char *row, const char *const names[2],
                           lh_report *report)

@@ -9,7 +9,7 @@
 #include <longhaul/experimental/report.h>
 
 /* Fills a report on two plans: a heading line for each, the key numbers, and a
- * table with all differences. `names` are their labels in the report. */
+ * table of all differences. `names` are their labels in the report. */
 lh_status cli_compare_plans(cli *c, const lh_plan *const plans[2],
                             const char *const names[2], lh_report *report);
 

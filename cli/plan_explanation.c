@@ -264,8 +264,8 @@ static void format_curve(const lh_plan_curve *curve, char *text, size_t room)
                  curve->xs[last]);
 }
 
-/* Prints, as a table, the iteration time over one link quantity's values with
- * the pipeline (PP-out) and with whole replicas (DP-out) across the
+/* Prints, as a table, the iteration time over the values of one link quantity
+ * with the pipeline (PP-out) and with whole replicas (DP-out) across the
  * datacenters. */
 static void print_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve)
 {

@@ -29,7 +29,7 @@ const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p);
 void cli_plan_alternatives(cli *c, const lh_plan *p);
 /* Adds the best alternative plan for each search dimension to a report. */
 lh_status cli_report_alternatives(cli *c, const lh_plan *p, lh_report *report);
-/* Prints all links' advised network settings. */
+/* Prints the advised network settings of all links. */
 void cli_plan_network(cli *c, const lh_plan *p);
 /* Prints the iteration times over link values with the pipeline (PP-out) and
  * with whole replicas (DP-out) across the datacenters. */

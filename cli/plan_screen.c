@@ -170,7 +170,7 @@ static void print_margin(cli *c, const lh_plan *p)
              cli_layout_text(m->best, layout, sizeof layout));
 }
 
-/* Prints the modelled times' error in similar published runs. */
+/* Prints the error of modelled times in published runs of this kind. */
 static void print_accuracy(cli *c, const lh_plan *p)
 {
     const lh_validated_runs *runs = p->accuracy;
@@ -225,8 +225,8 @@ static bool is_printed_on_request(uint32_t part)
 /* Prints a piece with at most `most` rows, if it consists of rows. */
 typedef void print_piece(cli *c, const lh_plan *plan, uint32_t most);
 
-/* Returns the output from the callback print(c, p, most) as text, which the
- * caller frees; NULL: out of memory. `most`: its line or row limit. */
+/* Returns the output of the callback print(c, p, most) as text, which the
+ * caller frees; NULL: out of memory. `most`: its limit of lines or rows. */
 static char *capture_output(cli *c, print_piece *print, const lh_plan *p,
                             uint32_t most)
 {
@@ -295,7 +295,8 @@ static void print_others(cli *c, const lh_plan *p, uint32_t most)
         cli_wrap(c, "alternatives", "--show layouts");
 }
 
-/* Prints the advised network settings' gain (callback; `most` is unused). */
+/* Prints the gain of the advised network settings (callback; `most` is
+ * unused). */
 static void print_gain(cli *c, const lh_plan *p, uint32_t most)
 {
     (void)most;
@@ -349,8 +350,8 @@ static void print_files(cli *c, const cli_plan_output *shown)
 /* The last line on a screen without requested parts. */
 #define MORE "--show " CLI_SHOW_NAMES ", or all"
 
-/* Returns how many lines follow the screen's parts: the written files' paths
- * and the note about further parts. */
+/* Returns the number of lines that follow the screen's parts: the paths of the
+ * written files and the note about further parts. */
 static uint32_t count_last_lines(const cli_plan_output *shown)
 {
     return cli_count_lines(MORE) +

@@ -42,7 +42,7 @@ lh_status cli_show_parse(cli *c, const char *text, uint32_t *parts);
  * --show below. */
 void cli_plan_screen(cli *c, const lh_plan *plan, const cli_plan_output *shown);
 
-/* Prints the model as read from the job, and the cluster's use. */
+/* Prints the model as read from the job, and the use of the cluster. */
 void cli_plan_model(cli *c, const lh_plan *plan);
 /* Formats a parameter count, "70.6 B", into `text`, which it returns, truncated
  * to `room` bytes. */

@@ -56,7 +56,7 @@ static bool has_other_chunks(const lh_choice *x, const lh_choice *best)
 }
 
 /* Lists the methods whose schedules do not fit into memory, once each, in one
- * line. The plan file has each one's missing bytes. */
+ * line. The plan file has the missing bytes of each. */
 static void print_too_large(cli *c, const lh_plan *p)
 {
     char names[1000] = "";
@@ -75,8 +75,8 @@ static void print_too_large(cli *c, const lh_plan *p)
         cli_wrap(c, "  too large", "%s", names);
 }
 
-/* Returns the plan schedule's index: the first, unless the plan follows the
- * published method and others are faster. */
+/* Returns the index of the plan's schedule: the first, unless the plan follows
+ * the published method and others are faster. */
 static uint32_t find_chosen(const lh_plan *p)
 {
     for (uint32_t i = 0; i < p->n_methods; i++)
@@ -134,7 +134,7 @@ void cli_plan_layouts(cli *c, const lh_plan *p)
     cli_table_print(c, "", &t);
 }
 
-/* Prints how many layouts each lower bound kind excluded: "109382 by work,
+/* Prints how many layouts each kind of lower bound excluded: "109382 by work,
  * 48195 by layers". */
 static void print_pruned(cli *c, const lh_plan *p)
 {

@@ -415,7 +415,7 @@ static uint32_t count_unsampled(const lh_plan *p)
     return n;
 }
 
-/* Explains why the table with other layouts is empty. */
+/* Explains why the table of other layouts is empty. */
 static void explain_no_other(cli *c, const lh_plan *p)
 {
     const uint32_t n = count_unsampled(p);
@@ -466,7 +466,7 @@ void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 
 /* --- network ------------------------------------------------------------ */
 
-/* Returns the advised network settings' relative gain; 0 if a time is
+/* Returns the relative gain of the advised network settings; 0 if a time is
  * unknown. */
 static double compute_relative_gain(const lh_link_advice *a)
 {
@@ -595,7 +595,7 @@ static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
                               more.text, &c->err);
 }
 
-/* Adds the histogram with all sampled iteration times to the report. */
+/* Adds the histogram of all sampled iteration times to the report. */
 static lh_status add_jitter_histogram(cli *c, const lh_plan *p,
                                       lh_report *report)
 {

@@ -70,8 +70,8 @@ double cli_percent_slower(double value, double than)
 
 /* --- source of the times ------------------------------------------------ */
 
-/* Checks whether the job's profile covers whole chunks, as written by plan
- * runs. Formulas that predict less for another layout were not compared with
+/* Checks whether the job's profile covers whole chunks, as written by runs of
+ * plans. Formulas that predict less for another layout were not compared with
  * it. */
 static bool has_run_profile(const lh_job *job)
 {

@@ -171,8 +171,8 @@ typedef struct inproc_endpoint {
     bool flips;
 } range_end;
 
-/* Finds the factor range around 1 in which the plan stays the best; low->flips
- * and high->flips are false where the searched range ends. */
+/* Finds the range of factors around 1 in which the plan stays the best;
+ * low->flips and high->flips are false at an end of the searched range. */
 static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
                       range_end *low, range_end *high)
 {
@@ -240,7 +240,7 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
         add_break_even(t, p, r, &r->break_evens[i], job);
 }
 
-/* Fills a table with all link quantities' ranges. */
+/* Fills a table with the ranges of all link quantities. */
 static void fill_ranges(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "quantity", "#stays from",

@@ -226,8 +226,8 @@ static lh_status parse_lists(parser *p, const char *text)
 
 /* --- questions ---------------------------------------------------------- */
 
-/* Writes one value's link changes, in one or both directions, to `out`; returns
- * their number. */
+/* Writes the link changes of one value, in one or both directions, to `out`;
+ * returns their number. */
 static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
 {
     out[0] =
@@ -238,7 +238,7 @@ static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
     return i->both ? 2 : 1;
 }
 
-/* Counts the cases: every combination with the list's values. */
+/* Counts the cases: every combination of the list's values. */
 static uint64_t count_cases(const parser *p, uint32_t list)
 {
     uint64_t n = 1;

@@ -49,7 +49,7 @@ static char *escape_text(const char *text, size_t len, char *small, size_t room)
     return shown;
 }
 
-/* Texts that live as long as the cli. */
+/* List of texts that live as long as the cli. */
 struct cli_owned_text {
     struct cli_owned_text *next;
     char text[];
@@ -208,7 +208,7 @@ static void print_trusted(FILE *out, const conversion *x, va_list *args)
                                    : va_arg(*args, intmax_t));
 }
 
-/* Formats like printf() to a file, with control characters in texts escaped. */
+/* Formats like printf() to a file, with control characters of texts escaped. */
 static void print_all(FILE *out, const char *format, va_list *args)
 {
     while (*format) {

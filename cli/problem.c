@@ -16,7 +16,7 @@
 typedef struct plan_progress {
     const cli *c;
     double shown_at; /* on the terminal, by cli_monotonic_seconds() */
-    double said_at;  /* in a line, in processor seconds */
+    double said_at;  /* in a line, in seconds of processor time */
 } plan_progress;
 
 /* Shows the planner's progress at intervals; returns true after an interrupt

@@ -23,8 +23,8 @@ lh_status cli_problem_read(cli *c, const char *path, bool jobs,
                            cli_problem *out);
 /* Frees a problem (a pipeline or plan that was read). */
 void cli_problem_fini(cli_problem *problem);
-/* Returns the problem's pipeline (a pipeline or plan that was read), with the
- * --host-memory memory if given. */
+/* Returns the pipeline of the problem (a pipeline or plan that was read), with
+ * the memory of --host-memory if given. */
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
 /* Sets the host memory for cli_problem_pipeline(): raises its memory limits by
  * `text`, the --host-memory value. NULL: no change. */
@@ -41,12 +41,12 @@ char *cli_host_memory_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
                            const void *of, char *buffer);
 /* Returns a device's peak in an lh_timeline. */
 cli_peak_fn cli_timeline_peak;
-/* Returns the problem plan's schedule; NULL: none. */
+/* Returns the schedule of the problem's plan; NULL: none. */
 const lh_schedule *cli_problem_schedule(const cli_problem *problem);
 
-/* Reads a CSV file's schedule, with the link orders in the file beside it, or a
- * plan's. If `fifo`, omits the link orders: messages are sent first in, first
- * out. */
+/* Reads the schedule of a CSV file, with the link orders in the file beside it,
+ * or of a plan. If `fifo`, omits the link orders: messages are sent first in,
+ * first out. */
 lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
                             lh_schedule **out);
 /* Reads a schedule as cli_read_schedule() does, but only its passes. Prints a

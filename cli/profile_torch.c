@@ -76,7 +76,7 @@ static lh_status start_python(cli *c, char *const *arguments, int in,
     return LH_OK;
 }
 
-/* Reads all the process's output from descriptor `from`, NUL-terminated;
+/* Reads all output of the process from descriptor `from`, NUL-terminated;
  * *text is owned by the caller. */
 static lh_status read_all(cli *c, int from, char **text, size_t *len)
 {

@@ -49,7 +49,7 @@ static void end_by_signal(int number)
     sigaction(number, &plain, NULL);
     pthread_sigmask(SIG_UNBLOCK, &own, NULL);
     raise(number);
-    /* Reached in a container's process 1, which no default action ends. */
+    /* Reached in process 1 of a container, which no default action ends. */
     _exit(128 + number);
 }
 

@@ -86,7 +86,7 @@ typedef struct curve_data {
 
 static const char *const series[] = {"optimal"};
 
-/* Builds the report's curve with makespan over memory limit; the caller frees
+/* Builds the report's curve of makespan over memory limit; the caller frees
  * its arrays. */
 static lh_status build_curve_data(cli *c, const lh_pipeline *pipeline,
                                   const lh_memory_curve *curve, curve_data *out)

@@ -144,7 +144,7 @@ static lh_status find_makespan(cli *c, const train_changes *changes,
     return status;
 }
 
-/* Returns the first final iteration with the same schedule and events.
+/* Returns the first of the final iterations with the same schedule and events.
  */
 static uint32_t find_first_equal(const train_changes *changes,
                                  const lh_train_result *r)

@@ -83,9 +83,9 @@ int64_t train_median(int64_t *ns, uint32_t n)
     return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
 }
 
-/* Returns the median among the iterations' times `ns` under the last schedule,
- * as the result's own median does; `some`: scratch for as many times as
- * iterations. */
+/* Returns the median of the times `ns` of the iterations under the last
+ * schedule, as the result's own median does; `some`: scratch for as many times
+ * as iterations. */
 static int64_t get_final_median(const int64_t *ns, const lh_train_result *r,
                                 int64_t *some)
 {
@@ -96,7 +96,7 @@ static int64_t get_final_median(const int64_t *ns, const lh_train_result *r,
     return train_median(some, n);
 }
 
-/* Predicts all iterations' times in ns[i], and in alone[i] those with one
+/* Predicts the times of all iterations in ns[i], and in alone[i] those with one
  * processor per rank. The result's prediction already includes the time after
  * the pipeline. `some`: scratch for as many times. */
 static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,

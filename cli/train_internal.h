@@ -73,7 +73,7 @@ typedef struct train_migrations {
     uint32_t n_applied;     /* last one applied by the run; 0: none */
 } train_migrations;
 
-/* All a run's schedule switches, events and migrations. */
+/* All schedule switches, events and migrations of a run. */
 typedef struct train_changes {
     train_change *all; /* by step */
     uint32_t n;
@@ -148,7 +148,7 @@ json_t *train_migration_json(const lh_migration *moved);
 /* Prints the migration before iteration `step`: layers or ranks, bytes and
  * duration. */
 void train_migration_print(cli *c, uint64_t step, const lh_migration *moved);
-/* Adds a table with all migrations and their durations to the report, if there
+/* Adds a table of all migrations and their durations to the report, if there
  * are any. */
 lh_status train_migrations_report(cli *c, const lh_train_result *r,
                                   lh_report *report);
@@ -227,11 +227,11 @@ lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
 
 /* --- --adapt --- */
 
-/* Returns the display name for the schedule called `to` to which a run has
- * switched. The library's fixed name for the initial schedule becomes view
- * `began`'s. */
+/* Returns the display name of the schedule called `to` to which a run has
+ * switched. The library's fixed name for the initial schedule becomes that of
+ * view `began`. */
 const char *train_schedule_name(const cli_view *began, const char *to);
-/* Returns the display name for the last iteration's schedule. */
+/* Returns the display name of the last iteration's schedule. */
 const char *train_last_schedule_name(const cli_view *began,
                                      const lh_train_result *r);
 /* Appends a notice `n` as JSON to one of two arrays: a detected change to
@@ -244,13 +244,13 @@ void train_changes_notice(cli *c, train_changes *changes,
                           const lh_adapt_event *n);
 /* Adds the stored notices to a log line and removes them from the store. */
 void train_notices_log(train_changes *changes, json_t *line);
-/* Adds all a run's notices (detected changes and decisions) to the JSON object
- * `to`. */
+/* Adds all notices of a run (detected changes and decisions) to the JSON
+ * object `to`. */
 lh_status train_notices_json(cli *c, const cli_view *began,
                              const lh_train_result *r, json_t *to);
-/* Prints all a run's notices (detected changes and decisions). */
+/* Prints all notices of a run (detected changes and decisions). */
 void train_notices_print(cli *c, const lh_train_result *r);
-/* Adds all a run's notices (detected changes and decisions) to a report. */
+/* Adds all notices of a run (detected changes and decisions) to a report. */
 lh_status train_notices_report(cli *c, const lh_train_result *r,
                                lh_report *report);
 /* With events: restricts the result's prediction and measured times to the
@@ -258,7 +258,7 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
 lh_status train_adapt_predict(cli *c, const cli_view *v,
                               const train_changes *changes, lh_train_result *r);
 
-/* Returns the median for n > 0 times; sorts `ns` in place. */
+/* Returns the median of n > 0 times; sorts `ns` in place. */
 int64_t train_median(int64_t *ns, uint32_t n);
 
 /* One iteration's properties for --log and --json. */

@@ -52,7 +52,7 @@ json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r)
 
 enum { COLUMNS = 6, CELL = 160 };
 
-/* Adds a row with COLUMNS cells to the table. */
+/* Adds a row of COLUMNS cells to the table. */
 static void add_row(cli_table *t, char cells[COLUMNS][CELL])
 {
     const char *row[COLUMNS];

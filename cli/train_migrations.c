@@ -240,8 +240,8 @@ void train_migrations_fini(train_changes *changes)
 
 /* --- during the run ----------------------------------------------------- */
 
-/* Returns the layers or ranks from the last migration due by `step`; NULL:
- * none, or it was proposed to the run before. */
+/* Returns the layers or ranks of the last migration due by `step`; NULL: none,
+ * or it was proposed to the run before. */
 static const uint32_t *get_next_numbers(train_migrations *moves, uint64_t step)
 {
     uint32_t n = 0;

@@ -181,7 +181,7 @@ static json_t *make_iterations_json(cli *c, const cli_view *v,
     return list;
 }
 
-/* Returns all iterations' total time, in ns. */
+/* Returns the total time of all iterations, in ns. */
 static int64_t sum_times(const lh_train_result *r)
 {
     int64_t sum = 0;
@@ -443,7 +443,7 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ", expert %" PRIu32, l->expert);
 }
 
-/* Prints the mean time for iterations with events, and for all, against the
+/* Prints the mean time of iterations with events, and of all, against the
  * simulation. An adaptive run has no such prediction (`predicted_ns` is NULL).
  */
 static void print_events(cli *c, const lh_event_timeline *timeline,

@@ -19,7 +19,7 @@ typedef struct train_progress {
     double loss; /* of the last one; NAN: nothing is trained */
 } train_progress;
 
-/* The run callbacks' context. */
+/* Context of the run's callbacks. */
 typedef struct watch {
     cli *c;
     train_log log;

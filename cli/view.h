@@ -71,7 +71,7 @@ lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);
  * unit: ms if its iteration takes less than a second. `text`: CLI_TIME_TEXT
  * bytes. */
 char *cli_plan_time(const lh_plan *plan, double ns, char *text);
-/* Returns the plan times' source: "from measured passes", "modelled". */
+/* Returns the source of a plan's times: "from measured passes", "modelled". */
 const char *cli_time_source_text(const lh_plan *plan);
 enum { CLI_UNMEASURED_TEXT = 800 };
 /* Formats the job's profile data that do not apply to the plan; "" if all
@@ -83,7 +83,7 @@ double cli_round_for_text(double value, int decimals);
  * that texts show. */
 double cli_percent_slower(double value, double than);
 
-/* Returns standard output's properties: width, colours, characters. */
+/* Returns the properties of standard output: width, colours, characters. */
 lh_terminal_options cli_terminal(const cli *c);
 
 #endif

@@ -165,7 +165,7 @@ static bool reserve_row(cli_table *t)
     return true;
 }
 
-/* Appends a cell copy; marks the table as failed if out of memory. */
+/* Appends a copy of a cell; marks the table as failed if out of memory. */
 static void add_cell(cli_table *t, const char *text)
 {
     const size_t len = strlen(text) + 1;
@@ -200,7 +200,8 @@ static bool is_right_aligned(const char *heading)
     return heading[0] == '#';
 }
 
-/* Raises the column widths to the longest cells', in terminal columns. */
+/* Raises the column widths to those of the longest cells, in terminal
+ * columns. */
 static void measure_columns(const cli_table *t, size_t *widths)
 {
     for (uint32_t row = 0; row < t->n_rows; row++) {
