@@ -64,7 +64,7 @@ LH_API uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline);
 LH_API int64_t lh_pipeline_memory_limit(const lh_pipeline *pipeline,
                                         uint32_t device);
 
-/* Returns the memory amounts' unit, such as "GiB"; "" if not given. */
+/* Returns the unit of the memory amounts, such as "GiB"; "" if not given. */
 LH_API const char *lh_pipeline_memory_unit(const lh_pipeline *pipeline);
 
 #ifdef __cplusplus

@@ -59,9 +59,9 @@ LH_API const char *lh_version(void);
  * invalid UTF-8 become \n, \t, \x1b, \u202e or \U000e0041. A backslash is not
  * escaped: the output is for display and cannot be parsed back.
  *
- * Returns the complete result's length. Writes as many whole characters as fit
- * into `buffer` (`room` bytes), and a NUL (nothing if `room` is 0). Error texts
- * are unescaped; the caller that prints them must use this function. */
+ * Returns the length of the complete result. Writes as many whole characters as
+ * fit into `buffer` (`room` bytes), and a NUL (nothing if `room` is 0). Error
+ * texts are unescaped; the caller that prints them must use this function. */
 LH_API size_t lh_text_escape(const char *text, size_t len, char *buffer,
                              size_t room);
 

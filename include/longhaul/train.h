@@ -42,8 +42,8 @@ typedef struct lh_iteration {
     double gradient_norm,
         learning_rate; /* gradient norm before clipping; learning rate */
     uint64_t tokens;
-    /* Timed passes that started too late to meet their deadlines, and any
-     * pass's largest lateness. */
+    /* Timed passes that started too late to meet their deadlines, and the
+     * largest lateness of any pass. */
     uint64_t missed_deadlines;
     int64_t max_lateness_ns;
 } lh_iteration;

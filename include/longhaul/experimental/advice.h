@@ -49,8 +49,8 @@ LH_API void lh_advice_option_text(const lh_advice_option *option,
                                   lh_advice_topic topic, char *text,
                                   size_t room);
 
-/* Published packet-level results for the wrong choice's cost, as a fraction of
- * an iteration, and their source. */
+/* Published packet-level results for the cost of the wrong choice, as a
+ * fraction of an iteration, and their source. */
 typedef struct lh_advice_published {
     double low, high;
     const char *where;

@@ -37,10 +37,10 @@ typedef enum lh_cause {
         LH_N_CAUSES
 } lh_cause;
 
-/* Returns the name of an idle time cause, such as "link_latency"; static
+/* Returns the name of a cause of idle time, such as "link_latency"; static
  * storage. */
 LH_API const char *lh_cause_name(lh_cause cause);
-/* Returns a one-line description of an idle time cause; static storage. */
+/* Returns a one-line description of a cause of idle time; static storage. */
 LH_API const char *lh_cause_about(lh_cause cause);
 
 /* Kinds of critical-path segments. */

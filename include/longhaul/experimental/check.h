@@ -49,8 +49,8 @@ LH_API uint32_t lh_n_claims(const lh_claims *claims);
 LH_API lh_claim_status lh_claims_status(const lh_claims *claims, uint32_t i);
 /* Returns claim number i's text, a sentence; borrowed. */
 LH_API const char *lh_claims_text(const lh_claims *claims, uint32_t i);
-/* Returns all claims' worst status. LH_CLAIM_VERIFIED means that the schedule
- * is optimal. */
+/* Returns the worst status of all claims. LH_CLAIM_VERIFIED means that the
+ * schedule is optimal. */
 LH_API lh_claim_status lh_claims_verdict(const lh_claims *claims);
 /* Returns a claim's status name, such as verified or refuted; static
  * storage. */

@@ -34,7 +34,7 @@ typedef enum lh_data_path {
 
 LH_API const char *lh_data_path_name(lh_data_path path); /* "delegated" */
 
-/* Selects delegated links and gives the copies' cost. */
+/* Selects delegated links and gives the cost of the copies. */
 typedef struct lh_delegation {
     size_t size; /* sizeof(lh_delegation) */
     /* Per lh_pipeline_link(): true if its messages are delegated. NULL: all

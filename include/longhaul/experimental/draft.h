@@ -27,7 +27,7 @@ typedef struct lh_draft_options {
     const char *model;
     uint32_t n_sites; /* 0: one, with h100-sxm */
     const lh_draft_site *sites;
-    /* Link between each site pair. */
+    /* Link between each pair of sites. */
     int64_t latency_ns; /* one way; 0: LH_DRAFT_LATENCY_NS */
     double gbps; /* 10^9 bits per second, all traffic in one direction; 0:
                   * LH_DRAFT_GBPS */
@@ -43,9 +43,9 @@ typedef struct lh_draft_options {
 #define LH_DRAFT_TOKENS (UINT32_C(1) << 22)
 #define LH_DRAFT_SEQUENCE UINT32_C(4096)
 
-/* Generates a valid job's text (checked with lh_job_parse()): every required
- * key with its meaning and values, plus optional keys as comments that can be
- * enabled.
+/* Generates the text of a valid job (checked with lh_job_parse()): every
+ * required key with its meaning and values, plus optional keys as comments that
+ * can be enabled.
  *
  * If `nodes` is 0, each site gets the same power of two, such that all sites
  * together hold four times the training state (18 bytes per parameter). Nodes

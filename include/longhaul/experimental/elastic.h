@@ -122,7 +122,7 @@ LH_API lh_elastic_memory lh_elastic_peak_memory(const lh_elastic_case *given,
                                                 const lh_elastic_plan *plan,
                                                 int64_t stored);
 
-/* A chunk operation: stored bytes and recompute time. */
+/* An operation of a chunk: stored bytes and recompute time. */
 typedef struct lh_elastic_op {
     int64_t bytes, ns;
 } lh_elastic_op;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events that slow down links or devices, or disable rails between ranks, in a
- * training step range. Text form: docs/formats/events.md. An event timeline
+ * range of training steps. Text form: docs/formats/events.md. An event timeline
  * applies them to one pipeline and gives its state in each step. Iterations do
  * not overlap, so a step's duration equals that of its pipeline alone.
  *

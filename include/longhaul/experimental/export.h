@@ -24,7 +24,7 @@ LH_API uint32_t lh_n_export_targets(void);
 /* Returns the target's name, such as "pytorch"; NULL: no such target. */
 LH_API const char *lh_export_target_name(lh_export_target target);
 
-/* Returns the PyTorch schedule form count. */
+/* Returns the number of PyTorch schedule forms. */
 LH_API uint32_t lh_n_pytorch_forms(void);
 /* Returns the form's name, such as "compute_only"; NULL: no such form. */
 LH_API const char *lh_pytorch_form_name(lh_pytorch_form form);

@@ -127,9 +127,9 @@ typedef struct lh_host_exchange {
     const char *why;      /* explanation in one or two sentences */
 } lh_host_exchange;
 
-/* Searches the placement that minimises the coming iterations' time, migration
- * included. Ties: fewest moves, then the smallest numbers. Release with
- * lh_host_exchange_free(). Errors as in lh_host_placement_pipeline() and
+/* Searches the placement that minimises the time of the coming iterations,
+ * migration included. Ties: fewest moves, then the smallest numbers. Release
+ * with lh_host_exchange_free(). Errors as in lh_host_placement_pipeline() and
  * lh_simulate(). */
 LH_API lh_status lh_host_placement_find_exchange(
     const lh_host_placement *places, const lh_host_slowdowns *now,

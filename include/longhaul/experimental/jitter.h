@@ -52,8 +52,8 @@ typedef struct lh_jitter_result {
     int64_t min_ns, p50_ns, p95_ns, p99_ns, max_ns;
 } lh_jitter_result;
 
-/* Checks the jitter options' ranges. LH_EINVAL: a value is out of range; `err`
- * names it. */
+/* Checks the ranges of jitter options. LH_EINVAL: a value is out of range;
+ * `err` names it. */
 LH_API lh_status lh_jitter_check(const lh_jitter *jitter, lh_error *err);
 
 /* Simulates all samples and computes statistics. `options` as in lh_simulate();
@@ -65,8 +65,8 @@ LH_API lh_status lh_jitter_run(const lh_pipeline *pipeline,
                                const lh_jitter *jitter, lh_jitter_result *out,
                                lh_error *err);
 
-/* Writes all samples' makespans: ns[i] belongs to sample i, for jitter->samples
- * samples, which must not be 0 here. */
+/* Writes the makespans of all samples: ns[i] belongs to sample i, for
+ * jitter->samples samples, which must not be 0 here. */
 LH_API lh_status lh_jitter_times(const lh_pipeline *pipeline,
                                  const lh_schedule *schedule,
                                  const lh_sim_options *options,

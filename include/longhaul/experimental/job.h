@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job's contents, and its values' names.
+/* The contents of a job, and the names of its values.
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_JOB_H
@@ -131,7 +131,7 @@ typedef enum lh_attention {
     LH_ATTENTION_FLASH_2, /* fused, with the rates of FlashAttention-2 */
 } lh_attention;
 
-/* Kernels of the layers' element-wise operations. */
+/* Kernels of the element-wise operations of layers. */
 typedef enum lh_kernels {
     LH_KERNELS_FUSED,
     LH_KERNELS_EAGER, /* one kernel for each operation of the model's code */

@@ -90,8 +90,8 @@ LH_API lh_status lh_verdict_format(const lh_verdict *verdict,
                                    const lh_claims *claims, char **text,
                                    size_t *len, lh_error *err);
 
-/* Formats all contenders' outcomes at every sweep point, with ranks, as JSON:
- * `longhaul compare`. */
+/* Formats the outcomes of all contenders at every point of the sweep, with
+ * ranks, as JSON: `longhaul compare`. */
 LH_API lh_status lh_comparison_format(const lh_comparison *comparison,
                                       char **text, size_t *len, lh_error *err);
 

@@ -38,7 +38,7 @@ typedef struct lh_flow {
     double loss; /* packet loss, 0..1 */
 } lh_flow;
 
-/* Pipelining between a ring collective's steps. */
+/* Pipelining between the steps of a ring collective. */
 typedef enum lh_ring {
     LH_RING_LOCKSTEP, /* each step waits for the slowest: (n-1)/n S/b + (n-1) a
                        * [Tha section 4.1] */

@@ -88,7 +88,7 @@ typedef struct lh_choice {
     const lh_jitter_result *jitter;
 } lh_choice;
 
-/* Returns the name of a jitter sample statistic, such as "mean". */
+/* Returns the name of a statistic of jitter samples, such as "mean". */
 LH_API const char *lh_plan_statistic_name(lh_plan_statistic by);
 
 /* Computes in *out the jitter to apply to a choice's pipeline. The straggler
@@ -405,8 +405,8 @@ LH_API const char *lh_target_version(lh_target target);
  * search_bound_usd, as a fraction of the plan's cost: 0.05 if no plan can be
  * more than 5 % cheaper. -1: unknown. */
 LH_API double lh_plan_cost_gap(const lh_plan *plan);
-/* Returns the model layer range in one chunk of the plan's pipeline: *first and
- * *n_layers. */
+/* Returns the range of model layers in one chunk of the plan's pipeline: *first
+ * and *n_layers. */
 LH_API void lh_plan_layers(const lh_plan *plan, uint32_t chunk, uint32_t *first,
                            uint32_t *n_layers);
 

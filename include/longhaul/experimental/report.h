@@ -314,8 +314,8 @@ typedef struct lh_terminal_options {
 LH_API lh_status lh_report_terminal(const lh_trace *trace,
                                     const lh_terminal_options *options,
                                     char **text, size_t *len, lh_error *err);
-/* Renders a sweep's curves (makespans against a delay) as text. Release *text
- * with lh_text_free(). */
+/* Renders the curves of a sweep (makespans against a delay) as text. Release
+ * *text with lh_text_free(). */
 LH_API lh_status lh_report_terminal_plot(const lh_report_sweep *sweep,
                                          const lh_terminal_options *options,
                                          char **text, size_t *len,

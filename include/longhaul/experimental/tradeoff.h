@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trade-off between time and memory: the minimum memory limit for a given
- * makespan, and the minimum makespan curve over the limit. A limit is one
+ * makespan, and the curve of minimum makespan over the limit. A limit is one
  * number for all devices, like `memory_limit` in a pipeline file; lower limits
  * in the pipeline take precedence. docs/theory/optimal.md, "Memory".
  *
