@@ -187,7 +187,7 @@ static lh_status build_contenders(comparison_state *x, lh_error *err)
 
 /* --- evaluation ---------------------------------------------------------- */
 
-/* Sets the lower bound for all outcomes on base `base` to the best one that any
+/* Sets the lower bound of all outcomes of base `base` to the best one that any
  * of its methods found: a bound on the makespan holds for all schedules,
  * whatever the objective. */
 static void share_bounds(const comparison_state *x, uint32_t base,

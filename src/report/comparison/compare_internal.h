@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Comparisons. Input: pipelines, or a plan whose layout allows several
- * placements; output: every method's result on them, at every delay sweep
- * point. Or input: two traces with the same passes; output: their differences.
+ * placements; output: every method's result on them, at every point of a delay
+ * sweep. Or input: two traces of the same passes; output: their differences.
  *
  *     compare.c        the contenders, and the whole comparison
  *     outcome.c        one method on one pipeline

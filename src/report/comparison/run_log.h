@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Run log text form. */
+/* Text form of run logs. */
 #ifndef LHI_REPORT_COMPARISON_RUN_LOG_H
 #define LHI_REPORT_COMPARISON_RUN_LOG_H
 

@@ -31,8 +31,8 @@ static void group_kind(lhi_dependency_search *w, lhi_op_type op, uint32_t from,
     }
 }
 
-/* Checks that a stage's replicas have equally many operations per kind, except
- * messages; otherwise the recording is incomplete. */
+/* Checks that a stage's replicas have equal numbers of each kind of operation,
+ * except messages; otherwise the recording is incomplete. */
 static void compare_replicas(lhi_dependency_search *w)
 {
     uint32_t row, S = w->ops->n_stages;
@@ -65,7 +65,7 @@ static void group_collectives(lhi_dependency_search *w)
 
 /* --- chunks --------------------------------------------------------------- */
 
-/* A worker chunk's first forward and final pass; LH_NONE: none. */
+/* The first forward and the final pass of a worker's chunk; LH_NONE: none. */
 typedef struct chunk_limits {
     uint32_t first, last;
 } chunk_limits;
@@ -92,8 +92,8 @@ static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
     return LH_OK;
 }
 
-/* Stores the first and last pass for each worker chunk in the tables or, with
- * `away`, sets these entries to LH_NONE again. */
+/* Stores the first and last pass of each of a worker's chunks in the tables or,
+ * with `away`, sets these entries to LH_NONE again. */
 static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
                          bool away, worker_chunks *out)
 {
@@ -113,8 +113,8 @@ static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
     }
 }
 
-/* Returns the first and last pass for a collective's chunk, by the chunk's
- * number in the model if known. */
+/* Returns first and last pass of a collective's chunk, by the chunk's number
+ * in the model if known. */
 static const chunk_limits *find_chunk_limits(const worker_chunks *chunks,
                                              const lhi_op_row *collective)
 {
@@ -148,7 +148,7 @@ static void add_gather_dependencies(lhi_dependency_search *w, uint32_t worker,
 
 /* --- after the passes ----------------------------------------------------- */
 
-/* Checks whether any worker ran an operation with that kind in the step. */
+/* Checks whether any worker ran an operation of that kind in the step. */
 static bool has_kind(const lhi_step_ops *ops, lhi_op_type op)
 {
     uint32_t row;

@@ -34,7 +34,7 @@ static uint32_t find_neighbour_chunk(const lhi_dependency_search *w,
 
 /* --- messages and their passes -------------------------------------------- */
 
-/* A worker's messages with one kind and direction, with their passes. */
+/* The messages of one kind and direction on a worker, with their passes. */
 typedef struct message_list {
     uint32_t worker;
     lhi_op_type op;

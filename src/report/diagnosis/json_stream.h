@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streaming reader for a JSON object too large for memory. It returns the
- * object's key values one by one; one key's value, a list, is returned item by
- * item. */
+ * values of the object's keys one by one; one key's value, a list, is returned
+ * item by item. */
 #ifndef LHI_REPORT_DIAGNOSIS_JSON_STREAM_H
 #define LHI_REPORT_DIAGNOSIS_JSON_STREAM_H
 

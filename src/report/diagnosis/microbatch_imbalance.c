@@ -8,8 +8,8 @@
 /* Thresholds for uneven microbatches. Equally long passes vary by one or two
  * per cent. A temporary disturbance on a rank affects different microbatches in
  * forward and backward passes, and no other rank. Among the published jobs
- * (docs/diagnose.md), two have spread 0.02; the job with uneven sequences has a
- * spread from 0.15 to 0.23 and correlation 0.99. */
+ * (docs/diagnose.md), two have a spread of 0.02; the job with uneven sequences
+ * has a spread of 0.15 to 0.23 and a correlation of 0.99. */
 #define MIN_SPREAD 0.05
 #define MIN_CORRELATION 0.9
 
@@ -71,7 +71,7 @@ static void subtract_mean(double *values, uint32_t n)
         values[i] = sum > 0 ? values[i] * n / sum - 1 : 0;
 }
 
-/* Adds one deviation pair x, y to the sums over squares and products. */
+/* Adds one pair of deviations x, y to the sums of squares and products. */
 static void add_pair(pair_sums *to, double x, double y)
 {
     to->xx += x * x;
@@ -86,8 +86,8 @@ static double compute_correlation(const pair_sums *of)
     return squares > 0 ? of->xy / sqrt(squares) : 0;
 }
 
-/* Adds the deviations of a replica's pass times, in the table rows from `first`
- * on, to its workers' statistics (stages). */
+/* Adds the deviations of a replica's pass times, in the table rows from
+ * `first` on, to the statistics of its workers (stages). */
 static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
                         const pass_times *t, size_t first)
 {
@@ -113,9 +113,9 @@ static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
     }
 }
 
-/* Computes into *out, for one step, the median over workers for the microbatch
- * time spread and for the longest microbatch. `room`: scratch, one value per
- * worker. */
+/* Computes into *out, for one step, the median over workers of the spread of
+ * microbatch times and of the longest microbatch. `room`: scratch, one value
+ * per worker. */
 static lh_status analyse_step(const lhi_recorded_step *step, lhi_arena *arena,
                               worker_statistics *workers, double *room,
                               lhi_imbalance_step *out, lh_error *err)

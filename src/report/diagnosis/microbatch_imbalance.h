@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Detects microbatches with uneven durations, each in the same ratio on all
- * ranks, forward and backward. Then their work differs, as with unequally long
- * sequences, and no rank is slow. */
+ * ranks, forward and backward. Then their work differs, as with sequences of
+ * unequal length, and no rank is slow. */
 #ifndef LHI_REPORT_DIAGNOSIS_MICROBATCH_IMBALANCE_H
 #define LHI_REPORT_DIAGNOSIS_MICROBATCH_IMBALANCE_H
 
@@ -10,12 +10,12 @@
 /* Microbatch imbalance in a step. */
 typedef struct lhi_imbalance_step {
     bool is_uneven;
-    /* A rank's microbatch pass times relative to their mean: standard deviation
-     * and maximum; both are medians over the ranks. */
+    /* Pass times of a rank's microbatches relative to their mean: standard
+     * deviation and maximum; both are medians over the ranks. */
     double spread, longest;
 } lhi_imbalance_step;
 
-/* Computes the microbatch imbalance for each step in the recording: *out has
+/* Computes the microbatch imbalance of each step of the recording: *out has
  * one entry per step, allocated in the arena. */
 lh_status lhi_imbalance_find(const lh_recording *recording, lhi_arena *arena,
                              lhi_imbalance_step **out, lh_error *err);

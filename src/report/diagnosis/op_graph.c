@@ -13,8 +13,8 @@ typedef struct sorting {
     const lhi_step_dependencies *needs;
     uint32_t n;       /* row count */
     uint32_t *leader; /* per row: its group's least row; LH_NONE: stray */
-    uint32_t *waits;  /* per leader: its group's unsatisfied dependencies */
-    uint32_t *first;  /* per row: its dependents' start in `users` */
+    uint32_t *waits;  /* per leader: unsatisfied dependencies of its group */
+    uint32_t *first;  /* per row: start of its dependents in `users` */
     uint32_t *users;  /* dependents, as leaders */
     uint32_t *queue;  /* leaders in topological order */
     uint32_t n_queue, n_leaders;
@@ -28,8 +28,8 @@ static uint32_t get_dependency(const sorting *s, uint32_t row, uint32_t i)
     return need == LH_NONE || s->leader[need] == LH_NONE ? LH_NONE : need;
 }
 
-/* Determines the leader in each operation group that starts together (the one
- * with the least index), and counts the groups. */
+/* Determines the leader of each group of operations that start together (the
+ * one with the least index), and counts the groups. */
 static void find_leaders(sorting *s)
 {
     memset(s->leader, 0xff, s->n * sizeof *s->leader);
@@ -45,8 +45,8 @@ static void find_leaders(sorting *s)
     }
 }
 
-/* Builds the dependent lists per group (compressed sparse rows), and counts
- * each group's unsatisfied dependencies. */
+/* Builds the lists of dependents per group (compressed sparse rows), and
+ * counts each group's unsatisfied dependencies. */
 static void find_dependents(sorting *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
@@ -163,7 +163,7 @@ static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
     } while (row != leader);
 }
 
-/* Returns a multiplicative hash over an array with 32-bit words, chained from
+/* Returns a multiplicative hash of an array of 32-bit words, chained from
  * `hash`. */
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
 {

@@ -41,7 +41,7 @@ static inline uint32_t lhi_op_graph_sender(const lhi_op_graph *graph,
     return graph->worker[i == first ? first + 1 : first];
 }
 
-/* Checks whether two step operation graphs are equal. */
+/* Checks whether two graphs of a step's operations are equal. */
 bool lhi_op_graph_equals(const lhi_op_graph *a, const lhi_op_graph *b);
 /* Frees a step's operation graph; accepts NULL. */
 void lhi_op_graph_free(lhi_op_graph *graph);

@@ -52,8 +52,8 @@ typedef struct table {
 
 /* --- cells ---------------------------------------------------------------- */
 
-/* Returns the cell text..end without surrounding blanks and one double-quote
- * pair. */
+/* Returns the cell text..end without surrounding blanks and one pair of double
+ * quotes. */
 static cell trim_cell(const char *text, const char *end)
 {
     while (text < end && (*text == ' ' || *text == '\t'))
@@ -148,8 +148,8 @@ static bool describe_invalid(column k, cell c, const char *wanted, char *why)
     return false;
 }
 
-/* Parses column k's cell, a time in seconds, at least `least` ns, into *out in
- * ns; on failure writes the reason to `why` and returns false. */
+/* Parses column k's cell, a time in seconds of at least `least` ns, into *out
+ * in ns; on failure writes the reason to `why` and returns false. */
 static bool parse_time(const cell *cells, column k, int64_t least, int64_t *out,
                        char *why)
 {
@@ -309,7 +309,7 @@ static lh_status parse_line(table *t, const char *line, const char *end,
 
 enum { BUFFER = 1 << 18 }; /* larger than LHI_LINE_BYTES */
 
-/* Reads the table line by line through a buffer with BUFFER bytes; reports a
+/* Reads the table line by line through a buffer of BUFFER bytes; reports a
  * truncated last row as a defect. */
 static lh_status read_lines(table *t, lhi_gzip_stream *zip, char *buffer,
                             lh_error *err)

@@ -114,11 +114,11 @@ lh_status lhi_profiler_read_nsight(lhi_profiler *p, lhi_gzip_stream *zip,
 /* Gives a single file without a rank number number 0. Fails with LH_EINPUT if a
  * name in the map matched no range, or if the map lacks a rank. */
 lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err);
-/* Adds all ranks' operations to `rows`, step by step, after
+/* Adds the operations of all ranks to `rows`, step by step, after
  * lhi_profiler_check_map(). */
 lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows,
                                   lh_error *err);
-/* Frees the operations and names for all ranks in the profiler. */
+/* Frees the operations and names of all ranks of the profiler. */
 void lhi_profiler_fini(lhi_profiler *p);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Longest credible trace, 27 hours: a longer one mixes several clocks. Sums
- * over 65,536 files with this length fit into 64 bits. */
+ * over 65,536 files of this length fit into 64 bits. */
 #define MAX_SPAN_NS INT64_C(100000000000000)
 
 /* Activity kind. */
@@ -29,8 +29,8 @@ static int compare_changes(const void *a, const void *b)
     return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
 }
 
-/* Appends the begin and the end of an activity with kind `kind` (compute,
- * communication, copy) to the list with n changes. */
+/* Appends the begin and the end of an activity of kind `kind` (compute,
+ * communication, copy) to the list of n changes. */
 static void add_change(change *list, size_t *n, int kind, int64_t start_ns,
                        int64_t end_ns)
 {
@@ -38,8 +38,8 @@ static void add_change(change *list, size_t *n, int kind, int64_t start_ns,
     list[(*n)++] = (change){end_ns, (int8_t)kind, -1};
 }
 
-/* Lists the GPU kernels' and copies' begins and ends; omits the CPU's calls
- * that launched them. */
+/* Lists the begins and ends of the GPU's kernels and copies; omits the CPU's
+ * calls that launched them. */
 static void list_kernels(const lhi_file_events *e, change *list, size_t *n)
 {
     for (size_t i = 0; i < e->n_kernels; i++) {

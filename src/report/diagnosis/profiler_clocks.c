@@ -75,8 +75,8 @@ static lh_status list_ranks(lhi_profiler *p, clocks *c, lh_error *err)
     return LH_OK;
 }
 
-/* Tightens a clock offset's bounds: an event on `a` at from_ns, by its own
- * clock, is not later than an event on `b` at to_ns. */
+/* Tightens the bounds of a clock offset: an event on `a` at from_ns, by its
+ * own clock, is not later than an event on `b` at to_ns. */
 static void add_order(clocks *c, const lhi_profiled_rank *a, int64_t from_ns,
                       const lhi_profiled_rank *b, int64_t to_ns)
 {
@@ -155,7 +155,7 @@ static int64_t limit_offset(int64_t ahead_ns)
     return ahead_ns > most ? most : ahead_ns < -most ? -most : ahead_ns;
 }
 
-/* Subtracts an offset in ns from all a rank's times; reports offsets above the
+/* Subtracts an offset in ns from all times of a rank; reports offsets above the
  * tolerance as a defect. */
 static void shift_clock(lhi_profiler *p, lhi_profiled_rank *r, int64_t ahead_ns)
 {

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Known range names. torch/distributed/pipelining/schedules.py in PyTorch 2.15
- * emits "PP:" and the action in its schedules' letters; ScheduleGPipe and its
- * relatives emit "Forward 0". torch/profiler/profiler.py names the step,
+/* Known range names. torch/distributed/pipelining/schedules.py of PyTorch 2.15
+ * emits "PP:" and the action in the letters of its schedules; ScheduleGPipe and
+ * its relatives emit "Forward 0". torch/profiler/profiler.py names the step,
  * torch/optim/optimizer.py the optimizer; the process groups' sources name the
  * library and the operation. */
 static const struct {
@@ -67,7 +67,7 @@ typedef struct untimed_event {
 typedef struct reading {
     const lhi_profiler *p;
     const char *name;
-    int64_t base_ns;             /* offset for all times in the file */
+    int64_t base_ns;             /* offset of all times in the file */
     uint64_t n_items;            /* events read so far */
     uint64_t n_timed, n_untimed; /* used events with and without a time */
     untimed_event first_untimed;
@@ -259,7 +259,7 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
         err);
 }
 
-/* Checks by substrings, before an event is parsed, whether it can have a used
+/* Checks by substrings, before an event is parsed, whether it can be of a used
  * category; most events are not. */
 static bool is_relevant(const lhi_text *text)
 {
@@ -381,8 +381,8 @@ static lh_status parse_item(reading *r, const lhi_json_stream *items,
     return status;
 }
 
-/* Reads a file's events and top-level keys. LH_EINPUT: it has no trace event
- * list. */
+/* Reads all events and top-level keys of a file. LH_EINPUT: it has no list of
+ * trace events. */
 static lh_status read_items(reading *r, lhi_json_stream *items, lh_error *err)
 {
     bool more = true;

@@ -36,8 +36,8 @@ void lhi_file_events_fini(lhi_file_events *events);
  * is_range. */
 lh_status lhi_profiler_add_operator(lhi_file_events *events, const char *name,
                                     lhi_cpu_op op, lh_error *err);
-/* Adds a range of interest, by its name, to file `file`'s events; counts an
- * unknown pipeline range as a defect. */
+/* Adds a range of interest, by its name, to the events of file `file`; counts
+ * an unknown pipeline range as a defect. */
 lh_status lhi_profiler_add_range(const lhi_profiler *p, lhi_file_events *events,
                                  const char *file, const char *name,
                                  int64_t start_ns, int64_t end_ns,
@@ -65,7 +65,7 @@ lh_status lhi_profiler_derive_passes(lhi_file_events *events, lh_error *err);
 lh_status lhi_profiler_add_operations(lhi_file_events *events,
                                       lhi_profiled_rank *into, lh_error *err);
 
-/* Sets the chunk for passes whose names lack it, for ranks with a place in a
+/* Sets the chunk of passes whose names lack it, for ranks with a place in a
  * pipeline: their index in the process group whose first rank receives no
  * activations, and whose last sends none. */
 void lhi_profiler_find_positions(lhi_profiler *p);
@@ -75,8 +75,8 @@ lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err);
 /* Corrects the ranks' clocks where their times contradict the messages and
  * collectives. */
 lh_status lhi_profiler_correct_clocks(lhi_profiler *p, lh_error *err);
-/* Estimates when the messages arrived for which no pass waited, and ends their
- * sends at these times. */
+/* Estimates when the messages arrived for which no pass waited, and sets the
+ * ends of their sends to these times. */
 lh_status lhi_profiler_time_messages(lhi_profiler *p, lh_error *err);
 
 /* Grows an array by at least one `size`-byte item. */
@@ -122,8 +122,8 @@ typedef struct lhi_message_end {
     lhi_rank_op *op;
 } lhi_message_end;
 
-/* Lists all ranks' sends and receives, grouped by message with the send first;
- * release with free(). */
+/* Lists the sends and receives of all ranks, grouped by message with the send
+ * first; release with free(). */
 lh_status lhi_message_ends(const lhi_profiler *p, lhi_message_end **out,
                            size_t *n, lh_error *err);
 /* Checks whether entries [i] and [i + 1] in the list are one message's send and

@@ -31,7 +31,7 @@ typedef struct nvtx_range {
     size_t order;
 } nvtx_range;
 
-/* A process's kernel, copy or launch, with its name's number. */
+/* A kernel, copy or launch of a process, with the number of its name. */
 typedef struct cuda_work {
     lhi_kernel kernel;
     uint32_t process;
@@ -249,7 +249,7 @@ static lh_status parse_line(export *x, const char *text, lh_error *err)
     return status;
 }
 
-/* Reads and parses all an export's lines. */
+/* Reads and parses all lines of an export. */
 static lh_status read_lines(export *x, lhi_gzip_stream *zip, lh_error *err)
 {
     lhi_line_stream lines = {.zip = zip, .name = x->name};

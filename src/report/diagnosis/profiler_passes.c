@@ -7,7 +7,7 @@
  *    another operator came between and the sequence numbers rise, or where a
  *    message came between.
  * 2. A forward pass is the run of operators, between messages and backward
- *    passes, with a backward pass's sequence numbers. Forward passes are
+ *    passes, with the sequence numbers of a backward pass. Forward passes are
  *    numbered in their order; the backward pass has its forward pass's number.
  * 3. Between two passes, sends belong to the pass before, receives to the pass
  *    after. This also holds for passes with ranges, if messages have none. */
@@ -125,8 +125,8 @@ static bool find_forward_pass(const step_passes *s, const derived_pass *back,
                               derived_pass *out)
 {
     size_t at = back->from;
-    /* A pass's first node number is also the one for operators before it that
-     * made no node. Therefore the search begins at the last one. */
+    /* The number of a pass's first node is also that of operators before it
+     * that made no node. Therefore the search begins at the last one. */
     while (at > 0 && !has_numbers_of(&s->ops[at - 1], back))
         at--;
     if (at == 0)
@@ -151,7 +151,7 @@ static bool launches_kernels(const step_passes *s)
     return s->events->n_kernels > 0;
 }
 
-/* Returns the end of the last range with kind `kind` (a send or receive) that
+/* Returns the end of the last range of kind `kind` (a send or receive) that
  * ended after `from` and not after `to`; `from` if there is none. */
 static int64_t last_wait(const step_passes *s, uint8_t kind, int64_t from,
                          int64_t to)
@@ -201,8 +201,8 @@ static void time_forward_pass(const step_passes *s, derived_pass *f)
     f->end_ns = find_forward_end(s, f, last);
 }
 
-/* Lets backward pass `back` begin at the message before it, unless a forward
- * pass, among n, is between. */
+/* Lets backward pass `back` begin at the message before it, unless one of n
+ * forward passes is between. */
 static void time_backward_pass(const step_passes *s,
                                const derived_pass *forward, size_t n,
                                derived_pass *back)
@@ -218,9 +218,9 @@ static void time_backward_pass(const step_passes *s,
             last_wait(s, LHI_RANGE_SEND, s->ops[at - 1].end_ns, back->start_ns);
 }
 
-/* Adds each backward pass's forward pass, and numbers the microbatches in the
- * forward passes' order. Backward passes without a forward pass in the step are
- * omitted. */
+/* Adds the forward pass of each backward pass, and numbers the microbatches in
+ * the order of the forward passes. Backward passes without a forward pass in
+ * the step are omitted. */
 static lh_status add_forward_passes(step_passes *s, lh_error *err)
 {
     size_t n_back = s->n, kept = 0;
@@ -253,8 +253,8 @@ static lh_status add_forward_passes(step_passes *s, lh_error *err)
 
 /* --- ranges --------------------------------------------------------------- */
 
-/* Appends a range with kind `kind`, and pass `p`'s chunk and microbatch, to the
- * file's ranges. */
+/* Appends a range of kind `kind`, with the chunk and microbatch of pass `p`, to
+ * the file's ranges. */
 static lh_status add_range(step_passes *s, const derived_pass *p, uint8_t kind,
                            int64_t start_ns, int64_t end_ns, lh_error *err)
 {
@@ -349,7 +349,7 @@ static size_t first_operator(const step_passes *s, int64_t ns)
     return from;
 }
 
-/* Lists the passes that have ranges, sorted by start; omits passes with weight
+/* Lists the passes that have ranges, sorted by start; omits passes of weight
  * gradients alone, which have no messages. */
 static lh_status list_named_passes(step_passes *s, lh_error *err)
 {

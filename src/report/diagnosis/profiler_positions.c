@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages for ranks whose passes do not name their chunk, as in PyTorch's
+/* Stages of ranks whose passes do not name their chunk, as in PyTorch's
  * ScheduleGPipe and Schedule1F1B: such a rank has one chunk. Its stage is the
  * rank's index in the process group that is its pipeline. */
 #include "report/diagnosis/profiler_internal.h"
 
-/* Checks whether a rank has an operation with kind `op`. */
+/* Checks whether a rank has an operation of kind `op`. */
 static bool has_operation(const lhi_profiled_rank *r, uint8_t op)
 {
     for (size_t i = 0; i < r->n_ops; i++)

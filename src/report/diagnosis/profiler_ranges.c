@@ -46,7 +46,7 @@ static int compare_starts(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Frees the sorted range arrays, but not the ranges. */
+/* Frees the arrays of sorted ranges, but not the ranges. */
 static void free_sorted_ranges(sorted_ranges *s)
 {
     free(s->work);
@@ -150,7 +150,7 @@ static void assign_kernels(lhi_file_events *e, sorted_ranges *s)
 
 /* --- operations ----------------------------------------------------------- */
 
-/* Appends an operation with kind `op` to a rank, timed by the range's GPU
+/* Appends an operation of kind `op` to a rank, timed by the range's GPU
  * interval if it has one, else by the range. `numbers`: range that provides
  * chunk and microbatch. */
 static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,

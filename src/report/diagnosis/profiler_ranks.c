@@ -45,8 +45,7 @@ lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err)
     return LH_OK;
 }
 
-/* Sets stage and replica for every rank with traces to those in the rank map.
- */
+/* Sets stage and replica of every rank with traces to those in the rank map. */
 static void assign_from_map(lhi_profiler *p)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {

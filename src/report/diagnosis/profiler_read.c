@@ -58,8 +58,8 @@ static lh_status check_file_rank(const lhi_profiler *p, lhi_profiled_rank *r,
     return LH_OK;
 }
 
-/* Appends a file's operations to its rank's, which may have several files with
- * different steps. */
+/* Appends a file's operations to those of its rank, which may have several
+ * files with different steps. */
 static lh_status append_operations(lhi_profiled_rank *to,
                                    const lhi_profiled_rank *from, lh_error *err)
 {
@@ -85,7 +85,7 @@ static void find_span(const lhi_profiled_rank *r, int64_t *from_ns,
     }
 }
 
-/* Checks whether `more`, a further file for a rank, has the same operations and
+/* Checks whether `more`, a further file of a rank, has the same operations and
  * activity as the rank's files so far. */
 static bool is_same_file(const lhi_profiled_rank *rank,
                          const lhi_profiled_rank *more)
@@ -105,8 +105,8 @@ static bool is_same_file(const lhi_profiled_rank *rank,
     return true;
 }
 
-/* Checks whether at least half of the time of `more`, a further file for a
- * rank, overlaps with the rank's files so far. */
+/* Checks whether at least half of the time of `more`, a further file of a rank,
+ * overlaps with the rank's files so far. */
 static bool is_same_time(const lhi_profiled_rank *rank,
                          const lhi_profiled_rank *more)
 {
@@ -232,7 +232,7 @@ static bool is_empty(const lhi_profiler *p)
     return true;
 }
 
-/* Fails with LH_EINPUT if the files are empty, or if one among several has no
+/* Fails with LH_EINPUT if the files are empty, or if one of several has no
  * known rank. */
 static lh_status check_ranks(lhi_profiler *p, lh_error *err)
 {
@@ -342,7 +342,7 @@ static lh_status find_starts(const lhi_profiler *p, step_start **out,
     return LH_OK;
 }
 
-/* Compares two step starts' step numbers, for bsearch(). */
+/* Compares the step numbers of two step starts, for bsearch(). */
 static int compare_steps(const void *a, const void *b)
 {
     const step_start *x = a, *y = b;
@@ -368,7 +368,7 @@ static int compare_positions(const void *a, const void *b)
     return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
 }
 
-/* Builds a step's index for forward and backward passes, without W, sorted for
+/* Builds a step's index of forward and backward passes, without W, sorted for
  * binary search; release with free(). */
 static lh_status index_passes(const lhi_rank_op *ops, size_t n,
                               pass_position **out, size_t *n_out, lh_error *err)
@@ -387,8 +387,8 @@ static lh_status index_passes(const lhi_rank_op *ops, size_t n,
     return LH_OK;
 }
 
-/* Returns a message's place in the recorded order: the index for the pass that
- * produces or consumes it in the list with n passes; 0 if there is none. */
+/* Returns a message's place in the recorded order: the index of the pass that
+ * produces or consumes it in the list of n passes; 0 if there is none. */
 static size_t find_order(const lhi_rank_op *message, const pass_position *list,
                          size_t n)
 {
@@ -441,7 +441,7 @@ static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
     return status;
 }
 
-/* Adds all a rank's operations to the recording, step by step. */
+/* Adds all operations of a rank to the recording, step by step. */
 static lh_status add_rank(const lhi_profiled_rank *r, const step_start *starts,
                           size_t n_starts, lhi_rows *rows, lh_error *err)
 {

@@ -3,8 +3,8 @@
 
 #include "base/sort.h"
 
-/* A rank computes slowly if it takes more than this ratio to the others'
- * median, as a slow worker's passes do. */
+/* A rank computes slowly if it takes more than this ratio to the median of the
+ * others, as passes of a slow worker do. */
 #define SLOW_RATIO 1.1
 
 /* Compares times in ns, for lhi_sort(). */
@@ -14,8 +14,7 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Returns the median among n sorted times without the one at index `without`.
- */
+/* Returns the median of n sorted times without the one at index `without`. */
 static int64_t median_of_others(const int64_t *sorted, uint32_t n,
                                 uint32_t without)
 {
@@ -25,8 +24,8 @@ static int64_t median_of_others(const int64_t *sorted, uint32_t n,
     return a + (b - a) / 2;
 }
 
-/* Returns a rank's activity times divided by its marked step count; those in
- * its whole trace if no step is marked. */
+/* Returns a rank's activity times divided by its number of marked steps; those
+ * of its whole trace if no step is marked. */
 static lh_rank_activity activity_per_step(const lhi_recorded_activity *one,
                                           const char *file)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The activities on all ranks in a recording, compared. */
+/* Activities of all ranks of a recording, compared. */
 #ifndef LHI_REPORT_DIAGNOSIS_RANK_ACTIVITY_H
 #define LHI_REPORT_DIAGNOSIS_RANK_ACTIVITY_H
 
@@ -19,8 +19,8 @@ typedef struct lhi_activity {
     int64_t idle_ns;    /* none of the three */
 } lhi_activity;
 
-/* Adds the activity times and step count from `from`, another file for the same
- * rank, to *to. */
+/* Adds the activity times and the number of steps of `from`, another file of
+ * the same rank, to *to. */
 void lhi_activity_add(lhi_activity *to, const lhi_activity *from);
 
 /* A rank's activity with its origin. */
@@ -30,8 +30,9 @@ typedef struct lhi_recorded_activity {
     lhi_activity sums;
 } lhi_recorded_activity;
 
-/* Computes each rank's activity times per step, and its computation's ratio to
- * the other ranks' median, into *out (n entries in the arena). */
+/* Computes each rank's activity times per step, and the ratio of its
+ * computation to the median of the other ranks, into *out (n entries in the
+ * arena). */
 lh_status lhi_rank_activities_compare(const lhi_recorded_activity *list,
                                       uint32_t n, lhi_arena *arena,
                                       const lh_rank_activity **out,

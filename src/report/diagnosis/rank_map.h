@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Supplement to a profiler's traces: each rank's stage and replica, and each
- * range name's operation (docs/formats/ranks.md). */
+/* Supplement to a profiler's traces: each rank's stage and replica, and the
+ * operation of each range name (docs/formats/ranks.md). */
 #ifndef LHI_REPORT_DIAGNOSIS_RANK_MAP_H
 #define LHI_REPORT_DIAGNOSIS_RANK_MAP_H
 

@@ -17,7 +17,7 @@ typedef struct span {
     int64_t begin, end;
 } span;
 
-/* Returns the time from the first start to the last end in n operations or,
+/* Returns the time from the first start to the last end of n operations or,
  * with `passes`, of the passes among them. */
 static span find_span(const lhi_op_row *rows, size_t n, bool passes)
 {
@@ -54,8 +54,8 @@ static void set_origin(lhi_step_ops *ops, lhi_defect_counts *remarks)
         ops->rows[i].start_ns -= s.begin;
 }
 
-/* Stores the duration for the step and for each replica's passes in *out;
- * false: allocation failure. */
+/* Stores the duration of the step and of each replica's passes in *out; false:
+ * allocation failure. */
 static bool measure_spans(const lhi_step_ops *ops, lhi_recorded_step *out)
 {
     span all = find_span(ops->rows, ops->n, false);

@@ -77,7 +77,7 @@ static lh_status open_input(reading *r, const input *in, lh_error *err)
                     : lhi_gzip_stream_open(&r->zip, in->name, err);
 }
 
-/* Checks whether a file's first bytes are those in a JSON export from Nsight
+/* Checks whether a file's first bytes are those of a JSON export of Nsight
  * Systems: an event or the string table. */
 static bool is_nsight(const char *text)
 {
@@ -131,8 +131,8 @@ static lh_status find_kind(reading *r, const input *in, kind *out,
     return LH_OK;
 }
 
-/* Reads the opened file by its format. LH_EINPUT: its format differs from
- * earlier files'. */
+/* Reads the opened file by its format. LH_EINPUT: its format differs from that
+ * of earlier files. */
 static lh_status read_opened(reading *r, const input *in, lh_error *err)
 {
     kind is;

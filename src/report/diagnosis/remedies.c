@@ -17,7 +17,7 @@ enum {
     MAX_PER_KIND = 3,      /* workers, or links, one recommendation each */
     SEARCH_EFFORT = 20000, /* schedule search budget: about 1 s */
 };
-#define MIN_GAIN 0.002 /* step share: least gain worth reporting */
+#define MIN_GAIN 0.002 /* share of a step: least gain worth reporting */
 
 /* A recommendation with its timeline source. */
 typedef struct remedy_entry {
@@ -70,8 +70,8 @@ static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps,
                       &source, err);
 }
 
-/* Adds recommendations to repair the costliest stragglers by kind, and one to
- * repair all together. */
+/* Adds recommendations to repair the costliest stragglers of each kind, and one
+ * to repair all of them together. */
 static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps,
                              lh_error *err)
 {
@@ -113,7 +113,7 @@ static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps,
 
 /* --- layers --------------------------------------------------------------- */
 
-/* Writes the slow stages' numbers into `names`; returns whether there is
+/* Writes the numbers of the slow stages into `names`; returns whether there is
  * one. */
 static bool list_slow_stages(const lh_diagnosis *out, char *names, size_t room)
 {
@@ -278,8 +278,8 @@ static lh_status add_schedule(lhi_diagnosis_state *d, const current_state *now,
 static const char means_assumption[] =
     "passes and messages of the slowest replica take their mean times";
 
-/* Searches schedules with the present resident microbatch peak, then without a
- * limit. */
+/* Searches schedules with the present peak of resident microbatches, then
+ * without a limit. */
 static lh_status try_orders(lhi_diagnosis_state *d, const current_state *now,
                             remedy_entry *helps, lh_error *err)
 {
@@ -341,7 +341,7 @@ static lh_status try_half_microbatches(lhi_diagnosis_state *d,
                         err);
 }
 
-/* Adds recommendations for other schedules on the slowest replica: other pass
+/* Adds recommendations for other schedules of the slowest replica: other pass
  * orders, and smaller microbatches. */
 static lh_status add_schedules(lhi_diagnosis_state *d, remedy_entry *helps,
                                lh_error *err)

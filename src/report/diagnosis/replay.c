@@ -106,12 +106,12 @@ typedef struct replay_job {
     const lh_recording *recording;
     const lhi_scenario *scenarios;
     uint32_t n, n_pieces; /* replays; work pieces */
-    size_t room;          /* each thread's `ends` size */
+    size_t room;          /* size of each thread's `ends` */
     int64_t *ends, *out;
 } replay_job;
 
-/* Replays pair number `piece` among all scenario and step pairs, on worker
- * thread `who`; a parallel loop's task. */
+/* Replays pair number `piece` of all pairs of scenario and step, on worker
+ * thread `who`; task of a parallel loop. */
 static void replay_piece(void *context, uint32_t piece, uint32_t who)
 {
     const replay_job *r = context;

@@ -50,8 +50,8 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
  * i's end; the array has one entry more than there are operations. */
 int64_t lhi_replay_step(const lhi_recorded_step *step,
                         const lhi_scenario *scenario, int64_t *ends);
-/* Returns the duration in ns for operation `i`, in `group`, in a replay
- * scenario (which operations keep their recorded times). */
+/* Returns the duration in ns of operation `i`, in `group`, in a replay scenario
+ * (which operations keep their recorded times). */
 int64_t lhi_replay_duration(const lhi_recorded_step *step,
                             const lhi_scenario *scenario, uint32_t group,
                             uint32_t i);

@@ -72,9 +72,9 @@ static void count_runs(const lhi_op_graph *g, const uint32_t *device,
         first[d + 1] += first[d];
 }
 
-/* Fills in the trace's passes with the replayed times ends[]; the graph has a
- * device's passes in execution order. `next`: index for each device's next pass
- * in `runs`. */
+/* Fills in the trace's passes with the replayed times ends[]; the graph has the
+ * passes of a device in execution order. `next`: index of each device's next
+ * pass in `runs`. */
 static void fill_runs(const lhi_replayed_step *p, const uint32_t *device,
                       const int64_t *ends, uint32_t *next, lh_trace_run *runs)
 {

@@ -15,10 +15,10 @@ typedef struct lhi_replayed_step {
     const uint32_t *replicas; /* the displayed ones, by index */
 } lhi_replayed_step;
 
-/* Builds a trace in the arena with the displayed replicas' passes; each replica
- * appears as a datacenter with a device per stage. The makespan covers all
- * replicas. Replicas run the same passes, so a file cannot hold this trace:
- * lh_trace_copy() would reject it. */
+/* Builds a trace in the arena with the passes of the displayed replicas; each
+ * replica appears as a datacenter with a device per stage. The makespan covers
+ * all replicas. Replicas run the same passes, so a file cannot hold this
+ * trace: lh_trace_copy() would reject it. */
 lh_status lhi_replay_trace_make(const lh_recording *recording,
                                 const lhi_replayed_step *played,
                                 lhi_arena *arena, lh_trace *out, lh_error *err);

@@ -106,7 +106,7 @@ static int compare_links(const void *a, const void *b)
     return (x->to > y->to) - (x->to < y->to);
 }
 
-/* Lists the links between stages with consecutive chunks in both directions;
+/* Lists the links between stages of consecutive chunks in both directions;
  * returns their number. */
 static uint32_t list_links(const lhi_chunk_times *times, uint32_t n_chunks,
                            message_sum *out)
@@ -126,8 +126,8 @@ static uint32_t list_links(const lhi_chunk_times *times, uint32_t n_chunks,
     return kept;
 }
 
-/* Adds the transfer times for the replica's recorded messages to the n links'
- * sums. */
+/* Adds the transfer times of the replica's recorded messages to the sums of the
+ * n links. */
 static void sum_messages(const lh_recording *recording, uint32_t replica,
                          message_sum *links, uint32_t n)
 {

@@ -23,7 +23,7 @@ static const double slow_ratio[] = {[LH_SLOW_WORKER] = 1.1,
  * removes only part of the effect. */
 #define NOISE_ERRORS 3
 #define RESIDUAL_NOISE_ERRORS 1
-/* Least cost worth reporting, as a step share. */
+/* Least cost worth reporting, as a share of a step. */
 #define MIN_COST 0.002
 /* Least cost for a straggler that others mask; it is reported beside them. */
 #define MIN_MASKED_COST 0.01
@@ -154,8 +154,8 @@ static void sum_step(straggler_search *l, const lhi_recorded_step *step)
         }
 }
 
-/* Returns the lower median among n sorted values without one of those that
- * equal `own`. */
+/* Returns the lower median of n sorted values without one of those that equal
+ * `own`. */
 static double get_median_of_others(const double *sorted, uint32_t n, double own)
 {
     if (n < 2)
@@ -188,8 +188,8 @@ static double get_link_mean(const component *link)
     return link->n_messages ? link->messages / link->n_messages : 0;
 }
 
-/* Returns the links' median mean transfer time, forward or, with `back`,
- * backward; 0 if fewer than three have messages. */
+/* Returns the median of the links' mean transfer times, forward or, with
+ * `back`, backward; 0 if fewer than three have messages. */
 static double get_median_of_links(const straggler_search *l, bool back)
 {
     uint32_t n = 0;
@@ -231,7 +231,7 @@ static void normalise_work(straggler_search *l)
     }
 }
 
-/* Returns the ratio between a candidate's time and its peers' from which it
+/* Returns the ratio of a candidate's time to that of its peers from which it
  * counts as slow in a step; higher for workers with uneven microbatches. */
 static double get_slow_threshold(const straggler_search *l, const component *a,
                                  const lhi_imbalance_step *uneven,
@@ -245,9 +245,9 @@ static double get_slow_threshold(const straggler_search *l, const component *a,
                       uneven->spread / sqrt(n_microbatches);
 }
 
-/* Computes straggler candidate `a`'s time in the current step (*own) and its
- * peers' (*others); 0: it has none. `uneven`: the step's microbatch imbalance;
- * `links`: median link times. */
+/* Computes the time of straggler candidate `a` in the current step (*own) and
+ * that of its peers (*others); 0: it has none. `uneven`: the step's microbatch
+ * imbalance; `links`: median link times. */
 static void compare_component(const straggler_search *l, const component *a,
                               const lhi_imbalance_step *uneven,
                               const double *links, double *own, double *others)
@@ -306,7 +306,7 @@ static void compare_step(straggler_search *l, uint32_t at)
 /* --- costs ---------------------------------------------------------------- */
 
 /* A scenario with capacity for its links. stays_uneven: repaired workers keep
- * their microbatches' unevenness. */
+ * the unevenness of their microbatches. */
 typedef struct repair_scenario {
     lhi_scenario *scenario;
     lhi_worker_link *links;
@@ -492,8 +492,8 @@ static int compare_costs(const void *a, const void *b)
 
 /* --- selection ------------------------------------------------------------ */
 
-/* Computes the slowest candidates' cost (mean step time less that with the
- * candidate repaired) and stores the ones above the limit for reporting. */
+/* Computes the cost of the slowest candidates (mean step time less that with
+ * the candidate repaired) and stores the ones above the limit for reporting. */
 static lh_status select_costly(straggler_search *l, lh_error *err)
 {
     lh_diagnosis *out = &l->d->out;

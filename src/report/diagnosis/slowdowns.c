@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Step times with idealised times replacing some recorded ones, and the
- * slowdowns derived from them: the paper's section 4. */
+/* Step times with idealised times in place of some recorded ones, and the
+ * slowdowns derived from them: section 4 of the paper. */
 #include "report/diagnosis/diagnose_internal.h"
 
 #include "base/sort.h"
@@ -65,8 +65,8 @@ static lh_status replay_batch(lhi_diagnosis_state *d, scenario_results *p,
                             err);
 }
 
-/* Replays all scenarios in batches, and stores each scenario step's end in
- * p->ends. */
+/* Replays all scenarios in batches, and stores the end of each scenario's step
+ * in p->ends. */
 static lh_status replay_all(lhi_diagnosis_state *d, scenario_results *p,
                             lh_error *err)
 {
@@ -93,8 +93,8 @@ static double compute_ratio(double a, double b)
     return b > 0 ? a / b : 1;
 }
 
-/* Returns replay scenario number `i`'s slowdown: its mean step time relative to
- * the ideal step, in which all operations take typical times. */
+/* Returns the slowdown of replay scenario number `i`: its mean step time
+ * relative to the ideal step, in which all operations take typical times. */
 static double compute_slowdown(const lhi_diagnosis_state *d,
                                const scenario_results *p, uint32_t i)
 {
@@ -199,7 +199,7 @@ static int compare_ranked(const void *a, const void *b)
     return (x->slowdown < y->slowdown) - (x->slowdown > y->slowdown);
 }
 
-/* Stores the slowest workers (replica stages), SLOWEST_SHARE of all, in the
+/* Stores the slowest workers (stages of replicas), SLOWEST_SHARE of all, in the
  * diagnosis, slowest first. */
 static lh_status rank_workers(lhi_diagnosis_state *d, lh_error *err)
 {

@@ -2,7 +2,7 @@
 /* Rank clock offsets. A message or collective ends on all participants within
  * its transfer time. The median difference between the ends on two ranks is
  * therefore their clock offset. Offsets below a threshold stay uncorrected,
- * because network delays cause such differences. The reference is the
+ * because network delays cause differences of that size. The reference is the
  * majority's clock. */
 #include "report/diagnosis/step_ops.h"
 
@@ -22,8 +22,9 @@ typedef struct end_differences {
     uint32_t n;
 } end_differences;
 
-/* Adds the differences between matching operations' ends (kind of_a on worker
- * a, of_b on b) to *out, for a sample; none if their numbers differ. */
+/* Adds the differences between ends of matching operations (kind of_a on
+ * worker a, of_b on b) to *out, for a sample of them; none if their numbers
+ * differ. */
 static void compare_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
                          uint32_t b, lhi_op_type of_b, end_differences *out)
 {

@@ -24,8 +24,8 @@ static uint32_t *order_passes(const lhi_step_ops *ops, uint32_t worker,
     }
 }
 
-/* Lists each worker's passes in start order, and makes each pass depend on the
- * previous one in the replay. */
+/* Lists each worker's passes in order of start, and makes each pass depend on
+ * the previous one in the replay. */
 static void find_passes(lhi_dependency_search *w)
 {
     uint32_t *at = w->passes;

@@ -27,8 +27,8 @@ void lhi_dependency_group(lhi_dependency_search *w, uint32_t a, uint32_t b);
  * stages. */
 lh_status lhi_dependencies_add_messages(lhi_dependency_search *w,
                                         lh_error *err);
-/* Adds the dependencies for the step's collectives and for operations before
- * and after the passes. */
+/* Adds the dependencies of the step's collectives and of operations before and
+ * after the passes. */
 lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w,
                                            lh_error *err);
 

@@ -16,8 +16,7 @@ static uint64_t make_key(const lhi_op_row *row)
            row->op;
 }
 
-/* Compares operations on one worker and with one kind by index, then by start.
- */
+/* Compares operations of one worker and kind by index, then by start. */
 static int compare_within(const lhi_op_row *x, const lhi_op_row *y)
 {
     if (x->index != y->index)
@@ -35,8 +34,8 @@ static int compare_rows(const void *a, const void *b)
     return compare_within(a, b);
 }
 
-/* Sorts a step's operations by worker (replica stage) and kind with a counting
- * sort. */
+/* Sorts a step's operations by worker (stage of a replica) and kind with a
+ * counting sort. */
 static lh_status sort_by_counting(lhi_row_list *list, uint32_t n_stages,
                                   uint32_t n_replicas, lh_error *err)
 {
@@ -69,7 +68,7 @@ static lh_status sort_by_counting(lhi_row_list *list, uint32_t n_stages,
     return LH_OK;
 }
 
-/* Sorts each worker's operations with one kind, which usually are in order
+/* Sorts each worker's operations of one kind, which usually are in order
  * already. */
 static void sort_within(lhi_row_list *list)
 {
@@ -132,8 +131,8 @@ static uint32_t find_least_rank(const lhi_op_row *rows, size_t n)
     return least;
 }
 
-/* Drops duplicate operations and tensor-parallel peers' ones, and counts them
- * as defects. */
+/* Drops duplicate operations and those of tensor-parallel peers, and counts
+ * them as defects. */
 static void drop_rows(lhi_row_list *list, lhi_defect_counts *remarks)
 {
     size_t kept = 0;
@@ -174,7 +173,7 @@ static uint32_t count_stages(const lhi_row_list *list)
 }
 
 /* Checks whether the replica whose operations begin at index `from` has passes
- * on each stage; *to is its operations' end. */
+ * on each stage; *to is the end of its operations. */
 static bool is_complete(const lhi_row_list *list, size_t from,
                         uint32_t n_stages, size_t *to)
 {

@@ -18,7 +18,7 @@ typedef struct lhi_step_ops {
     uint32_t *first;
 } lhi_step_ops;
 
-/* Counts rows for worker `w` and a kind; *from is the first. */
+/* Counts rows of worker `w` and a kind; *from is the first. */
 static inline uint32_t lhi_rows_of_kind(const lhi_step_ops *ops, uint32_t w,
                                         lhi_op_type op, uint32_t *from)
 {
@@ -27,7 +27,7 @@ static inline uint32_t lhi_rows_of_kind(const lhi_step_ops *ops, uint32_t w,
     return first[1] - first[0];
 }
 
-/* Returns a row operation's end in ns. */
+/* Returns the end of a row's operation in ns. */
 static inline int64_t lhi_row_end(const lhi_op_row *row)
 {
     return row->start_ns + row->ns;
@@ -42,13 +42,12 @@ lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_defect_counts *remarks,
 /* Clock offsets below this stay uncorrected: networks cause as much. */
 #define LHI_CLOCK_TOLERANCE_NS INT64_C(10000000)
 
-/* Returns the lower median among clock offsets from the first clock; sorts
- * them. Returns 0, so that no clock changes, if 0 lies between the two
- * medians. */
+/* Returns the lower median of clock offsets from the first clock; sorts them.
+ * Returns 0, so that no clock changes, if 0 lies between the two medians. */
 int64_t lhi_clock_offset_median(int64_t *ahead, uint32_t n);
 
-/* Corrects the ranks' clocks by shared operations' ends, if their offset
- * exceeds the networks' delays. */
+/* Corrects the clocks of ranks by the ends of shared operations, if their
+ * offset exceeds the networks' delays. */
 lh_status lhi_step_correct_clocks(lhi_step_ops *ops, lhi_arena *arena,
                                   lhi_defect_counts *remarks, lh_error *err);
 

@@ -25,7 +25,7 @@ enum { MAX_RANKS = 65536, NAME_BYTES = 64 };
 static const char all_ranks[] = "times across ranks (ms):";
 static const char extremes[] = "time across ranks (ms):";
 
-/* What a timer counts as. Other timers' parts count as nothing. */
+/* What a timer counts as. Parts of other timers count as nothing. */
 typedef enum timer_kind { NOTHING, PASS, OPTIMIZER, MESSAGE, WHOLE } timer_kind;
 
 /* Timers in megatron/training/training.py. */
@@ -103,8 +103,8 @@ static bool parse_name(const char *line, char name[NAME_BYTES])
 
 /* --- timers --------------------------------------------------------------- */
 
-/* Adds the time from a rank's timer with kind `kind`, in ms, to the current
- * block (one log interval's timers). */
+/* Adds the time of a rank's timer of kind `kind`, in ms, to the current block
+ * (the timers of one log interval). */
 static lh_status add_time(lhi_timer_log *log, uint32_t rank, timer_kind kind,
                           double ms, lh_error *err)
 {
@@ -152,8 +152,8 @@ lh_status lhi_timer_log_detect(lhi_gzip_stream *zip, const char *name,
     return status;
 }
 
-/* Reads all a log's timer blocks. *has_extremes: it has timers with minimum and
- * maximum, not times per rank. */
+/* Reads all blocks of timers of a log. *has_extremes: it has timers with
+ * minimum and maximum instead of times per rank. */
 static lh_status read_blocks(lhi_timer_log *log, lhi_line_stream *lines,
                              bool *has_extremes, lh_error *err)
 {

@@ -15,7 +15,7 @@ typedef struct lhi_timed_rank {
     uint64_t block;                       /* latest block with its passes */
 } lhi_timed_rank;
 
-/* All ranks' timers. */
+/* Timers of all ranks. */
 typedef struct lhi_timer_log {
     lhi_timed_rank *ranks; /* by rank number */
     uint32_t n_ranks;

@@ -11,13 +11,13 @@ typedef struct lhi_typical_passes {
     double *scratch; /* scratch: one value per worker and stage */
 } lhi_typical_passes;
 
-/* Computes each worker's (replica stage's) mean pass times by pass kind;
- * allocated in the arena. */
+/* Computes the mean pass times of each worker (stage of a replica) by kind of
+ * pass; allocated in the arena. */
 lh_status lhi_typical_passes_compute(const lh_recording *recording,
                                      lhi_arena *arena, lhi_typical_passes *out,
                                      lh_error *err);
-/* Returns a pass kind's median time in ns over the worker stage's other
- * replicas. */
+/* Returns the median time in ns of a pass kind over the other replicas of the
+ * worker's stage. */
 int64_t lhi_typical_of_peers(const lhi_typical_passes *passes,
                              const lh_recording *recording, uint32_t worker,
                              lhi_op_type op);

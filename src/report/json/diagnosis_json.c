@@ -57,8 +57,8 @@ static json_t *make_steps_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the JSON straggler list (slow workers, stages and links) with their
- * cost and affected steps. */
+/* Builds the JSON list of stragglers (slow workers, stages and links) with
+ * their cost and affected steps. */
 static json_t *make_slow_json(const lh_diagnosis *d)
 {
     static const char *const names[] = {[LH_SLOW_WORKER] = "worker",
@@ -88,7 +88,7 @@ static json_t *make_slow_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the recommendation list with their assumptions and predicted gain.
+/* Builds the list of recommendations with their assumptions and predicted gain.
  */
 static json_t *make_remedies_json(const lh_diagnosis *d)
 {
@@ -125,7 +125,7 @@ static json_t *defects_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the JSON list with the slowest workers (replica stages), and their
+/* Builds the JSON list of the slowest workers (stages of replicas) with their
  * slowdown. */
 static json_t *workers_json(const lh_diagnosis *d)
 {
@@ -140,7 +140,7 @@ static json_t *workers_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the JSON list with the ranks' activities: times per step and the ratio
+/* Builds the JSON list of the ranks' activities: times per step and the ratio
  * to the other ranks. */
 static json_t *ranks_json(const lh_diagnosis *d)
 {

@@ -38,8 +38,8 @@ static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
         "lower_bound_s", (double)job->bound_ns / 1e9, "placement", sites);
 }
 
-/* Builds the JSON for an optical network run: with one job, the job and its
- * seed; with several, a list. */
+/* Builds the JSON of a run of the optical network: with one job, the job and
+ * its seed; with several, a list of them. */
 static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
 {
     json_t *object;

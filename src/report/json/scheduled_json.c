@@ -8,8 +8,8 @@
 #include <longhaul/experimental/json_output.h>
 #include <longhaul/experimental/simulate.h>
 
-/* Builds the JSON statistics (calls, work, results) for all the solver's search
- * engines. */
+/* Builds the JSON statistics (calls, work, results) of all search engines of
+ * the solver. */
 static json_t *engines_json(const lh_scheduled *s)
 {
     json_t *all = json_array();

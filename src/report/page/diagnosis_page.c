@@ -58,7 +58,7 @@ static int compare_indices(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Chooses at most `most` among n replicas, by index: the slowest ones and a
+/* Chooses at most `most` of n replicas, by index: the slowest ones and a
  * median one. Returns their number. */
 static uint32_t choose_replicas(const ranked *by, uint32_t n, uint32_t most,
                                 uint32_t *out)
@@ -91,8 +91,8 @@ static lh_status choose_all_replicas(page_state *p, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the pass count in the displayed replicas' timelines, for the step
- * with the most. */
+/* Returns the number of passes in the displayed replicas' timelines, for the
+ * step with the most. */
 static uint64_t count_passes(const page_state *p)
 {
     uint64_t most = 1;
@@ -273,7 +273,7 @@ static lh_status add_step_map(page_state *p, uint32_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Adds the heat map over all steps: the workers' slowdowns by stage, for the
+/* Adds the heat map of all steps: the workers' slowdowns by stage, for the
  * replicas in heat maps. */
 static void add_map(page_state *p)
 {

@@ -28,7 +28,7 @@ static int64_t compute_bar_width(int64_t least_ns, int64_t most_ns)
     }
 }
 
-/* Adds a histogram for sorted times: the first bar's start and the bar width in
+/* Adds a histogram of sorted times: the first bar's start and the bar width in
  * ns, and the counts. */
 static void add_bars(lhi_text *out, const int64_t *sorted, uint32_t n)
 {

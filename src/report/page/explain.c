@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Translates a timeline's analysis into its trace's terms. */
+/* Translates an analysis of a timeline into terms of its trace. */
 #include "report/page/page_json.h"
 
 #include "base/arena.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws a run's iterations over time: the rate, slowdowns, and other schedules'
- * starts (Adaptra, arXiv:2504.19232, Fig. 21). */
+/* Draws a run's iterations over time: the rate, slowdowns, and starts of other
+ * schedules (Adaptra, arXiv:2504.19232, Fig. 21). */
 #include "report/page/report_internal.h"
 
 #include "base/options.h"
@@ -39,8 +39,8 @@ typedef struct drawing {
     bool in_page;
 } drawing;
 
-/* Adds series number `series`'s stroke colour as an SVG attribute; pages also
- * define it for dark mode. */
+/* Adds the stroke colour of series number `series` as an SVG attribute; pages
+ * also define it for dark mode. */
 static void add_stroke(drawing *d, uint32_t series)
 {
     lhi_text_printf(&d->out, "stroke=\"%s\"", colors[series]);
@@ -58,8 +58,8 @@ static int64_t get_x(const drawing *d, uint64_t at)
     return MARGIN_LEFT * 100 + llround(share * d->plot * 100);
 }
 
-/* Returns a rate's y coordinate (iterations per time) in 1/100 px, limited to
- * the plot's top. */
+/* Returns the y coordinate of a rate (iterations per time) in 1/100 px, limited
+ * to the plot's top. */
 static int64_t get_y(const drawing *d, double rate)
 {
     return (MARGIN_TOP + PLOT_HEIGHT) * 100 -

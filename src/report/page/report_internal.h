@@ -76,11 +76,11 @@ lh_status lhi_report_copy_iterations(const lh_report_iterations *given,
 lh_status lhi_report_draw_iterations(const lh_report_iterations *iterations,
                                      uint32_t width, bool in_page,
                                      lhi_text *out, lh_error *err);
-/* Appends a length in 1/100 px as a decimal px number, "12.5", in any
+/* Appends a length in 1/100 px as a decimal number of px, "12.5", in any
  * locale. */
 void lhi_svg_add_hundredths(lhi_text *out, int64_t hundredths);
 
-/* Returns the sweep's makespan that corresponds to slowdown 1. */
+/* Returns the makespan of the sweep that corresponds to slowdown 1. */
 int64_t lhi_report_sweep_baseline(const lh_report_sweep *sweep);
 
 /* Appends a text as HTML or XML text content: escapes special and unprintable

@@ -62,7 +62,7 @@ typedef struct picture {
 
 /* --- numbers and boxes ---------------------------------------------------- */
 
-/* Returns a time's x coordinate in 1/100 px. */
+/* Returns the x coordinate of a time in 1/100 px. */
 static int64_t get_x(const picture *p, int64_t ns)
 {
     double span = p->t->makespan_ns > 0 ? (double)p->t->makespan_ns : 1;
@@ -218,7 +218,7 @@ static void end_row(picture *p, row_boxes *r)
 
 /* --- shares, if slices are too numerous ----------------------------------- */
 
-/* Allocates each kind's share in each pixel-wide column: [column][kind]. */
+/* Allocates each kind's share of each pixel-wide column: [column][kind]. */
 static double *make_shares(picture *p)
 {
     double *used = calloc((size_t)p->plot * N_KINDS, sizeof *used);
@@ -226,7 +226,7 @@ static double *make_shares(picture *p)
     return used;
 }
 
-/* Adds a time interval to `used`, each kind's share in each pixel-wide
+/* Adds a time interval to `used`, the share of each kind in each pixel-wide
  * column. */
 static void add_share(const picture *p, double *used, int kind,
                       int64_t start_ns, int64_t end_ns)
@@ -334,8 +334,8 @@ static bool is_first_of_site(const picture *p, uint32_t i)
            p->t->devices[devices[i]].site != p->t->devices[devices[i - 1]].site;
 }
 
-/* Computes all rows' vertical positions and the picture's height; false on
- * allocation failure. */
+/* Computes the vertical positions of all rows and the picture's height; false
+ * on allocation failure. */
 static bool lay_out(picture *p)
 {
     const lh_trace *t = p->t;

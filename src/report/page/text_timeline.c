@@ -52,7 +52,7 @@ typedef struct screen {
 
 /* --- one row ------------------------------------------------------------- */
 
-/* Returns a time's fractional column. */
+/* Returns the fractional column of a time. */
 static double get_column(const screen *s, int64_t ns)
 {
     double span = s->t->makespan_ns > 0 ? (double)s->t->makespan_ns : 1;
@@ -82,7 +82,7 @@ static void add_time(const screen *s, double *sums, size_t each,
     }
 }
 
-/* Adds the time of a pass with kind `kind` to the current row's sums. */
+/* Adds the time of a pass of kind `kind` to the sums of the current row. */
 static void add_use(screen *s, lh_pass_kind kind, int64_t start_ns,
                     int64_t end_ns)
 {
@@ -281,7 +281,7 @@ static void add_legend(screen *s)
     lhi_text_puts(&s->out, "\n");
 }
 
-/* Adds all devices' rows, with a line for each datacenter's name. */
+/* Adds the rows of all devices, with a line for each datacenter's name. */
 static void add_devices(screen *s)
 {
     const lh_trace *t = s->t;
@@ -324,8 +324,8 @@ static void add_all(screen *s)
     add_legend(s);
 }
 
-/* Returns the label column's width: all device names, and at least the link
- * names' beginning. */
+/* Returns the label column's width: all device names, and at least the
+ * beginning of link names. */
 static uint32_t get_label_width(const screen *s)
 {
     char label[LHI_ROW_LABEL];

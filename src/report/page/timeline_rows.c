@@ -92,8 +92,8 @@ static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
     return true;
 }
 
-/* Computes each chunk's position (0, 1, ...) among its device owners[chunk]'s
- * chunks; false on allocation failure. */
+/* Computes each chunk's position (0, 1, ...) among the chunks of its device
+ * owners[chunk]; false on allocation failure. */
 static bool number_chunks(const lh_trace *t, const uint32_t *owners,
                           uint32_t n_chunks, lhi_arena *mem,
                           lhi_timeline_rows *out)

@@ -112,8 +112,8 @@ static void add_devices(columns *c)
     lhi_text_puts(c->out, "]");
 }
 
-/* Returns the time in ns between the previous run's end on the device and run
- * i. */
+/* Returns the time in ns between the end of the previous run on the device and
+ * run i. */
 static int64_t get_gap(const lh_trace *t, uint32_t i)
 {
     const lh_trace_run *r = &t->runs[i];
@@ -211,8 +211,8 @@ static void add_path(columns *c, const lh_report_analysis *a)
     lhi_text_puts(c->out, "}");
 }
 
-/* Adds the devices' idle time by cause, in ns rather than ticks: idle time
- * shares need not be tick multiples. */
+/* Adds the devices' idle time by cause, in ns rather than ticks: shares of
+ * idle time need not be multiples of the tick. */
 static void add_causes(columns *c, const lh_report_analysis *a)
 {
     lhi_text *out = c->out;
@@ -234,7 +234,7 @@ static void add_numbers(lhi_text *out, const char *key, const uint32_t *numbers,
     lhi_text_puts(out, "],");
 }
 
-/* Adds the timeline row lists in display order: datacenters, devices and
+/* Adds the lists of timeline rows in display order: datacenters, devices and
  * links. */
 static void add_rows(columns *c, const lhi_timeline_rows *rows)
 {

@@ -333,8 +333,8 @@ static int compare_items(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Copies the messages in ready time order. (*places)[i]: input message `i`'s
- * new index, allocated in `mem`. */
+/* Copies the messages in order of ready time. (*places)[i]: the new index of
+ * input message `i`, allocated in `mem`. */
 static lh_status order_messages(const lh_trace *from, lhi_arena *mem,
                                 sort_item *items, lh_trace_message *to,
                                 uint32_t **places, lh_error *err)

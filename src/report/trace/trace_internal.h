@@ -34,12 +34,12 @@ typedef struct lhi_run_index_entry {
     uint32_t run;
 } lhi_run_index_entry;
 
-/* Builds an index for `n` runs (passes with times) for lhi_run_index_find();
+/* Builds an index of `n` runs (passes with times) for lhi_run_index_find();
  * release with free(). NULL on allocation failure. Runs with the same pass are
  * adjacent. */
 lhi_run_index_entry *lhi_run_index_build(const lh_trace_run *runs, uint32_t n);
-/* Returns the number of `pass`'s run (pass with times), by binary search in the
- * index for n runs; LH_NONE: not in the trace. */
+/* Returns the number of the run (pass with times) of `pass`, by binary search
+ * in the index of n runs; LH_NONE: not in the trace. */
 uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n,
                             const lh_pass *pass);
 

@@ -126,7 +126,7 @@ static void fill_copies(const lh_offload_copy *from, uint32_t n,
                                    .end_ns = from[i].end_ns};
 }
 
-/* Converts all a simulated timeline's parts into the trace's arrays, allocated
+/* Converts all parts of a simulated timeline into the trace's arrays, allocated
  * in `mem`; names stay borrowed. */
 static lh_status copy_timeline(const lh_pipeline *pipeline,
                                const lh_timeline *timeline, lhi_arena *mem,

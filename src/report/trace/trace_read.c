@@ -110,7 +110,7 @@ static lh_status read_identity(const reader *r, const lhi_node *event,
     return LH_OK;
 }
 
-/* Reads a slice with category "pass" and appends it to the passes. */
+/* Reads a slice of category "pass" and appends it to the passes. */
 static lh_status read_run(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -125,7 +125,7 @@ static lh_status read_run(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
-/* Reads a slice with category "message" and appends it to the messages. */
+/* Reads a slice of category "message" and appends it to the messages. */
 static lh_status read_message(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -139,8 +139,7 @@ static lh_status read_message(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
-/* Reads a slice with category "collective" and appends it to the collectives.
- */
+/* Reads a slice of category "collective" and appends it to the collectives. */
 static lh_status read_collective(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -154,7 +153,7 @@ static lh_status read_collective(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
-/* Reads a slice with category "copy" and appends it to the offload copies. */
+/* Reads a slice of category "copy" and appends it to the offload copies. */
 static lh_status read_copy(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -175,7 +174,7 @@ static bool is_text(const lhi_node *node, const char *text)
 }
 
 /* Reads a trace event by its category; skips events that are no complete slices
- * with a known category. */
+ * of a known category. */
 static lh_status read_event(reader *r, const lhi_node *event)
 {
     LHI_TRY(lhi_node_check_map(r->doc, event, r->err));

@@ -80,8 +80,8 @@ static void add_us(lhi_text *out, int64_t ns)
     lhi_text_printf(out, ".%0*d", digits, rest);
 }
 
-/* Begins a trace event with phase `ph` ("X", "i", "C" and others), after a
- * comma unless it is the first. */
+/* Begins a trace event of phase `ph` ("X", "i", "C" and others), after a comma
+ * unless it is the first. */
 static void begin_event(writer *w, const char *ph)
 {
     lhi_text_printf(&w->out, "%s{\"ph\":\"%s\",", w->first ? "" : ",\n", ph);
@@ -105,7 +105,7 @@ static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
                     name, cat, pid, tid);
 }
 
-/* Begins a trace event with phase `ph` ("i", "C", "s" and others) at one time,
+/* Begins a trace event of phase `ph` ("i", "C", "s" and others) at one time,
  * without duration. */
 static void begin_instant(writer *w, const char *ph, int64_t ns)
 {
@@ -139,7 +139,7 @@ static void add_sort_index(writer *w, const char *what, uint32_t pid,
 }
 
 /* Adds metadata events with a thread's name and display position; threads are
- * shown in number order. */
+ * shown in the order of their numbers. */
 static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
 {
     add_name(w, "thread_name", pid, tid, name);
@@ -208,8 +208,8 @@ static uint32_t get_first_lane(const writer *w, uint32_t group, lane_kind kind)
                                     : get_stream_tid(w, group);
 }
 
-/* Converts lanes to thread numbers and adds names for further lanes' threads.
- * `items` are sorted by group. */
+/* Converts lanes to thread numbers and adds names for the threads of further
+ * lanes. `items` are sorted by group. */
 static void name_lanes(writer *w, const lane_item *items, uint32_t n,
                        uint32_t *lanes, lane_kind kind)
 {
@@ -318,8 +318,8 @@ static void add_dp_thread(writer *w, uint32_t device)
     lhi_text_fini(&name);
 }
 
-/* Adds the names for the processes and for the first lane (thread) on every
- * link and device. */
+/* Adds the names of the processes and of the first lane (thread) of every link
+ * and device. */
 static void add_tracks(writer *w)
 {
     const lh_trace *t = w->t;
@@ -366,7 +366,7 @@ static void add_tracks(writer *w)
 
 /* --- events -------------------------------------------------------------- */
 
-/* Ends a slice with its args, struct `it`'s fields by its schema. */
+/* Ends a slice with its args, the fields of struct `it` by its schema. */
 static void end_slice(writer *w, const lhi_schema *table, const void *it)
 {
     lhi_schema_add_text(&w->out, table, it);
@@ -575,7 +575,7 @@ static void add_link_use(writer *w)
     lhi_text_fini(&name);
 }
 
-/* Adds the counter events for devices' memory and links' messages. */
+/* Adds the counter events of devices' memory and of links' messages. */
 static void add_counters(writer *w)
 {
     const lh_trace *t = w->t;

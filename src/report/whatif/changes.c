@@ -183,8 +183,8 @@ static lh_status change_speed(change_state *c, const char *of,
     return LH_OK;
 }
 
-/* Changes all devices' memory limit to `value`: a factor ("x0.5"), a number in
- * the pipeline's unit, or none. */
+/* Changes the memory limit of all devices to `value`: a factor ("x0.5"), a
+ * number in the pipeline's unit, or none. */
 static lh_status change_limit(change_state *c, const char *value, lh_error *err)
 {
     double factor = 0, number = 0;
@@ -307,7 +307,7 @@ static bool decode(const char *from, size_t len, char *to)
     return strlen(to) == n;
 }
 
-/* Decodes, parses and applies one item in the change line, "key=value" or
+/* Decodes, parses and applies one item of the line of changes, "key=value" or
  * "key.name=value". */
 static lh_status read_item(change_state *c, lh_error *err)
 {
@@ -331,7 +331,7 @@ static lh_status read_item(change_state *c, lh_error *err)
                      "microbatches, limit, receives, coupled, schedule");
 }
 
-/* Applies all items in a change line, which are separated by "&". */
+/* Applies all items of a line of changes, which are separated by "&". */
 static lh_status read_line(change_state *c, const char *line, lh_error *err)
 {
     for (const char *p = line; *p;) {

@@ -16,7 +16,7 @@
 
 /* --- changes.c ------------------------------------------------------------ */
 
-/* Keys in a line with changes: X(key, of, value, about). `of`: the item kind
+/* Keys in a line with changes: X(key, of, value, about). `of`: the kind of item
  * that can follow a dot, as in "speed.3=x0.5"; "": none. */
 #define LHI_WHATIF_CHANGE_LIST(X)                                              \
     X(LATENCY, "latency", "link",                                              \
@@ -42,7 +42,7 @@ typedef struct lhi_whatif_pipeline {
     char method[LHI_METHOD_TEXT]; /* "": the original schedule */
 } lhi_whatif_pipeline;
 
-/* Applies the changes in `line`: items separated by '&', each after the
+/* Applies the changes in `line`: items separated by '&', each on top of the
  * earlier ones. Item names are URL-encoded (%20). Factors refer to the values
  * in `pipeline`. `sim`: defaults for options absent from the line.
  *
@@ -70,8 +70,9 @@ typedef struct lhi_whatif_base {
  * LH_EDEADLOCK: there is no such iteration. */
 lh_status lhi_whatif(const lhi_whatif_base *question, const char *line,
                      lhi_text *out, lh_error *err);
-/* Adds one scheduling method's table row under the changes in `line`, except a
- * schedule change. If the method fails, the row has the reason. */
+/* Adds the table row of one scheduling method under the changes in `line`,
+ * except a change of the schedule. If the method fails, the row has the
+ * reason. */
 lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
                              const char *method, lhi_text *out, lh_error *err);
 /* Adds the pipeline's values that what-if controls can change: devices,
