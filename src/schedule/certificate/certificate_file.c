@@ -23,7 +23,7 @@ static lh_status read_schedule(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
-/* Writes the schedule as listed CSV rows (schema callback); NULL: out of
+/* Writes the schedule as a list of CSV rows (schema callback); NULL: out of
  * memory. */
 static json_t *write_rows(const void *owner, const void *context)
 {
@@ -31,7 +31,7 @@ static json_t *write_rows(const void *owner, const void *context)
     return lhi_schedule_rows_to_json(((const lh_certificate *)owner)->schedule);
 }
 
-/* Writes the explicit message orders as listed CSV rows (schema callback);
+/* Writes the explicit message orders as a list of CSV rows (schema callback);
  * NULL: out of memory. */
 static json_t *write_link_orders(const void *owner, const void *context)
 {
@@ -299,7 +299,7 @@ static const lhi_schema_field certificate_rows[] = {
 const lhi_schema lhi_certificate_table = {
     LHI_ROWS("certificate", lh_certificate, certificate_rows)};
 
-/* Reads all a certificate's keys from a parsed document into *whole. */
+/* Reads all keys of a certificate from a parsed document into *whole. */
 static lh_status read_certificate(const lhi_doc *doc, lhi_certificate *whole,
                                   lh_error *err)
 {

@@ -2,7 +2,7 @@
 /* Chooses queue size, sharding and recomputation together (PipeMesh, section
  * IV-B).
  *
- * For every distinct stored byte total, takes the minimum recompute time
+ * For every distinct total of stored bytes, takes the minimum recompute time
  * and the queue that then fits. This is the paper's table with its start at
  * L[0][0] = D(F(0)): the differences in exposed communication along a row
  * cancel, so they are added once, at the end. */

@@ -25,9 +25,9 @@ typedef struct launcher {
     uint64_t n;
 } launcher;
 
-/* Returns the duration in ns for one gather (C_p in the PipeMesh paper) or,
- * with is_scatter, for one scatter (C_g) of only a chunk's sharded
- * parameters. */
+/* Returns the duration in ns of one gather (C_p in the PipeMesh paper) or, with
+ * is_scatter, of one scatter (C_g) of only the sharded parameters of a
+ * chunk. */
 static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
                                   bool is_scatter)
 {
@@ -40,8 +40,8 @@ static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
                                        share, l->g->params);
 }
 
-/* Returns the duration in ns for a chunk's full gather after the optimizer step
- * or, with is_scatter, for its last scatter. */
+/* Returns the duration in ns of a chunk's full gather after the optimizer step
+ * or, with is_scatter, of its last scatter. */
 static int64_t compute_chunk_ns(const launcher *l, uint32_t chunk,
                                 bool is_scatter)
 {
@@ -119,8 +119,8 @@ static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups,
     return (lh_dp_pass){b.chunk * l->g->stages + stage, m, backward};
 }
 
-/* Adds the gather bucket for block `next` that pass `n` among `count` in the
- * current block launches. The last `buckets` passes in a block launch one
+/* Adds the gather bucket for block `next` that pass `n` of `count` in the
+ * current block launches. The last `buckets` passes of a block launch one
  * bucket each. */
 static void launch_gather(launcher *l, block next, const uint32_t *groups,
                           uint32_t stage, lh_dp_pass pass, uint32_t n,
@@ -154,7 +154,7 @@ static void launch_forward(launcher *l, uint32_t stage, uint32_t group,
     if (group > 0 || chunk + 1 == l->g->chunks) {
         launch_gather(l, next, l->p->enqueue, stage, pass, n,
                       l->p->enqueue[group], l->p->forward_buckets);
-    } else if (n == 0) { /* the updated parameters' gather */
+    } else if (n == 0) { /* gather of the updated parameters */
         uint32_t c = next.chunk * l->g->stages + stage;
         add_operation(
             l, (lh_dp_op){.chunk = c,
@@ -215,7 +215,7 @@ static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
     }
 }
 
-/* Adds all stages' data-parallel operations to the list: the gathers that
+/* Adds the data-parallel operations of all stages to the list: the gathers that
  * forwards launch, and the gathers and reduce-scatters that backwards
  * launch. */
 static void launch_all(launcher *l)

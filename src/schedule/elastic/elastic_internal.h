@@ -52,24 +52,24 @@ typedef struct lhi_elastic_times {
     int64_t sharded_gather_ns, sharded_scatter_ns;
 } lhi_elastic_times;
 
-/* Returns the communication time in ns for a whole chunk that communicates
+/* Returns the communication time in ns of a whole chunk that communicates
  * layer by layer. */
 int64_t lhi_elastic_get_sharded_ns(const lh_elastic_case *given);
 
-/* Returns the sharded part's communication time alone, `share` out of `params`
- * parameters, in ns rounded up. */
+/* Returns the communication time of the sharded part alone, `share` out of
+ * `params` parameters, in ns rounded up. */
 int64_t lhi_elastic_compute_part_ns(int64_t sharded_ns, int64_t share,
                                     int64_t params);
-/* Returns the communication time in ns for a whole chunk with `share` sharded
- * parameters; the others communicate in one collective. */
+/* Returns the communication time in ns of a whole chunk of which `share`
+ * parameters are sharded; the others communicate in one collective. */
 int64_t lhi_elastic_compute_chunk_ns(int64_t at_once_ns, int64_t sharded_ns,
                                      int64_t share, int64_t params);
 
-/* Returns the communication time in ns for `share` sharded parameters alone:
- * C_g or C_p in the PipeMesh paper. */
+/* Returns the communication time in ns of `share` sharded parameters alone: C_g
+ * or C_p in the PipeMesh paper. */
 int64_t lhi_elastic_compute_partial_ns(const lh_elastic_case *given,
                                        int64_t share);
-/* Returns the time in ns for the first gather or last scatter on a whole chunk
+/* Returns the time in ns of the first gather or last scatter of a whole chunk
  * with `share` sharded parameters. */
 int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given,
                                           int64_t share);
@@ -109,13 +109,13 @@ lh_status lhi_elastic_build_pipeline(const lh_elastic_case *given,
                                      const lhi_elastic_recompute *again,
                                      lh_pipeline **out, lh_error *err);
 
-/* A stored byte total over a subset of the operations, with the minimum
+/* A total of stored bytes over a subset of the operations, with the minimum
  * recompute time for the other operations. */
 typedef struct lhi_elastic_recompute_point {
     int64_t stored, recompute_ns;
 } lhi_elastic_recompute_point;
 
-/* Recompute table: per operation prefix, all points by rising bytes. */
+/* Recompute table: per prefix of the operations, all points by rising bytes. */
 typedef struct lhi_elastic_recompute_table {
     uint32_t n_ops;
     const lh_elastic_op *ops;
@@ -125,9 +125,9 @@ typedef struct lhi_elastic_recompute_table {
     } * rows; /* [k]: first k operations; [n_ops]: all */
 } lhi_elastic_recompute_table;
 
-/* Builds the table with (stored bytes, recompute time) points by dynamic
- * programming over the operations. `front`: drops dominated points (more bytes,
- * no less recompute time). LH_EUNSUPPORTED: more than 2^23 points. */
+/* Builds the table of (stored bytes, recompute time) points by dynamic
+ * programming over the operations. `front`: drops dominated points (more
+ * bytes, no less recompute time). LH_EUNSUPPORTED: more than 2^23 points. */
 lh_status lhi_elastic_build_recompute_table(const lh_elastic_case *given,
                                             uint32_t n_ops,
                                             const lh_elastic_op *ops,
@@ -147,7 +147,7 @@ void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums,
 lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given,
                                                int64_t share);
 
-/* Returns the bytes for optimizer state, gradients and parameters per device
+/* Returns the bytes of optimizer state, gradients and parameters per device
  * (M_o + M_g + M_p in the PipeMesh paper) as an exact numerator over D M
  * (replicas x chunks). */
 lhi_int128 lhi_elastic_compute_states(const lh_elastic_case *given,

@@ -39,8 +39,8 @@ int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given,
         given->dp_ns, lhi_elastic_get_sharded_ns(given), share, given->params);
 }
 
-/* Returns the part in ns of an a_ns communication that `n` passes of `pass_ns`
- * each, running at the same time, do not hide; at least 0. */
+/* Returns the part in ns of a communication of a_ns that `n` passes of
+ * `pass_ns` each, running at the same time, do not hide; at least 0. */
 static int64_t compute_exposed(int64_t a_ns, uint32_t n, int64_t pass_ns)
 {
     lhi_int128 rest = (lhi_int128)a_ns - (lhi_int128)n * pass_ns;

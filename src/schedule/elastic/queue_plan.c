@@ -75,7 +75,7 @@ static void split_evenly(uint32_t n, uint32_t k, uint32_t *parts)
         parts[i] = n / k + (i < n % k);
 }
 
-/* Returns the smallest among n values; n is at least 1. */
+/* Returns the smallest of n values; n is at least 1. */
 static uint32_t find_minimum(const uint32_t *values, uint32_t n)
 {
     uint32_t least = values[0];
@@ -91,7 +91,7 @@ uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue)
 }
 
 /* Returns how many parameters, at most `most`, can be sharded so that `n`
- * passes of `pass_ns` each hide these parameters' communication. */
+ * passes of `pass_ns` each hide the communication of these parameters. */
 static int64_t compute_hidden_share(const lh_elastic_case *g, uint32_t n,
                                     int64_t pass_ns, int64_t most)
 {
@@ -102,7 +102,7 @@ static int64_t compute_hidden_share(const lh_elastic_case *g, uint32_t n,
     return share < most ? (int64_t)share : most;
 }
 
-/* Returns how many passes of pass_ns hide a comm_ns communication, at most
+/* Returns how many passes of pass_ns hide a communication of comm_ns, at most
  * INT32_MAX. */
 static uint32_t count_passes_to_hide(int64_t comm_ns, int64_t pass_ns)
 {
@@ -174,7 +174,7 @@ static bool saves_sharding_memory(const lh_elastic_case *g)
 
 /* Shards all gradients or parameters as the case's ZeRO level demands, whether
  * their communication can be hidden or not. Spreads each communication over as
- * many passes as hide it, at most a group's. */
+ * many passes as hide it, at most those of a group. */
 static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
 {
     uint32_t m = find_minimum(p->dequeue, p->n_dequeue);

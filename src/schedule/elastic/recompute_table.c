@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds the recompute table: operation by operation, keeps the minimum
- * recompute time for each stored byte total. */
+ * recompute time for each total of stored bytes. */
 #include "schedule/elastic/elastic_internal.h"
 
 #include <inttypes.h>

@@ -17,8 +17,8 @@ typedef struct lhi_link_reservations {
     uint32_t first, count, room; /* spans[first .. first + count - 1] */
 } lhi_link_reservations;
 
-/* Enlarges a link's reserved interval list so that one more fits; false: out of
- * memory. */
+/* Enlarges a link's list of reserved intervals so that one more fits; false:
+ * out of memory. */
 static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
 {
     if (b->first + b->count < b->room)
@@ -39,7 +39,7 @@ static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
     return true;
 }
 
-/* Reserves the earliest `length_ns` gap on a link from `ready_ns` on
+/* Reserves the earliest gap of `length_ns` on a link from `ready_ns` on
  * (CrossPipe, section 4.2.3) and sets *end_ns to its end. No later message
  * starts before now_ns. Returns false if out of memory. */
 static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
@@ -183,7 +183,7 @@ static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
 }
 
 /* Updates a chunk's entry in the device's ready queue after the chunk's next
- * pass with kind `kind`, or its input's arrival time, has changed. */
+ * pass of kind `kind`, or the arrival time of its input, has changed. */
 static void update_entry(lhi_dispatcher *p, uint32_t chunk, lh_pass_kind kind)
 {
     lhi_dispatcher_device *d = &p->devices[p->pipeline->chunks[chunk].device];
@@ -415,9 +415,9 @@ static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
     *whole = most;
 }
 
-/* Lowers a device's memory limit by the forward memory quarters that the policy
- * leaves unused, as far as one microbatch, which needs `whole` bytes, still
- * fits. */
+/* Lowers a device's memory limit by the quarters of a forward's memory that the
+ * policy leaves unused, as far as one microbatch, which needs `whole` bytes,
+ * still fits. */
 static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
                          int64_t whole)
 {
@@ -434,7 +434,7 @@ static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
                                  d->limit - most_f / 4 * p->quarters);
 }
 
-/* Allocates a ready queue (binary tree with minima) for n_chunks chunks, empty;
+/* Allocates a ready queue (binary tree of minima) for n_chunks chunks, empty;
  * false: out of memory. */
 static bool make_queue(lhi_dispatcher *p, lhi_ready_queue *o, uint32_t n_chunks)
 {

@@ -82,11 +82,11 @@ struct lhi_dispatcher {
     lhi_orders *orders;             /* output; not owned */
 };
 
-/* Builds all passes' orders: repeatedly runs the choice (by policy function
- * `choose`) that starts earliest; ties: the lower device. `n_parts`: parts per
- * W. `quarters`: forward memory quarters that each device leaves unused, if
- * feasible. Allocates and fills `out`. Time O(passes * log(chunks *
- * devices)). */
+/* Builds the orders of all passes: repeatedly runs the choice (by policy
+ * function `choose`) that starts earliest; ties: the lower device. `n_parts`:
+ * parts per W. `quarters`: quarters of a forward's memory that each device
+ * leaves unused, if feasible. Allocates and fills `out`. Time O(passes *
+ * log(chunks * devices)). */
 lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
                              uint32_t quarters,
                              lhi_dispatcher_policy_fn *choose,
@@ -103,7 +103,7 @@ lh_status lhi_greedy_run_with_reserve(const lh_pipeline *pipeline,
 
 /* Returns the time in ns at which a chunk's next F or D (input-gradient pass)
  * could start. LHI_NEVER: it is not known yet when the input arrives, or no
- * pass with this kind is left. */
+ * pass of this kind is left. */
 int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
                                  const lhi_dispatcher_device *device,
                                  uint32_t chunk, lh_pass_kind kind);

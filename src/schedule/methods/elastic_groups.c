@@ -10,8 +10,8 @@
 #include <longhaul/experimental/elastic.h>
 #include <stdlib.h>
 
-/* Describes the pipeline as input for the elastic closed forms: equal chunks
- * with the slowest communication on any chunk, nothing sharded. */
+/* Describes the pipeline as input of the elastic closed forms: equal chunks
+ * with the slowest communication of any chunk, nothing sharded. */
 static lh_elastic_case describe_pipeline(const lh_pipeline *p)
 {
     const lh_chunk *c = &p->chunks[0];
@@ -146,8 +146,8 @@ static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
     return find_best_queue(g, p, orders, out, err);
 }
 
-/* Method "elastic": orders by PipeMesh's enqueue and dequeue microbatch
- * groups. */
+/* Method "elastic": orders by PipeMesh's enqueue and dequeue groups of
+ * microbatches. */
 lh_status lhi_elastic(const lh_pipeline *pipeline,
                       const lh_method_options *options, lhi_orders *out,
                       lh_error *err)

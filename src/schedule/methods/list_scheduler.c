@@ -28,7 +28,7 @@ typedef struct candidate {
     next_pass *pass;
 } candidate;
 
-/* Memory change per pass in a stream, and the completed microbatch count.
+/* Memory change per pass in a stream, and the number of completed microbatches.
  */
 typedef struct stream_memory {
     int64_t memory;
@@ -56,7 +56,7 @@ typedef struct lhi_list_scheduler_state {
     next_pass *coming;  /* per forward slot, in both directions */
     int64_t *free;      /* per device */
     int64_t *held;      /* per device: memory, complete passes only */
-    uint8_t *last_kind; /* per device: its last F's or D's kind */
+    uint8_t *last_kind; /* per device: kind of its last F or D */
     bool *has_run_d;    /* per device: a D has run */
     int64_t *link;      /* per resource: free from this time */
     pick *picks;        /* per device */
@@ -65,15 +65,15 @@ typedef struct lhi_list_scheduler_state {
     position_sums *standing; /* sums for the current device, one extra entry */
 } list_state;
 
-/* Checks whether a stream (all passes with one kind on one chunk) has W
+/* Checks whether a stream (all passes of one kind on one chunk) consists of W
  * passes. */
 static bool is_w(const lhi_list_scheduler *b, uint32_t stream)
 {
     return b->kinds == 3 && stream % 3 == 2;
 }
 
-/* Returns the memory record for a stream (all passes with one kind on one
- * chunk) in the current time direction. */
+/* Returns the memory record of a stream (all passes of one kind on one chunk)
+ * in the current direction of time. */
 static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
                                         uint32_t stream)
 {
@@ -267,7 +267,7 @@ static bool fits(const lhi_list_scheduler *b, next_pass *c)
 
 /* --- selection ----------------------------------------------------------- */
 
-/* Returns the record for the next pass in a stream (all passes with one kind on
+/* Returns the record of the next pass of a stream (all passes of one kind on
  * one chunk). */
 static next_pass *get_next_pass(const lhi_list_scheduler *b, uint32_t stream)
 {
@@ -290,7 +290,8 @@ static int64_t get_ready_time(const lhi_list_scheduler *b, uint32_t stream)
     return s->ready[(size_t)stream * b->n + m];
 }
 
-/* Returns a stream's next pass duration in ns: for a divided W, one part's. */
+/* Returns the duration in ns of a stream's next pass: for a divided W, that of
+ * one part. */
 static int64_t get_duration(const lhi_list_scheduler *b, uint32_t stream)
 {
     int64_t time = b->streams[stream].time_ns;
@@ -474,7 +475,7 @@ static void update_device(lhi_list_scheduler *b, uint32_t device)
     update_tree(b->state, device);
 }
 
-/* Lets every device pick a pass and builds the picks' tournament tree. */
+/* Lets every device pick a pass and builds the tournament tree of the picks. */
 static void build_tree(lhi_list_scheduler *b)
 {
     list_state *s = b->state;

@@ -4,7 +4,7 @@
  * earliest due date; due dates come from the previous run in the opposite
  * direction. `look-ahead` combines such runs.
  *
- * A stream is all passes with one kind and chunk, in sequence, ordered by
+ * A stream is the sequence of all passes of one kind and chunk, ordered by
  * microbatch: F, D, W on chunk 0, F, D, W on chunk 1, ...; with a joint
  * backward F and B. Backward in time, microbatches count from the end. */
 #ifndef LHI_SCHEDULE_METHODS_LIST_SCHEDULER_H
@@ -54,7 +54,7 @@ typedef struct lhi_list_scheduler_rules {
     bool greedy;          /* greedy's rule instead of earliest due date */
     bool delay_sends;     /* delay passes until their message can leave */
     bool reserve;         /* reserve memory for passes due earlier */
-    /* Quarters in the interval from the first possible start to the first
+    /* Quarters of the interval from the first possible start to the first
      * possible end on a device. A pass with an earlier due date is preferred if
      * it starts within this time. */
     uint32_t patience;
@@ -75,8 +75,8 @@ typedef struct lhi_list_scheduler {
     struct lhi_list_scheduler_state *state;
 } lhi_list_scheduler;
 
-/* Builds a list scheduler for a pipeline; `mem` owns all its memory. `n_parts`:
- * maximum part count per W. */
+/* Builds a list scheduler for a pipeline; `mem` owns all its memory.
+ * `n_parts`: maximum number of parts per W. */
 lh_status lhi_list_scheduler_make(const lh_pipeline *pipeline, uint32_t n_parts,
                                   lhi_arena *mem, lhi_list_scheduler *out,
                                   lh_error *err);
@@ -95,8 +95,8 @@ bool lhi_list_scheduler_run(lhi_list_scheduler *b, bool backward,
  * direction. */
 void lhi_list_scheduler_reverse_due_dates(lhi_list_scheduler *b);
 
-/* Writes the last run's orders, in forward time direction, into `out`, which
- * the caller has allocated. */
+/* Writes the last run's orders, in forward direction of time, into `out`,
+ * which the caller has allocated. */
 void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b,
                                      lhi_orders *out);
 
@@ -104,15 +104,15 @@ void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b,
  * count. */
 uint64_t lhi_list_scheduler_estimate_cost(const lhi_list_scheduler *b);
 
-/* Computes caps, the microbatch count in flight per chunk: shares of each
- * device's memory, proportional to each chunk's activation lifetime without
- * waits (Little's law), rounded down or (`nearest`) to nearest. Without `all`,
- * a device's last chunk gets no cap. */
+/* Computes caps, the number of microbatches in flight per chunk: shares of
+ * each device's memory, proportional to each chunk's activation lifetime
+ * without waits (Little's law), rounded down or (`nearest`) to nearest.
+ * Without `all`, a device's last chunk gets no cap. */
 lh_status lhi_list_scheduler_compute_caps(const lhi_list_scheduler *b,
                                           bool nearest, bool all,
                                           uint32_t *caps, lh_error *err);
-/* Computes caps with the same microbatch count in flight on every chunk on a
- * device: as many as fit on all chunks together. */
+/* Computes caps with the same number of microbatches in flight on every chunk
+ * of a device: as many as fit on all chunks together. */
 void lhi_list_scheduler_compute_uniform_caps(const lhi_list_scheduler *b,
                                              uint32_t *caps);
 

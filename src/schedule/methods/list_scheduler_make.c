@@ -24,8 +24,8 @@ static void link_streams(lhi_list_scheduler *b, uint32_t from, uint32_t to,
     maker->in[maker->n_in++] = to;
 }
 
-/* Fills in durations, memory changes and dependencies for all streams (all
- * passes with one kind on one chunk). */
+/* Fills in durations, memory changes and dependencies of all streams (all
+ * passes of one kind on one chunk). */
 static void fill_streams(lhi_list_scheduler *b)
 {
     const lh_pipeline *p = b->p;

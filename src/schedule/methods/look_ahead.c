@@ -13,14 +13,14 @@
 #include <longhaul/experimental/simulate.h>
 #include <string.h>
 
-/* Work limits in the unit for lhi_list_scheduler_estimate_cost(), about 1 ns.
+/* Work limits in the unit of lhi_list_scheduler_estimate_cost(), about 1 ns.
  * WORK is always allowed. RUNS runs are allowed up to WORK_FOR_RUNS; the cap
  * does not apply where a pass costs at most DEAREST. */
 #define MIN_WORK UINT64_C(6000000)
 #define RUNS 8
 #define MAX_WORK_FOR_RUNS UINT64_C(100000000)
 #define MAX_PASS_COST 1000
-#define QUARTERS 3 /* max. forward quarters left unused */
+#define QUARTERS 3 /* max. quarters of a forward left unused */
 #define ROUNDS 6   /* backward-forward pairs per initial rule */
 
 /* Initial memory shares per chunk. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Merges W parts into whole W passes, for runtimes without parts. Each W runs
  * in the position of one of its parts. The position is chosen so that memory
- * still fits and the makespan grows least: first the best among all-first,
+ * still fits and the makespan grows least: first the best of all-first,
  * all-middle and all-last, then one W after another is moved while that helps
  * and the work limit allows. */
 #include "base/arena.h"
@@ -103,8 +103,8 @@ static lh_status evaluate(merge_state *w, lh_schedule **out, objective *s,
     return LH_OK;
 }
 
-/* Chooses for every W the position at which the merged pass runs: its first
- * part's (`which` 0), middle part (1) or last part (2). */
+/* Chooses for every W the position at which the merged pass runs: that of its
+ * first part (`which` 0), middle part (1) or last part (2). */
 static void place_all(merge_state *w, int which)
 {
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -117,8 +117,8 @@ static void place_all(merge_state *w, int which)
     }
 }
 
-/* Lets one merged W of device d run at its part `part`'s position; `first`: its
- * first part's index in the device's order. */
+/* Lets one merged W of device d run at the position of its part `part`;
+ * `first`: index of its first part in the device's order. */
 static void place_one(merge_state *w, uint32_t d, uint32_t first, uint16_t part)
 {
     uint32_t count;

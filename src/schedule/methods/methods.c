@@ -53,8 +53,8 @@ uint32_t lh_n_methods(void)
     return lhi_n_methods;
 }
 
-/* Returns scheduling method number `method`'s name; static storage. NULL: no
- * such number. */
+/* Returns the name of scheduling method number `method`; static storage. NULL:
+ * no such number. */
 const char *lh_method_name(uint32_t method)
 {
     return method < lhi_n_methods ? lhi_methods[method].name : NULL;

@@ -4,8 +4,8 @@
  * remaining backwards. */
 #include "schedule/methods/sched.h"
 
-/* Writes all devices' 1F1B orders: warm-up forwards, alternating F and B, then
- * the remaining B. */
+/* Writes the 1F1B orders of all devices: warm-up forwards, alternating F and
+ * B, then the remaining B. */
 static lh_status put_orders(const lh_pipeline *pipeline, lhi_orders *out,
                             lh_error *err)
 {

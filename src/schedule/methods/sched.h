@@ -77,7 +77,7 @@ typedef enum lhi_method_kind {
                                 * evaluations */
     LHI_METHOD_SLOW, /* up to chunks^2 per device and pass: tried only if the
                       * quick methods leave a gap to the bound */
-    LHI_METHOD_META, /* selects the best among the other methods */
+    LHI_METHOD_META, /* selects the best of the other methods */
 } lhi_method_kind;
 
 /* A device's order under construction. */
@@ -128,8 +128,9 @@ const lhi_method *lhi_method_find(const char *name);
  * methods. */
 const lhi_method *lhi_method_get_representative(void);
 
-/* Builds all devices' orders with a scheduling method. LH_EUNSUPPORTED: the
- * method does not support the pipeline; other errors come from the method. */
+/* Builds the orders of all devices with a scheduling method. LH_EUNSUPPORTED:
+ * the method does not support the pipeline; other errors come from the
+ * method. */
 lh_status lhi_method_build_orders(const lhi_method *method,
                                   const lh_pipeline *pipeline,
                                   const lh_method_options *options,

@@ -162,7 +162,7 @@ lh_status lhi_slack_compute_warmups(const lh_pipeline *pipeline,
 
 /* Dispatch policy for the method "slack" (Adaptra's algorithm 3): warm-up, then
  * B before F before W among ready passes. As printed, x is only the minimum
- * forward count in flight; with a memory limit it is also the maximum. */
+ * number of forwards in flight; with a memory limit it is also the maximum. */
 static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
                                     const void *policy)
 {

@@ -13,9 +13,9 @@
 #include <longhaul/experimental/simulate.h>
 #include <math.h>
 
-/* Slot fraction by which a pass may start before its input is available on this
- * clock, which treats all passes as equally long. Smaller values leave more
- * time for longer passes but use more memory. */
+/* Fraction of a slot by which a pass may start before its input is available on
+ * this clock, which treats all passes as equally long. Smaller values leave
+ * more time for longer passes but use more memory. */
 static const double tolerances[] = {0,   0.05, 0.1, 0.15, 0.2,
                                     0.3, 0.4,  0.6, 0.8};
 enum {
@@ -37,8 +37,8 @@ typedef struct steady {
     int64_t best_ns;
 } steady;
 
-/* Returns a pass's number among one microbatch's: first all F, then D or B,
- * then W. */
+/* Returns the number of a pass among those of one microbatch: first all F,
+ * then D or B, then W. */
 static uint32_t get_pass_number(const lh_pipeline *p, lh_pass_kind kind,
                                 uint32_t chunk)
 {
@@ -46,8 +46,8 @@ static uint32_t get_pass_number(const lh_pipeline *p, lh_pass_kind kind,
     return nth * p->n_chunks + chunk;
 }
 
-/* Returns pass number `pass`'s kind among one microbatch's: all F, then all
- * backward passes, then all W. */
+/* Returns the kind of pass number `pass` among those of one microbatch: all F,
+ * then all backward passes, then all W. */
 static lh_pass_kind get_pass_kind(const lh_pipeline *p, uint32_t pass)
 {
     if (pass < p->n_chunks)

@@ -17,7 +17,7 @@ typedef struct row {
     int64_t held, limit;
 } row;
 
-/* Appends the device's next pass with a kind to its order and updates its
+/* Appends the device's next pass of a kind to its order and updates its
  * memory. */
 static void add_next_pass(row *r, lh_pass_kind kind)
 {
@@ -59,7 +59,7 @@ static void write_order(row *r, uint32_t n, uint32_t x)
         add_next_pass(r, LH_W);
 }
 
-/* Writes all devices' orders for x[d] warm-up forwards on device d. */
+/* Writes the orders of all devices for x[d] warm-up forwards on device d. */
 static void write_orders(const lh_pipeline *p, const uint32_t *x,
                          lhi_orders *out)
 {
@@ -108,8 +108,8 @@ static lh_status try_warmups(comparison *c, const uint32_t *x, lh_error *err)
     return LH_OK;
 }
 
-/* Chooses the fastest among four reductions in the warm-up forwards x. If
- * memory cannot hold the warm-ups that the delays demand, it is unknown which
+/* Chooses the fastest of four reductions of the warm-up forwards x. If memory
+ * cannot hold the warm-ups that the delays demand, it is unknown which
  * boundary tolerates less. */
 static lh_status choose_warmups(const lh_pipeline *p,
                                 const lh_method_options *options,

@@ -37,8 +37,8 @@ typedef struct v_plan {
     lhi_orders orders; /* also owns the arrays above */
 } v_plan;
 
-/* Returns the end time's address for microbatch m's pass with a kind on device
- * d; leg 0 or 1: the V's first or second chunk. */
+/* Returns the address of the end time of microbatch m's pass of a kind on
+ * device d; leg 0 or 1: first or second chunk of the V. */
 static int64_t *get_end(const v_plan *v, int kind, uint32_t leg, uint32_t d,
                         uint32_t m)
 {
@@ -53,8 +53,8 @@ static uint32_t get_chunk(const v_plan *v, int kind, uint32_t leg, uint32_t d)
     return down ? d : 2 * v->n_devices - 1 - d;
 }
 
-/* Returns when the device's next pass with that kind and leg gets its input
- * from the leg's previous device; < 0: not yet, or the leg starts here. */
+/* Returns when the device's next pass of that kind and leg gets its input from
+ * the previous device of the leg; < 0: not yet, or the leg starts here. */
 static int64_t get_input_time(const v_plan *v, int kind, uint32_t leg,
                               uint32_t d)
 {
@@ -224,7 +224,7 @@ static void put_forwards(v_plan *v)
     }
 }
 
-/* Constructs all devices' orders with the fill policy v->policy. */
+/* Constructs the orders of all devices with the fill policy v->policy. */
 static lh_status construct(v_plan *v, const lh_pipeline *pipeline,
                            lh_error *err)
 {

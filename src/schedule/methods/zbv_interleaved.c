@@ -11,8 +11,8 @@
  * 3. a forward, last chunk first, with at most 2P microbatches in flight;
  * 4. a weight gradient.
  *
- * Messages take their time on the pipeline's links, in mean-forward
- * units, so the order suits the network; optionally they take no time. */
+ * Messages take their time on the pipeline's links, in units of the mean
+ * forward, so the order suits the network; optionally they take no time. */
 #include "base/heap.h"
 #include "schedule/methods/sched.h"
 
@@ -49,7 +49,7 @@ typedef struct simulation {
     lhi_heap events;
 } simulation;
 
-/* Returns the index for a chunk's and microbatch's pass in the simulation's
+/* Returns the index of a chunk's and microbatch's pass in the simulation's
  * tables. */
 static size_t get_pass_index(const simulation *f, uint32_t chunk,
                              uint32_t microbatch)

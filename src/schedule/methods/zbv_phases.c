@@ -13,7 +13,7 @@ typedef struct v_counts {
     uint32_t f[2], d[2], w[2];
 } v_counts;
 
-/* Appends the next pass with one kind and leg (chunk in the V) to the order;
+/* Appends the next pass of one kind and leg (chunk of the V) to the order;
  * microbatches past the last are only counted. */
 static void add_next_pass(v_counts *v, lh_pass_kind kind, uint32_t leg)
 {

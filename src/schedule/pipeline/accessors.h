@@ -10,14 +10,14 @@
  * (input gradient) and W (weight gradient). */
 bool lhi_pipeline_is_joint(const lh_pipeline *pipeline);
 
-/* Returns the data-parallel operation count within the iteration. */
+/* Returns the number of data-parallel operations within the iteration. */
 uint32_t lhi_pipeline_n_dp_ops(const lh_pipeline *pipeline);
 
 /* Returns how many all-gathers start at once when an iteration begins; 0:
  * all. */
 uint32_t lhi_pipeline_n_initial_gathers(const lh_pipeline *pipeline);
 
-/* Returns the datacenter count in the pipeline. */
+/* Returns the number of datacenters in the pipeline. */
 uint32_t lhi_pipeline_n_sites(const lh_pipeline *pipeline);
 
 /* Returns the datacenter's name; borrowed. */

@@ -130,7 +130,7 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
     return LH_OK;
 }
 
-/* Returns the index for the pass at which a data-parallel operation launches or
+/* Returns the index of the pass at which a data-parallel operation launches or
  * must be done. */
 static size_t find_pass_index(const lh_pipeline *p, const lh_dp_pass *at)
 {

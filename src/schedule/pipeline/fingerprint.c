@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/pipeline/pipeline_internal.h"
 
-/* Both hashes' state. */
+/* The state of both hashes. */
 typedef struct mixer {
     uint64_t a, b;
 } mixer;
@@ -24,7 +24,7 @@ static void mix_time(mixer *m, int64_t ns)
     mix(m, (uint64_t)ns);
 }
 
-/* Adds a fraction from 0 to 1 to the hash, in 2^-52 units. */
+/* Adds a fraction from 0 to 1 to the hash, in units of 2^-52. */
 static void mix_share(mixer *m, double share)
 {
     mix(m, (uint64_t)(share * 0x1p52));
@@ -79,7 +79,7 @@ static void mix_point(mixer *m, const lh_dp_pass *p)
     mix(m, 2 * (uint64_t)p->microbatch + p->backward);
 }
 
-/* Adds all a data-parallel operation's members to the hash. */
+/* Adds all members of a data-parallel operation to the hash. */
 static void mix_op(mixer *m, const lh_dp_op *op)
 {
     mix(m, 2 * (uint64_t)op->chunk + op->is_reduce_scatter);

@@ -5,7 +5,7 @@ enum {
     MIN_COPY_DISTANCE = 3
 }; /* minimum distance from F to backward for a copy */
 
-/* A device's pass order and the positions. */
+/* The order of a device's passes and their positions. */
 typedef struct op_list {
     const lh_pipeline *p;
     const char *order;
@@ -20,7 +20,7 @@ static const lh_pass *get_pass(const pass_order *l, uint32_t i)
     return (const void *)(l->order + (size_t)i * l->stride);
 }
 
-/* Checks whether activations for this pass's chunk and microbatch are
+/* Checks whether the activations of this pass's chunk and microbatch are
  * offloaded. */
 static bool is_offloaded(const pass_order *l, const lh_pass *pass)
 {

@@ -8,8 +8,8 @@
  * - The copy back starts together with the pass before the backward; the
  *   backward waits for it.
  *
- * Hence the device holds the activations from at most three passes: the running
- * one, the preceding and the following one. If the backward is among the next
+ * Hence the device holds the activations of at most three passes: the running
+ * one, the preceding and the following one. If the backward is one of the next
  * two passes, nothing is copied. */
 #ifndef LHI_SCHEDULE_PIPELINE_OFFLOAD_H
 #define LHI_SCHEDULE_PIPELINE_OFFLOAD_H

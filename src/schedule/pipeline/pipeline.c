@@ -277,7 +277,7 @@ uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name)
     return LH_NONE;
 }
 
-/* Counts the routes (neighbouring chunk pairs) over every shared link
+/* Counts the routes (pairs of neighbouring chunks) over every shared link
  * resource. */
 static void count_routes(lh_pipeline *p)
 {
@@ -326,7 +326,7 @@ static lhi_route find_route(const lh_pipeline *p, const lh_link *const *sorted,
     return route;
 }
 
-/* Determines the placement from all chunks' devices: UD, Loop, Wave or
+/* Determines the placement from the devices of all chunks: UD, Loop, Wave or
  * other. */
 static lh_placement find_placement(const lh_pipeline *p)
 {
@@ -457,7 +457,7 @@ static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
-/* Copies all the description's members into the pipeline's arena. */
+/* Copies all members of the description into the pipeline's arena. */
 static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
                                   const lhi_pipeline_origin *origin,
                                   lh_error *err)
@@ -522,8 +522,8 @@ lh_status lh_pipeline_make(const lh_pipeline_desc *desc, lh_pipeline **out,
     return lhi_pipeline_make(&all, NULL, out, err);
 }
 
-/* Checks whether the description's first `size` bytes, an older struct version,
- * contain every non-zero field. */
+/* Checks whether the first `size` bytes of the description, an older version
+ * of the struct, contain every non-zero field. */
 static bool fits_size(const lh_pipeline_desc *all, size_t size)
 {
     const unsigned char *bytes = (const unsigned char *)all;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An lh_pipeline's members. Immutable after lh_pipeline_make().
+/* The members of an lh_pipeline. Immutable after lh_pipeline_make().
  *
  * Input: a description (longhaul/pipeline.h), pass orders
  * (longhaul/schedule.h). Output: checked values with derived data: each
@@ -8,7 +8,7 @@
  * - pipeline.c: description to pipeline and back
  * - dp.c: its data-parallel operations, groups and prefetch depth
  * - fingerprint.c: hashes to detect equivalent pipelines
- * - link_names.c: user-supplied link name lookup (link_names.h)
+ * - link_names.c: lookup of user-supplied link names (link_names.h)
  * - delay_injection.c: the same pipeline with other delays
  * - offload.h: activation offloading
  * - schedule.c: schedules (schedule_internal.h), and passes as text
@@ -54,9 +54,10 @@ struct lh_pipeline {
     lhi_route *forward;          /* [c]: from chunk c to c+1; last unused */
     lhi_route *backward;         /* [c]: from chunk c to c-1; first unused */
     lh_placement placement;
-    /* Operations sorted by their launching pass's index, see lhi_pass_index():
-     * pass i launches dp_first[i]..dp_first[i + 1] - 1 and waits for
-     * dp_waits[i] operations. Both are NULL if there are no operations. */
+    /* Operations sorted by the index of their launching pass, see
+     * lhi_pass_index(): pass i launches dp_first[i]..dp_first[i + 1] - 1 and
+     * waits for dp_waits[i] operations. Both are NULL if there are no
+     * operations. */
     uint32_t n_dp_ops;
     lh_dp_op *dp_ops;
     uint32_t *dp_first, *dp_waits;
@@ -89,7 +90,7 @@ typedef struct lhi_pipeline_origin {
     const lhi_node *const *op_nodes;
 } lhi_pipeline_origin;
 
-/* Returns the index for an F, or for a D or B; they are adjacent for one chunk
+/* Returns the index of an F, or of a D or B; they are adjacent for one chunk
  * and microbatch. W passes have no index, as they neither launch nor wait for
  * operations. */
 static inline size_t lhi_pass_index(const lh_pipeline *p, uint32_t chunk,
@@ -134,7 +135,7 @@ lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
                             const lhi_pipeline_origin *origin,
                             lh_pipeline **out, lh_error *err);
 
-/* Builds a pipeline from `from`'s description, modified. If `from` has host
+/* Builds a pipeline from a modified description of `from`. If `from` has host
  * memory, preserves the devices' own limits, which a description lacks. */
 lh_status lhi_pipeline_rebuild(const lh_pipeline *from,
                                const lh_pipeline_desc *desc, lh_pipeline **out,
@@ -177,8 +178,8 @@ static inline int64_t lhi_round_trip_ns(const lh_pipeline *p, uint32_t chunk)
            back->latency_ns;
 }
 
-/* Returns the share for part `part` among `n_parts` in `total`; the shares add
- * up to `total`. */
+/* Returns the share of part `part` of `n_parts` in `total`; the shares add up
+ * to `total`. */
 static inline int64_t lhi_split_evenly(int64_t total, uint32_t part,
                                        uint32_t n_parts)
 {
@@ -186,7 +187,7 @@ static inline int64_t lhi_split_evenly(int64_t total, uint32_t part,
     return each + rest * (part + 1) / n_parts - rest * part / n_parts;
 }
 
-/* Returns the duration for a pass on `chunk`. */
+/* Returns the duration of a pass of `chunk`. */
 static inline int64_t lhi_pass_duration(const lh_chunk *chunk,
                                         const lh_pass *pass)
 {

@@ -166,7 +166,7 @@ static lh_status check_form(const lh_pass *pass, lh_error *err)
     return LH_OK;
 }
 
-/* Checks n passes' form and copies them into the schedule's arena. */
+/* Checks the form of n passes and copies them into the schedule's arena. */
 static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
                              const lh_pass **out, lh_error *err)
 {
@@ -193,7 +193,7 @@ bool lhi_is_link_name(const char *name, size_t len)
     return true;
 }
 
-/* Checks and copies all devices' and links' orders into the schedule's
+/* Checks and copies the orders of all devices and links into the schedule's
  * arena. */
 static lh_status copy_orders(lh_schedule *s, uint32_t n_devices,
                              const lh_pass *const *orders,

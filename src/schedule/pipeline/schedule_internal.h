@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An lh_schedule's members. */
+/* The members of an lh_schedule. */
 #ifndef LHI_SCHEDULE_PIPELINE_SCHEDULE_INTERNAL_H
 #define LHI_SCHEDULE_PIPELINE_SCHEDULE_INTERNAL_H
 

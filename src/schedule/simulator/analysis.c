@@ -20,7 +20,7 @@ struct lh_analysis {
 typedef struct timeline_index {
     const lh_pipeline *p;
     const lh_timeline *t;
-    /* per chunk, microbatch: index for its F, and for its D or B, on the device
+    /* per chunk, microbatch: index of its F, and of its D or B, on the device
      */
     uint32_t *forward_run, *backward_run;
     uint32_t *before_on_link; /* per message: the previous one on its link */
@@ -47,7 +47,7 @@ static const char *const cause_texts[] = {
 #undef CAUSE_TEXT
 };
 
-/* Returns an idle time cause's name; static storage. */
+/* Returns the name of a cause of idle time; static storage. */
 const char *lh_cause_name(lh_cause cause)
 {
     return (int)cause < LH_N_CAUSES ? cause_names[cause] : "unknown";
@@ -58,7 +58,7 @@ const char *lh_cause_about(lh_cause cause)
     return (int)cause < LH_N_CAUSES ? cause_texts[cause] : "unknown";
 }
 
-/* Returns a critical-path segment kind's name; static storage. */
+/* Returns the name of a kind of critical-path segment; static storage. */
 const char *lh_segment_name(lh_segment_kind kind)
 {
     switch (kind) {
@@ -96,7 +96,7 @@ static size_t get_pass_index(const timeline_index *f, const lh_pass *pass)
     return (size_t)pass->chunk * f->p->n_microbatches + pass->microbatch;
 }
 
-/* Returns the index for an F, D or B pass in its device's order. */
+/* Returns the index of an F, D or B pass in its device's order. */
 static uint32_t find_run(const timeline_index *f, const lh_pass *pass)
 {
     return (pass->kind == LH_F ? f->forward_run

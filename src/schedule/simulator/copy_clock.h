@@ -23,9 +23,9 @@ typedef struct lhi_copy_clock {
     uint32_t n_done;
 } lhi_copy_clock;
 
-/* Initialises the offload copy clock for one iteration from time 0. offsets[d]:
- * index for device d's first pass, n_devices + 1 entries, borrowed. All memory
- * belongs to `mem`. */
+/* Initialises the clock of offload copies for one iteration from time 0.
+ * offsets[d]: index of device d's first pass, n_devices + 1 entries, borrowed.
+ * All memory belongs to `mem`. */
 lh_status lhi_copy_clock_init(const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const size_t *offsets, lhi_arena *mem,

@@ -24,13 +24,13 @@ typedef struct lhi_dp_clock {
     uint32_t *n_unreleased; /* per chunk: remaining W and B passes */
     uint32_t *n_pending;    /* per point: prerequisites not yet launched; NULL:
                              * the pipeline has no operations */
-    int64_t *ready_ns;      /* per point: the launched ones' latest arrival */
+    int64_t *ready_ns;      /* per point: latest arrival of launched ones */
     lh_collective *sent;    /* 2 n_chunks + n_dp_ops; NULL: not recorded */
     uint32_t n_sent;
 } lhi_dp_clock;
 
-/* Initialises the data-parallel collective clock; all its memory belongs to
- * `mem`. */
+/* Initialises the clock of data-parallel collectives; all its memory belongs
+ * to `mem`. */
 lh_status lhi_dp_clock_init(const lh_pipeline *pipeline, lhi_arena *mem,
                             lhi_dp_clock *out, lh_error *err);
 

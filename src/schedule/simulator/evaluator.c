@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes makespans for many schedules for one pipeline, fast.
+/* Computes makespans of many schedules for one pipeline, fast.
  *
  * If every link carries only one device's messages, FIFO equals that device's
  * own order, so no event queue is needed: devices run in any order as far as
@@ -35,7 +35,7 @@ struct lh_evaluator {
     uint32_t *pos, *stack, *releases;
     uint32_t *dp_left; /* as in the event engine; NULL: no operations */
     int64_t *dp_ready;
-    int64_t dp_last;       /* last arrival among operations issued by passes */
+    int64_t dp_last;       /* last arrival of operations issued by passes */
     uint32_t *next_gather; /* as in the event engine; NULL: all at the start */
     uint32_t *line;
 };
@@ -188,7 +188,7 @@ static inline int64_t compute_arrival(lh_evaluator *e, const lhi_route *route,
     return *link_free + route->latency_ns;
 }
 
-/* Returns the start for a pass on device d that may start at `now`, delayed
+/* Returns the start of a pass on device d that may start at `now`, delayed
  * until the data-parallel operations that it needs arrive; launches those that
  * it issues. `point`: the pass's launch index. UNKNOWN: it never starts. */
 static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,

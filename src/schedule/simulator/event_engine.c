@@ -76,7 +76,7 @@ typedef struct engine {
 
 #define NO_INPUT UINT64_MAX
 
-/* Returns the number for the input (message or local result) that a pass needs
+/* Returns the number of the input (message or local result) that a pass needs
  * from another pass; NO_INPUT: none. */
 static uint64_t get_input(const engine *e, const lh_pass *pass)
 {
@@ -89,8 +89,8 @@ static uint64_t get_input(const engine *e, const lh_pass *pass)
     return e->n_half + i;
 }
 
-/* Returns the number for the input that a pass produces for another pass, and
- * in *route the route that delivers it; NO_INPUT: none. */
+/* Returns the number of the input that a pass produces for another pass, and in
+ * *route the route that delivers it; NO_INPUT: none. */
 static uint64_t get_output(const engine *e, const lh_pass *pass,
                            const lhi_route **route)
 {
@@ -236,8 +236,8 @@ static void issue_message(engine *e, uint32_t d, uint64_t out, int64_t now)
         push_event(e, now, ENTER, d, out);
 }
 
-/* Handles device d's pass end: sends the output, or stalls the device if its
- * send queue is full. */
+/* Handles the end of device d's pass: sends the output, or stalls the device
+ * if its send queue is full. */
 static void on_end(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
@@ -439,7 +439,7 @@ static lh_status run_events(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number for the message that `pass` sends over `resource`, or
+/* Returns the number of the message that `pass` sends over `resource`, or
  * NO_INPUT. */
 static uint64_t find_message(const engine *e, const lh_pass *pass,
                              uint32_t resource)

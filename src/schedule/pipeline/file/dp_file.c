@@ -30,7 +30,7 @@ static const lhi_schema_field chunk_rows[] = {
 static const lhi_schema chunk_table = {
     LHI_ROWS("communication of a chunk", lhi_dp_chunk, chunk_rows)};
 
-/* Copies the list's data-parallel times into the chunks; fails if a chunk
+/* Copies the data-parallel times of the list into the chunks; fails if a chunk
  * appears twice. */
 static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
                             lhi_pipeline_text *text, lh_error *err)
@@ -161,8 +161,8 @@ static json_t *write_bucket(const void *owner, const void *context)
     return json_sprintf("%" PRIu32 "/%" PRIu32, op->bucket, op->n_buckets);
 }
 
-/* Reads the chunk's parameter share that an operation carries; 1 (the whole) if
- * absent (schema callback). */
+/* Reads the share of the chunk's parameters that an operation carries; 1 (the
+ * whole) if absent (schema callback). */
 static lh_status read_share(const lhi_read_context *r, const lhi_node *node,
                             void *owner, lh_error *err)
 {
@@ -170,8 +170,8 @@ static lh_status read_share(const lhi_read_context *r, const lhi_node *node,
     return lhi_node_get_number(r->doc, node, 0, 1, &op->share, err);
 }
 
-/* Writes the chunk's parameter share that an operation carries, or null if it
- * is the whole or unspecified (schema callback). */
+/* Writes the share of the chunk's parameters that an operation carries, or
+ * null if it is the whole or unspecified (schema callback). */
 static json_t *write_share(const void *owner, const void *context)
 {
     const lh_dp_op *op = owner;

@@ -48,7 +48,7 @@ typedef struct lhi_site_text {
     const uint32_t *devices;
 } lhi_site_text;
 
-/* One entry in the chunks in `data_parallel`. */
+/* One entry in the chunks of `data_parallel`. */
 typedef struct lhi_dp_chunk {
     uint32_t chunk;
     int64_t all_gather_ns, reduce_scatter_ns, latency_ns;

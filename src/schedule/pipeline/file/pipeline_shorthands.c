@@ -133,9 +133,9 @@ static int compare_nth(const void *a, const void *b)
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Finds the device pairs in different groups (datacenters) with neighbouring
- * chunks, each once (a wave visits each twice), in chunk order; returns their
- * number. */
+/* Finds the pairs of devices in different groups (datacenters) with
+ * neighbouring chunks, each once (a wave visits each twice), in chunk order;
+ * returns their number. */
 static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
                            pair *pairs)
 {
@@ -162,9 +162,9 @@ static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
     return kept;
 }
 
-/* Creates one link, with `model`'s times, per neighbouring chunk pair in
- * different groups (datacenters). Links between the same ordered group pair
- * have the same name, and hence share a resource. */
+/* Creates one link, with the times of `model`, per pair of neighbouring chunks
+ * in different groups (datacenters). Links between the same ordered pair of
+ * groups have the same name, and hence share a resource. */
 static lh_status link_groups(const lhi_read_context *r, lh_pipeline_desc *d,
                              const uint32_t *group, const lh_link *model,
                              lh_error *err)

@@ -255,7 +255,7 @@ lh_status lh_schedule_parse(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
-/* Reads a message order row: the link's name, then passes. */
+/* Reads a row of message orders: the link's name, then passes. */
 static lh_status read_link_row(reader *r, lh_schedule *s, span row,
                                lh_link_order *out, lh_error *err)
 {

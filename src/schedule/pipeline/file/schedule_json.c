@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules inside other files: `rows` and `link_orders`, the two CSV files'
- * lines as string lists. */
+/* Schedules inside other files: `rows` and `link_orders`, the lines of the two
+ * CSV files as lists of strings. */
 #include "schedule/pipeline/file/pipe_file.h"
 
 #include "base/text.h"

@@ -160,8 +160,8 @@ static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
     *list = at;
 }
 
-/* Writes or reads a per-device list's length: the device count, or 0 without a
- * list. */
+/* Writes or reads the length of a per-device list: the number of devices, or 0
+ * without a list. */
 static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d,
                                       const void *list)
 {

@@ -10,9 +10,9 @@
 
 #include <longhaul/pipeline.h>
 
-/* Appends the pipeline as a number list, each followed by a space. A string is
- * its length in bytes, a colon, its bytes and a space; a missing one is "-1:
- * ". */
+/* Appends the pipeline as a list of numbers, each followed by a space. A
+ * string is its length in bytes, a colon, its bytes and a space; a missing one
+ * is "-1: ". */
 lh_status lhi_pipeline_serialize(const lh_pipeline *pipeline, lhi_text *out,
                                  lh_error *err);
 /* Reads a pipeline from the number list that lhi_pipeline_serialize() writes.

@@ -26,7 +26,7 @@ typedef enum lhi_stream_kind {
     LHI_SCATTER,
 } lhi_stream_kind;
 
-/* A chain of operations with one kind and chunk. */
+/* A chain of operations of one kind and chunk. */
 typedef struct lhi_stream {
     lhi_stream_kind kind;
     uint32_t chunk, machine;
