@@ -282,8 +282,8 @@ static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
     return LH_OK;
 }
 
-/* Sums the step's microbatch losses into *sum, and their tokens into *tokens.
- * *has: this device reports the step's loss. */
+/* Sums the losses of the step's microbatches into *sum, and their tokens into
+ * *tokens. *has: this device reports the step's loss. */
 static lh_status loss(lhi_device *device, double *sum, uint64_t *tokens,
                       bool *has, lh_error *err)
 {

@@ -773,8 +773,8 @@ bool lhi_cpu_attach_recompute_buffers(lhi_cpu *cpu,
 bool lhi_cpu_attach_offload_buffers(lhi_cpu *cpu,
                                     lhi_cpu_saved_activations *kept,
                                     uint32_t away);
-/* Returns the offloaded activation parts' buffers in the bit set `away` to the
- * free list for offload. */
+/* Returns the buffers of the offloaded activation parts in the bit set `away`
+ * to the free list for offload. */
 void lhi_cpu_detach_offload_buffers(lhi_cpu *cpu,
                                     lhi_cpu_saved_activations *kept,
                                     uint32_t away);
@@ -785,7 +785,7 @@ float *lhi_cpu_part_buffer(lhi_cpu_saved_activations *kept, lh_layer_part part);
 bool lhi_cpu_attach_permanent_buffers(lhi_cpu *cpu,
                                       lhi_cpu_saved_activations *kept,
                                       uint32_t parts);
-/* Returns the recomputed activation parts' buffers in the bit set
+/* Returns the buffers of the recomputed activation parts in the bit set
  * `again` to the free list. */
 void lhi_cpu_detach_recompute_buffers(lhi_cpu *cpu,
                                       lhi_cpu_saved_activations *kept,

@@ -184,8 +184,8 @@ for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Computes block `m`'s attention scores: its queries' products with the block's
- * keys, which are in the ring buffer. */
+/* Computes the attention scores of block `m`: the products of its queries with
+ * the block's keys, which are in the ring buffer. */
 static void compute_scores(const lhi_cpu *cpu, const attention_block *m)
 {
     lhi_cpu_multiply_in_attention(

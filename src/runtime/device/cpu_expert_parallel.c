@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expert parallelism (GShard: arXiv:2006.16668, section 3.2): each rank has
- * some of the experts. A row is sent to its experts' ranks, one copy per
+ * some of the experts. A row is sent to the ranks of its experts, one copy per
  * expert, and the outputs are sent back; gradients take the reverse path.
  *
  * Expert tensor parallelism: several ranks may each hold a part of the same
@@ -206,9 +206,9 @@ static void reduce_partial_outputs(lhi_cpu *cpu,
         cpu->k->add(own, cpu->dispatch_buffer + i * n, n);
 }
 
-/* Returns expert outputs, or with `gradients` input gradients, to their tokens'
- * ranks. They arrive in the dispatch buffer in expert order, or with node-aware
- * dispatch as lhi_cpu_return_rows_via_relays() defines. */
+/* Returns expert outputs, or with `gradients` input gradients, to the ranks of
+ * their tokens. They arrive in the dispatch buffer in expert order, or with
+ * node-aware dispatch as lhi_cpu_return_rows_via_relays() defines. */
 static void combine_tokens(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                            bool gradients)
 {
@@ -242,7 +242,7 @@ static void compute_recv_bytes(void *context)
     }
 }
 
-/* Sends the rows in the dispatch buffer to their experts' ranks. */
+/* Sends the rows in the dispatch buffer to the ranks of their experts. */
 static void dispatch_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                           float *in)
 {
@@ -267,8 +267,8 @@ static void dispatch_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          compute_recv_bytes, &t);
 }
 
-/* Computes all received rows' offsets by source rank and local expert from the
- * row counts; `context`: an exchange_context. */
+/* Computes the offsets of all received rows by source rank and local expert
+ * from the row counts; `context`: an exchange_context. */
 static void compute_recv_offsets(void *context)
 {
     const lhi_cpu *cpu = ((const exchange_context *)context)->cpu;
@@ -282,7 +282,7 @@ static void compute_recv_offsets(void *context)
 }
 
 /* All-gathers row counts and then rows over the ranks that share this rank's
- * experts. All these ranks' rows arrive in `in`. */
+ * experts. The rows of all these ranks arrive in `in`. */
 static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                  float *in)
 {
@@ -304,8 +304,8 @@ static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          compute_recv_offsets, &t);
 }
 
-/* Sends x's rows to their experts' ranks, counts first. The rows received here
- * are then in `in`, and their offsets in kept->recv_offsets. */
+/* Sends the rows of x to the ranks of their experts, counts first. The rows
+ * received here are then in `in`, and their offsets in kept->recv_offsets. */
 static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                   const float *x, float *in)
 {
@@ -367,7 +367,7 @@ void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
         combine_tokens(cpu, kept, false);
 }
 
-/* Sends the output gradients d to their experts' ranks, each row
+/* Sends the output gradients d to the ranks of their experts, each row
  * followed by its routing weight. */
 static void send_weighted_gradients(lhi_cpu *cpu,
                                     lhi_cpu_saved_activations *kept,

@@ -165,8 +165,8 @@ static void add_routed(const lhi_cpu *cpu,
         to[row * cpu->h + i] += by * x[i];
 }
 
-/* Adds all routed experts' outputs, times their routing weights, to `sum`. With
- * `gradients` it adds the input gradients without weights. */
+/* Adds the outputs of all routed experts, times their routing weights, to
+ * `sum`. With `gradients` it adds the input gradients without weights. */
 static void add_all_routed(const lhi_cpu *cpu,
                            const lhi_cpu_saved_activations *kept,
                            bool gradients, float *sum)

@@ -77,8 +77,8 @@ lhi_cpu_own_recv_offsets(const lhi_cpu *cpu,
 }
 /* Number of arrays in exchange_sizes: two exchanges, both directions. */
 enum { LHI_CPU_EXCHANGE_SIZES = 4 };
-/* Sends the routed rows of x [r][h] to their experts' ranks. Returns the rows
- * received here, with their offsets in kept->recv_offsets. */
+/* Sends the routed rows of x [r][h] to the ranks of their experts. Returns the
+ * rows received here, with their offsets in kept->recv_offsets. */
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                const float *x);
 /* Returns the rows that lhi_cpu_send_rows() returned earlier, for the backward
@@ -97,7 +97,7 @@ static inline float *lhi_cpu_expert_output_buffer(const lhi_cpu *cpu)
  * buffer in expert order, summed over the ranks that share an expert; with
  * node-aware dispatch as lhi_cpu_return_rows_via_relays() defines. */
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept);
-/* Sends the output gradients d to their experts' ranks and returns those
+/* Sends the output gradients d to the ranks of their experts and returns those
  * received here. Their routing weights are then in
  * cpu->recv_routing_weights. */
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,

@@ -164,8 +164,8 @@ static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Computes the head's loss and, except in validation steps, the multi-token
- * prediction modules' losses. */
+/* Computes the head's loss and, except in validation steps, the losses of the
+ * multi-token prediction modules. */
 static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_microbatch_state *slot,
                               uint32_t microbatch, lh_error *err)

@@ -33,8 +33,8 @@ typedef struct lhi_cpu_mtp_activations {
     float *normed, *logits;            /* like the model's */
 } lhi_cpu_mtp_activations;
 
-/* Allocates the multi-token prediction modules' activations for one microbatch,
- * except those of their layers; false: out of memory. */
+/* Allocates the activations of the multi-token prediction modules for one
+ * microbatch, except those of their layers; false: out of memory. */
 bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           lhi_cpu_microbatch_state *slot);
 
@@ -63,9 +63,9 @@ void lhi_cpu_mtp_join_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 void lhi_cpu_mtp_join_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                             const lhi_cpu_microbatch_state *slot,
                             uint32_t layer, bool adds);
-/* Adds all multi-token prediction modules' weight gradients for the shared head
- * and embedding, after the model's own gradient of the head. `adds`: adds to
- * earlier microbatches' sums. */
+/* Adds the weight gradients of all multi-token prediction modules for the
+ * shared head and embedding, after the model's own gradient of the head.
+ * `adds`: adds to the sums of earlier microbatches. */
 void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_microbatch_state *slot, bool adds);
 

@@ -111,9 +111,9 @@ static void write_headers(const lhi_cpu *cpu,
     }
 }
 
-/* Reads the received routing headers `from`: fills the received rows' offsets,
- * `counts` (rows per source rank and expert), and the tables of the rows that
- * this rank relays to its node's experts. */
+/* Reads the received routing headers `from`: fills the offsets of received
+ * rows, `counts` (rows per source rank and expert), and the tables of the rows
+ * that this rank relays to its node's experts. */
 static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          const int32_t *from, int32_t *counts)
 {
@@ -251,7 +251,7 @@ typedef struct exchange_context {
     lhi_cpu_saved_activations *kept;
 } exchange_context;
 
-/* Returns the receive buffer for all ranks' routing headers. */
+/* Returns the receive buffer for the routing headers of all ranks. */
 static int32_t *get_header_buffer(const lhi_cpu *cpu)
 {
     return cpu->node_dispatch->headers +

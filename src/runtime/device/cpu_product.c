@@ -6,7 +6,7 @@
 #include "runtime/device/cpu_product.h"
 
 /* Rows and columns of a block. Each operand is rounded once per BLOCK columns
- * of the other: at 256, less than a tenth of the products' time. */
+ * of the other: at 256, less than a tenth of the time of the products. */
 enum { BLOCK = 256, BLOCK_FLOATS = BLOCK * BLOCK };
 
 size_t lhi_cpu_count_bf16_floats(const lhi_cpu *cpu)

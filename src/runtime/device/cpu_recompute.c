@@ -103,8 +103,8 @@ static bool attach(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
     return true;
 }
 
-/* Returns the activation parts' buffers in the bit set `parts` to the free
- * lists `spare`. */
+/* Returns the buffers of the activation parts in the bit set `parts` to the
+ * free lists `spare`. */
 static void detach(lhi_cpu_saved_activations *kept, uint32_t parts,
                    float *(*spare)[LH_N_LAYER_PARTS])
 {
@@ -207,7 +207,7 @@ static void make_qkv(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 }
 
 /* Computes the norm of this rank's rows into `out` and, with `gathers`,
- * all-gathers all tensor-parallel ranks' rows. */
+ * all-gathers the rows of all tensor-parallel ranks. */
 static void norm_rows(lhi_cpu *cpu, const float *x, const float *weight,
                       float *out, float *inv, bool gathers)
 {

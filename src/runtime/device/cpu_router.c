@@ -247,8 +247,8 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
     sort_by_expert(cpu, kept);
 }
 
-/* Returns the load-balancing loss's gradient by each probability of an expert
- * that has `count` choices in the sequence. */
+/* Returns the gradient of the load-balancing loss by each probability of an
+ * expert that has `count` choices in the sequence. */
 static float compute_balance_gradient(const lhi_cpu *cpu, float count)
 {
     size_t n = (size_t)cpu->whole_sequence * cpu->topk;

@@ -52,7 +52,7 @@ static inline uint32_t lhi_cpu_item_part(const lhi_cpu_chunk *chunk,
                ? chunk->n_parts - 1
                : chunk->is_first + item->layer;
 }
-/* Returns the weight-gradient item count in a part (a unit of per-layer
+/* Returns the number of weight-gradient items in a part (a unit of per-layer
  * sharding), and the first one. */
 uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
                             uint32_t *first);

@@ -5,8 +5,8 @@
 
 #include "runtime/transport/transport.h"
 
-/* Adds all ranks' arrays on rank 0; all ranks get the sum. `turn` is equal on
- * all ranks and new in each call. `stop` as in lhi_net_wait_or_stop().
+/* Adds the arrays of all ranks on rank 0; all ranks get the sum. `turn` is
+ * equal on all ranks and new in each call. `stop` as in lhi_net_wait_or_stop().
  */
 lh_status lhi_all_reduce_sum(lhi_net *net, uint64_t turn, double *values,
                              size_t n, const lhi_net_stop *stop, lh_error *err);

@@ -110,7 +110,7 @@ static lh_status chain_turns(deadlock_walk *p, lh_error *err)
     return LH_OK;
 }
 
-/* Decrements a message's unmet condition count; pushes the message
+/* Decrements the number of unmet conditions of a message; pushes the message
  * to the stack of movable ones when none remains. */
 static void satisfy(deadlock_walk *p, uint32_t message)
 {
@@ -185,9 +185,9 @@ static void chain_queues(deadlock_walk *p, const lhi_exec_rank *rank,
     }
 }
 
-/* Stores, for each message, its sending and receiving rank and the unmet
- * condition count, from all ranks' receives; links each copy queue's
- * messages. */
+/* Stores, for each message, its sending and receiving rank and the number of
+ * unmet conditions, from the receives of all ranks; links the messages of each
+ * copy queue. */
 static void init(deadlock_walk *p)
 {
     const lh_exec *x = p->x;

@@ -53,8 +53,8 @@ lh_status lhi_fsdp_gather_tensor(lhi_fsdp *l, uint32_t chunk, uint32_t tensor,
 /* Adds the bytes of FSDP's parameter and gradient buffers and exchange arrays
  * to bytes[], by memory kind. */
 void lhi_fsdp_add_memory(const lhi_fsdp *l, int64_t bytes[LH_N_MEMORY_KINDS]);
-/* Predicts FSDP's buffer bytes, without the exchange arrays, for chunks with at
- * most `n_parts` parts (layers, embedding, head) whose largest has
+/* Predicts the bytes of FSDP's buffers, without the exchange arrays, for chunks
+ * with at most `n_parts` parts (layers, embedding, head) whose largest has
  * `largest_part` parameters. shards_values: parameters are sharded, not only
  * gradients. */
 double lhi_fsdp_predict_bytes(double largest_part, uint32_t n_parts,

@@ -211,8 +211,8 @@ static bool reads_one_clock(const lhi_iteration_observation *s,
     return true;
 }
 
-/* Merges all replicas' messages: keeps, for each message, the one with the
- * longest time on the link. With different clocks uses the first replica
+/* Merges the messages of all replicas: keeps, for each message, the one with
+ * the longest time on the link. With different clocks uses the first replica
  * only. */
 static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
                                 const lhi_rank_observation *parts,
@@ -237,7 +237,7 @@ static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
 
 /* --- passes and collectives --- */
 
-/* Merges all replicas' passes: keeps each pass's longest duration. */
+/* Merges the passes of all replicas: keeps each pass's longest duration. */
 static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
                          const lhi_rank_observation *parts)
 {

@@ -483,7 +483,7 @@ static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
     return LH_OK;
 }
 
-/* Builds all ranks' programs from the simulated timeline. */
+/* Builds the programs of all ranks from the simulated timeline. */
 static lh_status lower_all(lowering *l, lh_error *err)
 {
     lh_exec *x = l->x;

@@ -37,8 +37,8 @@ static double count_tied_embedding(const lhi_cpu_options *o,
     return lhi_cpu_count_embedding_parameters(o);
 }
 
-/* Returns a rank's message buffer bytes as make_receives() in rank.c and
- * make_buffers() in delegated_path.c allocate them. `bytes`: size of a
+/* Returns the bytes of a rank's message buffers as make_receives() in rank.c
+ * and make_buffers() in delegated_path.c allocate them. `bytes`: size of a
  * message. */
 static double count_message_bytes(const lhi_exec_rank *rank, double bytes)
 {

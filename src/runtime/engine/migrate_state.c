@@ -171,7 +171,7 @@ static lh_status send_all(const lhi_state_migration_options *o, lhi_train *from,
 
 /* --- relays --- */
 
-/* Returns the optimizer moment array count per tensor. */
+/* Returns the number of optimizer moment arrays per tensor. */
 static uint32_t count_moments(const lhi_state_migration_options *o)
 {
     return o->job->model->delayed_update ? LHI_MAX_MOMENTS

@@ -36,7 +36,7 @@ lh_status lhi_observer_finish(lhi_observer *observer, lhi_net *net,
  * lhi_observer_finish() rank 0 has the sums over all ranks, for
  * lhi_observed_means_make(). */
 const double *lhi_observer_sums(const lhi_observer *observer);
-/* Returns the entry count in an observer's sum array. */
+/* Returns the number of entries in an observer's array of sums. */
 size_t lhi_observer_count_sums(const lhi_job *job);
 
 /* Means, in ns and bytes. */

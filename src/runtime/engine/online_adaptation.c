@@ -27,8 +27,8 @@ typedef struct rank_message {
     lhi_net_op op;
 } rank_message;
 
-/* One observed iteration: the step, the plan that it followed and all ranks'
- * messages. */
+/* One observed iteration: the step, the plan that it followed and the messages
+ * of all ranks. */
 typedef struct observed_step {
     uint64_t step;
     const lh_exec *exec;
@@ -79,7 +79,8 @@ uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank)
 
 /* --- thread --- */
 
-/* Enlarges the arrays of passes and collectives to a whole iteration's size. */
+/* Enlarges the arrays of passes and collectives to the size of a whole
+ * iteration. */
 static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
                            lh_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Online adaptation on rank 0. The rank's thread posts receives for all ranks'
- * observations and continues. A second thread waits for them, merges them and
- * runs the decider (decider.h). */
+/* Online adaptation on rank 0. The rank's thread posts receives for the
+ * observations of all ranks and continues. A second thread waits for them,
+ * merges them and runs the decider (decider.h). */
 #ifndef LHI_RUNTIME_ENGINE_ONLINE_ADAPTATION_H
 #define LHI_RUNTIME_ENGINE_ONLINE_ADAPTATION_H
 
@@ -26,7 +26,7 @@ lhi_decider *lhi_adaptation_decider(lhi_adaptation *a);
 
 /* Decides whether a step about to start with rank program `shift` is observed:
  * false when the queue is full or the processor-time budget is spent. If true,
- * the caller adds all ranks' measurements and then calls
+ * the caller adds the measurements of all ranks and then calls
  * lhi_adaptation_end_iteration(). */
 bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
                                     const lhi_rank_program *shift);

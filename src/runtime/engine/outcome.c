@@ -132,7 +132,7 @@ static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
                           err);
 }
 
-/* Decodes all ranks' records and makes the measured trace. */
+/* Decodes the records of all ranks and makes the measured trace. */
 static lh_status read_records(const lhi_job *job, const lh_exec *exec,
                               reader *r, lhi_arena *mem, lh_trace **out,
                               lh_error *err)

@@ -54,8 +54,8 @@ lh_status lhi_part_all_gather(const lhi_part_collectives *x,
 }
 
 /* Reduce-scatters one bucket (experts or other parameters) of a part's
- * gradients and stores this rank's shard. `adds`: adds to earlier microbatch
- * groups' sharded gradients. */
+ * gradients and stores this rank's shard. `adds`: adds to the sharded
+ * gradients of earlier microbatch groups. */
 static lh_status scatter_bucket(const lhi_part_collectives *x,
                                 const lhi_train_part *part,
                                 lhi_train_bucket_kind bucket, const float *room,

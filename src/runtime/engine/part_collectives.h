@@ -46,7 +46,7 @@ lh_status lhi_part_all_gather(const lhi_part_collectives *x,
                               const lhi_train_part *part, float *room,
                               uint64_t tag, int64_t *ready_ns, lh_error *err);
 /* Reduce-scatters the gradients of a part, a range of a chunk's parameters.
- * `adds`: adds sharded gradients to earlier microbatch groups' sums. */
+ * `adds`: adds sharded gradients to the sums of earlier microbatch groups. */
 lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
                                   const lhi_train_part *part, const float *room,
                                   bool adds, uint64_t tag, int64_t *ready_ns,

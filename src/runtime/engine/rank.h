@@ -142,7 +142,7 @@ void lhi_rank_free(lhi_rank *rank);
  * beyond the predicted number. */
 uint32_t lhi_rank_pool_growth(const lhi_rank *rank);
 
-/* Adds the rank's message buffer bytes to bytes[], by memory kind. */
+/* Adds the bytes of the rank's message buffers to bytes[], by memory kind. */
 void lhi_rank_add_memory(const lhi_rank *rank,
                          int64_t bytes[LH_N_MEMORY_KINDS]);
 
@@ -209,7 +209,7 @@ lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late,
  * receiver's sender thread. */
 void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass,
                                lhi_buffer *buffer, int64_t made_ns);
-/* Waits until the sender threads have sent all the step's messages. */
+/* Waits until the sender threads have sent all messages of the step. */
 lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err);
 
 /* --- blocking sends (blocking_sends.c) --- */
@@ -247,9 +247,9 @@ lh_status lhi_blocking_sends_acquire_entry(lhi_blocking_sends *coupled,
 /* Waits until the arrival notices of all sends of the step are received. */
 lh_status lhi_blocking_sends_end_step(lhi_blocking_sends *coupled,
                                       lh_error *err);
-/* Returns the time in ns at which receive `op`'s message arrived over `link`.
- * On an emulated network, a message without a link (LH_NONE) arrives when it is
- * sent. */
+/* Returns the time in ns at which the message of receive `op` arrived over
+ * `link`. On an emulated network, a message without a link (LH_NONE) arrives
+ * when it is sent. */
 int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
                             const lhi_net_op *op);
 
@@ -317,7 +317,7 @@ lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i,
 lh_status lhi_activation_offload_after_pass(lhi_rank *rank, uint32_t i,
                                             const lhi_span *span,
                                             lh_error *err);
-/* Waits for all the step's offload copies and stores their times in
+/* Waits for all offload copies of the step and stores their times in
  * rank->copied. */
 lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err);
 

@@ -2,7 +2,7 @@
 /* Rendezvous receives. The receiver sends a notice when it posts a receive. The
  * sender has a thread per receiving rank, which waits for the next notice and
  * for the message itself. A rank posts its next receive only after the previous
- * message has arrived, so its notices' order is known. */
+ * message has arrived, so the order of its notices is known. */
 #include "runtime/engine/rank.h"
 
 #include "base/realtime.h"
@@ -117,8 +117,8 @@ static void *sender_main(void *of)
     return NULL;
 }
 
-/* Lists this rank's passes in the order in which rank `peer` posts their
- * outputs' receives. `maker`: producing pass per input number. */
+/* Lists this rank's passes in the order in which rank `peer` posts the
+ * receives of their outputs. `maker`: producing pass per input number. */
 static lh_status fill_sender(lhi_rendezvous *late, sender *s, uint32_t peer,
                              const uint32_t *maker, lh_error *err)
 {
@@ -135,8 +135,8 @@ static lh_status fill_sender(lhi_rendezvous *late, sender *s, uint32_t peer,
     return LH_OK;
 }
 
-/* Creates a sender thread's state for each rank that receives messages from
- * this one. */
+/* Creates the state of a sender thread for each rank that receives messages
+ * from this one. */
 static lh_status make_senders(lhi_rendezvous *late, lh_error *err)
 {
     lhi_rank *rank = late->rank;

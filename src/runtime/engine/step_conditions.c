@@ -2,7 +2,7 @@
 /* Applies the event timeline to a step. Rank 0 sets the emulated links for all
  * ranks; every timed device gets its pass durations; training gets its
  * data-parallel durations. Nothing is in flight between two steps, so one step
- * runs under one condition set. */
+ * runs under one set of conditions. */
 #include "runtime/engine/migration_target.h"
 
 #include "resilience/event_timeline/timeline.h"

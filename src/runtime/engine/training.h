@@ -66,7 +66,7 @@ void lhi_training_add_memory(const lhi_training *training,
  * collectives. */
 void lhi_training_set_plan(lhi_training *training, const lh_exec *exec);
 
-/* Sets the emulated collectives' durations to those in `pipeline`, which has
+/* Sets the durations of emulated collectives to those in `pipeline`, which has
  * the same chunks. Call it between steps. */
 void lhi_training_set_times(lhi_training *training,
                             const lh_pipeline *pipeline);

@@ -46,8 +46,8 @@ static lh_status before_pass(void *of, uint32_t i, lhi_step_kind kind,
                : lhi_elastic_sharding_prepare_pass(t->sharded, i, kind, err);
 }
 
-/* Sends this rank's slice of a tensor, n values, to its slice group's first
- * rank. That rank receives gets[i] values from rank i into `all`. */
+/* Sends this rank's slice of a tensor, n values, to the first rank of its
+ * slice group. That rank receives gets[i] values from rank i into `all`. */
 static lh_status exchange_slices(void *of, lhi_train_bucket_kind bucket,
                                  const float *mine, size_t n, float *all,
                                  const size_t *gets, lh_error *err)

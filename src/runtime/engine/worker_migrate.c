@@ -24,8 +24,8 @@ static const uint32_t *get_first_layers(const lhi_run_worker *w,
     return job->model ? job->model->first_layers : NULL;
 }
 
-/* Migrates all ranks' training state to `next`, this rank's target; collective.
- * *bytes: bytes sent over all ranks. */
+/* Migrates the training state of all ranks to `next`, this rank's target;
+ * collective. *bytes: bytes sent over all ranks. */
 static lh_status migrate_state(lhi_run_worker *w, lhi_migration_target *next,
                                uint64_t *bytes, lh_error *err)
 {

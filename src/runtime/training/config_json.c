@@ -20,7 +20,7 @@ static double get_epsilon(const lhi_checkpoint_options *o)
     return o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5;
 }
 
-/* Returns the rotary frequencies' base, or its default 10000. */
+/* Returns the base of the rotary frequencies, or its default 10000. */
 static double get_theta(const lhi_checkpoint_options *o)
 {
     return o->rope_theta > 0 ? o->rope_theta : 10000;

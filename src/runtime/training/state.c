@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.json: describes a checkpoint and holds all its content's checksums. */
+/* state.json: describes a checkpoint and holds the checksums of all its
+ * content. */
 #include "base/fail.h"
 #include "base/json_input.h"
 #include "runtime/training/train_internal.h"
@@ -38,7 +39,7 @@ static json_t *format_list(const double *sums, uint32_t n)
     return list;
 }
 
-/* Formats all tensors' checksums, by name; NULL: out of memory. */
+/* Formats the checksums of all tensors, by name; NULL: out of memory. */
 static json_t *format_sums(const lhi_train *train, const double *sums)
 {
     const lh_model *model = train->o.model;
@@ -152,7 +153,7 @@ static double compute_check(json_t *root)
 
 const char *const lhi_auxiliary_files[] = {LHI_CONFIG_FILE, LHI_TOKENIZER_FILE};
 
-/* Formats the auxiliary files' checksums, by name; NULL: out of memory.
+/* Formats the checksums of the auxiliary files, by name; NULL: out of memory.
  */
 static json_t *format_auxiliary(const double *sides)
 {
@@ -211,7 +212,7 @@ static lh_status read_list(const json_t *list, uint32_t n, const char *name,
     return LH_OK;
 }
 
-/* Reads all tensors' checksums into state->sums. */
+/* Reads the checksums of all tensors into state->sums. */
 static lh_status read_sums(const json_t *all, const char *name,
                            const lh_model *model,
                            const lhi_checkpoint_state *state, lh_error *err)

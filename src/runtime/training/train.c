@@ -207,7 +207,7 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                : LH_OK;
 }
 
-/* Makes all the rank's chunks, and the buffer for the gradient of a tied
+/* Makes all chunks of the rank, and the buffer for the gradient of a tied
  * embedding's other copy. */
 static lh_status make_chunks(lhi_train *train, lh_error *err)
 {
@@ -414,9 +414,9 @@ static void add_tied(lhi_train *train)
     }
 }
 
-/* Returns a tally's size. Layout: per model tensor, tensor-parallel rank and
- * replica the sum of squares; then per replica the loss, its tokens and
- * the multi-token prediction modules' loss. */
+/* Returns the size of a tally. Layout: per model tensor, tensor-parallel rank
+ * and replica the sum of squares; then per replica the loss, its tokens and
+ * the loss of multi-token prediction modules. */
 size_t lhi_train_tally_size(const lhi_train *train)
 {
     const lhi_train_options *o = &train->o;

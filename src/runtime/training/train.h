@@ -18,7 +18,7 @@
  *     lhi_train_get_tied_pair(), and its exchange if the other copy of the
  *         tied embedding is on another rank
  *     lhi_train_tally()
- *     sum of all ranks' arrays, in any order
+ *     sum of the arrays of all ranks, in any order
  *     lhi_train_update()
  *
  * A run's first all-gather may be skipped: initial values are equal everywhere
@@ -90,8 +90,8 @@ typedef struct lhi_train_options {
      * tensors are not sliced. */
     uint32_t n_tensor, tensor;
     /* Gathers slices; required if tensors are sliced. The first rank that holds
-     * a tensor in the bucket, counted replica by replica, gets all holders'
-     * arrays, concatenated. gets[0] is its own size; gets is NULL on other
+     * a tensor in the bucket, counted replica by replica, gets the arrays of
+     * all holders, concatenated. gets[0] is its own size; gets is NULL on other
      * ranks. All call it in the same order. */
     lh_status (*gather_slices)(void *context, lhi_train_bucket_kind bucket,
                                const float *mine, size_t n, float *all,
@@ -223,8 +223,8 @@ void lhi_train_pack_gradients(const lhi_train *train,
                               const lhi_train_part *part,
                               lhi_train_bucket_kind bucket, const float *room,
                               float *array);
-/* Stores a reduce-scatter's sums in the given range of this rank's piece;
- * `adds`: adds them to earlier microbatch groups' sums. */
+/* Stores the sums of a reduce-scatter in the given range of this rank's piece;
+ * `adds`: adds them to the sums of earlier microbatch groups. */
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, lhi_train_range range,
                           const float *sums, bool adds);
@@ -244,7 +244,7 @@ typedef struct lhi_train_tensor_state {
     float *values, *moments[LHI_MAX_MOMENTS];
     size_t n_values, n_moments; /* values in each array */
 } lhi_train_tensor_state;
-/* Returns the parameter tensor count in all the rank's chunks. */
+/* Returns the number of parameter tensors in all chunks of the rank. */
 uint32_t lhi_train_count_tensor_states(const lhi_train *train);
 /* Returns the i-th tensor's training state: addresses and lengths of its
  * values and moments. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Internals of src/runtime/training: an lhi_train's parts.
+/* Internals of src/runtime/training: the parts of an lhi_train.
  *
  * Pieces: for a tensor with n values, shard r owns the values from r * c on; c
  * is n divided by the shard count, rounded up. A chunk's array is, shard by

@@ -35,7 +35,7 @@ static double sum_squares(const lhi_train *train, const double *tally)
 }
 
 /* Returns the model's mean loss per token from the tally; *tokens: their
- * number; *modules: the multi-token prediction modules' loss, NAN without
+ * number; *modules: the loss of multi-token prediction modules, NAN without
  * them. */
 static double sum_losses(const lhi_train *train, const double *tally,
                          uint64_t *tokens, double *modules)

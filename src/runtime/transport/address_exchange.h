@@ -44,11 +44,11 @@ typedef struct lhi_ucx_record {
     unsigned char address[LHI_UCX_ADDRESS_BYTES];
 } lhi_ucx_record;
 
-/* Encodes the shared links' location. */
+/* Encodes the location of shared links. */
 void lhi_shared_links_location_write(
     const lhi_shared_links_location *card,
     unsigned char out[LHI_SHARED_LINKS_LOCATION_BYTES]);
-/* Decodes the shared links' location. LH_EIO: invalid record; `err` has the
+/* Decodes the location of shared links. LH_EIO: invalid record; `err` has the
  * cause. */
 lh_status lhi_shared_links_location_read(
     const unsigned char in[LHI_SHARED_LINKS_LOCATION_BYTES],

@@ -23,8 +23,8 @@ typedef struct lhi_group lhi_group;
 typedef struct lhi_group_options {
     uint32_t n_ranks, mine; /* ranks[mine] is the caller */
     const uint32_t *ranks;  /* identical on every member; copied */
-    /* Upper 32 bits in all its messages' tags, unique among groups and messages
-     * between the same ranks. The lower 32 bits count the calls. */
+    /* Upper 32 bits in the tags of all its messages, unique among groups and
+     * messages between the same ranks. The lower 32 bits count the calls. */
     uint64_t tag;
     const lhi_net_stop *stop; /* as in lhi_net_wait_or_stop(); may be NULL */
 } lhi_group_options;
@@ -41,7 +41,7 @@ void lhi_group_free(lhi_group *group);
 uint32_t lhi_group_n_ranks(const lhi_group *group);
 /* Returns the caller's index in the group. */
 uint32_t lhi_group_index(const lhi_group *group);
-/* Returns the group's memory in bytes: its largest reduction's buffer so
+/* Returns the group's memory in bytes: the buffer of its largest reduction so
  * far. */
 size_t lhi_group_memory_bytes(const lhi_group *group);
 /* Returns the memory that a reduce-scatter needs, in bytes, if the caller
@@ -59,13 +59,13 @@ void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
 /* Lets the emulated transfer of the next collective of `g` overlap with that
  * of the last collective of `before`: the latter's duration is subtracted. */
 void lhi_group_overlap_next(lhi_group *group, const lhi_group *before);
-/* Returns the total emulated link time of all the group's collectives,
+/* Returns the total emulated link time of all collectives of the group,
  * counted from the arrival of each call's last message. */
 int64_t lhi_group_emulated_ns(const lhi_group *group);
-/* Returns the total duration of all the group's collectives, including waits
+/* Returns the total duration of all collectives of the group, including waits
  * for other members (for split shifts, only the second half). */
 int64_t lhi_group_duration_ns(const lhi_group *group);
-/* Returns the group's collective count so far. */
+/* Returns the number of collectives of the group so far. */
 uint64_t lhi_group_count_calls(const lhi_group *group);
 
 /* All-gather: member i contributes sizes[i] bytes; all members receive them in

@@ -345,8 +345,8 @@ static void end_receives(inproc_endpoint *e)
     wait_for_zero(&e->copies_in);
 }
 
-/* Frees all ranks' endpoints and their emulated links, which form the fabric
- * (the shared state of all endpoints). */
+/* Frees the endpoints of all ranks and their emulated links, which form the
+ * fabric (the shared state of all endpoints). */
 static void free_fabric(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {

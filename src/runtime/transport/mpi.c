@@ -232,8 +232,8 @@ static bool is_single_host(const lhi_mpi *m)
     return true;
 }
 
-/* Checks that all ranks' start records belong together: same setup, same hosts;
- * every rank reaches the same result. */
+/* Checks that the start records of all ranks belong together: same setup, same
+ * hosts; every rank reaches the same result. */
 static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
                                lh_error *err)
 {

@@ -15,7 +15,7 @@
 
 #include <poll.h>
 
-/* Table entries beyond the missing rank count. */
+/* Table entries beyond the number of missing ranks. */
 enum { LHI_PENDING_EXTRA = 64 };
 /* Timeout for a handshake, which takes one or two round trips. */
 #define LHI_HANDSHAKE_TIMEOUT_NS INT64_C(3000000000)

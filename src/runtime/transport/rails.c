@@ -113,7 +113,7 @@ static lh_status add_segment(lhi_rails *s, lhi_rail_peer *p, size_t size,
     return LH_OK;
 }
 
-/* Allocates the buffer for the local stream and the sent segment ring. */
+/* Allocates the buffer for the local stream and the ring of sent segments. */
 static lh_status alloc_read_buffer(lhi_rails *s, lhi_rail_peer *p,
                                    lh_error *err)
 {
@@ -487,8 +487,8 @@ static void free_rails(lhi_rails *s)
     free(s);
 }
 
-/* Allocates all peers' tables; LH_EIO: the limit on open files is too low for
- * all rails. */
+/* Allocates the tables of all peers; LH_EIO: the limit on open files is too low
+ * for all rails. */
 static lh_status allocate(lhi_rails *s, const lhi_rails_options *o,
                           lh_error *err)
 {

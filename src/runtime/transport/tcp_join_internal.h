@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internals of joining over TCP: tcp_join.c connects to lower ranks and
- * exchanges the addresses, tcp_acceptor.c authenticates the higher ranks'
- * connections. Everything here belongs to the one thread that joins. */
+ * exchanges the addresses, tcp_acceptor.c authenticates the connections of
+ * higher ranks. Everything here belongs to the one thread that joins. */
 #ifndef LHI_RUNTIME_TRANSPORT_TCP_JOIN_INTERNAL_H
 #define LHI_RUNTIME_TRANSPORT_TCP_JOIN_INTERNAL_H
 

@@ -82,8 +82,8 @@ void lhi_op_done(lhi_net_op *op, lh_status status);
 lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                              uint64_t turn, lh_error *err);
 
-/* Fills `err` with the run's failure and returns its status, every later call's
- * result. */
+/* Fills `err` with the run's failure and returns its status, the result of
+ * every later call. */
 lh_status lhi_net_fail(const lhi_net *net, lh_error *err);
 
 /* Ends the run because a message and its receive differ in size. */

@@ -586,7 +586,7 @@ static lh_status exchange_records(lhi_ucx *u, const lhi_ucx_options *o,
     return status;
 }
 
-/* Connects this rank's UCX worker to all peers' workers. */
+/* Connects this rank's UCX worker to the workers of all peers. */
 static lh_status connect_all(lhi_ucx *u, const lhi_ucx_options *o,
                              const lhi_ucx_record *records, lh_error *err)
 {

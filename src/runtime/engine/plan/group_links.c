@@ -88,7 +88,7 @@ static lh_status add_experts(const lh_plan *plan,
     return LH_OK;
 }
 
-/* Sets node-aware dispatch's links to the stage's ones: between nodes and
+/* Sets the links of node-aware dispatch to the stage's ones: between nodes and
  * within a node. */
 static lh_status add_nodes(const lh_plan *plan,
                            const lhi_stage_placement *spread,
