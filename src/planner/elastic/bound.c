@@ -20,7 +20,7 @@
 #include <math.h>
 
 enum {
-    MAX_REGIONS = 256,            /* sharding share regions */
+    MAX_REGIONS = 256,            /* regions of sharding shares */
     MAX_WARMUP_FORWARDS = 1 << 13 /* most first-group forwards that are timed */
 };
 
@@ -35,8 +35,8 @@ typedef struct stage_memory {
     double layers[N_POSITIONS]; /* layers in these chunks */
 } stage_memory;
 
-/* Least work and waiting time of one device for a sharding share region, in ns.
- */
+/* Least work and waiting time of one device for a region of sharding shares, in
+ * ns. */
 typedef struct span {
     double saved;     /* bytes saved by sharding */
     double recompute; /* recomputation per microbatch */
@@ -46,7 +46,7 @@ typedef struct span {
     double link;      /* all transfers on its link, serialised */
 } device_span;
 
-/* The bound computation's state for one layout. */
+/* State of the bound computation for one layout. */
 typedef struct bound_state {
     const lh_job *job;
     const lhi_config *config;
@@ -108,17 +108,17 @@ static bool may_shard(const bound_state *b, lh_elastic_sharding sharding)
     return mixed || (all >> sharding & 1);
 }
 
-/* Sharding share region: gradient shares in [g[0], g[1]] and parameter shares
- * in [p[0], p[1]], where the parameter share never exceeds the gradient share.
- */
+/* Region of sharding shares: gradient shares in [g[0], g[1]] and parameter
+ * shares in [p[0], p[1]], where the parameter share never exceeds the gradient
+ * share. */
 typedef struct region {
     double g[2], p[2];
     double ns; /* lower bound; INFINITY: nothing fits */
 } region;
 
-/* Lists the allowed regions: ranges of the gradients' and parameters' sharded
- * shares. The options allow any share, or only ZeRO 1, 2 or 3, which are single
- * points. Returns the region count in `out`. */
+/* Lists the allowed regions: ranges of the sharded shares of gradients and
+ * parameters. The options allow any share, or only ZeRO 1, 2 or 3, which are
+ * single points. Returns the number of regions in `out`. */
 static uint32_t list_regions(const bound_state *b, region *out)
 {
     uint32_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the pipeline and an elastic plan's schedule through the library's
+/* Builds the pipeline and the schedule of an elastic plan through the library's
  * public functions. */
 #include "planner/elastic/pipeline.h"
 #include "schedule/elastic/elastic.h"

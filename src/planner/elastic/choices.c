@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Returns the bit that stands for a sharding mode (ZeRO 1, 2, 3 or mixed) in a
- * mode bit set. */
+ * bit set of modes. */
 static uint32_t get_mode_bit(lh_elastic_sharding sharding)
 {
     return 1u << sharding;

@@ -41,7 +41,7 @@ lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
                                    lhi_arena *mem, lhi_elastic_choices *out,
                                    lh_error *err);
 
-/* Releases all rows' results. */
+/* Releases the results of all rows. */
 void lhi_elastic_choices_fini(lhi_elastic_choices *choices);
 
 #endif

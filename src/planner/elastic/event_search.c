@@ -128,7 +128,7 @@ static int64_t bound_makespan(const lh_elastic_case *g,
            2 * (int64_t)(g->stages - 1) * g->pp_ns;
 }
 
-/* Stores the plan and its time as the search's new best. */
+/* Stores the plan and its time as the new best of the search. */
 static lh_status store_best(event_search *s, const lh_elastic_case *g,
                             const lh_elastic_plan *plan, int64_t time_ns,
                             lh_error *err)

@@ -42,7 +42,7 @@ typedef struct lhi_elastic_options {
     void *context;
 } lhi_elastic_options;
 
-/* The search's result on one layout. */
+/* Result of the search on one layout. */
 typedef struct lhi_elastic_result {
     lhi_config config;      /* with its chunks per device */
     lhi_built_layout built; /* pipeline with the plan's communication */

@@ -183,7 +183,7 @@ static lh_status list_ops(shape_search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Fills the event search's input with equal stages: the slowest stage's times,
+/* Fills the event search's input with equal stages: times of the slowest stage,
  * memory of the fullest one. */
 static lh_status fill_case(shape_search *s, lh_error *err)
 {

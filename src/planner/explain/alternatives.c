@@ -72,7 +72,7 @@ static bool copy_with_other_value(const alternative_search *r, lhi_dimension d,
 }
 
 /* Checks whether choice `c` could be the plan of a job that forbids the plan's
- * dimension `d` value. */
+ * value of dimension `d`. */
 static bool is_alternative(const alternative_search *r, lhi_dimension d,
                            const lh_choice *c)
 {

@@ -24,7 +24,7 @@
 #include <math.h>
 
 #define MARGIN                                                                 \
-    0.01 /* for full searches' results; see lh_plan_sensitivity                \
+    0.01 /* for results of full searches; see lh_plan_sensitivity              \
           */
 
 enum {
@@ -46,7 +46,7 @@ typedef struct sensitivity_search {
     lh_plan_options options; /* for the quick searches */
     const lh_plan_options *given;
     lhi_arena *mem;
-    lhi_arena *sites; /* the compared choices' placements */
+    lhi_arena *sites; /* placements of the compared choices */
     lh_plan *plan;
     const lhi_found_plans *known; /* shared with the full searches */
     bool stopped;
@@ -299,7 +299,7 @@ static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
 }
 
 /* Rewrites the statements of an analysis that ran out of time so that they
- * claim only the work done: wider brackets, and quick searches' results. */
+ * claim only the work done: wider brackets, and results of quick searches. */
 static void restrict_statements(const sensitivity_search *f,
                                 lh_plan_sensitivity *s)
 {

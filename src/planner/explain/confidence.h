@@ -7,8 +7,8 @@
 
 #include <longhaul/experimental/advice.h>
 
-/* Fills a link-advice question's published packet-simulation results and its
- * confidence text `sure`, in `mem`; all other members of *q must be set.
+/* Fills the published packet-simulation results of a link-advice question and
+ * its confidence text `sure`, in `mem`; all other members of *q must be set.
  * `latency_ms` and `loss` belong to the link. */
 lh_status lhi_advice_fill_confidence(lh_advice_question *q, double latency_ms,
                                      double loss, lhi_arena *mem,

@@ -245,8 +245,8 @@ static lh_status build_curve(curve_builder *p, lh_curve_over over,
     return LH_OK;
 }
 
-/* Lists a curve's expert counts in xs[]: a quarter to four times the job's,
- * multiples of the expert degree. Returns their number. */
+/* Lists the expert counts of a curve in xs[]: a quarter to four times the
+ * job's, multiples of the expert degree. Returns their number. */
 static uint32_t list_experts(const curve_builder *p, double *xs)
 {
     const lh_model *m = p->job->model;

@@ -7,9 +7,9 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Fills plan->curves: one pipeline's iteration time through all datacenters and
- * of whole replicas per datacenter over a parameter. Empty with one datacenter.
- */
+/* Fills plan->curves: iteration time of one pipeline through all datacenters
+ * and of whole replicas per datacenter over a parameter. Empty with one
+ * datacenter. */
 lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err);
 

@@ -108,8 +108,8 @@ static bool is_measured(const char *source)
            strcmp(source, lh_cost_source_name(LH_COST_MIXED)) == 0;
 }
 
-/* Searches the best plan with this layout's degrees, with 1/`parts` of a
- * --what-if question's search work. The result replaces *best if its pass
+/* Searches the best plan with this layout's degrees, with 1/`parts` of the
+ * search work of a --what-if question. The result replaces *best if its pass
  * times come from the profile and its objective value is better. */
 static lh_status evaluate_layout(const lh_plan_options *options,
                                  const lh_plan *plan, const lh_layout *layout,

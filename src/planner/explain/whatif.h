@@ -18,9 +18,9 @@ lh_status lhi_plan_search_again(const lh_job *job,
                                 lhi_arena *mem, lhi_found_plans *known,
                                 lh_choice *best, lh_error *err);
 
-/* Finds a job's best plan with 1/`parts` of a
- * --what-if question's search work, with pipeline and schedule. The caller
- * frees out->pipeline and out->schedule, on failure too. */
+/* Finds a job's best plan with 1/`parts` of the search work of a --what-if
+ * question, with pipeline and schedule. The caller frees out->pipeline and
+ * out->schedule, on failure too. */
 lh_status lhi_plan_search_short(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
                                 lhi_arena *mem, lh_plan *out, lh_error *err);

@@ -88,7 +88,7 @@ static lh_status check_rising(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* Checks that the x values and a curve's crossings increase. */
+/* Checks that the x values and the crossings of a curve increase. */
 static lh_status check_curve(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {

@@ -147,8 +147,8 @@ static json_t *write_gpus(const void *owner, const void *context)
     return json_integer(lh_plan_gpus(owner));
 }
 
-/* Reads the number of pruned layouts per kind of bound; the keys are the kinds'
- * names. */
+/* Reads the number of pruned layouts per kind of bound; the keys are the names
+ * of the kinds. */
 static lh_status read_pruned(const lhi_read_context *r, const lhi_node *map,
                              void *owner, lh_error *err)
 {

@@ -69,8 +69,8 @@ lh_status lhi_memory_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
  * plan, how much more it costs. */
 double lhi_compute_keeping_loss(const lh_plan *plan,
                                 const lh_plan_whatif_answer *answer);
-/* Returns the job's latency in ms or bandwidth in Gb/s on a break-even range's
- * links. False: the links have different values. */
+/* Returns the job's latency in ms or bandwidth in Gb/s on the links of a
+ * break-even range. False: the links have different values. */
 bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
                      double *value);
 

@@ -91,7 +91,7 @@ typedef struct timeline_index {
     const lhi_doc *doc;
     const lh_plan *plan;
     lhi_config has, best;
-    similarity like; /* the best configuration's match */
+    similarity like; /* match of the best configuration */
     lhi_arena *mem;
 } edit_search;
 

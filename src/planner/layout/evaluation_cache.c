@@ -127,7 +127,7 @@ static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
 
 /* --- new results ---------------------------------------------------------- */
 
-/* Returns all devices' idle fraction over the makespan. */
+/* Returns the idle fraction of all devices over the makespan. */
 static double compute_bubble_ratio(const lh_pipeline *p, int64_t makespan_ns)
 {
     double all = (double)makespan_ns * p->n_devices;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluation cache: schedule method outcomes on pipelines. Layouts may differ
- * only in irrelevant ways (state divided differently but gathered as fast;
- * layers moved and moved back) and then have identical pipelines. A search
- * meets the same ones again and again: a third of all it would simulate. A
- * cached outcome equals the recomputed one, so plans do not depend on the
+/* Evaluation cache: outcomes of schedule methods on pipelines. Layouts may
+ * differ only in irrelevant ways (state divided differently but gathered as
+ * fast; layers moved and moved back) and then have identical pipelines. A
+ * search meets the same ones again and again: a third of all it would simulate.
+ * A cached outcome equals the recomputed one, so plans do not depend on the
  * cache. */
 #ifndef LHI_PLANNER_LAYOUT_EVALUATION_CACHE_H
 #define LHI_PLANNER_LAYOUT_EVALUATION_CACHE_H

@@ -267,7 +267,7 @@ typedef struct scenario {
     bool done;
 } start;
 
-/* Builds the hill climbing's starting partitions into `starts`.
+/* Builds the starting partitions of the hill climbing into `starts`.
  * room[0..n-1] is the given partition; each start deviates from it by
  * `strength`, 0 to 1 (full weights of get_weight()). `like`: partition of
  * another layout, or NULL. `speed` is scratch with n entries. */

@@ -45,7 +45,7 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
                            uint64_t *passes, lhi_arena *mem, lhi_config *config,
                            int64_t *iteration_ns, lh_error *err);
 
-/* The search's parameters under a slow method. */
+/* Parameters of the search under a slow method. */
 typedef struct lhi_layer_partition_slow_search {
     const char *method;
     uint64_t max_partitions; /* partitions */

@@ -116,7 +116,7 @@ typedef struct lhi_built_layout {
     lh_pipeline *pipeline;
     int64_t optimizer_ns, overhead_ns; /* after the pipeline */
     lh_cost_source source;
-    /* Per microbatch, all chunks' passes: tensor, context and expert
+    /* Per microbatch, passes of all chunks: tensor, context and expert
      * communication; waiting for ZeRO 2 and 3. */
     int64_t communication_ns, zero_wait_ns;
 } lhi_built_layout;

@@ -21,7 +21,7 @@ const char *lh_link_quantity_name(lh_link_quantity quantity)
 /* --- links ---------------------------------------------------------------- */
 
 /* Sets one quantity of the link from `from` to `to` in *wan to `value`, in the
- * quantity's unit. LH_EINVAL: outside docs/formats/job.md's limits. */
+ * quantity's unit. LH_EINVAL: outside the limits of docs/formats/job.md. */
 static lh_status set_value(const lh_job *job, uint32_t from, uint32_t to,
                            lh_link_quantity quantity, double value, lh_wan *wan,
                            lh_error *err)

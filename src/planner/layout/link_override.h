@@ -16,7 +16,7 @@ lh_status lhi_job_override_links(const lh_job *job,
                                  uint32_t n_changes, lhi_arena *mem,
                                  lh_job *out, lh_error *err);
 
-/* Copies a stage and replica placement in datacenters into `mem`. */
+/* Copies a placement of stages and replicas in datacenters into `mem`. */
 lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
                          const lh_sites **out, lh_error *err);
 

@@ -136,8 +136,8 @@ static lh_status place_part(placement_builder *p, const lh_site_group *group,
     const lh_datacenter *dc = &p->job->datacenters[part->datacenter];
     uint64_t first = p->used[part->datacenter];
     uint64_t gpus = size * group->replicas * part->stages;
-    /* Numbering of longhaul/experimental/cost.h: replicas are adjacent, or one
-     * replica's stages. */
+    /* Numbering of longhaul/experimental/cost.h: replicas are adjacent, or the
+     * stages of one replica. */
     bool data = lh_layout_rank_order(l) == LH_OUTERMOST_DATA;
     uint64_t stride = data ? size : size * group->replicas;
     uint64_t between = data ? size * part->stages : size;

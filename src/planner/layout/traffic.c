@@ -115,7 +115,7 @@ typedef struct ring {
 } ring;
 
 /* Adds the bytes of `rings` rings over the n datacenters at[], each ring with a
- * buffer of `bytes`, to neighbouring pairs' traffic. */
+ * buffer of `bytes`, to the traffic of neighbouring pairs. */
 static void count_ring(counter *c, const uint32_t *at, uint32_t n, double rings,
                        double bytes)
 {

@@ -491,8 +491,8 @@ static lh_status remove_end_communication(lhi_bound_inputs *f,
     return LH_OK;
 }
 
-/* Adds to site `s` the costs of the whole model that depend on all replicas'
- * datacenters: optimizer, data-parallel communication and model memory.
+/* Adds to site `s` the costs of the whole model that depend on the datacenters
+ * of all replicas: optimizer, data-parallel communication and model memory.
  * `microbatches`: passes per iteration, as in
  * lhi_bound_inputs_add_zero_traffic(). */
 static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,

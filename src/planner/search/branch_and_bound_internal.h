@@ -58,9 +58,9 @@ typedef struct lhi_branch_and_bound {
 } lhi_branch_and_bound;
 
 /* Records that no plan of a pruned layout is faster than `ns`. Always lowers
- * all pruned layouts' least bound, and adds the bound to s->unexplored, if any,
- * for the values that `config` decides on `level` (depth in the search tree).
- */
+ * the least bound of all pruned layouts, and adds the bound to s->unexplored,
+ * if any, for the values that `config` decides on `level` (depth in the search
+ * tree). */
 lh_status lhi_layout_search_drop(lhi_layout_search *s, lhi_level level,
                                  const lhi_config *config, int64_t ns,
                                  lh_error *err);

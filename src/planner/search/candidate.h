@@ -20,7 +20,7 @@
  *                         refine_partitions.c: and for their partitions
  *     robust.h            choice under jitter
  *     search_budget.h     work limits; stopping.c: stop conditions
- *     unexplored.h        unexplored layouts' bounds, per dimension
+ *     unexplored.h        bounds of unexplored layouts, per dimension
  *     results.c           result of the search, and why the others lost */
 #ifndef LHI_PLANNER_SEARCH_CANDIDATE_H
 #define LHI_PLANNER_SEARCH_CANDIDATE_H
@@ -92,7 +92,7 @@ typedef struct lhi_layout_search {
     struct lhi_pareto_front *front; /* NULL: only the best is required */
     lhi_evaluation_cache *evaluation_cache; /* evaluation cache, or NULL */
     lhi_unexplored
-        *unexplored;      /* receives unsimulated layouts' bounds, or NULL */
+        *unexplored;      /* receives bounds of unsimulated layouts, or NULL */
     uint32_t sharing;     /* number of searches that share its work; 0: one */
     int64_t best_ns;      /* fastest iteration so far; INT64_MAX: none */
     int64_t best_value;   /* best by the objective: lhi_objective_value() */

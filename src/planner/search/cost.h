@@ -16,7 +16,7 @@ typedef struct lhi_layout_price {
 /* Checks whether the job has GPU prices. */
 bool lhi_pricing_has_prices(const lh_job *job);
 
-/* Copies the job with the options' prices; *out shares everything else.
+/* Copies the job with the prices of the options; *out shares everything else.
  * Data is in `mem`. LH_EINVAL: a price out of range, or a traffic price without
  * GPU prices. */
 lh_status lhi_pricing_override_job(const lh_job *job,

@@ -58,8 +58,8 @@ typedef struct lhi_local_search {
     bool *moved;    /* per candidate, same capacity */
 } lhi_local_search;
 
-/* Creates the local search's targets: the overall best, and one per dimension
- * value that the job leaves open or a candidate has. */
+/* Creates the targets of the local search: the overall best, and one per
+ * dimension value that the job leaves open or a candidate has. */
 lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err);
 
 /* Checks whether target `t` (best plan with one dimension value) needs no

@@ -26,7 +26,7 @@ typedef struct lhi_lower_bound {
     lhi_bound_kind kind;  /* the binding bound */
     int64_t missing;      /* least bytes that some GPU lacks */
     uint32_t missing_in;  /* datacenter of that GPU */
-    int64_t memory_bytes; /* the fullest GPU's least memory */
+    int64_t memory_bytes; /* least memory of the fullest GPU */
 } lhi_lower_bound;
 
 /* Returns the name of the kind of a lower bound in plan files, such as "work"

@@ -22,7 +22,7 @@ static inline int64_t lhi_bound_count_fitting(int64_t left, int64_t each)
     return left < 0 ? -1 : INT64_MAX;
 }
 
-/* The bounds' infinity: prunes everything, and sums do not overflow. */
+/* Infinity of the bounds: prunes everything, and sums do not overflow. */
 #define LHI_BOUND_INFINITY (INT64_C(1) << 60)
 
 /* Multiplies with saturation. */

@@ -52,8 +52,8 @@ double lhi_bound_compute_total_memory(const lhi_bound_case *c,
     return room - less;
 }
 
-/* Checks whether the whole model with one microbatch fits in all devices'
- * memory, each with `more` additional bytes. */
+/* Checks whether the whole model with one microbatch fits in the memory of all
+ * devices, each with `more` additional bytes. */
 static bool does_sum_fit(const lhi_bound_case *c, int64_t more)
 {
     double sum = 0, passing;

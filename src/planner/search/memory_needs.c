@@ -36,7 +36,7 @@ static const double MIN_KEY_REDUCTION = 0.05;
 /* Largest memory per GPU tested, as a multiple of the job's least. */
 static const double MAX_MEMORY_FACTOR = 1024;
 
-/* The searches' state for one job. */
+/* State of the searches for one job. */
 typedef struct needs_search {
     const lhi_layout_search *like; /* options and threads */
     bool cancelled;                /* the caller asked to stop */
@@ -44,7 +44,7 @@ typedef struct needs_search {
 
 /* --- one search ----------------------------------------------------------- */
 
-/* One search's callbacks: stop at the first layout that works. */
+/* Callbacks of one search: stop at the first layout that works. */
 typedef struct first_result {
     const lh_plan_options *given;
 } first_result;
@@ -341,7 +341,7 @@ static void set_nodes(const lh_job *job, double parts, lh_job *out,
 }
 
 /* Returns the description of the tested number for the least number of nodes,
- * as multiples of all datacenters' greatest common divisor. */
+ * as multiples of the greatest common divisor of all datacenters. */
 static job_number make_nodes_number(const lh_job *job)
 {
     const uint32_t parts = count_node_parts(job);

@@ -268,7 +268,7 @@ static lh_status change_partitions(monte_carlo *d, lh_error *err)
     return status;
 }
 
-/* Simulates the fastest layouts' fastest partition under every method. */
+/* Simulates the fastest partition of the fastest layouts under every method. */
 static lh_status simulate_best(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;

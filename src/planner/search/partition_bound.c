@@ -250,10 +250,10 @@ static double compute_max_forwards(const load *loads, uint32_t n_loads,
     return fmin(most, best);
 }
 
-/* Checks that the `work` of a device fits into the makespan given its chunks'
- * memory, loads[0..n_loads-1]: limits before the first D, after the last F and
- * after the last D, and the activation residency. `reduce`: time of the final
- * reduction. */
+/* Checks that the `work` of a device fits into the makespan given the memory of
+ * its chunks, loads[0..n_loads-1]: limits before the first D, after the last F
+ * and after the last D, and the activation residency. `reduce`: time of the
+ * final reduction. */
 static bool check_memory_limits(const partition_search *s, const share *h,
                                 const pass_times *m, const load *loads,
                                 uint32_t n_loads, double work, double reduce)

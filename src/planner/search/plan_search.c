@@ -96,7 +96,7 @@ static lh_status add_candidate(lhi_layout_search *s, const lhi_candidate *c,
     return LH_OK;
 }
 
-/* Work share for the cheapest that first searches for the fastest. */
+/* Share of the work for the cheapest that first searches for the fastest. */
 enum { FIRST = 4 };
 
 /* Sets the options' work to the share of the first of two searches, which looks
@@ -136,8 +136,8 @@ static lh_status run_branch_and_bound(lhi_layout_search *s,
     return status == LH_OK && goal->no_memory ? lhi_fail_nomem(err) : status;
 }
 
-/* Sets the search's objective for elastic plans; its limit is the best plan's
- * cost so far. */
+/* Sets the search's objective for elastic plans; its limit is the cost of the
+ * best plan so far. */
 static void set_objective(lhi_layout_search *s, lhi_cost_objective *goal)
 {
     const lhi_candidate *best = lhi_layout_search_find_best(s);

@@ -119,7 +119,7 @@ static double compute_microbatch_residency(const lhi_bound_case *c,
     uint32_t e = c->n_kinds, h = e + 1;
     uint32_t chunks = c->stages * c->chunks_per_device;
     double after = l->f[h] + l->d[h], sum = l->activation[h] * after;
-    double before = l->activation[e]; /* the layers' activations so far */
+    double before = l->activation[e]; /* activations of the layers so far */
     for (uint32_t p = c->layers; p-- > 0;) {
         uint32_t kind = c->kind_of[p];
         after += l->f[kind] + l->d[kind];
@@ -185,8 +185,8 @@ static double compute_least_fill(const lhi_bound_case *c, const least_values *l,
 }
 
 /* Computes a lower bound on the byte nanoseconds that stay empty while the
- * first F fill the memory and the last D free it. `room`:
- * all devices' memory; `ns`: the makespan. */
+ * first F fill the memory and the last D free it. `room`: memory of all
+ * devices; `ns`: the makespan. */
 static double compute_empty_area(const lhi_bound_case *c, const least_values *l,
                                  double room, double ns)
 {
@@ -216,8 +216,8 @@ typedef struct slope {
     double mean;  /* largest area / held, from any part on */
 } slope;
 
-/* Adds a model part or a message (hop) to the slope, the activation byte
- * sequence along a microbatch's path: it takes `ns` and retains `bytes` (a hop:
+/* Adds a model part or a message (hop) to the slope, the sequence of activation
+ * bytes along a microbatch's path: it takes `ns` and retains `bytes` (a hop:
  * 0). */
 static void add_part_to_slope(slope *s, double bytes, double ns)
 {
@@ -267,8 +267,8 @@ static slope compute_slope(const lhi_bound_case *c, const least_values *l,
 }
 
 /* Returns a lower bound on the makespan in ns, from the time between the first
- * microbatch's first D and the last microbatch's first D. `room`:
- * all devices' memory, which limits the residency. */
+ * microbatch's first D and the last microbatch's first D. `room`: memory of all
+ * devices, which limits the residency. */
 static double bound_by_first_and_last(const lhi_bound_case *c,
                                       const least_values *l, double room)
 {

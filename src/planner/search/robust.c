@@ -210,8 +210,8 @@ static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                                schedule, err);
 }
 
-/* Stores d->rows[row]'s schedule if its statistic is the best over all layouts
- * so far; otherwise frees it. */
+/* Stores the schedule of d->rows[row] if its statistic is the best over all
+ * layouts so far; otherwise frees it. */
 static void store_if_best(robust *r, drawn *d, uint32_t row,
                           lh_schedule *schedule)
 {
@@ -225,8 +225,9 @@ static void store_if_best(robust *r, drawn *d, uint32_t row,
     d->best_row = row;
 }
 
-/* Simulates d->rows[row]'s schedule in the jitter samples, unless it cannot
- * beat limit_ns, and stores it if it is the best; takes ownership of it. */
+/* Simulates the schedule of d->rows[row] in the jitter samples, unless it
+ * cannot beat limit_ns, and stores it if it is the best; takes ownership of it.
+ */
 static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
                                  lh_schedule *schedule, int64_t limit_ns,
                                  lh_error *err)

@@ -14,8 +14,8 @@
 #define LHI_SHARE_WITH_LAYERS 0.8
 #define LHI_SHARE_WITH_ELASTIC 0.9
 
-/* Minimum work. With less, a search over layouts hardly passes its tree's upper
- * levels, and its results are worse than those of searches with a fixed
+/* Minimum work. With less, a search over layouts hardly passes the upper levels
+ * of its tree, and its results are worse than those of searches with a fixed
  * dimension. Effort below a thirtieth of the default therefore does not reduce
  * it. A search with that effort has this much for local search, which finds
  * most results at low effort. */
@@ -28,7 +28,7 @@ typedef struct lhi_search_limits {
     double from_s, seconds; /* process time; 0: no time limit */
 } lhi_search_limits;
 
-/* Returns the process's processor time over all threads, in seconds. */
+/* Returns the processor time of the process over all threads, in seconds. */
 double lhi_read_processor_seconds(void);
 
 /* Returns the work budget of a search over layouts, in work units (about a

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One value's least bound. */
+/* Least bound of one value. */
 struct lhi_unexplored_bound {
     uint64_t value;
     int64_t ns; /* 0: free */
@@ -133,8 +133,8 @@ void lhi_unexplored_fini(lhi_unexplored *unexplored)
     *unexplored = (lhi_unexplored){0};
 }
 
-/* Returns a dimension value's table entry, or the free one where it belongs;
- * capacity must be ensured. */
+/* Returns the table entry of a dimension value, or the free one where it
+ * belongs; capacity must be ensured. */
 static lhi_unexplored_bound *find_entry(const lhi_unexplored *u,
                                         uint32_t dimension, uint64_t value)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unexplored layouts: unsimulated layouts' least bound per dimension value, so
- * that statements on other values include them; and the best simulated ones. */
+/* Unexplored layouts: the least bound of unsimulated layouts per dimension
+ * value, so that statements on other values include them; and the best
+ * simulated ones. */
 #ifndef LHI_PLANNER_SEARCH_UNEXPLORED_H
 #define LHI_PLANNER_SEARCH_UNEXPLORED_H
 
@@ -40,7 +41,7 @@ typedef struct lhi_best_with_value {
     lhi_dimension dimension; /* LHI_N_DIMENSIONS: any; an elastic plan */
     uint64_t value;          /* for the schedule: the method's index */
     lh_choice choice;
-    bool is_local_optimum; /* a sufficient local search's local optimum */
+    bool is_local_optimum; /* local optimum of a sufficient local search */
 } lhi_best_with_value;
 
 /* A list of best results. */
@@ -63,7 +64,7 @@ bool lhi_dimension_has_effect(const lh_job *job, lhi_dimension dimension,
 
 typedef struct lhi_unexplored_bound lhi_unexplored_bound;
 
-/* Unexplored layouts' least bounds, and the best results. */
+/* Least bounds of unexplored layouts, and the best results. */
 typedef struct lhi_unexplored {
     const lh_job *job;
     lhi_unexplored_bound *table; /* by dimension and value */
