@@ -132,7 +132,7 @@ static double compute_buffer_bytes(const lhi_cost_context *p,
 
 enum { OFFLOAD_BUFFERS = 3 }; /* see schedule/pipeline/offload.h */
 
-/* Estimates the offloaded bytes among a layer range's activations. The
+/* Estimates the offloaded bytes among the activations of a layer range. The
  * offloaded fraction comes from the model; it is applied to the measured bytes
  * if there are any. */
 static double estimate_offload_bytes(const lhi_cost_context *p,
@@ -271,8 +271,8 @@ static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
 
 /* Computes a layer range's cost, into *out. `least`: a lower bound on the
  * expert communication; `among`: other layer ranges on the same and only
- * pipeline rank run before and after it. `known`: ECMP (multipath hashing)
- * result cache. */
+ * pipeline rank run before and after it. `known`: cache of ECMP (multipath
+ * hashing) results. */
 static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             const lh_cost_options *options, bool least,

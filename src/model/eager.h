@@ -20,8 +20,8 @@ void lhi_eager_add_forward(const lhi_shape *shape, uint32_t layer, lhi_work *f);
  * functions produce on one GPU. */
 double lhi_eager_count_activations(const lhi_shape *shape, uint32_t layer);
 
-/* Adds the copies into and out of a layer's collective buffers: gathers of its
- * parameters `params`, and sequence-parallel exchanges. */
+/* Adds the copies into and out of the buffers of a layer's collectives: gathers
+ * of its parameters `params`, and sequence-parallel exchanges. */
 void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
                           lhi_pass_work *out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The link settings' effects between sites on a sender's rate and on a
- * message's time. */
+/* Effects of the link settings between sites on a sender's rate and on the time
+ * of a message. */
 #include "model/paths.h"
 
 #include "base/exact_equality.h"
@@ -291,8 +291,8 @@ static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
 
 /* Computes a sender's rate on a link: its share of the line, limited by load
  * balancing over its queue_pairs, window, congestion control and interface.
- * Stores the rate, and which of these limits it, in *e. `known`: ECMP result
- * cache. */
+ * Stores the rate, and which of these limits it, in *e. `known`: cache of ECMP
+ * results. */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
                       double queue_pairs, lhi_ecmp_cache *known,
                       lh_link_effect *e)

@@ -184,9 +184,9 @@ static lhi_layer_op *add_mlp(op_list *l, double rows, double inner,
                       matrices, false);
 }
 
-/* Appends the routed experts' operations. Dispatched tokens are always stored,
- * and so are retained results of the experts, since recomputing them would need
- * communication. */
+/* Appends the operations of the routed experts. Dispatched tokens are always
+ * stored, and so are retained results of the experts, since recomputing them
+ * would need communication. */
 static void add_experts(op_list *l)
 {
     const lhi_shape *s = l->shape;

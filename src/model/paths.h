@@ -59,8 +59,8 @@ lh_status lhi_compute_link_effect(const lh_link_load *use,
                                   lh_error *err);
 
 /* Computes the path from datacenter, or zone, `from` to `to`, for one of
- * `concurrent` equal shares of the link. `known`: ECMP (multipath hashing)
- * result cache. */
+ * `concurrent` equal shares of the link. `known`: cache of ECMP (multipath
+ * hashing) results. */
 lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
                                             uint32_t to, double concurrent,
                                             const lh_cost_options *options,

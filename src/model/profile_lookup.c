@@ -40,8 +40,8 @@ static double interpolate_value(int64_t low, int64_t high, double share)
     return (double)low + share * ((double)high - (double)low);
 }
 
-/* Interpolates times and bytes linearly between two microbatch sizes'
- * measurements. */
+/* Interpolates times and bytes linearly between the measurements of two
+ * microbatch sizes. */
 static void interpolate_times(const lh_profile_entry *low,
                               const lh_profile_entry *high,
                               uint32_t micro_batch, lhi_measurement *out)

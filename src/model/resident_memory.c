@@ -21,7 +21,7 @@ typedef struct mlp_bytes {
 /* Bytes per token that each part of a layer retains. */
 typedef struct layer_bytes {
     double input; /* layer input, all that full recompute retains */
-    double norms; /* the norms' outputs */
+    double norms; /* outputs of the norms */
     double core;  /* unfused: scores; otherwise log-sum-exp */
     double heads; /* queries, keys and values */
     mlp_bytes dense, routed, shared;

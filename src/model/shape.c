@@ -141,7 +141,7 @@ lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,
 }
 
 /* Checks that the parallel degree named `what` is set (`value` not 0) and
- * within all degrees' limit. */
+ * within the limit of all degrees. */
 static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
 {
     if (value == 0 || value > LH_MAX_GPUS)

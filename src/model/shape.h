@@ -41,8 +41,8 @@ typedef struct lhi_shape {
      * Otherwise they are applied between the experts' products (Megatron Core,
      * weighted_bias_swiglu_impl()). */
     bool weights_expert_results;
-    /* Experts' result biases are added expert by expert, as in Megatron Core
-     * (TEGroupedMLP._apply_bias()) with unfused experts. */
+    /* The biases of experts' results are added expert by expert, as in Megatron
+     * Core (TEGroupedMLP._apply_bias()) with unfused experts. */
     bool adds_biases;
     double dispatched; /* copies per token in `tokens` that a GPU sends */
     /* On the hottest rank (training.imbalance): copies per token that arrive,

@@ -125,7 +125,7 @@ static uint32_t get_datacenter(const lh_cost_group *group, uint32_t i)
                               : group->datacenter + i;
 }
 
-/* Lists in zones[] the same datacenter's zones as entry i of a group's n
+/* Lists in zones[] the zones of the same datacenter as entry i of a group's n
  * datacenters. Returns their number, or 0 if an earlier entry is one of them.
  */
 static uint32_t find_zones(const sharding_context *s,

@@ -12,7 +12,7 @@ typedef struct lhi_collective {
     double transfer, latency;
 } lhi_collective;
 
-/* The data-parallel collectives' times. */
+/* The times of the data-parallel collectives. */
 typedef struct lhi_data_times {
     lhi_collective gather; /* parameters; 0 without sharding */
     lhi_collective reduce; /* gradients */
@@ -22,8 +22,8 @@ typedef struct lhi_data_times {
 } lhi_data_times;
 
 /* Computes the data-parallel collective times of `params` parameters of a layer
- * range, into *out. `options` must have its defaults filled in. `known`: ECMP
- * (multipath hashing) result cache. */
+ * range, into *out. `options` must have its defaults filled in. `known`: cache
+ * of ECMP (multipath hashing) results. */
 lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options,
@@ -40,8 +40,8 @@ typedef struct lhi_part_times {
 
 /* Computes the data-parallel collective times of each part of a layer range
  * into *out: layers with and without experts, embedding, head. `options` must
- * have its defaults filled in; `known`: ECMP (multipath hashing) result cache.
- */
+ * have its defaults filled in; `known`: cache of ECMP (multipath hashing)
+ * results. */
 lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
                                  const lh_cost_layer_range *slice,
                                  const lh_cost_options *options,
@@ -63,8 +63,8 @@ typedef struct lhi_sharding_times {
 } lhi_sharding_times;
 
 /* Computes the times to gather and to reduce a whole layer range part by part,
- * in ns, into *out. `options` as for lh_cost_chunk(); `known`: ECMP (multipath
- * hashing) result cache. */
+ * in ns, into *out. `options` as for lh_cost_chunk(); `known`: cache of ECMP
+ * (multipath hashing) results. */
 lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_layer_range *slice,
                                      const lh_cost_options *options,

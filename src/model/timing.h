@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time for a layer range's work: computation on its GPU, and communication
+/* Time for the work of a layer range: computation on its GPU, and communication
  * between GPUs. */
 #ifndef LHI_MODEL_TIMING_H
 #define LHI_MODEL_TIMING_H

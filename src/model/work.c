@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-/* An unfused attention forward pass's kernels: two products, mask, softmax,
+/* Kernels of an unfused attention forward pass: two products, mask, softmax,
  * dropout, and the copies around them. */
 enum { UNFUSED_KERNELS = 16 };
 
@@ -348,9 +348,9 @@ static void add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d)
     add_pointwise(d, 2 * bytes, 9);
 }
 
-/* Adds a gated delta network's element-wise operations to F and to D (NULL: not
- * to D): convolution and activation of queries, keys and values, query and key
- * norms, decays, and the outputs' gated norm. */
+/* Adds the element-wise operations of a gated delta network to F and to D
+ * (NULL: not to D): convolution and activation of queries, keys and values,
+ * norms of queries and keys, decays, and the gated norm of the outputs. */
 static void add_linear_pointwise(const lhi_shape *shape, lhi_work *f,
                                  lhi_work *d)
 {
@@ -549,7 +549,7 @@ static void add_grouped(lhi_work *to, const lhi_work *products)
     to->grouped_flops += products->flops;
 }
 
-/* Adds the work for the experts' result biases in fp32, which the
+/* Adds the work for the biases of the experts' results in fp32, which the
  * products do not include: results + bias * weight for each expert, one copy
  * that concatenates them, and the conversion to training precision.
  * - F: product, sum, copy, conversion.

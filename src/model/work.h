@@ -47,7 +47,7 @@ void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
  * context-parallel ring: products, memory traffic and kernels. */
 void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f);
 
-/* Adds the work for experts' result biases, separate from the products:
+/* Adds the work for the biases of experts' results, separate from the products:
  * for F, and for D without recomputation. Adds nothing if shape->adds_biases is
  * false. */
 void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d);
@@ -113,8 +113,8 @@ void lhi_resident_memory_compute_embedding(const lhi_shape *shape,
 /* Computes the head's resident activation memory per microbatch, in bytes. */
 void lhi_resident_memory_compute_head(const lhi_shape *shape,
                                       lhi_resident_memory *out);
-/* Computes the multi-token prediction modules' resident activation memory per
- * microbatch, in bytes. */
+/* Computes the resident activation memory of the multi-token prediction modules
+ * per microbatch, in bytes. */
 void lhi_resident_memory_compute_mtp(const lhi_shape *shape,
                                      lhi_resident_memory *out);
 
