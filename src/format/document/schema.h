@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schemas: the mapping between a file's keys and a struct, defined once as a
- * table with one row per key. Reading with all checks, writing, and the
- * valid key list for documents and messages follow from it.
+ * table with one row per key. Reading with all checks, writing, and the list of
+ * valid keys for documents and messages follow from it.
  *
  *     static const lhi_schema_field rows[] = {
  *         {"gpus", LHI_INTEGER(lh_price, gpus), .least = 1, .most = 1000},

@@ -47,8 +47,8 @@ static lh_status read_amount(const lhi_read_context *r, const lhi_node *node,
                         "link's own, or a factor, such as x4");
 }
 
-/* Converts a time change, more_ns added to it or a factor `times`, to JSON;
- * null if it has no effect. */
+/* Converts a change of a time, more_ns added to it or a factor `times`, to
+ * JSON; null if it has no effect. */
 static json_t *write_amount(int64_t more_ns, double times)
 {
     if (times > 1)

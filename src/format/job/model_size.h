@@ -32,10 +32,11 @@ uint64_t lhi_model_embedding_params(const lh_model *model);
  * matrix counts too, because a head on another device holds its own copy. */
 uint64_t lhi_model_head_params(const lh_model *model);
 
-/* Returns the multi-token prediction modules' parameters, without the shared
- * embedding and head. By DeepSeek-V3 (arXiv:2412.19437) equation 21, a module
- * normalises the hidden state and the next token's embedding and combines them
- * with a 2h x h matrix. One layer like the model's last and a norm follow. */
+/* Returns the parameters of the multi-token prediction modules, without the
+ * shared embedding and head. By DeepSeek-V3 (arXiv:2412.19437) equation 21,
+ * a module normalises the hidden state and the next token's embedding and
+ * combines them with a 2h x h matrix. One layer like the model's last and a
+ * norm follow. */
 uint64_t lhi_model_mtp_params(const lh_model *model);
 
 #endif

@@ -285,7 +285,7 @@ lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
 lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                               const lh_job *job, bool complete, lhi_arena *mem,
                               lh_layout *layout, lh_error *err);
-/* Converts a stage and replica placement in datacenters to JSON; NULL if
+/* Converts a placement of stages and replicas in datacenters to JSON; NULL if
  * allocation fails. */
 json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
 

@@ -113,8 +113,8 @@ static lh_datacenter make_zone(const lhi_listed_site *s, uint32_t i)
     return zone;
 }
 
-/* Returns the link from zone `from` to zone `to` of a datacenter, at all GPUs'
- * combined rate in the smaller zone. */
+/* Returns the link from zone `from` to zone `to` of a datacenter, at the
+ * combined rate of all GPUs in the smaller zone. */
 static lh_wan build_zone_link(const lh_datacenter *from,
                               const lh_datacenter *to)
 {
