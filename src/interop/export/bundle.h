@@ -28,7 +28,7 @@ typedef struct lhi_launches {
  * rank order. Release with lhi_launches_fini(), also after a failure. */
 lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
                                lh_error *err);
-/* Frees launch memory, but not the struct itself. */
+/* Frees the memory of launches, but not the struct itself. */
 void lhi_launches_fini(lhi_launches *launches);
 /* Counts the hosts in use in all datacenters before `datacenter`; with
  * n_datacenters, those of the whole job. */

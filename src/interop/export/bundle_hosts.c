@@ -99,8 +99,8 @@ static lh_status assign_all_ranks(assignment_state *w, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the host numbers of all nodes and all datacenters' host counts, all
- * 0. */
+/* Allocates the host numbers of all nodes and the host counts of all
+ * datacenters, all 0. */
 static lh_status allocate_host_numbers(assignment_state *w, lhi_arena *mem,
                                        lh_error *err)
 {

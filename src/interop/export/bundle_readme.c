@@ -190,8 +190,8 @@ static void put_checks(lhi_text *out, const lhi_bundle *b)
         (double)(best->iteration_ns + b->cost_ns) / 1e9);
 }
 
-/* Adds the section on export notes: `remarks`'s lines, which begin with '#', as
- * list items without it. */
+/* Adds the section on export notes: the lines of `remarks`, which begin with
+ * '#', as list items without it. */
 static void put_remarks(lhi_text *out, const char *remarks)
 {
     lhi_text_puts(out, "\n"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading and replaying MLCommons Chakra execution traces (et_def.proto of
- * mlcommons/chakra 0.0.4). Longest paths over all ranks' nodes, by topological
- * order; receives follow their sends, and collectives of a group start
- * together. */
+/* Reading and replaying execution traces of MLCommons Chakra (et_def.proto of
+ * mlcommons/chakra 0.0.4). Longest paths over the nodes of all ranks, by
+ * topological order; receives follow their sends, and collectives of a group
+ * start together. */
 #include "base/arena.h"
 #include "base/fail.h"
 

@@ -20,7 +20,7 @@
  *     deepspeed.c             DeepSpeed's keys and their meaning
  *     nemo.c                  keys of NeMo and Megatron-Bridge as arguments
  *     omega_value.c           references between their values
- *     layer_pattern.c         lists of one kind's layers
+ *     layer_pattern.c         lists of layers of one kind
  *     rank_placement.c        placement and number of ranks
  *     import_notes.c          notes about input that is not in the job
  *     write_job.c             the job's text
@@ -125,8 +125,8 @@ void lhi_import_name_model(lhi_imported_job *in,
 lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text,
     lhi_import_deepspeed_text, lhi_import_nemo_text;
 
-/* Returns the GPU count in the options' machines; 0 if a number of nodes is not
- * given. */
+/* Returns the number of GPUs in the machines of the options; 0 if a number of
+ * nodes is not given. */
 uint64_t lhi_import_count_gpus(const lh_import_options *options);
 /* Reads the rank placement from an exported file's comments. Discards all of
  * them with a note if one is invalid or conflicts with the machines. */

@@ -6,7 +6,7 @@
  *
  * Source: megatron/training/arguments.py with the dataclasses that it turns
  * into arguments, of core 0.16.1 and of core 0.20 (commit d98e8a64, August
- * 2026); both names. */
+ * 2026); names of both. */
 #include "interop/import/megatron_internal.h"
 
 #include <string.h>

@@ -117,7 +117,7 @@ static void read_layout_string(stages *s, const char *at)
             s->embedding ? "has no L at its end" : "does not begin with E";
 }
 
-/* Reads the layers of each stage and the prediction layers' stage from
+/* Reads the layers of each stage and the stage of the prediction layers from
  * --pipeline-model-parallel-layout.
  * LH_EINPUT: the layout does not match the model or the ranks. */
 static lh_status read_layout_stages(const lhi_megatron *m, lhi_imported_job *in,

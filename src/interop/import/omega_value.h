@@ -7,7 +7,7 @@
 
 #include "format/document/tree.h"
 
-enum { LHI_OMEGA_SIZE = 1024 }; /* a resolved value's maximum bytes */
+enum { LHI_OMEGA_SIZE = 1024 }; /* maximum bytes of a resolved value */
 
 /* Writes the value of a scalar after its references are resolved. Returns false
  * if it refers to a value that the document does not define, to itself, or is
