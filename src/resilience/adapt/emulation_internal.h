@@ -13,8 +13,8 @@
 #include "resilience/adapt/migration.h"
 #include "schedule/simulator/jitter_samples.h"
 
-/* A host and layer assignment for part of the run, with all states' pipelines
- * under it. */
+/* An assignment of hosts and layers for part of the run, with the pipelines of
+ * all states under it. */
 typedef struct lhi_emulation_assignment {
     uint32_t *hosts;        /* per place; NULL: the initial hosts */
     uint32_t *layer_counts; /* layers per chunk; NULL: the initial ones */

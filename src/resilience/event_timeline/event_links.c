@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Sets hit[i] for every link i of the pipeline that `name` matches by the
- * events-file rules; leaves the other flags. LH_EINPUT: the pipeline has
+ * rules of events files; leaves the other flags. LH_EINPUT: the pipeline has
  * no such link. */
 lh_status lh_event_match_links(const lh_pipeline *pipeline, const char *name,
                                bool *hit, lh_error *err)

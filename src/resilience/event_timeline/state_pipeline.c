@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the pipeline in an event timeline state: the slowdowns and rail
+/* Builds the pipeline in a state of an event timeline: the slowdowns and rail
  * failures of the state's active events, on devices or hosts. */
 #include "resilience/event_timeline/timeline.h"
 #include "resilience/placement/placement.h"
