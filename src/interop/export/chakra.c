@@ -4,6 +4,7 @@
  * GlobalMetadata and then Nodes. docs/formats/chakra.md describes them.
  * Chakra's own feeder, and hence ASTRA-sim, reads data dependencies only; the
  * order of passes and messages is therefore one of data, too. */
+#include "interop/chakra_schema.h"
 #include "interop/export/export_internal.h"
 
 #include "base/arena.h"
@@ -25,9 +26,6 @@
 /* --- protocol buffers --------------------------------------------------------
  */
 
-/* The encoding's wire types. */
-enum { VARINT = 0, LENGTH_DELIMITED = 2 };
-
 /* Appends a number as a varint, the variable-length integer of Protocol
  * Buffers. */
 static void put_varint(lhi_text *out, uint64_t value)
@@ -44,7 +42,7 @@ static void put_varint(lhi_text *out, uint64_t value)
  * message. */
 static void put_number(lhi_text *out, uint32_t field, uint64_t value)
 {
-    put_varint(out, (uint64_t)field << 3 | VARINT);
+    put_varint(out, (uint64_t)field << 3 | LHI_WIRE_VARINT);
     put_varint(out, value);
 }
 
@@ -53,7 +51,7 @@ static void put_number(lhi_text *out, uint32_t field, uint64_t value)
 static void put_bytes(lhi_text *out, uint32_t field, const char *bytes,
                       size_t len)
 {
-    put_varint(out, (uint64_t)field << 3 | LENGTH_DELIMITED);
+    put_varint(out, (uint64_t)field << 3 | LHI_WIRE_BYTES);
     put_varint(out, len);
     lhi_text_add(out, bytes, len);
 }
@@ -67,39 +65,13 @@ static void put_string(lhi_text *out, uint32_t field, const char *text)
 /* --- messages ----------------------------------------------------------------
  */
 
-/* Fields and values of et_def.proto. */
-enum {
-    METADATA_VERSION = 1,
-    METADATA_ATTRIBUTE = 2,
-    NODE_ID = 1,
-    NODE_NAME = 2,
-    NODE_TYPE = 3,
-    NODE_CONTROL = 4,
-    NODE_DATA = 5,
-    NODE_START = 6,
-    NODE_DURATION = 7,
-    NODE_ATTRIBUTE = 10,
-    ATTRIBUTE_NAME = 1,
-    ATTRIBUTE_INT32 = 7,
-    ATTRIBUTE_INT64 = 9,
-    ATTRIBUTE_UINT64 = 13,
-    ATTRIBUTE_BOOL = 27,
-    ATTRIBUTE_STRING = 29,
-    COMP_NODE = 4,
-    COMM_SEND_NODE = 5,
-    COMM_RECV_NODE = 6,
-    COMM_COLL_NODE = 7,
-    ALL_GATHER = 2,
-    REDUCE_SCATTER = 7,
-};
-
 /* Appends an attribute called `name` as field `to` of a message. Its number
  * `value` goes to `field` of AttributeProto, which determines its type. */
 static void put_attribute(lhi_text *out, uint32_t to, const char *name,
                           uint32_t field, uint64_t value)
 {
     lhi_text attribute = {0};
-    put_string(&attribute, ATTRIBUTE_NAME, name);
+    put_string(&attribute, LHI_CHAKRA_ATTRIBUTE_NAME, name);
     put_number(&attribute, field, value);
     put_bytes(out, to, attribute.data, attribute.len);
     out->failed = out->failed || attribute.failed;
@@ -112,8 +84,8 @@ static void put_text_attribute(lhi_text *out, uint32_t to, const char *name,
                                const char *value)
 {
     lhi_text attribute = {0};
-    put_string(&attribute, ATTRIBUTE_NAME, name);
-    put_string(&attribute, ATTRIBUTE_STRING, value);
+    put_string(&attribute, LHI_CHAKRA_ATTRIBUTE_NAME, name);
+    put_string(&attribute, LHI_CHAKRA_ATTRIBUTE_STRING, value);
     put_bytes(out, to, attribute.data, attribute.len);
     out->failed = out->failed || attribute.failed;
     lhi_text_fini(&attribute);
@@ -460,9 +432,9 @@ static uint64_t size_of_message(const chakra *c, const lh_trace_message *m)
 static void begin_node(chakra *c, uint64_t id, const char *name, uint32_t type)
 {
     c->one.len = 0;
-    put_number(&c->one, NODE_ID, id);
-    put_string(&c->one, NODE_NAME, name);
-    put_number(&c->one, NODE_TYPE, type);
+    put_number(&c->one, LHI_CHAKRA_ID, id);
+    put_string(&c->one, LHI_CHAKRA_NAME, name);
+    put_number(&c->one, LHI_CHAKRA_TYPE, type);
 }
 
 /* Completes the trace node in c->one with its start and duration, in the
@@ -471,13 +443,15 @@ static void begin_node(chakra *c, uint64_t id, const char *name, uint32_t type)
 static void end_node(chakra *c, int64_t start_ns, int64_t end_ns)
 {
     lhi_text *one = &c->one;
-    put_number(one, NODE_START, to_micros(start_ns));
-    put_number(one, NODE_DURATION, to_micros(end_ns) - to_micros(start_ns));
-    put_attribute(one, NODE_ATTRIBUTE, "is_cpu_op", ATTRIBUTE_BOOL, 0);
-    put_attribute(one, NODE_ATTRIBUTE, "start_ns", ATTRIBUTE_UINT64,
-                  (uint64_t)start_ns);
-    put_attribute(one, NODE_ATTRIBUTE, "duration_ns", ATTRIBUTE_UINT64,
-                  (uint64_t)(end_ns - start_ns));
+    put_number(one, LHI_CHAKRA_START, to_micros(start_ns));
+    put_number(one, LHI_CHAKRA_DURATION,
+               to_micros(end_ns) - to_micros(start_ns));
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "is_cpu_op",
+                  LHI_CHAKRA_ATTRIBUTE_BOOL, 0);
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "start_ns",
+                  LHI_CHAKRA_ATTRIBUTE_UINT64, (uint64_t)start_ns);
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "duration_ns",
+                  LHI_CHAKRA_ATTRIBUTE_UINT64, (uint64_t)(end_ns - start_ns));
     put_varint(&c->file, one->len);
     lhi_text_add(&c->file, one->data, one->len);
     c->file.failed = c->file.failed || one->failed;
@@ -488,7 +462,7 @@ static void end_node(chakra *c, int64_t start_ns, int64_t end_ns)
 static void put_messages(chakra *c, uint32_t run)
 {
     for (uint32_t m = c->messages_of[run]; m != LH_NONE; m = c->next_message[m])
-        put_number(&c->one, NODE_DATA, id_of_receive(c, m));
+        put_number(&c->one, LHI_CHAKRA_DATA, id_of_receive(c, m));
 }
 
 /* Adds the trace node of a pass, run number `r`. It depends on the previous
@@ -497,13 +471,14 @@ static void put_run(chakra *c, uint32_t r)
 {
     const lh_trace_run *run = &c->trace->runs[r];
     char name[LH_PASS_TEXT_SIZE];
-    begin_node(c, id_of_run(r), lh_pass_format(&run->pass, name), COMP_NODE);
+    begin_node(c, id_of_run(r), lh_pass_format(&run->pass, name),
+               LHI_CHAKRA_COMPUTE);
     if (r > c->first_run[run->device])
-        put_number(&c->one, NODE_DATA, id_of_run(r - 1));
+        put_number(&c->one, LHI_CHAKRA_DATA, id_of_run(r - 1));
     put_messages(c, r);
     for (uint32_t k = c->collectives_of[r]; k != LH_NONE;
          k = c->next_collective[k])
-        put_number(&c->one, NODE_DATA, id_of_collective(c, k));
+        put_number(&c->one, LHI_CHAKRA_DATA, id_of_collective(c, k));
     end_node(c, run->start_ns, run->end_ns);
 }
 
@@ -513,13 +488,15 @@ static void put_peers(chakra *c, uint32_t m, uint32_t replica)
 {
     const lh_trace_message *message = &c->trace->messages[m];
     lhi_text *one = &c->one;
-    put_attribute(one, NODE_ATTRIBUTE, "comm_size", ATTRIBUTE_INT64,
-                  size_of_message(c, message));
-    put_attribute(one, NODE_ATTRIBUTE, "comm_src", ATTRIBUTE_INT32,
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "comm_size",
+                  LHI_CHAKRA_ATTRIBUTE_INT64, size_of_message(c, message));
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "comm_src",
+                  LHI_CHAKRA_ATTRIBUTE_INT32,
                   rank_of(c, message->from, replica));
-    put_attribute(one, NODE_ATTRIBUTE, "comm_dst", ATTRIBUTE_INT32,
-                  rank_of(c, message->to, replica));
-    put_attribute(one, NODE_ATTRIBUTE, "comm_tag", ATTRIBUTE_INT32, m);
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "comm_dst",
+                  LHI_CHAKRA_ATTRIBUTE_INT32, rank_of(c, message->to, replica));
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "comm_tag",
+                  LHI_CHAKRA_ATTRIBUTE_INT32, m);
 }
 
 /* Adds the trace node that sends message `m` in replica `replica`. It depends
@@ -531,11 +508,11 @@ static void put_send(chakra *c, uint32_t m, uint32_t replica)
     char name[LH_PASS_TEXT_SIZE + 8], pass[LH_PASS_TEXT_SIZE];
     snprintf(name, sizeof name, "SEND_%s",
              lh_pass_format(&message->producer, pass));
-    begin_node(c, id_of_send(c, m), name, COMM_SEND_NODE);
+    begin_node(c, id_of_send(c, m), name, LHI_CHAKRA_SEND);
     if (c->send_before[m] != LH_NONE)
-        put_number(&c->one, NODE_DATA, id_of_send(c, c->send_before[m]));
+        put_number(&c->one, LHI_CHAKRA_DATA, id_of_send(c, c->send_before[m]));
     if (c->producers[m] != LH_NONE)
-        put_number(&c->one, NODE_DATA, id_of_run(c->producers[m]));
+        put_number(&c->one, LHI_CHAKRA_DATA, id_of_run(c->producers[m]));
     put_peers(c, m, replica);
     end_node(c, message->depart_ns, message->sent_ns);
 }
@@ -549,10 +526,10 @@ static void put_receive(chakra *c, uint32_t m, uint32_t replica)
     char name[LH_PASS_TEXT_SIZE + 8], pass[LH_PASS_TEXT_SIZE];
     snprintf(name, sizeof name, "RECV_%s",
              lh_pass_format(&message->producer, pass));
-    begin_node(c, id_of_receive(c, m), name, COMM_RECV_NODE);
+    begin_node(c, id_of_receive(c, m), name, LHI_CHAKRA_RECEIVE);
     if (lh_pipeline_receives(c->pipeline) != LH_RECEIVES_EARLY &&
         run != LH_NONE && run > c->first_run[message->to])
-        put_number(&c->one, NODE_DATA, id_of_run(run - 1));
+        put_number(&c->one, LHI_CHAKRA_DATA, id_of_run(run - 1));
     put_peers(c, m, replica);
     end_node(c, message->depart_ns, message->arrive_ns);
 }
@@ -571,24 +548,28 @@ static void put_collective(chakra *c, uint32_t k)
              of->is_reduce_scatter ? "REDUCE_SCATTER" : "ALL_GATHER",
              of->chunk);
     snprintf(group, sizeof group, "%" PRIu32, of->device + 1);
-    begin_node(c, id_of_collective(c, k), name, COMM_COLL_NODE);
+    begin_node(c, id_of_collective(c, k), name, LHI_CHAKRA_COLLECTIVE);
     if (c->collective_before[k] != LH_NONE)
-        put_number(one, NODE_CONTROL,
+        put_number(one, LHI_CHAKRA_CONTROL,
                    id_of_collective(c, c->collective_before[k]));
     while (before > c->first_run[of->device] &&
            c->trace->runs[before - 1].end_ns > of->ready_ns)
         before--;
     if (before > c->first_run[of->device])
-        put_number(one, NODE_DATA, id_of_run(before - 1));
+        put_number(one, LHI_CHAKRA_DATA, id_of_run(before - 1));
     if (next < c->first_run[of->device + 1] &&
         c->trace->runs[next].start_ns == of->ready_ns)
         put_messages(c, next);
-    put_attribute(one, NODE_ATTRIBUTE, "comm_type", ATTRIBUTE_INT64,
-                  of->is_reduce_scatter ? REDUCE_SCATTER : ALL_GATHER);
-    put_attribute(one, NODE_ATTRIBUTE, "comm_size", ATTRIBUTE_INT64,
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "comm_type",
+                  LHI_CHAKRA_ATTRIBUTE_INT64,
+                  of->is_reduce_scatter ? LHI_CHAKRA_REDUCE_SCATTER
+                                        : LHI_CHAKRA_ALL_GATHER);
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "comm_size",
+                  LHI_CHAKRA_ATTRIBUTE_INT64,
                   (uint64_t)(rate * (double)(of->sent_ns - of->depart_ns)));
-    put_text_attribute(one, NODE_ATTRIBUTE, "pg_name", group);
-    put_attribute(one, NODE_ATTRIBUTE, "occupied_ns", ATTRIBUTE_UINT64,
+    put_text_attribute(one, LHI_CHAKRA_ATTRIBUTE, "pg_name", group);
+    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "occupied_ns",
+                  LHI_CHAKRA_ATTRIBUTE_UINT64,
                   (uint64_t)(of->sent_ns - of->depart_ns));
     end_node(c, of->depart_ns, of->arrive_ns);
 }
@@ -601,9 +582,9 @@ static void put_step(chakra *c, uint32_t device)
     const uint32_t runs = c->first_run[device + 1];
     const int64_t step_ns = best->iteration_ns - best->makespan_ns;
     int64_t start_ns = 0;
-    begin_node(c, id_of_step(c), "OPTIMIZER", COMP_NODE);
+    begin_node(c, id_of_step(c), "OPTIMIZER", LHI_CHAKRA_COMPUTE);
     if (runs > c->first_run[device]) {
-        put_number(&c->one, NODE_DATA, id_of_run(runs - 1));
+        put_number(&c->one, LHI_CHAKRA_DATA, id_of_run(runs - 1));
         start_ns = c->trace->runs[runs - 1].end_ns;
     }
     for (uint32_t i = 0; i < c->n_nodes; i++) {
@@ -611,7 +592,7 @@ static void put_step(chakra *c, uint32_t device)
             continue;
         const int64_t end_ns =
             c->trace->collectives[c->nodes[i].index].arrive_ns;
-        put_number(&c->one, NODE_DATA, c->nodes[i].id);
+        put_number(&c->one, LHI_CHAKRA_DATA, c->nodes[i].id);
         start_ns = end_ns > start_ns ? end_ns : start_ns;
     }
     if (step_ns > 0)
@@ -624,12 +605,13 @@ static void put_metadata(chakra *c, uint32_t device, uint32_t replica)
 {
     lhi_text *one = &c->one;
     one->len = 0;
-    put_string(one, METADATA_VERSION, "0.0.4");
-    put_text_attribute(one, METADATA_ATTRIBUTE, "source", "longhaul");
-    put_attribute(one, METADATA_ATTRIBUTE, "rank", ATTRIBUTE_INT32,
-                  rank_of(c, device, replica));
-    put_attribute(one, METADATA_ATTRIBUTE, "makespan_ns", ATTRIBUTE_UINT64,
-                  (uint64_t)c->trace->makespan_ns);
+    put_string(one, LHI_CHAKRA_METADATA_VERSION, "0.0.4");
+    put_text_attribute(one, LHI_CHAKRA_METADATA_ATTRIBUTE, "source",
+                       "longhaul");
+    put_attribute(one, LHI_CHAKRA_METADATA_ATTRIBUTE, "rank",
+                  LHI_CHAKRA_ATTRIBUTE_INT32, rank_of(c, device, replica));
+    put_attribute(one, LHI_CHAKRA_METADATA_ATTRIBUTE, "makespan_ns",
+                  LHI_CHAKRA_ATTRIBUTE_UINT64, (uint64_t)c->trace->makespan_ns);
     put_varint(&c->file, one->len);
     lhi_text_add(&c->file, one->data, one->len);
 }

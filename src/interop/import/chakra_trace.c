@@ -5,6 +5,7 @@
  * start together. */
 #include "base/arena.h"
 #include "base/fail.h"
+#include "interop/chakra_schema.h"
 
 #include <longhaul/experimental/chakra.h>
 
@@ -12,9 +13,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Node types that have a meaning here. */
-enum { COMP_NODE = 4, COMM_SEND_NODE, COMM_RECV_NODE, COMM_COLL_NODE };
 
 #define MOST_NS (INT64_C(1) << 53)
 
@@ -114,17 +112,17 @@ static bool read_field(cursor *c, field *out)
     const uint64_t tag = read_varint(c);
     *out = (field){.number = (uint32_t)(tag >> 3)};
     switch (tag & 7) {
-    case 0:
+    case LHI_WIRE_VARINT:
         out->value = read_varint(c);
         break;
-    case 1:
+    case LHI_WIRE_FIXED64:
         read_bytes(c, 8);
         break;
-    case 2:
+    case LHI_WIRE_BYTES:
         out->bytes = read_bytes(c, read_varint(c));
         out->is_bytes = true;
         break;
-    case 5:
+    case LHI_WIRE_FIXED32:
         read_bytes(c, 4);
         break;
     default:
@@ -153,7 +151,7 @@ static void read_attribute(cursor *c, node *n)
     cursor name = {0}, text = {0};
     int64_t value = 0;
     while (read_field(c, &f)) {
-        if (f.number == 1 && f.is_bytes)
+        if (f.number == LHI_CHAKRA_ATTRIBUTE_NAME && f.is_bytes)
             name = f.bytes;
         else if (f.is_bytes)
             text = f.bytes;
@@ -194,7 +192,7 @@ static void add_dependency(replayer *r, uint64_t on, bool is_data)
  */
 static void read_dependencies(replayer *r, cursor *c, field *f)
 {
-    const bool is_data = f->number == 5;
+    const bool is_data = f->number == LHI_CHAKRA_DATA;
     if (!f->is_bytes)
         add_dependency(r, f->value, is_data);
     while (f->is_bytes && f->bytes.at < f->bytes.end && !f->bytes.damaged)
@@ -215,15 +213,15 @@ static void read_node(replayer *r, cursor *c, uint32_t rank)
               .first_edge = UINT32_MAX};
     uint64_t micros = 0;
     while (read_field(c, &f)) {
-        if (f.number == 1 && !f.is_bytes)
+        if (f.number == LHI_CHAKRA_ID && !f.is_bytes)
             n.id = f.value;
-        else if (f.number == 3 && !f.is_bytes)
+        else if (f.number == LHI_CHAKRA_TYPE && !f.is_bytes)
             n.type = (uint8_t)f.value;
-        else if (f.number == 4 || f.number == 5)
+        else if (f.number == LHI_CHAKRA_CONTROL || f.number == LHI_CHAKRA_DATA)
             read_dependencies(r, c, &f);
-        else if (f.number == 7 && !f.is_bytes)
+        else if (f.number == LHI_CHAKRA_DURATION && !f.is_bytes)
             micros = f.value;
-        else if (f.number == 10 && f.is_bytes) {
+        else if (f.number == LHI_CHAKRA_ATTRIBUTE && f.is_bytes) {
             read_attribute(&f.bytes, &n);
             c->damaged = c->damaged || f.bytes.damaged;
         }
@@ -280,7 +278,8 @@ static lh_status fail_node(const replayer *r, const node *n, lh_status code,
 /* Checks that a trace node has a duration, in range. LH_EINPUT otherwise. */
 static lh_status check_node(const replayer *r, const node *n, lh_error *err)
 {
-    if (n->type == COMP_NODE && n->duration_ns == 0 && n->has_operations)
+    if (n->type == LHI_CHAKRA_COMPUTE && n->duration_ns == 0 &&
+        n->has_operations)
         return fail_node(r, n, LH_EINPUT, err,
                          "has a number of operations but no duration; only "
                          "traces with durations are replayed");
@@ -431,14 +430,15 @@ static lh_status connect_ranks(replayer *r, lh_error *err)
 static lh_status connect_messages(replayer *r, lh_error *err)
 {
     uint32_t n;
-    key *keys =
-        sort_nodes(r, COMM_SEND_NODE, COMM_RECV_NODE, compare_messages, &n);
+    key *keys = sort_nodes(r, LHI_CHAKRA_SEND, LHI_CHAKRA_RECEIVE,
+                           compare_messages, &n);
     if (!keys)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i += 2) {
         const node *send = keys[i].node;
         const node *receive = i + 1 < n ? keys[i + 1].node : send;
-        if (send->type != COMM_SEND_NODE || receive->type != COMM_RECV_NODE ||
+        if (send->type != LHI_CHAKRA_SEND ||
+            receive->type != LHI_CHAKRA_RECEIVE ||
             send->source != receive->source ||
             send->destination != receive->destination ||
             send->tag != receive->tag)
@@ -458,7 +458,8 @@ static lh_status find_meetings(replayer *r, lh_error *err)
     key *keys;
     for (uint32_t i = 0; i < r->n_nodes; i++)
         r->nodes[i].meeting = i;
-    keys = sort_nodes(r, COMM_COLL_NODE, COMM_COLL_NODE, compare_groups, &n);
+    keys = sort_nodes(r, LHI_CHAKRA_COLLECTIVE, LHI_CHAKRA_COLLECTIVE,
+                      compare_groups, &n);
     if (!keys)
         return lhi_fail_nomem(err);
     for (uint32_t i = 1; i < n; i++) {
@@ -540,7 +541,7 @@ static lh_status build_result(const replayer *r, lh_chakra **out, lh_error *err)
         const int64_t end_ns = n->start_ns + n->duration_ns;
         rank->n_nodes++;
         rank->end_ns = end_ns > rank->end_ns ? end_ns : rank->end_ns;
-        if (n->type == COMP_NODE && rank->compute_ns < MOST_NS)
+        if (n->type == LHI_CHAKRA_COMPUTE && rank->compute_ns < MOST_NS)
             rank->compute_ns += n->duration_ns;
         if (rank->end_ns > held->replay.total_ns)
             held->replay.total_ns = rank->end_ns;
