@@ -112,16 +112,17 @@ def pipelines_replay_to_their_makespan():
 
 @test
 def traces_of_others_replay():
-    # Rank 1 computes for 20 us; the collectives of group 1 start together.
-    for rank, micros in enumerate((10, 20)):
-        write_rank(WORK / f"x.{rank}.et", [
-            (1, COMPUTE, micros, [], {}),
-            (2, COLLECTIVE, 5, [1], {"comm_type": 0, "pg_name": "1"}),
-            (3, COMPUTE, 3, [2], {})])
-    found = json_case("collectives", ["simulate", "x.0.et"])
-    check(found == {"makespan_s": 28e-6, "ranks": [
-        {"nodes": 3, "end_s": 28e-6, "compute_s": 13e-6},
-        {"nodes": 3, "end_s": 28e-6, "compute_s": 23e-6}]}, found)
+    # Rank 1 computes for 20 us; the collectives of a group start together.
+    for group in "1", "data_parallel_group_of_the_first_stage":
+        for rank, micros in enumerate((10, 20)):
+            write_rank(WORK / f"x.{rank}.et", [
+                (1, COMPUTE, micros, [], {}),
+                (2, COLLECTIVE, 5, [1], {"comm_type": 0, "pg_name": group}),
+                (3, COMPUTE, 3, [2], {})])
+        found = json_case("collectives", ["simulate", "x.0.et"])
+        check(found == {"makespan_s": 28e-6, "ranks": [
+            {"nodes": 3, "end_s": 28e-6, "compute_s": 13e-6},
+            {"nodes": 3, "end_s": 28e-6, "compute_s": 23e-6}]}, found)
     case("text", ["simulate", "x.0.et"], 0,
          out="(?s)^iteration +28 us .2 ranks.*23 us on rank 1, the most")
     # A receive starts with its send, wherever it is listed.

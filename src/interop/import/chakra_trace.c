@@ -16,18 +16,17 @@
 
 #define MOST_NS (INT64_C(1) << 53)
 
-enum { MOST_GROUP = 32 };
-
 /* A node. Times are in nanoseconds. */
 typedef struct node {
     uint64_t id;
     int64_t duration_ns, occupied_ns, start_ns;
     int64_t source, destination, tag; /* of a message */
-    char group[MOST_GROUP];           /* of a collective; "": alone */
-    uint32_t rank, ordinal;           /* collectives: position in their group */
-    uint32_t meeting;                 /* first collective of its meeting */
-    uint32_t missing;                 /* dependencies not yet known */
-    uint32_t first_edge;              /* UINT32_MAX: none */
+    const char *group;      /* process group of a collective, in its file */
+    size_t group_len;       /* 0: the collective is alone */
+    uint32_t rank, ordinal; /* collectives: position in their group */
+    uint32_t meeting;       /* first collective of its meeting */
+    uint32_t missing;       /* dependencies not yet known */
+    uint32_t first_edge;    /* UINT32_MAX: none */
     uint8_t type;
     bool has_operations; /* num_ops, without a duration */
 } node;
@@ -172,9 +171,10 @@ static void read_attribute(cursor *c, node *n)
         n->occupied_ns = value;
     else if (is_text(&name, "num_ops"))
         n->has_operations = value > 0;
-    else if (is_text(&name, "pg_name") && text.at &&
-             text.end - text.at < MOST_GROUP)
-        memcpy(n->group, text.at, (size_t)(text.end - text.at));
+    else if (is_text(&name, "pg_name") && text.at) {
+        n->group = (const char *)text.at;
+        n->group_len = (size_t)(text.end - text.at);
+    }
 }
 
 /* Adds a dependency of the node that is being read on the node with id `on`;
@@ -351,12 +351,22 @@ static int compare_messages(const void *a, const void *b)
     return (int)x->type - (int)y->type;
 }
 
+/* Compares the names of two collectives' process groups: negative, 0 or
+ * positive. */
+static int compare_group_names(const node *a, const node *b)
+{
+    const size_t len =
+        a->group_len < b->group_len ? a->group_len : b->group_len;
+    const int order = len ? memcmp(a->group, b->group, len) : 0;
+    return order ? order : compare_numbers(a->group_len, b->group_len);
+}
+
 /* Compares collectives by process group, then by position in all files, for
  * qsort(). */
 static int compare_groups(const void *a, const void *b)
 {
     const key *x = a, *y = b;
-    const int group = strcmp(x->node->group, y->node->group);
+    const int group = compare_group_names(x->node, y->node);
     return group ? group : compare_numbers(x->index, y->index);
 }
 
@@ -365,7 +375,7 @@ static int compare_groups(const void *a, const void *b)
 static int compare_meetings(const void *a, const void *b)
 {
     const key *x = a, *y = b;
-    const int group = strcmp(x->node->group, y->node->group);
+    const int group = compare_group_names(x->node, y->node);
     if (group)
         return group;
     if (x->node->ordinal != y->node->ordinal)
@@ -465,15 +475,15 @@ static lh_status find_meetings(replayer *r, lh_error *err)
     for (uint32_t i = 1; i < n; i++) {
         const node *before = keys[i - 1].node;
         node *own = &r->nodes[keys[i].index];
-        if (own->rank == before->rank && strcmp(own->group, before->group) == 0)
+        if (own->rank == before->rank && compare_group_names(own, before) == 0)
             own->ordinal = before->ordinal + 1;
     }
     qsort(keys, n, sizeof *keys, compare_meetings);
     for (uint32_t i = 1; i < n; i++) {
         const node *before = keys[i - 1].node;
         node *own = &r->nodes[keys[i].index];
-        if (!own->group[0] || own->ordinal != before->ordinal ||
-            strcmp(own->group, before->group) != 0)
+        if (!own->group_len || own->ordinal != before->ordinal ||
+            compare_group_names(own, before) != 0)
             continue;
         own->meeting = before->meeting;
         add_edge(r, own->meeting, keys[i].index, 0);
