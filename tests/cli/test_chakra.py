@@ -144,6 +144,12 @@ def damaged_traces_are_refused():
             ([(1, SEND, 1, [], ends)], "node 1: is a message without its other"),
             ([(1, COMPUTE, 0, [], {"num_ops": 5})],
              "node 1: has a number of operations but no duration"),
+            ([(1, COMPUTE, 1 << 60, [], {})],
+             r"node 1: has a duration above 2\^53 ns"),
+            ([(1, COMPUTE, 1, [], {"duration_ns": 1 << 63})],
+             r"node 1: has a duration above 2\^53 ns"),
+            ([(i, COMPUTE, 1 << 42, [], {}) for i in (1, 2, 3)],
+             r"node 3: its rank computes for more than 2\^53 ns"),
             ([(1, COMPUTE, 1, [2], {}), (2, COMPUTE, 1, [1], {})],
              "node 1: waits for nodes that wait for it")):
         write_rank(WORK / "x.0.et", nodes)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Largest time: a double holds each nanosecond up to it. */
 #define MOST_NS (INT64_C(1) << 53)
 
 /* A node. Times are in nanoseconds. */
@@ -142,6 +143,13 @@ static bool is_text(const cursor *bytes, const char *text)
 /* --- nodes -------------------------------------------------------------------
  */
 
+/* Returns a duration as read; INT64_MAX, which check_node() rejects, if it is
+ * above the range of int64_t. */
+static int64_t limit_duration(int64_t ns)
+{
+    return ns < 0 ? INT64_MAX : ns;
+}
+
 /* Reads an attribute, such as comm_tag, and stores its value in node `n` of the
  * trace; ignores unknown ones. */
 static void read_attribute(cursor *c, node *n)
@@ -166,9 +174,9 @@ static void read_attribute(cursor *c, node *n)
     else if (is_text(&name, "comm_tag"))
         n->tag = value;
     else if (is_text(&name, "duration_ns"))
-        n->duration_ns = value;
+        n->duration_ns = limit_duration(value);
     else if (is_text(&name, "occupied_ns"))
-        n->occupied_ns = value;
+        n->occupied_ns = limit_duration(value);
     else if (is_text(&name, "num_ops"))
         n->has_operations = value > 0;
     else if (is_text(&name, "pg_name") && text.at) {
@@ -228,7 +236,7 @@ static void read_node(replayer *r, cursor *c, uint32_t rank)
     }
     if (n.duration_ns < 0)
         n.duration_ns =
-            micros > (uint64_t)MOST_NS ? MOST_NS : (int64_t)micros * 1000;
+            micros > (uint64_t)MOST_NS ? INT64_MAX : (int64_t)micros * 1000;
     if (n.occupied_ns < 0)
         n.occupied_ns = n.duration_ns;
     if (r->nodes)
@@ -285,7 +293,9 @@ static lh_status check_node(const replayer *r, const node *n, lh_error *err)
                          "traces with durations are replayed");
     if (n->duration_ns > MOST_NS || n->occupied_ns > MOST_NS ||
         n->occupied_ns > n->duration_ns)
-        return fail_node(r, n, LH_EINPUT, err, "has a wrong duration");
+        return fail_node(r, n, LH_EINPUT, err,
+                         "has a duration above 2^53 ns, or less than its "
+                         "occupied_ns");
     return LH_OK;
 }
 
@@ -532,7 +542,7 @@ typedef struct owned_replay {
 } owned_replay;
 
 /* Builds the replay's result, *out, which the caller frees: per rank the node
- * count, the end, and computation and communication times. */
+ * count, the end and the computing time. LH_EINPUT: the latter is too long. */
 static lh_status build_result(const replayer *r, lh_chakra **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
@@ -551,8 +561,13 @@ static lh_status build_result(const replayer *r, lh_chakra **out, lh_error *err)
         const int64_t end_ns = n->start_ns + n->duration_ns;
         rank->n_nodes++;
         rank->end_ns = end_ns > rank->end_ns ? end_ns : rank->end_ns;
-        if (n->type == LHI_CHAKRA_COMPUTE && rank->compute_ns < MOST_NS)
+        if (n->type == LHI_CHAKRA_COMPUTE)
             rank->compute_ns += n->duration_ns;
+        if (rank->compute_ns > MOST_NS) {
+            lhi_arena_free(mem);
+            return fail_node(r, n, LH_EINPUT, err,
+                             "its rank computes for more than 2^53 ns");
+        }
         if (rank->end_ns > held->replay.total_ns)
             held->replay.total_ns = rank->end_ns;
     }
