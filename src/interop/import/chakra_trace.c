@@ -28,8 +28,10 @@ typedef struct node {
     uint32_t meeting;       /* first collective of its meeting */
     uint32_t missing;       /* dependencies not yet known */
     uint32_t first_edge;    /* UINT32_MAX: none */
-    uint8_t type;
-    bool has_operations; /* num_ops, without a duration */
+    uint32_t type;
+    bool has_operations; /* num_ops */
+    bool has_bytes;      /* comm_size */
+    bool is_timed;       /* the file has a duration, perhaps 0 */
 } node;
 
 /* An edge to a node that starts `after_ns` after another one. */
@@ -173,6 +175,8 @@ static void read_attribute(cursor *c, node *n)
         n->destination = value;
     else if (is_text(&name, "comm_tag"))
         n->tag = value;
+    else if (is_text(&name, "comm_size"))
+        n->has_bytes = value > 0;
     else if (is_text(&name, "duration_ns"))
         n->duration_ns = limit_duration(value);
     else if (is_text(&name, "occupied_ns"))
@@ -224,7 +228,7 @@ static void read_node(replayer *r, cursor *c, uint32_t rank)
         if (f.number == LHI_CHAKRA_ID && !f.is_bytes)
             n.id = f.value;
         else if (f.number == LHI_CHAKRA_TYPE && !f.is_bytes)
-            n.type = (uint8_t)f.value;
+            n.type = (uint32_t)f.value;
         else if (f.number == LHI_CHAKRA_CONTROL || f.number == LHI_CHAKRA_DATA)
             read_dependencies(r, c, &f);
         else if (f.number == LHI_CHAKRA_DURATION && !f.is_bytes)
@@ -234,6 +238,7 @@ static void read_node(replayer *r, cursor *c, uint32_t rank)
             c->damaged = c->damaged || f.bytes.damaged;
         }
     }
+    n.is_timed = n.duration_ns >= 0 || micros > 0;
     if (n.duration_ns < 0)
         n.duration_ns =
             micros > (uint64_t)MOST_NS ? INT64_MAX : (int64_t)micros * 1000;
@@ -291,6 +296,11 @@ static lh_status check_node(const replayer *r, const node *n, lh_error *err)
         return fail_node(r, n, LH_EINPUT, err,
                          "has a number of operations but no duration; only "
                          "traces with durations are replayed");
+    if (n->type >= LHI_CHAKRA_SEND && n->type <= LHI_CHAKRA_COLLECTIVE &&
+        !n->is_timed && n->has_bytes)
+        return fail_node(r, n, LH_EINPUT, err,
+                         "has a number of bytes but no duration; only traces "
+                         "with durations are replayed");
     if (n->duration_ns > MOST_NS || n->occupied_ns > MOST_NS ||
         n->occupied_ns > n->duration_ns)
         return fail_node(r, n, LH_EINPUT, err,
@@ -423,7 +433,7 @@ static void add_edge(replayer *r, uint32_t from, uint32_t to, int64_t after_ns)
 static lh_status connect_ranks(replayer *r, lh_error *err)
 {
     uint32_t n;
-    key *keys = sort_nodes(r, 0, UINT8_MAX, compare_ids, &n);
+    key *keys = sort_nodes(r, 0, UINT32_MAX, compare_ids, &n);
     if (!keys)
         return lhi_fail_nomem(err);
     for (uint32_t i = 1; i < n; i++)
