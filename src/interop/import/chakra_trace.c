@@ -456,7 +456,7 @@ static lh_status connect_ranks(replayer *r, lh_error *err)
 }
 
 /* Records that each receive waits for its send. LH_EINPUT: a send or a receive
- * has no counterpart. */
+ * has no ranks or no counterpart. */
 static lh_status connect_messages(replayer *r, lh_error *err)
 {
     uint32_t n;
@@ -467,6 +467,9 @@ static lh_status connect_messages(replayer *r, lh_error *err)
     for (uint32_t i = 0; i < n; i += 2) {
         const node *send = keys[i].node;
         const node *receive = i + 1 < n ? keys[i + 1].node : send;
+        if (send->source < 0 || send->destination < 0)
+            return fail_node(r, send, LH_EINPUT, err,
+                             "has no rank in comm_src or comm_dst");
         if (send->type != LHI_CHAKRA_SEND ||
             receive->type != LHI_CHAKRA_RECEIVE ||
             send->source != receive->source ||
