@@ -78,14 +78,16 @@ static lh_status read_ranks(cli *c, const char *first, traces *t)
     if (!len || len > MOST_PATH - 32)
         return cli_error(c, LH_EINPUT,
                          "%s: give the trace of rank 0, PREFIX.0.et", first);
-    for (uint32_t rank = 0; rank < MOST_RANKS; rank++) {
+    for (uint32_t rank = 0;; rank++) {
         snprintf(path, sizeof path, "%.*s.%" PRIu32 ".et", (int)len, first,
                  rank);
         if (rank && access(path, F_OK) != 0)
             return LH_OK;
+        if (rank == MOST_RANKS)
+            return cli_error(c, LH_EINPUT, "%s: is above the limit of %d ranks",
+                             path, MOST_RANKS);
         CLI_TRY(read_rank(c, path, t));
     }
-    return LH_OK;
 }
 
 /* Prints the replayed traces as JSON: the iteration time, and each rank's
@@ -103,8 +105,8 @@ static lh_status print_json(cli *c, const lh_chakra *r)
                                      cli_seconds(r->total_ns), "ranks", ranks));
 }
 
-/* Prints the replayed traces as text: the iteration time, and the least and
- * most busy ranks. */
+/* Prints the replayed traces as text: the iteration time, and the ranks that
+ * compute the longest and the shortest time. */
 static void print_text(cli *c, const lh_chakra *r)
 {
     char total[CLI_TIME_TEXT], busy[CLI_TIME_TEXT], idle[CLI_TIME_TEXT];
