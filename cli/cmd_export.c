@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct settings {
     uint32_t to, form, sub_blocks;
@@ -172,12 +173,21 @@ static lh_status write_chakra_file(void *context, const char *suffix,
     return cli_write(c, path, data, len);
 }
 
-/* Writes a file per rank. */
+/* Writes a file per rank. LH_EIO: one of a further rank exists, which a replay
+ * would read, too. */
 static lh_status export_chakra(cli *c, work *w)
 {
+    char next[MOST_PATH];
     const lh_plan *plan = w->problem.plan;
     w->n_files = lh_pipeline_n_devices(w->view.pipeline) *
                  (plan ? plan->best.layout.data : 1);
+    snprintf(next, sizeof next, "%s.%" PRIu32 ".et", c->common.output,
+             w->n_files);
+    if (access(next, F_OK) == 0)
+        return cli_error(c, LH_EIO,
+                         "%s: is the trace of a further rank, from another "
+                         "export; delete it or choose another -o",
+                         next);
     return lh_export_chakra(w->view.pipeline, w->view.schedule, plan,
                             write_chakra_file, c, &c->err);
 }

@@ -185,6 +185,9 @@ def wrong_uses_are_refused():
          1, err="chakra")
     found = json_case("json", ["export", example, "--to", "chakra", "-o", "et"])
     check(found == {"to": "chakra", "file": "et", "ranks": 4}, found)
+    write("et.4.et", "")
+    case("a further rank", ["export", example, "--to", "chakra", "-o", "et"], 1,
+         err=r"et\.4\.et: is the trace of a further rank, from another export")
 
 
 finish()
