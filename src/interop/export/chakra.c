@@ -534,8 +534,9 @@ static void put_receive(chakra *c, uint32_t m, uint32_t replica)
     end_node(c, message->depart_ns, message->arrive_ns);
 }
 
-/* Adds the trace node of collective `k` over a stage's replicas. It depends on
- * the collective before it and on the pass that launches it. */
+/* Adds the trace node of collective `k` over a stage's replicas, with its bytes
+ * rounded to the nearest. It depends on the collective before it and on the
+ * pass that launches it. */
 static void put_collective(chakra *c, uint32_t k)
 {
     const lh_trace_collective *of = &c->trace->collectives[k];
@@ -564,9 +565,9 @@ static void put_collective(chakra *c, uint32_t k)
                   LHI_CHAKRA_ATTRIBUTE_INT64,
                   of->is_reduce_scatter ? LHI_CHAKRA_REDUCE_SCATTER
                                         : LHI_CHAKRA_ALL_GATHER);
-    put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "comm_size",
-                  LHI_CHAKRA_ATTRIBUTE_INT64,
-                  (uint64_t)(rate * (double)(of->sent_ns - of->depart_ns)));
+    put_attribute(
+        one, LHI_CHAKRA_ATTRIBUTE, "comm_size", LHI_CHAKRA_ATTRIBUTE_INT64,
+        (uint64_t)(rate * (double)(of->sent_ns - of->depart_ns) + 0.5));
     put_text_attribute(one, LHI_CHAKRA_ATTRIBUTE, "pg_name", group);
     put_attribute(one, LHI_CHAKRA_ATTRIBUTE, "occupied_ns",
                   LHI_CHAKRA_ATTRIBUTE_UINT64,
