@@ -136,6 +136,9 @@ def deepspeed_is_refused_with_line_and_key():
         "stage": 3, "offload_optimizer": {"device": "none"},
         "zero_quantized_gradients": False}}, *SMALL, *NODE)
     has(job, "zero: 3")
+    # A section without keys has DeepSpeed's defaults.
+    job = imported("deepspeed", {**plain, zero: {}}, *SMALL, *NODE)
+    has(job, "zero: 0")
     write("conf", json.dumps(plain))
     for options, why in ((SMALL[:2], "requires --sequence"),
                          (SMALL[2:], "requires --model"),

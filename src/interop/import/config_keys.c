@@ -39,6 +39,17 @@ static const lhi_config_rule *find_rule(const walker *w, const char *key)
     return NULL;
 }
 
+/* Checks whether the rules have keys in a section `key`. */
+static bool is_section(const walker *w, const char *key)
+{
+    const size_t len = strlen(key);
+    for (size_t i = 0; i < w->n_rules; i++)
+        if (strncmp(w->rules[i].key, key, len) == 0 &&
+            w->rules[i].key[len] == '.')
+            return true;
+    return false;
+}
+
 /* Appends a key to a list of keys, after a comma unless it is the first. */
 static void add_key(lhi_text *list, const char *key)
 {
@@ -78,14 +89,15 @@ static void ignore(walker *w, const lhi_config_rule *rule, const char *key)
     lhi_import_ignore(w->in, name);
 }
 
-/* Handles a key whose value is a scalar or a list, by its rule: reads, ignores
- * or rejects it, or adds a note. LH_EUNSUPPORTED: the rule rejects it. */
+/* Handles a key whose value is a scalar, a list or an empty map, by its rule:
+ * reads, ignores or rejects it, or adds a note. An empty section is an absent
+ * one. LH_EUNSUPPORTED: the rule rejects the key. */
 static lh_status read_leaf(walker *w, const lhi_node *node, const char *key,
                            lh_error *err)
 {
     const lhi_config_rule *rule = find_rule(w, key);
     bool known = true;
-    if (lhi_node_is_null(node))
+    if (lhi_node_is_null(node) || (node->kind == LHI_MAP && is_section(w, key)))
         return LH_OK;
     if (!rule || rule->treatment == LHI_CONFIG_READ) {
         LHI_TRY(w->visit(w->context, w->doc, node, key, &known, err));
