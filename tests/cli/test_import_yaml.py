@@ -188,6 +188,8 @@ def nemo_is_refused_with_line_and_key():
              "value that is not in this file"),
             ("num_layers", "${.num_layers}", "'${.num_layers}' refers to a "
              "value that is not in this file"),
+            ("num_layers", "${negate:16}", "'${negate:16}' refers to a "
+             "value that is not in this file"),
             ("activation", "reglu", "'reglu' is not one of gelu"),
             ("num_query_groups", "3", "the 16 heads are not divisible by 3"),
             ("sequence_parallel", "maybe", "must be true or false"),

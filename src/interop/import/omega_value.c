@@ -32,12 +32,12 @@ static const lhi_node *find_reference(const lhi_doc *doc, const lhi_node *at,
 }
 
 /* Computes one of NeMo's functions (multiply, sum, subtract, divide) of `n`
- * integers, into *out. Returns false if it is unknown or the result is no
- * integer. */
+ * integers, at least two, into *out. Returns false if it is unknown or the
+ * result is no integer. */
 static bool apply(const char *function, const int64_t *numbers, uint32_t n,
                   int64_t *out)
 {
-    if (n == 0)
+    if (n < 2)
         return false;
     *out = numbers[0];
     for (uint32_t i = 1; i < n; i++) {
