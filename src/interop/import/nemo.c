@@ -275,6 +275,14 @@ static lh_status add_list(converter *c, const char *argument,
     return status;
 }
 
+/* Checks whether a key of the file is true. */
+static bool is_key_true(const converter *c, const char *key)
+{
+    const lhi_node *node = lhi_config_find(c->doc->root, key);
+    return node && node->kind == LHI_SCALAR &&
+           lhi_is_same_word(node->text, "true");
+}
+
 /* --- keys with their own rule ------------------------------------------------
  */
 
@@ -316,10 +324,7 @@ static lh_status read_activation(converter *c, const lhi_node *node,
 static lh_status read_function(converter *c, const lhi_node *node,
                                const char *text, const char *key, lh_error *err)
 {
-    const lhi_node *gate =
-        lhi_config_find(c->doc->root, "model.gated_linear_unit");
-    const bool gated = gate && gate->kind == LHI_SCALAR &&
-                       lhi_is_same_word(gate->text, "true");
+    const bool gated = is_key_true(c, "model.gated_linear_unit");
     const char *dot = strrchr(text, '.');
     const char *name = dot ? dot + 1 : text;
     if (strcmp(name, gated ? "silu" : "gelu") == 0)
@@ -393,14 +398,12 @@ static lh_status read_precision(converter *c, const lhi_node *node,
 static lh_status read_fp8(converter *c, const lhi_node *node, const char *text,
                           const char *key, lh_error *err)
 {
-    const lhi_node *e4m3 = lhi_config_find(c->doc->root, "model.fp8_e4m3");
-    const bool plain = e4m3 && e4m3->kind == LHI_SCALAR &&
-                       lhi_is_same_word(e4m3->text, "true");
+    const bool is_e4m3 = is_key_true(c, "model.fp8_e4m3");
     if (lhi_is_same_word(text, "false"))
         return LH_OK;
     return add_argument(c, "fp8-format",
                         !lhi_is_same_word(text, "true") ? text
-                        : plain                         ? "e4m3"
+                        : is_e4m3                       ? "e4m3"
                                                         : "hybrid",
                         key, node->line, err);
 }
@@ -504,11 +507,8 @@ static lh_status read_provider(converter *c, const lhi_node *node,
 static lh_status read_layers(converter *c, const lhi_node *node,
                              const char *text, const char *key, lh_error *err)
 {
-    const lhi_node *parallel = lhi_config_find(
-        c->doc->root, "model.mcore_customization_config.parallel_attention");
-    if (strcmp(text, "megatron_falcon_gpt") == 0 && parallel &&
-        parallel->kind == LHI_SCALAR &&
-        lhi_is_same_word(parallel->text, "true"))
+    if (strcmp(text, "megatron_falcon_gpt") == 0 &&
+        is_key_true(c, "model.mcore_customization_config.parallel_attention"))
         return reject(c, node, err,
                       "has attention and MLP in parallel, which is not "
                       "imported; remove the key and give the model by --model");
