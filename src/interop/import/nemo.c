@@ -481,6 +481,9 @@ static lh_status read_fsdp(converter *c, const lhi_node *node, const char *text,
     if (!lhi_is_same_word(text, "true"))
         return LH_OK;
     LHI_TRY(add_argument(c, "use-torch-fsdp2", NULL, key, node->line, err));
+    if (strategy && strategy->kind != LHI_SCALAR)
+        return lhi_doc_fail(c->doc, strategy, err, LH_EINPUT,
+                            "must be a value");
     if (strategy && strcmp(strategy->text, "grad") == 0)
         return add_argument(c, "torch-fsdp2-no-reshard-after-forward", NULL,
                             "model.fsdp_sharding_strategy", strategy->line,
@@ -658,10 +661,7 @@ static lh_status visit_key(void *context, const lhi_doc *doc,
         lhi_import_ignore(c->in, key);
         return LH_OK;
     }
-    bool resolved = true;
-    if (node->kind == LHI_SCALAR)
-        resolved = lhi_omega_resolve(doc, node, text);
-    if (!resolved) {
+    if (node->kind == LHI_SCALAR && !lhi_omega_resolve(doc, node, text)) {
         char name[MOST_NAME];
         lhi_arity arity = LHI_ARITY_ONE;
         lhi_argument_kind kind = LHI_ARGUMENT_UNKNOWN;
