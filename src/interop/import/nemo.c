@@ -593,7 +593,7 @@ static void strip_fraction(char *text)
 }
 
 /* Appends Megatron-LM's argument of the same name as a key, with the value
- * `text`. *known: there is one. */
+ * `text`, which is "" for a list. *known: there is one. */
 static lh_status read_named(converter *c, const lhi_node *node, char *text,
                             const char *key, bool *known, lh_error *err)
 {
@@ -604,10 +604,8 @@ static lh_status read_named(converter *c, const lhi_node *node, char *text,
     *known = find_argument(key, name, &arity, &inverted, &kind);
     if (!*known)
         return LH_OK;
-    const bool is_true =
-        node->kind == LHI_SCALAR && lhi_is_same_word(text, "true");
-    const bool is_false =
-        node->kind == LHI_SCALAR && lhi_is_same_word(text, "false");
+    const bool is_true = lhi_is_same_word(text, "true");
+    const bool is_false = lhi_is_same_word(text, "false");
     if (kind == LHI_ARGUMENT_IGNORED) {
         lhi_import_ignore(c->in, key);
         return LH_OK;
@@ -620,6 +618,9 @@ static lh_status read_named(converter *c, const lhi_node *node, char *text,
                    ? add_argument(c, name, NULL, key, node->line, err)
                    : LH_OK;
     }
+    for (const lhi_node *n = node->first; n; n = n->next)
+        if (kind == LHI_ARGUMENT_READ && n->kind != LHI_SCALAR)
+            return lhi_doc_fail(c->doc, n, err, LH_EINPUT, "must be a value");
     if (node->kind == LHI_LIST)
         return arity == LHI_ARITY_SOME || arity == LHI_ARITY_THREE
                    ? add_items(c, name, node, key, err)
@@ -652,9 +653,8 @@ static lh_status visit_key(void *context, const lhi_doc *doc,
 {
     converter *c = context;
     char text[LHI_OMEGA_SIZE] = "";
-    if (node->kind == LHI_SCALAR && strcmp(node->text, "???") == 0)
-        return LH_OK;
-    if (strcmp(key, "trainer.devices") == 0 ||
+    if ((node->kind == LHI_SCALAR && strcmp(node->text, "???") == 0) ||
+        strcmp(key, "trainer.devices") == 0 ||
         strcmp(key, "trainer.num_nodes") == 0)
         return LH_OK;
     if (is_without_effect(c, key)) {
