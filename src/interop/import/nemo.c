@@ -331,7 +331,7 @@ static lh_status read_function(converter *c, const lhi_node *node,
         return LH_OK;
     if (!gated && strcmp(name, "squared_relu") == 0)
         return add_argument(c, "squared-relu", NULL, key, node->line, err);
-    if (gated && (strstr(name, "quick_gelu") || strstr(name, "gelu"))) {
+    if (gated && strstr(name, "gelu")) {
         if (!strstr(name, "quick_gelu"))
             lhi_import_note(c->in,
                             "%s: %s is imported as quick GELU, which "
@@ -769,14 +769,11 @@ static lh_status convert(const lhi_doc *doc, const char *name,
 {
     uint32_t gpus;
     converter c = {.doc = doc, .in = in};
-    static const char *const options_of_others[] = {"model", "nodes", "nnodes",
-                                                    "nproc-per-node", NULL};
-    char option[MOST_NAME];
+    static const char *const others[] = {"--model", "--nodes", "--nnodes",
+                                         "--nproc-per-node", NULL};
     LHI_TRY(lhi_import_add_name(in, "", "model.", err));
-    for (uint32_t i = 0; options_of_others[i]; i++) {
-        snprintf(option, sizeof option, "--%s", options_of_others[i]);
-        LHI_TRY(lhi_import_add_name(in, options_of_others[i], option, err));
-    }
+    for (uint32_t i = 0; others[i]; i++)
+        LHI_TRY(lhi_import_add_name(in, others[i] + 2, others[i], err));
     LHI_TRY(lhi_config_walk(doc, rules, sizeof rules / sizeof *rules,
                             "NeMo's or Megatron-Bridge", visit_key, &c, in,
                             err));
