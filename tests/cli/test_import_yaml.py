@@ -206,6 +206,9 @@ def nemo_is_refused_with_line_and_key():
     refused("nemo", text + "  encoder: {num_layers: 2}\n",
             f"^longhaul: conf:{len(lines) + 1}: model.encoder.num_layers: "
             "longhaul imports decoders only")
+    refused("nemo", text + "  _target_: megatron.bridge.T5Provider\n",
+            f"^longhaul: conf:{len(lines) + 1}: model._target_: 'megatron."
+            "bridge.T5Provider' is another kind of model; longhaul imports ")
     refused("nemo", text + "  pipeline_model_parallel_layout: [[a], b]\n",
             f"^longhaul: conf:{len(lines) + 1}: model.pipeline_model_parallel_"
             r"layout\[0\]: must be a value")

@@ -501,7 +501,9 @@ static lh_status read_provider(converter *c, const lhi_node *node,
     (void)key;
     for (uint32_t i = 0; others[i]; i++)
         if (strstr(text, others[i]))
-            return reject(c, node, err, decoder_only);
+            return reject(c, node, err,
+                          "is another kind of model; longhaul imports "
+                          "decoders only");
     return LH_OK;
 }
 
