@@ -122,9 +122,8 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
 
 /* Checks whether, from layer `first` on, exactly the layers with index %
  * interval == phase are set in `is`. */
-static bool has_experts_at_interval(const bool *is, uint32_t layers,
-                                    uint32_t first, uint32_t interval,
-                                    uint32_t phase)
+static bool is_set_at_interval(const bool *is, uint32_t layers, uint32_t first,
+                               uint32_t interval, uint32_t phase)
 {
     for (uint32_t i = first; i < layers; i++)
         if (is[i] != (i % interval == phase))
@@ -142,12 +141,11 @@ bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem,
     for (second = first + 1; second < n && !is[second];)
         second++;
     model->dense_layers = first;
-    if (second < n && has_experts_at_interval(is, n, first, second - first,
-                                              first % (second - first))) {
+    if (second < n && is_set_at_interval(is, n, first, second - first,
+                                         first % (second - first))) {
         model->moe_interval = second - first;
         model->moe_phase = first % model->moe_interval;
-        if (has_experts_at_interval(is, n, 0, model->moe_interval,
-                                    model->moe_phase))
+        if (is_set_at_interval(is, n, 0, model->moe_interval, model->moe_phase))
             model->dense_layers = 0;
         return true;
     }
@@ -208,7 +206,7 @@ bool lhi_layer_pattern_set_no_rope(const bool *is, lh_model *model)
         first++;
     if (first == model->layers)
         return true; /* every layer has positions */
-    if (!has_experts_at_interval(is, model->layers, 0, first + 1, first))
+    if (!is_set_at_interval(is, model->layers, 0, first + 1, first))
         return false;
     model->no_rope_interval = first + 1;
     return true;
