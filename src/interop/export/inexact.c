@@ -126,7 +126,8 @@ static void find_attention_kinds(search *s)
     add_setting_if(s, s->m->index_topk, "index_topk", reason);
 }
 
-/* Adds the kind and the norm placement if Megatron differs from the model. */
+/* Adds the norm settings in which Megatron differs from the model: kind,
+ * placement and epsilon. */
 static void find_norms(search *s)
 {
     const lh_model *m = s->m;
