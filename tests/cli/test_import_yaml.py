@@ -125,7 +125,11 @@ def deepspeed_is_refused_with_line_and_key():
             ({"pipeline": {"stages": 3}},
              "^longhaul: conf: 8 GPUs are not a multiple"),
             ({"train_batch_size": 12},
-             "^longhaul: conf:2: train_batch_size: 12 is not"),
+             "^longhaul: conf:2: train_batch_size: 12 is not a multiple of "
+             "gradient_accumulation_steps 1 x data parallelism 8"),
+            ({"train_batch_size": 12, "train_micro_batch_size_per_gpu": 2},
+             "^longhaul: conf:2: train_batch_size: 12 is not a multiple of "
+             "train_micro_batch_size_per_gpu 2 x data parallelism 8"),
             ({"tensor_parallel": {"autotp_size": 3}},
              "^longhaul: conf:7: tensor_parallel.autotp_size: the 32 heads"),
             ({"elasticity": {"enabled": True}},

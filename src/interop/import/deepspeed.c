@@ -488,6 +488,36 @@ static lh_status find_replicas(const deepspeed *d,
     return LH_OK;
 }
 
+/* Fails with LH_EINPUT because the batch sizes `b` (0: could not be derived) do
+ * not match the replica count. */
+static lh_status fail_batch(const deepspeed *d, const batch_sizes *b,
+                            lh_error *err)
+{
+    const lhi_input_key key =
+        key_of(d, d->keys[KEY_GLOBAL_BATCH].is_given ? KEY_GLOBAL_BATCH
+                                                     : KEY_MICRO_BATCH);
+    const uint32_t data = d->in->layout.data;
+    if (!b->global)
+        return lhi_input_value_fail(
+            key, LH_EINPUT, err,
+            "%u x %s %u x data parallelism %u exceeds the limit of 2^30 "
+            "sequences",
+            b->micro, names[KEY_ACCUMULATION], b->steps, data);
+    if (!b->micro || !b->steps)
+        return lhi_input_value_fail(
+            key, LH_EINPUT, err,
+            "%u is not a multiple of %s %u x data parallelism %u; change them "
+            "or the number of nodes",
+            b->global, names[b->micro ? KEY_MICRO_BATCH : KEY_ACCUMULATION],
+            b->micro ? b->micro : b->steps, data);
+    return lhi_input_value_fail(
+        key, LH_EINPUT, err,
+        "%u is not %s %u x %s %u x data parallelism %u; change them or the "
+        "number of nodes",
+        b->global, names[KEY_MICRO_BATCH], b->micro, names[KEY_ACCUMULATION],
+        b->steps, data);
+}
+
 /* Reads global batch, microbatch and accumulation steps, derives those that are
  * not given, as DeepSpeed does (_set_batch_related_parameters()), and the
  * replica count. */
@@ -516,14 +546,7 @@ static lh_status read_batch(const deepspeed *d,
         b.global = (uint32_t)(share * b.steps);
     if (!b.global || !share || b.global % share != 0 ||
         (b.steps && b.global / share != b.steps))
-        return lhi_input_value_fail(
-            key_of(d, d->keys[KEY_GLOBAL_BATCH].is_given ? KEY_GLOBAL_BATCH
-                                                         : KEY_MICRO_BATCH),
-            LH_EINPUT, err,
-            "%u is not %s %u x %s %u x data parallelism %u; change them or the "
-            "number of nodes",
-            b.global, names[KEY_MICRO_BATCH], b.micro, names[KEY_ACCUMULATION],
-            b.steps, l->data);
+        return fail_batch(d, &b, err);
     if (b.micro > LHI_MAX_DEGREE)
         return lhi_input_value_fail(
             key_of(d, KEY_GLOBAL_BATCH), LH_EUNSUPPORTED, err,
