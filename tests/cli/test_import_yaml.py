@@ -101,6 +101,11 @@ def batch_sizes_follow_from_each_other():
                "bf16.enabled: auto, set by the training script",
           "^bf16.enabled: the training script selects the precision",
           "^train_micro_batch_size_per_gpu: is not given; 8 sequences")
+    job = imported("deepspeed", {"train_batch_size": 64,
+                                 "bf16": {"enabled": False},
+                                 "fp16": {"enabled": "auto"}}, *SMALL, *NODE)
+    has(job, "precision: fp16")
+    noted(job, "^fp16.enabled: the training script selects .*; fp16 is ")
 
 
 @test

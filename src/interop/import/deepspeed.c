@@ -285,7 +285,9 @@ static lh_status add_origins(const deepspeed *d, lh_error *err)
 /* --- training ----------------------------------------------------------------
  */
 
-/* Reads the precision. LH_EINPUT: bf16 and fp16 together. */
+/* Reads the precision. One that the training script selects is modelled as
+ * bf16, or as fp16 if the file disables bf16. LH_EINPUT: bf16 and fp16
+ * together. */
 static lh_status read_precision(const deepspeed *d, lh_error *err)
 {
     bool half = false, brain = false;
@@ -296,12 +298,17 @@ static lh_status read_precision(const deepspeed *d, lh_error *err)
     if (half && brain)
         return lhi_input_value_fail(key_of(d, KEY_FP16), LH_EINPUT, err,
                                     "cannot be combined with bf16.enabled");
-    t->precision = half               ? LH_PRECISION_FP16
-                   : brain || is_auto ? LH_PRECISION_BF16
+    const bool selects = is_auto && !half && !brain;
+    const bool only_half = selects && d->keys[KEY_BF16].is_given;
+    t->precision = half || only_half  ? LH_PRECISION_FP16
+                   : brain || selects ? LH_PRECISION_BF16
                                       : LH_PRECISION_FP32;
-    if (is_auto && !half && !brain)
-        lhi_import_note(d->in, "bf16.enabled: the training script selects the "
-                               "precision; bf16 is modelled");
+    if (selects)
+        lhi_import_note(
+            d->in,
+            "%s: the training script selects the precision; %s is modelled",
+            names[only_half ? KEY_FP16 : KEY_BF16],
+            only_half ? "fp16" : "bf16");
     return LH_OK;
 }
 
