@@ -164,6 +164,7 @@ static void put_experts(lhi_text *out, const lh_job *job,
         lhi_text_printf(out, "BALANCE_RATE = %.12g\n", rate);
     else
         lhi_text_puts(out, "BALANCE_RATE = None\n");
+    /* The class always has a limit; 1e6 is above any activation. */
     if (class == LHI_TORCHTITAN_GPT_OSS)
         lhi_text_printf(out, "SWIGLU_LIMIT = %.12g\n",
                         m->swiglu_limit > 0 ? m->swiglu_limit : 1e6);
