@@ -38,9 +38,10 @@ typedef struct lh_chakra {
 
 /* Replays the traces of ranks 0 to n_files - 1.
  *
- * LH_EINPUT: a file is damaged; a node has no duration, names a missing one, or
- * has no peer; `err` gives file and node. LH_EDEADLOCK: nodes wait for each
- * other. */
+ * LH_EINPUT: a file is damaged; a node has operations or bytes but no duration,
+ * one above 2^53 ns, the id of another node, a dependency that is not in the
+ * file, or no peer; `err` gives file and node. LH_EDEADLOCK: nodes wait for
+ * each other. The caller frees *out with lh_chakra_free(). */
 LH_API lh_status lh_chakra_replay(const lh_chakra_file *files, uint32_t n_files,
                                   lh_chakra **out, lh_error *err);
 /* Frees a replay; NULL is a no-op. */
