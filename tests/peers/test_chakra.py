@@ -47,15 +47,19 @@ def compiled(folder):
     return importlib.import_module(source.stem + "_pb2")
 
 
+def values(attributes):
+    """Each attribute's value by its name."""
+    return {attribute.name: getattr(attribute, attribute.WhichOneof("value"))
+            for attribute in attributes}
+
+
 def compare(theirs, ours):
     """The fields and attributes of both decoders are equal, and no field is
     unknown to the schema."""
     found = {name: getattr(theirs, field) for name, field in FIELDS.items()}
     found["control"], found["data"] = (list(theirs.ctrl_deps),
                                        list(theirs.data_deps))
-    for attribute in theirs.attr:
-        found[attribute.name] = getattr(attribute,
-                                        attribute.WhichOneof("value"))
+    found |= values(theirs.attr)
     assert found == ours, (found, ours)
     size = theirs.ByteSize()
     theirs.DiscardUnknownFields()
@@ -77,7 +81,8 @@ def main():
                 at += size
             metadata, nodes = read_rank(path)
             head = schema.GlobalMetadata.FromString(messages[0])
-            assert head.version == metadata["version"], head
+            found = values(head.attr) | {"version": head.version}
+            assert found == metadata, (found, metadata)
             for message, ours in zip(messages[1:], nodes, strict=True):
                 theirs = schema.Node.FromString(message)
                 compare(theirs, ours)
