@@ -52,7 +52,7 @@ def consistent(ranks, groups):
                 ends[n["type"]][key] = n["comm_size"]
             elif n["type"] == COLLECTIVE:
                 check(r in groups[n["pg_name"]], f"{r} in {n['pg_name']}")
-    check(ends[SEND] == ends[RECEIVE], "sends match receives")
+    check(ends[SEND] and ends[SEND] == ends[RECEIVE], "sends match receives")
     for group in groups.values():
         order = [[(n["name"], n["comm_type"], n["comm_size"])
                   for n in ranks[r] if n["type"] == COLLECTIVE] for r in group]
@@ -82,6 +82,8 @@ def plans_replay_to_their_iteration_time():
         check(groups["1"] == ([0, 4] if outermost == "data" else [0, 1]),
               groups)
         consistent(ranks, groups)
+        check(any(n["type"] == COLLECTIVE and n["comm_size"] > 0
+                  for n in ranks[0]), "replicas communicate")
         replays(ranks, round(plan["iteration_s"] * 1e9))
         found = json_case("simulate", ["simulate", "et.0.et"])
         check(found["makespan_s"] == plan["iteration_s"] and
