@@ -212,9 +212,44 @@ def timers_without_ranks_are_refused():
     case("setup", ["diagnose", "setup.log"], 1,
          err="setup.log: is a log of Megatron-LM without each rank's times of "
              "passes")
+    case("second", ["diagnose", timer_log("t.log"), "setup.log"], 1,
+         err="setup.log: is a log of Megatron-LM without each rank's times of "
+             "passes")
     case("two kinds", ["diagnose", timer_log("t.log"), *traces(1, gpu_step)], 1,
          err="rank0.json: is a trace of PyTorch's profiler, but an earlier file "
              "is a log of Megatron-LM's timers")
+
+
+@test
+def ranks_of_several_logs_have_their_files():
+    lines = (WORK / timer_log("all.log")).read_text().splitlines(True)
+    for name, others in (("a.log", "23"), ("b.log", "01")):
+        (WORK / name).write_text("".join(
+            line for line in lines
+            if not any(f" rank  {rank}: " in line for rank in others)))
+    ranks = json_case("logs", ["diagnose", "a.log", "b.log"], 0)["ranks"]
+    check([(one["rank"], one["file"], one["n_steps"]) for one in ranks] ==
+          [(0, "a.log", 2), (1, "a.log", 2), (2, "b.log", 2), (3, "b.log", 2)],
+          ranks)
+
+
+@test
+def truncated_logs_are_remarked():
+    text = (WORK / timer_log("cut.log")).read_bytes()
+    (WORK / "cut.log.gz").write_bytes(gzip.compress(text)[:-8])
+    result = json_case("cut", ["diagnose", "cut.log.gz"], 0)
+    check([(r["kind"], r["n"]) for r in result["remarks"]] ==
+          [("cut-files", 1)], result["remarks"])
+    check([one["rank"] for one in result["ranks"]] == [0, 1, 2, 3], result)
+
+
+@test
+def times_that_sum_to_decades_are_refused():
+    lines = "     rank 0: 10000000\n" * 100001
+    (WORK / "sum.log").write_text(
+        "times across ranks (ms):\n  forward-compute:\n" + lines)
+    case("sum", ["diagnose", "sum.log"], 1,
+         err="sum.log:100003: the times of rank 0 sum to more than 31 years")
 
 
 finish()

@@ -131,8 +131,19 @@ static lh_status find_kind(reading *r, const input *in, kind *out,
     return LH_OK;
 }
 
-/* Reads the opened file by its format. LH_EINPUT: its format differs from that
- * of earlier files. */
+/* Reads the opened file as a log with Megatron-LM's timers; counts a truncated
+ * one as a defect. */
+static lh_status read_timers(reading *r, const char *name, lh_error *err)
+{
+    LHI_TRY(lhi_timer_log_read(&r->timers, &r->zip, name, err));
+    if (r->zip.reason)
+        lhi_defect_add(&r->recording->remarks, LHI_REMARK_CUT, 1, "%s: %s",
+                       name, r->zip.reason);
+    return LH_OK;
+}
+
+/* Reads the opened file by its format. LH_EINPUT: its format differs from
+ * earlier files'. */
 static lh_status read_opened(reading *r, const input *in, lh_error *err)
 {
     kind is;
@@ -156,7 +167,7 @@ static lh_status read_opened(reading *r, const input *in, lh_error *err)
     if (is == NSIGHT)
         return lhi_profiler_read_nsight(&r->profiler, &r->zip, name, err);
     if (is == TIMERS)
-        return lhi_timer_log_read(&r->timers, &r->zip, name, err);
+        return read_timers(r, name, err);
     return lhi_op_table_read(&r->zip, name, &r->rows, err);
 }
 
@@ -179,8 +190,8 @@ static lh_status build_timed(reading *r, const char *name, lh_error *err)
              "%s: is a log of Megatron-LM's timers, which contain sums over an "
              "iteration, not single passes",
              name);
-    return lhi_timer_log_list(&r->timers, name, &out->activities,
-                              &out->n_activities, err);
+    return lhi_timer_log_list(&r->timers, &out->activities, &out->n_activities,
+                              err);
 }
 
 /* Compares rank activities by rank number, then by file name, for

@@ -13,6 +13,7 @@
 #include "report/diagnosis/line_stream.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,10 @@ enum { MAX_RANKS = 65536, NAME_BYTES = 64 };
 
 /* Longest credible time, 10,000 s in ms. */
 #define MAX_MS 1e7
+
+/* Longest credible sum of a rank's times, 31 years in ms; sums of two such
+ * times in ns fit into 64 bits. */
+#define MAX_SUM_MS 1e12
 
 static const char all_ranks[] = "times across ranks (ms):";
 static const char extremes[] = "time across ranks (ms):";
@@ -103,10 +108,11 @@ static bool parse_name(const char *line, char name[NAME_BYTES])
 
 /* --- timers --------------------------------------------------------------- */
 
-/* Adds the time of a rank's timer of kind `kind`, in ms, to the current block
- * (the timers of one log interval). */
-static lh_status add_time(lhi_timer_log *log, uint32_t rank, timer_kind kind,
-                          double ms, lh_error *err)
+/* Adds the time from a rank's timer with kind `kind`, in ms, to the current
+ * block (one log interval's timers); `lines` is at the timer's line. */
+static lh_status add_time(lhi_timer_log *log, const lhi_line_stream *lines,
+                          uint32_t rank, timer_kind kind, double ms,
+                          lh_error *err)
 {
     if (kind == NOTHING)
         return LH_OK;
@@ -121,6 +127,8 @@ static lh_status add_time(lhi_timer_log *log, uint32_t rank, timer_kind kind,
         log->n_ranks = rank + 1;
     }
     lhi_timed_rank *r = &log->ranks[rank];
+    if (!r->file)
+        r->file = lines->name;
     if (kind == PASS || kind == OPTIMIZER)
         r->compute += ms;
     if (kind == MESSAGE)
@@ -133,6 +141,12 @@ static lh_status add_time(lhi_timer_log *log, uint32_t rank, timer_kind kind,
         r->block = log->n_blocks;
         r->n++;
     }
+    if (r->compute > MAX_SUM_MS || r->communication > MAX_SUM_MS ||
+        r->whole > MAX_SUM_MS)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%" PRIu64 ": the times of rank %" PRIu32
+                        " sum to more than 31 years",
+                        lines->name, lines->line, rank);
     return LH_OK;
 }
 
@@ -174,7 +188,7 @@ static lh_status read_blocks(lhi_timer_log *log, lhi_line_stream *lines,
             is_inside = false;
             *has_extremes = true;
         } else if (is_inside && parse_rank_time(line, &rank, &ms)) {
-            LHI_TRY(add_time(log, rank, kind, ms, err));
+            LHI_TRY(add_time(log, lines, rank, kind, ms, err));
         } else if (is_inside && parse_name(line, name)) {
             kind = classify_timer(name);
         } else {
@@ -183,13 +197,13 @@ static lh_status read_blocks(lhi_timer_log *log, lhi_line_stream *lines,
     }
 }
 
-/* Checks whether at least one rank has timed passes. */
-static bool has_passes(const lhi_timer_log *log)
+/* Returns the number of blocks with timed passes, summed over the ranks. */
+static uint64_t count_blocks(const lhi_timer_log *log)
 {
+    uint64_t n = 0;
     for (uint32_t i = 0; i < log->n_ranks; i++)
-        if (log->ranks[i].n)
-            return true;
-    return false;
+        n += log->ranks[i].n;
+    return n;
 }
 
 lh_status lhi_timer_log_read(lhi_timer_log *log, lhi_gzip_stream *zip,
@@ -197,9 +211,10 @@ lh_status lhi_timer_log_read(lhi_timer_log *log, lhi_gzip_stream *zip,
 {
     lhi_line_stream lines = {.zip = zip, .name = name};
     bool has_extremes = false;
+    uint64_t n_before = count_blocks(log);
     lh_status status = read_blocks(log, &lines, &has_extremes, err);
     lhi_line_stream_fini(&lines);
-    if (status == LH_OK && !has_passes(log))
+    if (status == LH_OK && count_blocks(log) == n_before)
         return lhi_fail(
             err, LH_EINPUT,
             "%s: is a log of Megatron-LM %s; train with --timing-log-level 2 "
@@ -220,7 +235,7 @@ static int64_t to_ns(double ms)
 }
 
 /* Returns a rank's activity (computation, communication and idle time), summed
- * over its iterations. */
+ * over its blocks, each of which counts as a step. */
 static lhi_activity make_activity(const lhi_timed_rank *r)
 {
     double busy = r->compute + r->communication;
@@ -233,12 +248,11 @@ static lhi_activity make_activity(const lhi_timed_rank *r)
                           .idle_ns = to_ns(whole) - to_ns(busy)};
 }
 
-lh_status lhi_timer_log_list(const lhi_timer_log *log, const char *name,
+lh_status lhi_timer_log_list(const lhi_timer_log *log,
                              lhi_recorded_activity **out, uint32_t *n,
                              lh_error *err)
 {
     lhi_recorded_activity *list = calloc(log->n_ranks + 1u, sizeof *list);
-    size_t len = strlen(name) + 1;
     *out = list;
     *n = 0;
     if (!list)
@@ -246,10 +260,11 @@ lh_status lhi_timer_log_list(const lhi_timer_log *log, const char *name,
     for (uint32_t i = 0; i < log->n_ranks; i++) {
         if (log->ranks[i].n == 0)
             continue;
+        size_t len = strlen(log->ranks[i].file) + 1;
         char *file = malloc(len);
         if (!file)
             return lhi_fail_nomem(err);
-        memcpy(file, name, len);
+        memcpy(file, log->ranks[i].file, len);
         list[(*n)++] =
             (lhi_recorded_activity){file, i, make_activity(&log->ranks[i])};
     }

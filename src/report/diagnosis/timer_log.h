@@ -7,12 +7,13 @@
 #include "report/diagnosis/gzip_stream.h"
 #include "report/diagnosis/rank_activity.h"
 
-/* One rank's timers, in ms. */
+/* One rank's timers, in ms: sums over the blocks. */
 typedef struct lhi_timed_rank {
-    double compute, communication, whole; /* of all iterations */
-    double passes_whole;                  /* "forward-backward" */
-    uint32_t n;                           /* iterations */
-    uint64_t block;                       /* latest block with its passes */
+    const char *file; /* first log with its times; borrowed */
+    double compute, communication, whole;
+    double passes_whole; /* "forward-backward" */
+    uint32_t n;          /* blocks with its passes */
+    uint64_t block;      /* latest block with its passes */
 } lhi_timed_rank;
 
 /* Timers of all ranks. */
@@ -26,13 +27,13 @@ typedef struct lhi_timer_log {
  * timer heading. */
 lh_status lhi_timer_log_detect(lhi_gzip_stream *zip, const char *name,
                                bool *out, lh_error *err);
-/* Adds a Megatron-LM log's timers. LH_EINPUT: it has timers, but none for
- * passes by rank. */
+/* Adds a Megatron-LM log's timers; `name` must outlive `log`. LH_EINPUT: this
+ * log has no timers for passes by rank, or their sum is not credible. */
 lh_status lhi_timer_log_read(lhi_timer_log *log, lhi_gzip_stream *zip,
                              const char *name, lh_error *err);
-/* Lists each rank's activity per iteration, with the log's name as its file, in
- * *out, which has capacity for all ranks. The elements own their file names. */
-lh_status lhi_timer_log_list(const lhi_timer_log *log, const char *name,
+/* Lists each rank's activity, summed over its blocks, in *out (release with
+ * free()). The elements own their file names. */
+lh_status lhi_timer_log_list(const lhi_timer_log *log,
                              lhi_recorded_activity **out, uint32_t *n,
                              lh_error *err);
 /* Frees the ranks' timers. */
