@@ -157,7 +157,7 @@ static lh_status read_opened(reading *r, const input *in, lh_error *err)
     if (r->profiler.map && is != PROFILER && is != NSIGHT)
         return lhi_fail(err, LH_EINPUT,
                         "%s: is %s, but a map of ranks applies only to traces "
-                        "of PyTorch's profiler",
+                        "of PyTorch's profiler and exports of Nsight Systems",
                         name, kinds[is]);
     r->kind = is;
     if (is == TRACE)
