@@ -236,7 +236,8 @@ static lh_status add_profiled_steps(reading *r, const char *name, lh_error *err)
 }
 
 /* Builds the recording from a profiler's traces. If no step is complete, it has
- * only the ranks' activity. */
+ * only the ranks' activity. An error after the first steps remains an error,
+ * because the recording is not finalised then. */
 static lh_status build_profiled(reading *r, const char *name, lh_error *err)
 {
     lh_recording *out = r->recording;
@@ -250,7 +251,7 @@ static lh_status build_profiled(reading *r, const char *name, lh_error *err)
                  out->remarks.first[LHI_REMARK_FILES]);
     if (status == LH_OK || status == LH_EINPUT)
         LHI_TRY(take_activities(&r->profiler, out, err));
-    if (status == LH_EINPUT && out->n_activities)
+    if (status == LH_EINPUT && out->n_activities && out->n_steps == 0)
         return LH_OK;
     if (status != LH_OK && err)
         *err = out->unreplayed;
