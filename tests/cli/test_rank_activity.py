@@ -142,6 +142,19 @@ def a_file_twice_counts_once():
 
 
 @test
+def events_outside_the_clock_are_remarked():
+    name, = traces(1, gpu_step)
+    trace = json.loads((WORK / name).read_text())
+    for cat in "kernel", "cpu_op":
+        trace["traceEvents"].append({**event("late", 0, 1, cat), "ts": 1e15})
+    (WORK / name).write_text(json.dumps(trace))
+    result = json_case("late", ["diagnose", name], 0)
+    check([(r["kind"], r["n"]) for r in result["remarks"]] ==
+          [("unread-rows", 2)], result["remarks"])
+    check_times(result["ranks"][0], span=100, compute=40)
+
+
+@test
 def the_page_has_the_activity_and_measurements_are_refused():
     names = traces(2, gpu_step)
     case("page", ["diagnose", *names, "--html", "p.html"], out="rank")

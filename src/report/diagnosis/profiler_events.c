@@ -413,29 +413,34 @@ static bool shift_range(const reading *r, int64_t *start_ns, int64_t *end_ns)
     return *start_ns >= 0 && *start_ns <= LHI_MOST_NS;
 }
 
-/* Converts all times in the file to the rank's clock by adding its base
- * time. */
+/* Converts all times in the file to the rank's clock by adding its base time.
+ * Counts events out of range as unreadable; a communication library's range,
+ * which can be in two lists, counts only in the first. */
 static void add_base(const reading *r)
 {
     lhi_file_events *out = r->out;
-    size_t kept = 0;
+    size_t kept = 0, n_dropped;
     for (size_t i = 0; i < out->n_ranges; i++)
         if (shift_range(r, &out->ranges[i].start_ns, &out->ranges[i].end_ns))
             out->ranges[kept++] = out->ranges[i];
-    lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, out->n_ranges - kept,
-                   "%s: times outside 1970 to 2046", r->name);
+    n_dropped = out->n_ranges - kept;
     out->n_ranges = kept;
     kept = 0;
     for (size_t i = 0; i < out->n_kernels; i++)
         if (shift_range(r, &out->kernels[i].start_ns, &out->kernels[i].end_ns))
             out->kernels[kept++] = out->kernels[i];
+    n_dropped += out->n_kernels - kept;
     out->n_kernels = kept;
     kept = 0;
     for (size_t i = 0; i < out->n_operators; i++)
         if (shift_range(r, &out->operators[i].start_ns,
                         &out->operators[i].end_ns))
             out->operators[kept++] = out->operators[i];
+        else
+            n_dropped += !out->operators[i].is_range;
     out->n_operators = kept;
+    lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, n_dropped,
+                   "%s: times outside 1970 to 2046", r->name);
 }
 
 lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
