@@ -50,7 +50,7 @@ typedef struct export
     size_t n_work, work_room;
     char **strings; /* by number; NULL: absent */
     size_t n_strings, strings_room;
-    uint64_t n_timed, n_untimed;
+    uint64_t n_timed; /* ranges and GPU work with a time */
 }
 export;
 
@@ -94,12 +94,10 @@ static bool get_times(export *x, const json_t *event, const char *start,
               get_number(event, end, end_ns) && *start_ns >= 0 &&
               *start_ns <= LHI_MOST_NS && *end_ns >= *start_ns &&
               *end_ns - *start_ns <= LHI_LONGEST_NS;
-    if (!ok) {
-        x->n_untimed++;
+    if (!ok)
         lhi_defect_add(x->p->remarks, LHI_REMARK_UNREAD, 1,
                        "%s:%" PRIu64 ": '%s' and '%s' are not times in ns",
                        x->name, x->line, start, end);
-    }
     x->n_timed += ok;
     return ok;
 }
