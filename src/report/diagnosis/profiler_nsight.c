@@ -39,8 +39,7 @@ typedef struct cuda_work {
 } cuda_work;
 
 /* One export. */
-typedef struct export
-{
+typedef struct nsight_export {
     lhi_profiler *p;
     const char *name;
     uint64_t line;
@@ -51,11 +50,10 @@ typedef struct export
     char **strings; /* by number; NULL: absent */
     size_t n_strings, strings_room;
     uint64_t n_timed; /* ranges and GPU work with a time */
-}
-export;
+} nsight_export;
 
 /* Frees the ranges, kernels and strings read from an export. */
-static void export_fini(export *x)
+static void export_fini(nsight_export *x)
 {
     for (size_t i = 0; i < x->n_ranges; i++)
         free(x->ranges[i].text);
@@ -87,7 +85,7 @@ static bool get_number(const json_t *event, const char *key, int64_t *out)
 
 /* Reads an event's times, in ns, at the keys `start` and `end`; false, and the
  * event counts as unreadable, if they are not times. */
-static bool get_times(export *x, const json_t *event, const char *start,
+static bool get_times(nsight_export *x, const json_t *event, const char *start,
                       const char *end, int64_t *start_ns, int64_t *end_ns)
 {
     bool ok = get_number(event, start, start_ns) &&
@@ -115,7 +113,7 @@ static lh_status copy_text(const char *text, char **out, lh_error *err)
 
 /* Stores string number `id` in the export's table, to which events refer.
  * Ignores values that are no string, and numbers out of range. */
-static lh_status set_string(export *x, int64_t id, const json_t *value,
+static lh_status set_string(nsight_export *x, int64_t id, const json_t *value,
                             lh_error *err)
 {
     enum { MAX_STRINGS = 1 << 24 };
@@ -134,7 +132,7 @@ static lh_status set_string(export *x, int64_t id, const json_t *value,
 }
 
 /* Returns string number `id` from the export's table; "" if it is absent. */
-static const char *get_string(const export *x, int64_t id)
+static const char *get_string(const nsight_export *x, int64_t id)
 {
     bool has = id >= 0 && (size_t)id < x->n_strings && x->strings[id];
     return has ? x->strings[id] : "";
@@ -144,7 +142,8 @@ static const char *get_string(const export *x, int64_t id)
 
 /* Adds an NVTX range (a thread's named time interval) to the export; skips
  * marks, which have no end. */
-static lh_status parse_range(export *x, const json_t *event, lh_error *err)
+static lh_status parse_range(nsight_export *x, const json_t *event,
+                             lh_error *err)
 {
     nvtx_range r = {.id = -1, .order = x->n_ranges};
     int64_t thread;
@@ -173,8 +172,8 @@ static uint32_t process_of(uint64_t global)
 
 /* Adds a GPU kernel or copy, or with is_launch the CPU's call that launched
  * one, to the export; skips other CUDA events, such as synchronisations. */
-static lh_status parse_cuda(export *x, const json_t *event, bool is_launch,
-                            lh_error *err)
+static lh_status parse_cuda(nsight_export *x, const json_t *event,
+                            bool is_launch, lh_error *err)
 {
     const json_t *kernel = json_object_get(event, "kernel");
     bool is_copy = json_object_get(event, "memcpy") != NULL ||
@@ -205,7 +204,8 @@ static lh_status parse_cuda(export *x, const json_t *event, bool is_launch,
 
 /* Stores the strings that a line defines: the export's whole string table, or
  * one entry in it. */
-static lh_status parse_strings(export *x, const json_t *line, lh_error *err)
+static lh_status parse_strings(nsight_export *x, const json_t *line,
+                               lh_error *err)
 {
     const json_t *data = json_object_get(line, "data");
     const char *type = json_string_value(json_object_get(line, "type"));
@@ -219,7 +219,7 @@ static lh_status parse_strings(export *x, const json_t *line, lh_error *err)
 
 /* Parses one line in an export and adds its range, GPU work or strings; skips
  * lines with other events. */
-static lh_status parse_line(export *x, const char *text, lh_error *err)
+static lh_status parse_line(nsight_export *x, const char *text, lh_error *err)
 {
     static const char *const words[] = {"\"NvtxEvent\"", "\"CudaEvent\"",
                                         "\"TraceProcessEvent\"", "\"data\"",
@@ -247,8 +247,9 @@ static lh_status parse_line(export *x, const char *text, lh_error *err)
     return status;
 }
 
-/* Reads and parses all lines of an export. */
-static lh_status read_lines(export *x, lhi_gzip_stream *zip, lh_error *err)
+/* Reads and parses all an export's lines. */
+static lh_status read_lines(nsight_export *x, lhi_gzip_stream *zip,
+                            lh_error *err)
 {
     lhi_line_stream lines = {.zip = zip, .name = x->name};
     char *text = NULL;
@@ -325,7 +326,7 @@ static bool is_operator(const char *text, int64_t number)
 
 /* Adds an NVTX range to a process's events `e`: as an operator or a library's
  * range and, if its name is a known one, also as a named range. */
-static lh_status add_range(export *x, nvtx_range *r, lhi_file_events *e,
+static lh_status add_range(nsight_export *x, nvtx_range *r, lhi_file_events *e,
                            lh_error *err)
 {
     if (!r->text)
@@ -344,7 +345,7 @@ static lh_status add_range(export *x, nvtx_range *r, lhi_file_events *e,
 }
 
 /* Adds a GPU kernel, a copy or a launch to a process's events `e`. */
-static lh_status add_work(const export *x, const cuda_work *w,
+static lh_status add_work(const nsight_export *x, const cuda_work *w,
                           lhi_file_events *e, lh_error *err)
 {
     lhi_kernel k = w->kernel;
@@ -357,8 +358,8 @@ static lh_status add_work(const export *x, const cuda_work *w,
 
 /* Sets the rank's name for process number `process`: the file's name and, with
  * `several` processes, the process number. */
-static lh_status name_rank(const export *x, uint32_t process, bool several,
-                           lhi_profiled_rank *r, lh_error *err)
+static lh_status name_rank(const nsight_export *x, uint32_t process,
+                           bool several, lhi_profiled_rank *r, lh_error *err)
 {
     size_t room = strlen(x->name) + 16;
     char *name = malloc(room);
@@ -375,7 +376,7 @@ static lh_status name_rank(const export *x, uint32_t process, bool several,
 
 /* Adds one process's rank, with its ranges from index *range on and its GPU
  * work from index *work on; advances both indices to the next process. */
-static lh_status add_process(export *x, size_t *range, size_t *work,
+static lh_status add_process(nsight_export *x, size_t *range, size_t *work,
                              lh_error *err)
 {
     lhi_file_events events = {0};
@@ -406,7 +407,7 @@ lh_status lhi_profiler_read_nsight(lhi_profiler *p, lhi_gzip_stream *zip,
                                    const char *name, lh_error *err)
 {
     LHI_TRY(lhi_profiler_prepare_map(p, err));
-    export x = {.p = p, .name = name};
+    nsight_export x = {.p = p, .name = name};
     size_t range = 0, work = 0;
     lh_status status = read_lines(&x, zip, err);
     if (status == LH_OK && x.n_timed == 0)
