@@ -158,11 +158,19 @@ def exports_without_times_are_refused():
     text = (WORK / name).read_text()
     (WORK / name).write_text(text + '{"Type":79,"CudaEvent":{"startNs":"soon",'
                              '"endNs":"2","globalPid":"5","kernel":{}}}\n'
+                             '{"Type":79,"CudaEvent":{"startNs":"1",'
+                             '"endNs":"2","kernel":{}}}\n'
                              '{"Type":79,"CudaEvent":\n')
     result = json_case("damaged", ["diagnose", name], 0)
     check([(r["kind"], r["n"]) for r in result["remarks"]] ==
-          [("unread-rows", 2), ("unmarked-steps", 1)] and "y.jsonl:5: 'startNs' and 'endNs' are not "
-          "times in ns" in str(result["remarks"]), result["remarks"])
+          [("unread-rows", 3), ("unmarked-steps", 1)], result["remarks"])
+    check("y.jsonl:5: 'startNs' and 'endNs' are not times in ns" in
+          result["remarks"][0]["text"], result["remarks"])
+    write("z.jsonl", text + '{"Type":59,"NvtxEvent":{"Timestamp":"1",'
+          '"EndTimestamp":"2","Text":"iteration"}}\n')
+    result = json_case("no thread", ["diagnose", "z.jsonl"], 0)
+    check("z.jsonl:5: 'GlobalTid' is not a number" in
+          result["remarks"][0]["text"], result["remarks"])
     case("two kinds", ["diagnose", name, *profiled()], 1,
          err="is a trace of PyTorch's profiler, but an earlier file is an "
              "export of Nsight Systems")

@@ -100,6 +100,21 @@ static bool get_times(nsight_export *x, const json_t *event, const char *start,
     return ok;
 }
 
+/* Reads an event's thread or process, with process number, at `key`; false, and
+ * the event counts as unreadable, if it is not a number. */
+static bool get_owner(nsight_export *x, const json_t *event, const char *key,
+                      uint64_t *out)
+{
+    int64_t number = 0;
+    bool ok = get_number(event, key, &number);
+    if (!ok)
+        lhi_defect_add(x->p->remarks, LHI_REMARK_UNREAD, 1,
+                       "%s:%" PRIu64 ": '%s' is not a number", x->name, x->line,
+                       key);
+    *out = (uint64_t)number;
+    return ok;
+}
+
 /* Copies a text into *out, which the caller frees. */
 static lh_status copy_text(const char *text, char **out, lh_error *err)
 {
@@ -146,15 +161,13 @@ static lh_status parse_range(nsight_export *x, const json_t *event,
                              lh_error *err)
 {
     nvtx_range r = {.id = -1, .order = x->n_ranges};
-    int64_t thread;
     const char *text = json_string_value(json_object_get(event, "Text"));
     if (!json_object_get(event, "EndTimestamp") ||
-        !get_number(event, "GlobalTid", &thread) ||
         (!text && !get_number(event, "TextId", &r.id)) ||
+        !get_owner(x, event, "GlobalTid", &r.thread) ||
         !get_times(x, event, "Timestamp", "EndTimestamp", &r.start_ns,
                    &r.end_ns))
         return LH_OK;
-    r.thread = (uint64_t)thread;
     LHI_TRY(lhi_profiler_grow_array((void **)&x->ranges, x->n_ranges,
                                     &x->ranges_room, sizeof *x->ranges, err));
     if (text)
@@ -179,20 +192,20 @@ static lh_status parse_cuda(nsight_export *x, const json_t *event,
     bool is_copy = json_object_get(event, "memcpy") != NULL ||
                    json_object_get(event, "memset") != NULL;
     cuda_work w = {.name = -1};
-    int64_t global, correlation = 0;
+    int64_t correlation = 0;
+    uint64_t owner;
     if (!is_launch && !kernel && !is_copy)
-        return LH_OK;
-    if (!get_number(event, is_launch ? "globalTid" : "globalPid", &global))
         return LH_OK;
     if (!get_number(event, "correlationId", &correlation) || correlation < 0)
         correlation = 0;
     if ((is_launch && correlation == 0) ||
+        !get_owner(x, event, is_launch ? "globalTid" : "globalPid", &owner) ||
         !get_times(x, event, "startNs", "endNs", &w.kernel.start_ns,
                    &w.kernel.end_ns))
         return LH_OK;
     if (kernel && !get_number(kernel, "shortName", &w.name))
         get_number(kernel, "demangledName", &w.name);
-    w.process = process_of((uint64_t)global);
+    w.process = process_of(owner);
     w.kernel.correlation = (uint64_t)correlation;
     w.kernel.is_launch = is_launch;
     w.kernel.is_copy = is_copy;
