@@ -151,15 +151,14 @@ static bool launches_kernels(const step_passes *s)
     return s->events->n_kernels > 0;
 }
 
-/* Returns the end of the last range of kind `kind` (a send or receive) that
- * ended after `from` and not after `to`; `from` if there is none. */
-static int64_t last_wait(const step_passes *s, uint8_t kind, int64_t from,
-                         int64_t to)
+/* Returns the end of a communication library's last send that ended after
+ * `from` and not after `to`; `from` if there is none. */
+static int64_t find_last_wait(const step_passes *s, int64_t from, int64_t to)
 {
     int64_t last = from;
     for (size_t i = 0; i < s->events->n_ranges; i++) {
         const lhi_named_range *r = &s->events->ranges[i];
-        if (r->kind == kind && r->end_ns > last && r->end_ns <= to)
+        if (r->kind == LHI_RANGE_SEND && r->end_ns > last && r->end_ns <= to)
             last = r->end_ns;
     }
     return last;
@@ -174,7 +173,7 @@ static int64_t find_forward_end(const step_passes *s, const derived_pass *f,
     int64_t end = s->ops[last].end_ns;
     int64_t next =
         f->to < s->n_ops ? s->ops[f->to].start_ns : s->ops[f->to - 1].end_ns;
-    int64_t wait = last_wait(s, LHI_RANGE_SEND, end, next);
+    int64_t wait = find_last_wait(s, end, next);
     if (wait == end)
         return next;
     while (last + 1 < f->to && s->ops[last + 1].end_ns <= wait)
@@ -194,8 +193,8 @@ static void time_forward_pass(const step_passes *s, derived_pass *f)
     if (launches_kernels(s))
         f->start_ns = s->ops[f->from].start_ns;
     else if (f->from > 0)
-        f->start_ns = last_wait(s, LHI_RANGE_SEND, s->ops[f->from - 1].end_ns,
-                                s->ops[first].start_ns);
+        f->start_ns = find_last_wait(s, s->ops[f->from - 1].end_ns,
+                                     s->ops[first].start_ns);
     else
         f->start_ns = first ? s->ops[first - 1].end_ns : s->ops[0].start_ns;
     f->end_ns = find_forward_end(s, f, last);
@@ -215,7 +214,7 @@ static void time_backward_pass(const step_passes *s,
         at--;
     if (at > 0 && is_message(&s->ops[at - 1]))
         back->start_ns =
-            last_wait(s, LHI_RANGE_SEND, s->ops[at - 1].end_ns, back->start_ns);
+            find_last_wait(s, s->ops[at - 1].end_ns, back->start_ns);
 }
 
 /* Adds the forward pass of each backward pass, and numbers the microbatches in
