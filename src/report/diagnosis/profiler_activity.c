@@ -136,15 +136,3 @@ lh_status lhi_profiler_measure_activity(const lhi_profiler *p,
     free(list);
     return LH_OK;
 }
-
-void lhi_activity_add(lhi_activity *to, const lhi_activity *from)
-{
-    to->n_steps += from->n_steps;
-    to->source = to->source > from->source ? to->source : from->source;
-    to->span_ns += from->span_ns;
-    to->compute_ns += from->compute_ns;
-    to->communication_ns += from->communication_ns;
-    to->overlap_ns += from->overlap_ns;
-    to->copy_ns += from->copy_ns;
-    to->idle_ns += from->idle_ns;
-}

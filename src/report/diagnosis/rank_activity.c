@@ -3,18 +3,33 @@
 
 #include "base/sort.h"
 
-/* A rank computes slowly if it takes more than this ratio to the median of the
- * others, as passes of a slow worker do. */
+#include <stdlib.h>
+
+/* A rank computes slowly if it takes more than this ratio to the others'
+ * median, as a slow worker's passes do. */
 #define SLOW_RATIO 1.1
 
-/* Compares times in ns, for lhi_sort(). */
+void lhi_activity_add(lhi_activity *to, const lhi_activity *from)
+{
+    to->n_steps += from->n_steps;
+    to->source = to->source > from->source ? to->source : from->source;
+    to->span_ns += from->span_ns;
+    to->compute_ns += from->compute_ns;
+    to->communication_ns += from->communication_ns;
+    to->overlap_ns += from->overlap_ns;
+    to->copy_ns += from->copy_ns;
+    to->idle_ns += from->idle_ns;
+}
+
+/* Compares times in ns, for lhi_sort() and bsearch(). */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* Returns the median of n sorted times without the one at index `without`. */
+/* Returns the median among n > 1 sorted times without the one at index
+ * `without`. */
 static int64_t median_of_others(const int64_t *sorted, uint32_t n,
                                 uint32_t without)
 {
@@ -61,10 +76,9 @@ lh_status lhi_rank_activities_compare(const lhi_recorded_activity *list,
     }
     lhi_sort(sorted, n, sizeof *sorted, compare_times);
     for (uint32_t i = 0; i < n && n > 1; i++) {
-        uint32_t own = 0;
-        while (sorted[own] != ranks[i].compute_ns)
-            own++;
-        int64_t others = median_of_others(sorted, n, own);
+        const int64_t *own = bsearch(&ranks[i].compute_ns, sorted, n,
+                                     sizeof *sorted, compare_times);
+        int64_t others = median_of_others(sorted, n, (uint32_t)(own - sorted));
         if (others > 0)
             ranks[i].ratio = (double)ranks[i].compute_ns / (double)others;
         ranks[i].is_slow = ranks[i].ratio > SLOW_RATIO;
