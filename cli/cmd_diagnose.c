@@ -52,8 +52,8 @@ static const cli_option options[] = {
      .at = offsetof(settings, map),
      .arg = "FILE",
      .help = "PyTorch and Nsight traces: stage and replica of each rank, and "
-             "operation of "
-             "each range, where the traces lack them (docs/formats/ranks.md).",
+             "operation of each range, where the traces lack them "
+             "(docs/formats/ranks.md).",
      .words = CLI_WORDS_FILES},
 };
 
