@@ -377,16 +377,23 @@ static void print_activity(cli *c, const lh_diagnosis *d)
 {
     cli_table t = {0};
     uint32_t n_slow = 0;
+    bool compared = false;
     char text[SENTENCE];
     cli_wrap(c, "recording", "%" PRIu32 " rank%s", d->n_ranks,
              d->n_ranks == 1 ? "" : "s");
     cli_wrap(c, "not replayed", "%s", d->unreplayed);
     print_remarks(c, d);
-    for (uint32_t i = 0; i < d->n_ranks; i++)
+    for (uint32_t i = 0; i < d->n_ranks; i++) {
+        compared = compared || d->ranks[i].ratio > 0;
         if (d->ranks[i].is_slow)
             cli_wrap(c, n_slow++ ? "" : "slow", "%s",
                      slow_rank_text(&d->ranks[i], text));
-    if (n_slow == 0 && d->n_ranks > 1)
+    }
+    if (!compared && d->n_ranks > 1)
+        cli_wrap(c, "slow",
+                 "ranks are not compared: only some have step marks, or GPU "
+                 "kernels, or none computes");
+    else if (n_slow == 0 && d->n_ranks > 1)
         cli_wrap(c, "slow", "no rank computes 1.1 times as long as the others");
     cli_print(c, "\nTime per marked step, or of the whole trace (steps -), and "
                  "its shares\n");

@@ -100,6 +100,19 @@ def the_slow_rank_is_named():
 
 
 @test
+def ranks_with_other_marks_or_sources_are_not_compared():
+    for other in ({"make": gpu_step, "marked": False}, {"make": cpu_step}):
+        last = (WORK / traces(3, **other)[2]).read_text()
+        names = traces(3, gpu_step)
+        (WORK / names[2]).write_text(last)
+        ranks = activity(names)
+        check([(one["ratio"], one["slow"]) for one in ranks] ==
+              [(0, False)] * 3, ranks)
+        case("text", ["diagnose", *names],
+             out="slow          ranks are not compared: only some have step")
+
+
+@test
 def ranks_without_numbers_have_their_files():
     ranks = activity_reason(traces(3, gpu_step, {1: 2}, told=False),
                             "does not contain its rank")

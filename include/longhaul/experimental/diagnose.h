@@ -195,7 +195,8 @@ typedef struct lh_rank_activity {
     int64_t compute_ns, communication_ns, copy_ns;
     int64_t overlap_ns; /* computation and communication at once */
     int64_t idle_ns;    /* none of the three */
-    double ratio;       /* compute_ns / median of the others; 0: no others */
+    double ratio;       /* compute_ns / median of the others; 0: no others, or
+                         * their marks or sources differ */
     bool is_slow;       /* ratio above 1.1 */
 } lh_rank_activity;
 

@@ -58,6 +58,17 @@ static lh_rank_activity activity_per_step(const lhi_recorded_activity *one,
                               .idle_ns = s->idle_ns / n};
 }
 
+/* Checks whether ranks' times per step can be compared: there are several
+ * ranks, all with the same source, and all or none with marked steps. */
+static bool are_comparable(const lh_rank_activity *ranks, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        if (ranks[i].source != ranks[0].source ||
+            (ranks[i].n_steps == 0) != (ranks[0].n_steps == 0))
+            return false;
+    return n > 1;
+}
+
 lh_status lhi_rank_activities_compare(const lhi_recorded_activity *list,
                                       uint32_t n, lhi_arena *arena,
                                       const lh_rank_activity **out,
@@ -75,7 +86,8 @@ lh_status lhi_rank_activities_compare(const lhi_recorded_activity *list,
         sorted[i] = ranks[i].compute_ns;
     }
     lhi_sort(sorted, n, sizeof *sorted, compare_times);
-    for (uint32_t i = 0; i < n && n > 1; i++) {
+    bool compared = are_comparable(ranks, n);
+    for (uint32_t i = 0; i < n && compared; i++) {
         const int64_t *own = bsearch(&ranks[i].compute_ns, sorted, n,
                                      sizeof *sorted, compare_times);
         int64_t others = median_of_others(sorted, n, (uint32_t)(own - sorted));

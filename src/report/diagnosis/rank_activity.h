@@ -30,9 +30,9 @@ typedef struct lhi_recorded_activity {
     lhi_activity sums;
 } lhi_recorded_activity;
 
-/* Computes each rank's activity times per step, and the ratio of its
- * computation to the median of the other ranks, into *out (n entries in the
- * arena). */
+/* Computes each rank's activity times per step, and its computation's ratio to
+ * the other ranks' median, into *out (n entries in the arena). The ratios are 0
+ * if the ranks' times cannot be compared. */
 lh_status lhi_rank_activities_compare(const lhi_recorded_activity *list,
                                       uint32_t n, lhi_arena *arena,
                                       const lh_rank_activity **out,
