@@ -5,7 +5,7 @@ import functools
 import json
 import re
 
-from harness import check, finish, json_case, read, test
+from harness import WORK, check, finish, json_case, read, test
 from operator_traces import (BACKWARD_MS, FORWARD_MS, STEP_MS, gpipe,
                              gpu_operators, last_first, one_f_one_b, operator_traces,
                              start_times)
@@ -95,6 +95,23 @@ def steps_end_with_the_optimizer_if_unmarked():
     names = operator_traces(2, 4, one_f_one_b, marked=False)
     result = found(names, "--pipeline-out", "p.json")
     check((result["n_steps"], result["microbatches"]) == (2, 4), result)
+
+
+@test
+def steps_may_have_files_in_any_order():
+    parts = []
+    for name in operator_traces(2, 4, one_f_one_b, steps=3):
+        trace = json.loads((WORK / name).read_text())
+        for step in 0, 2, 1:
+            parts.append(f"step{step}-{name}")
+            # A step's mark begins 1 ms before its operators.
+            (WORK / parts[-1]).write_text(json.dumps({**trace, "traceEvents": [
+                e for e in trace["traceEvents"]
+                if ((e["ts"] - 1e6) / 1000 + 1) // STEP_MS == step + 1]}))
+    result = found(parts)
+    check((result["stages"], result["microbatches"], result["n_steps"]) ==
+          (2, 4, 3), result)
+    check(result["remarks"] == [], result["remarks"])
 
 
 @test

@@ -155,6 +155,24 @@ def a_file_twice_counts_once():
 
 
 @test
+def files_of_a_rank_come_in_any_order():
+    for step in 1, 2, 3:
+        at = STEP_MS * step
+        (WORK / f"part{step}.json").write_text(json.dumps({
+            "distributedInfo": {"rank": 0, "world_size": 1},
+            "baseTimeNanoseconds": BASE_NS, "traceEvents": [
+                event(f"ProfilerStep#{step}", at, at + STEP_MS),
+                *gpu_step(0, at, 1)]}))
+    result = json_case("parts", ["diagnose", *(
+        f"part{step}.json" for step in (1, 3, 2, 3))], 0)
+    one, = result["ranks"]
+    check(one["n_steps"] == 3, one)
+    check_times(one, span=100, compute=40)
+    check([(r["kind"], "part3.json: is as part3.json" in r["text"])
+           for r in result["remarks"]] == [("doubled-rows", True)], result)
+
+
+@test
 def events_outside_the_clock_are_remarked():
     name, = traces(1, gpu_step)
     trace = json.loads((WORK / name).read_text())

@@ -81,9 +81,16 @@ typedef struct lhi_rank_op {
     bool is_exact; /* receive: a pass waited for it, so its end is exact */
 } lhi_rank_op;
 
+/* One of a rank's files: its part of the operations, and its activity. */
+typedef struct lhi_profiled_file {
+    char *name; /* owned; NULL: that of the rank */
+    size_t first_op, n_ops;
+    lhi_activity activity;
+} lhi_profiled_file;
+
 /* One rank's operations. */
 typedef struct lhi_profiled_rank {
-    char *file;
+    char *file;    /* the first one */
     uint32_t rank; /* LH_NONE: absent from the file */
     uint32_t world;
     uint32_t stage, replica;
@@ -91,8 +98,10 @@ typedef struct lhi_profiled_rank {
     uint32_t n_groups;
     lhi_rank_op *ops;
     size_t n_ops, ops_room;
-    bool no_steps; /* no step ranges: steps are counted */
-    lhi_activity activity;
+    lhi_profiled_file *files;
+    size_t n_files, files_room;
+    bool no_steps;         /* no step ranges: steps are counted */
+    lhi_activity activity; /* of all files */
 } lhi_profiled_rank;
 
 /* Profiler reader state for all ranks. */

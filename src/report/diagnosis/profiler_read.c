@@ -15,7 +15,10 @@ static void free_profiled_rank(lhi_profiled_rank *r)
 {
     for (uint32_t i = 0; i < r->n_groups; i++)
         free(r->groups[i].ranks);
+    for (size_t i = 0; i < r->n_files; i++)
+        free(r->files[i].name);
     free(r->groups);
+    free(r->files);
     free(r->ops);
     free(r->file);
 }
@@ -71,71 +74,113 @@ static lh_status append_operations(lhi_profiled_rank *to,
     return LH_OK;
 }
 
-/* Returns the time from the first to the last operation in a rank's files, or
- * in its activity if it has no operations. */
-static void find_span(const lhi_profiled_rank *r, int64_t *from_ns,
+/* Adds a file to a rank's list. Owns its name from then on, also on failure. */
+static lh_status add_file(lhi_profiled_rank *rank, lhi_profiled_file file,
+                          lh_error *err)
+{
+    lh_status status =
+        lhi_profiler_grow_array((void **)&rank->files, rank->n_files,
+                                &rank->files_room, sizeof *rank->files, err);
+    if (status == LH_OK)
+        rank->files[rank->n_files++] = file;
+    else
+        free(file.name);
+    return status;
+}
+
+/* Returns the time from the first to the last of a file's n operations, or of
+ * its activity if it has no operations. */
+static void find_span(const lhi_rank_op *ops, size_t n,
+                      const lhi_activity *activity, int64_t *from_ns,
                       int64_t *to_ns)
 {
-    *from_ns = r->n_ops ? INT64_MAX : r->activity.start_ns;
-    *to_ns = r->n_ops ? INT64_MIN : r->activity.end_ns;
-    for (size_t i = 0; i < r->n_ops; i++) {
-        const lhi_rank_op *op = &r->ops[i];
-        *from_ns = op->cpu_ns < *from_ns ? op->cpu_ns : *from_ns;
-        *to_ns = op->cpu_end_ns > *to_ns ? op->cpu_end_ns : *to_ns;
+    *from_ns = n ? INT64_MAX : activity->start_ns;
+    *to_ns = n ? INT64_MIN : activity->end_ns;
+    for (size_t i = 0; i < n; i++) {
+        *from_ns = ops[i].cpu_ns < *from_ns ? ops[i].cpu_ns : *from_ns;
+        *to_ns = ops[i].cpu_end_ns > *to_ns ? ops[i].cpu_end_ns : *to_ns;
     }
 }
 
-/* Checks whether `more`, a further file of a rank, has the same operations and
- * activity as the rank's files so far. */
+/* Checks whether `more`, a further file for a rank, has the same operations and
+ * activity as `file`, or the first operations of `file`. */
 static bool is_same_file(const lhi_profiled_rank *rank,
+                         const lhi_profiled_file *file,
                          const lhi_profiled_rank *more)
 {
-    const lhi_rank_op *a = rank->ops, *b = more->ops;
-    const lhi_activity *x = &rank->activity, *y = &more->activity;
-    if (rank->n_ops < more->n_ops || x->start_ns != y->start_ns ||
+    const lhi_activity *x = &file->activity, *y = &more->activity;
+    if (file->n_ops < more->n_ops || x->start_ns != y->start_ns ||
         (more->n_ops == 0 &&
          (x->end_ns != y->end_ns || x->compute_ns != y->compute_ns ||
           x->communication_ns != y->communication_ns)))
         return false;
-    for (size_t i = 0; i < more->n_ops; i++)
-        if (a[i].op != b[i].op || a[i].chunk != b[i].chunk ||
-            a[i].microbatch != b[i].microbatch || a[i].cpu_ns != b[i].cpu_ns ||
-            a[i].cpu_end_ns != b[i].cpu_end_ns)
+    for (size_t i = 0; i < more->n_ops; i++) {
+        const lhi_rank_op *a = &rank->ops[file->first_op + i];
+        const lhi_rank_op *b = &more->ops[i];
+        if (a->op != b->op || a->chunk != b->chunk ||
+            a->microbatch != b->microbatch || a->cpu_ns != b->cpu_ns ||
+            a->cpu_end_ns != b->cpu_end_ns)
             return false;
+    }
     return true;
 }
 
-/* Checks whether at least half of the time of `more`, a further file of a rank,
- * overlaps with the rank's files so far. */
+/* Checks whether `more`, a further file for a rank, and `file` overlap for at
+ * least half of the shorter one's time. */
 static bool is_same_time(const lhi_profiled_rank *rank,
+                         const lhi_profiled_file *file,
                          const lhi_profiled_rank *more)
 {
     int64_t from, to, more_from, more_to;
-    find_span(rank, &from, &to);
-    find_span(more, &more_from, &more_to);
+    find_span(file->n_ops ? rank->ops + file->first_op : NULL, file->n_ops,
+              &file->activity, &from, &to);
+    find_span(more->ops, more->n_ops, &more->activity, &more_from, &more_to);
     int64_t begin = from > more_from ? from : more_from;
     int64_t end = to < more_to ? to : more_to;
-    return begin < end && (end - begin) / 2 >= (more_to - more_from) / 4;
+    int64_t shorter =
+        to - from < more_to - more_from ? to - from : more_to - more_from;
+    return begin < end && (end - begin) / 2 >= shorter / 4;
+}
+
+/* Returns the first of a rank's files for which is_same(rank, file, more)
+ * holds; NULL if there is none. */
+static const lhi_profiled_file *
+find_file(const lhi_profiled_rank *rank, const lhi_profiled_rank *more,
+          bool (*is_same)(const lhi_profiled_rank *, const lhi_profiled_file *,
+                          const lhi_profiled_rank *))
+{
+    for (size_t i = 0; i < rank->n_files; i++)
+        if (is_same(rank, &rank->files[i], more))
+            return &rank->files[i];
+    return NULL;
 }
 
 /* Appends `more`, a further file, to a rank. LH_EINPUT: it has other operations
- * in the same time, so it must come from another rank. */
+ * in the same time as an earlier file, so it must come from another rank. */
 static lh_status append_file(lhi_profiler *p, lhi_profiled_rank *rank,
-                             const lhi_profiled_rank *more, lh_error *err)
+                             lhi_profiled_rank *more, lh_error *err)
 {
-    bool again = is_same_file(rank, more);
-    if (!again && is_same_time(rank, more))
+    const lhi_profiled_file *again = find_file(rank, more, is_same_file);
+    const lhi_profiled_file *other =
+        again ? NULL : find_file(rank, more, is_same_time);
+    if (other)
         return lhi_fail(err, LH_EINPUT,
                         "%s: is a trace of rank %" PRIu32
                         ", as %s is, of the same time, but with other "
                         "operations; give one trace per rank, or correct "
                         "'rank' in the file's 'distributedInfo'",
-                        more->file, more->rank, rank->file);
-    if (!again)
-        lhi_activity_add(&rank->activity, &more->activity);
-    else if (more->n_ops == 0)
+                        more->file, more->rank,
+                        other->name ? other->name : rank->file);
+    if (again && more->n_ops == 0)
         lhi_defect_add(p->remarks, LHI_REMARK_DOUBLED, 1, "%s: is as %s",
-                       more->file, rank->file);
+                       more->file, again->name ? again->name : rank->file);
+    if (!again) {
+        lhi_profiled_file file = {more->file, rank->n_ops, more->n_ops,
+                                  more->activity};
+        more->file = NULL;
+        LHI_TRY(add_file(rank, file, err));
+        lhi_activity_add(&rank->activity, &more->activity);
+    }
     return append_operations(rank, more, err);
 }
 
@@ -155,6 +200,9 @@ static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
     lh_status status = lhi_profiler_grow_array((void **)&p->ranks, p->n_ranks,
                                                &room, sizeof *p->ranks, err);
     p->room = (uint32_t)room;
+    if (status == LH_OK)
+        status = add_file(
+            r, (lhi_profiled_file){NULL, 0, r->n_ops, r->activity}, err);
     if (status == LH_OK)
         p->ranks[p->n_ranks++] = *r;
     else
