@@ -120,8 +120,9 @@ lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
  * each process in it. */
 lh_status lhi_profiler_read_nsight(lhi_profiler *p, lhi_gzip_stream *zip,
                                    const char *name, lh_error *err);
-/* Gives a single file without a rank number number 0. Fails with LH_EINPUT if a
- * name in the map matched no range, or if the map lacks a rank. */
+/* Checks the ranks against the map. A single file that lacks a rank number gets
+ * the number 0. LH_EINPUT: a name in the map matched no range, or the map lacks
+ * a rank. */
 lh_status lhi_profiler_check_map(lhi_profiler *p, lh_error *err);
 /* Adds the operations of all ranks to `rows`, step by step, after
  * lhi_profiler_check_map(). */

@@ -17,7 +17,7 @@ enum {
     MAX_PER_KIND = 3,      /* workers, or links, one recommendation each */
     SEARCH_EFFORT = 20000, /* schedule search budget: about 1 s */
 };
-#define MIN_GAIN 0.002 /* share of a step: least gain worth reporting */
+#define MIN_GAIN 0.002 /* least gain worth reporting, as a share of a step */
 
 /* A recommendation with its timeline source. */
 typedef struct remedy_entry {

@@ -57,8 +57,8 @@ static json_t *make_steps_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the JSON list of stragglers (slow workers, stages and links) with
- * their cost and affected steps. */
+/* Builds the JSON list of stragglers (slow workers, stages and links), with
+ * cost and affected steps of each. */
 static json_t *make_slow_json(const lh_diagnosis *d)
 {
     static const char *const names[] = {[LH_SLOW_WORKER] = "worker",
@@ -88,8 +88,8 @@ static json_t *make_slow_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds the list of recommendations with their assumptions and predicted gain.
- */
+/* Builds the JSON list of recommendations, with assumptions and predicted gain
+ * of each. */
 static json_t *make_remedies_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
