@@ -293,7 +293,10 @@ static lh_status read_row(table *t, const char *line, const char *end,
         return LH_OK;
     }
     row.op = (uint8_t)op;
-    return lhi_rows_add(t->rows, (uint64_t)step, &row, err);
+    lh_status status = lhi_rows_add(t->rows, (uint64_t)step, &row, err);
+    if (status == LH_EINPUT)
+        lhi_fail_add_context(err, "%s:%" PRIu64, t->name, t->line);
+    return status;
 }
 
 /* --- lines ---------------------------------------------------------------- */

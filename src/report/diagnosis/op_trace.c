@@ -57,7 +57,10 @@ static lh_status add_row(const conversion *c, lhi_op_type op, uint32_t device,
                       .stage_chunk = -1,
                       .chunk = chunk == LH_NONE ? -1 : (int16_t)chunk,
                       .op = (uint8_t)op};
-    return lhi_rows_add(c->rows, c->step, &row, err);
+    lh_status status = lhi_rows_add(c->rows, c->step, &row, err);
+    if (status == LH_EINPUT)
+        lhi_fail_add_context(err, "%s", c->name);
+    return status;
 }
 
 /* Adds an operation for each pass in the trace. */

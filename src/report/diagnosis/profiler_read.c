@@ -486,6 +486,8 @@ static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
             lhi_rows_mark_preposted(rows);
     }
     free(places);
+    if (status == LH_EINPUT)
+        lhi_fail_add_context(err, "%s", r->file);
     return status;
 }
 
