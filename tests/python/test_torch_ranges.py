@@ -126,6 +126,11 @@ def gpipe_job(rank):
     before = stage.forward_one_chunk
     assert name_passes(ScheduleGPipe(stage, 2))._stage is stage
     assert stage.forward_one_chunk == before
+    name_passes(Schedule1F1B(stage, 2))
+    once = stage.forward_one_chunk, stage.backward_one_chunk
+    assert once[0] != before
+    name_passes(Schedule1F1B(stage, 2))
+    assert (stage.forward_one_chunk, stage.backward_one_chunk) == once
     for call in (lambda: name_passes(nn.Linear(1, 1)),
                  lambda: pass_range("X", 0, 0)):
         try:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TypeVar
 
 from torch.distributed.pipelining import schedules
@@ -43,7 +44,8 @@ def name_passes(schedule: Schedule) -> Schedule:
 
     `longhaul diagnose` derives the passes of Schedule1F1B from its operators.
     A schedule class with another order of messages may need names. Schedules
-    of PyTorch that name their passes remain as they are.
+    of PyTorch that name their passes remain as they are, and so do stages that
+    another schedule shares and whose passes are named already.
 
     Args:
         schedule: a schedule with its stages; changed in place.
@@ -66,13 +68,20 @@ def name_passes(schedule: Schedule) -> Schedule:
             ("B", "backward_one_chunk"),
         ):
             method = getattr(stage, name)
-            setattr(stage, name, _named(method, kind, stage.stage_index))
+            if getattr(method, "func", None) is not _call_named:
+                named = partial(_call_named, method, kind, stage.stage_index)
+                setattr(stage, name, named)
     return schedule
 
 
-def _named(method: Any, kind: str, chunk: int) -> Any:
-    def call(microbatch: int, *args: Any, **more: Any) -> Any:
-        with pass_range(kind, chunk, microbatch):
-            return method(microbatch, *args, **more)
-
-    return call
+def _call_named(
+    method: Any,
+    kind: str,
+    chunk: int,
+    microbatch: int,
+    /,
+    *args: Any,
+    **more: Any,
+) -> Any:
+    with pass_range(kind, chunk, microbatch):
+        return method(microbatch, *args, **more)
