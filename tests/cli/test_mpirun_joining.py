@@ -91,8 +91,8 @@ def besieged(transport, limit):
     shutil.rmtree(door, ignore_errors=True)
     shutil.rmtree(WORK / "c", ignore_errors=True)
     door.mkdir()
-    # Version 1, HELLO, of rank 1 of 4 at some port, for another job.
-    hello = (b"longhaul\2\1\0\0" + b"\1\0\0\0" + b"\4\0\0\0" + b"\x88\x13\0\0" +
+    # Version 3, HELLO, of rank 1 of 4 at some port, for another job.
+    hello = (b"longhaul\3\1\0\0" + b"\1\0\0\0" + b"\4\0\0\0" + b"\x88\x13\0\0" +
              bytes(8) + os.urandom(32) + bytes(32) + os.urandom(32))
     held = [f"LD_PRELOAD={LIBRARY}", f"HOLD_DOOR={door}"]
     process = subprocess.Popen(

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    LHI_RECORDS_VERSION = 2, /* version of start and UCX records */
+    LHI_RECORDS_VERSION = 3, /* version of start and UCX records */
     LHI_SHARED_LINKS_LOCATION_BYTES = 64,
     LHI_COOKIE_BYTES = 32,
     LHI_START_RECORD_BYTES = 408,

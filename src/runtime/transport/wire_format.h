@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LHI_WIRE_VERSION = 2 };
+enum { LHI_WIRE_VERSION = 3 };
 
 /* X(name): frame kinds, from 1. */
 #define LHI_FRAME_LIST(X)                                                      \
