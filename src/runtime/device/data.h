@@ -46,8 +46,8 @@ void lhi_data_close(lhi_data *data);
  * together. */
 uint64_t lhi_data_n_tokens(const lhi_data *data);
 /* Computes a fingerprint of the tokens: of all of them up to 2^24, else of
- * evenly spaced blocks. Data with other tokens have another one, except by
- * accident; no protection against intent. */
+ * evenly spaced blocks. Other tokens there give another fingerprint, except by
+ * accident; it does not protect against intent. */
 lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
                                        lh_error *err);
 /* Returns the number of windows (training sequences) in the training part or,
