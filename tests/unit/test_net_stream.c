@@ -182,6 +182,40 @@ static void is_not_fed_by_pings(void)
     close(fds[1]);
 }
 
+/* A rank that sends nothing ends the run after the default limit, not before;
+ * another rank, which sends PINGs, gets the reason. */
+static void names_the_silent_rank(void)
+{
+    const int64_t limit_ns = LHI_LOCAL_SILENCE_NS;
+    const lhi_frame ping = {.kind = LHI_FRAME_PING};
+    int fds[3];
+    unsigned char payload[LHI_NET_EAGER_BYTES] = "";
+    char byte;
+    const int64_t begin_ns = lhi_now_ns();
+    lhi_net *net = rank_zero(3, limit_ns, fds);
+    lhi_frame f = {0};
+    lhi_net_op op = {0};
+    lh_error err = {0};
+    CHECK_OK(lhi_net_receive(net, 2, 7, &byte, 1, &op, &err), err);
+    lh_status status = LH_ECANCELED;
+    while (status == LH_ECANCELED && lhi_now_ns() - begin_ns < 2 * limit_ns) {
+        send_frame(fds[1], &ping, NULL);
+        status = lhi_net_wait(net, &op, lhi_now_ns() + 100 * ms_ns, &err);
+    }
+    const int64_t took_ns = lhi_now_ns() - begin_ns;
+    CHECK_INT(status, LH_EIO);
+    CHECK_HAS(err.text, "rank 2: silent for 10.");
+    CHECK_HAS(err.text, "as measured by rank 0");
+    CHECK(took_ns > limit_ns && took_ns < limit_ns + limit_ns / 8 + ms_ns);
+    while (f.kind != LHI_FRAME_ABORT && read_frame(fds[1], &f, payload))
+        ;
+    CHECK_INT(f.kind, LHI_FRAME_ABORT);
+    CHECK_HAS((const char *)payload, "rank 2: silent for 10.");
+    lhi_net_close(net);
+    close(fds[1]);
+    close(fds[2]);
+}
+
 /* Receiver of an aborted message. */
 static void *receives_large(void *of)
 {
@@ -302,6 +336,7 @@ int main(void)
     RUN_VIRTUAL(nothing_after_goodbye);
     RUN_VIRTUAL(passes_the_reason_on);
     RUN_VIRTUAL(is_not_fed_by_pings);
+    RUN_VIRTUAL(names_the_silent_rank);
     RUN_VIRTUAL(breaks_off);
     RUN_VIRTUAL(withdraws_what_is_empty);
     return test_summary();

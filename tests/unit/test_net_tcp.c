@@ -155,7 +155,8 @@ static void another_job(void)
             "runs another job at this port");
 }
 
-/* The others do not wait for the rest of the 60 s. */
+/* The others do not wait for the rest of the hour, which is longer than the
+ * test's timeout. */
 static void another_setup(void)
 {
     static const char *const parts[] = {"plan", "options", "data"};
@@ -165,14 +166,12 @@ static void another_setup(void)
         for (uint32_t odd = 0; odd < 3; odd += 2) {
             joining j = usual();
             char text[64];
-            const int64_t begin_ns = lhi_now_ns();
             j.odd = odd;
-            j.join_ns = 60 * second_ns;
+            j.join_ns = 3600 * second_ns;
             j.odd_setup[at[i]] = 1;
             snprintf(text, sizeof text,
                      " has other %s than rank 0: ", parts[i]);
             all_end(&j, 3, nothing, text, text);
-            CHECK(lhi_now_ns() - begin_ns < 30 * second_ns);
         }
 }
 
