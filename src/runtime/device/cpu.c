@@ -3,6 +3,7 @@
 #include "runtime/device/cpu_experts.h"
 #include "runtime/device/cpu_product.h"
 #include "runtime/device/cpu_sharding.h"
+#include "runtime/device/cpu_tensor_parallel.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"

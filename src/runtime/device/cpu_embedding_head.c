@@ -2,6 +2,7 @@
 /* The embedding and the head, for the model and its multi-token prediction
  * modules. */
 #include "runtime/device/cpu_mtp.h"
+#include "runtime/device/cpu_tensor_parallel.h"
 
 #include <string.h>
 

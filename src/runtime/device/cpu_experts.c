@@ -12,6 +12,7 @@
  * and process all rows there. Routed experts process the local rows and those
  * received from other ranks, or are cut like the shared experts. */
 #include "runtime/device/cpu_node_dispatch.h"
+#include "runtime/device/cpu_tensor_parallel.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "runtime/device/cpu_node_dispatch.h"
 #include "runtime/device/cpu_product.h"
 #include "runtime/device/cpu_sharding.h"
+#include "runtime/device/cpu_tensor_parallel.h"
 
 #include <math.h>
 #include <stdalign.h>

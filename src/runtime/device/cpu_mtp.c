@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/device/cpu_mtp.h"
 #include "runtime/device/cpu_product.h"
+#include "runtime/device/cpu_tensor_parallel.h"
 
 #include <string.h>
 

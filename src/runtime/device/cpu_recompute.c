@@ -4,6 +4,7 @@
  * share the buffers: F holds them while it runs, D until the layer's W is done.
  */
 #include "runtime/device/cpu_experts.h"
+#include "runtime/device/cpu_tensor_parallel.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
  * between products. Nothing is gathered there, sums are all-reduced, and norms
  * and routers have complete gradients. */
 #include "base/fail.h"
-#include "runtime/device/cpu.h"
+#include "runtime/device/cpu_tensor_parallel.h"
 
 #include <assert.h>
 #include <inttypes.h>

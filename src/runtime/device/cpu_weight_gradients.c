@@ -9,6 +9,7 @@
 #include "runtime/device/cpu_experts.h"
 #include "runtime/device/cpu_mtp.h"
 #include "runtime/device/cpu_sharding.h"
+#include "runtime/device/cpu_tensor_parallel.h"
 
 #include <string.h>
 
