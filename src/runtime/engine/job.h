@@ -18,6 +18,7 @@
  *     worker.h                   ... its state; worker_messages.c: its
  *                                control messages
  *     worker_groups.c            ... its process groups
+ *     worker_proposals.c         ... its proposals of other schedules
  *     worker_records.c           ... its records; worker_memory.c: memory
  *     step_conditions.c          ... slow links and devices
  *     control_messages.c         ... encoding of control messages

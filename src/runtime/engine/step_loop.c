@@ -3,7 +3,6 @@
  * step, receives the reports, and collects the records. */
 #include "runtime/engine/worker.h"
 
-#include "base/options.h"
 #include "base/realtime.h"
 #include "runtime/device/timed.h"
 
@@ -120,39 +119,13 @@ static lh_status send_observation(lhi_run_worker *w, lh_error *err)
     return LH_OK;
 }
 
-/* Closes the rescheduler's open proposal: `go` switches to it. `moved`:
- * statistics of a migration; NULL: none. */
-static void close_proposal(lhi_run_worker *w, bool go,
-                           const lhi_migration_stats *moved)
-{
-    const lhi_rank *rank = w->program->rank;
-    const uint64_t turns = rank->turns;
-    const lhi_copy_sums copies = rank->copy_sums;
-    const uint32_t n_grown = lhi_rank_pool_growth(rank);
-    lhi_migration_target *target =
-        moved ? lhi_rescheduler_migration_target(w->rescheduler) : NULL;
-    if (go)
-        lhi_run_worker_record_memory(
-            w, lhi_rescheduler_next_program(w->rescheduler), NULL);
-    lhi_rescheduler_close(w->rescheduler, go, moved, &w->program);
-    if (!go)
-        return;
-    w->earlier_pool_growth += n_grown;
-    w->program->rank->turns = turns;
-    w->program->rank->copy_sums = copies;
-    if (moved)
-        lhi_run_worker_finish_migration(w, target);
-    if (w->training)
-        lhi_training_set_plan(w->training, w->program->exec);
-}
-
 /* Migrates the training state before `step` and closes the proposal as
  * accepted. */
 static lh_status migrate(lhi_run_worker *w, uint64_t step, lh_error *err)
 {
     lhi_migration_stats moved;
     LHI_TRY(lhi_run_worker_migrate(w, step, &moved, err));
-    close_proposal(w, true, &moved);
+    lhi_run_worker_close_proposal(w, true, &moved);
     return LH_OK;
 }
 
@@ -235,68 +208,6 @@ static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
 
 /* --- schedule proposals --- */
 
-/* Returns the options for this rank's program: its stage and pipeline copy
- * follow from its current place in the process grid. */
-static lhi_rank_options make_rank_options(const lhi_run_worker *w)
-{
-    uint32_t stage = w->place % w->job->exec->n_ranks;
-    return (lhi_rank_options){
-        .pipeline = w->job->pipeline,
-        .exec = w->job->exec,
-        .stage = stage,
-        .base = w->place - stage,
-        .net = w->net,
-        .device = w->device,
-        .emulates = w->job->emulates,
-        .observes = w->job->o.adapt != NULL,
-        .hooks = w->training ? lhi_training_hooks(w->training) : NULL,
-        .stop = w->stop,
-    };
-}
-
-/* Opens a proposal for `step`; makes the rescheduler first if there is none. */
-static lh_status open_proposal(lhi_run_worker *w, uint64_t step,
-                               const lh_reschedule *what, lh_error *err)
-{
-    const lhi_rank_options with = make_rank_options(w);
-    if (!w->rescheduler)
-        LHI_TRY(lhi_rescheduler_make(w->job, &with, &w->rescheduler, err));
-    return lhi_rescheduler_open(w->rescheduler, step, what, err);
-}
-
-/* Asks the decider or the caller for a new schedule from `step` on; if there
- * is one, opens the proposal and adds it to the command. */
-static lh_status propose(lhi_run_worker *w, uint64_t step, lhi_command *command,
-                         lh_error *err)
-{
-    const lh_train_options *o = &w->job->o;
-    const lh_reschedule *given = NULL;
-    lh_reschedule what;
-    if (w->adapting && step < o->steps)
-        given = lhi_decider_take_proposal(lhi_adaptation_decider(w->adapting));
-    else if (o->reschedule && step < o->steps)
-        given = o->reschedule(o->context, step);
-    if (!given)
-        return LH_OK;
-    LHI_TRY(LHI_OPTIONS_COPY(lh_reschedule, &what, given, err));
-    if (!what.schedule)
-        return lhi_fail(
-            err, LH_EINVAL,
-            "reschedule announced another schedule from step %" PRIu64
-            " on, but returned none",
-            step);
-    if (what.override_path &&
-        (what.path > LH_DATA_PATH_MIXED ||
-         (what.path == LH_DATA_PATH_MIXED && !what.delegated)))
-        return lhi_fail(err, LH_EINVAL,
-                        "reschedule returned path %d from step %" PRIu64
-                        " on, which is invalid, or mixed without `delegated`",
-                        (int)what.path, step);
-    LHI_TRY(open_proposal(w, step, &what, err));
-    command->proposes = true;
-    return LH_OK;
-}
-
 /* Sends the migrate command to all ranks and stores its duration, which counts
  * towards the next iteration. */
 static lh_status lead_migration(lhi_run_worker *w, uint64_t step, lh_error *err)
@@ -340,7 +251,7 @@ static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command,
         LHI_TRY(lead_migration(w, command->step, err));
     } else {
         command->verdict = go ? LHI_VERDICT_GO : LHI_VERDICT_DROP;
-        close_proposal(w, go, NULL);
+        lhi_run_worker_close_proposal(w, go, NULL);
     }
     const lhi_switch *rows = lhi_rescheduler_switches(w->rescheduler, &n);
     if (n > before && w->job->o.migrated && rows[before].n_assignment)
@@ -373,50 +284,6 @@ static void report_notices(lhi_run_worker *w)
     }
     if (lhi_decider_take_remark(mind, text, sizeof text) && o->warning)
         o->warning(o->context, text);
-}
-
-/* Checks that rank 0's command may now accept, drop or open a proposal, as its
- * verdict says, and does so on this rank. */
-static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command,
-                               lh_error *err)
-{
-    bool steps = command->what == LHI_COMMAND_STEP;
-    bool ends = command->what == LHI_COMMAND_END;
-    bool moves = command->what == LHI_COMMAND_MOVE;
-    bool open = lhi_rescheduler_is_open(w->rescheduler);
-    bool decides = command->verdict != LHI_VERDICT_NONE;
-    bool go = command->verdict == LHI_VERDICT_GO;
-    if (decides != (open && (steps || ends || moves)) || (go && ends) ||
-        (moves && !go))
-        return lhi_fail(
-            err, LH_EIO, "rank 0 sent %s, which is not expected now",
-            decides ? "a verdict on a schedule" : "no verdict on its schedule");
-    if (decides) {
-        bool agrees;
-        LHI_TRY(lhi_rescheduler_await(w->rescheduler, &agrees, err));
-        if (go && !agrees)
-            return lhi_fail(
-                err, LH_EIO,
-                "rank 0 switched to a schedule that this rank has refused");
-        if (go && moves != lhi_rescheduler_migrates(w->rescheduler))
-            return lhi_fail(err, LH_EIO, "rank 0 %s, unlike its schedule",
-                            moves ? "migrates parts of the job"
-                                  : "migrates nothing");
-        if (!moves) /* else after the migration */
-            close_proposal(w, go, NULL);
-        open = false;
-    }
-    if (command->wants_observation &&
-        (!steps || !w->program->rank->observation))
-        return lhi_fail(
-            err, LH_EIO,
-            "rank 0 requested an observation, which is not expected now");
-    if (!command->proposes)
-        return LH_OK;
-    if (open || !(steps || command->what == LHI_COMMAND_SCHEDULE))
-        return lhi_fail(err, LH_EIO,
-                        "rank 0 sent a schedule, which is not expected now");
-    return open_proposal(w, command->step + steps, NULL, err);
 }
 
 /* --- leading a step --- */
@@ -458,7 +325,7 @@ static lh_status lead_step(lhi_run_worker *w, uint64_t step, lh_error *err)
     lhi_command command = {.what = LHI_COMMAND_STEP, .step = step};
     w->migration_ns = 0;
     LHI_TRY(decide_proposal(w, &command, err));
-    LHI_TRY(propose(w, step + 1, &command, err));
+    LHI_TRY(lhi_run_worker_propose(w, step + 1, &command, err));
     LHI_TRY(apply_conditions(w, step, err));
     command.wants_observation =
         w->adapting &&
@@ -490,7 +357,7 @@ static lh_status lead_first_schedule(lhi_run_worker *w, uint64_t step,
                                      lh_error *err)
 {
     lhi_command command = {.what = LHI_COMMAND_SCHEDULE, .step = step};
-    LHI_TRY(propose(w, step, &command, err));
+    LHI_TRY(lhi_run_worker_propose(w, step, &command, err));
     return command.proposes
                ? lead_command(w, &command, w->iterations, NULL, err)
                : LH_OK;
@@ -669,7 +536,7 @@ static lh_status follow(lhi_run_worker *w, lh_error *err)
         lhi_command command;
         lhi_command_report mine;
         LHI_TRY(lhi_run_worker_receive_command(w, &command, err));
-        LHI_TRY(apply_verdict(w, &command, err));
+        LHI_TRY(lhi_run_worker_apply_verdict(w, &command, err));
         report_transport_remarks(w);
         if (command.what == LHI_COMMAND_END)
             break;
@@ -711,7 +578,7 @@ static lh_status make_rank(lhi_run_worker *w, lh_error *err)
     LHI_TRY(lhi_run_worker_join_groups(w, err));
     if (job->model)
         LHI_TRY(make_training(w, err));
-    const lhi_rank_options o = make_rank_options(w);
+    const lhi_rank_options o = lhi_run_worker_make_rank_options(w);
     LHI_TRY(lhi_rank_program_make(&o, &w->program, err));
     if (w->training && job->o.profiles)
         LHI_TRY(lhi_observer_make(job, w->me, &w->observer, err));

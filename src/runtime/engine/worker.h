@@ -121,6 +121,25 @@ lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn,
 lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out,
                                        lh_error *err);
 
+/* --- schedule proposals (worker_proposals.c) --- */
+
+/* Returns the options for this rank's program: its stage and pipeline copy
+ * follow from its current place in the process grid. */
+lhi_rank_options lhi_run_worker_make_rank_options(const lhi_run_worker *w);
+/* Closes the rescheduler's open proposal: `go` switches to it. `moved`:
+ * statistics of a migration; NULL: none. */
+void lhi_run_worker_close_proposal(lhi_run_worker *w, bool go,
+                                   const lhi_migration_stats *moved);
+/* Asks the decider or the caller for a new schedule from `step` on; if there
+ * is one, opens the proposal and adds it to the command. */
+lh_status lhi_run_worker_propose(lhi_run_worker *w, uint64_t step,
+                                 lhi_command *command, lh_error *err);
+/* Checks that rank 0's command may now accept, drop or open a proposal, as its
+ * verdict says, and does so on this rank. */
+lh_status lhi_run_worker_apply_verdict(lhi_run_worker *w,
+                                       const lhi_command *command,
+                                       lh_error *err);
+
 /* --- migration (worker_migrate.c) --- */
 
 /* Returns the current rank assignment; NULL: the initial one. */
