@@ -83,11 +83,13 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
     KEEP(p, all);
     k->sigmoid(p, all);
     KEEP(p, all);
-    memcpy(q, a, 2 * all * sizeof *q);
-    k->swiglu(q, p, ROWS, width);
-    KEEP(p, all);
-    k->swiglu_backward(q, b, ROWS, width);
-    KEEP(q, 2 * all);
+    for (int rounds = 0; rounds < 2; rounds++) {
+        memcpy(q, a, 2 * all * sizeof *q);
+        k->swiglu(q, p, ROWS, width, rounds);
+        KEEP(p, all);
+        k->swiglu_backward(q, b, ROWS, width, rounds);
+        KEEP(q, 2 * all);
+    }
     memcpy(p, a, all * sizeof *p);
     double loss = k->cross_entropy(p, ROWS, width, targets, 0.25f);
     KEEP(p, all);
@@ -146,7 +148,7 @@ static void exponentials(void)
     k->softmax(bad, 2, 1, 2, 2, 1, &max, &inv);
     CHECK(isnan(inv));
     float far[4] = {100, 2, -100, 3}, out[2];
-    k->swiglu(far, out, 1, 2); /* gate 100, 2; up -100, 3 */
+    k->swiglu(far, out, 1, 2, false); /* gate 100, 2; up -100, 3 */
     CHECK_NEAR(out[0], -10000, 1e-2);
     CHECK_NEAR(out[1], 2 / (1 + exp(-2.)) * 3, 1e-5);
 }
@@ -216,6 +218,20 @@ static void bf16(void)
     CHECK(isnan(x));
 }
 
+/* As in autocast, silu(1) is rounded to 187 / 256 and pi, silu's gradient, to
+ * 3.140625. */
+static void swiglu_in_bf16(void)
+{
+    const lhi_kernels *k = lhi_kernels_find_fastest();
+    const double s = 1 / (1 + exp(-1.)), slope = s + s * (1 - s);
+    float x[2] = {1, 3.14159274f}, one = 1, out;
+    k->swiglu(x, &out, 1, 1, true);
+    CHECK_NEAR(out, 187 / 256. * (double)x[1], 1e-6);
+    k->swiglu_backward(x, &one, 1, 1, true);
+    CHECK_NEAR(x[0], 3.140625 * slope, 1e-6);
+    CHECK_NEAR(x[1], 187 / 256., 1e-9);
+}
+
 int main(void)
 {
     RUN(same_bits);
@@ -223,5 +239,6 @@ int main(void)
     RUN(gelus);
     RUN(entropy);
     RUN(bf16);
+    RUN(swiglu_in_bf16);
     return test_summary();
 }

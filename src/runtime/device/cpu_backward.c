@@ -21,7 +21,7 @@ static void mlp_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     }
     lhi_cpu_linear_dgrad(cpu, d, w->down, wide, cpu->f, cpu->h);
     if (cpu->gated)
-        cpu->k->swiglu_backward(a->gate_up, wide, cpu->t, cpu->f);
+        cpu->k->swiglu_backward(a->gate_up, wide, cpu->t, cpu->f, cpu->bf16);
     else
         cpu->k->gelu_backward(a->gate_up, wide, (size_t)cpu->t * cpu->f);
     lhi_cpu_linear_dgrad(cpu, a->gate_up, w->gate_up, wide, cpu->h, cpu->up);

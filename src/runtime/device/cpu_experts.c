@@ -112,7 +112,8 @@ void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
 void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     cpu->k->swiglu(kept->gate_up, kept->act,
-                   lhi_cpu_count_local_rows(cpu, kept), cpu->expert_f);
+                   lhi_cpu_count_local_rows(cpu, kept), cpu->expert_f,
+                   cpu->bf16);
 }
 
 void lhi_cpu_shared_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -135,7 +136,7 @@ void lhi_cpu_shared_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     if (w->shared)
         cpu->k->swiglu(kept->shared_gate_up, kept->shared_act, cpu->t,
-                       cpu->shared_f);
+                       cpu->shared_f, cpu->bf16);
 }
 
 /* Adds the shared experts' down projection, times their output gate if there
@@ -308,7 +309,8 @@ static void shared_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
         cpu->k->scale_rows(cpu->scratch, f, cpu->t, f,
                            kept->shared_gate_values);
     }
-    cpu->k->swiglu_backward(kept->shared_gate_up, cpu->scratch, cpu->t, f);
+    cpu->k->swiglu_backward(kept->shared_gate_up, cpu->scratch, cpu->t, f,
+                            cpu->bf16);
 }
 
 /* Adds the shared experts' gradient of norm2 to `sum`. If the shared experts
@@ -353,7 +355,7 @@ void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     scale_by_routing_weights(cpu, kept, cpu->scratch, f);
     if (cpu->n_source_ranks > 1) /* W reads it from here */
         scale_by_routing_weights(cpu, kept, d_made, h);
-    cpu->k->swiglu_backward(kept->gate_up, cpu->scratch, all, f);
+    cpu->k->swiglu_backward(kept->gate_up, cpu->scratch, all, f, cpu->bf16);
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
         if (l.n)

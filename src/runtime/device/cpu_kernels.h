@@ -67,11 +67,14 @@ typedef struct lhi_kernels {
     void (*row_dots)(const float *a, size_t a_stride, const float *b,
                      size_t b_stride, size_t rows, size_t width, float *out);
     /* SwiGLU (arXiv:2002.05202): each row in `gate_up` has gate, then up,
-     * `width` each. out = gate * sigmoid(gate) * up. */
-    void (*swiglu)(const float *gate_up, float *out, size_t rows, size_t width);
-    /* Replaces gate and up by their gradients. */
+     * `width` each. out = silu * up with silu = gate * sigmoid(gate), which is
+     * rounded to bf16 if `rounds`. */
+    void (*swiglu)(const float *gate_up, float *out, size_t rows, size_t width,
+                   bool rounds);
+    /* Replaces gate and up by their gradients; `rounds`: rounds silu and its
+     * gradient to bf16. */
     void (*swiglu_backward)(float *gate_up, const float *d_out, size_t rows,
-                            size_t width);
+                            size_t width, bool rounds);
     void (*sigmoid)(float *x, size_t n); /* in place */
     /* GeLU (arXiv:1606.08415) in its tanh approximation, as in GPT-2. */
     void (*gelu)(const float *x, float *out, size_t n);

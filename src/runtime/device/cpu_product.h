@@ -7,7 +7,8 @@
  * The sum is rounded to bf16 before it is stored or added to c, which has fp32:
  * gradients and the residual stream accumulate in fp32. The products of
  * attention keep fp32 results, since attention is one fused operation
- * (FlashAttention): scores, softmax and sums over blocks are in fp32. */
+ * (FlashAttention): scores, softmax and sums over blocks are in fp32. SwiGLU's
+ * two steps, SiLU and product, are rounded each (cpu_kernels.h). */
 #ifndef LHI_RUNTIME_DEVICE_CPU_PRODUCT_H
 #define LHI_RUNTIME_DEVICE_CPU_PRODUCT_H
 

@@ -252,7 +252,7 @@ void lhi_cpu_recompute_parts(lhi_cpu *cpu, const lhi_cpu_weights *w,
     if (contains_part(again, LH_PART_ACTIVATION) && kept->moe)
         lhi_cpu_experts_act(cpu, kept);
     else if (contains_part(again, LH_PART_ACTIVATION) && cpu->gated)
-        cpu->k->swiglu(kept->gate_up, kept->act, cpu->t, cpu->f);
+        cpu->k->swiglu(kept->gate_up, kept->act, cpu->t, cpu->f, cpu->bf16);
     else if (contains_part(again, LH_PART_ACTIVATION))
         cpu->k->gelu(kept->gate_up, kept->act, (size_t)cpu->t * cpu->f);
 }
