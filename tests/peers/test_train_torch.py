@@ -6,8 +6,8 @@
 
 The losses of 20 steps agree within 1e-4 relative; the naive reference of the tests, in
 doubles, agrees within 1e-9 with PyTorch's gradients; transformers loads the checkpoint.
-In bf16 our losses differ from those of PyTorch's autocast, which rounds silu()'s result
-too, by at most twice as much as autocast's differ from fp32's.
+In bf16 our losses differ from those of PyTorch's autocast by at most as much as autocast's
+differ from fp32's.
 Needs torch and numpy ($LONGHAUL_TORCH names a Python that has them), for the last part
 transformers; missing parts are skipped with a message.
 """
@@ -112,9 +112,9 @@ def compare_bf16(name, shape, sequence, microbatch, microbatches, text):
               f"{numpy.mean(off):.1e}; autocast's within {max(noise):.1e} of "
               f"fp32's, mean {numpy.mean(noise):.1e}; norms within "
               f"{max(norms):.1e}")
-        check(max(off) <= 2 * max(noise), f"{name}, bf16: the loss is off by "
+        check(max(off) <= max(noise), f"{name}, bf16: the loss is off by "
               f"{max(off):.2g}; autocast's differs by {max(noise):.2g}")
-        check(numpy.mean(off) <= 2 * numpy.mean(noise),
+        check(numpy.mean(off) <= numpy.mean(noise),
               f"{name}, bf16: losses are off by {numpy.mean(off):.2g} in the mean")
         check(max(norms) <= 1e-2,
               f"{name}, bf16: a norm is off by {max(norms):.2g}")
