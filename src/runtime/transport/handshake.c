@@ -150,11 +150,14 @@ void lhi_handshake_compute_mac(const void *secret, size_t secret_size,
 {
     unsigned char bytes[160];
     size_t size = write_handshake(label, h, bytes);
-    /* Further bytes enter by their digest: one call, no copy. */
-    if (n && EVP_Digest(more, n, bytes + size, NULL, EVP_sha256(), NULL))
+    bool ok = true;
+    if (n) { /* further bytes enter by their digest: one call, no copy */
+        ok = EVP_Digest(more, n, bytes + size, NULL, EVP_sha256(), NULL);
         size += 32;
-    if (!HMAC(EVP_sha256(), secret, (int)secret_size, bytes, size, out, NULL) &&
-        !lhi_random_bytes(out, LHI_MAC_BYTES)) /* random, hence invalid */
+    }
+    ok = ok &&
+         HMAC(EVP_sha256(), secret, (int)secret_size, bytes, size, out, NULL);
+    if (!ok && !lhi_random_bytes(out, LHI_MAC_BYTES)) /* thus invalid */
         memset(out, 0, LHI_MAC_BYTES);
 }
 
