@@ -2,6 +2,7 @@
 #include "runtime/engine/training_internal.h"
 
 #include "base/realtime.h"
+#include "base/text.h"
 #include "runtime/engine/resume.h"
 
 #include <inttypes.h>
@@ -304,8 +305,8 @@ static void set_recipe(lhi_training *t, const lhi_train_options *with)
                  (uint32_t)!isnan(m->clip) << LHI_RECIPE_CLIP};
     /* Checked before the run began. */
     lhi_recipe_parse_names(m->overrides, &t->recipe.overridden, NULL);
-    snprintf(t->recipe.run.name, sizeof t->recipe.run.name, "%s",
-             m->model->name ? m->model->name : "");
+    lhi_text_copy(t->recipe.run.name, sizeof t->recipe.run.name,
+                  m->model->name ? m->model->name : "");
     t->checkpoint = (lhi_checkpoint_options){
         .folder = m->checkpoint,
         .norm_epsilon = lh_model_norm_epsilon(m->model),
