@@ -245,6 +245,30 @@ static void damage_is_found(void)
     remove_all(folder);
 }
 
+/* Options outside their range would overflow when they become whole numbers. */
+static void adopts_valid_options_only(void)
+{
+    lhi_recipe recipe = *team_recipe();
+    json_t *root = json_object();
+    lh_error err;
+    snprintf(recipe.run.id, sizeof recipe.run.id, "%s", "1");
+    CHECK(lhi_recipe_format(&recipe, root));
+    CHECK_OK(lhi_recipe_adopt(&recipe, root, "state.json", &err), err);
+    json_t *options = json_object_get(root, "options");
+    for (int i = 0; i < 3; i++) {
+        if (i < 2)
+            json_object_set_new(options, "steps", json_real(i ? 1e300 : -1));
+        else
+            json_object_del(options, "steps");
+        CHECK_INT(lhi_recipe_adopt(&recipe, root, "state.json", &err),
+                  LH_EINPUT);
+        CHECK_HAS(err.text, "state.json: options.steps: expected a number");
+    }
+    recipe.overridden = 1u << LHI_RECIPE_STEPS;
+    CHECK_OK(lhi_recipe_adopt(&recipe, root, "state.json", &err), err);
+    json_decref(root);
+}
+
 static void full_disk(void)
 {
     char folder[] = "/tmp/lh-train-XXXXXX";
@@ -324,6 +348,7 @@ int main(void)
     RUN(replicas_agree);
     RUN(resumes);
     RUN(damage_is_found);
+    RUN(adopts_valid_options_only);
     RUN(full_disk);
     RUN(weights_alone);
     RUN(no_numbers);

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Largest value of an option: steps are whole numbers, exact in a double. */
+#define MOST_OPTION 9007199254740992.0
+
 /* Names: as of the program's options, or keys of the job. */
 static const char *const names[LHI_N_RECIPE_OPTIONS] = {
     [LHI_RECIPE_STEPS] = "steps",
@@ -175,11 +178,16 @@ lh_status lhi_recipe_adopt(lhi_recipe *recipe, const json_t *root,
     const json_t *options = json_object_get(root, "options");
     LHI_TRY(check_data(recipe, root, file, err));
     for (uint32_t i = 0; i < LHI_N_RECIPE_OPTIONS; i++) {
-        double written = json_number_value(json_object_get(options, names[i]));
-        double mine = recipe->options[i];
+        const json_t *value = json_object_get(options, names[i]);
+        double written = json_number_value(value), mine = recipe->options[i];
         bool differs = written < mine || written > mine;
         if (recipe->overridden >> i & 1)
             continue;
+        if (!json_is_number(value) || written < 0 || written > MOST_OPTION)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: options.%s: expected a number from 0 to 2^53; "
+                            "resume from another checkpoint",
+                            file, names[i]);
         if (differs && recipe->given >> i & 1)
             return lhi_fail(
                 err, LH_EINPUT,
