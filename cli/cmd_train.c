@@ -211,9 +211,10 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, silence_ns),
      .arg = "TIME",
      .example_argument = "30s",
-     .help = "local, tcp, ucx: end the run if a rank sends nothing for this "
-             "time, for example because its process is stopped (default: local "
-             "and rails 10s, otherwise 3.5s; at least 100ms)."},
+     .help =
+         "local, tcp, ucx: end the run if a rank sends nothing for this "
+         "time, for example because its process is stopped (default: local "
+         "and rails 10s, otherwise 3.5s; at least 100ms, over rails 1.6s)."},
     {.name = "rails",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, rails),

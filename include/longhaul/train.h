@@ -148,7 +148,8 @@ typedef struct lh_train_options {
     bool moves_layers, moves_places;
     /* Ranks that are processes: a rank that sends nothing for this time, for
      * example because it is stopped, has failed, and the run ends; at least 0.1
-     * s. 0: "local" 10 s; "tcp" and "ucx" 3.5 s, with rails 10 s. */
+     * s, with rails 1.6 s. 0: "local" 10 s; "tcp" and "ucx" 3.5 s, with rails
+     * 10 s. */
     int64_t silence_ns;
 } lh_train_options;
 

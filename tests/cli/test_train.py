@@ -253,6 +253,9 @@ case("threads are not stopped", [*QUIET, "--silence", "3s"], 2,
      err="--silence requires --transport local, tcp or ucx")
 case("too short a silence", [*QUIET, "--transport", "local", "--silence",
                              "99ms"], 1, err="at least 0.1 s")
+case("too short a silence of rails", [
+    *QUIET, "--transport", "tcp", "--rails", "lo", "--silence", "1599ms"], 1,
+     err="over rails the silence of a rank is limited to at least 1.6 s")
 
 # --- the same under mpirun: one rank says it --------------------------------------
 if not shutil.which("mpirun"):

@@ -18,7 +18,8 @@
 
 enum {
     DEFAULT_SLIP_NS = 20000000,
-    LEAST_SILENCE_NS = 100000000 /* a rank sends four times in that time */
+    LEAST_SILENCE_NS = 100000000, /* a rank sends four times in that time */
+    LEAST_RAILS_SILENCE_NS = 1600000000 /* as often over the slowest rail */
 };
 
 static const struct {
@@ -63,6 +64,11 @@ static lh_status check_options(const lh_train_options *options,
         return lhi_fail(err, LH_EINVAL,
                         "the silence of a rank is limited only between "
                         "processes, and to at least 0.1 s");
+    if (out->silence_ns && out->n_rails &&
+        out->silence_ns < LEAST_RAILS_SILENCE_NS)
+        return lhi_fail(err, LH_EINVAL,
+                        "over rails the silence of a rank is limited to at "
+                        "least 1.6 s, since a rail may send every 0.4 s");
     if (out->reschedule && out->profiles)
         return lhi_fail(err, LH_EINVAL,
                         "a profile covers one schedule: profiles cannot be "
