@@ -9,8 +9,8 @@
  * Without sequence parallelism (replicated rows) all ranks have the same rows
  * between products. Nothing is gathered there, sums are all-reduced, and norms
  * and routers have complete gradients. */
-#include "base/fail.h"
 #include "runtime/device/cpu_tensor_parallel.h"
+#include "base/fail.h"
 
 #include <assert.h>
 #include <inttypes.h>
