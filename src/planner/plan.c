@@ -134,8 +134,8 @@ static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
     return status;
 }
 
-/* Searches for the plan; then fills its time breakdown, memory, values outside
- * the search space, and alternatives. */
+/* Searches for the plan, also with the memory margin; then fills its time
+ * breakdown, memory, values outside the search space, and alternatives. */
 static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
 {
@@ -147,6 +147,9 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
         plan->job, &all, plan->mem, &unexplored, &plan->plan, err);
     if (status == LH_OK && options->jitter)
         status = choose_robust(options, plan, err);
+    if (status == LH_OK)
+        status =
+            lhi_plan_search_with_margin(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_explain_time(plan->job, options, plan->mem,
                                        &plan->plan, err);
@@ -226,7 +229,7 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
         status =
             lhi_plan_compare_measured(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = lhi_plan_find_margin(options, plan->mem, &plan->plan, err);
+        status = lhi_plan_finish_margin(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = evaluate_links(options, plan, err);
     if (status == LH_OK)

@@ -4,6 +4,7 @@
 #include "planner/search/plan_search.h"
 
 #include "base/integer_math.h"
+#include "planner/elastic/pipeline.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/equivalence.h"
 #include "planner/search/cost.h"
@@ -17,6 +18,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     FRONT_SEARCHES = 3 /* work each: the plan's divided by FRONT_SEARCHES */
@@ -343,6 +345,27 @@ static lh_status replace_plan(const lhi_layout_search *s, const lh_plan *found,
     return LH_OK;
 }
 
+/* Makes *found the plan if it is better. Frees the pipeline and schedule of the
+ * other one. */
+static lh_status replace_if_better(const lhi_layout_search *s,
+                                   const lh_plan *found, lh_plan *plan,
+                                   lh_error *err)
+{
+    bool better = lhi_objective_value(&s->options, &found->best) <
+                  lhi_objective_value(&s->options, &plan->best);
+    lh_status status = better ? replace_plan(s, found, plan, err) : LH_OK;
+    better = better && status == LH_OK;
+    const lh_pipeline *pipeline = better ? plan->pipeline : found->pipeline;
+    const lh_schedule *schedule = better ? plan->schedule : found->schedule;
+    if (better) {
+        plan->pipeline = found->pipeline;
+        plan->schedule = found->schedule;
+    }
+    lh_pipeline_free((lh_pipeline *)pipeline);
+    lh_schedule_free((lh_schedule *)schedule);
+    return status;
+}
+
 /* Replaces the plan by the best choice of the Pareto front if that is better:
  * the front's searches may find more than the first search, which was short. */
 static lh_status adopt_best_of_front(const lhi_layout_search *like,
@@ -353,22 +376,117 @@ static lh_status adopt_best_of_front(const lhi_layout_search *like,
     if (!row)
         return LH_OK;
     lh_status status = search_one_layout(like, row, &found, err);
-    bool better =
-        status == LH_OK && lhi_objective_value(&like->options, &found.best) <
-                               lhi_objective_value(&like->options, &plan->best);
-    if (better)
-        status = replace_plan(like, &found, plan, err);
-    better = better && status == LH_OK;
-    const lh_pipeline *pipeline = better ? plan->pipeline : found.pipeline;
-    const lh_schedule *schedule = better ? plan->schedule : found.schedule;
-    if (better) {
-        plan->pipeline = found.pipeline;
-        plan->schedule = found.schedule;
-    }
-    lh_pipeline_free((lh_pipeline *)pipeline);
-    lh_schedule_free((lh_schedule *)schedule);
+    if (status == LH_OK)
+        return replace_if_better(like, &found, plan, err);
+    lh_pipeline_free((lh_pipeline *)found.pipeline);
+    lh_schedule_free((lh_schedule *)found.schedule);
     return status;
 }
+
+/* --- plans of the same job with less memory ----------------------------------
+ */
+
+/* Builds the layout of `other`, a plan of the same job with less memory, in the
+ * search's job and simulates other's schedule on it. *choice receives the
+ * result; the caller frees built->pipeline, on failure too. */
+static lh_status simulate_other(const lhi_layout_search *s,
+                                const lh_plan *other, lhi_built_layout *built,
+                                lh_choice *choice, lh_error *err)
+{
+    lhi_candidate c = {.config = lhi_config_from_choice(&other->best)};
+    *choice = other->best;
+    if (choice->elastic) {
+        LHI_TRY(lhi_elastic_rebuild(s->job, &c.config, built, err));
+        const lhi_elastic_result same = {.config = c.config,
+                                         .built = *built,
+                                         .schedule =
+                                             (lh_schedule *)other->schedule,
+                                         .details = choice->elastic};
+        LHI_TRY(lhi_elastic_choice_of(&same, choice, err));
+        return lhi_elastic_choice_finish(s, choice, err);
+    }
+    LHI_TRY(lhi_layout_build(s->job, &c.config, built, err));
+    LHI_TRY(lhi_candidate_compute_bound_built(&c, built, err));
+    choice->lower_bound_ns = c.bound_ns;
+    LHI_TRY(lhi_choice_measure(built->pipeline, other->schedule, choice, err));
+    return lhi_pricing_set_choice(s->job, s->mem, choice, err);
+}
+
+/* Lists `row` as the first of the plan's methods, in place of the row with the
+ * same schedule method and chunk placement. Elastic plans replace none: their
+ * ablations have the same method. */
+static lh_status list_first(lhi_arena *mem, const lh_choice *row, lh_plan *plan,
+                            lh_error *err)
+{
+    lh_choice *list = LHI_NEW(mem, lh_choice, plan->n_methods + (size_t)1);
+    uint32_t n = 0;
+    if (!list)
+        return lhi_fail_nomem(err);
+    list[n++] = *row;
+    for (uint32_t i = 0; i < plan->n_methods; i++) {
+        const lh_choice *m = &plan->methods[i];
+        if (row->elastic || m->elastic || m->placement != row->placement ||
+            strcmp(m->layout.schedule, row->layout.schedule) != 0)
+            list[n++] = *m;
+    }
+    plan->methods = list;
+    plan->n_methods = n;
+    return LH_OK;
+}
+
+/* Replaces the best choice of *found by that of `other`, a plan of the same job
+ * with less memory, if that is better. *found then owns other's schedule. */
+static lh_status adopt_schedule(const lhi_layout_search *s, lh_plan *other,
+                                lh_plan *found, lh_error *err)
+{
+    lhi_built_layout built = {0};
+    lh_choice choice;
+    lh_status status = simulate_other(s, other, &built, &choice, err);
+    const bool better =
+        status == LH_OK && (!found->pipeline ||
+                            lhi_objective_value(&s->options, &choice) <
+                                lhi_objective_value(&s->options, &found->best));
+    if (!better) {
+        lh_pipeline_free(built.pipeline);
+        return status;
+    }
+    lh_pipeline_free((lh_pipeline *)found->pipeline);
+    lh_schedule_free((lh_schedule *)found->schedule);
+    found->pipeline = built.pipeline;
+    found->schedule = other->schedule;
+    found->cost_source = lh_cost_source_name(built.source);
+    other->schedule = NULL;
+    choice.why = "";
+    found->best = choice;
+    return list_first(s->mem, &choice, found, err);
+}
+
+lh_status lhi_plan_adopt_if_better(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lhi_arena *mem, lh_plan *other,
+                                   lh_plan *plan, lh_error *err)
+{
+    const lhi_layout_search s = {.job = job, .options = *options, .mem = mem};
+    lh_plan found = {0};
+    lh_error why = {0};
+    if (lhi_objective_value(options, &other->best) >=
+        lhi_objective_value(options, &plan->best))
+        return LH_OK;
+    lh_status status = search_one_layout(&s, &other->best, &found, &why);
+    if (status == LH_OK || status == LH_EINFEASIBLE ||
+        lhi_layout_is_infeasible(status)) /* no method works */
+        status = adopt_schedule(&s, other, &found, &why);
+    if (status == LH_OK)
+        return replace_if_better(&s, &found, plan, err);
+    lh_pipeline_free((lh_pipeline *)found.pipeline);
+    lh_schedule_free((lh_schedule *)found.schedule);
+    if (err)
+        *err = why;
+    return status;
+}
+
+/* --- search ------------------------------------------------------------------
+ */
 
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unexplored *unexplored,

@@ -22,6 +22,17 @@ lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      lhi_arena *mem, lhi_unexplored *unexplored,
                                      lh_plan *plan, lh_error *err);
 
+/* Replaces the plan by `other`, a plan of the same job with less usable memory,
+ * if that is better: any layout that fits in less memory is also valid for the
+ * plan. Evaluates every method on its layout with the job's memory, and other's
+ * own schedule. The previous plan becomes an alternative. Lists are in `mem`;
+ * the caller frees the pipelines and schedules of both plans, on failure too.
+ */
+lh_status lhi_plan_adopt_if_better(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lhi_arena *mem, lh_plan *other,
+                                   lh_plan *plan, lh_error *err);
+
 /* Formats how much worse a feasible choice `o` is than the best, and why, in
  * `mem`. NULL: no memory. */
 const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,

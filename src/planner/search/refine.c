@@ -81,11 +81,8 @@ static lh_status run_solver(lhi_refinement *r, const lh_pipeline *p,
     return LH_OK;
 }
 
-/* Simulates a schedule and updates the choice's times, memory, tokens/s and
- * MFU. Messages are sent first in, first out. */
-static lh_status measure_schedule(const lh_pipeline *p,
-                                  const lh_schedule *schedule, lh_choice *c,
-                                  lh_error *err)
+lh_status lhi_choice_measure(const lh_pipeline *p, const lh_schedule *schedule,
+                             lh_choice *c, lh_error *err)
 {
     lh_timeline *t = NULL;
     lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
@@ -121,7 +118,7 @@ lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
     lh_status status = LH_OK;
     lh_choice found = *c;
     if (s.schedule && s.makespan_ns < c->makespan_ns)
-        status = measure_schedule(p, s.schedule, &found, err);
+        status = lhi_choice_measure(p, s.schedule, &found, err);
     /* The solver assumes early receives; without them its schedule may be
      * slower. */
     if (status == LH_OK && found.makespan_ns < c->makespan_ns) {
@@ -207,7 +204,7 @@ static lh_status list_methods(lhi_refinement *r, const lh_choice *like,
         lh_status status = lh_method_run(row.layout.schedule, p->pipeline, &how,
                                          &schedule, NULL, &why);
         if (status == LH_OK)
-            status = measure_schedule(p->pipeline, schedule, &row, &why);
+            status = lhi_choice_measure(p->pipeline, schedule, &row, &why);
         lh_schedule_free(schedule);
         if (status == LH_ENOMEM)
             return lhi_fail_nomem(err);

@@ -13,6 +13,11 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
                           const lhi_best_per_value *heads, lhi_arena *mem,
                           lh_plan *plan, lh_error *err);
 
+/* Simulates a schedule on a choice's pipeline, with messages first in, first
+ * out. Updates the choice's times, memory, tokens/s and MFU. */
+lh_status lhi_choice_measure(const lh_pipeline *p, const lh_schedule *schedule,
+                             lh_choice *c, lh_error *err);
+
 /* Repeats the solver's search for the schedule of an alternative on `pipeline`;
  * *out is NULL if it finds none. */
 lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
