@@ -7,7 +7,8 @@
  * (longhaul/experimental/cost.h).
  *
  *     shape.h            sizes per GPU, and the model's constants
- *     work.h             operations and bytes of passes: work.c; their resident
+ *     work.h             operations and bytes of passes: work.c,
+ *                        product_work.c, attention_work.c; their resident
  *                        memory: resident_memory.c; both, per operation: ops.h
  *     eager.h            operations that run one by one, and copies
  *     timing.h           times: path_timing.c for messages, timing.c for work

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The work of a layer's attention block: flash and unfused attention, the ring
+ * of context parallelism, multi-head latent attention, gated delta networks and
+ * sparse attention. */
+#include "model/work_internal.h"
+
+#include <math.h>
+
+/* An unfused attention forward pass's kernels: two products, mask, softmax,
+ * dropout, and the copies around them. */
+enum { UNFUSED_KERNELS = 16 };
+
+double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
+                                        double sequence)
+{
+    double window = model->index_topk ? model->index_topk
+                                      : lh_model_layer_window(model, layer);
+
+    /* In chunks: the mean over the tokens of whole chunks and of the rest. */
+    if (model->chunked_attention && window > 0 && window < sequence) {
+        double rest = fmod(sequence, window);
+        return ((sequence - rest) * window + rest * rest) / (2 * sequence);
+    }
+    /* A causal token at position i attends to i tokens, or to the last `window`
+     * of them. */
+    if (window > 0 && window < sequence)
+        return window - window * window / (2 * sequence);
+    return sequence / 2;
+}
+
+/* Adds `bytes` of memory traffic and `kernels` kernels that only context
+ * parallelism needs, both to the pass and to its share that the ring causes. */
+static void add_ring_kernels(lhi_work *work, double bytes, double kernels)
+{
+    lhi_work_add_pointwise(work, bytes, kernels);
+    work->ring_bytes += bytes;
+    work->ring_kernels += kernels;
+}
+
+void lhi_work_add_flash_attention(const lhi_shape *shape, uint32_t layer,
+                                  lhi_work *f, lhi_work *d)
+{
+    double visible =
+        lhi_compute_mean_attended_tokens(shape->model, layer, shape->sequence);
+    double pairs = 2 * shape->tokens * visible * shape->heads;
+    double values = (shape->qk_dim + shape->v_dim) * shape->tokens;
+    double qo = shape->heads * values * shape->element;
+    double kv = shape->kv_heads * values * shape->element;
+    double more = shape->context - 1;
+
+    f->flops += pairs * (shape->qk_dim + shape->v_dim);
+    f->core_flops += pairs * (shape->qk_dim + shape->v_dim);
+    f->flash_f_flops += pairs * (shape->qk_dim + shape->v_dim);
+    lhi_work_add_pointwise(f, qo + kv, 1);
+    add_ring_kernels(f, more * (qo + kv / 2), more);
+    d->flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
+    d->core_flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
+    d->flash_d_flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
+    lhi_work_add_pointwise(d, 2 * (qo + kv), 2);
+    add_ring_kernels(d, 2 * more * (qo + kv / 2), 2 * more);
+}
+
+void lhi_work_add_unfused_attention(const lhi_shape *shape, lhi_work *f,
+                                    lhi_work *d)
+{
+    double scores = shape->tokens * shape->sequence * shape->heads;
+    double dims = shape->qk_dim + shape->v_dim;
+    double qkvo = (shape->heads + shape->kv_heads) * dims * shape->tokens;
+    double softmax = 2 * scores * shape->element;
+    double drop = shape->dropout ? scores * (2 * shape->element + 1) : 0;
+
+    f->flops += 2 * scores * dims;
+    f->core_flops += 2 * scores * dims;
+    lhi_work_add_pointwise(
+        f, (2 * scores + 3 * qkvo) * shape->element + softmax + drop,
+        UNFUSED_KERNELS);
+    d->flops += 4 * scores * dims;
+    d->core_flops += 4 * scores * dims;
+    lhi_work_add_pointwise(
+        d, (4 * scores + 6 * qkvo) * shape->element + 1.5 * softmax + drop,
+        2 * UNFUSED_KERNELS);
+}
+
+/* Adds the work to merge the partial results of the context-parallel ring's
+ * steps on its last rank, counted from Transformer Engine
+ * (AttnFuncWithCPAndKVP2P in context_parallel.py, d0067d0):
+ * - F: each step but the first merges its fp32 softmax statistics (two reads, a
+ * write). In the end the first partial result is rescaled (a read, a write) and
+ * each other one is added (two reads, a write), each with the statistics of its
+ * step and of all.
+ * - D: the queries' gradient is copied in the first step and added to in the
+ * others. Gradients of keys and values: half of them are copied in the first
+ * step and half added to in the others, all in the last. */
+static void merge_ring_steps(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double c = shape->context, e = shape->element, t = shape->tokens;
+    double statistics = 4 * shape->heads * t;
+    double result = shape->heads * shape->v_dim * t * e;
+    double query = shape->heads * shape->qk_dim * t * e;
+    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) * t * e;
+
+    add_ring_kernels(&out->f, 3 * statistics * (c - 1), c - 1);
+    add_ring_kernels(&out->f, (3 * c - 1) * result + 2 * c * statistics, c);
+    add_ring_kernels(&out->d, (3 * c - 1) * query, c);
+    add_ring_kernels(&out->d, (1.5 * c + 1) * kv, 2 * c);
+}
+
+/* Adds the exchange of keys and values as PyTorch's context parallelism does it
+ * (torch/distributed/tensor/experimental/_context_parallel/_attention.py): one
+ * all-gather, which overlaps with the first of c steps. In D the gradients, in
+ * fp32, follow one step behind around a ring of c exchanges, the last of which
+ * has no step to overlap with. */
+static void add_gathered_attention(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double c = shape->context;
+    double values = shape->attention_kv_heads * (shape->qk_dim + shape->v_dim) *
+                    shape->tokens;
+
+    out->f.context_bytes += (c - 1) * values * shape->element;
+    out->f.context_calls += c - 1;
+    out->f.core_flops /= c;
+    out->d.context_bytes += (c - 1) * values * shape->element + c * values * 4;
+    out->d.context_calls += 2 * c - 1;
+    out->d.core_flops *= (c - 1) / c;
+    merge_ring_steps(shape, out);
+}
+
+void lhi_work_add_ring_attention(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) *
+                shape->tokens * shape->element;
+    double c = shape->context;
+
+    if (shape->gathers_context) {
+        add_gathered_attention(shape, out);
+        return;
+    }
+    out->f.context_bytes += (c - 1) * kv;
+    out->f.context_calls += c - 1;
+    out->f.core_flops *= (c - 1) / c;
+    out->d.context_bytes += 2 * (c - 1) * kv;
+    out->d.context_calls += c;
+    merge_ring_steps(shape, out);
+}
+
+void lhi_work_add_up_projections(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    double heads = shape->heads;
+
+    lhi_work_add_layer_linear(shape, out, shape->tokens,
+                              m->q_lora_rank ? m->q_lora_rank : m->hidden,
+                              heads * shape->qk_dim, 1);
+    lhi_work_add_layer_linear(shape, out, shape->tokens, m->kv_lora_rank,
+                              heads * (m->qk_nope_head_dim + shape->v_dim), 1);
+}
+
+/* Adds the work of multi-head latent attention's projections (arXiv:2405.04434,
+ * 2.1); the down-projections are replicated on every GPU. */
+static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    double h = m->hidden;
+
+    if (m->q_lora_rank)
+        lhi_work_add_layer_linear(shape, out, shape->tokens, h, m->q_lora_rank,
+                                  1);
+    lhi_work_add_layer_linear(shape, out, shape->tokens, h,
+                              (double)m->kv_lora_rank + m->qk_rope_head_dim, 1);
+    lhi_work_add_up_projections(shape, out);
+    lhi_work_add_layer_linear(shape, out, shape->tokens,
+                              shape->heads * shape->v_dim, h, 1);
+}
+
+/* --- gated delta networks ----------------------------------------------------
+ */
+
+void lhi_work_add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    double heads = (double)m->linear_value_heads / shape->tensor;
+    double k = m->linear_key_head_dim, v = m->linear_value_head_dim;
+    double c = LHI_LINEAR_CHUNK, t = shape->tokens * heads;
+    double forward = 2 * t * (c * (3 * k + 2 * v) + c * c / 3 + 3 * k * v);
+    double again = 2 * t * (c * (k + v) + 2 * k * v);
+    /* Queries, keys, values and outputs; the inverse, its two products; a state
+     * per chunk. Each is written and read once. */
+    double bytes = t * shape->element *
+                   (2 * k + 2 * v + 2 * c + 2 * (k + v) + 2 * k * v / c);
+
+    f->flops += forward;
+    f->core_flops += forward;
+    lhi_work_add_pointwise(f, bytes, 6);
+    d->flops += 2 * forward + again;
+    d->core_flops += 2 * forward + again;
+    lhi_work_add_pointwise(d, 2 * bytes, 9);
+}
+
+/* Adds a gated delta network's element-wise operations to F and to D (NULL: not
+ * to D): convolution and activation of queries, keys and values, query and key
+ * norms, decays, and the outputs' gated norm. */
+static void add_linear_pointwise(const lhi_shape *shape, lhi_work *f,
+                                 lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    double keys = (double)m->linear_key_heads * m->linear_key_head_dim;
+    double values = (double)m->linear_value_heads * m->linear_value_head_dim;
+    double bytes = shape->tokens * shape->element / shape->tensor *
+                   (2 * (2 * keys + values) + 4 * keys + 3 * values);
+
+    lhi_work_add_pointwise(f, bytes, 5);
+    if (d)
+        lhi_work_add_pointwise(d, 1.5 * bytes, 5);
+}
+
+/* Adds a gated delta network; tensor parallelism divides its heads. */
+static void add_linear_attention(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    double keys = (double)m->linear_key_heads * m->linear_key_head_dim;
+    double heads = m->linear_value_heads;
+    double values = heads * m->linear_value_head_dim;
+
+    lhi_work_add_layer_linear(shape, out, shape->tokens, m->hidden,
+                              (2 * keys + 2 * values) / shape->tensor, 1);
+    lhi_work_add_layer_linear(shape, out, shape->tokens, m->hidden,
+                              2 * heads / shape->tensor, 1);
+    lhi_work_add_layer_linear(shape, out, shape->tokens, values / shape->tensor,
+                              m->hidden, 1);
+    add_linear_pointwise(shape, &out->f, &out->d);
+    lhi_work_add_delta_rule(shape, &out->f, &out->d);
+}
+
+/* --- sparse attention --- */
+
+/* Adds DeepSeek-V3.2's indexer (arXiv:2512.02556, section 2.1), replicated on
+ * the GPUs of a tensor-parallel group. F scores all tokens (equation 1), in
+ * fp32 in memory for the selection. D and W train it: the loss (equation 4) is
+ * over the selected tokens, and no gradient enters the layer's input. */
+static void add_indexer(const lhi_shape *shape, uint32_t layer,
+                        lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    lhi_pass_work maps = {0};
+    double t = shape->tokens, h = m->hidden;
+    double width = (double)m->index_heads * m->index_head_dim;
+    double all = t * shape->sequence / 2;
+    double chosen =
+        t * lhi_compute_mean_attended_tokens(m, layer, shape->sequence);
+
+    lhi_work_add_layer_linear(shape, &maps, t,
+                              m->q_lora_rank ? m->q_lora_rank : h, width, 1);
+    lhi_work_add_layer_linear(shape, &maps, t, h, m->index_head_dim, 1);
+    lhi_work_add_layer_linear(shape, &maps, t, h, m->index_heads, 1);
+    lhi_work_add(&out->f, &maps.f, 1);
+    lhi_work_add(&out->w, &maps.w, 1);
+    out->f.flops += 2 * all * width;
+    out->f.core_flops += 2 * all * width;
+    lhi_work_add_pointwise(&out->f, 2 * 4 * all, 2);
+    out->d.flops += 6 * chosen * width;
+    out->d.core_flops += 6 * chosen * width;
+    lhi_work_add_pointwise(&out->d, 3 * 4 * chosen, 3);
+}
+
+void lhi_work_add_rotation(const lhi_shape *shape, lhi_work *work)
+{
+    double rotated = 2 * (shape->heads + shape->kv_heads) * shape->qk_dim *
+                     shape->tokens * shape->element;
+
+    if (!shape->model->positions)
+        lhi_work_add_pointwise(work, rotated, 1);
+}
+
+void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f)
+{
+    lhi_pass_work once = {0};
+
+    if (lh_model_layer_is_linear(shape->model, layer)) {
+        add_linear_pointwise(shape, &once.f, NULL);
+        lhi_work_add_delta_rule(shape, &once.f, &once.d);
+    } else if (shape->unfused) {
+        lhi_work_add_unfused_attention(shape, &once.f, &once.d);
+    } else {
+        lhi_work_add_flash_attention(shape, layer, &once.f, &once.d);
+    }
+    if (shape->model->index_topk)
+        add_indexer(shape, layer, &once);
+    if (shape->context > 1)
+        merge_ring_steps(shape, &once);
+    lhi_work_add(f, &once.f, 1);
+}
+
+void lhi_work_add_attention_block(const lhi_shape *shape, uint32_t layer,
+                                  lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+    double queries = shape->heads * shape->qk_dim;
+
+    if (lh_model_layer_is_linear(m, layer)) {
+        add_linear_attention(shape, out);
+        return;
+    }
+    if (m->index_topk)
+        add_indexer(shape, layer, out);
+    if (m->kv_lora_rank) {
+        add_latent_projections(shape, out);
+    } else {
+        lhi_work_add_layer_linear(shape, out, shape->tokens, m->hidden,
+                                  (m->attention_gate ? 2 : 1) * queries +
+                                      2 * shape->kv_heads * shape->qk_dim,
+                                  1);
+        if (m->attention_gate) {
+            double gate = queries * shape->tokens * shape->element;
+            lhi_work_add_pointwise(&out->f, 3 * gate, 1);
+            lhi_work_add_pointwise(&out->d, 5 * gate, 1);
+        }
+        lhi_work_add_layer_linear(shape, out, shape->tokens,
+                                  shape->heads * shape->v_dim, m->hidden, 1);
+    }
+    lhi_work_add_rotation(shape, &out->f);
+    lhi_work_add_rotation(shape, &out->d);
+    if (shape->unfused)
+        lhi_work_add_unfused_attention(shape, &out->f, &out->d);
+    else
+        lhi_work_add_flash_attention(shape, layer, &out->f, &out->d);
+    if (shape->context > 1)
+        lhi_work_add_ring_attention(shape, out);
+}

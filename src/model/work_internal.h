@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of the work of passes, shared by work.c, product_work.c and
+ * attention_work.c. */
+#ifndef LHI_MODEL_WORK_INTERNAL_H
+#define LHI_MODEL_WORK_INTERNAL_H
+
+#include "model/work.h"
+
+/* Adds `bytes` of memory traffic and `kernels` element-wise kernel launches to
+ * the work. */
+static inline void lhi_work_add_pointwise(lhi_work *work, double bytes,
+                                          double kernels)
+{
+    work->bytes += bytes;
+    work->kernels += kernels;
+}
+
+/* --- product_work.c ------------------------------------------------------ */
+
+/* Adds the F, D and W products of a linear map: `matrices` weights of k x n
+ * (experts; otherwise 1) that share m rows. */
+void lhi_work_add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
+                         double k, double n, double matrices);
+
+/* Adds the F, D and W products of a linear map inside a layer, in FP8 if the
+ * job uses it there: `matrices` weights of k x n for m rows in all. */
+void lhi_work_add_layer_linear(const lhi_shape *shape, lhi_pass_work *out,
+                               double m, double k, double n, double matrices);
+
+/* --- attention_work.c ---------------------------------------------------- */
+
+/* Adds the work of `layer`'s attention block to the forward, dgrad and wgrad
+ * passes. */
+void lhi_work_add_attention_block(const lhi_shape *shape, uint32_t layer,
+                                  lhi_pass_work *out);
+
+/* Adds flash attention, which keeps the scores on chip and recomputes them in
+ * D: two products forward, five backward [Dao section 3.1]. Under context
+ * parallelism each step of the ring is its own kernel, which reads the queries
+ * and writes a partial result; lhi_work_add_ring_attention() has the rest. Of
+ * the c ranks the last one has most traffic: all queries in each step, with all
+ * its own keys and values and half of the others'. */
+void lhi_work_add_flash_attention(const lhi_shape *shape, uint32_t layer,
+                                  lhi_work *f, lhi_work *d);
+
+/* Adds unfused attention with scores in memory: product, masked softmax,
+ * dropout, product. The copies that merge and split heads need separate
+ * kernels, as biases do. */
+void lhi_work_add_unfused_attention(const lhi_shape *shape, lhi_work *f,
+                                    lhi_work *d);
+
+/* Adds ring attention: c - 1 steps of F forward the keys and values of one
+ * sequence shard during a step's attention, and the last step forwards nothing
+ * (Liu et al., arXiv:2310.01889). In D the gradients follow one step behind:
+ * the first step forwards only keys and values, the last one only gradients. */
+void lhi_work_add_ring_attention(const lhi_shape *shape, lhi_pass_work *out);
+
+/* Adds the chunkwise gated delta rule (Yang et al., arXiv:2412.06464, section
+ * 3.3, after arXiv:2406.06484, equations 8 to 11) with chunks of C tokens and
+ * heads with keys of k and values of v elements. Multiply-adds per token and
+ * head of F: C k for K K', C^2 / 3 for the inverse of the triangular matrix, C
+ * k and C v for its products with keys and values, C k and C v for the outputs
+ * within the chunk, and 3 k v for those from the state and its update. D has
+ * two products for each of F, and recomputes the products with the inverse and
+ * the states, which F does not keep. */
+void lhi_work_add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d);
+
+/* Adds the work of the projections to keys and values, and to queries of all
+ * heads if these come directly from the hidden state. */
+void lhi_work_add_up_projections(const lhi_shape *shape, lhi_pass_work *out);
+
+/* Adds the memory traffic and kernels of the rotary position embedding. */
+void lhi_work_add_rotation(const lhi_shape *shape, lhi_work *work);
+
+#endif
