@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exports Megatron-LM arguments. Names and meanings: megatron/training/
  * arguments.py and megatron/core/transformer/pipeline_parallel_layer_layout.py
- * (core 0.16). planner/layout/target.c rejects plans that arguments cannot
- * express. */
+ * (core 0.16). planner/layout/target_check.c rejects plans that arguments
+ * cannot express. */
 #include "interop/export/export_internal.h"
 
 #include "base/integer_math.h"

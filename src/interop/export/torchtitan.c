@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exports torchtitan options. Names and meanings: torchtitan 0.3.0,
  * torchtitan/config/configs.py, distributed/pipeline_parallel.py and
- * activation_checkpoint.py. planner/layout/target.c rejects plans that options
- * cannot express. */
+ * activation_checkpoint.py. planner/layout/target_check.c rejects plans that
+ * options cannot express. */
 #include "interop/export/export_internal.h"
 
 #include "format/job/parse.h"

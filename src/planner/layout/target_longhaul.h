@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of LH_TARGET_LONGHAUL by decided level; used by target.c. */
+/* The rules of LH_TARGET_LONGHAUL by decided level; used by target_check.c. */
 #ifndef LHI_PLANNER_LAYOUT_TARGET_LONGHAUL_H
 #define LHI_PLANNER_LAYOUT_TARGET_LONGHAUL_H
 

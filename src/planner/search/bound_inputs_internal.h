@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Internal bound-input interface: bound_inputs.c, bound_inputs_hops.c and
- * bound_inputs_sharding.c. */
+/* Internal bound-input interface: bound_inputs.c, bound_inputs_merge.c,
+ * bound_inputs_hops.c and bound_inputs_sharding.c. */
 #ifndef LHI_PLANNER_SEARCH_BOUND_INPUTS_INTERNAL_H
 #define LHI_PLANNER_SEARCH_BOUND_INPUTS_INTERNAL_H
 
@@ -51,6 +51,12 @@ static inline int64_t lhi_bound_undo_rounding(int64_t ns)
 {
     return ns > LHI_BOUND_MAX_NS ? LHI_BOUND_MAX_NS : lhi_max_int64(ns - 1, 0);
 }
+
+/* Merges site `b` into `a` in all times and memory. Without `worst`, the
+ * datacenter is still open and `a` gets the best of both. With `worst`, both
+ * have replicas, which wait for each other, and `a` gets the worst. */
+void lhi_bound_inputs_merge_sites(const lhi_bound_inputs *f, lhi_bound_site *a,
+                                  const lhi_bound_site *b, bool worst);
 
 /* Raises the times of `s`, a stage's site with the places of `slice`, to the
  * communication time of passes with ZeRO 2 and 3. */

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The targets' features: target.c has the table, target_check.c the rules. */
+#ifndef LHI_PLANNER_LAYOUT_TARGET_INTERNAL_H
+#define LHI_PLANNER_LAYOUT_TARGET_INTERNAL_H
+
+#include "planner/layout/target.h"
+
+/* One bit for each value of an enum. */
+#define LHI_TARGET_BIT(value) (1u << (value))
+#define LHI_TARGET_ALL_VALUES ((uint32_t)-1)
+
+/* Features that a target supports. */
+typedef struct lhi_target_capability {
+    const char *shown, *version;
+    const char *schedules[4]; /* none: every method */
+    bool elastic;             /* groups, shares and recomputation per plan */
+    /* microbatches run one by one on a single stage */
+    bool one_by_one;
+    uint32_t placements, recomputes, zeros, precisions;
+    /* Reasons against other values; NULL if all are allowed. */
+    const char *why_placement, *why_recompute, *why_zero;
+} lhi_target_capability;
+
+/* Returns the table entry with a target framework's capabilities. */
+const lhi_target_capability *lhi_target_get_capability(lh_target target);
+
+#endif
