@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing a job's text into lh_job. */
-#include "format/job/parse.h"
+#include "format/job/job_internal.h"
 
 #include "base/text.h"
 #include "format/job/job_values.h"
@@ -22,21 +22,10 @@ typedef struct owned_job {
     const char *files[2]; /* files of the model and the profile */
 } owned_job;
 
-/* The reader's state. */
-typedef struct reader {
-    const lhi_doc *doc;
-    const lhi_node *map;
-    const char *folder; /* base for named files; NULL: not allowed */
-    lhi_arena *mem;
-    lh_job *job;
-    const char **files; /* the job's */
-    bool target_given;  /* layout.framework */
-} reader;
-
 /* Resolves the path of a file named in the job, relative to the job's folder.
  */
-static lh_status resolve_path(reader *r, const lhi_node *node, const char *name,
-                              const char **out, lh_error *err)
+static lh_status resolve_path(lhi_job_reader *r, const lhi_node *node,
+                              const char *name, const char **out, lh_error *err)
 {
     if (!r->folder)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
@@ -61,8 +50,8 @@ static lh_status resolve_path(reader *r, const lhi_node *node, const char *name,
 
 /* Prepends "file:line: key: " to the error message about another file that the
  * job names at `node`. Returns `status`. */
-static lh_status add_context(reader *r, const lhi_node *node, lh_status status,
-                             lh_error *err)
+static lh_status add_context(lhi_job_reader *r, const lhi_node *node,
+                             lh_status status, lh_error *err)
 {
     if (status != LH_OK && status != LH_ENOMEM)
         lhi_fail_add_context(err, "%s:%u: %s", r->doc->file, node->line,
@@ -81,7 +70,7 @@ static bool is_path(const char *name)
 
 /* Fails with LH_EINPUT: the model `name` is unknown; the message lists the
  * known ones. */
-static lh_status fail_no_model(reader *r, const lhi_node *node,
+static lh_status fail_no_model(lhi_job_reader *r, const lhi_node *node,
                                const char *name, lh_error *err)
 {
     lhi_text known = {0};
@@ -100,7 +89,7 @@ static lh_status fail_no_model(reader *r, const lhi_node *node,
 }
 
 /* Reads `model`: a preset's name, the path of a config.json, or a map. */
-static lh_status read_model(reader *r, lh_error *err)
+static lh_status read_model(lhi_job_reader *r, lh_error *err)
 {
     const lhi_node *node;
     const char *name, *path;
@@ -127,17 +116,6 @@ static lh_status read_model(reader *r, lh_error *err)
     return add_context(r, node, lhi_model_load(path, r->mem, model, err), err);
 }
 
-/* Reads an optional word, one of `names`; *out is its index. *given: the key is
- * present; else *out is unchanged. */
-static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
-                             const char *const *names, uint32_t *out,
-                             bool *given, lh_error *err)
-{
-    const lhi_node *node = lhi_node_find(map, key);
-    *given = node != NULL;
-    return node ? lhi_node_get_choice(r->doc, node, names, out, err) : LH_OK;
-}
-
 /* Returns the model component that a recomputed module needs and the model
  * lacks, or NULL. */
 static const char *find_missing_component(const lh_model *m, uint32_t module)
@@ -160,7 +138,8 @@ static const char *find_missing_component(const lh_model *m, uint32_t module)
 }
 
 /* Reads `recompute`: one word, or a module list. */
-static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
+static lh_status read_recompute(lhi_job_reader *r, const lhi_node *map,
+                                lh_error *err)
 {
     lh_training *t = &r->job->training;
     const lhi_node *node = lhi_node_find(map, "recompute");
@@ -193,7 +172,8 @@ static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
 }
 
 /* Reads `dropout`: a boolean, or the rate. */
-static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
+static lh_status read_dropout(lhi_job_reader *r, const lhi_node *map,
+                              lh_error *err)
 {
     lh_training *t = &r->job->training;
     const lhi_node *node = lhi_node_find(map, "dropout");
@@ -212,7 +192,7 @@ static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
 /* Reads the optional number `key`, from `least` to `most`, which only models
  * with certain experts have: fails with the reason `why_not` if that is not
  * NULL. *given: the key is present. */
-static lh_status read_expert_number(reader *r, const lhi_node *map,
+static lh_status read_expert_number(lhi_job_reader *r, const lhi_node *map,
                                     const char *key, double least, double most,
                                     const char *why_not, bool *given,
                                     double *out, lh_error *err)
@@ -229,7 +209,8 @@ static lh_status read_expert_number(reader *r, const lhi_node *map,
 
 /* Reads the settings that balance the load of experts. LH_EINPUT: the model
  * lacks the component they need. */
-static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
+static lh_status read_balance(lhi_job_reader *r, const lhi_node *map,
+                              lh_error *err)
 {
     lh_training *t = &r->job->training;
     const lh_model *m = r->job->model;
@@ -251,7 +232,8 @@ static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
 
 /* Reads `offload`: a fraction of the layers, or a map with that and the
  * storage's bandwidth in GB/s. */
-static lh_status read_offload(reader *r, const lhi_node *map, lh_error *err)
+static lh_status read_offload(lhi_job_reader *r, const lhi_node *map,
+                              lh_error *err)
 {
     lh_training *t = &r->job->training;
     const lhi_node *node = lhi_node_find(map, "offload"), *share = node, *rate;
@@ -280,7 +262,7 @@ static lh_status read_offload(reader *r, const lhi_node *map, lh_error *err)
 }
 
 /* Reads the `training` map, with defaults for absent keys. */
-static lh_status read_training(reader *r, lh_error *err)
+static lh_status read_training(lhi_job_reader *r, lh_error *err)
 {
     lh_training *t = &r->job->training;
     const lhi_node *map, *node;
@@ -300,16 +282,17 @@ static lh_status read_training(reader *r, lh_error *err)
                             "%s has learned %u positions; a sequence cannot "
                             "be longer",
                             r->job->model->name, r->job->model->positions);
-    LHI_TRY(read_choice(r, map, "precision", lhi_precision_names, &precision,
-                        &given, err));
-    LHI_TRY(read_choice(r, map, "optimizer", lhi_optimizer_names, &optimizer,
-                        &given, err));
+    LHI_TRY(lhi_job_read_choice(r, map, "precision", lhi_precision_names,
+                                &precision, &given, err));
+    LHI_TRY(lhi_job_read_choice(r, map, "optimizer", lhi_optimizer_names,
+                                &optimizer, &given, err));
     LHI_TRY(read_recompute(r, map, err));
     LHI_TRY(read_offload(r, map, err));
-    LHI_TRY(read_choice(r, map, "rings", ring_names, &rings, &given, err));
+    LHI_TRY(
+        lhi_job_read_choice(r, map, "rings", ring_names, &rings, &given, err));
     t->rings = (lh_ring)rings;
-    LHI_TRY(read_choice(r, map, "dispatcher", lhi_dispatcher_names, &dispatcher,
-                        &given, err));
+    LHI_TRY(lhi_job_read_choice(r, map, "dispatcher", lhi_dispatcher_names,
+                                &dispatcher, &given, err));
     if (dispatcher != LH_DISPATCHER_ALL_TO_ALL && !r->job->model->experts)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "dispatcher"), err,
                             LH_EINPUT, "%s has no experts",
@@ -326,240 +309,8 @@ static lh_status read_training(reader *r, lh_error *err)
     return lhi_node_get_u32(r->doc, node, 0, 3, &t->zero, err);
 }
 
-/* Reads an optional parallel degree of the layout; *out is unchanged if the key
- * is absent. */
-static lh_status read_degree(reader *r, const lhi_node *map, const char *key,
-                             uint32_t *out, lh_error *err)
-{
-    const lhi_node *node = lhi_node_find(map, key);
-    return node ? lhi_node_get_u32(r->doc, node, 1, LHI_MAX_DEGREE, out, err)
-                : LH_OK;
-}
-
-/* Returns a parallel degree; 1 if it is unspecified (0). */
-static uint64_t get_degree(uint32_t degree)
-{
-    return degree ? degree : 1;
-}
-
-/* Checks that expert x expert_tensor divides one pipeline stage's ranks, tensor
- * x context x data, over which the experts are distributed. */
-static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
-{
-    const lh_layout *l = &r->job->layout;
-    const lhi_node *node =
-        lhi_node_find(map, l->expert > 1 ? "expert" : "expert_tensor");
-    uint64_t block, ranks;
-    if (!l->expert || (l->expert == 1 && !l->expert_tensor))
-        return LH_OK;
-    block = lh_layout_expert_block(l);
-    ranks = r->job->n_gpus / get_degree(l->pipeline);
-    if (block > ranks)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "expert x expert_tensor is %llu, above the %llu "
-                            "GPUs of a pipeline stage",
-                            (unsigned long long)block,
-                            (unsigned long long)ranks);
-    if (!l->tensor || !l->context || !l->data)
-        return LH_OK;
-    ranks = (uint64_t)l->tensor * l->context * l->data;
-    if (ranks % block == 0)
-        return LH_OK;
-    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "expert x expert_tensor (%llu) does not divide the "
-                        "tensor x context x data (%llu) GPUs of a pipeline "
-                        "stage",
-                        (unsigned long long)block, (unsigned long long)ranks);
-}
-
-/* Checks that the expert degrees divide the model's experts and their width. */
-static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
-{
-    const lh_layout *l = &r->job->layout;
-    const lh_model *m = r->job->model;
-    const lhi_node *node = lhi_node_find(map, "expert");
-    const lhi_node *cut = lhi_node_find(map, "expert_tensor");
-    if (l->expert > 1 && m->experts % l->expert != 0)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "the %u experts of %s are not divisible by %u",
-                            m->experts, m->name, l->expert);
-    if ((l->expert > 1 || l->expert_tensor) && m->experts == 0)
-        return lhi_doc_fail(r->doc, l->expert > 1 ? node : cut, err, LH_EINPUT,
-                            "%s has no experts", m->name);
-    if (l->expert_tensor && m->expert_ffn % l->expert_tensor != 0)
-        return lhi_doc_fail(
-            r->doc, cut, err, LH_EINPUT,
-            "the expert width of %s, %u, is not divisible by %u", m->name,
-            m->expert_ffn, l->expert_tensor);
-    return check_block(r, map, err);
-}
-
-/* Reads the list of layers per chunk. LH_EINPUT: it does not match the layout
- * or the model. */
-static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
-{
-    lh_layout *l = &r->job->layout;
-    const uint64_t chunks = (uint64_t)l->pipeline * l->chunks_per_device;
-    const uint32_t layers = r->job->model->layers;
-    uint64_t sum = 0;
-    LHI_TRY(lhi_node_check_list(r->doc, list, err));
-    if (chunks == 0 || list->n_items != chunks)
-        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "requires pipeline and chunks_per_device, and one "
-                            "entry for each of their pipeline x "
-                            "chunks_per_device chunks");
-    uint32_t *out = LHI_NEW(r->mem, uint32_t, list->n_items);
-    if (!out)
-        return lhi_fail_nomem(err);
-    for (const lhi_node *node = list->first; node; node = node->next) {
-        /* The first and last chunk may have no layers, as they hold the
-         * embedding or the head. Without a pipeline, the chunks between them
-         * serve only overlap, so they need layers. */
-        bool at_end = node->index == 0 || node->index + 1 == list->n_items;
-        LHI_TRY(lhi_node_get_u32(r->doc, node,
-                                 at_end || l->pipeline > 1 ? 0 : 1, layers,
-                                 &out[node->index], err));
-        sum += out[node->index];
-    }
-    if (sum != layers)
-        return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "add up to %llu, but %s has %u layers",
-                            (unsigned long long)sum, r->job->model->name,
-                            layers);
-    l->chunk_layers = out;
-    l->n_chunk_layers = list->n_items;
-    return LH_OK;
-}
-
-/* Reads the number of the chunk that has the multi-token prediction modules.
- * LH_EINPUT: the model has none, or a later chunk has layers. */
-static lh_status read_mtp_chunk(reader *r, const lhi_node *node, lh_error *err)
-{
-    lh_layout *l = &r->job->layout;
-    if (!r->job->model->mtp_layers)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "requires a model with mtp_layers, and %s has "
-                            "none; remove it",
-                            r->job->model->name);
-    if (!l->chunk_layers || l->pipeline == 1)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "requires layout.layers and a pipeline above 1; "
-                            "set both, or remove it");
-    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, l->n_chunk_layers - 1,
-                             &l->mtp_chunk, err));
-    for (uint32_t i = l->mtp_chunk + 1; i < l->n_chunk_layers; i++)
-        if (l->chunk_layers[i])
-            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "is %u, but chunk %u has layers; multi-token "
-                                "prediction must follow all layers",
-                                l->mtp_chunk, i);
-    if (l->mtp_chunk + 1 == l->n_chunk_layers)
-        l->mtp_chunk = 0; /* with the head, the default */
-    return LH_OK;
-}
-
-/* Rejects layouts that no choice of the unspecified degrees could make valid.
- */
-static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
-{
-    const lh_job *job = r->job;
-    const lh_layout *l = &job->layout;
-    const lhi_node *node;
-    /* Each factor is at most 2^20, so comparing after each step avoids an
-     * overflow. Experts are spread over the same GPUs. */
-    const uint32_t degrees[] = {l->tensor, l->context, l->pipeline, l->data};
-    uint64_t gpus = 1;
-    for (size_t i = 0; i < 4; i++) {
-        gpus *= get_degree(degrees[i]);
-        if (gpus > job->n_gpus)
-            return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                                "tensor x context x pipeline x data exceeds "
-                                "the cluster's %u GPUs",
-                                job->n_gpus);
-    }
-    uint64_t chunks =
-        get_degree(l->pipeline) * get_degree(l->chunks_per_device);
-    if (chunks > (uint64_t)job->model->layers + 2) /* embedding, head */
-        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "pipeline x chunks_per_device is %llu chunks, but "
-                            "%s has %u layers",
-                            (unsigned long long)chunks, job->model->name,
-                            job->model->layers);
-    uint64_t share = get_degree(l->data) * get_degree(l->micro_batch);
-    if (job->training.global_batch % share != 0)
-        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "the global batch of %u is not divisible by data x "
-                            "micro_batch = %llu",
-                            job->training.global_batch,
-                            (unsigned long long)share);
-    node = lhi_node_find(map, "tensor");
-    if (l->tensor && job->model->heads % l->tensor != 0)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "the %u heads of %s are not divisible by %u",
-                            job->model->heads, job->model->name, l->tensor);
-    return check_experts(r, map, err);
-}
-
-/* Reads the optional `layout` map: fixed degrees, placement, schedule and
- * layers per chunk. */
-static lh_status read_layout(reader *r, lh_error *err)
-{
-    lh_layout *l = &r->job->layout;
-    const lhi_node *map = lhi_node_find(r->map, "layout"), *node;
-    uint32_t outermost, order, sharding, target;
-    bool given;
-    if (!map)
-        return LH_OK;
-    LHI_TRY(lhi_node_check_keys(r->doc, map, lhi_layout_keys, err));
-    LHI_TRY(read_degree(r, map, "tensor", &l->tensor, err));
-    LHI_TRY(read_degree(r, map, "context", &l->context, err));
-    LHI_TRY(read_degree(r, map, "expert", &l->expert, err));
-    LHI_TRY(read_degree(r, map, "expert_tensor", &l->expert_tensor, err));
-    LHI_TRY(read_degree(r, map, "pipeline", &l->pipeline, err));
-    LHI_TRY(read_degree(r, map, "data", &l->data, err));
-    LHI_TRY(read_degree(r, map, "micro_batch", &l->micro_batch, err));
-    LHI_TRY(
-        read_degree(r, map, "chunks_per_device", &l->chunks_per_device, err));
-    LHI_TRY(read_choice(r, map, "outermost", lhi_outermost_names, &outermost,
-                        &given, err));
-    if (given)
-        l->outermost = (lh_outermost)(outermost + 1);
-    LHI_TRY(read_choice(r, map, "rank_order", lhi_rank_order_names, &order,
-                        &given, err));
-    if (given)
-        l->rank_order = (lh_outermost)(order + 1);
-    LHI_TRY(read_choice(r, map, "sharding", lhi_sharding_names, &sharding,
-                        &given, err));
-    if (given)
-        l->sharding = (lh_sharding)(sharding + 1);
-    LHI_TRY(read_choice(r, map, "framework", lhi_target_choices, &target,
-                        &r->target_given, err));
-    if (r->target_given)
-        r->job->target = (lh_target)target;
-    if ((node = lhi_node_find(map, "schedule"))) {
-        r->job->schedule_line = node->line;
-        LHI_TRY(lhi_node_get_string(r->doc, node, &l->schedule, err));
-        if (r->job->training.offload_share > 0 &&
-            strcmp(l->schedule, "elastic") == 0)
-            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "elastic plans use sharding and recomputation, "
-                                "not offloading; remove training.offload, or "
-                                "use another schedule");
-        if (!(l->schedule = lhi_arena_strdup(r->mem, l->schedule)))
-            return lhi_fail_nomem(err);
-    }
-    if ((node = lhi_node_find(map, "sites")))
-        LHI_TRY(
-            lhi_sites_from_node(r->doc, node, r->job, false, r->mem, l, err));
-    if ((node = lhi_node_find(map, "layers")))
-        LHI_TRY(read_layers(r, node, err));
-    if ((node = lhi_node_find(map, "mtp_chunk")))
-        LHI_TRY(read_mtp_chunk(r, node, err));
-    return check_layout(r, map, err);
-}
-
 /* Reads a profile from the file that the job names at `node`. */
-static lh_status load_profile(reader *r, const lhi_node *node,
+static lh_status load_profile(lhi_job_reader *r, const lhi_node *node,
                               lh_profile *profile, lh_error *err)
 {
     const char *name, *path;
@@ -585,7 +336,7 @@ static bool has_site(const lh_job *job, const char *name)
 
 /* Checks that some entry of a profile applies to the job's model; a profile
  * without entries passes. */
-static lh_status check_models(reader *r, const lhi_node *node,
+static lh_status check_models(lhi_job_reader *r, const lhi_node *node,
                               const lh_profile *p, lh_error *err)
 {
     const char *own = r->job->model->name ? r->job->model->name : "custom";
@@ -609,7 +360,7 @@ static lh_status check_models(reader *r, const lhi_node *node,
 
 /* Checks that a profile applies to this job: its model, the datacenters of its
  * links, and head times that fit layout.mtp_chunk. */
-static lh_status check_profile(reader *r, const lhi_node *node,
+static lh_status check_profile(lhi_job_reader *r, const lhi_node *node,
                                const lh_profile *p, lh_error *err)
 {
     if (p->model && lh_model_preset(p->model) &&
@@ -640,7 +391,7 @@ static lh_status check_profile(reader *r, const lhi_node *node,
 
 /* Adopts the layers per chunk from the profile's chunk measurements, if the
  * layout has as many chunks and does not specify its layers. */
-static lh_status use_measured_layers(reader *r, lh_error *err)
+static lh_status use_measured_layers(lhi_job_reader *r, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
     const lh_profile *p = r->job->profile;
@@ -670,7 +421,7 @@ static lh_status use_measured_layers(reader *r, lh_error *err)
 
 /* Reads the optional `profile`, a map or a file's path, and checks that it
  * applies to the job. */
-static lh_status read_profile(reader *r, lh_error *err)
+static lh_status read_profile(lhi_job_reader *r, lh_error *err)
 {
     const lhi_node *node = lhi_node_find(r->map, "profile");
     if (!node)
@@ -689,7 +440,7 @@ static lh_status read_profile(reader *r, lh_error *err)
 }
 
 /* Reads all sections of a job in the order of their dependencies. */
-static lh_status read_sections(reader *r, lh_error *err)
+static lh_status read_sections(lhi_job_reader *r, lh_error *err)
 {
     static const char *const keys[] = {"longhaul",  "model",   "training",
                                        "framework", "cluster", "layout",
@@ -701,7 +452,7 @@ static lh_status read_sections(reader *r, lh_error *err)
     LHI_TRY(read_training(r, err));
     LHI_TRY(lhi_node_require(r->doc, r->map, "cluster", &node, err));
     LHI_TRY(lhi_cluster_from_node(r->doc, node, r->mem, r->job, err));
-    LHI_TRY(read_layout(r, err));
+    LHI_TRY(lhi_job_read_layout(r, err));
     if ((node = lhi_node_find(r->map, "framework")))
         LHI_TRY(lhi_framework_from_node(r->doc, node, r->mem, r->job, err));
     else
@@ -753,12 +504,12 @@ lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
     if (!held || !(held->job.name = lhi_arena_strdup(mem, doc->file)))
         status = lhi_fail_nomem(err);
     if (status == LH_OK) {
-        reader r = {.doc = doc,
-                    .map = map,
-                    .folder = folder,
-                    .mem = mem,
-                    .job = &held->job,
-                    .files = held->files};
+        lhi_job_reader r = {.doc = doc,
+                            .map = map,
+                            .folder = folder,
+                            .mem = mem,
+                            .job = &held->job,
+                            .files = held->files};
         held->job.files = held->files;
         status = read_sections(&r, err);
     }

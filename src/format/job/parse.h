@@ -2,8 +2,8 @@
 /* Parsing jobs, models and profiles. Input: their text. Output: lh_job,
  * lh_model, lh_profile, with every number checked, and their text again.
  *
- *     job.c, job_write.c   a job without its parts; job_names.c: its words;
- *                          job_draft.c: a template
+ *     job.c, job_write.c   a job without its parts; job_layout.c: its layout;
+ *                          job_names.c: its words; job_draft.c: a template
  *     cluster.c            its datacenters and the links between them;
  *                          link_setting.c: settings at a link's ends;
  *                          zones.c: datacenters split into their zones
