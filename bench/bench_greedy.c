@@ -27,7 +27,7 @@
 enum { MAX_RUNS = 1000 };
 
 /* Benchmark case: method, placement and size. */
-typedef struct setup {
+typedef struct bench_case {
     const char *method, *placement;
     unsigned devices, microbatches, sub_blocks;
 } bench_case;

@@ -22,7 +22,7 @@
 enum { GPUS_PER_NODE = 2, LARGEST_RATIO = 3 };
 
 /* Best plan found by one search. */
-typedef struct existing_lock {
+typedef struct found {
     double iteration_s; /* 0: no layout fits */
     double cpu_s;
     uint32_t n_plans; /* plans evaluated */

@@ -50,7 +50,7 @@ typedef struct terms {
 } terms;
 
 /* Fixed-point format. */
-typedef struct grid {
+typedef struct fixed_format {
     int top; /* sums are below 2^top */
     double units, unit;
     float limit; /* largest term, so that MOST_TERMS fit */
@@ -247,7 +247,7 @@ static double bins_value(const void *sums, size_t i, const fixed_format *g)
 }
 
 /* One summation method with its functions. */
-typedef struct path_context {
+typedef struct method {
     const char *name;
     size_t bytes;
     adder plain, wide;

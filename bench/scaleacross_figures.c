@@ -146,7 +146,7 @@ static void add_schedules(const value_sink *a)
 
 /* Iteration-time growth from fourfold oversubscription and from 1000 us
  * latency. */
-typedef struct expansion {
+typedef struct growth {
     double over[2], latency[2]; /* indexed by `outer` */
 } growth;
 

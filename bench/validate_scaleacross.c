@@ -60,7 +60,7 @@ static bool find_value(const computed *all, const char *key, double *out)
 }
 
 /* The paper's finding: a number, a range, or the larger of two. */
-typedef struct unmodelled_search {
+typedef struct finding {
     bool has_low, has_high;
     double low, high;
 } finding;

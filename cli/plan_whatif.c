@@ -166,7 +166,7 @@ static double get_link_value(const lh_job *job, const lh_plan_range *r)
 
 /* End of the range in which the plan's layout remains the best: the break-even
  * value, or the search limit. */
-typedef struct inproc_endpoint {
+typedef struct range_end {
     double factor;
     bool flips;
 } range_end;

@@ -240,7 +240,7 @@ uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer,
 /* Coefficients of sbh^2, s^2bh and sbh in FLOPs, and of sbh in bytes, in
  * twelfths. Source: PipeMesh, tables I and II. The down projections store 2sbh,
  * since only then do the totals equal 34, 203/6 and 53/2 sbh. */
-typedef struct row {
+typedef struct published_op {
     const char *name;
     int square, core, flops, bytes;
     bool models[LH_N_FAMILIES];

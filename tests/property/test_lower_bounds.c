@@ -220,7 +220,7 @@ static uint64_t n_split, n_ruled_out; /* raised by the partition bound; by half
                                        * or more */
 
 /* A path from the root to a leaf, with the bound at each level. */
-typedef struct path_context {
+typedef struct way {
     lhi_config config;
     lhi_lower_bound
         floors[LHI_LEVEL_COMPLETE + 2]; /* the last: partition bound */

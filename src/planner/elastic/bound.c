@@ -35,9 +35,9 @@ typedef struct stage_memory {
     double layers[N_POSITIONS]; /* layers in these chunks */
 } stage_memory;
 
-/* Least work and waiting time of one device for a region of sharding shares, in
- * ns. */
-typedef struct span {
+/* Least work and waiting time of one device for a sharding share region, in ns.
+ */
+typedef struct device_span {
     double saved;     /* bytes saved by sharding */
     double recompute; /* recomputation per microbatch */
     double work;      /* all passes, without recomputation */

@@ -104,7 +104,7 @@ typedef lh_status shape_visitor(void *context, uint32_t M,
                                 const uint32_t *layers, lh_error *err);
 
 /* Evaluates or bounds one layout. */
-typedef struct enumeration {
+typedef struct layout_trial {
     const lh_job *job;
     const lhi_config *like;
     const lhi_elastic_options *freedom;

@@ -37,7 +37,7 @@ static lh_status check_groups(const lhi_doc *doc, const char *key, uint32_t n,
 }
 
 /* Values derived from one kind's operations. */
-typedef struct explained_argument {
+typedef struct operation_values {
     double share;     /* of the last operation */
     uint32_t buckets; /* most of any; fewer if a group is short */
 } operation_values;

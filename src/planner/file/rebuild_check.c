@@ -87,7 +87,7 @@ static similarity compare_pipelines(const lh_pipeline *a, const lh_pipeline *b)
 }
 
 /* Searches for a configuration that matches better than `like`. */
-typedef struct timeline_index {
+typedef struct edit_search {
     const lhi_doc *doc;
     const lh_plan *plan;
     lhi_config has, best;

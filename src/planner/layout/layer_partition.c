@@ -48,7 +48,7 @@ bool lhi_layer_partition_has_alternatives(const lh_job *job,
 }
 
 /* Partition evaluation under one method. */
-typedef struct enumeration {
+typedef struct trial {
     const lh_job *job;
     const lh_plan_options *options;
     const char *method;
@@ -261,7 +261,7 @@ static lh_status rebalance_layers(trial *t, const lhi_partition *p,
 }
 
 /* A starting partition and its time. */
-typedef struct scenario {
+typedef struct start {
     uint32_t *layers;
     int64_t ns;
     bool done;

@@ -89,7 +89,7 @@ static lh_status time_partition(lhi_partition *p, const uint32_t *layers,
 }
 
 /* Enumeration state. */
-typedef struct order_shape {
+typedef struct enumeration {
     lhi_partition *p;
     uint32_t *layers, *best;
     int64_t *best_ns;

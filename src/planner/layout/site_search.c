@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Enumeration state. */
-typedef struct timeline_index {
+typedef struct placement_search {
     lhi_placement_case c;
     lhi_ecmp_cache busiest;
     lhi_arena *work; /* scratch, freed at the end */

@@ -13,7 +13,7 @@
 #include <math.h>
 
 /* Traffic count state. */
-typedef struct state_builder {
+typedef struct counter {
     const lh_job *job; /* with the configuration's recomputation */
     const lhi_config *config;
     lhi_arena *mem;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* One kind of layer, or an end, at one datacenter. */
-typedef struct rank_message {
+typedef struct part {
     lhi_bound_pass pass;
     lhi_bound_memory_part held;
     int64_t hold, passing;

@@ -30,7 +30,7 @@ typedef struct node {
 } node;
 
 /* Elastic search state. */
-typedef struct stage_memory {
+typedef struct elastic_branch {
     lhi_layout_search *s;
     lh_job plain; /* job with ZeRO-1, the basis of elastic plans */
     lhi_space space;
@@ -164,7 +164,7 @@ static lh_status add_child(void *context, const lhi_config *config,
 
 /* Counts the layouts in a subtree; while placements are open, one per set of
  * degrees. */
-typedef struct state_builder {
+typedef struct counter {
     const elastic_branch *t;
     lhi_level level;
     uint64_t n;

@@ -17,7 +17,7 @@
 enum { SIMULATED = 8 }; /* layouts evaluated under every method */
 
 /* A kept partition. */
-typedef struct prefix {
+typedef struct kept_partition {
     int64_t ns;
     uint32_t layout; /* candidate */
     const char *method;
@@ -25,7 +25,7 @@ typedef struct prefix {
 } kept_partition;
 
 /* Sampling state. */
-typedef struct drawing {
+typedef struct monte_carlo {
     lhi_layout_search *s;
     lhi_space space;
     lhi_random random;

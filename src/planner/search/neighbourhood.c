@@ -129,7 +129,7 @@ static lh_status find_bound(lhi_neighbourhood *n, lhi_level level,
 /* --- traversal ------------------------------------------------------------ */
 
 /* A node of the space on the path to neighbours. */
-typedef struct step {
+typedef struct traversal {
     lhi_neighbourhood *nearby;
     lhi_level level; /* level of the visited children */
     uint32_t changes;

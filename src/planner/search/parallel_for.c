@@ -63,7 +63,7 @@ uint32_t lhi_workers_count(const lhi_workers *workers)
 }
 
 /* One call of lhi_layout_search_parallel_for(). */
-typedef struct job {
+typedef struct parallel_job {
     lhi_layout_search *s;   /* for the calling thread only */
     lhi_layout_search like; /* state at the start */
     worker *all;
