@@ -4,14 +4,7 @@
 #include "model/eager.h"
 
 #include "format/job/parse.h"
-
-/* Adds `bytes` of memory traffic and `kernels` element-wise kernel launches to
- * the work. */
-static void add_pointwise(lhi_work *work, double bytes, double kernels)
-{
-    work->bytes += bytes;
-    work->kernels += kernels;
-}
+#include "model/work_internal.h"
 
 double lhi_eager_count_activations(const lhi_shape *shape, uint32_t layer)
 {
@@ -34,7 +27,7 @@ static void add_rotation(const lhi_shape *shape, lhi_work *work)
         (shape->heads + shape->kv_heads) * shape->qk_dim * shape->tokens;
 
     if (!shape->model->positions)
-        add_pointwise(work, values * 16, 5);
+        lhi_work_add_pointwise(work, values * 16, 5);
 }
 
 /* Adds the extra memory traffic and launch of silu(a) * b in a forward pass of
@@ -42,7 +35,7 @@ static void add_rotation(const lhi_shape *shape, lhi_work *work)
 static void add_activation(const lhi_shape *shape, uint32_t layer, lhi_work *f)
 {
     if (shape->model->gated)
-        add_pointwise(
+        lhi_work_add_pointwise(
             f, 2 * lhi_eager_count_activations(shape, layer) * shape->element,
             1);
 }
@@ -64,12 +57,12 @@ void lhi_eager_add_layer(const lhi_shape *shape, uint32_t layer,
         return;
     /* Both factors' gradients and that of silu: three kernels instead of one.
      */
-    add_pointwise(
+    lhi_work_add_pointwise(
         &out->d, 4 * lhi_eager_count_activations(shape, layer) * shape->element,
         2);
     /* Autograd adds the gradients of an input that several products share: of
      * queries, keys and values, and of the first two matrices of the MLP. */
-    add_pointwise(&out->d, 3 * 3 * hidden, 3);
+    lhi_work_add_pointwise(&out->d, 3 * 3 * hidden, 3);
 }
 
 double lhi_eager_count_retained_bytes(const lhi_shape *shape, uint32_t layer)
@@ -97,13 +90,15 @@ void lhi_eager_add_copies(const lhi_shape *shape, const lhi_params *params,
         double gathered = 2 * (params->total * shape->element -
                                params->in_8_bits * (shape->element - 1));
         /* Launched with the collective, not as a kernel of the layer. */
-        add_pointwise(&out->f, gathered, 0);
-        add_pointwise(&out->d, gathered, 0);
+        lhi_work_add_pointwise(&out->f, gathered, 0);
+        lhi_work_add_pointwise(&out->d, gathered, 0);
     }
     if (!shape->copies_sequence)
         return;
-    add_pointwise(&out->f, 2 * out->f.tensor_bytes, out->f.tensor_calls);
-    add_pointwise(&out->d, 2 * out->d.tensor_bytes, out->d.tensor_calls);
+    lhi_work_add_pointwise(&out->f, 2 * out->f.tensor_bytes,
+                           out->f.tensor_calls);
+    lhi_work_add_pointwise(&out->d, 2 * out->d.tensor_bytes,
+                           out->d.tensor_calls);
 }
 
 /* Adds the memory traffic and kernels of the cross entropy to F and D, as
@@ -123,10 +118,10 @@ void lhi_eager_add_loss(const lhi_shape *shape, lhi_pass_work *out)
      * - With tensor parallelism forward: maximum (4), difference (8),
      *   exponential (8), sum (4), difference (8). Backward: zeros (4),
      *   exponential (8), sum (12), product (8). */
-    add_pointwise(&out->f, logits * (e + 4 + (parallel ? 32 : 16)),
-                  parallel ? 6 : 2);
-    add_pointwise(&out->d, logits * (4 + e + (parallel ? 32 : 20)),
-                  parallel ? 5 : 3);
+    lhi_work_add_pointwise(&out->f, logits * (e + 4 + (parallel ? 32 : 16)),
+                           parallel ? 6 : 2);
+    lhi_work_add_pointwise(&out->d, logits * (4 + e + (parallel ? 32 : 20)),
+                           parallel ? 5 : 3);
 }
 
 /* Returns the bytes per logit that the loss holds at once in the backward, in

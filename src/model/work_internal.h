@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of the work of passes, shared by work.c, product_work.c and
- * attention_work.c. */
+/* Parts of the work of passes, shared by work.c, product_work.c,
+ * attention_work.c and eager.c. */
 #ifndef LHI_MODEL_WORK_INTERNAL_H
 #define LHI_MODEL_WORK_INTERNAL_H
 
