@@ -301,9 +301,9 @@ static void compute_vocabulary(const lhi_shape *shape, lhi_resident_memory *out)
     double values = shape->tokens * shape->norm_share * shape->model->hidden *
                     shape->element;
     double logits = shape->tokens * shape->vocab;
+    double weight_input = values + shape->element * logits;
 
     out->activation += 2 * values;
-    out->weight_input += values + shape->element * logits;
     if (shape->keeps_gathered && shape->norm_share < 1)
         /* the product's input, and its gradient */
         out->d_workspace += (shape->copies_sequence ? 3 : 2) * shape->tokens *
@@ -318,11 +318,12 @@ static void compute_vocabulary(const lhi_shape *shape, lhi_resident_memory *out)
         break;
     case LH_LOSS_CHUNKED:
         out->activation += 2 * values; /* gradients in fp32 */
-        out->weight_input = 2 * values;
+        weight_input = 2 * values;
         out->d_workspace +=
             lhi_eager_count_loss_bytes(shape) * logits / LOSS_CHUNKS;
         break;
     }
+    out->weight_input += weight_input;
 }
 
 void lhi_resident_memory_compute_head(const lhi_shape *shape,
