@@ -12,7 +12,6 @@
 #include "planner/search/search_budget.h"
 
 #include <longhaul/scheduler.h>
-#include <longhaul/simulate.h>
 #include <string.h>
 
 enum {
@@ -93,30 +92,21 @@ static lh_status search_changed_job(const lh_job *job,
 static lh_status solve_again(const lh_plan_options *options, lh_plan *there,
                              lh_error *err)
 {
-    const lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
     lh_schedule *schedule = NULL;
-    lh_timeline *t = NULL;
-    lh_choice *row = &there->best;
+    lh_choice found = there->best;
     LHI_TRY(
         lhi_plan_refine_alternative(options, there->pipeline, &schedule, err));
     if (!schedule)
         return LH_OK;
-    lh_status status = lh_simulate(there->pipeline, schedule, &fifo, &t, err);
-    const int64_t ns = t ? lh_timeline_makespan(t) : INT64_MAX;
-    if (status == LH_OK && ns < row->makespan_ns) {
-        const double before = (double)row->iteration_ns;
-        row->makespan_ns = ns;
-        row->iteration_ns = ns + row->optimizer_ns + row->overhead_ns;
-        row->bubble_ratio = lh_timeline_bubble_ratio(t);
-        row->tokens_per_s *= before / (double)row->iteration_ns;
-        row->mfu *= before / (double)row->iteration_ns;
-        row->layout.schedule = LH_OPTIMAL;
-        lhi_choice_memory(row, there->pipeline, schedule);
+    found.layout.schedule = LH_OPTIMAL;
+    lh_status status =
+        lhi_choice_measure(there->pipeline, schedule, &found, err);
+    if (status == LH_OK && found.makespan_ns < there->best.makespan_ns) {
+        there->best = found;
         lh_schedule_free((lh_schedule *)there->schedule);
         there->schedule = schedule;
         schedule = NULL;
     }
-    lh_timeline_free(t);
     lh_schedule_free(schedule);
     return status;
 }
