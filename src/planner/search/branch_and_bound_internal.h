@@ -43,7 +43,7 @@ typedef struct lhi_branch_and_bound {
     lhi_search_node *nodes;
     uint32_t n_nodes, room;
     uint32_t *unused; /* free node list */
-    uint32_t n_unused, unused_room;
+    uint32_t n_unused;
     lhi_search_limits limits;
     uint64_t seq, work;
     int64_t least_partition_bound; /* least bound over all partitions of built
