@@ -98,7 +98,7 @@ void published_choices(const predicted *rows, uint32_t n, bool markdown,
                        FILE *to);
 
 /* Adds a held-out run to the errors of its kind (lh_find_validated_runs()).
- * Returns false if its job has none. */
+ * Returns false after printing an error if its job has none. */
 bool published_add_accuracy(const char *job_text, double error);
 
 /* Reads the torchtitan runs in FOLDER/torchtitan, predicts them and prints both

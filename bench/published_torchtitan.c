@@ -11,8 +11,9 @@
 
 enum { MAX_TITAN = 64 };
 
-/* Memory of the GPUs as torchtitan reports it. */
-static const double GRAND_TETON_GIB = 94.99;
+/* Memory of the GPUs: as torchtitan reports it for the H100, and the memory of
+ * the h200 preset. */
+static const double GRAND_TETON_GIB = 94.99, H200_GIB = 131;
 
 /* Hidden fraction of tensor-parallel communication with asynchronous tensor
  * parallelism: the value, in steps of 0.1, with the smallest mean error over
@@ -26,6 +27,7 @@ typedef struct titan_run {
     char shown[160];    /* cells of the table */
     const char *exclusion_reason;
     double tokens_per_s, gib; /* per GPU, measured; 0: not published */
+    double gpu_gib;           /* the GPU's memory */
     bool out_of_memory, held_out;
     double predicted_tokens_per_s, predicted_gib;
 } titan_run;
@@ -93,7 +95,7 @@ static void write_gpu(const table *t, uint32_t row, bool lifted, char *text,
                   : "tflops: 989.5, sustained_tflops: 593.7, fp8_tflops: "
                     "1979, sustained_fp8_tflops: 1187.4, memory_gbps: 2400",
              lifted ? 4000
-             : h200 ? 131
+             : h200 ? H200_GIB
                     : GRAND_TETON_GIB);
 }
 
@@ -219,10 +221,11 @@ static void show_run(const table *t, uint32_t row, titan_run *run)
 
 static void read_run(const table *t, uint32_t row, titan_run *run)
 {
-    *run = (titan_run){.tokens_per_s =
-                           table_number(t, row, "tokens_per_s_per_gpu"),
-                       .gib = table_number(t, row, "memory_gib"),
-                       .out_of_memory = is_text(t, row, "memory_gib", "oom")};
+    *run = (titan_run){
+        .tokens_per_s = table_number(t, row, "tokens_per_s_per_gpu"),
+        .gib = table_number(t, row, "memory_gib"),
+        .gpu_gib = is_text(t, row, "gpu", "h200") ? H200_GIB : GRAND_TETON_GIB,
+        .out_of_memory = is_text(t, row, "memory_gib", "oom")};
     join_identity(t, row, run->identity, sizeof run->identity);
     show_run(t, row, run);
     if (is_text(t, row, "precision", "FP8-rowwise"))
@@ -253,7 +256,12 @@ static bool read_all(const char *folder, titan_set *set)
     snprintf(path, sizeof path, "%s/torchtitan", folder);
     ok = table_read(path, "runs.csv", &t);
     set->n = 0;
-    for (uint32_t i = 0; ok && i < t.n_rows && set->n < MAX_TITAN; i++)
+    if (ok && t.n_rows > MAX_TITAN) {
+        fprintf(stderr, "validate-published: %s has more than %d rows\n", path,
+                MAX_TITAN);
+        ok = false;
+    }
+    for (uint32_t i = 0; ok && i < t.n_rows; i++)
         read_run(&t, i, &set->runs[set->n++]);
     table_fini(&t);
     decide_halves(set);
@@ -329,7 +337,7 @@ static void print_fits(const titan_set *set, FILE *to)
 
     for (uint32_t i = 0; i < set->n; i++) {
         const titan_run *run = &set->runs[i];
-        bool fits = run->predicted_gib <= GRAND_TETON_GIB;
+        bool fits = run->predicted_gib <= run->gpu_gib;
 
         if (run->exclusion_reason)
             continue;

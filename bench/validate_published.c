@@ -7,12 +7,11 @@
  *
  * FOLDER contains megatron-bridge/, meta/ and torchtitan/ (default bench/data).
  * Each run becomes a job file with a fixed layout, planned as by `longhaul
- * plan`;
- * --job prints the job of row N of all files, counted from 0. Runs that a job
- * cannot express are listed with the reason. --write writes the results to PAGE
- * (docs/validation.md), between the two lines that begin with "<!--
+ * plan`; --job prints the job of row N of all files, counted from 0. Runs that
+ * a job cannot express are listed with the reason. --write writes the results
+ * to PAGE (docs/validation.md), between the two lines that begin with "<!--
  * validate-published"; --check fails if PAGE differs from the current results.
- * Both fail if lh_find_validated_runs() does.
+ * Both fail if the errors in lh_find_validated_runs() differ from the results.
  * --fit refits the constants to the runs not held out, starting at the current
  * values, and prints them with the means of both halves; it stops after 80
  * steps unless --iterations is given. */
@@ -145,8 +144,11 @@ bool published_add_accuracy(const char *job_text, double error)
     lh_job_free(job);
     while (i < MAX_KINDS && kinds[i].of && kinds[i].of != of)
         i++;
-    if (!of || i == MAX_KINDS)
+    if (!of || i == MAX_KINDS) {
+        fprintf(stderr, "validate-published: lh_find_validated_runs() has no "
+                        "errors for a held-out run\n");
         return false;
+    }
     kinds[i].of = of;
     kinds[i].sum += 100 * fabs(error);
     kinds[i].worst = fmax(kinds[i].worst, 100 * fabs(error));
@@ -254,8 +256,9 @@ static int print_job(const published_set *set, const char *folder, long job)
     if (job >= (long)set->n)
         return !published_torchtitan_job(folder, job - (long)set->n);
     if (set->runs[job].exclusion_reason) {
-        fprintf(stderr, "validate-published: no job says row %ld: %s\n", job,
-                set->runs[job].exclusion_reason);
+        fprintf(stderr,
+                "validate-published: row %ld cannot be written as a job: %s\n",
+                job, set->runs[job].exclusion_reason);
         return 1;
     }
     const fitted by = published_fitted();
