@@ -40,7 +40,8 @@ sys.path.insert(0, str(ROOT / "tests/cli"))
 # pylint: disable=wrong-import-position
 from example_jobs import by_replicas, example_jobs, plan_example
 
-JOBS, WORLDS = 10, 32
+ALL_CASES = "LONGHAUL_ALL_CASES" in os.environ
+JOBS, WORLDS = 10 if ALL_CASES else 4, 32
 LARGEST = 256  # GPUs of an example: every rank makes all groups
 FIXED, RANKS = 80, 3  # jobs whose layouts are given; of each so many ranks
 passed = failed = 0
