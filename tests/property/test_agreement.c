@@ -250,7 +250,7 @@ static void compare(const lh_pipeline *p, const lh_schedule *s,
 
 static void all_agree(void)
 {
-    uint32_t n_deadlocks = 0;
+    uint32_t n_deadlocks = 0, n_shared = 0;
     for (uint32_t i = first_case; i < first_case + n_cases; i++) {
         rng r = {i};
         lh_pipeline *p = random_pipeline(&r, NULL);
@@ -262,6 +262,13 @@ static void all_agree(void)
         if (rng_chance(&r, 30)) {
             lh_pipeline *plain = p;
             p = communicating_pipeline(&r, plain, s);
+            lh_pipeline_free(plain);
+        }
+        if (i % 3 == 0) {
+            rng other = {UINT64_C(1000000007) + i};
+            lh_pipeline *plain = p;
+            p = sharing_pipeline(&other, plain);
+            n_shared += lh_pipeline_shares_links(p);
             lh_pipeline_free(plain);
         }
         lh_pipeline *hosted = NULL;
@@ -288,6 +295,8 @@ static void all_agree(void)
         lh_schedule_free(s);
         lh_pipeline_free(p);
     }
+    CHECK_MSG(n_shared * 20 >= n_cases, "too few share links: %" PRIu32,
+              n_shared);
     CHECK_MSG(n_deadlocks * 10 < n_cases, "too many deadlocks: %" PRIu32,
               n_deadlocks);
 }

@@ -88,7 +88,7 @@ static const uint32_t device_sites[] = {1, 0};
 static const lh_dp_op ops[] = {
     {1, true, 1, 2, LH_DP_ANY, 0, 30, {1, 2, false}, {LH_NONE, 0, false}},
     {1, false, 0, 1, LH_DP_AGB, 0.375, 31, {1, 2, true}, {1, 3, true}}};
-static const char *const dp_links[] = {"a>b + b>a", "fabric of a"};
+static const char *const dp_links[] = {"left + b>a", "fabric of a"};
 static const uint32_t enqueue[] = {3, 2}, dequeue[] = {1, 1, 3};
 
 #pragma GCC diagnostic push
@@ -97,7 +97,7 @@ static const uint32_t enqueue[] = {3, 2}, dequeue[] = {1, 1, 3};
 static const lh_pipeline_desc all = {
     sizeof all, 2, 5, true, 2, chunks, 2, links, limits, "KiB", 2, sites,
     device_sites, 2, ops, 2, 2, 3, enqueue, dequeue,
-    LH_RECEIVES_LATE_FD, dp_links};
+    LH_RECEIVES_LATE_FD, dp_links, 3, LH_DP_PIPELINE_FIRST};
 /* clang-format on */
 #pragma GCC diagnostic pop
 
@@ -140,6 +140,8 @@ static void every_field_is_described(void)
     CHECK_INT(d.n_enqueue, all.n_enqueue);
     CHECK_INT(d.n_dequeue, all.n_dequeue);
     CHECK_INT(d.receives, all.receives);
+    CHECK_INT(d.dp_piece_ns, all.dp_piece_ns);
+    CHECK_INT(d.dp_priority, all.dp_priority);
     CHECK(d.chunks && d.links && d.memory_limits && d.sites);
     CHECK(d.device_sites && d.dp_ops && d.enqueue && d.dequeue && d.dp_links);
     for (uint32_t i = 0; i < 2 && !test_state.bad; i++) {

@@ -37,6 +37,19 @@ typedef struct wire {
     uint32_t next;
 } wire;
 
+/* The data-parallel communication of a device that shares links with
+ * messages. */
+typedef struct sharer {
+    uint32_t n_wires, wires[8]; /* 0: the device shares none */
+    uint32_t *queue;            /* collectives in order of launch, ... */
+    int64_t *whole_ns;          /* ... their transfers, ... */
+    uint32_t *ops;              /* ... and operations, or UINT32_MAX */
+    uint32_t count, at, piece;
+    int64_t free_ns; /* its last piece is sent then */
+    bool waits;
+    uint64_t entry;
+} sharer;
+
 /* The simulation's state. */
 typedef struct world {
     const lh_pipeline *p;
@@ -48,7 +61,10 @@ typedef struct world {
     wire *wires;
     int64_t *dp_free_ns;  /* [device] */
     int64_t *gathered_ns; /* [chunk] */
-    int64_t *operated_ns; /* [operation]: arrival; NEVER: not launched */
+    int64_t *operated_ns; /* [operation]: arrival; NEVER: not known */
+    bool *gathers;        /* [chunk]: its all-gather is issued */
+    sharer *sharers;      /* [device] */
+    uint64_t n_entries;
     uint64_t n_issued;
     int64_t now;
     naive_result *out;
@@ -215,6 +231,22 @@ static void rest_in_host(world *w)
 
 /* --- data parallelism ----------------------------------------------------- */
 
+/* Appends the last collective to its device's queue if the device shares a
+ * link; returns whether it does. */
+static bool defer(world *w, int64_t whole_ns, uint32_t op)
+{
+    uint32_t last = w->out->n_collectives - 1;
+    naive_collective *c = &w->out->collectives[last];
+    sharer *s = &w->sharers[lh_pipeline_chunk(w->p, c->chunk)->device];
+    if (s->n_wires == 0)
+        return false;
+    c->arrive_ns = NEVER;
+    s->queue[s->count] = last;
+    s->whole_ns[s->count] = whole_ns;
+    s->ops[s->count++] = op;
+    return true;
+}
+
 static void collect(world *w, uint32_t chunk, bool scatter)
 {
     const lh_chunk *k = lh_pipeline_chunk(w->p, chunk);
@@ -223,6 +255,10 @@ static void collect(world *w, uint32_t chunk, bool scatter)
     c->chunk = chunk;
     c->is_reduce_scatter = scatter;
     c->ready_ns = w->now;
+    if (!scatter)
+        w->gathers[chunk] = true;
+    if (defer(w, scatter ? k->reduce_scatter_ns : k->all_gather_ns, UINT32_MAX))
+        return;
     c->depart_ns = *free_ns > w->now ? *free_ns : w->now;
     c->sent_ns =
         c->depart_ns + (scatter ? k->reduce_scatter_ns : k->all_gather_ns);
@@ -240,7 +276,7 @@ static void gather_next(world *w, uint32_t device)
         uint32_t c = w->items[i].pass.chunk;
         const lh_chunk *k = lh_pipeline_chunk(w->p, c);
         if (w->items[i].pass.kind != LH_F || k->device != device ||
-            w->gathered_ns[c] != NEVER)
+            w->gathered_ns[c] != NEVER || w->gathers[c])
             continue;
         collect(w, c, false);
         return;
@@ -251,6 +287,7 @@ static void gather_all(world *w)
 {
     uint32_t n = lh_pipeline_n_chunks(w->p);
     w->gathered_ns = grab(n, sizeof *w->gathered_ns);
+    w->gathers = grab(n, sizeof *w->gathers);
     uint32_t n_ops = lhi_pipeline_n_dp_ops(w->p);
     w->out->collectives =
         grab((size_t)2 * n + n_ops, sizeof *w->out->collectives);
@@ -307,10 +344,16 @@ static void launch(world *w, const lh_pass *pass)
             continue;
         const lh_chunk *k = lh_pipeline_chunk(w->p, op->chunk);
         int64_t *free_ns = &w->dp_free_ns[k->device];
+        w->out->collectives[w->out->n_collectives++] =
+            (naive_collective){.chunk = op->chunk,
+                               .is_reduce_scatter = op->is_reduce_scatter,
+                               .ready_ns = w->now};
+        if (defer(w, op->transfer_ns, i))
+            continue;
         int64_t depart = *free_ns > w->now ? *free_ns : w->now;
         *free_ns = depart + op->transfer_ns;
         w->operated_ns[i] = *free_ns + k->dp_latency_ns;
-        w->out->collectives[w->out->n_collectives++] =
+        w->out->collectives[w->out->n_collectives - 1] =
             (naive_collective){op->chunk, op->is_reduce_scatter, w->now, depart,
                                *free_ns,  w->operated_ns[i]};
     }
@@ -494,6 +537,101 @@ static bool enter_one(world *w, bool *entered)
     return true;
 }
 
+/* --- pieces on shared links ----------------------------------------------- */
+
+/* Finds the wires that each device's data-parallel link names. */
+static void find_sharers(world *w)
+{
+    uint32_t n = lh_pipeline_n_devices(w->p),
+             most =
+                 2 * lh_pipeline_n_chunks(w->p) + lhi_pipeline_n_dp_ops(w->p);
+    w->sharers = grab(n, sizeof *w->sharers);
+    for (uint32_t d = 0; d < n; d++) {
+        sharer *s = &w->sharers[d];
+        const char *name = lh_pipeline_dp_link(w->p, d);
+        s->queue = grab(most, sizeof *s->queue);
+        s->whole_ns = grab(most, sizeof *s->whole_ns);
+        s->ops = grab(most, sizeof *s->ops);
+        for (uint32_t i = 0; name && i < w->n_wires; i++) {
+            size_t length = strlen(w->wires[i].name);
+            for (const char *at = name; at; at = strstr(at, " + ")) {
+                at += at == name ? 0 : 3;
+                if (strncmp(at, w->wires[i].name, length) == 0 &&
+                    (at[length] == '\0' ||
+                     strncmp(at + length, " + ", 3) == 0)) {
+                    s->wires[s->n_wires++] = i;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/* Lets the lowest device's piece that can be offered by now enter the queues;
+ * returns whether there is one. */
+static bool enter_piece(world *w)
+{
+    for (uint32_t d = 0; d < w->out->n_devices; d++) {
+        sharer *s = &w->sharers[d];
+        if (s->waits || s->at == s->count || s->free_ns > w->now)
+            continue;
+        s->waits = true;
+        s->entry = w->n_entries++;
+        return true;
+    }
+    return false;
+}
+
+static void end_collective(world *w, sharer *s)
+{
+    naive_collective *c = &w->out->collectives[s->queue[s->at]];
+    c->sent_ns = s->free_ns;
+    c->arrive_ns =
+        s->free_ns + lh_pipeline_chunk(w->p, c->chunk)->dp_latency_ns;
+    if (s->ops[s->at] != UINT32_MAX)
+        w->operated_ns[s->ops[s->at]] = c->arrive_ns;
+    else if (!c->is_reduce_scatter)
+        w->gathered_ns[c->chunk] = c->arrive_ns;
+    s->at++;
+    s->piece = 0;
+}
+
+/* Sends one piece: of those that wait, the first that may occupy its links. */
+static bool send_piece(world *w)
+{
+    sharer *first = NULL;
+    int64_t begin_ns = 0, longest = lhi_pipeline_dp_piece_ns(w->p);
+    for (uint32_t d = 0; d < w->out->n_devices; d++) {
+        sharer *s = &w->sharers[d];
+        int64_t free_ns = w->now;
+        for (uint32_t i = 0; i < s->n_wires; i++)
+            if (w->wires[s->wires[i]].free_ns > free_ns)
+                free_ns = w->wires[s->wires[i]].free_ns;
+        if (!s->waits || (first && first->entry < s->entry) ||
+            (free_ns > w->now &&
+             lhi_pipeline_dp_priority(w->p) == LH_DP_PIPELINE_FIRST))
+            continue;
+        first = s;
+        begin_ns = free_ns;
+    }
+    if (!first)
+        return false;
+    int64_t whole = first->whole_ns[first->at];
+    uint32_t n = 1;
+    while (longest > 0 && n * longest < whole)
+        n++;
+    lh_pass part = {.part = (uint16_t)first->piece, .n_parts = (uint16_t)n};
+    if (first->piece == 0)
+        w->out->collectives[first->queue[first->at]].depart_ns = begin_ns;
+    first->waits = false;
+    first->free_ns = begin_ns + part_of(whole, &part);
+    for (uint32_t i = 0; i < first->n_wires; i++)
+        w->wires[first->wires[i]].free_ns = first->free_ns;
+    if (++first->piece == n)
+        end_collective(w, first);
+    return true;
+}
+
 static void settle(world *w, bool *entered)
 {
     bool any;
@@ -505,6 +643,10 @@ static void settle(world *w, bool *entered)
             any |= start_passes(w);
         } while (any);
         any = enter_one(w, entered);
+        if (!any)
+            any = send_piece(w);
+        if (!any)
+            any = enter_piece(w);
     } while (any);
 }
 
@@ -525,6 +667,12 @@ static int64_t next_moment(const world *w)
     for (uint32_t i = 0; i < lhi_pipeline_n_dp_ops(w->p); i++)
         if (w->operated_ns[i] > w->now && w->operated_ns[i] < next)
             next = w->operated_ns[i];
+    for (uint32_t d = 0; d < w->out->n_devices; d++)
+        if (w->sharers[d].free_ns > w->now && w->sharers[d].free_ns < next)
+            next = w->sharers[d].free_ns;
+    for (uint32_t i = 0; i < w->n_wires; i++)
+        if (w->wires[i].free_ns > w->now && w->wires[i].free_ns < next)
+            next = w->wires[i].free_ns;
     return next;
 }
 
@@ -592,6 +740,7 @@ naive_result *naive_simulate(const lh_pipeline *p, const lh_schedule *s,
     rest_in_host(&w);
     connect(&w);
     make_wires(&w);
+    find_sharers(&w);
     gather_all(&w);
     bool *entered = grab(w.n_items, sizeof *entered);
     for (w.now = 0; w.now != NEVER; w.now = next_moment(&w))
@@ -605,6 +754,13 @@ naive_result *naive_simulate(const lh_pipeline *p, const lh_schedule *s,
     free(w.dp_free_ns);
     free(w.gathered_ns);
     free(w.operated_ns);
+    free(w.gathers);
+    for (uint32_t d = 0; d < w.out->n_devices; d++) {
+        free(w.sharers[d].queue);
+        free(w.sharers[d].whole_ns);
+        free(w.sharers[d].ops);
+    }
+    free(w.sharers);
     free(entered);
     return w.out;
 }

@@ -404,6 +404,39 @@ lh_pipeline *communicating_pipeline(rng *r, const lh_pipeline *p,
     return make_copy(&c);
 }
 
+lh_pipeline *sharing_pipeline(rng *r, const lh_pipeline *p)
+{
+    copy c = copy_of(p);
+    uint32_t n = lh_pipeline_n_devices(p), n_links = lh_pipeline_n_links(p);
+    const char **names = grab(n, sizeof *names);
+    char(*pairs)[64] = grab(n, sizeof *pairs);
+    for (uint32_t d = 0; d < n && n_links > 0; d++) {
+        names[d] = lh_pipeline_link(p, rng_below(r, n_links))->name;
+        if (rng_chance(r, 20))
+            names[d] = "elsewhere";
+        if (!rng_chance(r, 30))
+            continue;
+        snprintf(pairs[d], sizeof pairs[d], "%s + %s", names[d],
+                 lh_pipeline_link(p, rng_below(r, n_links))->name);
+        names[d] = pairs[d];
+    }
+    c.desc.dp_links = names;
+    int64_t longest = 0;
+    for (uint32_t i = 0; i < lh_pipeline_n_chunks(p); i++) {
+        const lh_chunk *k = lh_pipeline_chunk(p, i);
+        longest = k->all_gather_ns > longest ? k->all_gather_ns : longest;
+        longest =
+            k->reduce_scatter_ns > longest ? k->reduce_scatter_ns : longest;
+    }
+    if (rng_chance(r, 50))
+        c.desc.dp_piece_ns = longest / (1 + rng_below(r, 9)) + 1;
+    c.desc.dp_priority = rng_chance(r, 50) ? LH_DP_FIFO : LH_DP_PIPELINE_FIRST;
+    lh_pipeline *out = make_copy(&c);
+    free(names);
+    free(pairs);
+    return out;
+}
+
 /* --- schedules ------------------------------------------------------------ */
 
 /* Progress of one chunk and microbatch. */

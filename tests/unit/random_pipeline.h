@@ -66,6 +66,10 @@ lh_pipeline *limited_pipeline(const lh_pipeline *p, const int64_t *limits);
 lh_pipeline *communicating_pipeline(rng *r, const lh_pipeline *p,
                                     const lh_schedule *s);
 
+/* Copies the pipeline so that data-parallel communication of some devices, cut
+ * into pieces in half of the cases, shares links with messages. */
+lh_pipeline *sharing_pipeline(rng *r, const lh_pipeline *p);
+
 /* Prints both as text, for a failed check. */
 void print_case(const lh_pipeline *p, const lh_schedule *s);
 

@@ -110,7 +110,7 @@ static void documentation_is_right(void)
         round_trip(at);
         at = end + 3;
     }
-    CHECK_INT(n, 5);
+    CHECK_INT(n, 6);
 }
 
 static void everything_reads_back(void)

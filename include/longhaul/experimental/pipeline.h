@@ -77,6 +77,13 @@ typedef struct lh_dp_op {
     lh_dp_pass needed_by; /* pass that waits for its arrival */
 } lh_dp_op;
 
+/* Order of messages and data-parallel pieces on a link that carries both
+ * (docs/formats/pipeline.md, "Shared links"). */
+typedef enum lh_dp_priority {
+    LH_DP_FIFO,           /* first in, first out */
+    LH_DP_PIPELINE_FIRST, /* waiting messages precede waiting pieces */
+} lh_dp_priority;
+
 /* A link that carries messages from device `from` to device `to`. */
 typedef struct lh_link {
     uint32_t from, to;
@@ -120,10 +127,17 @@ typedef struct lh_pipeline_desc {
     const uint32_t *enqueue, *dequeue;
     /* Default receive mode for simulations and runs. */
     lh_receives receives;
-    /* Per device, for display: name of the network behind its data-parallel
-     * link, as a link name; NULL entry: none. NULL: no names. Ignored for
-     * devices without data-parallel communication. */
+    /* Per device: name of the network behind its data-parallel link, as a link
+     * name; NULL entry: none. NULL: no names. Ignored for devices without
+     * data-parallel communication. If the name, or a part of it between " + ",
+     * is a name in `links`, the device's data-parallel communication occupies
+     * that link together with its messages. Other names are for display. */
     const char *const *dp_links;
+    /* On such shared links: maximum occupancy of one piece, 0: communication is
+     * not cut; and the order of messages and pieces. Ignored if no link is
+     * shared. */
+    int64_t dp_piece_ns;
+    lh_dp_priority dp_priority;
 } lh_pipeline_desc;
 
 /* Creates a pipeline. LH_EINPUT: a value is out of range or contradicts
@@ -187,6 +201,9 @@ LH_API const char *lh_receives_name(lh_receives receives); /* "late-fd" */
 /* Returns the name of the device's data-parallel network; NULL: none. */
 LH_API const char *lh_pipeline_dp_link(const lh_pipeline *pipeline,
                                        uint32_t device);
+/* Returns true if a device's data-parallel communication shares a link with
+ * messages. */
+LH_API bool lh_pipeline_shares_links(const lh_pipeline *pipeline);
 /* Returns true if a chunk offloads activations. */
 LH_API bool lh_pipeline_offloads(const lh_pipeline *pipeline);
 /* Returns the memory limit on the device itself; lower than

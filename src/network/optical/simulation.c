@@ -665,6 +665,10 @@ static lh_status process_events(run *r, lh_error *err)
 static lh_status make_data(job *j, lhi_arena *mem, lh_error *err)
 {
     const lh_pipeline *p = j->program->pipeline;
+    if (lh_pipeline_shares_links(p))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "data_parallel: 'link' names a link of messages; the "
+                        "optical network simulation has no shared links");
     j->wake_ns = LHI_NEW(mem, int64_t, p->n_devices);
     j->link_free = LHI_NEW(mem, int64_t, p->n_resources);
     if (!j->wake_ns || !j->link_free)

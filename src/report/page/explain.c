@@ -100,10 +100,13 @@ static lh_report_segment translate_segment(const translator *x,
     case LH_SEGMENT_COLLECTIVE:
         out.step = LH_STEP_COLLECTIVE;
         out.index = LH_NONE;
+        /* A collective sent in pieces may have several segments. */
         for (uint32_t i = 0; i < t->n_collectives; i++) {
             const lh_trace_collective *c = &t->collectives[i];
-            if (c->chunk == s->pass.chunk && c->depart_ns == s->start_ns &&
-                s->end_ns <= c->arrive_ns)
+            if (c->chunk == s->pass.chunk && c->depart_ns <= s->start_ns &&
+                s->end_ns <= c->arrive_ns &&
+                (out.index == LH_NONE ||
+                 c->depart_ns >= t->collectives[out.index].depart_ns))
                 out.index = i;
         }
         break;

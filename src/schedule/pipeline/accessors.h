@@ -17,6 +17,13 @@ uint32_t lhi_pipeline_n_dp_ops(const lh_pipeline *pipeline);
  * all. */
 uint32_t lhi_pipeline_n_initial_gathers(const lh_pipeline *pipeline);
 
+/* Returns the maximum occupancy of a data-parallel piece on a shared link; 0:
+ * communication is not cut. */
+int64_t lhi_pipeline_dp_piece_ns(const lh_pipeline *pipeline);
+
+/* Returns the order of messages and data-parallel pieces on shared links. */
+lh_dp_priority lhi_pipeline_dp_priority(const lh_pipeline *pipeline);
+
 /* Returns the number of datacenters in the pipeline. */
 uint32_t lhi_pipeline_n_sites(const lh_pipeline *pipeline);
 

@@ -134,6 +134,12 @@ lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *p)
     }
     for (uint32_t i = 0; i < p->n_dp_ops; i++)
         mix_op(&m, &p->dp_ops[i]);
+    if (p->shared_at) {
+        mix_time(&m, p->dp_piece_ns);
+        mix(&m, (uint64_t)p->dp_priority);
+        mix_list(&m, p->shared_at, p->n_devices + 1);
+        mix_list(&m, p->shared, p->shared_at[p->n_devices]);
+    }
     mix_list(&m, p->enqueue, p->n_enqueue);
     mix_list(&m, p->dequeue, p->n_dequeue);
     return (lhi_fingerprint){m.a, m.b};

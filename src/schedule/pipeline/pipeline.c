@@ -260,23 +260,6 @@ static lh_status name_resources(lh_pipeline *p, lh_error *err)
     return LH_OK;
 }
 
-uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name)
-{
-    uint32_t lo = 0, hi = pipeline->n_resources;
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        uint32_t r = pipeline->resources_by_name[mid];
-        int order = strcmp(pipeline->resource_names[r], name);
-        if (order == 0)
-            return r;
-        if (order < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return LH_NONE;
-}
-
 /* Counts the routes (pairs of neighbouring chunks) over every shared link
  * resource. */
 static void count_routes(lh_pipeline *p)
@@ -383,6 +366,7 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
     }
     LHI_TRY(lhi_pipeline_copy_dp_ops(p, desc, origin, err));
     LHI_TRY(lhi_pipeline_copy_dp_links(p, desc, err));
+    LHI_TRY(lhi_pipeline_find_shared_links(p, desc, origin, err));
     LHI_TRY(lhi_pipeline_copy_dp_groups(p, desc, err));
     LHI_TRY(lhi_pipeline_copy_prefetch(p, desc, err));
     count_routes(p);
@@ -562,6 +546,8 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     all.dequeue = p->dequeue;
     all.receives = p->receives;
     all.dp_links = p->dp_links;
+    all.dp_piece_ns = p->dp_piece_ns;
+    all.dp_priority = p->dp_priority;
     if (!fits_size(&all, size))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline does not fit into an lh_pipeline_desc of "

@@ -7,6 +7,7 @@
  * the kind of placement, operations indexed by the pass that launches them.
  * - pipeline.c: description to pipeline and back
  * - dp.c: its data-parallel operations, groups and prefetch depth
+ * - shared_links.c: links that data-parallel communication shares
  * - fingerprint.c: hashes to detect equivalent pipelines
  * - link_names.c: lookup of user-supplied link names (link_names.h)
  * - delay_injection.c: the same pipeline with other delays
@@ -68,6 +69,12 @@ struct lh_pipeline {
     uint32_t *enqueue, *dequeue;
     lh_receives receives;
     const char **dp_links; /* per device; NULL: all unnamed */
+    /* Link resources that device d's data-parallel communication shares with
+     * messages: shared[shared_at[d]]..shared[shared_at[d + 1] - 1], without
+     * duplicates. NULL: no device shares a link. */
+    uint32_t *shared_at, *shared;
+    int64_t dp_piece_ns; /* 0: communication is not cut */
+    lh_dp_priority dp_priority;
     /* Per resource: the time in an iteration before which it accepts no
      * messages. Used only for states in an event timeline, never in a
      * description; NULL: 0. */
@@ -81,13 +88,14 @@ lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link,
 /* NULL-terminated, indexed by lh_receives. */
 extern const char *const lhi_receives_names[];
 
-/* A description's source, for messages: the document, and its chunk, link and
- * operation nodes (each may be NULL). */
+/* A description's source, for messages: the document, and its chunk, link,
+ * operation and piece nodes (each may be NULL). */
 typedef struct lhi_pipeline_origin {
     const lhi_doc *doc;
     const lhi_node *const *chunk_nodes;
     const lhi_node *const *link_nodes;
     const lhi_node *const *op_nodes;
+    const lhi_node *piece_node; /* of data_parallel.piece */
 } lhi_pipeline_origin;
 
 /* Returns the index of an F, or of a D or B; they are adjacent for one chunk
@@ -113,8 +121,32 @@ lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p,
 lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p,
                                      const lh_pipeline_desc *desc,
                                      lh_error *err);
+/* Returns the number of pieces in which a data-parallel communication of
+ * `transfer_ns` occupies a shared link. */
+static inline uint32_t lhi_count_pieces(const lh_pipeline *p,
+                                        int64_t transfer_ns)
+{
+    int64_t piece = p->dp_piece_ns;
+    return piece == 0 || transfer_ns <= piece
+               ? 1
+               : (uint32_t)((transfer_ns - 1) / piece + 1);
+}
+/* Checks whether device `device` shares a link. */
+static inline bool lhi_shares_link(const lh_pipeline *p, uint32_t device)
+{
+    return p->shared_at && p->shared_at[device] < p->shared_at[device + 1];
+}
+/* NULL-terminated, indexed by lh_dp_priority. */
+extern const char *const lhi_dp_priority_names[];
 /* lh_dp_kind names, starting with LH_DP_AGO; NULL-terminated. */
 extern const char *const lhi_dp_kind_names[];
+/* Finds the links that data-parallel communication shares with messages, and
+ * copies the rules for them; call it after copying the data-parallel link
+ * names and naming the resources. */
+lh_status lhi_pipeline_find_shared_links(lh_pipeline *p,
+                                         const lh_pipeline_desc *desc,
+                                         const lhi_pipeline_origin *origin,
+                                         lh_error *err);
 
 /* Checks a description's data-parallel operations, sorts them by launching
  * pass and copies them. */

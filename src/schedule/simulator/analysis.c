@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Explains an iteration's duration: idle time by cause, critical path, link use
  * and slackness. */
-#include "schedule/simulator/timeline.h"
+#include "schedule/simulator/timeline_index.h"
 
 #include <longhaul/experimental/analysis.h>
 #include <string.h>
@@ -15,25 +15,6 @@ struct lh_analysis {
     lh_link_use *links;
     lh_slack *slacks;
 };
-
-/* Indices into the timeline. */
-typedef struct timeline_index {
-    const lh_pipeline *p;
-    const lh_timeline *t;
-    /* per chunk, microbatch: index of its F, and of its D or B, on the device
-     */
-    uint32_t *forward_run, *backward_run;
-    uint32_t *before_on_link; /* per message: the previous one on its link */
-    uint32_t *before_on_dp; /* per collective: the previous one on its device's
-                             * link */
-    uint32_t *gathers;      /* per chunk: its all-gather, or LH_NONE */
-    /* per lhi_pass_index(): the last operation to arrive among its
-     * prerequisites; LH_NONE: none; NULL: no operations */
-    uint32_t *awaited;
-    uint32_t *copied;         /* per run: the last copy that it waits for;
-                               * LH_NONE: none; NULL: no copies */
-    uint32_t *before_on_copy; /* per copy: the previous one on its stream */
-} timeline_index;
 
 static const char *const cause_names[] = {
 #define CAUSE_NAME(name, id, text) id,
@@ -77,140 +58,6 @@ const char *lh_segment_name(lh_segment_kind kind)
     }
 }
 
-/* Returns pass i in the device's order, with its times. */
-static const lh_timeline_run *get_run(const lh_timeline *t, uint32_t device,
-                                      uint32_t i)
-{
-    return &t->runs[t->offsets[device] + i];
-}
-
-/* Returns the pass count on a device. */
-static uint32_t count_runs(const lh_timeline *t, uint32_t device)
-{
-    return (uint32_t)(t->offsets[device + 1] - t->offsets[device]);
-}
-
-/* Returns a pass's index by chunk and microbatch; kind and part are ignored. */
-static size_t get_pass_index(const timeline_index *f, const lh_pass *pass)
-{
-    return (size_t)pass->chunk * f->p->n_microbatches + pass->microbatch;
-}
-
-/* Returns the index of an F, D or B pass in its device's order. */
-static uint32_t find_run(const timeline_index *f, const lh_pass *pass)
-{
-    return (pass->kind == LH_F ? f->forward_run
-                               : f->backward_run)[get_pass_index(f, pass)];
-}
-
-/* Fills in f->awaited: for each pass, the collective that arrives last among
- * those it waits for, from the data-parallel operations. */
-static lh_status find_awaited(timeline_index *f, lhi_arena *mem, lh_error *err)
-{
-    const lh_pipeline *p = f->p;
-    const lh_timeline *t = f->t;
-    if (p->n_dp_ops == 0)
-        return LH_OK;
-    size_t points = 2 * (size_t)p->n_chunks * p->n_microbatches;
-    f->awaited = LHI_NEW(mem, uint32_t, points);
-    if (!f->awaited)
-        return lhi_fail_nomem(err);
-    memset(f->awaited, 0xff, points * sizeof *f->awaited);
-    for (uint32_t i = 0; i < t->n_collectives; i++) {
-        const lh_collective *c = &t->collectives[i];
-        if (c->op == LH_NONE || p->dp_ops[c->op].needed_by.chunk == LH_NONE)
-            continue;
-        const lh_dp_pass *at = &p->dp_ops[c->op].needed_by;
-        uint32_t *last = &f->awaited[lhi_pass_index(
-            p, at->chunk, at->microbatch, at->backward)];
-        if (*last == LH_NONE || c->arrive_ns > t->collectives[*last].arrive_ns)
-            *last = i;
-    }
-    return LH_OK;
-}
-
-/* Stores, for each collective, the previous one on its device's link;
- * collectives on one device occupy the link in array order. */
-static lh_status find_collectives(timeline_index *f, lhi_arena *mem,
-                                  lh_error *err)
-{
-    const lh_timeline *t = f->t;
-    uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
-    f->before_on_dp = LHI_NEW(mem, uint32_t, t->n_collectives);
-    f->gathers = LHI_NEW(mem, uint32_t, f->p->n_chunks);
-    if (!last || !f->before_on_dp || !f->gathers)
-        return lhi_fail_nomem(err);
-    for (uint32_t d = 0; d < t->n_devices; d++)
-        last[d] = LH_NONE;
-    for (uint32_t c = 0; c < f->p->n_chunks; c++)
-        f->gathers[c] = LH_NONE;
-    for (uint32_t i = 0; i < t->n_collectives; i++) {
-        const lh_collective *c = &t->collectives[i];
-        f->before_on_dp[i] = last[c->device];
-        last[c->device] = i;
-        if (!c->is_reduce_scatter && c->op == LH_NONE)
-            f->gathers[c->chunk] = i;
-    }
-    return find_awaited(f, mem, err);
-}
-
-/* Fills in f->copied (last offload copy that each pass waits for) and
- * f->before_on_copy (previous copy on the stream). */
-static lh_status find_copies(timeline_index *f, lhi_arena *mem, lh_error *err)
-{
-    const lh_timeline *t = f->t;
-    size_t n_passes = t->offsets[t->n_devices];
-    if (t->n_copies == 0)
-        return LH_OK;
-    f->copied = LHI_NEW(mem, uint32_t, n_passes);
-    f->before_on_copy = LHI_NEW(mem, uint32_t, t->n_copies);
-    uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
-    if (!f->copied || !f->before_on_copy || !last)
-        return lhi_fail_nomem(err);
-    memset(f->copied, 0xff, n_passes * sizeof *f->copied);
-    memset(last, 0xff, t->n_devices * sizeof *last);
-    for (uint32_t i = 0; i < t->n_copies; i++) {
-        const lh_offload_copy *c = &t->copies[i];
-        f->copied[t->offsets[c->device] + c->waiting_run] = i;
-        f->before_on_copy[i] = last[c->device];
-        last[c->device] = i;
-    }
-    return LH_OK;
-}
-
-/* Builds the tables that find a pass's run by chunk and microbatch, and the
- * message before each message on its link. */
-static lh_status build_index(timeline_index *f, lhi_arena *mem, lh_error *err)
-{
-    size_t n = (size_t)f->p->n_chunks * f->p->n_microbatches;
-    f->forward_run = LHI_NEW(mem, uint32_t, n);
-    f->backward_run = LHI_NEW(mem, uint32_t, n);
-    f->before_on_link = LHI_NEW(mem, uint32_t, f->t->n_messages);
-    uint32_t *last = LHI_NEW(mem, uint32_t, f->t->n_resources);
-    if (!f->forward_run || !f->backward_run || !f->before_on_link || !last)
-        return lhi_fail_nomem(err);
-    for (uint32_t r = 0; r < f->t->n_resources; r++)
-        last[r] = LH_NONE;
-    /* Messages on one link leave it in array order. */
-    for (uint32_t i = 0; i < f->t->n_messages; i++) {
-        uint32_t r = f->t->messages[i].resource;
-        f->before_on_link[i] = r == LH_NONE ? LH_NONE : last[r];
-        if (r != LH_NONE)
-            last[r] = i;
-    }
-    LHI_TRY(find_collectives(f, mem, err));
-    LHI_TRY(find_copies(f, mem, err));
-    for (uint32_t d = 0; d < f->t->n_devices; d++)
-        for (uint32_t i = 0; i < count_runs(f->t, d); i++) {
-            const lh_pass *pass = &get_run(f->t, d, i)->pass;
-            if (pass->kind == LH_F)
-                f->forward_run[get_pass_index(f, pass)] = i;
-            else if (pass->kind != LH_W)
-                f->backward_run[get_pass_index(f, pass)] = i;
-        }
-    return LH_OK;
-}
-
 /* --- idle time by cause ------------------------------------------------- */
 
 /* Adds the time from *from to `until` to the idle time for `cause` and advances
@@ -227,12 +74,12 @@ static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
 /* Returns the time in ns from which the device's next forward, pass number
  * `next`, had its input but did not fit: with it, the memory in use (`memory`)
  * would exceed the limit. INT64_MAX: it fits. */
-static int64_t find_memory_block_start(const timeline_index *f, uint32_t d,
+static int64_t find_memory_block_start(const lhi_timeline_index *f, uint32_t d,
                                        uint32_t next, int64_t memory)
 {
     if (next == LH_NONE)
         return INT64_MAX;
-    const lh_timeline_run *run = get_run(f->t, d, next);
+    const lh_timeline_run *run = lhi_timeline_get_run(f->t, d, next);
     const lh_chunk *chunk = &f->p->chunks[run->pass.chunk];
     if (memory + chunk->mem_f <= f->t->memory_limits[d])
         return INT64_MAX;
@@ -242,14 +89,14 @@ static int64_t find_memory_block_start(const timeline_index *f, uint32_t d,
         return 0;
     lh_pass producer = run->pass;
     producer.chunk--;
-    uint32_t at = find_run(f, &producer);
+    uint32_t at = lhi_timeline_find_run(f, &producer);
     const lh_timeline_run *made =
-        get_run(f->t, f->p->chunks[producer.chunk].device, at);
+        lhi_timeline_get_run(f->t, f->p->chunks[producer.chunk].device, at);
     return made->end_ns;
 }
 
 /* Returns the last offload copy that the pass waits for; NULL: none. */
-static const lh_offload_copy *find_copy_before(const timeline_index *f,
+static const lh_offload_copy *find_copy_before(const lhi_timeline_index *f,
                                                const lh_timeline_run *run)
 {
     uint32_t i = f->copied ? f->copied[run - f->t->runs] : LH_NONE;
@@ -259,8 +106,9 @@ static const lh_offload_copy *find_copy_before(const timeline_index *f,
 /* Adds the wait from `from` to the pass's start to idle[] under the offload
  * copy or the data-parallel communication that it waits for. Called for the
  * wait after the message's arrival, or for all of it without a message. */
-static void attribute_rest(const timeline_index *f, const lh_timeline_run *run,
-                           int64_t from, int64_t *idle)
+static void attribute_rest(const lhi_timeline_index *f,
+                           const lh_timeline_run *run, int64_t from,
+                           int64_t *idle)
 {
     const lh_offload_copy *copy = find_copy_before(f, run);
     int64_t until = run->start_ns;
@@ -271,8 +119,9 @@ static void attribute_rest(const timeline_index *f, const lh_timeline_run *run,
 
 /* Splits the idle time before one pass, from time `from` on, by cause into
  * idle[]. blocked_since: when a forward had its input but exceeded memory. */
-static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
-                          int64_t from, int64_t blocked_since, int64_t *idle)
+static void attribute_gap(const lhi_timeline_index *f,
+                          const lh_timeline_run *run, int64_t from,
+                          int64_t blocked_since, int64_t *idle)
 {
     const lh_timeline *t = f->t;
     int64_t until = run->start_ns;
@@ -283,8 +132,8 @@ static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
         return;
     }
     const lh_message *m = &t->messages[run->message];
-    const lh_timeline_run *producer =
-        get_run(t, m->from, find_run(f, &m->producer));
+    const lh_timeline_run *producer = lhi_timeline_get_run(
+        t, m->from, lhi_timeline_find_run(f, &m->producer));
     int64_t produced = m->produced_ns < until ? m->produced_ns : until;
     if (run->pass.kind != LH_F) {
         attribute(idle, LH_CAUSE_DEPENDENCY, &from,
@@ -301,22 +150,24 @@ static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
 }
 
 /* Adds device d's idle time by cause to idle[]. `memory`: its static memory. */
-static lh_status attribute_device(const timeline_index *f, lhi_arena *mem,
+static lh_status attribute_device(const lhi_timeline_index *f, lhi_arena *mem,
                                   uint32_t d, int64_t memory, int64_t *idle,
                                   lh_error *err)
 {
     const lh_timeline *t = f->t;
-    uint32_t count = count_runs(t, d);
+    uint32_t count = lhi_timeline_count_runs(t, d);
     lhi_mark mark = lhi_arena_mark(mem);
     uint32_t *next_f = LHI_NEW(mem, uint32_t, (size_t)count + 1);
     if (!next_f)
         return lhi_fail_nomem(err);
     next_f[count] = LH_NONE;
     for (uint32_t i = count; i-- > 0;)
-        next_f[i] = get_run(t, d, i)->pass.kind == LH_F ? i : next_f[i + 1];
+        next_f[i] = lhi_timeline_get_run(t, d, i)->pass.kind == LH_F
+                        ? i
+                        : next_f[i + 1];
     int64_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const lh_timeline_run *run = get_run(t, d, i);
+        const lh_timeline_run *run = lhi_timeline_get_run(t, d, i);
         int64_t blocked = find_memory_block_start(f, d, next_f[i], memory);
         attribute_gap(f, run, at, blocked, idle);
         idle[LH_CAUSE_HEAD_OF_LINE] += run->issued_ns - run->end_ns;
@@ -331,7 +182,7 @@ static lh_status attribute_device(const timeline_index *f, lhi_arena *mem,
 
 /* Stores each device's idle time by cause, plus the totals over all devices,
  * in a->idle. */
-static lh_status attribute_idle(lh_analysis *a, const timeline_index *f,
+static lh_status attribute_idle(lh_analysis *a, const lhi_timeline_index *f,
                                 lhi_arena *scratch, lh_error *err)
 {
     a->n_devices = f->t->n_devices;
@@ -356,13 +207,14 @@ static lh_status attribute_idle(lh_analysis *a, const timeline_index *f,
 
 /* State for the backward walk: current time and the item reached. */
 typedef struct path_walk {
-    const timeline_index *f;
+    const lhi_timeline_index *f;
     lh_analysis *a;
     size_t room;
     int64_t at_ns;
     const lh_timeline_run *run; /* current position: before this run, or ... */
     const lh_message *message;  /* ... before this message departs, or ... */
     const lh_collective *collective; /* ... before this collective, or ... */
+    const lhi_dp_piece *piece;       /* ... before this piece of one, or ... */
     const lh_offload_copy *copy;     /* ... before this copy */
     bool no_memory;
 } path_walk;
@@ -391,7 +243,7 @@ static void add_segment(path_walk *w, lh_segment segment)
  * built backward in time, and continues at the pass's start. */
 static void step_to_run(path_walk *w, uint32_t d, uint32_t i)
 {
-    const lh_timeline_run *run = get_run(w->f->t, d, i);
+    const lh_timeline_run *run = lhi_timeline_get_run(w->f->t, d, i);
     if (run->issued_ns > run->end_ns && w->at_ns == run->issued_ns)
         add_segment(w, (lh_segment){.kind = LH_SEGMENT_HEAD_OF_LINE,
                                     .start_ns = run->end_ns,
@@ -439,17 +291,49 @@ static void step_to_message(path_walk *w, const lh_message *m,
                      .no_memory = w->no_memory};
 }
 
+/* Adds a segment from piece `i` of a collective on shared links, with its
+ * pieces immediately before, to the critical path and continues at their
+ * departure. */
+static void step_to_piece(path_walk *w, uint32_t i)
+{
+    const lh_timeline *t = w->f->t;
+    uint32_t before = w->f->piece_before[i];
+    while (before != LH_NONE &&
+           t->pieces[before].sent_ns == t->pieces[i].depart_ns) {
+        i = before;
+        before = w->f->piece_before[i];
+    }
+    const lhi_dp_piece *piece = &t->pieces[i];
+    const lh_collective *c = &t->collectives[piece->collective];
+    add_segment(w, (lh_segment){.kind = LH_SEGMENT_COLLECTIVE,
+                                .start_ns = piece->depart_ns,
+                                .end_ns = w->at_ns,
+                                .pass = {.chunk = c->chunk, .n_parts = 1},
+                                .device = c->device,
+                                .collective = piece->collective});
+    *w = (path_walk){.f = w->f,
+                     .a = w->a,
+                     .room = w->room,
+                     .at_ns = piece->depart_ns,
+                     .piece = piece,
+                     .no_memory = w->no_memory};
+}
+
 /* Adds a collective's segment to the critical path and continues at its
  * departure. */
 static void step_to_collective(path_walk *w, const lh_collective *c)
 {
-    add_segment(
-        w, (lh_segment){.kind = LH_SEGMENT_COLLECTIVE,
-                        .start_ns = c->depart_ns,
-                        .end_ns = w->at_ns,
-                        .pass = {.chunk = c->chunk, .n_parts = 1},
-                        .device = c->device,
-                        .collective = (uint32_t)(c - w->f->t->collectives)});
+    uint32_t index = (uint32_t)(c - w->f->t->collectives);
+    if (w->f->last_pieces && w->f->last_pieces[index] != LH_NONE) {
+        step_to_piece(w, w->f->last_pieces[index]);
+        return;
+    }
+    add_segment(w, (lh_segment){.kind = LH_SEGMENT_COLLECTIVE,
+                                .start_ns = c->depart_ns,
+                                .end_ns = w->at_ns,
+                                .pass = {.chunk = c->chunk, .n_parts = 1},
+                                .device = c->device,
+                                .collective = index});
     *w = (path_walk){.f = w->f,
                      .a = w->a,
                      .room = w->room,
@@ -486,7 +370,7 @@ static bool step_from_run(path_walk *w)
 {
     const lh_timeline *t = w->f->t;
     const lh_timeline_run *run = w->run;
-    uint32_t i = (uint32_t)(run - get_run(t, run->device, 0));
+    uint32_t i = (uint32_t)(run - lhi_timeline_get_run(t, run->device, 0));
     if (i > 0 && run[-1].issued_ns == w->at_ns) {
         step_to_run(w, run->device, i - 1);
         return true;
@@ -519,6 +403,26 @@ static bool step_from_run(path_walk *w)
     return true;
 }
 
+/* Continues the critical path at the message or piece `index`, as in
+ * before_on_link, whose transfer ends at the current time. Returns false if
+ * there is none. */
+static bool step_to_link_use(path_walk *w, uint32_t index)
+{
+    const lh_timeline *t = w->f->t;
+    if (index == LH_NONE)
+        return false;
+    if (index < t->n_messages) {
+        if (t->messages[index].sent_ns != w->at_ns)
+            return false;
+        step_to_message(w, &t->messages[index], false);
+        return true;
+    }
+    if (t->pieces[index - t->n_messages].sent_ns != w->at_ns)
+        return false;
+    step_to_piece(w, index - t->n_messages);
+    return true;
+}
+
 /* Continues the critical path from a message's departure at the previous
  * message on its link, or at the pass that made it ready: its producer or the
  * pass that posts its receive. Returns false if it finds none. */
@@ -527,21 +431,17 @@ static bool step_from_message(path_walk *w)
     const lh_timeline *t = w->f->t;
     const lh_message *m = w->message;
     if (m->depart_ns > m->ready_ns) {
-        uint32_t before = w->f->before_on_link[m - t->messages];
-        if (before == LH_NONE || t->messages[before].sent_ns != m->depart_ns)
-            return false;
-        step_to_message(w, &t->messages[before], false);
-        return true;
+        return step_to_link_use(w, w->f->before_on_link[m - t->messages]);
     }
-    uint32_t maker = find_run(w->f, &m->producer);
-    if (get_run(t, m->from, maker)->issued_ns == m->ready_ns ||
+    uint32_t maker = lhi_timeline_find_run(w->f, &m->producer);
+    if (lhi_timeline_get_run(t, m->from, maker)->issued_ns == m->ready_ns ||
         m->produced_ns == m->ready_ns) {
         step_to_run(w, m->from, maker);
         return true;
     }
-    uint32_t user = find_run(w->f, &m->consumer);
+    uint32_t user = lhi_timeline_find_run(w->f, &m->consumer);
     while (user-- > 0)
-        if (get_run(t, m->to, user)->issued_ns == m->ready_ns) {
+        if (lhi_timeline_get_run(t, m->to, user)->issued_ns == m->ready_ns) {
             step_to_run(w, m->to, user);
             return true;
         }
@@ -559,7 +459,7 @@ static void step_to_launch(path_walk *w, const lh_collective *c)
                      .a = w->a,
                      .room = w->room,
                      .at_ns = c->ready_ns,
-                     .run = get_run(w->f->t, c->device, run),
+                     .run = lhi_timeline_get_run(w->f->t, c->device, run),
                      .no_memory = w->no_memory};
 }
 
@@ -569,8 +469,9 @@ static bool step_to_first_forward(path_walk *w, const lh_collective *c)
 {
     if (c->ready_ns == 0)
         return false;
-    for (uint32_t i = 0; i < count_runs(w->f->t, c->device); i++) {
-        const lh_timeline_run *run = get_run(w->f->t, c->device, i);
+    for (uint32_t i = 0; i < lhi_timeline_count_runs(w->f->t, c->device); i++) {
+        const lh_timeline_run *run =
+            lhi_timeline_get_run(w->f->t, c->device, i);
         if (run->start_ns != c->ready_ns || run->pass.kind != LH_F)
             continue;
         *w = (path_walk){.f = w->f,
@@ -584,32 +485,60 @@ static bool step_to_first_forward(path_walk *w, const lh_collective *c)
     return false;
 }
 
-/* Continues the critical path from a collective's departure at the previous one
- * on its link, its launching pass, or the pass that made it ready. Returns
- * false if it finds none. */
-static bool step_from_collective(path_walk *w)
+/* Continues the critical path from collective `c`'s launch at its launching
+ * pass, or the pass that made it ready. Returns false if it finds none. */
+static bool step_from_launch(path_walk *w, const lh_collective *c)
 {
     const lh_timeline *t = w->f->t;
-    const lh_collective *c = w->collective;
-    if (c->depart_ns > c->ready_ns) {
-        uint32_t before = w->f->before_on_dp[c - t->collectives];
-        if (before == LH_NONE || t->collectives[before].sent_ns != c->depart_ns)
-            return false;
-        step_to_collective(w, &t->collectives[before]);
-        return true;
-    }
     if (c->op != LH_NONE) {
         step_to_launch(w, c);
         return true;
     }
     if (!c->is_reduce_scatter)
         return step_to_first_forward(w, c);
-    for (uint32_t i = count_runs(t, c->device); i-- > 0;)
-        if (get_run(t, c->device, i)->end_ns == c->ready_ns) {
+    for (uint32_t i = lhi_timeline_count_runs(t, c->device); i-- > 0;)
+        if (lhi_timeline_get_run(t, c->device, i)->end_ns == c->ready_ns) {
             step_to_run(w, c->device, i);
             return true;
         }
     return false;
+}
+
+/* Continues the critical path from the time `since_ns` at which collective `c`
+ * had its turn on its device, at the previous one on the device's link or at
+ * its launch. Returns false if it finds none. */
+static bool step_from_turn(path_walk *w, const lh_collective *c,
+                           int64_t since_ns)
+{
+    const lh_timeline *t = w->f->t;
+    if (since_ns == c->ready_ns)
+        return step_from_launch(w, c);
+    uint32_t before = w->f->before_on_dp[c - t->collectives];
+    if (before == LH_NONE || t->collectives[before].sent_ns != since_ns)
+        return false;
+    step_to_collective(w, &t->collectives[before]);
+    return true;
+}
+
+/* Continues the critical path from a collective's departure. Returns false at
+ * the beginning. */
+static bool step_from_collective(path_walk *w)
+{
+    return step_from_turn(w, w->collective, w->collective->depart_ns);
+}
+
+/* Continues the critical path from a piece's departure at the previous message
+ * or piece on its links, or at its collective's turn. Returns false at the
+ * beginning. */
+static bool step_from_piece(path_walk *w)
+{
+    const lh_timeline *t = w->f->t;
+    const lhi_dp_piece *piece = w->piece;
+    if (piece->depart_ns > piece->ready_ns)
+        return step_to_link_use(
+            w, w->f->before_on_link[t->n_messages + (piece - t->pieces)]);
+    return step_from_turn(w, &t->collectives[piece->collective],
+                          piece->ready_ns);
 }
 
 /* Continues the critical path from an offload copy at the previous copy on its
@@ -623,12 +552,13 @@ static bool step_from_copy(path_walk *w)
     } else if (!c->is_reload) {
         step_to_run(w, c->device, c->launching_run);
     } else {
-        *w = (path_walk){.f = w->f,
-                         .a = w->a,
-                         .room = w->room,
-                         .at_ns = c->ready_ns,
-                         .run = get_run(t, c->device, c->launching_run),
-                         .no_memory = w->no_memory};
+        *w = (path_walk){
+            .f = w->f,
+            .a = w->a,
+            .room = w->room,
+            .at_ns = c->ready_ns,
+            .run = lhi_timeline_get_run(t, c->device, c->launching_run),
+            .no_memory = w->no_memory};
     }
     return true;
 }
@@ -640,9 +570,10 @@ static void start_walk(path_walk *w)
     const lh_timeline *t = w->f->t;
     w->at_ns = t->makespan_ns;
     for (uint32_t d = 0; d < t->n_devices; d++)
-        if (count_runs(t, d) > 0 &&
-            get_run(t, d, count_runs(t, d) - 1)->end_ns == t->makespan_ns) {
-            step_to_run(w, d, count_runs(t, d) - 1);
+        if (lhi_timeline_count_runs(t, d) > 0 &&
+            lhi_timeline_get_run(t, d, lhi_timeline_count_runs(t, d) - 1)
+                    ->end_ns == t->makespan_ns) {
+            step_to_run(w, d, lhi_timeline_count_runs(t, d) - 1);
             return;
         }
     for (uint32_t i = 0; i < t->n_collectives; i++)
@@ -653,16 +584,17 @@ static void start_walk(path_walk *w)
 }
 
 /* Builds the critical path, walking from the end to the beginning. */
-static lh_status walk_critical_path(lh_analysis *a, const timeline_index *f,
+static lh_status walk_critical_path(lh_analysis *a, const lhi_timeline_index *f,
                                     lh_error *err)
 {
     path_walk w = {.f = f, .a = a};
     start_walk(&w);
-    bool more = w.run || w.message || w.collective;
+    bool more = w.run || w.message || w.collective || w.piece;
     while (more && !w.no_memory)
         more = w.run          ? step_from_run(&w)
                : w.message    ? step_from_message(&w)
                : w.collective ? step_from_collective(&w)
+               : w.piece      ? step_from_piece(&w)
                               : step_from_copy(&w);
     if (w.no_memory)
         return lhi_fail_nomem(err);
@@ -676,16 +608,16 @@ static lh_status walk_critical_path(lh_analysis *a, const timeline_index *f,
 
 /* Computes idle time by cause, critical path, link use and slack, in this
  * order. */
-static lh_status analyse(lh_analysis *a, timeline_index *f,
+static lh_status analyse(lh_analysis *a, lhi_timeline_index *f,
                          const lh_schedule *s, lhi_arena *scratch,
                          lh_error *err)
 {
-    LHI_TRY(build_index(f, scratch, err));
+    LHI_TRY(lhi_timeline_index_build(f, scratch, err));
     LHI_TRY(attribute_idle(a, f, scratch, err));
     LHI_TRY(walk_critical_path(a, f, err));
     a->n_links = f->t->n_resources;
-    LHI_TRY(
-        lhi_analysis_compute_link_use(f->t, a->mem, scratch, &a->links, err));
+    LHI_TRY(lhi_analysis_compute_link_use(f->p, f->t, a->mem, scratch,
+                                          &a->links, err));
     return lhi_analysis_find_slack(f->p, f->t, s, a->mem, scratch, &a->slacks,
                                    &a->n_slacks, err);
 }
@@ -701,7 +633,7 @@ lh_status lh_analysis_make(const lh_pipeline *pipeline,
     if (!a || !scratch) {
         status = lhi_fail_nomem(err);
     } else {
-        timeline_index f = {.p = pipeline, .t = timeline};
+        lhi_timeline_index f = {.p = pipeline, .t = timeline};
         a->mem = mem;
         status = analyse(a, &f, schedule, scratch, err);
     }

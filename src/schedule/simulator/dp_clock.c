@@ -22,6 +22,7 @@ lh_status lhi_dp_clock_init(const lh_pipeline *p, lhi_arena *mem,
         if (!c.n_pending || !c.ready_ns)
             return lhi_fail_nomem(err);
     }
+    LHI_TRY(lhi_dp_clock_make_streams(&c, mem, err));
     *out = c;
     return LH_OK;
 }
@@ -39,6 +40,7 @@ void lhi_dp_clock_begin(lhi_dp_clock *c, int64_t now)
         c->next_gather[i] = LH_NONE;
         c->n_unreleased[i] = 0;
     }
+    lhi_dp_clock_reset_streams(c);
     if (!c->n_pending)
         return;
     memcpy(c->n_pending, p->dp_waits, points * sizeof *c->n_pending);
@@ -47,12 +49,18 @@ void lhi_dp_clock_begin(lhi_dp_clock *c, int64_t now)
 }
 
 /* Sends a collective as soon as the device's link is free; returns its arrival
- * time. */
+ * time. On shared links it only joins the device's stream, and the arrival is
+ * unknown: INT64_MAX. */
 static int64_t send_collective(lhi_dp_clock *c, lh_collective what,
                                int64_t transfer_ns, int64_t now)
 {
     int64_t *free_ns = &c->free_ns[what.device];
     what.ready_ns = now;
+    if (lhi_shares_link(c->p, what.device)) {
+        c->sent[c->n_sent] = what;
+        lhi_dp_clock_add_to_stream(c, c->n_sent++);
+        return INT64_MAX;
+    }
     what.depart_ns = now > *free_ns ? now : *free_ns;
     what.sent_ns = *free_ns = what.depart_ns + transfer_ns;
     what.arrive_ns = what.sent_ns + c->p->chunks[what.chunk].dp_latency_ns;
@@ -125,6 +133,8 @@ bool lhi_dp_clock_get_start(const lhi_dp_clock *c, const lh_pass *pass,
 {
     if (pass->kind == LH_F && c->gathered_ns[pass->chunk] > *start)
         *start = c->gathered_ns[pass->chunk];
+    if (*start == INT64_MAX)
+        return false;
     if (!c->n_pending || pass->kind == LH_W)
         return true;
     size_t point = get_launch_index(c, pass);
@@ -147,14 +157,8 @@ static void launch_operations(lhi_dp_clock *c, size_t point, int64_t now)
                             .is_reduce_scatter = op->is_reduce_scatter,
                             .op = i},
             op->transfer_ns, now);
-        if (op->needed_by.chunk == LH_NONE)
-            continue;
-        size_t waiting =
-            lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
-                           op->needed_by.backward);
-        c->n_pending[waiting]--;
-        if (arrives > c->ready_ns[waiting])
-            c->ready_ns[waiting] = arrives;
+        if (arrives < INT64_MAX)
+            lhi_dp_clock_note_operation(c, op, arrives);
     }
 }
 

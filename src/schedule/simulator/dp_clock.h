@@ -2,7 +2,8 @@
 /* Models data-parallel communication: per-chunk gathers and reductions, and the
  * operations that passes launch. Each device has one link for them, which
  * serves them in issue order. The simulator reports each pass's start and end
- * and queries whether a pass may start. */
+ * and queries whether a pass may start. If devices share links with messages,
+ * the simulator also offers their pieces to the links (dp_pieces.c). */
 #ifndef LHI_SCHEDULE_SIMULATOR_DP_CLOCK_H
 #define LHI_SCHEDULE_SIMULATOR_DP_CLOCK_H
 
@@ -11,6 +12,22 @@
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/experimental/simulate.h>
+
+/* One piece of a data-parallel communication on shared links. */
+typedef struct lhi_dp_piece {
+    uint32_t collective; /* index in the timeline */
+    int64_t ready_ns, depart_ns, sent_ns;
+} lhi_dp_piece;
+
+/* The communication of a device that shares links with messages: launched
+ * collectives, of which the first is sent piece by piece. */
+typedef struct lhi_dp_stream {
+    uint32_t head, tail;         /* collectives not yet sent; LH_NONE: none */
+    uint32_t piece;              /* next piece of `head` */
+    uint64_t entry;              /* order among all waiting pieces */
+    bool is_waiting;             /* the piece has entered its links' queues */
+    int64_t ready_ns, depart_ns; /* of this piece; of the first one */
+} lhi_dp_stream;
 
 /* Data-parallel links for all devices. */
 typedef struct lhi_dp_clock {
@@ -27,7 +44,27 @@ typedef struct lhi_dp_clock {
     int64_t *ready_ns;      /* per point: latest arrival of launched ones */
     lh_collective *sent;    /* 2 n_chunks + n_dp_ops; NULL: not recorded */
     uint32_t n_sent;
+    /* Only with shared links; `sent` is then required. */
+    lhi_dp_stream *streams;  /* per device; NULL: no device shares a link */
+    uint32_t *next_launched; /* per collective: the stream's next one */
+    uint32_t *requests;      /* devices with a new piece; n_requests */
+    uint32_t n_requests;
+    uint64_t n_entries;
+    lhi_dp_piece *pieces; /* all pieces, in order of departure */
+    uint32_t n_pieces;
 } lhi_dp_clock;
+
+/* Returns the next device with a piece that no call has returned, and in
+ * *ready_ns the time at which to offer that piece to its links. LH_NONE: there
+ * is none. */
+uint32_t lhi_dp_clock_take_request(lhi_dp_clock *clock, int64_t *ready_ns);
+/* Offers a device's piece, ready by `now`, to its links; free_ns[r] is the time
+ * from which link resource r is free. Sends it and returns true, or returns
+ * false with the time of the next offer in *again_ns; offers for the same time
+ * are made in the order of *entry. */
+bool lhi_dp_clock_offer_piece(lhi_dp_clock *clock, uint32_t device,
+                              int64_t *free_ns, int64_t now, int64_t *again_ns,
+                              uint64_t *entry);
 
 /* Initialises the clock of data-parallel collectives; all its memory belongs
  * to `mem`. */
@@ -43,7 +80,7 @@ void lhi_dp_clock_add_device(lhi_dp_clock *clock, const lh_pass *order,
                              size_t stride, uint32_t count, int64_t now);
 
 /* Raises *start to the arrival of the collectives that the pass needs. Returns
- * false if one has not been launched. */
+ * false if one has not been launched or, on shared links, sent. */
 bool lhi_dp_clock_get_start(const lhi_dp_clock *clock, const lh_pass *pass,
                             int64_t *start);
 /* Launches the collectives that start with a pass; call in each device's pass
@@ -53,5 +90,19 @@ void lhi_dp_clock_on_start(lhi_dp_clock *clock, const lh_pass *pass,
 /* Launches the collectives (all-gathers, reduce-scatters) that follow a pass,
  * which has ended at `now`. */
 void lhi_dp_clock_on_end(lhi_dp_clock *clock, const lh_pass *pass, int64_t now);
+
+/* --- internal to the clock ------------------------------------------------ */
+
+/* Allocates the streams of devices that share links, if there are any. */
+lh_status lhi_dp_clock_make_streams(lhi_dp_clock *clock, lhi_arena *mem,
+                                    lh_error *err);
+/* Empties all streams. */
+void lhi_dp_clock_reset_streams(lhi_dp_clock *clock);
+/* Appends collective `index`, just launched, to its device's stream. */
+void lhi_dp_clock_add_to_stream(lhi_dp_clock *clock, uint32_t index);
+/* Notes that an operation that passes launch arrives at `arrives`, for the pass
+ * that waits for it. */
+void lhi_dp_clock_note_operation(lhi_dp_clock *clock, const lh_dp_op *op,
+                                 int64_t arrives);
 
 #endif

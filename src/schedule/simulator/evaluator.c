@@ -3,9 +3,9 @@
  *
  * If every link carries only one device's messages, FIFO equals that device's
  * own order, so no event queue is needed: devices run in any order as far as
- * their inputs are known, with the same end times. Shared links, explicit
- * message orders, activation offloading and non-ideal data paths use the event
- * engine. */
+ * their inputs are known, with the same end times. Links with several senders
+ * or with data-parallel communication, explicit message orders, activation
+ * offloading and non-ideal data paths use the event engine. */
 #include "schedule/simulator/timeline.h"
 
 #include <inttypes.h>
@@ -353,7 +353,7 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
     lh_evaluator *e = evaluator;
     const lh_pipeline *p = e->p;
     bool ordered = schedule->n_link_orders > 0 && !e->options.fifo;
-    if (!e->private_links || ordered || p->offloads ||
+    if (!e->private_links || ordered || p->offloads || p->shared_at ||
         e->options.coupled_queue || e->options.receives != LH_RECEIVES_EARLY ||
         (e->options.host_copy_ns > 0 && lh_pipeline_has_host(p)))
         return run_events(e, schedule, makespan_ns, err);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event engine. It processes three event kinds in time order; at equal
+/* The event engine. It processes five event kinds in time order; at equal
  * times queue entries come free first, then passes end, then messages enter
- * their links, each by device number:
+ * their links, then data-parallel pieces, each by device number:
  *
  *     FREE  a message arrived, so the sender's queue entry is free
  *           (coupled queues only; Adaptra, section 3.2)
  *     END   a pass ends; its output becomes a message
  *     ENTER a message with its receive posted enters its link
+ *     RETRY a data-parallel piece waits for shared links that are free now;
+ *           by order of entry (priority: pipeline-first)
+ *     PIECE a data-parallel piece enters shared links
  *
  * All messages that enter at time t are determined before any enters, so FIFO
  * with ties to the lower sending device is exact even if passes take no time.
@@ -22,7 +25,7 @@
 #include <string.h>
 
 /* Event kinds, in processing order at equal times. */
-enum event_kind { FREE, END, ENTER };
+enum event_kind { FREE, END, ENTER, RETRY, PIECE };
 
 #define UNKNOWN INT64_MIN
 
@@ -51,7 +54,6 @@ typedef struct device_state {
 
 /* State per link. */
 typedef struct link_state {
-    int64_t free_ns;
     const uint64_t *order; /* explicit: inputs by departure */
     uint32_t n_order, next;
 } link_state;
@@ -67,7 +69,8 @@ typedef struct engine {
     uint64_t n_events, n_issued, n_half; /* n_half: N above */
     input *inputs;
     device_state *devices;
-    link_state *links; /* by resource */
+    link_state *links;     /* by resource */
+    int64_t *link_free_ns; /* by resource */
     lhi_dp_clock data;
     lhi_copy_clock offload;
     int64_t *copies; /* per run: additional copy time; NULL: none */
@@ -296,10 +299,10 @@ static void depart_message(engine *e, uint64_t i, const lhi_route *route)
     msg->ready_ns = in->ready_ns;
     msg->depart_ns = in->ready_ns;
     if (route->resource != LH_NONE) {
-        link_state *l = &e->links[route->resource];
-        if (l->free_ns > msg->depart_ns)
-            msg->depart_ns = l->free_ns;
-        l->free_ns = msg->depart_ns + route->transfer_ns;
+        int64_t *free_ns = &e->link_free_ns[route->resource];
+        if (*free_ns > msg->depart_ns)
+            msg->depart_ns = *free_ns;
+        *free_ns = msg->depart_ns + route->transfer_ns;
     }
     msg->sent_ns = msg->depart_ns + route->transfer_ns;
     msg->arrive_ns = in->arrive_ns = msg->sent_ns + route->latency_ns;
@@ -333,6 +336,27 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
         uint64_t first = l->order[l->next++];
         depart_message(e, first, get_route(e, first));
     }
+}
+
+/* Adds an event for every data-parallel piece that is new. */
+static void add_pieces(engine *e)
+{
+    int64_t ready_ns;
+    uint32_t d;
+    while ((d = lhi_dp_clock_take_request(&e->data, &ready_ns)) != LH_NONE)
+        push_event(e, ready_ns, PIECE, d, d);
+}
+
+/* Offers device d's data-parallel piece to its links at time `now`; its passes
+ * may then have everything they need. */
+static void on_piece(engine *e, uint32_t d, int64_t now)
+{
+    lhi_event again = {.rank = (uint64_t)RETRY << 32, .payload = d};
+    if (lhi_dp_clock_offer_piece(&e->data, d, e->link_free_ns, now,
+                                 &again.time_ns, &again.seq))
+        try_start(e, d);
+    else if (!lhi_heap_push(&e->heap, again))
+        e->no_memory = true;
 }
 
 /* Starts the simulation: launches the data-parallel operations, posts the
@@ -417,6 +441,7 @@ static lh_status run_events(engine *e, lh_error *err)
 {
     lhi_event event;
     start_all(e);
+    add_pieces(e);
     while (!e->no_memory && lhi_heap_pop(&e->heap, &event)) {
         uint32_t d = (uint32_t)event.rank;
         switch ((enum event_kind)(event.rank >> 32)) {
@@ -429,7 +454,12 @@ static lh_status run_events(engine *e, lh_error *err)
         case ENTER:
             on_enter(e, event.payload, event.time_ns);
             break;
+        case RETRY:
+        case PIECE:
+            on_piece(e, (uint32_t)event.payload, event.time_ns);
+            break;
         }
+        add_pieces(e);
     }
     if (e->no_memory)
         return lhi_fail_nomem(err);
@@ -527,6 +557,7 @@ static lh_status allocate(engine *e, lh_error *err)
     e->inputs = LHI_NEW(e->mem, input, 2 * e->n_half);
     e->devices = LHI_NEW(e->mem, device_state, p->n_devices);
     e->links = LHI_NEW(e->mem, link_state, p->n_resources);
+    e->link_free_ns = LHI_NEW(e->mem, int64_t, p->n_resources);
     t->offsets = LHI_NEW(e->mem, size_t, p->n_devices + 1);
     t->runs = LHI_NEW(e->mem, lh_timeline_run, total);
     t->messages = LHI_NEW(e->mem, lh_message, routes * p->n_microbatches);
@@ -535,9 +566,9 @@ static lh_status allocate(engine *e, lh_error *err)
     t->peak_memory = LHI_NEW(e->mem, int64_t, p->n_devices);
     t->memory_limits = LHI_NEW(e->mem, int64_t, p->n_devices);
     t->resource_names = LHI_NEW(e->mem, const char *, p->n_resources);
-    if (!e->inputs || !e->devices || !e->links || !t->offsets || !t->runs ||
-        !t->messages || !t->collectives || !t->peak_memory ||
-        !t->memory_limits || !t->resource_names)
+    if (!e->inputs || !e->devices || !e->links || !e->link_free_ns ||
+        !t->offsets || !t->runs || !t->messages || !t->collectives ||
+        !t->peak_memory || !t->memory_limits || !t->resource_names)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_dp_clock_init(p, e->mem, &e->data, err));
     e->data.sent = t->collectives;
@@ -636,7 +667,7 @@ static lh_status make_engine(engine *e, lh_error *err)
         t->memory_limits[d] = p->memory_limits[d];
     }
     for (uint32_t r = 0; p->blocked_until_ns && r < p->n_resources; r++)
-        e->links[r].free_ns = p->blocked_until_ns[r];
+        e->link_free_ns[r] = p->blocked_until_ns[r];
     LHI_TRY(lhi_copy_clock_init(p, e->s, t->offsets, e->mem, &e->offload, err));
     if (!e->options.fifo && e->s->n_link_orders)
         LHI_TRY(read_link_orders(e, err));
@@ -667,6 +698,8 @@ static void compute_totals(engine *e)
     lh_timeline *t = e->t;
     uint32_t first = p->chunks[0].device;
     t->n_collectives = e->data.n_sent;
+    t->n_pieces = e->data.n_pieces;
+    t->pieces = e->data.pieces;
     t->n_copies = e->offload.n_done;
     t->copies = e->offload.done;
     if (e->data.last_ns > t->makespan_ns)

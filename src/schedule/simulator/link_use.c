@@ -22,7 +22,21 @@ static int compare_arrivals(const void *a, const void *b)
     return x->change - y->change; /* departures first: no queue at an instant */
 }
 
-lh_status lhi_analysis_compute_link_use(const lh_timeline *t, lhi_arena *mem,
+/* Adds the transfers of data-parallel pieces to the busy times of the links
+ * that they share. */
+static void add_pieces(const lh_pipeline *p, const lh_timeline *t,
+                       lh_link_use *links)
+{
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
+        const lhi_dp_piece *piece = &t->pieces[i];
+        uint32_t d = t->collectives[piece->collective].device;
+        for (uint32_t k = p->shared_at[d]; k < p->shared_at[d + 1]; k++)
+            links[p->shared[k]].busy_ns += piece->sent_ns - piece->depart_ns;
+    }
+}
+
+lh_status lhi_analysis_compute_link_use(const lh_pipeline *p,
+                                        const lh_timeline *t, lhi_arena *mem,
                                         lhi_arena *scratch, lh_link_use **out,
                                         lh_error *err)
 {
@@ -51,6 +65,7 @@ lh_status lhi_analysis_compute_link_use(const lh_timeline *t, lhi_arena *mem,
         events[n++] = (queue_change){m->ready_ns, m->resource, 1};
         events[n++] = (queue_change){m->depart_ns, m->resource, -1};
     }
+    add_pieces(p, t, links);
     if (n)
         qsort(events, n, sizeof *events, compare_arrivals);
     for (size_t i = 0; i < n; i++) {

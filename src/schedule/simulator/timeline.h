@@ -7,7 +7,8 @@
  *
  *     order_check.c        checks that the orders are complete, before a run
  *     event_engine.c       the model: events in time order
- *     dp_clock.h           data-parallel communication, for any simulator
+ *     dp_clock.h           data-parallel communication, for any simulator;
+ *                          dp_pieces.c: its pieces on links with messages
  *     copy_clock.h         activation offloading, for any simulator
  *     simulate.c           lh_simulate(), and access to a timeline
  *     evaluator.c          makespan only, without an event queue if possible
@@ -21,6 +22,7 @@
 #include "base/arena.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
+#include "schedule/simulator/dp_clock.h"
 
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/simulate.h>
@@ -39,6 +41,8 @@ struct lh_timeline {
     uint32_t n_messages, n_collectives;
     lh_message *messages;
     lh_collective *collectives;
+    uint32_t n_pieces; /* of collectives on shared links */
+    lhi_dp_piece *pieces;
     uint32_t n_copies;
     lh_offload_copy *copies;
 };
@@ -78,9 +82,11 @@ lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
                                   lhi_arena *scratch, int64_t *tolerances,
                                   lh_error *err);
 
-/* Computes messages, busy time and queue length of every link. *out: one entry
- * per link resource of the timeline, allocated in `mem`. */
-lh_status lhi_analysis_compute_link_use(const lh_timeline *timeline,
+/* Computes messages, busy time (also with data-parallel pieces) and queue
+ * length of every link. *out: one entry per link resource of the timeline,
+ * allocated in `mem`. */
+lh_status lhi_analysis_compute_link_use(const lh_pipeline *pipeline,
+                                        const lh_timeline *timeline,
                                         lhi_arena *mem, lhi_arena *scratch,
                                         lh_link_use **out, lh_error *err);
 /* Computes slackness and delay tolerance of every boundary between devices, in

@@ -117,8 +117,7 @@ static int compare_name(const void *key, const void *item)
     return strcmp(key, *(const char *const *)item);
 }
 
-/* Returns the link resource with a name by binary search; LH_NONE: none. */
-static uint32_t find_resource(const lhi_verifier *judge, const char *name)
+uint32_t lhi_verify_find_resource(const lhi_verifier *judge, const char *name)
 {
     const char **found =
         judge->n_resources
@@ -178,7 +177,7 @@ lh_status lhi_verify_check_links(lhi_verifier *judge, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
         const lh_link_order *order = lh_schedule_link_order(judge->schedule, i);
-        uint32_t resource = find_resource(judge, order->link);
+        uint32_t resource = lhi_verify_find_resource(judge, order->link);
         if (resource == LH_NONE) {
             lhi_verify_add_violation(
                 judge, "link order %" PRIu32 ": no link is named %s", i + 1,

@@ -4,6 +4,7 @@
  * Pending messages then enter the links one by one in time order, since nothing
  * still unknown can be earlier than the earliest of them. If no message is
  * left, the remaining passes wait in a cycle. */
+#include "schedule/verifier/data_streams.h"
 #include "schedule/verifier/verifier.h"
 
 #include "base/heap.h"
@@ -60,7 +61,8 @@ typedef struct run {
     uint32_t *stack;    /* devices that may be able to continue */
     bool *stacked;      /* [device] */
     uint32_t n_stacked;
-    lhi_heap heap; /* produced messages */
+    lhi_verify_streams streams; /* of devices that share links */
+    lhi_heap heap;              /* produced messages, and pieces */
     uint64_t n_messages;
     uint32_t n_done;
     int64_t makespan_ns;
@@ -99,16 +101,70 @@ static int64_t get_duration(const lhi_verifier *judge, const lh_pass *pass)
     }
 }
 
-/* Runs one collective, ready at ready_ns, on the data-parallel link of the
- * chunk's device; returns its arrival. */
-static int64_t run_collective(simulation *r, const lh_chunk *chunk,
-                              int64_t ready_ns, int64_t transfer_ns)
+/* Makes the arrival of a collective known to the passes that wait for it. */
+static void arrive_collective(simulation *r, const lhi_verify_collective *what,
+                              int64_t end_ns)
 {
-    int64_t *link = &r->dp_free_ns[chunk->device];
-    *link = (*link > ready_ns ? *link : ready_ns) + transfer_ns;
-    int64_t end_ns = *link + chunk->dp_latency_ns;
     extend_makespan(r, end_ns);
-    return end_ns;
+    if (what->is_gather)
+        r->gathered_ns[what->chunk] = end_ns;
+    uint32_t waiter = what->op == LH_NONE ? LH_NONE : r->waiters[what->op];
+    if (waiter == LH_NONE)
+        return;
+    r->missing[waiter]--;
+    if (r->fetched_ns[waiter] < end_ns)
+        r->fetched_ns[waiter] = end_ns;
+}
+
+/* Queues a device's next piece for its links at time_ns. At equal times pieces
+ * follow messages, and new ones follow those that wait with a `ticket`. */
+static void queue_piece(simulation *r, uint32_t device, int64_t time_ns,
+                        uint64_t ticket)
+{
+    const lhi_verifier *judge = r->judge;
+    lhi_event event = {.time_ns = time_ns,
+                       .rank = (uint64_t)judge->n_rows,
+                       .seq = ticket,
+                       .payload = (uint64_t)LH_NONE + device};
+    if (ticket == 0)
+        event.rank += 1 + (uint64_t)device;
+    if (!lhi_heap_push(&r->heap, event))
+        r->judge->no_memory = true;
+}
+
+/* Launches a collective on its device's data-parallel link. On a link of the
+ * device's own its arrival is known at once. */
+static void launch_collective(simulation *r, lhi_verify_collective what)
+{
+    const lh_chunk *chunk = lh_pipeline_chunk(r->judge->pipeline, what.chunk);
+    lhi_verify_stream *shared =
+        lhi_verify_get_stream(&r->streams, chunk->device);
+    if (shared) {
+        int64_t first_ns = lhi_verify_launch(r->judge, shared, what);
+        if (first_ns >= 0)
+            queue_piece(r, chunk->device, first_ns, 0);
+        return;
+    }
+    int64_t *link = &r->dp_free_ns[chunk->device];
+    *link = (*link > what.launched_ns ? *link : what.launched_ns) +
+            what.transfer_ns;
+    arrive_collective(r, &what, *link + chunk->dp_latency_ns);
+}
+
+/* Offers a device's next piece to its links at now_ns. */
+static void enter_piece(simulation *r, uint32_t device, int64_t now_ns)
+{
+    lhi_verify_offer offer = lhi_verify_offer_piece(
+        &r->streams, lhi_verify_get_stream(&r->streams, device),
+        r->link_free_ns, now_ns);
+    if (offer.next_ns >= 0)
+        queue_piece(r, device, offer.next_ns, offer.ticket);
+    if (!offer.sent)
+        return;
+    const lh_chunk *chunk =
+        lh_pipeline_chunk(r->judge->pipeline, offer.sent->chunk);
+    arrive_collective(r, offer.sent, offer.sent_ns + chunk->dp_latency_ns);
+    push_device(r, device);
 }
 
 /* Issues the all-gather of the device's next chunk at now_ns; false: all are
@@ -119,7 +175,13 @@ static bool issue_next_gather(simulation *r, uint32_t device, int64_t now_ns)
         return false;
     uint32_t c = r->fetches[r->fetch[device]++];
     const lh_chunk *chunk = lh_pipeline_chunk(r->judge->pipeline, c);
-    r->gathered_ns[c] = run_collective(r, chunk, now_ns, chunk->all_gather_ns);
+    r->gathered_ns[c] = INT64_MAX; /* until it arrives */
+    launch_collective(
+        r, (lhi_verify_collective){.chunk = c,
+                                   .op = LH_NONE,
+                                   .is_gather = true,
+                                   .launched_ns = now_ns,
+                                   .transfer_ns = chunk->all_gather_ns});
     return true;
 }
 
@@ -206,14 +268,11 @@ static void launch_operations(simulation *r, uint32_t node, int64_t start_ns)
     const lhi_verifier *judge = r->judge;
     for (uint32_t i = r->launches[node]; i != LH_NONE; i = r->next_op[i]) {
         const lh_dp_op *op = lh_pipeline_dp_op(judge->pipeline, i);
-        const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, op->chunk);
-        int64_t end_ns = run_collective(r, chunk, start_ns, op->transfer_ns);
-        uint32_t waiter = r->waiters[i];
-        if (waiter == LH_NONE)
-            continue;
-        r->missing[waiter]--;
-        if (r->fetched_ns[waiter] < end_ns)
-            r->fetched_ns[waiter] = end_ns;
+        launch_collective(
+            r, (lhi_verify_collective){.chunk = op->chunk,
+                                       .op = i,
+                                       .launched_ns = start_ns,
+                                       .transfer_ns = op->transfer_ns});
     }
 }
 
@@ -270,7 +329,11 @@ static void end_pass(simulation *r, uint32_t node, int64_t end_ns)
     extend_makespan(r, end_ns);
     if ((pass->kind == LH_W || pass->kind == LH_B) &&
         --r->left[pass->chunk] == 0 && chunk->reduce_scatter_ns)
-        run_collective(r, chunk, end_ns, chunk->reduce_scatter_ns);
+        launch_collective(r, (lhi_verify_collective){
+                                 .chunk = pass->chunk,
+                                 .op = LH_NONE,
+                                 .launched_ns = end_ns,
+                                 .transfer_ns = chunk->reduce_scatter_ns});
     if (r->consumers[node] == LH_NONE)
         return;
     uint32_t link = lhi_verify_get_link(judge, node, NULL);
@@ -335,6 +398,8 @@ static void advance_device(simulation *r, uint32_t device)
             start_ns = r->inputs[node];
         if (pass->kind == LH_F && r->gathered_ns[pass->chunk] > start_ns)
             start_ns = r->gathered_ns[pass->chunk];
+        if (start_ns == INT64_MAX)
+            return;
         if (r->copied_ns && r->copied_ns[node] > start_ns)
             start_ns = r->copied_ns[node];
         if (r->launches) {
@@ -537,6 +602,7 @@ static lh_status make_simulation(simulation *r, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < judge->n_chunks; c++)
         r->gathered_ns[c] = UNKNOWN;
+    LHI_TRY(lhi_verify_make_streams(judge, &r->streams, err));
     LHI_TRY(find_consumers(r, err));
     LHI_TRY(find_operations(r, err));
     LHI_TRY(find_copies(r, err));
@@ -627,7 +693,10 @@ lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err)
     advance_all(&r);
     lhi_event event;
     while (!judge->no_memory && lhi_heap_pop(&r.heap, &event)) {
-        enter_link(&r, (uint32_t)event.payload, event.time_ns);
+        if (event.payload >= LH_NONE)
+            enter_piece(&r, (uint32_t)(event.payload - LH_NONE), event.time_ns);
+        else
+            enter_link(&r, (uint32_t)event.payload, event.time_ns);
         advance_all(&r);
     }
     lhi_heap_fini(&r.heap);

@@ -11,6 +11,7 @@
  *     links.c          messages per link; explicit orders are complete
  *     memory.c         memory limits
  *     timing.c         execution, deadlock and makespan
+ *     data_streams.h   data-parallel communication on links with messages
  *     verdict.c        collects the violations
  *     certificate.c    all statements of a certificate
  *     model.h          lower bounds: closed_forms.c, windows.c and clauses.c,
@@ -105,6 +106,8 @@ lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err);
 /* Determines the verifier's link resources and the link of each route
  * (links.c). */
 lh_status lhi_verify_find_links(lhi_verifier *judge, lh_error *err);
+/* Returns the link resource with a name; LH_NONE: none (links.c). */
+uint32_t lhi_verify_find_resource(const lhi_verifier *judge, const char *name);
 /* Checks that explicit message orders are complete and belong to the right
  * link (links.c). */
 lh_status lhi_verify_check_links(lhi_verifier *judge, lh_error *err);

@@ -263,6 +263,10 @@ static const lhi_schema_field dp_rows[] = {
      .table = &operation_table, .when = LHI_OPTIONAL},
     {"prefetch", LHI_INTEGER(lhi_pipeline_text, prefetch),
      .most = LH_MAX_CHUNKS, .when = LHI_OPTIONAL, .absent = -1},
+    {"piece", LHI_TIME(lhi_pipeline_text, desc.dp_piece_ns),
+     .when = LHI_OPTIONAL},
+    {"priority", LHI_ENUM(lhi_pipeline_text, priority),
+     .names = lhi_dp_priority_names, .when = LHI_OPTIONAL},
     {"groups", LHI_STRUCT(lhi_pipeline_text, groups),
      .table = &lhi_dp_groups_schema,
      LHI_OMIT_IF(lhi_pipeline_text, groups.n_enqueue, 0)},
@@ -291,6 +295,11 @@ static lh_status read_map(const lhi_read_context *r, const lhi_node *map,
     }
     if (operations && !(text->origin.op_nodes = lhi_list_nodes(r, operations)))
         return lhi_fail_nomem(err);
+    d->dp_priority = (lh_dp_priority)text->priority;
+    text->origin.piece_node = lhi_node_find(map, "piece");
+    if (text->origin.piece_node && d->dp_piece_ns == 0)
+        return lhi_doc_fail(r->doc, text->origin.piece_node, err, LH_EINPUT,
+                            "must be at least 1 ns");
     d->n_dp_ops = text->n_ops;
     d->dp_ops = text->ops;
     d->n_initial_gathers = (uint32_t)(text->prefetch + 1);
@@ -319,7 +328,8 @@ lh_status lhi_dp_read(const lhi_read_context *r, const lhi_node *node,
 json_t *lhi_dp_write(const void *owner, const void *context)
 {
     const lhi_pipeline_text *text = owner;
-    if (text->n_ops > 0 || text->groups.n_enqueue > 0 || text->prefetch >= 0)
+    if (text->n_ops > 0 || text->groups.n_enqueue > 0 || text->prefetch >= 0 ||
+        text->desc.dp_piece_ns > 0 || text->priority != LH_DP_FIFO)
         return lhi_schema_write(&lhi_dp_schema, text, context);
     if (text->n_dp_chunks == 0)
         return json_null();

@@ -72,7 +72,8 @@ typedef struct lhi_pipeline_text {
     uint32_t n_dp_chunks, n_ops;
     const lhi_dp_chunk *dp_chunks;
     const lh_dp_op *ops;
-    int64_t prefetch; /* -1: not given */
+    int64_t prefetch;  /* -1: not given */
+    uint32_t priority; /* lh_dp_priority */
     lhi_dp_groups groups;
     lhi_pipeline_origin origin;
 } lhi_pipeline_text;

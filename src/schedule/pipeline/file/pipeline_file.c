@@ -216,16 +216,41 @@ static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
+/* Fails if the document has a rule for shared links, `piece` or `priority`, but
+ * no data-parallel communication shares a link. */
+static lh_status check_shared_rules(const lhi_doc *doc, const lhi_node *map,
+                                    const lh_pipeline *p, lh_error *err)
+{
+    const lhi_node *dp = lhi_node_find(map, "data_parallel");
+    if (!dp || dp->kind != LHI_MAP || lh_pipeline_shares_links(p))
+        return LH_OK;
+    const lhi_node *rule = lhi_node_find(dp, "piece");
+    if (!rule)
+        rule = lhi_node_find(dp, "priority");
+    if (!rule)
+        return LH_OK;
+    return lhi_doc_fail(doc, rule, err, LH_EINPUT,
+                        "has no effect: no 'link' of data_parallel is the name "
+                        "of a link in 'links'; set one, or remove this key");
+}
+
 lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
                                  lh_pipeline **out, lh_error *err)
 {
     lhi_pipeline_text text;
+    lh_pipeline *made = NULL;
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status = read_text(doc, map, mem, &text, err);
     if (status == LH_OK)
-        status = lhi_pipeline_make(&text.desc, &text.origin, out, err);
+        status = lhi_pipeline_make(&text.desc, &text.origin, &made, err);
+    if (status == LH_OK)
+        status = check_shared_rules(doc, map, made, err);
+    if (status == LH_OK)
+        *out = made;
+    else
+        lh_pipeline_free(made);
     lhi_arena_free(mem);
     return status;
 }
@@ -322,6 +347,7 @@ static lh_status build_text(const lh_pipeline *p, lhi_arena *mem,
     text->n_ops = d->n_dp_ops;
     text->ops = d->dp_ops;
     text->prefetch = (int64_t)d->n_initial_gathers - 1;
+    text->priority = (uint32_t)d->dp_priority;
     text->groups =
         (lhi_dp_groups){d->n_enqueue, d->n_dequeue, d->enqueue, d->dequeue};
     LHI_TRY(list_links(text, mem, err));

@@ -250,6 +250,11 @@ static void walk_all(traversal *w, lh_pipeline_desc *d)
     traverse_index(w, &d->n_dequeue);
     walk_indices(w, &d->dequeue, d->n_dequeue);
     walk_dp_links(w, d);
+    uint32_t priority = (uint32_t)d->dp_priority;
+    traverse_number(w, &d->dp_piece_ns);
+    traverse_index(w, &priority);
+    w->bad = w->bad || priority > LH_DP_PIPELINE_FIRST;
+    d->dp_priority = w->bad ? LH_DP_FIFO : (lh_dp_priority)priority;
 }
 
 lh_status lhi_pipeline_serialize(const lh_pipeline *pipeline, lhi_text *out,

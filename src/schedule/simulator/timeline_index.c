@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/simulator/timeline_index.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Fills in f->awaited: for each pass, the collective that arrives last among
+ * those it waits for, from the data-parallel operations. */
+static lh_status find_awaited(lhi_timeline_index *f, lhi_arena *mem,
+                              lh_error *err)
+{
+    const lh_pipeline *p = f->p;
+    const lh_timeline *t = f->t;
+    if (p->n_dp_ops == 0)
+        return LH_OK;
+    size_t points = 2 * (size_t)p->n_chunks * p->n_microbatches;
+    f->awaited = LHI_NEW(mem, uint32_t, points);
+    if (!f->awaited)
+        return lhi_fail_nomem(err);
+    memset(f->awaited, 0xff, points * sizeof *f->awaited);
+    for (uint32_t i = 0; i < t->n_collectives; i++) {
+        const lh_collective *c = &t->collectives[i];
+        if (c->op == LH_NONE || p->dp_ops[c->op].needed_by.chunk == LH_NONE)
+            continue;
+        const lh_dp_pass *at = &p->dp_ops[c->op].needed_by;
+        uint32_t *last = &f->awaited[lhi_pass_index(
+            p, at->chunk, at->microbatch, at->backward)];
+        if (*last == LH_NONE || c->arrive_ns > t->collectives[*last].arrive_ns)
+            *last = i;
+    }
+    return LH_OK;
+}
+
+/* Stores, for each collective, the previous one on its device's link;
+ * collectives on one device occupy the link in array order. */
+static lh_status find_collectives(lhi_timeline_index *f, lhi_arena *mem,
+                                  lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
+    f->before_on_dp = LHI_NEW(mem, uint32_t, t->n_collectives);
+    f->gathers = LHI_NEW(mem, uint32_t, f->p->n_chunks);
+    if (!last || !f->before_on_dp || !f->gathers)
+        return lhi_fail_nomem(err);
+    for (uint32_t d = 0; d < t->n_devices; d++)
+        last[d] = LH_NONE;
+    for (uint32_t c = 0; c < f->p->n_chunks; c++)
+        f->gathers[c] = LH_NONE;
+    for (uint32_t i = 0; i < t->n_collectives; i++) {
+        const lh_collective *c = &t->collectives[i];
+        f->before_on_dp[i] = last[c->device];
+        last[c->device] = i;
+        if (!c->is_reduce_scatter && c->op == LH_NONE)
+            f->gathers[c->chunk] = i;
+    }
+    return find_awaited(f, mem, err);
+}
+
+/* Fills in f->copied (last offload copy that each pass waits for) and
+ * f->before_on_copy (previous copy on the stream). */
+static lh_status find_copies(lhi_timeline_index *f, lhi_arena *mem,
+                             lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    size_t n_passes = t->offsets[t->n_devices];
+    if (t->n_copies == 0)
+        return LH_OK;
+    f->copied = LHI_NEW(mem, uint32_t, n_passes);
+    f->before_on_copy = LHI_NEW(mem, uint32_t, t->n_copies);
+    uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
+    if (!f->copied || !f->before_on_copy || !last)
+        return lhi_fail_nomem(err);
+    memset(f->copied, 0xff, n_passes * sizeof *f->copied);
+    memset(last, 0xff, t->n_devices * sizeof *last);
+    for (uint32_t i = 0; i < t->n_copies; i++) {
+        const lh_offload_copy *c = &t->copies[i];
+        f->copied[t->offsets[c->device] + c->waiting_run] = i;
+        f->before_on_copy[i] = last[c->device];
+        last[c->device] = i;
+    }
+    return LH_OK;
+}
+
+/* A message or piece on a link. */
+typedef struct link_use {
+    int64_t depart_ns, sent_ns;
+    uint32_t resource, index; /* index: as in before_on_link */
+} link_use;
+
+/* Compares uses by link, then by time, for qsort(). */
+static int compare_uses(const void *a, const void *b)
+{
+    const link_use *x = a, *y = b;
+    if (x->resource != y->resource)
+        return x->resource < y->resource ? -1 : 1;
+    if (x->depart_ns != y->depart_ns)
+        return x->depart_ns < y->depart_ns ? -1 : 1;
+    if (x->sent_ns != y->sent_ns)
+        return x->sent_ns < y->sent_ns ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* Returns the end of the transfer of the message or piece `index`. */
+static int64_t get_sent_ns(const lh_timeline *t, uint32_t index)
+{
+    return index < t->n_messages ? t->messages[index].sent_ns
+                                 : t->pieces[index - t->n_messages].sent_ns;
+}
+
+/* Lists all messages and pieces on links in uses[]; returns their number. */
+static size_t list_uses(const lhi_timeline_index *f, link_use *uses)
+{
+    const lh_timeline *t = f->t;
+    size_t n = 0;
+    for (uint32_t i = 0; i < t->n_messages; i++)
+        if (t->messages[i].resource != LH_NONE)
+            uses[n++] =
+                (link_use){t->messages[i].depart_ns, t->messages[i].sent_ns,
+                           t->messages[i].resource, i};
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
+        const lhi_dp_piece *piece = &t->pieces[i];
+        uint32_t d = t->collectives[piece->collective].device;
+        for (uint32_t k = f->p->shared_at[d]; k < f->p->shared_at[d + 1]; k++)
+            uses[n++] = (link_use){piece->depart_ns, piece->sent_ns,
+                                   f->p->shared[k], t->n_messages + i};
+    }
+    return n;
+}
+
+/* Fills in before_on_link for a timeline with pieces, and the pieces of every
+ * collective. */
+static lh_status find_pieces(lhi_timeline_index *f, lhi_arena *mem,
+                             lh_error *err)
+{
+    const lh_timeline *t = f->t;
+    size_t most = t->n_messages + (size_t)t->n_pieces * t->n_resources;
+    link_use *uses = LHI_NEW(mem, link_use, most);
+    f->last_pieces = LHI_NEW(mem, uint32_t, t->n_collectives);
+    f->piece_before = LHI_NEW(mem, uint32_t, t->n_pieces);
+    if (!uses || !f->last_pieces || !f->piece_before)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < t->n_messages + t->n_pieces; i++)
+        f->before_on_link[i] = LH_NONE;
+    for (uint32_t i = 0; i < t->n_collectives; i++)
+        f->last_pieces[i] = LH_NONE;
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
+        uint32_t *last = &f->last_pieces[t->pieces[i].collective];
+        f->piece_before[i] = *last;
+        *last = i;
+    }
+    size_t n = list_uses(f, uses);
+    if (n)
+        qsort(uses, n, sizeof *uses, compare_uses);
+    for (size_t i = 1; i < n; i++) {
+        uint32_t *before = &f->before_on_link[uses[i].index];
+        if (uses[i].resource == uses[i - 1].resource &&
+            (*before == LH_NONE ||
+             get_sent_ns(t, *before) < uses[i - 1].sent_ns))
+            *before = uses[i - 1].index;
+    }
+    return LH_OK;
+}
+
+/* Fills in before_on_link for a timeline without pieces. */
+static lh_status find_messages(lhi_timeline_index *f, lhi_arena *mem,
+                               lh_error *err)
+{
+    uint32_t *last = LHI_NEW(mem, uint32_t, f->t->n_resources);
+    if (!last)
+        return lhi_fail_nomem(err);
+    for (uint32_t r = 0; r < f->t->n_resources; r++)
+        last[r] = LH_NONE;
+    /* Messages on one link leave it in array order. */
+    for (uint32_t i = 0; i < f->t->n_messages; i++) {
+        uint32_t r = f->t->messages[i].resource;
+        f->before_on_link[i] = r == LH_NONE ? LH_NONE : last[r];
+        if (r != LH_NONE)
+            last[r] = i;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_timeline_index_build(lhi_timeline_index *f, lhi_arena *mem,
+                                   lh_error *err)
+{
+    size_t n = (size_t)f->p->n_chunks * f->p->n_microbatches;
+    f->forward_run = LHI_NEW(mem, uint32_t, n);
+    f->backward_run = LHI_NEW(mem, uint32_t, n);
+    f->before_on_link =
+        LHI_NEW(mem, uint32_t, (size_t)f->t->n_messages + f->t->n_pieces);
+    if (!f->forward_run || !f->backward_run || !f->before_on_link)
+        return lhi_fail_nomem(err);
+    LHI_TRY(f->t->n_pieces ? find_pieces(f, mem, err)
+                           : find_messages(f, mem, err));
+    LHI_TRY(find_collectives(f, mem, err));
+    LHI_TRY(find_copies(f, mem, err));
+    for (uint32_t d = 0; d < f->t->n_devices; d++)
+        for (uint32_t i = 0; i < lhi_timeline_count_runs(f->t, d); i++) {
+            const lh_pass *pass = &lhi_timeline_get_run(f->t, d, i)->pass;
+            if (pass->kind == LH_F)
+                f->forward_run[lhi_timeline_get_pass_index(f, pass)] = i;
+            else if (pass->kind != LH_W)
+                f->backward_run[lhi_timeline_get_pass_index(f, pass)] = i;
+        }
+    return LH_OK;
+}

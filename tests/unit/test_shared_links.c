@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data-parallel communication on links with messages: times computed by hand,
+ * errors, and the text form. */
+#include "test.h"
+
+#include <longhaul/check.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#define PIPELINE                                                               \
+    "longhaul: pipeline/1\n"                                                   \
+    "microbatches: 2\n"                                                        \
+    "devices: 2\n"                                                             \
+    "backward: joint\n"                                                        \
+    "chunks:\n"                                                                \
+    "  - {device: 0, F: 10, D: 10, W: 10}\n"                                   \
+    "  - {device: 1, F: 10, D: 10, W: 10}\n"                                   \
+    "links:\n"                                                                 \
+    "  - {from: 0, to: 1, latency: 5, transfer: 4, name: wan}\n"               \
+    "  - {from: 1, to: 0, latency: 5, transfer: 4, name: back}\n"              \
+    "data_parallel:\n"
+
+static lh_pipeline *parse(const char *data_parallel)
+{
+    char text[2000];
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text, PIPELINE "%s", data_parallel);
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    return p;
+}
+
+/* Checks the text of the error for a pipeline with this data_parallel. */
+static void rejects(const char *data_parallel, const char *why)
+{
+    char text[2000];
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    snprintf(text, sizeof text, PIPELINE "%s", data_parallel);
+    CHECK_INT(lh_pipeline_parse(text, strlen(text), "p", &p, &err), LH_EINPUT);
+    CHECK_HAS(err.text, why);
+}
+
+/* Expected times: departures of the two activations, arrival of the all-gather
+ * and makespan. */
+typedef struct row {
+    const char *data_parallel;
+    int64_t first_s, second_s, gathered_s, makespan_s;
+} row;
+
+enum { SECOND = 1000000000 };
+
+static void check_row(const row *r)
+{
+    lh_pipeline *p = parse(r->data_parallel);
+    lh_schedule *s = NULL;
+    lh_timeline *t = NULL;
+    lh_verdict *v = NULL;
+    lh_error err = {0};
+    uint32_t n, found = 0;
+    CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+    CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+    CHECK_OK(lh_check(p, s, &v, &err), err);
+    CHECK_INT(lh_timeline_makespan(t), r->makespan_s * SECOND);
+    CHECK_INT(lh_verdict_makespan(v), r->makespan_s * SECOND);
+    const lh_message *m = lh_timeline_messages(t, &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (m[i].from == 0)
+            CHECK_INT(m[i].depart_ns,
+                      (found++ ? r->second_s : r->first_s) * SECOND);
+    CHECK_INT(found, 2);
+    const lh_collective *c = lh_timeline_collectives(t, &n);
+    CHECK_INT(n, 1);
+    CHECK_INT(c[0].arrive_ns, r->gathered_s * SECOND);
+    lh_verdict_free(v);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+/* The table of docs/formats/pipeline.md. */
+static void worked_numbers(void)
+{
+    static const row rows[] = {
+        {"  - {chunk: 1, all_gather: 27, latency: 5}\n", 10, 20, 32, 121},
+        {"  - {chunk: 1, all_gather: 27, latency: 5, link: other}\n", 10, 20,
+         32, 121},
+        {"  - {chunk: 1, all_gather: 27, latency: 5, link: wan}\n", 27, 31, 32,
+         125},
+        {"  - {chunk: 1, all_gather: 27, latency: 5, link: other + wan}\n", 27,
+         31, 32, 125},
+        {"  piece: 9\n"
+         "  chunks: [{chunk: 1, all_gather: 27, latency: 5, link: wan}]\n",
+         18, 31, 36, 125},
+        {"  piece: 9\n"
+         "  priority: pipeline-first\n"
+         "  chunks: [{chunk: 1, all_gather: 27, latency: 5, link: wan}]\n",
+         18, 22, 40, 129},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_row(&rows[i]);
+}
+
+/* The reduce-scatter of device 1 occupies `wan` and `back`. The last gradient
+ * enters `back` at the same time, 79, and leaves first, until 83. */
+static void several_links(void)
+{
+    lh_pipeline *p = parse("  - {chunk: 1, reduce_scatter: 20, latency: 5, "
+                           "link: wan + back}\n");
+    lh_schedule *s = NULL;
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    uint32_t n;
+    CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+    CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+    const lh_collective *c = lh_timeline_collectives(t, &n);
+    CHECK_INT(n, 1);
+    CHECK_INT(c[0].ready_ns, (int64_t)79 * SECOND);
+    CHECK_INT(c[0].depart_ns, (int64_t)83 * SECOND);
+    CHECK_INT(c[0].arrive_ns, (int64_t)108 * SECOND);
+    lh_timeline_free(t);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+static void errors(void)
+{
+    rejects("  piece: 9\n"
+            "  chunks: [{chunk: 1, all_gather: 27, latency: 5, link: other}]\n",
+            "p:12: data_parallel.piece: has no effect: no 'link' of "
+            "data_parallel is the name of a link in 'links'");
+    rejects("  priority: fifo\n"
+            "  chunks: [{chunk: 1, all_gather: 27}]\n",
+            "p:12: data_parallel.priority: has no effect");
+    rejects("  piece: 0\n"
+            "  chunks: [{chunk: 1, all_gather: 27, link: wan}]\n",
+            "p:12: data_parallel.piece:");
+    rejects("  priority: fair\n"
+            "  chunks: [{chunk: 1, all_gather: 27, link: wan}]\n",
+            "p:12: data_parallel.priority:");
+    rejects("  piece: 0.0001\n"
+            "  chunks: [{chunk: 1, all_gather: 27, link: wan}]\n",
+            "p:12: data_parallel.piece: gives too many pieces");
+}
+
+/* The canonical text has the rules, and reads back the same. */
+static void text_form(void)
+{
+    lh_pipeline *p =
+        parse("  piece: 9\n"
+              "  priority: pipeline-first\n"
+              "  chunks: [{chunk: 1, all_gather: 27, link: wan}]\n");
+    lh_pipeline *again = NULL;
+    char *text = NULL, *copy = NULL;
+    size_t len = 0;
+    lh_error err = {0};
+    CHECK(lh_pipeline_shares_links(p));
+    CHECK_OK(lh_pipeline_format(p, &text, &len, &err), err);
+    CHECK_HAS(text, "\"piece\": 9000000000");
+    CHECK_HAS(text, "\"priority\": \"pipeline-first\"");
+    CHECK_OK(lh_pipeline_parse(text, len, "again", &again, &err), err);
+    CHECK_OK(lh_pipeline_format(again, &copy, NULL, &err), err);
+    CHECK_STR(copy, text);
+    lh_text_free(text);
+    lh_text_free(copy);
+    lh_pipeline_free(again);
+    lh_pipeline_free(p);
+}
+
+/* Timed devices do not emulate shared links. */
+static void timed_devices(void)
+{
+    lh_pipeline *p = parse("  - {chunk: 1, all_gather: 27, link: wan}\n");
+    lh_schedule *s = NULL;
+    lh_exec *x = NULL;
+    lh_train_result *r = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+    CHECK_OK(lh_exec_make(p, s, NULL, &x, &err), err);
+    CHECK_INT(lh_train_timed(p, x, NULL, &r, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "data_parallel: 'link' is the name of a link");
+    lh_exec_free(x);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
+int main(void)
+{
+    RUN(worked_numbers);
+    RUN(several_links);
+    RUN(errors);
+    RUN(text_form);
+    RUN(timed_devices);
+    return test_summary();
+}
