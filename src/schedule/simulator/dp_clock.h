@@ -16,6 +16,7 @@
 /* One piece of a data-parallel communication on shared links. */
 typedef struct lhi_dp_piece {
     uint32_t collective; /* index in the timeline */
+    uint32_t n_messages; /* messages in the timeline that departed before it */
     int64_t ready_ns, depart_ns, sent_ns;
 } lhi_dp_piece;
 

@@ -140,7 +140,7 @@ static void send_piece(lhi_dp_clock *c, uint32_t d, int64_t *free_ns,
     if (s->piece == 0)
         s->depart_ns = depart_ns;
     c->pieces[c->n_pieces++] =
-        (lhi_dp_piece){s->head, s->ready_ns, depart_ns, sent_ns};
+        (lhi_dp_piece){s->head, 0, s->ready_ns, depart_ns, sent_ns};
     if (++s->piece == n)
         finish_collective(c, d, sent_ns);
     else

@@ -353,10 +353,12 @@ static void on_piece(engine *e, uint32_t d, int64_t now)
 {
     lhi_event again = {.rank = (uint64_t)RETRY << 32, .payload = d};
     if (lhi_dp_clock_offer_piece(&e->data, d, e->link_free_ns, now,
-                                 &again.time_ns, &again.seq))
+                                 &again.time_ns, &again.seq)) {
+        e->data.pieces[e->data.n_pieces - 1].n_messages = e->t->n_messages;
         try_start(e, d);
-    else if (!lhi_heap_push(&e->heap, again))
+    } else if (!lhi_heap_push(&e->heap, again)) {
         e->no_memory = true;
+    }
 }
 
 /* Starts the simulation: launches the data-parallel operations, posts the

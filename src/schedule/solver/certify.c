@@ -275,6 +275,11 @@ static lh_status refute(prover *r, lh_error *err)
     lh_error why = {0};
     uint32_t impossible;
     bool done = false;
+    if (lh_pipeline_shares_links(r->p)) {
+        r->why = "only closed-form bounds can be recorded for links that "
+                 "data-parallel communication shares";
+        return LH_OK;
+    }
     lh_status status =
         lhi_shop_make(r->p, r->o.sub_blocks, r->o.fifo,
                       LH_SOLVE_OBJECTIVE_MAKESPAN, r->mem, &r->shop, &why);

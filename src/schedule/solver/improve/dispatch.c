@@ -123,8 +123,9 @@ static void count_waits(dispatcher *d)
         d->w->waits[o] = 0;
         for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
             const lhi_stream *from = &s->streams[s->stream_of[s->pred[i]]];
-            d->w->waits[o] =
-                (uint16_t)(d->w->waits[o] + (from->kind != LHI_GATHER));
+            bool follows = s->machines[from->machine].leader != NONE;
+            d->w->waits[o] = (uint16_t)(d->w->waits[o] +
+                                        (from->kind != LHI_GATHER || !follows));
         }
     }
 }

@@ -692,12 +692,14 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
     return a->path && a->n && a->next && a->end && a->trip && a->distant_chunks;
 }
 
-/* Checks what insertion requires: one chunk per device, memory expressed by
- * arcs, and times far from overflow with any parameters. */
+/* Checks what insertion requires: one chunk per device, no collectives on links
+ * with messages, memory expressed by arcs, and times far from overflow with any
+ * parameters. */
 static bool is_applicable(const lhi_shop *s)
 {
     const int64_t waits = (int64_t)s->n_streams + s->n_microbatches;
-    if (s->horizon > FAR / 16 / waits || !lhi_shop_has_single_chunks(s))
+    if (s->horizon > FAR / 16 / waits || !lhi_shop_has_single_chunks(s) ||
+        s->shares_links)
         return false;
     for (uint32_t m = 0; m < s->n_machines; m++) {
         const lhi_machine *k = &s->machines[m];

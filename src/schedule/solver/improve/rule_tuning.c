@@ -307,9 +307,11 @@ static void read_rules(tuner *a)
     }
     a->rule_at[s->n_streams] = n;
     for (uint32_t o = 0; o < s->n_ops; o++)
-        for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++)
-            a->waits0[o] +=
-                s->streams[s->stream_of[s->pred[i]]].kind != LHI_GATHER;
+        for (uint32_t i = s->pred_at[o]; i < s->pred_at[o + 1]; i++) {
+            const lhi_stream *from = &s->streams[s->stream_of[s->pred[i]]];
+            a->waits0[o] += from->kind != LHI_GATHER ||
+                            s->machines[from->machine].leader == NONE;
+        }
     for (uint32_t c = 0; c < s->p->n_chunks; c++)
         a->now.cap[c] = s->n_microbatches;
     a->now.patience = PATIENCE;

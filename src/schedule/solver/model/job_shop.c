@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* Maximum number of operations that are pieces of collectives on links. */
+enum { MAX_SHARED_PIECES = 4096 };
+
 /* A precedence with a minimum delay. */
 typedef struct arc {
     uint32_t from, to;
@@ -17,6 +20,7 @@ typedef struct maker {
     lhi_shop *s;
     const lh_pipeline *p;
     bool fifo, loose;
+    bool shares; /* collectives of devices that share links are on them */
     uint32_t *per_device, *chunk_at, *chunks; /* chunks by device */
     uint32_t *n_gathers, *n_scatters;         /* per device */
     int64_t *gather_sum;
@@ -57,6 +61,13 @@ static uint32_t add_stream(builder *m, lhi_stream_kind kind, uint32_t chunk,
     return s->n_streams++;
 }
 
+/* Checks whether the collectives of `device` are operations of link machines,
+ * instead of machines that follow the device. */
+static bool shares_link(const builder *m, uint32_t device)
+{
+    return m->shares && lhi_shares_link(m->p, device);
+}
+
 /* Sorts the chunks by device, so that each device's chunks are contiguous. */
 static void sort_chunks(builder *m)
 {
@@ -64,8 +75,10 @@ static void sort_chunks(builder *m)
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         uint32_t d = p->chunks[c].device;
         m->per_device[d]++;
-        m->n_gathers[d] += p->chunks[c].all_gather_ns > 0;
-        m->n_scatters[d] += p->chunks[c].reduce_scatter_ns > 0;
+        if (!shares_link(m, d)) {
+            m->n_gathers[d] += p->chunks[c].all_gather_ns > 0;
+            m->n_scatters[d] += p->chunks[c].reduce_scatter_ns > 0;
+        }
         m->gather_sum[d] += p->chunks[c].all_gather_ns;
     }
     uint32_t at = 0;
@@ -137,26 +150,88 @@ static int64_t get_pass_ns(const lh_pipeline *p, uint32_t c, bool forward)
     return forward ? k->f_ns : k->d_ns + (p->joint ? k->w_ns : 0);
 }
 
+/* Checks whether chunk c's collectives occupy link resource r. */
+static bool occupies_link(const builder *m, uint32_t c, uint32_t r)
+{
+    const lh_pipeline *p = m->p;
+    uint32_t d = p->chunks[c].device;
+    for (uint32_t i = shares_link(m, d) ? p->shared_at[d] : UINT32_MAX;
+         i < UINT32_MAX && i < p->shared_at[d + 1]; i++)
+        if (p->shared[i] == r)
+            return true;
+    return false;
+}
+
+/* Adds the collectives that occupy link resource r to its machine, the last
+ * one: an operation per piece. A collective on several links has operations on
+ * each; that these take place at the same times is relaxed. */
+static void add_shared_collectives(builder *m, uint32_t r)
+{
+    const lh_pipeline *p = m->p;
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        int64_t times[2] = {p->chunks[c].all_gather_ns,
+                            p->chunks[c].reduce_scatter_ns};
+        for (int i = 0; i < 2; i++) {
+            if (times[i] == 0 || !occupies_link(m, c, r))
+                continue;
+            uint32_t n = lhi_count_pieces(p, times[i]);
+            add_stream(m, i ? LHI_SCATTER : LHI_GATHER, c, n, n);
+        }
+    }
+}
+
+/* Checks whether collectives occupy link resource r. */
+static bool carries_collectives(const builder *m, uint32_t r)
+{
+    const lh_pipeline *p = m->p;
+    for (uint32_t c = 0; m->shares && c < p->n_chunks; c++)
+        if ((p->chunks[c].all_gather_ns > 0 ||
+             p->chunks[c].reduce_scatter_ns > 0) &&
+            occupies_link(m, c, r))
+            return true;
+    return false;
+}
+
+/* Decides whether collectives on shared links are operations of the links: if
+ * there are not too many pieces. Otherwise each device has them on a link of
+ * its own, which is a relaxation. */
+static void find_shared_links(builder *m)
+{
+    const lh_pipeline *p = m->p;
+    uint64_t n = 0;
+    for (uint32_t c = 0; p->shared_at && c < p->n_chunks; c++) {
+        uint32_t d = p->chunks[c].device;
+        n += (uint64_t)(p->shared_at[d + 1] - p->shared_at[d]) *
+             (lhi_count_pieces(p, p->chunks[c].all_gather_ns) +
+              lhi_count_pieces(p, p->chunks[c].reduce_scatter_ns));
+    }
+    m->shares = n > 0 && n <= MAX_SHARED_PIECES;
+    /* On the links themselves, order and times differ from this job shop. */
+    m->s->fifo_relaxed = m->s->shares_links = p->shared_at != NULL;
+}
+
 /* Adds the link of resource r as a machine if its messages can wait for each
- * other: several streams share it, or one sender is faster than the link. */
+ * other or for collectives: several streams share it, or one sender is faster
+ * than the link. */
 static void add_link(builder *m, uint32_t r, const uint32_t *routes, uint32_t n)
 {
     lhi_shop *s = m->s;
     const lh_pipeline *p = m->p;
-    bool busy = false, one_sender = true;
-    uint32_t sender = p->chunks[routes[0] / 2].device;
+    bool shared = carries_collectives(m, r), busy = shared, one_sender = true;
+    uint32_t sender = n > 0 ? p->chunks[routes[0] / 2].device : LH_NONE;
     for (uint32_t i = 0; i < n; i++) {
         busy = busy || get_route(p, routes[i])->transfer_ns > 0;
         one_sender = one_sender && p->chunks[routes[i] / 2].device == sender;
     }
     if (!busy)
         return;
-    if (n == 1 && get_route(p, routes[0])->transfer_ns <=
-                      get_pass_ns(p, routes[0] / 2, routes[0] % 2 == 0))
+    if (!shared && n == 1 &&
+        get_route(p, routes[0])->transfer_ns <=
+            get_pass_ns(p, routes[0] / 2, routes[0] % 2 == 0))
         return;
     uint32_t machine = add_machine(m, LHI_LINK, r);
     s->link_machine[r] = machine;
-    if (m->fifo && n > 1 && one_sender)
+    if (m->fifo && n > 1 && one_sender && !shared)
         s->machines[machine].leader = s->device_machine[sender];
     else if (m->fifo && n > 1)
         s->fifo_relaxed = true;
@@ -167,6 +242,8 @@ static void add_link(builder *m, uint32_t r, const uint32_t *routes, uint32_t n)
                        p->n_microbatches);
         *(routes[i] % 2 ? &s->message_d[c] : &s->message_f[c]) = stream;
     }
+    if (shared)
+        add_shared_collectives(m, r);
 }
 
 /* Groups the routes by link resource and adds the links as machines. */
@@ -188,7 +265,7 @@ static lh_status add_links(builder *m, lh_error *err)
             sorted[at[get_route(p, i)->resource + 1]++] = i;
     for (uint32_t r = 0; r < p->n_resources; r++) {
         m->s->link_machine[r] = NONE;
-        if (at[r + 1] > at[r])
+        if (at[r + 1] > at[r] || carries_collectives(m, r))
             add_link(m, r, sorted + at[r], at[r + 1] - at[r]);
     }
     return LH_OK;
@@ -228,9 +305,9 @@ static int64_t get_operation_ns(const builder *m, const lhi_stream *t,
     case LHI_MESSAGE_D:
         return m->p->backward[t->chunk].transfer_ns;
     case LHI_GATHER:
-        return c->all_gather_ns;
+        return lhi_split_evenly(c->all_gather_ns, x, t->count);
     default:
-        return c->reduce_scatter_ns;
+        return lhi_split_evenly(c->reduce_scatter_ns, x, t->count);
     }
 }
 
@@ -272,9 +349,11 @@ static lh_status fill_ops(builder *m, lh_error *err)
             s->stream_of[t->first + x] = i;
             s->time[t->first + x] = get_operation_ns(m, t, x);
             s->memory[t->first + x] = get_operation_memory(m, t, x);
-            /* Unequal parts could gain from another order among them. */
-            if (s->time[t->first + x] != s->time[t->first] ||
-                s->memory[t->first + x] != s->memory[t->first])
+            /* Unequal parts could gain from another order among them; pieces
+             * of a collective have a fixed order. */
+            if (t->kind != LHI_GATHER && t->kind != LHI_SCATTER &&
+                (s->time[t->first + x] != s->time[t->first] ||
+                 s->memory[t->first + x] != s->memory[t->first]))
                 s->restricted = true;
         }
     }
@@ -342,7 +421,8 @@ static void add_memory(builder *m, uint32_t c)
     }
 }
 
-/* Adds arcs for data-parallel links that are machines of their own. */
+/* Adds arcs for collectives that are operations: of data-parallel links that
+ * are machines of their own, or of links with messages. */
 static void add_collectives(builder *m)
 {
     lhi_shop *s = m->s;
@@ -351,14 +431,14 @@ static void add_collectives(builder *m)
         const lhi_stream *t = &s->streams[i];
         const lh_chunk *c = &p->chunks[t->chunk];
         if (t->kind == LHI_GATHER)
-            add_arc(m, t->first, s->streams[s->f[t->chunk]].first,
-                    c->dp_latency_ns);
+            add_arc(m, t->first + t->count - 1,
+                    s->streams[s->f[t->chunk]].first, c->dp_latency_ns);
         if (t->kind != LHI_SCATTER)
             continue;
         const lhi_stream *last =
             &s->streams[p->joint ? s->d[t->chunk] : s->w[t->chunk]];
         add_arc(m, last->first + last->count - 1, t->first, 0);
-        s->tail[t->first] = c->dp_latency_ns;
+        s->tail[t->first + t->count - 1] = c->dp_latency_ns;
         /* All gathers have finished by then, in any order. */
         s->head[t->first] = m->gather_sum[c->device];
     }
@@ -594,6 +674,7 @@ int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units)
 static lh_status make_all(builder *m, lh_solve_objective objective,
                           lh_error *err)
 {
+    find_shared_links(m);
     sort_chunks(m);
     add_devices(m);
     LHI_TRY(add_links(m, err));
@@ -636,7 +717,11 @@ static lh_status make_shop(builder m, uint32_t parts,
                     .w = ids + 2 * chunks,
                     .message_f = ids + 3 * chunks,
                     .message_d = ids + 4 * chunks};
-    s->streams = LHI_NEW(mem, lhi_stream, 7 * chunks);
+    size_t n_shared = 0; /* collectives on links */
+    for (uint32_t c = 0; p->shared_at && c < chunks; c++)
+        n_shared += p->shared_at[p->chunks[c].device + 1] -
+                    p->shared_at[p->chunks[c].device];
+    s->streams = LHI_NEW(mem, lhi_stream, 7 * chunks + 2 * n_shared);
     s->machines = LHI_NEW(mem, lhi_machine, 3 * devices + p->n_resources);
     s->device_machine = LHI_NEW(mem, uint32_t, devices);
     s->link_machine = LHI_NEW(mem, uint32_t, p->n_resources);

@@ -32,7 +32,7 @@ typedef struct lhi_stream {
     uint32_t chunk, machine;
     uint32_t slot;         /* index on its machine */
     uint32_t first, count; /* range of operations */
-    uint32_t per;          /* operations per microbatch */
+    uint32_t per;          /* operations per microbatch; collectives: all */
 } lhi_stream;
 
 /* Precedence rule: operation x in stream b requires operation x / per_b in
@@ -88,6 +88,7 @@ typedef struct lhi_shop {
     uint32_t *link_machine;                      /* per resource; NONE */
     int64_t horizon;    /* upper bound for semi-active schedules */
     bool fifo_relaxed;  /* bounds are valid; solutions must be simulated */
+    bool shares_links;  /* some links carry collectives, too (relaxed) */
     bool parts_relaxed; /* built by lhi_shop_make_relaxed() */
     bool restricted;    /* solutions are valid; better ones may exist */
 } lhi_shop;

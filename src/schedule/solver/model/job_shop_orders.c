@@ -31,14 +31,33 @@ static lh_pass convert_operation(const lhi_shop *s, uint32_t op)
     return pass;
 }
 
-/* Returns the passes of an operation order, in `mem`; NULL: out of memory. */
-static lh_pass *convert_order(const lhi_shop *s, lhi_arena *mem,
-                              const uint32_t *order, uint32_t n)
+/* Checks whether a stream has pieces of a collective. */
+static bool is_collective(const lhi_stream *t)
 {
-    lh_pass *passes = LHI_NEW(mem, lh_pass, n);
-    for (uint32_t i = 0; passes && i < n; i++)
-        passes[i] = convert_operation(s, order[i]);
+    return t->kind == LHI_GATHER || t->kind == LHI_SCATTER;
+}
+
+/* Returns the passes of an operation order of *n, in `mem`, without pieces of
+ * collectives, and their number in *n; NULL: out of memory. */
+static lh_pass *convert_order(const lhi_shop *s, lhi_arena *mem,
+                              const uint32_t *order, uint32_t *n)
+{
+    lh_pass *passes = LHI_NEW(mem, lh_pass, *n);
+    uint32_t n_passes = 0;
+    for (uint32_t i = 0; passes && i < *n; i++)
+        if (!is_collective(&s->streams[s->stream_of[order[i]]]))
+            passes[n_passes++] = convert_operation(s, order[i]);
+    *n = n_passes;
     return passes;
+}
+
+/* Counts the message streams of a link's machine. */
+static uint32_t count_message_streams(const lhi_shop *s, const lhi_machine *k)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->n_streams; i++)
+        n += !is_collective(&s->streams[k->first_stream + i]);
+    return n;
 }
 
 /* Builds a schedule from orders[machine], allocating scratch from `mem`;
@@ -57,11 +76,12 @@ static lh_status build_schedule(const lhi_shop *s,
         return lhi_fail_nomem(err);
     for (uint32_t m = 0; m < s->n_machines; m++) {
         const lhi_machine *k = &s->machines[m];
-        bool link = links && k->kind == LHI_LINK && k->n_streams > 1;
+        bool link =
+            links && k->kind == LHI_LINK && count_message_streams(s, k) > 1;
         if (k->kind != LHI_DEVICE && !link)
             continue;
         uint32_t n = lhi_machine_count_operations(s, m);
-        lh_pass *passes = convert_order(s, mem, orders[m], n);
+        lh_pass *passes = convert_order(s, mem, orders[m], &n);
         if (!passes)
             return lhi_fail_nomem(err);
         if (link) {
@@ -158,21 +178,52 @@ static void append_collectives(order_reader *f, uint32_t machine)
     }
 }
 
-/* Appends the messages of the timeline to the links' orders in order of
- * departure; false: they do not match the job shop. */
+/* Appends a piece of a collective to the order of every link that it
+ * occupies; false: it does not match the job shop. */
+static bool append_piece(order_reader *f, const lh_timeline *timeline,
+                         uint32_t piece)
+{
+    const lhi_shop *s = f->s;
+    const lh_pipeline *p = s->p;
+    const lh_collective *what =
+        &timeline->collectives[timeline->pieces[piece].collective];
+    lhi_stream_kind kind = what->is_reduce_scatter ? LHI_SCATTER : LHI_GATHER;
+    uint32_t d = what->device;
+    bool ok = true;
+    for (uint32_t i = p->shared_at[d]; ok && i < p->shared_at[d + 1]; i++) {
+        uint32_t machine = s->link_machine[p->shared[i]];
+        const lhi_machine *k = machine == NONE ? NULL : &s->machines[machine];
+        for (uint32_t j = 0; k && j < k->n_streams; j++) {
+            const lhi_stream *t = &s->streams[k->first_stream + j];
+            if (t->kind == kind && t->chunk == what->chunk)
+                ok = append_next(f, k->first_stream + j, 1);
+        }
+    }
+    return ok;
+}
+
+/* Appends the messages and pieces of the timeline to the links' orders in order
+ * of departure; false: they do not match the job shop. */
 static bool append_messages(order_reader *f, const lh_timeline *timeline)
 {
     const lhi_shop *s = f->s;
-    uint32_t n;
+    uint32_t n, next = 0;
     const lh_message *all = lh_timeline_messages(timeline, &n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t c = all[i].producer.chunk;
+        while (next < timeline->n_pieces &&
+               timeline->pieces[next].n_messages <= i)
+            if (!append_piece(f, timeline, next++))
+                return false;
         if (!append_next(f,
                          all[i].producer.kind == LH_F ? s->message_f[c]
                                                       : s->message_d[c],
                          1))
             return false;
     }
+    while (next < timeline->n_pieces)
+        if (!append_piece(f, timeline, next++))
+            return false;
     return true;
 }
 
