@@ -9,6 +9,8 @@
 #include "random_pipeline.h"
 #include "schedule/pipeline/accessors.h"
 #include "schedule/solver/bound/closed_forms.h"
+#include "schedule/solver/bound/windows.h"
+#include "schedule/solver/search/search.h"
 #include "test.h"
 
 #include <longhaul/check.h>
@@ -119,6 +121,45 @@ typedef struct tally {
 
 static tally seen;
 
+/* Checks that the job shop has a schedule that takes `best`: neither windows
+ * nor the search may refute it. */
+static void check_refutations(const lh_pipeline *p, int64_t best)
+{
+    lh_solve_options o = {.size = sizeof o, .effort = 100000};
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_budget budget = {0};
+    lhi_shop *shop = NULL;
+    lhi_windows *w = NULL;
+    lhi_machine_orders *words = NULL;
+    lhi_search *search = NULL;
+    lhi_answer answer = LHI_GAVE_UP;
+    lh_error err = {0};
+    uint32_t impossible;
+    lhi_budget_begin(&budget, &o);
+    CHECK_OK(lhi_shop_make(p, 1, false, LH_SOLVE_OBJECTIVE_MAKESPAN, mem, &shop,
+                           &err),
+             err);
+    int64_t deadline = lhi_shop_get_deadline(shop, best / shop->unit_ns);
+    CHECK_OK(
+        lhi_windows_make(shop, 1 << 26, &budget, mem, &w, &impossible, &err),
+        err);
+    CHECK_INT(impossible, NONE);
+    bool open = lhi_windows_set(w, deadline, &budget);
+    CHECK_MSG(open, "%" PRId64 " ns is refuted by windows", best);
+    if (open) {
+        lhi_windows_compute_all_counts(w, &budget);
+        CHECK_OK(lhi_machine_orders_make(shop, mem, &words, &err), err);
+        CHECK_OK(lhi_search_make(shop, deadline, w, NULL, &search, &err), err);
+        CHECK_OK(lhi_search_run(search, 100000, 1 << 26, &budget, words,
+                                &answer, &err),
+                 err);
+        CHECK_MSG(answer != LHI_REFUTED, "%" PRId64 " ns is refuted", best);
+    }
+    lhi_search_free(search);
+    lhi_windows_free(w);
+    lhi_arena_free(mem);
+}
+
 static void check_solution(const lh_pipeline *p, int64_t best)
 {
     lh_solve_options o = {.size = sizeof o, .effort = 20000};
@@ -136,6 +177,7 @@ static void check_solution(const lh_pipeline *p, int64_t best)
     CHECK_OK(lh_check(p, s.schedule, &v, &err), err);
     CHECK(lh_verdict_valid(v));
     CHECK_INT(lh_verdict_makespan(v), s.makespan_ns);
+    check_refutations(p, best);
     seen.compared++;
     seen.proven += s.status == LH_SOLVE_OPTIMAL;
     seen.open += s.status == LH_SOLVE_FEASIBLE;
