@@ -5,12 +5,15 @@
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/events.h>
+#include <longhaul/experimental/jitter.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/experimental/simulate.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PIPELINE                                                               \
@@ -190,6 +193,65 @@ static void timed_devices(void)
     lh_pipeline_free(p);
 }
 
+#define ONE                                                                    \
+    "longhaul: pipeline/1\n"                                                   \
+    "microbatches: 1\n"                                                        \
+    "devices: 2\n"                                                             \
+    "chunks: [{device: 0, F: 0, D: 1, W: 1}, {device: 1, F: 1, D: 1, W: 1}]\n"
+
+/* In every sample a link slows its message and the all-gather alike, so that
+ * both together take as long as one message of twice the length. */
+static void jitter(void)
+{
+    static const char *const texts[] = {
+        ONE "links: [{from: 0, to: 1, transfer: 100, name: wan}]\n"
+            "data_parallel: [{chunk: 1, all_gather: 100, link: wan}]\n",
+        ONE "links: [{from: 0, to: 1, transfer: 200, name: wan}]\n",
+    };
+    lh_jitter_result r[2] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        lh_pipeline *p = NULL;
+        lh_schedule *s = NULL;
+        lh_error err = {0};
+        lh_jitter j = {.size = sizeof j, .transfer = 0.5, .samples = 50};
+        CHECK_OK(lh_pipeline_parse(texts[i], strlen(texts[i]), "p", &p, &err),
+                 err);
+        CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
+        CHECK_OK(lh_jitter_run(p, s, NULL, &j, &r[i], &err), err);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    CHECK(r[1].max_ns > r[1].min_ns);
+    CHECK(llabs(r[0].p50_ns - r[1].p50_ns) <= 2);
+    CHECK(llabs(r[0].max_ns - r[1].max_ns) <= 2);
+}
+
+/* Events on a shared link would slow its messages only. */
+static void events(void)
+{
+    lh_pipeline *p = parse("  - {chunk: 1, all_gather: 27, link: wan}\n");
+    for (int i = 0; i < 2; i++) {
+        const char *const links[] = {i ? "back" : "wan"};
+        const lh_event event = {.first_step = 1,
+                                .end_step = 2,
+                                .n_links = 1,
+                                .links = links,
+                                .latency_factor = 2,
+                                .transfer_factor = 1,
+                                .slowdown = 1};
+        const lh_events all = {.n_events = 1, .events = &event};
+        lh_event_timeline *t = NULL;
+        lh_error err = {0};
+        lh_status status = lh_event_timeline_make(p, &all, NULL, &t, &err);
+        CHECK_INT(status, i ? LH_OK : LH_EUNSUPPORTED);
+        if (!i)
+            CHECK_HAS(err.text, "data-parallel communication shares link "
+                                "'wan'");
+        lh_event_timeline_free(t);
+    }
+    lh_pipeline_free(p);
+}
+
 int main(void)
 {
     RUN(worked_numbers);
@@ -197,5 +259,7 @@ int main(void)
     RUN(errors);
     RUN(text_form);
     RUN(timed_devices);
+    RUN(jitter);
+    RUN(events);
     return test_summary();
 }

@@ -74,6 +74,25 @@ static lh_status store_links(const lhi_link_list *list,
     return LH_OK;
 }
 
+/* Fails with LH_EUNSUPPORTED if data-parallel communication shares one of the
+ * event's links: the event would not slow it. */
+static lh_status check_shared(const lhi_link_list *list,
+                              const lhi_event_effect *effect, lh_error *err)
+{
+    const lh_pipeline *p = list->pipeline;
+    uint32_t n = p->shared_at ? p->shared_at[p->n_devices] : 0;
+    for (uint32_t i = 0; i < effect->n_links; i++)
+        for (uint32_t k = 0; k < n && effect->links[i] < p->n_links; k++)
+            if (p->link_resources[effect->links[i]] == p->shared[k])
+                return lhi_fail(
+                    err, LH_EUNSUPPORTED,
+                    "links: data-parallel communication shares link '%.60s' "
+                    "('link' of data_parallel), and events on shared links "
+                    "are not supported; give it another name",
+                    p->resource_names[p->shared[k]]);
+    return LH_OK;
+}
+
 /* Sets effect->links to the links that its event names. `list`: all links;
  * `hit`: scratch, a flag per link. */
 static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
@@ -88,6 +107,7 @@ static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
         }
     }
     LHI_TRY(store_links(list, effect, hit, mem, err));
+    LHI_TRY(check_shared(list, effect, err));
     return check_factors(list->links, effect, err);
 }
 

@@ -72,6 +72,19 @@ static int64_t scale_ns(int64_t ns, double factor)
     return product < (double)most_ns ? llround(product) : most_ns;
 }
 
+/* Sets the factors of device d's data-parallel communication to those of the
+ * links that it shares with messages: of the slowest one. */
+static void use_shared_factors(sampled_pipeline *x, uint32_t d)
+{
+    const lh_pipeline *p = x->from;
+    x->dp_transfer[d] = x->dp_latency[d] = 0;
+    for (uint32_t i = p->shared_at[d]; i < p->shared_at[d + 1]; i++) {
+        uint32_t r = p->shared[i];
+        x->dp_transfer[d] = fmax(x->dp_transfer[d], x->transfer[r]);
+        x->dp_latency[d] = fmax(x->dp_latency[d], x->latency[r]);
+    }
+}
+
 /* Draws the delay factors of all links, devices and data-parallel links for
  * one sample. */
 static void draw_factors(sampled_pipeline *x, uint32_t sample)
@@ -95,6 +108,8 @@ static void draw_factors(sampled_pipeline *x, uint32_t sample)
             draw_event(&r, j->degraded_probability) ? j->degraded_factor : 1;
         x->dp_transfer[d] = bad * (1 + j->transfer * transfer);
         x->dp_latency[d] = bad * (1 + j->latency * draw_exponential(&r));
+        if (lhi_shares_link(x->from, d))
+            use_shared_factors(x, d);
     }
 }
 
