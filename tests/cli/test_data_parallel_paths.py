@@ -63,6 +63,39 @@ def a_ring_of_three_sites_takes_a_link_from_each():
 
 
 @test
+def rings_queue_with_messages_on_the_same_link():
+    """Stage 1 has a replica in each site, and one pipeline crosses to it."""
+    groups = ("[{replicas: 1, pipeline: [{datacenter: west, stages: 2}]}, "
+              "{replicas: 1, pipeline: [{datacenter: west, stages: 1}, "
+              "{datacenter: east, stages: 1}]}]")
+    write("mixed.yaml", JOB % (32, 1, "{name: west, nodes: 3}, "
+                               "{name: east, nodes: 1}",
+                               "{between: [west, east], latency_ms: 2, "
+                               "gbps: 100}", 8, 2, 2, "mixed",
+                               f", schedule: 1f1b, sites: {groups}"))
+    done = run("plan", "mixed.yaml", "-o", "plan.json")
+    check(done.returncode == 0, done.stderr)
+    made = json.loads(read("plan.json"))
+    check(names_of(made) == ["fabric of west", ACROSS], f"{names_of(made)}")
+    check({link.get("name") for link in made["pipeline"]["links"]} ==
+          set(ACROSS.split(" + ")), "the links of messages")
+
+    def simulate(pipeline):
+        write("pipeline.json", json.dumps(pipeline))
+        shown = run("simulate", "pipeline.json", "-s", "1f1b", "--json")
+        check(shown.returncode == 0, shown.stderr)
+        return json.loads(shown.stdout)["makespan_s"]
+
+    planned = json.loads(run("simulate", "plan.json", "--json").stdout)
+    shared = simulate(made["pipeline"])
+    check(shared == planned["makespan_s"], f"{shared}, {planned}")
+    for row in made["pipeline"]["data_parallel"]:
+        row["link"] = row["link"].replace(ACROSS, "elsewhere")
+    own = simulate(made["pipeline"])
+    check(shared > own + 0.004, f"{shared} with messages, {own} apart")
+
+
+@test
 def replicas_within_a_site_cross_its_fabric_or_node_links():
     made = plan(4, 2, 4, "pipeline")
     check(names_of(made) == ["fabric of west", "fabric of east"],
