@@ -111,9 +111,11 @@ def an_iteration_holds_its_makespan():
 
 @test
 def a_job_is_compared_with_its_plan_best():
-    """With the default effort, which compare has: few layouts, therefore."""
-    write("few.yaml", SITES + "layout: {tensor: 8, context: 1, pipeline: 4, "
-                              "micro_batch: 1, chunks_per_device: 2}\n")
+    """With the default effort, which compare has: few layouts and
+    microbatches, therefore."""
+    write("few.yaml", SITES.replace("global_batch: 512", "global_batch: 128") +
+          "layout: {tensor: 8, context: 1, pipeline: 4, micro_batch: 1, "
+          "chunks_per_device: 2}\n")
     case("as text", ["compare", "few.yaml"], out=r"greedy wave.*greedy loop",
          err=ANY)
     rows = json_case("as JSON", ["compare", "few.yaml"], err=ANY)["rows"]

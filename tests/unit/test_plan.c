@@ -539,12 +539,15 @@ static void constants_are_the_jobs(void)
     lh_job_free(job);
 }
 
-/* Plans within a margin. `percent` or `gib` is 0. */
-static lh_plan *plan_with_margin(lh_job *job, double percent, double gib)
+/* Plans within a margin, with this work for layouts. `percent` or `gib` is 0.
+ */
+static lh_plan *plan_with_margin(lh_job *job, uint64_t layout_effort,
+                                 double percent, double gib)
 {
     const lh_plan_options o = {.size = sizeof o,
                                .no_optimal = true,
                                .effort = 1,
+                               .layout_effort = layout_effort,
                                .margin_percent = percent,
                                .margin_gib = gib};
     lh_plan *plan = NULL;
@@ -553,64 +556,81 @@ static lh_plan *plan_with_margin(lh_job *job, double percent, double gib)
     return plan;
 }
 
-/* The row of a margin leaves the memory free, is no faster than the plan, is
- * the plan itself where that has the memory free, and is in the file. */
-static void check_margins(lh_job *job)
+/* Returns a GPU's free memory under a choice in GiB. */
+static double free_gib(const lh_choice *c)
 {
-    const double gib = 0x1p30;
-    lh_plan *none = plan_with_margin(job, 0, 0);
+    return (double)(c->memory_limit_bytes - c->peak_memory_bytes) / 0x1p30;
+}
+
+/* Checks a plan with the margin `gib`: its row leaves the memory free, is no
+ * faster than the plan, is the plan itself if that has the memory free, and is
+ * in the file. */
+static void check_margin(const lh_plan *plan, double gib)
+{
+    const lh_choice *best = plan->margin->best;
+    CHECK(best != NULL);
+    if (!best)
+        return;
+    CHECK(free_gib(best) * 0x1p30 >= gib * 0x1p30 - 1);
+    CHECK(best->memory_limit_bytes <= plan->best.memory_limit_bytes + 2);
+    CHECK(best->iteration_ns >= plan->best.iteration_ns);
+    CHECK(free_gib(&plan->best) < gib ||
+          best->iteration_ns == plan->best.iteration_ns);
+    char *text = NULL, *again = NULL;
+    lh_plan *read = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+    CHECK_OK(lh_plan_parse(text, strlen(text), "plan", &read, &err), err);
+    CHECK_OK(lh_plan_format(read, &again, NULL, &err), err);
+    CHECK(strcmp(text, again) == 0 && read->margin && read->margin->best);
+    lh_text_free(text);
+    lh_text_free(again);
+    lh_plan_free(read);
+}
+
+static void margins_are_free(void)
+{
+    enum { LAYOUT_EFFORT = 50000 };
+    lh_job *job = job_two_sites("", 32, 40);
+    lh_plan *none = plan_with_margin(job, LAYOUT_EFFORT, 0, 0);
     CHECK(!none->margin);
-    const double own =
-        (double)(none->best.memory_limit_bytes - none->best.peak_memory_bytes) /
-        gib;
+    const double own = free_gib(&none->best);
     const double asked[] = {own / 2, own + 1, own + 4};
     for (int i = 0; i < 3; i++) {
-        lh_plan *plan = plan_with_margin(job, i == 1 ? 100 * asked[i] / 40 : 0,
+        lh_plan *plan = plan_with_margin(job, LAYOUT_EFFORT,
+                                         i == 1 ? 100 * asked[i] / 40 : 0,
                                          i == 1 ? 0 : asked[i]);
-        const lh_choice *best = plan->margin->best;
-        CHECK(best != NULL);
-        if (!best) {
-            lh_plan_free(plan);
-            continue;
-        }
-        CHECK((double)(best->memory_limit_bytes - best->peak_memory_bytes) >=
-              asked[i] * gib - 1);
-        CHECK(best->memory_limit_bytes <= plan->best.memory_limit_bytes + 2);
-        CHECK(best->iteration_ns >= plan->best.iteration_ns);
-        CHECK(i > 0 || best->iteration_ns == plan->best.iteration_ns);
-        char *text = NULL, *again = NULL;
-        lh_plan *read = NULL;
-        lh_error err = {0};
-        CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
-        CHECK_OK(lh_plan_parse(text, strlen(text), "plan", &read, &err), err);
-        CHECK_OK(lh_plan_format(read, &again, NULL, &err), err);
-        CHECK(strcmp(text, again) == 0 && read->margin && read->margin->best);
-        lh_text_free(text);
-        lh_text_free(again);
-        lh_plan_free(read);
+        check_margin(plan, asked[i]);
         lh_plan_free(plan);
     }
-    lh_plan *impossible = plan_with_margin(job, 93, 0);
+    lh_plan *impossible = plan_with_margin(job, LAYOUT_EFFORT, 93, 0);
     CHECK(impossible->margin && !impossible->margin->best);
     lh_plan_free(impossible);
     lh_plan_free(none);
+    lh_job_free(job);
 }
 
-/* With a short search, the plan of the second job is the result of the search
- * with the margin, which finds a faster layout. */
-static void margins_are_free(void)
+/* With little effort the search of this job with a margin finds a layer
+ * partition that is faster than the plan without one. */
+static void faster_plans_with_a_margin_are_adopted(void)
 {
-    static const char *const layouts[] = {"", "{tensor: 2, context: 1}"};
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        lh_job *job = job_two_sites(layouts[i], 32, 40);
-        check_margins(job);
-        lh_job_free(job);
-    }
+    lh_job *job = job_two_sites("{tensor: 2, context: 1, pipeline: 4, data: 2, "
+                                "micro_batch: 1}",
+                                8, 30);
+    lh_plan *none = plan_with_margin(job, 0, 0, 0);
+    const double gib = free_gib(&none->best) + 1;
+    lh_plan *plan = plan_with_margin(job, 0, 0, gib);
+    CHECK(plan->best.iteration_ns < none->best.iteration_ns);
+    check_margin(plan, gib);
+    lh_plan_free(plan);
+    lh_plan_free(none);
+    lh_job_free(job);
 }
 
 int main(void)
 {
     RUN(margins_are_free);
+    RUN(faster_plans_with_a_margin_are_adopted);
     RUN(layers_are_even);
     RUN(constants_are_the_jobs);
     RUN(ranks_are_placed);
