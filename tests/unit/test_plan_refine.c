@@ -3,13 +3,18 @@
  * and with a consistent bound. */
 #include "jobs.h"
 #include "plans.h"
+#include "sanitized.h"
 
 #include <inttypes.h>
 #include <longhaul/check.h>
 #include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/schedule.h>
+#include <longhaul/scheduler.h>
 #include <math.h>
 #include <stdlib.h>
+
+/* Effort for jobs whose fastest schedule is one of the methods'. */
+enum { LITTLE = 40000 };
 
 static lh_job *job_of(const char *schedule)
 {
@@ -62,11 +67,26 @@ static void check_text(const lh_plan *p, const char *part)
     lh_text_free(text);
 }
 
+/* Checks that a gap that contradicts the bound is rejected in the text of a
+ * plan, which is changed. */
+static void check_wrong_gap(char *text)
+{
+    lh_plan *other = NULL;
+    lh_error err = {0};
+    char *at = text ? strstr(text, "\"gap\": ") : NULL;
+    CHECK(at);
+    if (!at)
+        return;
+    at[7] = '9';
+    CHECK_INT(lh_plan_parse(text, strlen(text), "p", &other, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "schedule.gap: does not match lower_bound_ns");
+}
+
 static void finds_faster_schedules(void)
 {
     lh_job *job = job_of(NULL);
-    lh_plan *plain = make(job, true, 0), *plan = make(job, false, 0);
-    lh_plan *again = make(job, false, 0);
+    lh_plan *plain = make(job, true, LITTLE), *plan = make(job, false, LITTLE);
+    lh_plan *again = make(job, false, LITTLE);
     check_plan(plain);
     check_plan(plan);
     CHECK(plan->best.iteration_ns <= plain->best.iteration_ns);
@@ -79,6 +99,7 @@ static void finds_faster_schedules(void)
     CHECK_OK(lh_plan_format(plan, &a, NULL, &err), err);
     CHECK_OK(lh_plan_format(again, &b, NULL, &err), err);
     CHECK_STR(a, b);
+    check_wrong_gap(b);
     lh_text_free(a);
     lh_text_free(b);
     check_text(plan, plan->best.iteration_ns == plan->best.lower_bound_ns
@@ -94,34 +115,13 @@ static void finds_faster_schedules(void)
 static void keeps_what_is_asked_for(void)
 {
     lh_job *job = job_of("1f1b");
-    lh_plan *plan = make(job, false, 0);
+    lh_plan *plan = make(job, false, LITTLE);
     CHECK_STR(plan->best.layout.schedule, "1f1b");
     lh_plan_free(plan);
     lh_job_free(job);
     job = job_of("optimal");
-    plan = make(job, false, 1000000);
+    plan = make(job, false, LITTLE);
     check_plan(plan);
-    lh_plan_free(plan);
-    lh_job_free(job);
-}
-
-/* A status that contradicts the bound is rejected. */
-static void refuses_wrong_sums(void)
-{
-    lh_job *job = job_of(NULL);
-    lh_plan *plan = make(job, false, 0), *other = NULL;
-    char *text = NULL;
-    size_t n;
-    lh_error err = {0};
-    CHECK_OK(lh_plan_format(plan, &text, &n, &err), err);
-    char *at = text ? strstr(text, "\"gap\": ") : NULL;
-    CHECK(at);
-    if (at) {
-        at[7] = '9';
-        CHECK_INT(lh_plan_parse(text, n, "p", &other, &err), LH_EINPUT);
-        CHECK_HAS(err.text, "schedule.gap: does not match lower_bound_ns");
-    }
-    lh_text_free(text);
     lh_plan_free(plan);
     lh_job_free(job);
 }
@@ -153,15 +153,17 @@ static lh_plan *plan_file(const char *path, const lh_layout *degrees)
     return plan_file_with(path, degrees, &o);
 }
 
-/* The partition with the fastest method has a slower schedule than others, and
- * the one with the fastest schedule has a bound 0.5 % below it. The plan's own
- * degrees lead to one that is as fast. */
+/* The plan's own degrees lead to one that is as fast. In the first job the
+ * methods on the best layout are 10 % slower than the solver. In the others the
+ * partition with the fastest method has a slower schedule than others, and the
+ * one with the fastest schedule has a bound 0.5 % below it. */
 static void own_degrees_have_the_same_partition(void)
 {
     static const char *const paths[] = {
-        TEST_DATA "/planner/two-sites-50ms.json",
-        TEST_DATA "/planner/two-sites-12-gpus.json"};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        TEST_DATA "/planner/one-site-8-gpus.json",
+        TEST_DATA "/planner/two-sites-12-gpus.json",
+        TEST_DATA "/planner/two-sites-50ms.json"};
+    for (size_t i = 0; i < (FEW_CASES ? 2 : 3); i++) {
         lh_plan *open = plan_file(paths[i], NULL);
         lh_plan *fixed = open ? plan_file(paths[i], &open->best.layout) : NULL;
         CHECK(fixed);
@@ -173,6 +175,7 @@ static void own_degrees_have_the_same_partition(void)
                       b / 1e9);
             check_plan(open);
             check_plan(fixed);
+            CHECK(i > 0 || lh_scheduler_is_search(fixed->best.layout.schedule));
         }
         lh_plan_free(open);
         lh_plan_free(fixed);
@@ -207,7 +210,6 @@ int main(void)
 {
     RUN(finds_faster_schedules);
     RUN(keeps_what_is_asked_for);
-    RUN(refuses_wrong_sums);
     RUN(own_degrees_have_the_same_partition);
     RUN(searches_partitions_for_cost);
     return test_summary();

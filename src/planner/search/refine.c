@@ -29,6 +29,8 @@ enum {
     MAX_CLOSE = 48,             /* other nearby results, */
     CLOSE_DIVISOR = 20,         /* each with 1/CLOSE_DIVISOR of the work, */
     MAX_CLOSEST = 6,            /* and the best of these again, with a share */
+    MAX_SMALL = 64,             /* results with few passes, */
+    SMALL_PASSES = 64,          /* at most this many */
     MOST_OPS = 200000,          /* passes: beyond this only the methods run */
     MAX_TABLE_BYTES = 256 << 20 /* bytes for the solver's tables */
 };
@@ -476,6 +478,55 @@ static lh_status search_close_alternatives(lhi_refinement *r, uint32_t most,
     return LH_OK;
 }
 
+/* Returns the sort key of an alternative with few passes for the solver, the
+ * value halfway between its bound and its time; INT64_MAX: more passes, or it
+ * cannot beat the plan. */
+static int64_t rank_small_alternative(const lhi_refinement *r,
+                                      const lh_choice *c)
+{
+    const lhi_config config = lhi_config_from_choice(c);
+    const uint64_t passes = 3 * (uint64_t)config.layout.pipeline *
+                            config.layout.chunks_per_device *
+                            config.microbatches;
+    if (c->status != LH_CHOICE_OK || is_elastic(c) || passes > SMALL_PASSES ||
+        !may_win(r, c))
+        return INT64_MAX;
+    return lhi_objective_value_at(
+        r->options, c,
+        c->lower_bound_ns + (c->iteration_ns - c->lower_bound_ns) / 2);
+}
+
+/* Optimises the schedules of alternatives with few passes, however far behind
+ * the plan: on these pipelines the solver's gain over the methods is largest,
+ * and the effort is least. Equal keys are equal pipelines, as a rule; only one
+ * of them is solved. why[0..room-1] receives the bound's text. */
+static lh_status search_small_alternatives(lhi_refinement *r, uint64_t effort,
+                                           char *why, size_t room,
+                                           lh_error *err)
+{
+    lh_plan *p = r->plan;
+    lh_choice *list = (lh_choice *)p->alternatives; /* in improve_others() */
+    int64_t last = INT64_MIN;
+    for (uint32_t n = 0; n < MAX_SMALL; n++) {
+        int64_t key = INT64_MAX;
+        uint32_t at = 0;
+        for (uint32_t i = 0; i < p->n_alternatives; i++) {
+            const int64_t its = rank_small_alternative(r, &list[i]);
+            if (its > last && its < key) {
+                key = its;
+                at = i;
+            }
+        }
+        if (key == INT64_MAX)
+            break;
+        bool done = false;
+        LHI_TRY(search_alternative(r, list, at, effort, &done, why, room, err));
+        last = key;
+    }
+    lhi_sort_choices(r->options, list, p->n_alternatives);
+    return LH_OK;
+}
+
 /* --- best with other values ----------------------------------------------- */
 
 /* Returns the best alternative whose value of dimension `d` differs from the
@@ -547,6 +598,8 @@ static lh_status improve_with_heads(lhi_refinement *r,
                                       room, err));
     LHI_TRY(search_close_alternatives(r, MAX_CLOSEST, effort / WORK_DIVISOR,
                                       why, room, err));
+    LHI_TRY(
+        search_small_alternatives(r, effort / CLOSE_DIVISOR, why, room, err));
     return improve_best_per_value(r, heads, why, room, err);
 }
 
