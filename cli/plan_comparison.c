@@ -158,6 +158,9 @@ static void add_layout(pair *p)
                                                 "pipeline",
                                             [LH_OUTERMOST_DATA] = "data",
                                             [LH_OUTERMOST_MIXED] = "mixed"};
+    static const char *const packing[] = {[LH_PACKING_ANY] = "dense",
+                                          [LH_PACKING_DENSE] = "dense",
+                                          [LH_PACKING_ALIGNED] = "aligned"};
     const lh_choice *a = &p->plans[0]->best, *b = &p->plans[1]->best;
     const lh_layout *x = &a->layout, *y = &b->layout;
     char sites[2][CLI_SITES_TEXT] = {"", ""};
@@ -181,6 +184,8 @@ static void add_layout(pair *p)
               outermost[y->outermost]);
     add_words(p, group, "rank order", outermost[lh_layout_rank_order(x)],
               outermost[lh_layout_rank_order(y)]);
+    add_words(p, group, "packing on nodes", packing[x->packing],
+              packing[y->packing]);
     add_words(p, group, "datacenters", sites[0], sites[1]);
     add_words(p, group, "chunks placed as", lh_placement_name(a->placement),
               lh_placement_name(b->placement));

@@ -229,6 +229,12 @@ static void add_layout(words *w, const lh_plan *p)
     if (l->rank_order)
         add_words(w, ", ", "%s outermost in a datacenter's ranks",
                   lh_outermost_name(l->rank_order));
+    if (l->packing)
+        add_words(w, ", ", "%s",
+                  l->packing == LH_PACKING_ALIGNED
+                      ? "aligned to nodes (GPUs stay idle where a stage or "
+                        "replica would straddle nodes)"
+                      : "packed densely on nodes");
     add_words(w, ", ", "ZeRO %" PRIu32, b->zero);
     if (l->sharding > LH_SHARDING_FULL)
         add_words(w, ", ", "shards %s%s", lh_sharding_name(l->sharding),

@@ -35,10 +35,11 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
     snprintf(
         buffer + len, room - (size_t)len,
         " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32
-        " %s%s%s%s%s%s%s%s",
+        " %s%s%s%s%s%s%s%s%s",
         l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
         get_outermost_text(l->outermost), l->rank_order ? " ranks by " : "",
-        l->rank_order ? lh_outermost_name(l->rank_order) : "", zero,
+        l->rank_order ? lh_outermost_name(l->rank_order) : "",
+        l->packing == LH_PACKING_ALIGNED ? " aligned" : "", zero,
         l->sharding > LH_SHARDING_FULL ? " sharding " : "",
         l->sharding > LH_SHARDING_FULL ? lh_sharding_name(l->sharding) : "",
         c->recompute == LH_RECOMPUTE_NONE ? "" : " recompute ",

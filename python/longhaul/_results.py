@@ -104,6 +104,7 @@ class Layout(Result):
     chunks_per_device: int = 0
     outermost: str | None = None
     rank_order: str | None = None
+    packing: str | None = None
     sharding: str | None = None
     schedule: str | None = None
     expert_tensor: int | None = None

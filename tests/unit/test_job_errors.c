@@ -312,6 +312,7 @@ static void bad_layouts_are_refused(void)
     refuse(LAYOUT("expert: 2"), "has no experts");
     refuse(LAYOUT("outermost: tensor"), "must be pipeline, data or mixed");
     refuse(LAYOUT("rank_order: mixed"), "must be pipeline or data");
+    refuse(LAYOUT("packing: loose"), "must be dense or aligned");
     refuse(LAYOUT("sharding: any"), "must be full, hybrid or hybrid-leaders");
 #define SITES_OF(groups) LAYOUT("sites: " groups)
 #define A_B "pipeline: [{datacenter: a, stages: 4}, {datacenter: b, stages: 2}]"

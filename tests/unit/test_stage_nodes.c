@@ -85,6 +85,22 @@ static void draw_sites(lhi_random *r, laid_out *c)
     l->sites = &c->sites;
 }
 
+/* Returns the GPUs from one of n blocks of `size` to the next if each is on as
+ * few nodes as possible: the least number that leads to that for all blocks. */
+static uint32_t find_spacing(uint32_t size, uint32_t node)
+{
+    for (uint32_t spacing = size;; spacing++) {
+        bool good = true;
+        for (uint32_t k = 0; k < node && good; k++) {
+            const uint64_t first = (uint64_t)k * spacing;
+            good = (first + size - 1) / node - first / node ==
+                   (size + node - 1) / node - 1;
+        }
+        if (good)
+            return spacing;
+    }
+}
+
 /* Lists the GPUs in the order of launch: in every datacenter group by group, a
  * group's stages or its replicas one after the other. */
 static void list_gpus(laid_out *c)
@@ -100,14 +116,25 @@ static void list_gpus(laid_out *c)
             const lh_site_stages *part = &c->parts[g][i];
             uint32_t outer = data ? replicas : part->stages;
             uint32_t inner = data ? part->stages : replicas;
-            for (uint32_t x = 0; x < outer; x++)
+            const uint32_t node =
+                c->datacenters[part->datacenter].gpus_per_node;
+            uint32_t *gpu = &used[part->datacenter];
+            uint32_t size = inner * c->size, skipped = 0;
+            if (l->packing == LH_PACKING_ALIGNED) {
+                while (*gpu % node)
+                    ++*gpu;
+                skipped = find_spacing(size, node) - size;
+            }
+            for (uint32_t x = 0; x < outer; x++) {
+                *gpu += x > 0 ? skipped : 0;
                 for (uint32_t y = 0; y < inner; y++)
                     for (uint32_t k = 0; k < c->size; k++) {
                         uint32_t s = stage + (data ? y : x);
                         uint32_t rank = (first + (data ? x : y)) * c->size + k;
                         c->ranks[s][rank].datacenter = part->datacenter;
-                        c->ranks[s][rank].gpu = used[part->datacenter]++;
+                        c->ranks[s][rank].gpu = (*gpu)++;
                     }
+            }
             stage += part->stages;
         }
         first += replicas;
@@ -131,6 +158,7 @@ static bool draw(lhi_random *r, laid_out *c)
     l->pipeline = pick(r, 1, 8);
     l->outermost = pick(r, 0, 1) ? LH_OUTERMOST_DATA : LH_OUTERMOST_PIPELINE;
     l->rank_order = (lh_outermost)pick(r, LH_OUTERMOST_ANY, LH_OUTERMOST_DATA);
+    l->packing = (lh_packing)pick(r, LH_PACKING_ANY, LH_PACKING_ALIGNED);
     l->chunks_per_device = 1;
     draw_sites(r, c);
     l->expert = experts[pick(r, 0, 7)];
@@ -566,8 +594,73 @@ static void both_orders_are_searched_in_several_datacenters(void)
     lh_plan_free(data);
 }
 
+#define JOB_BY_SIX                                                             \
+    "layout: {tensor: 2, pipeline: 2, data: 3, micro_batch: 4, "               \
+    "chunks_per_device: 1"
+
+/* A stage of DP 3 x TP 2 per node of 8 leaves GPUs idle on each node, and keeps
+ * reductions off a slow fabric. Of both packings given, with both orders of
+ * ranks, none is faster than the open plan, or below its bound. */
+static void gpus_stay_idle_where_stages_would_straddle(void)
+{
+    lh_plan *open = plan_of(job_with(JOB_SLOW_FABRIC, JOB_BY_SIX "}\n"));
+    if (!open)
+        return;
+    CHECK_INT(open->best.layout.packing, LH_PACKING_ALIGNED);
+    plan_reads_back(open);
+    for (int i = 0; i < 4; i++) {
+        const char *packing = i % 2 ? "aligned" : "dense";
+        lh_plan *given = plan_of(job_with(
+            JOB_SLOW_FABRIC, JOB_BY_SIX ", packing: %s, outermost: %s}\n",
+            packing, i / 2 ? "data" : "pipeline"));
+        if (!given)
+            continue;
+        const double ratio =
+            (double)given->best.iteration_ns / (double)open->best.iteration_ns;
+        CHECK_STR(lh_packing_name(given->best.layout.packing), packing);
+        CHECK_MSG(ratio >= 0.998 && (ratio > 2 || i != 0), "%d: %.3f", i,
+                  ratio);
+        CHECK(given->best.iteration_ns >= open->search_bound_ns);
+        plan_reads_back(given);
+        lh_plan_free(given);
+    }
+    lh_plan_free(open);
+}
+
+/* Stages and replicas that fill nodes, and clusters without room for idle GPUs:
+ * aligned packing changes nothing. */
+static void packings_that_are_equivalent_are_searched_once(void)
+{
+    static const struct {
+        uint32_t tensor, pipeline, data;
+        lh_outermost outermost;
+        bool matters;
+    } cases[] = {{2, 2, 3, LH_OUTERMOST_PIPELINE, true},
+                 {2, 3, 2, LH_OUTERMOST_PIPELINE, false},
+                 {2, 3, 2, LH_OUTERMOST_DATA, true},
+                 {2, 4, 3, LH_OUTERMOST_PIPELINE, true},
+                 {2, 5, 3, LH_OUTERMOST_PIPELINE, false}, /* five nodes */
+                 {2, 2, 7, LH_OUTERMOST_PIPELINE, true},
+                 {2, 2, 5, LH_OUTERMOST_PIPELINE, false},
+                 {2, 2, 6, LH_OUTERMOST_PIPELINE, false}, /* two nodes each */
+                 {2, 1, 3, LH_OUTERMOST_PIPELINE, false},
+                 {1, 8, 2, LH_OUTERMOST_PIPELINE, false}};
+    lh_job *job = job_with(JOB_SLOW_FABRIC, " ");
+    for (size_t i = 0; job && i < sizeof cases / sizeof *cases; i++) {
+        lh_layout l = {.tensor = cases[i].tensor,
+                       .context = 1,
+                       .pipeline = cases[i].pipeline,
+                       .data = cases[i].data,
+                       .outermost = cases[i].outermost};
+        CHECK_MSG(lhi_packing_matters(job, &l) == cases[i].matters, "%zu", i);
+    }
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(packings_that_are_equivalent_are_searched_once);
+    RUN(gpus_stay_idle_where_stages_would_straddle);
     RUN(orders_that_are_equivalent_are_searched_once);
     RUN(both_orders_are_searched_in_one_datacenter);
     RUN(both_orders_are_searched_in_several_datacenters);

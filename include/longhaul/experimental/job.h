@@ -244,6 +244,14 @@ typedef enum lh_outermost {
     LH_OUTERMOST_MIXED, /* pipelines cross some boundaries, replicas others */
 } lh_outermost;
 
+/* Position of pipeline stages on the nodes of a datacenter. */
+typedef enum lh_packing {
+    LH_PACKING_ANY,   /* not given; in a complete layout: dense */
+    LH_PACKING_DENSE, /* each stage or replica follows the previous one */
+    /* None straddles a node that is not larger, which leaves GPUs idle. */
+    LH_PACKING_ALIGNED,
+} lh_packing;
+
 /* Sharding of weights, gradients and optimizer state across the replicas of
  * several datacenters, for the state that training.zero shards
  * (longhaul/experimental/cost.h). */
@@ -303,6 +311,7 @@ typedef struct lh_layout {
     /* The outermost parallelism in the order of a datacenter's ranks, pipeline
      * or data; LH_OUTERMOST_ANY: see lh_layout_rank_order(). */
     lh_outermost rank_order;
+    lh_packing packing;
 } lh_layout;
 
 /* Returns the layout's expert_tensor or its default: 1 if expert > 1, else
@@ -366,6 +375,9 @@ LH_API const char *lh_outermost_name(lh_outermost outermost);
 /* Returns a sharding scope's name as in the job format, or "any"; static
  * storage. */
 LH_API const char *lh_sharding_name(lh_sharding sharding);
+
+/* Returns "dense" or "aligned"; "any": not given. */
+LH_API const char *lh_packing_name(lh_packing packing);
 /* Finds the target with that name, excluding "any". LH_EINVAL: no such target.
  */
 LH_API lh_status lh_target_find(const char *name, lh_target *target,

@@ -189,7 +189,7 @@ lh_status lhi_job_read_layout(lhi_job_reader *r, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_node_find(r->map, "layout"), *node;
-    uint32_t outermost, order, sharding, target;
+    uint32_t outermost, order, packing, sharding, target;
     bool given;
     if (!map)
         return LH_OK;
@@ -211,6 +211,10 @@ lh_status lhi_job_read_layout(lhi_job_reader *r, lh_error *err)
                                 &order, &given, err));
     if (given)
         l->rank_order = (lh_outermost)(order + 1);
+    LHI_TRY(lhi_job_read_choice(r, map, "packing", lhi_packing_names, &packing,
+                                &given, err));
+    if (given)
+        l->packing = (lh_packing)(packing + 1);
     LHI_TRY(lhi_job_read_choice(r, map, "sharding", lhi_sharding_names,
                                 &sharding, &given, err));
     if (given)

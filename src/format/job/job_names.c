@@ -19,7 +19,7 @@ const char *const lhi_layout_keys[] = {
     "pipeline",  "data",      "micro_batch", "chunks_per_device",
     "outermost", "sharding",  "schedule",    "sites",
     "layers",    "mtp_chunk", "framework",   "rank_order",
-    NULL};
+    "packing",   NULL};
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
@@ -30,6 +30,7 @@ const char *const lhi_module_names[] = {
     "mlp",       "moe",       "shared_experts", NULL};
 const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed", NULL};
 const char *const lhi_rank_order_names[] = {"pipeline", "data", NULL};
+const char *const lhi_packing_names[] = {"dense", "aligned", NULL};
 const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
                                           NULL};
 const char *const lhi_target_choices[] = {"any",        "longhaul", "megatron",
@@ -78,6 +79,11 @@ lh_status lh_target_find(const char *name, lh_target *target, lh_error *err)
                     "unknown framework '%.60s'; expected longhaul, megatron, "
                     "torchtitan or pytorch",
                     name);
+}
+
+const char *lh_packing_name(lh_packing packing)
+{
+    return packing == LH_PACKING_ANY ? "any" : lhi_packing_names[packing - 1];
 }
 
 const char *lh_sharding_name(lh_sharding sharding)

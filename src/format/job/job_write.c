@@ -322,6 +322,9 @@ static json_t *layout_to_json(const lh_job *job)
         (l->rank_order == LH_OUTERMOST_ANY ||
          lhi_json_set(map, "rank_order",
                       json_string(lh_outermost_name(l->rank_order)))) &&
+        (l->packing == LH_PACKING_ANY ||
+         lhi_json_set(map, "packing",
+                      json_string(lh_packing_name(l->packing)))) &&
         (l->sharding == LH_SHARDING_ANY ||
          lhi_json_set(map, "sharding",
                       json_string(lh_sharding_name(l->sharding)))) &&

@@ -340,6 +340,7 @@ extern const char *const lhi_chosen_recompute_names[];
 extern const char *const lhi_module_names[];
 extern const char *const lhi_outermost_names[]; /* without "any" */
 extern const char *const lhi_rank_order_names[];
+extern const char *const lhi_packing_names[];
 extern const char *const lhi_sharding_names[]; /* without "any" */
 extern const char *const lhi_target_choices[]; /* with "any" */
 extern const char *const lhi_dispatcher_names[];

@@ -150,6 +150,26 @@ static lh_status check_rank_order(const lhi_doc *doc, const lh_plan *p,
         "layout.rank_order in the job and plan again");
 }
 
+/* Checks that the layout's packing is the job's or, if the job has none, one
+ * that the search tries. */
+static lh_status check_packing(const lhi_doc *doc, const lh_plan *p,
+                               lh_error *err)
+{
+    const lh_layout *l = &p->best.layout;
+    const lh_packing asked = p->job->layout.packing;
+    lh_layout usual = *l;
+    usual.packing = LH_PACKING_ANY;
+    if (asked ? l->packing == asked
+              : !l->packing || (l->packing == LH_PACKING_ALIGNED &&
+                                lhi_packing_matters(p->job, &usual)))
+        return LH_OK;
+    return lhi_doc_fail(
+        doc, lhi_node_find(lhi_node_find(doc->root, "layout"), "packing"), err,
+        LH_EINPUT,
+        "is not the packing of the job's stages on nodes; to change it, set "
+        "layout.packing in the job and plan again");
+}
+
 /* Checks that the layout's sharding is the one that the job requires, or full
  * where all are equivalent. */
 static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
@@ -197,6 +217,7 @@ lh_status lhi_check_choice_pipeline(const lhi_doc *doc, const lh_plan *p,
     LHI_TRY(check_account(doc, p, err));
     LHI_TRY(check_outermost(doc, p, err));
     LHI_TRY(check_rank_order(doc, p, err));
+    LHI_TRY(check_packing(doc, p, err));
     LHI_TRY(check_sharding(doc, p, err));
     LHI_TRY(check_source_word(doc, p, err));
     LHI_TRY(lhi_check_elastic_operations(doc, p, err));

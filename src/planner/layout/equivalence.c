@@ -57,9 +57,9 @@ bool lhi_configs_are_equal(const lhi_config *a, const lhi_config *b)
     return lhi_degrees_are_equal(x, y) &&
            x->chunks_per_device == y->chunks_per_device &&
            x->outermost == y->outermost && x->rank_order == y->rank_order &&
-           x->sharding == y->sharding && a->placement == b->placement &&
-           a->recompute == b->recompute && a->zero == b->zero &&
-           lhi_sites_are_equal(x->sites, y->sites);
+           x->packing == y->packing && x->sharding == y->sharding &&
+           a->placement == b->placement && a->recompute == b->recompute &&
+           a->zero == b->zero && lhi_sites_are_equal(x->sites, y->sites);
 }
 
 bool lhi_choices_are_equal(const lh_choice *a, const lh_choice *b)

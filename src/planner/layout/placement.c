@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Places pipeline ranks on datacenters: docs/theory/placement.md. */
 #include "planner/layout/equivalence.h"
+#include "planner/layout/space.h"
+
+#include "base/integer_math.h"
 
 #include <inttypes.h>
 
@@ -121,6 +124,77 @@ typedef struct placement_builder {
     uint64_t *used; /* GPUs, per datacenter */
 } placement_builder;
 
+/* GPUs of one pipeline part in its datacenter: equally many blocks of adjacent
+ * GPUs, a stage's replicas or a replica's stages (docs/theory/placement.md). */
+typedef struct part_gpus {
+    uint64_t first; /* first GPU */
+    uint64_t
+        in_a_block;   /* GPUs from a replica or stage to the next of a block */
+    uint64_t spacing; /* GPUs from the start of a block to the next */
+    uint64_t end;     /* after the last GPU */
+    bool shifted;     /* at other GPUs than with dense packing */
+} part_gpus;
+
+/* Returns the least distance of blocks of `size` GPUs with which every block is
+ * on as few nodes of `node` GPUs as possible. Blocks begin at all multiples of
+ * the greatest common divisor within a node. */
+static uint64_t align_blocks(uint64_t size, uint64_t node)
+{
+    uint64_t spacing = size;
+    while ((uint64_t)lhi_gcd((int64_t)spacing, (int64_t)node) <=
+           (size - 1) % node)
+        spacing++;
+    return spacing;
+}
+
+/* Computes the GPUs of a part, which begins after the `used` first GPUs of its
+ * datacenter. */
+static part_gpus find_part_gpus(const lh_job *job, const lh_layout *l,
+                                lh_packing packing, uint32_t replicas,
+                                const lh_site_stages *part, uint64_t used)
+{
+    const bool data = lh_layout_rank_order(l) == LH_OUTERMOST_DATA;
+    const uint64_t group = lhi_group_size(l);
+    const uint64_t size = group * (data ? part->stages : replicas);
+    const uint64_t n = data ? replicas : part->stages;
+    const uint64_t node = job->datacenters[part->datacenter].gpus_per_node;
+    const bool aligned = packing == LH_PACKING_ALIGNED;
+    part_gpus gpus = {.first = used, .in_a_block = group, .spacing = size};
+    if (aligned) {
+        gpus.first = (used + node - 1) / node * node;
+        gpus.spacing = align_blocks(size, node);
+    }
+    gpus.end = gpus.first + (n - 1) * gpus.spacing + size;
+    gpus.shifted = gpus.first != used || (n > 1 && gpus.spacing != size);
+    return gpus;
+}
+
+bool lhi_packing_matters(const lh_job *job, const lh_layout *l)
+{
+    const lh_site_stages all = {0, l->pipeline};
+    const lh_site_group one = {l->data, 1, &all};
+    const lh_sites single = {.n_groups = 1, .groups = &one};
+    const lh_sites *sites = job->n_datacenters == 1 ? &single : l->sites;
+    bool shifted = false;
+    for (uint32_t dc = 0; sites && dc < job->n_datacenters; dc++) {
+        uint64_t used = 0;
+        for (uint32_t g = 0; g < sites->n_groups; g++)
+            for (uint32_t i = 0; i < sites->groups[g].n_parts; i++) {
+                const lh_site_group *group = &sites->groups[g];
+                if (group->parts[i].datacenter != dc)
+                    continue;
+                const part_gpus gpus =
+                    find_part_gpus(job, l, LH_PACKING_ALIGNED, group->replicas,
+                                   &group->parts[i], used);
+                shifted = shifted || gpus.shifted;
+                used = gpus.end;
+            }
+        if (used > job->datacenters[dc].gpus)
+            return false;
+    }
+    return shifted;
+}
+
 /* Places the consecutive stages of one pipeline part on the next free GPUs of
  * its datacenter. LH_EUNSUPPORTED: it has too few. */
 static lh_status place_part(placement_builder *p, const lh_site_group *group,
@@ -128,29 +202,29 @@ static lh_status place_part(placement_builder *p, const lh_site_group *group,
                             lhi_rank_location *ranks, lh_error *err)
 {
     const lh_layout *l = p->layout;
-    uint64_t size = lhi_group_size(l);
     if (part->datacenter >= p->job->n_datacenters)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "stages in datacenter %" PRIu32 " of %" PRIu32,
                         part->datacenter, p->job->n_datacenters);
     const lh_datacenter *dc = &p->job->datacenters[part->datacenter];
-    uint64_t first = p->used[part->datacenter];
-    uint64_t gpus = size * group->replicas * part->stages;
+    const part_gpus gpus =
+        find_part_gpus(p->job, l, l->packing, group->replicas, part,
+                       p->used[part->datacenter]);
     /* Numbering of longhaul/experimental/cost.h: replicas are adjacent, or the
      * stages of one replica. */
     bool data = lh_layout_rank_order(l) == LH_OUTERMOST_DATA;
-    uint64_t stride = data ? size : size * group->replicas;
-    uint64_t between = data ? size * part->stages : size;
-    if (first > dc->gpus || gpus > dc->gpus - first)
+    uint64_t stride = data ? gpus.in_a_block : gpus.spacing;
+    uint64_t between = data ? gpus.spacing : gpus.in_a_block;
+    if (gpus.end > dc->gpus)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "datacenter %s has %" PRIu32 " GPUs, but its stages "
                         "and replicas need %" PRIu64,
-                        dc->name, dc->gpus, first + gpus);
+                        dc->name, dc->gpus, gpus.end);
     for (uint32_t i = 0; i < part->stages; i++)
         ranks[i] = (lhi_rank_location){part->datacenter,
-                                       (uint32_t)(first + i * stride),
+                                       (uint32_t)(gpus.first + i * stride),
                                        (uint32_t)between};
-    p->used[part->datacenter] = first + gpus;
+    p->used[part->datacenter] = gpus.end;
     return LH_OK;
 }
 

@@ -295,6 +295,19 @@ static bool suits_outermost(const expansion *g, lh_outermost o)
             lhi_outermost_matters(g->space->job, &g->config.layout));
 }
 
+/* Visits a placement with the job's packing on nodes or, if the job has none,
+ * with dense and, if that makes a difference, aligned packing. */
+static lh_status add_packings(expansion *g, lh_error *err)
+{
+    lh_layout *l = &g->config.layout;
+    l->packing = g->want->packing;
+    LHI_TRY(visit_child(g, err));
+    if (l->packing || !lhi_packing_matters(g->space->job, l))
+        return LH_OK;
+    l->packing = LH_PACKING_ALIGNED;
+    return visit_child(g, err);
+}
+
 /* Visits the outermost parallelisms without placements; stages and replicas get
  * no datacenters. */
 static lh_status add_outermost(expansion *g, lh_error *err)
@@ -305,7 +318,7 @@ static lh_status add_outermost(expansion *g, lh_error *err)
         if (!suits_outermost(g, (lh_outermost)o))
             continue;
         g->config.layout.outermost = (lh_outermost)o;
-        LHI_TRY(visit_child(g, err));
+        LHI_TRY(add_packings(g, err));
     }
     return LH_OK;
 }
@@ -316,13 +329,13 @@ static lh_status add_rank_orders(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
     l->rank_order = g->want->rank_order;
-    LHI_TRY(visit_child(g, err));
+    LHI_TRY(add_packings(g, err));
     if (l->rank_order || !lhi_rank_order_matters(g->space->job, l))
         return LH_OK;
     l->rank_order = lh_layout_rank_order(l) == LH_OUTERMOST_DATA
                         ? LH_OUTERMOST_PIPELINE
                         : LH_OUTERMOST_DATA;
-    return visit_child(g, err);
+    return add_packings(g, err);
 }
 
 /* Visits the placements of stages and replicas in datacenters, each with its

@@ -40,6 +40,10 @@ bool lhi_outermost_matters(const lh_job *job, const lh_layout *layout);
  * need more than a node, and share nodes. */
 bool lhi_rank_order_matters(const lh_job *job, const lh_layout *layout);
 
+/* Checks whether the layout fits with aligned packing and is then on other GPUs
+ * than with dense packing. */
+bool lhi_packing_matters(const lh_job *job, const lh_layout *layout);
+
 /* Why job->target rejects a configuration, and the level it had decided. */
 typedef struct lhi_space_refusal {
     lhi_level level; /* LHI_LEVEL_NONE: none */

@@ -67,13 +67,17 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
     LHI_TRY(lhi_layout_place(job, layout, mem, &places, err));
     for (uint32_t dc = 0; dc < job->n_datacenters; dc++) {
         const lh_datacenter *site = &job->datacenters[dc];
-        uint64_t gpus = 0;
+        uint64_t gpus = 0; /* up to the last one in use */
         for (uint32_t g = 0; g < places.sites->n_groups; g++)
-            for (uint32_t s = 0; s < layout->pipeline; s++)
-                if (places.ranks[(size_t)g * layout->pipeline + s].datacenter ==
-                    dc)
-                    gpus += places.sites->groups[g].replicas;
-        gpus *= lhi_group_size(layout);
+            for (uint32_t s = 0; s < layout->pipeline; s++) {
+                const lhi_rank_location *at =
+                    &places.ranks[(size_t)g * layout->pipeline + s];
+                const uint64_t others = places.sites->groups[g].replicas - 1;
+                const uint64_t end = at->first_gpu + others * at->stride +
+                                     lhi_group_size(layout);
+                if (at->datacenter == dc && end > gpus)
+                    gpus = end;
+            }
         uint64_t nodes = (gpus + site->gpus_per_node - 1) / site->gpus_per_node;
         out->gpus += (uint32_t)(nodes * site->gpus_per_node);
         out->usd_per_hour +=

@@ -298,7 +298,7 @@ static lh_status search_node(elastic_branch *t, const node *n, lh_error *err)
 static bool has_same_degrees(const lh_layout *a, const lh_layout *b)
 {
     return lhi_degrees_are_equal(a, b) && a->outermost == b->outermost &&
-           a->rank_order == b->rank_order;
+           a->rank_order == b->rank_order && a->packing == b->packing;
 }
 
 /* Returns a candidate's sort key for the order of the search, lowest first:

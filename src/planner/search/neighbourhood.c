@@ -66,6 +66,7 @@ static bound *find_entry(const lhi_bound_cache *b, lhi_level level,
                             config->zero,
                             (uint64_t)l->outermost,
                             (uint64_t)l->rank_order,
+                            (uint64_t)l->packing,
                             (uint64_t)l->sharding,
                             (uint64_t)config->placement,
                             (uint64_t)config->recompute};
@@ -159,7 +160,7 @@ static uint32_t count_placement_changes(const lh_layout *a, const lh_layout *b)
         a->data != b->data)
         return 0; /* no placement in common */
     return a->outermost != b->outermost || a->rank_order != b->rank_order ||
-           !lhi_sites_are_equal(a->sites, b->sites);
+           a->packing != b->packing || !lhi_sites_are_equal(a->sites, b->sites);
 }
 
 /* Counts ZeRO stage and sharding changes; sharding that follows from another

@@ -344,6 +344,7 @@ static bool is_equivalent_listed(const lh_choice *list, uint32_t n,
         listed.layout.sites = c->config.layout.sites;
         listed.layout.outermost = c->config.layout.outermost;
         listed.layout.rank_order = c->config.layout.rank_order;
+        listed.layout.packing = c->config.layout.packing;
         if (lhi_configs_are_equal(&listed, &c->config))
             return true;
     }

@@ -54,6 +54,7 @@ static uint64_t hash_sites(const lh_layout *l)
 {
     uint64_t hash = add_to_hash(UINT64_C(14695981039346656037), l->outermost);
     hash = add_to_hash(hash, l->rank_order);
+    hash = add_to_hash(hash, l->packing);
     for (uint32_t g = 0; l->sites && g < l->sites->n_groups; g++) {
         const lh_site_group *group = &l->sites->groups[g];
         hash = add_to_hash(add_to_hash(hash, group->replicas), group->n_parts);
