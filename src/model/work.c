@@ -168,7 +168,7 @@ static void add_tensor_communication(const lhi_shape *shape, uint32_t layer,
 {
     const lh_model *m = shape->model;
     double bytes = shape->tokens * m->hidden * shape->element;
-    double calls = 2 * lhi_count_norms(m);
+    double calls = m->parallel_block ? 2 : 4;
 
     if (shape->scales_tensors) /* gathers are of 8 bits */
         bytes *= (1 + shape->product_element / shape->element) / 2;

@@ -67,8 +67,7 @@ void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out);
  * hidden state with the next token's embedding and runs one more layer. */
 void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
 
-/* Returns the norm count per layer, which with tensor parallelism is also the
- * number of sums over product outputs. */
+/* Returns the norm count per layer. */
 double lhi_count_norms(const lh_model *model);
 
 /* Returns the average number of tokens that a token attends to in a layer, in a

@@ -167,7 +167,8 @@ static void an_indexer_scores_all_tokens(void)
     CHECK(some < all);
 }
 
-/* Norms behind attention and MLP take time, and store their inputs. */
+/* Norms behind attention and MLP take time, and store their inputs; with tensor
+ * parallelism they need no further communication. */
 static void norms_behind_take_time_and_memory(void)
 {
     fixture f;
@@ -177,6 +178,7 @@ static void norms_behind_take_time_and_memory(void)
 
     fixture_init(&f, "llama3-8b");
     f.job.model = &m;
+    f.layout.tensor = 8;
     for (int i = 0; i < 2; i++) {
         m.norm_placement = i ? LH_NORM_PLACEMENT_BOTH : LH_NORM_PLACEMENT_POST;
         CHECK_OK(
@@ -185,6 +187,8 @@ static void norms_behind_take_time_and_memory(void)
     }
     CHECK(cost[0].f.total_ns < cost[1].f.total_ns);
     CHECK(cost[0].activation_bytes < cost[1].activation_bytes);
+    CHECK(cost[0].f.communication_ns > 0);
+    CHECK_INT(cost[0].f.communication_ns, cost[1].f.communication_ns);
 }
 
 /* A chunk with windowed and full layers takes the sum of its layers' durations.
