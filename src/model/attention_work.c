@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The work of a layer's attention block: flash and unfused attention, the ring
- * of context parallelism, multi-head latent attention, gated delta networks and
- * sparse attention. */
+ * of context parallelism, multi-head latent attention, gated delta networks,
+ * Mamba-2 and sparse attention. */
 #include "model/work_internal.h"
 
 #include <math.h>
@@ -231,6 +231,71 @@ static void add_linear_attention(const lhi_shape *shape, lhi_pass_work *out)
     lhi_work_add_delta_rule(shape, &out->f, &out->d);
 }
 
+/* --- Mamba-2 --- */
+
+/* Adds Mamba-2's core, after its input projection and before its output
+ * projection: convolution, state space dual form (SSD) and gated norm.
+ *
+ * SSD (arXiv:2405.21060, section 6) computes chunks of Q tokens. For each token
+ * and group the scores with B and C of its chunk: QN products; for each token
+ * and head the chunk's own outputs from these scores: QP; its part of the
+ * chunk's state: NP; and the output of the state before the chunk: NP. D
+ * multiplies twice as often, and first computes scores and states again, as the
+ * kernels of mamba_ssm do (ssd_combined.py, 2.2). States are in fp32. */
+static void add_mamba_core(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+{
+    const lh_model *m = shape->model;
+    double heads = (double)m->mamba_heads / shape->tensor;
+    double groups = (double)m->mamba_groups / shape->tensor;
+    double p = m->mamba_head_dim, n = m->mamba_state_dim, q = LHI_MAMBA_CHUNK;
+    double t = shape->tokens, e = shape->element, values = heads * p;
+    double scores = 2 * t * groups * q * n;
+    double states = 2 * t * heads * n * p;
+    double forward = scores + 2 * t * heads * q * p + 2 * states;
+    double mixed = values + 2 * groups * n; /* values, B and C */
+    /* Scores of a chunk, and its state, which is written, passed on and read.
+     */
+    double chunk = 4 * t * (2 * groups * q + 4 * heads * n * p / q);
+
+    f->flops += forward;
+    f->core_flops += forward;
+    /* Convolution; SSD reads values twice, B and C three times, and writes the
+     * outputs; the norm reads them and the gates. */
+    lhi_work_add_pointwise(f,
+                           t * e * (2 * mixed + 3 * mixed + values) + chunk +
+                               t * e * 3 * values,
+                           7);
+    d->flops += 2 * forward + scores + states;
+    d->core_flops += 2 * forward + scores + states;
+    lhi_work_add_pointwise(d,
+                           t * e * (4 * mixed + 7 * mixed + 3 * values) +
+                               2.5 * chunk + t * e * 5 * values,
+                           16);
+}
+
+/* Adds a Mamba-2 layer; tensor parallelism divides its heads and groups. */
+static void add_mamba(const lhi_shape *shape, lhi_pass_work *out)
+{
+    const lh_model *m = shape->model;
+
+    lhi_work_add_layer_linear(shape, out, shape->tokens, m->hidden,
+                              lhi_count_mamba_inputs(shape), 1);
+    add_mamba_core(shape, &out->f, &out->d);
+    lhi_work_add_layer_linear(shape, out, shape->tokens,
+                              (double)m->mamba_heads * m->mamba_head_dim /
+                                  shape->tensor,
+                              m->hidden, 1);
+}
+
+double lhi_count_mamba_inputs(const lhi_shape *shape)
+{
+    const lh_model *m = shape->model;
+
+    return (m->mamba_heads * (2.0 * m->mamba_head_dim + 1) +
+            2.0 * m->mamba_groups * m->mamba_state_dim) /
+           shape->tensor;
+}
+
 /* --- sparse attention --- */
 
 /* Adds DeepSeek-V3.2's indexer (arXiv:2512.02556, section 2.1), replicated on
@@ -274,8 +339,11 @@ void lhi_work_add_rotation(const lhi_shape *shape, lhi_work *work)
 void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f)
 {
     lhi_pass_work once = {0};
+    const lhi_mixer mixer = lhi_model_layer_mixer(shape->model, layer);
 
-    if (lh_model_layer_is_linear(shape->model, layer)) {
+    if (mixer == LHI_MIXER_MAMBA) {
+        add_mamba_core(shape, &once.f, &once.d);
+    } else if (mixer == LHI_MIXER_LINEAR) {
         add_linear_pointwise(shape, &once.f, NULL);
         lhi_work_add_delta_rule(shape, &once.f, &once.d);
     } else if (shape->unfused) {
@@ -296,9 +364,17 @@ void lhi_work_add_attention_block(const lhi_shape *shape, uint32_t layer,
     const lh_model *m = shape->model;
     double queries = shape->heads * shape->qk_dim;
 
-    if (lh_model_layer_is_linear(m, layer)) {
+    switch (lhi_model_layer_mixer(m, layer)) {
+    case LHI_MIXER_NONE:
+        return;
+    case LHI_MIXER_LINEAR:
         add_linear_attention(shape, out);
         return;
+    case LHI_MIXER_MAMBA:
+        add_mamba(shape, out);
+        return;
+    case LHI_MIXER_ATTENTION:
+        break;
     }
     if (m->index_topk)
         add_indexer(shape, layer, out);

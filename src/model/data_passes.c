@@ -25,8 +25,7 @@ static const lhi_slice_part *find_part(const lhi_cost_context *p,
         return &s->embedding;
     if (i > p->slice->n_layers)
         return &s->head;
-    return &s->layers[lh_model_layer_is_moe(model, layer)]
-                     [lhi_find_attention_kind(model, layer)];
+    return &s->layers[lhi_find_layer_kind(model, layer)];
 }
 
 /* Checks whether the layer range includes part i: embedding (0), a layer, or

@@ -11,6 +11,8 @@ double lhi_eager_count_activations(const lhi_shape *shape, uint32_t layer)
     const lh_model *m = shape->model;
     double t = shape->tensor;
 
+    if (!lhi_model_layer_has_mlp(m, layer))
+        return 0;
     if (!lh_model_layer_is_moe(m, layer))
         return shape->tokens * m->ffn / t;
     return shape->tokens *

@@ -130,15 +130,43 @@ static void add_linear_core(op_list *l, uint32_t layer)
     lhi_work_attention(s, layer, &op->recompute_work);
 }
 
-/* Appends the operations of `layer`'s attention block: projections, core
- * attention, output projection and dropout. */
+/* Appends a Mamba-2 layer's input projection and core. */
+static void add_mamba_core(op_list *l, uint32_t layer)
+{
+    const lhi_shape *s = l->shape;
+    const lh_model *m = s->model;
+    add_linear(l, "mamba projection", s->tokens, m->hidden,
+               lhi_count_mamba_inputs(s), 1, true);
+    lhi_layer_op *op =
+        add_op(l, "mamba",
+               2 * s->element * s->tokens * (double)m->mamba_heads *
+                   m->mamba_head_dim / s->tensor);
+    lhi_work_attention(s, layer, &op->recompute_work);
+}
+
+/* Returns the columns of the result of a layer's mixer, before its output
+ * projection, on one GPU. */
+static double count_mixer_outputs(const lhi_shape *s, lhi_mixer mixer)
+{
+    const lh_model *m = s->model;
+    if (mixer == LHI_MIXER_MAMBA)
+        return (double)m->mamba_heads * m->mamba_head_dim / s->tensor;
+    return mixer == LHI_MIXER_LINEAR ? (double)m->linear_value_heads *
+                                           m->linear_value_head_dim / s->tensor
+                                     : s->heads * s->v_dim;
+}
+
+/* Appends the operations of `layer`'s attention block or its substitute:
+ * projections, core, output projection and dropout. */
 static void add_attention(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
     double hidden = s->tokens * s->norm_share * s->model->hidden;
     const lh_model *m = s->model;
-    const bool linear = lh_model_layer_is_linear(m, layer);
-    if (linear) {
+    const lhi_mixer mixer = lhi_model_layer_mixer(m, layer);
+    if (mixer == LHI_MIXER_MAMBA) {
+        add_mamba_core(l, layer);
+    } else if (mixer == LHI_MIXER_LINEAR) {
         add_linear_core(l, layer);
     } else {
         add_projections(l);
@@ -148,13 +176,12 @@ static void add_attention(op_list *l, uint32_t layer)
      * with the residual added, is stored. */
     lhi_layer_op *op =
         add_linear(l, "attention output", s->tokens,
-                   linear ? (double)m->linear_value_heads *
-                                m->linear_value_head_dim / s->tensor
-                          : s->heads * s->v_dim,
-                   m->hidden, 1, true);
-    /* In a parallel block it is only one term in the layer's sum. */
-    op->stored = s->model->parallel_block ? 0 : hidden * s->element;
-    op->not_recomputable = s->model->parallel_block;
+                   count_mixer_outputs(s, mixer), m->hidden, 1, true);
+    /* In a parallel block it is only one term in the layer's sum; in a hybrid
+     * model it is the next layer's input. */
+    const bool is_last = m->parallel_block || m->layer_pattern;
+    op->stored = is_last ? 0 : hidden * s->element;
+    op->not_recomputable = is_last;
     if (s->tensor > 1) {
         op->recompute_work.tensor_bytes =
             s->tokens * s->model->hidden * s->element;
@@ -165,13 +192,12 @@ static void add_attention(op_list *l, uint32_t layer)
 }
 
 /* Appends an MLP's operations: `matrices` weights of inner width `inner` per
- * product, which share `rows` tokens. `shared` selects the names for the shared
- * expert. Returns the last operation. */
-static lhi_layer_op *add_mlp(op_list *l, double rows, double inner,
+ * product, which share `rows` tokens of `h` values. `shared` selects the names
+ * for the shared expert. Returns the last operation. */
+static lhi_layer_op *add_mlp(op_list *l, double rows, double h, double inner,
                              double matrices, bool shared)
 {
     const lhi_shape *s = l->shape;
-    double h = s->model->hidden;
     double values = rows * inner;
     add_linear(l, shared ? "shared up" : "up", rows, h, inner, matrices, true);
     if (s->model->gated)
@@ -192,21 +218,30 @@ static void add_experts(op_list *l)
     const lhi_shape *s = l->shape;
     const lh_model *m = s->model;
     double e = s->element, t = s->tokens;
-    double moved = t * s->dispatched * m->hidden * e;
-    double gathered = t * s->received * m->hidden * s->product_element *
+    double input = lhi_model_expert_input(m);
+    double moved = t * s->dispatched * input * e;
+    double gathered = t * s->received * input * s->product_element *
                       (s->dispatches_tokens ? s->expert_tensor : 1);
+    double latent = t * s->norm_share * m->expert_latent * e;
     double routed = 4.0 * t * s->norm_share * m->experts;
     lhi_layer_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
                                       m->experts, 1, false);
-    router->stored =
-        gathered + routed + (s->weights_expert_results ? moved : 0);
-    lhi_layer_op *down =
-        add_mlp(l, t * s->expert_rows, (double)m->expert_ffn / s->expert_tensor,
-                (double)m->experts / s->expert, false);
+    if (m->expert_latent) {
+        lhi_work_linear(s, t * s->norm_share, m->hidden, m->expert_latent, 1,
+                        &router->recompute_work);
+        lhi_work_linear(s, t * s->norm_share, m->expert_latent, m->hidden, 1,
+                        &router->recompute_work);
+    }
+    router->stored = gathered + routed + 2 * latent +
+                     (s->weights_expert_results ? moved : 0);
+    lhi_layer_op *down = add_mlp(l, t * s->expert_rows, input,
+                                 (double)m->expert_ffn / s->expert_tensor,
+                                 (double)m->experts / s->expert, false);
     lhi_work ignored = {0};
     lhi_work_biases(s, &down->recompute_work, &ignored);
     if (m->shared_expert_ffn)
-        add_mlp(l, t, (double)m->shared_expert_ffn / s->tensor, 1, true);
+        add_mlp(l, t, m->hidden, (double)m->shared_expert_ffn / s->tensor, 1,
+                true);
 }
 
 uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer,
@@ -215,19 +250,24 @@ uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer,
     op_list l = {.shape = shape, .ops = ops};
     double hidden = shape->tokens * shape->norm_share * shape->model->hidden;
     add_fixed(&l, "input", hidden * shape->element);
-    add_norm(&l, "attention norm");
-    const bool both = shape->model->norm_placement == LH_NORM_PLACEMENT_BOTH;
-    add_attention(&l, layer);
+    const lh_model *m = shape->model;
+    const bool both = m->norm_placement == LH_NORM_PLACEMENT_BOTH;
+    if (lhi_model_layer_mixer(m, layer) != LHI_MIXER_NONE) {
+        add_norm(&l, "attention norm");
+        add_attention(&l, layer);
+        if (!lhi_model_layer_has_mlp(m, layer))
+            return l.n;
+    }
     if (both)
         add_norm(&l, "attention output norm");
-    if (!shape->model->parallel_block)
+    if (!m->parallel_block)
         add_norm(&l, "mlp norm");
-    if (lh_model_layer_is_moe(shape->model, layer))
+    if (lh_model_layer_is_moe(m, layer))
         add_experts(&l);
     else
-        add_mlp(&l, shape->tokens, (double)shape->model->ffn / shape->tensor, 1,
+        add_mlp(&l, shape->tokens, m->hidden, (double)m->ffn / shape->tensor, 1,
                 false);
-    if (both && !shape->model->parallel_block)
+    if (both && !m->parallel_block)
         add_norm(&l, "mlp output norm");
     if (shape->dropout)
         add_fixed(&l, "mlp dropout", hidden);

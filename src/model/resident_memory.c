@@ -56,6 +56,27 @@ static void add_linear_attention(const lhi_shape *shape, layer_bytes *p)
         shape->product_element * (2 * keys + 2 * values + 2 * heads + hidden);
 }
 
+/* Adds the resident activation bytes per token of a Mamba-2 layer: the input
+ * projection's outputs, and the core's before and after their gated norm. The
+ * fused kernel computes the convolution and states again (mamba_ssm 2.2,
+ * MambaSplitConv1dScanCombinedFn). */
+static void add_mamba(const lhi_shape *shape, layer_bytes *p)
+{
+    const lh_model *m = shape->model;
+    double hidden = m->hidden * shape->norm_share;
+    double values = (double)m->mamba_heads * m->mamba_head_dim / shape->tensor;
+    double projected = lhi_count_mamba_inputs(shape);
+
+    p->input += shape->element * hidden;
+    p->norms += shape->product_element * hidden;
+    p->heads += shape->element * projected;
+    p->rest += shape->element * 2 * values;
+    if (shape->dropout)
+        p->rest += hidden;
+    p->linear_in += shape->product_element * (hidden + values);
+    p->linear_grad += shape->product_element * (projected + hidden);
+}
+
 double lhi_count_indexer_bytes(const lhi_shape *shape)
 {
     const lh_model *m = shape->model;
@@ -81,9 +102,19 @@ static void add_attention(const lhi_shape *shape, uint32_t layer,
     double o = shape->heads * shape->v_dim;
     double latent = 0;
 
-    if (lh_model_layer_is_linear(m, layer)) {
+    switch (lhi_model_layer_mixer(m, layer)) {
+    case LHI_MIXER_NONE: /* the MLP's input and norm */
+        p->input += e * hidden;
+        p->norms += shape->product_element * hidden;
+        return;
+    case LHI_MIXER_LINEAR:
         add_linear_attention(shape, p);
         return;
+    case LHI_MIXER_MAMBA:
+        add_mamba(shape, p);
+        return;
+    case LHI_MIXER_ATTENTION:
+        break;
     }
     if (m->attention_gate)
         q *= 2;
@@ -135,11 +166,13 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
 
     add_attention(shape, layer, p);
     if (shape->keeps_gathered)
-        p->norms +=
-            2 * (1 - shape->norm_share) * shape->product_element * m->hidden;
+        p->norms += (m->layer_pattern ? 1 : 2) * (1 - shape->norm_share) *
+                    shape->product_element * m->hidden;
     const double more = lhi_model_count_norms(m) - 1; /* than the first norm */
     p->rest += more * e * hidden;                     /* their inputs */
     p->norms += more * shape->product_element * hidden;
+    if (!lhi_model_layer_has_mlp(m, layer))
+        return;
     if (shape->dropout)
         p->rest += hidden;
     if (!lh_model_layer_is_moe(m, layer)) {
@@ -150,11 +183,14 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
     }
     /* Dispatched tokens, including those gathered by all GPUs that share an
      * expert, and the experts' results where the router weights them. */
-    double moved = e * m->hidden * shape->dispatched;
-    double gathered = shape->product_element * m->hidden * shape->received *
+    double input = lhi_model_expert_input(m);
+    double moved = e * input * shape->dispatched;
+    double gathered = shape->product_element * input * shape->received *
                       (shape->dispatches_tokens ? shape->expert_tensor : 1);
     double routed = 4.0 * m->experts * shape->norm_share;
-    p->moved += gathered + routed;
+    /* Before dispatch and after the sum over experts. */
+    double latent = e * m->expert_latent * shape->norm_share;
+    p->moved += gathered + routed + 2 * latent;
     if (shape->weights_expert_results)
         p->moved += moved;
     add_mlp(shape, shape->expert_rows,
@@ -162,8 +198,8 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
     if (m->shared_expert_ffn)
         add_mlp(shape, 1, (double)m->shared_expert_ffn / shape->tensor,
                 &p->shared, p);
-    p->linear_in += gathered + e * hidden;
-    p->linear_grad += gathered + routed;
+    p->linear_in += gathered + e * hidden + latent;
+    p->linear_grad += gathered + routed + latent;
     if (m->shared_expert_ffn)
         p->linear_grad += e * hidden;
 }
@@ -227,7 +263,8 @@ static double count_recompute_bytes(const lhi_shape *shape,
  * a layer with experts. */
 static double count_gradient_bytes(const lhi_shape *shape, uint32_t layer)
 {
-    if (lh_model_layer_is_moe(shape->model, layer))
+    if (lh_model_layer_is_moe(shape->model, layer) ||
+        !lhi_model_layer_has_mlp(shape->model, layer))
         return 0;
     return (shape->model->gated ? 3 : 2) * shape->element * shape->tokens *
            shape->model->ffn / shape->tensor;
@@ -341,15 +378,20 @@ void lhi_resident_memory_compute_mtp(const lhi_shape *shape,
     const double n = m->mtp_layers;
     const double joined =
         2 * shape->tokens * shape->norm_share * m->hidden * shape->element;
+    uint32_t first, n_layers = lhi_model_mtp_layers(m, &first);
     lhi_resident_memory layer;
 
     *out = (lhi_resident_memory){0};
     if (!m->mtp_layers)
         return;
-    lhi_resident_memory_compute_layer(shape, m->layers - 1, &layer);
-    out->activation = n * (layer.activation + joined);
-    out->weight_input = n * (layer.weight_input + joined);
-    out->d_workspace = layer.d_workspace;
+    for (uint32_t i = 0; i < n_layers; i++) {
+        lhi_resident_memory_compute_layer(shape, first + i, &layer);
+        out->activation += n * layer.activation;
+        out->weight_input += n * layer.weight_input;
+        out->d_workspace = fmax(out->d_workspace, layer.d_workspace);
+    }
+    out->activation += n * joined;
+    out->weight_input += n * joined;
 }
 
 bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_layer_range *slice)
@@ -380,8 +422,7 @@ void lhi_count_slice_params(const lhi_shape *shape,
     if (slice->head)
         split += (double)lhi_model_head_params(m) + added;
     if (lhi_slice_has_mtp(m, slice)) {
-        /* The modules' layers are like the model's last one. */
-        lh_layer_params last = lhi_model_layer_params(m, m->layers - 1);
+        lh_layer_params last = lhi_model_module_params(m);
 
         split += (double)lhi_model_mtp_params(m) -
                  (double)m->mtp_layers * (double)last.experts;

@@ -346,18 +346,17 @@ lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
     lh_cost_layer_range ends = {
         .embedding = slice->embedding, .head = slice->head, .mtp = slice->mtp};
     lhi_part_times times = {0};
-    bool made[2][2] = {{false}};
+    bool made[LHI_LAYER_KINDS] = {false};
 
     for (uint32_t i = 0; i < slice->n_layers; i++) {
         lh_cost_layer_range one = {.first_layer = slice->first_layer + i,
                                    .n_layers = 1};
-        bool moe = lh_model_layer_is_moe(job->model, one.first_layer);
-        uint32_t kind = lhi_find_attention_kind(job->model, one.first_layer);
+        uint32_t kind = lhi_find_layer_kind(job->model, one.first_layer);
 
-        if (!made[moe][kind])
+        if (!made[kind])
             LHI_TRY(compute_part_time(&s, shape, &one, NULL,
-                                      &times.layers[moe][kind], err));
-        made[moe][kind] = true;
+                                      &times.layers[kind], err));
+        made[kind] = true;
     }
     if (slice->embedding)
         LHI_TRY(compute_part_time(&s, shape, &embedding, NULL, &times.embedding,
@@ -380,8 +379,7 @@ void lhi_find_part_times(const lh_job *job, const lh_cost_layer_range *slice,
     if (i > slice->n_layers)
         sent = &times->head;
     else if (i > 0)
-        sent = &times->layers[lh_model_layer_is_moe(job->model, layer)]
-                             [lhi_find_attention_kind(job->model, layer)];
+        sent = &times->layers[lhi_find_layer_kind(job->model, layer)];
     *gather = sent->gather.transfer + sent->gather.latency;
     *reduce = sent->reduce.transfer + sent->reduce.latency;
 }

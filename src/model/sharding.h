@@ -33,13 +33,12 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
 
 /* The times of each part of a layer range; 0 for absent parts. */
 typedef struct lhi_part_times {
-    lhi_data_times layers[2][2]; /* without and with experts; of each kind of
-                                  * attention, lhi_find_attention_kind() */
+    lhi_data_times layers[LHI_LAYER_KINDS]; /* by lhi_find_layer_kind() */
     lhi_data_times embedding, head;
 } lhi_part_times;
 
 /* Computes the data-parallel collective times of each part of a layer range
- * into *out: layers with and without experts, embedding, head. `options` must
+ * into *out: each kind of layer, embedding, head. `options` must
  * have its defaults filled in; `known`: cache of ECMP (multipath hashing)
  * results. */
 lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,

@@ -122,32 +122,31 @@ static void add_part(const lhi_slice_part *one, lhi_slice_sums *s)
         s->static_bytes += one->static_bytes;
 }
 
-/* Adds the times and memory of all layers in the range. They differ in whether
- * they have experts and in their kind of attention, so each of four kinds is
+/* Adds the times and memory of all layers in the range. Each kind of layer is
  * computed once. */
 static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s,
                             lh_error *err)
 {
     const lh_model *model = p->job->model;
-    bool made[2][2] = {{false}};
+    bool made[LHI_LAYER_KINDS] = {false};
 
     for (uint32_t i = 0; i < p->slice->n_layers; i++) {
         uint32_t layer = p->slice->first_layer + i;
         bool moe = lh_model_layer_is_moe(model, layer);
-        const uint32_t kind = lhi_find_attention_kind(model, layer);
-        lhi_slice_part *one = &s->layers[moe][kind];
+        const uint32_t kind = lhi_find_layer_kind(model, layer);
+        lhi_slice_part *one = &s->layers[kind];
         lhi_measurement m;
         lhi_pass_work work;
         lhi_resident_memory held;
 
-        if (!made[moe][kind]) {
+        if (!made[kind]) {
             LHI_TRY(lhi_measurement_find(
                 p->job, p->layout, p->slice, &p->options,
                 moe ? LH_PROFILE_MOE_LAYER : LH_PROFILE_LAYER, &m, err));
             lhi_work_layer(&p->shape, layer, &work);
             lhi_resident_memory_compute_layer(&p->shape, layer, &held);
             *one = build_part(p, &m, &work, &held, true, layer);
-            made[moe][kind] = true;
+            made[kind] = true;
         }
         add_part(one, s);
     }

@@ -13,11 +13,11 @@ typedef struct lhi_slice_part {
     bool measured, bytes_measured;
 } lhi_slice_part;
 
-/* Sums over the parts of a layer range, and the parts: layers indexed by [has
- * experts][has window]. Absent parts are 0. */
+/* Sums over the parts of a layer range, and the parts: layers by
+ * lhi_find_layer_kind(). Absent parts are 0. */
 typedef struct lhi_slice_sums {
     lhi_pass_times time;
-    lhi_slice_part layers[2][2], embedding, head /* includes MTP */;
+    lhi_slice_part layers[LHI_LAYER_KINDS], embedding, head /* includes MTP */;
     double part_ns[3]; /* sums of F, D, W of the parts */
     lhi_resident_memory memory;
     bool any_measured, any_estimated; /* of times */

@@ -22,11 +22,10 @@ static void add_activation(const lhi_shape *shape, double rows, double width,
 }
 
 /* Adds the work of `matrices` MLPs, each `local` wide on a GPU, on `rows`
- * tokens in all to the F, D and W passes. */
-static void add_mlp(const lhi_shape *shape, double rows, double local,
+ * tokens in all, of `h` values each, to the F, D and W passes. */
+static void add_mlp(const lhi_shape *shape, double rows, double h, double local,
                     double matrices, lhi_pass_work *out)
 {
-    double h = shape->model->hidden;
 
     lhi_work_add_layer_linear(shape, out, rows, h,
                               (shape->model->gated ? 2 : 1) * local, matrices);
@@ -52,8 +51,9 @@ static void add_token_messages(const lhi_shape *shape, double moved,
         out->sharing_calls += 2;
     }
     if (shape->tensor > 1 && !(shape->norm_share < 1)) {
-        out->tensor_bytes +=
-            shape->tokens * shape->model->hidden * shape->element;
+        out->tensor_bytes += shape->tokens *
+                             lhi_model_expert_input(shape->model) *
+                             shape->element;
         out->tensor_calls += 1;
     }
 }
@@ -64,7 +64,7 @@ static void add_shared_experts(const lhi_shape *shape, lhi_pass_work *out)
     const lh_model *m = shape->model;
 
     if (m->shared_expert_ffn)
-        add_mlp(shape, shape->tokens,
+        add_mlp(shape, shape->tokens, m->hidden,
                 (double)m->shared_expert_ffn / shape->tensor, 1, out);
 }
 
@@ -85,7 +85,8 @@ static void add_grouped(lhi_work *to, const lhi_work *products)
 void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {
     const lh_model *m = shape->model;
-    double values = shape->tokens * shape->expert_rows * m->hidden;
+    double values =
+        shape->tokens * shape->expert_rows * lhi_model_expert_input(m);
     double experts = (double)m->experts / shape->expert;
     double e = shape->element;
 
@@ -105,6 +106,7 @@ static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
     lhi_pass_work all = {0};
 
     add_mlp(shape, shape->tokens * shape->expert_rows,
+            lhi_model_expert_input(m),
             (double)m->expert_ffn / shape->expert_tensor,
             (double)m->experts / shape->expert, &all);
     add_grouped(&out->f, &all.f);
@@ -119,13 +121,18 @@ static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
 static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
-    double moved =
-        shape->tokens * shape->dispatched * m->hidden * shape->element;
-    double received =
-        shape->tokens * shape->received * m->hidden * shape->element;
+    double each = shape->tokens * lhi_model_expert_input(m) * shape->element;
+    double moved = each * shape->dispatched;
+    double received = each * shape->received;
+    double own = shape->tokens * shape->norm_share;
 
-    lhi_work_add_linear(shape, out, shape->tokens * shape->norm_share,
-                        m->hidden, m->experts, 1);
+    lhi_work_add_linear(shape, out, own, m->hidden, m->experts, 1);
+    if (m->expert_latent) { /* replicated, to the latent and back */
+        lhi_work_add_layer_linear(shape, out, own, m->hidden, m->expert_latent,
+                                  1);
+        lhi_work_add_layer_linear(shape, out, own, m->expert_latent, m->hidden,
+                                  1);
+    }
     lhi_work_add_pointwise(&out->f, 4 * moved, 4);
     lhi_work_add_pointwise(&out->d, 4 * moved, 4);
     if (shape->dispatches_tokens) {
@@ -151,10 +158,12 @@ static void add_norms(const lhi_shape *shape, lhi_pass_work *out)
         3 * values * shape->element + (shape->dropout ? values : 0);
 
     double times = lhi_count_norms(shape->model);
+    double sums = shape->model->layer_pattern ? 1 : 2;
 
-    lhi_work_add_pointwise(&out->f, times * norm + 2 * residual, times + 2);
-    lhi_work_add_pointwise(&out->d, times * 1.5 * norm + 2 * residual,
-                           times + 2);
+    lhi_work_add_pointwise(&out->f, times * norm + sums * residual,
+                           times + sums);
+    lhi_work_add_pointwise(&out->d, times * 1.5 * norm + sums * residual,
+                           times + sums);
 }
 
 /* Adds the tensor-parallel communication. Forward per layer: two all-reduces of
@@ -168,7 +177,7 @@ static void add_tensor_communication(const lhi_shape *shape, uint32_t layer,
 {
     const lh_model *m = shape->model;
     double bytes = shape->tokens * m->hidden * shape->element;
-    double calls = m->parallel_block ? 2 : 4;
+    double calls = m->parallel_block || m->layer_pattern ? 2 : 4;
 
     if (shape->scales_tensors) /* gathers are of 8 bits */
         bytes *= (1 + shape->product_element / shape->element) / 2;
@@ -176,7 +185,7 @@ static void add_tensor_communication(const lhi_shape *shape, uint32_t layer,
         return;
     if (shape->dispatches_tokens && lh_model_layer_is_moe(m, layer) &&
         !m->shared_expert_ffn)
-        calls = 2;
+        calls -= 2;
     out->f.tensor_bytes += calls * bytes;
     out->f.tensor_calls += calls;
     out->d.tensor_bytes += calls * bytes;
@@ -213,7 +222,7 @@ static void recompute_selective(const lhi_shape *shape, uint32_t layer,
     lhi_work ignored = {0};
 
     if (shape->unfused) {
-        if (!lh_model_layer_is_linear(m, layer))
+        if (lhi_model_layer_mixer(m, layer) == LHI_MIXER_ATTENTION)
             lhi_work_add_unfused_attention(shape, d, &ignored);
         return;
     }
@@ -224,7 +233,7 @@ static void recompute_selective(const lhi_shape *shape, uint32_t layer,
             add_activation(shape, shape->tokens,
                            (double)m->shared_expert_ffn / shape->tensor, d,
                            NULL);
-    } else {
+    } else if (lhi_model_layer_has_mlp(m, layer)) {
         add_activation(shape, shape->tokens, (double)m->ffn / shape->tensor, d,
                        NULL);
     }
@@ -295,9 +304,11 @@ static void recompute_modules(const lhi_shape *shape, uint32_t layer,
 {
     const lh_model *m = shape->model;
     lhi_pass_work once = {0};
+    const lhi_mixer mixer = lhi_model_layer_mixer(m, layer);
 
-    if (lhi_is_module_recomputed(shape, LH_MODULE_CORE_ATTN)) {
-        if (lh_model_layer_is_linear(m, layer))
+    if (lhi_is_module_recomputed(shape, LH_MODULE_CORE_ATTN) &&
+        (mixer == LHI_MIXER_ATTENTION || mixer == LHI_MIXER_LINEAR)) {
+        if (mixer == LHI_MIXER_LINEAR)
             lhi_work_add_delta_rule(shape, &once.f, &once.w);
         else if (shape->unfused)
             lhi_work_add_unfused_attention(shape, &once.f, &once.w);
@@ -315,8 +326,10 @@ static void recompute_modules(const lhi_shape *shape, uint32_t layer,
     }
     if (lh_model_layer_is_moe(m, layer)) {
         recompute_experts(shape, d);
-    } else if (lhi_is_module_recomputed(shape, LH_MODULE_MLP)) {
-        add_mlp(shape, shape->tokens, (double)m->ffn / shape->tensor, 1, &once);
+    } else if (lhi_is_module_recomputed(shape, LH_MODULE_MLP) &&
+               lhi_model_layer_has_mlp(m, layer)) {
+        add_mlp(shape, shape->tokens, m->hidden, (double)m->ffn / shape->tensor,
+                1, &once);
         add_tensor_around(shape, &once.f);
     }
     lhi_work_add(d, &once.f, 1);
@@ -331,9 +344,9 @@ void lhi_work_layer(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out)
     lhi_work_add_attention_block(shape, layer, out);
     if (lh_model_layer_is_moe(shape->model, layer))
         add_experts(shape, out);
-    else
-        add_mlp(shape, shape->tokens, (double)shape->model->ffn / shape->tensor,
-                1, out);
+    else if (lhi_model_layer_has_mlp(shape->model, layer))
+        add_mlp(shape, shape->tokens, shape->model->hidden,
+                (double)shape->model->ffn / shape->tensor, 1, out);
     add_tensor_communication(shape, layer, out);
     if (shape->eager)
         lhi_eager_add_layer(shape, layer, out);
@@ -405,16 +418,22 @@ void lhi_work_head(const lhi_shape *shape, lhi_pass_work *out)
 void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
-    lhi_pass_work layer;
+    uint32_t first, n = lhi_model_mtp_layers(m, &first);
+    lhi_pass_work module = {0}, layer;
 
     *out = (lhi_pass_work){0};
     if (!m->mtp_layers)
         return;
-    lhi_work_layer(shape, m->layers - 1, &layer);
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_work_layer(shape, first + i, &layer);
+        lhi_work_add(&module.f, &layer.f, 1);
+        lhi_work_add(&module.d, &layer.d, 1);
+        lhi_work_add(&module.w, &layer.w, 1);
+    }
     for (uint32_t i = 0; i < m->mtp_layers; i++) {
-        lhi_work_add(&out->f, &layer.f, 1);
-        lhi_work_add(&out->d, &layer.d, 1);
-        lhi_work_add(&out->w, &layer.w, 1);
+        lhi_work_add(&out->f, &module.f, 1);
+        lhi_work_add(&out->d, &module.d, 1);
+        lhi_work_add(&out->w, &module.w, 1);
         lhi_work_add_layer_linear(shape, out, shape->tokens, 2.0 * m->hidden,
                                   (double)m->hidden / shape->tensor, 1);
     }

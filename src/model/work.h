@@ -4,6 +4,7 @@
 #ifndef LHI_MODEL_WORK_H
 #define LHI_MODEL_WORK_H
 
+#include "format/job/model_size.h"
 #include "model/shape.h"
 
 /* One pass's work on one GPU, per microbatch. */
@@ -75,18 +76,33 @@ double lhi_count_norms(const lh_model *model);
 double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
                                         double sequence);
 
-/* Returns 1 for layers with a window or a gated delta network, else 0: layers
- * that are equal in this and in having experts have equal costs. */
-static inline uint32_t lhi_find_attention_kind(const lh_model *model,
-                                               uint32_t layer)
+/* Returns a layer's kind, below LHI_LAYER_KINDS: by its mixer, with or without
+ * a window, and by its MLP or experts. Layers of one kind have equal costs. */
+static inline uint32_t lhi_find_layer_kind(const lh_model *model,
+                                           uint32_t layer)
 {
-    return lh_model_layer_window(model, layer) ||
-           lh_model_layer_is_linear(model, layer);
+    const uint32_t mixer = lh_model_layer_window(model, layer)
+                               ? LHI_MIXER_MAMBA + 1u
+                               : (uint32_t)lhi_model_layer_mixer(model, layer);
+    const uint32_t mlp = lh_model_layer_is_moe(model, layer)     ? 2
+                         : lhi_model_layer_has_mlp(model, layer) ? 1
+                                                                 : 0;
+    return 3 * mixer + mlp;
 }
+
+enum { LHI_LAYER_KINDS = 3 * (LHI_MIXER_MAMBA + 2) };
 
 /* Tokens of a chunk in which gated delta networks are computed; the kernel's
  * default in flash-linear-attention. */
 enum { LHI_LINEAR_CHUNK = 64 };
+
+/* Tokens of a chunk in which Mamba-2 layers are computed; the default of
+ * Megatron Core's MambaMixer and of Nemotron-H. */
+enum { LHI_MAMBA_CHUNK = 128 };
+
+/* Returns the columns of a Mamba-2 layer's input projection on one GPU: gates,
+ * values, B, C and time steps. */
+double lhi_count_mamba_inputs(const lhi_shape *shape);
 
 /* Resident memory per microbatch, in bytes. */
 typedef struct lhi_resident_memory {

@@ -135,6 +135,17 @@ static void add_chunks(lhi_random *r, uint32_t layers, bool mtp, char *text,
     snprintf(text + len, room - len, "}\n");
 }
 
+/* Writes the keys of a hybrid model with that many layers to `text`. */
+static void write_hybrid(uint32_t layers, bool mtp, char *text, size_t room)
+{
+    snprintf(text, room,
+             ", layer_pattern: \"%.*s%s\", mamba_heads: 8, mamba_head_dim: 64, "
+             "mamba_groups: 4, mamba_state_dim: 64, mamba_conv_kernel: 4, "
+             "experts: 4, experts_per_token: 2, expert_ffn: 512, "
+             "expert_latent: 64",
+             (int)layers, "EM*M-E", mtp ? "/*E" : "");
+}
+
 /* Samples a job. torchtitan gathers parameters differently without a pipeline.
  */
 static lh_job *random_job(lhi_random *r, kind of, bool torchtitan)
@@ -152,7 +163,8 @@ static lh_job *random_job(lhi_random *r, kind of, bool torchtitan)
         (", linear_key_heads: 4, linear_value_heads: 8, "
          "linear_key_head_dim: 64, linear_value_head_dim: 64, "
          "linear_conv_kernel: 4, full_interval: 3, attention_gate: true"),
-        ", tied_embeddings: true, norm: layer"};
+        ", tied_embeddings: true, norm: layer",
+        ""}; /* the last one: hybrid */
     static const char *const zero[] = {"", ", zero: 0", ", zero: 2",
                                        ", zero: 3, recompute: full",
                                        ", dispatcher: deepep"};
@@ -163,11 +175,14 @@ static lh_job *random_job(lhi_random *r, kind of, bool torchtitan)
         "layout: {expert_tensor: 2}\n", "layout: {expert: 2, tensor: 2}\n",
         "layout: {expert: 2, outermost: data}\n"};
     bool far = of == FAR || (of == EMPTY && pick(r, 0, 1));
-    uint32_t model = pick(r, 0, 8);
-    bool experts = model < 6 && strstr(more[model], "experts: ");
-    char sites[4096], chunks[256] = "";
-    uint32_t layers = of == EMPTY ? pick(r, 3, MOST_LAYERS) : 0;
+    enum { HYBRID = sizeof more / sizeof *more - 1 };
+    uint32_t model = pick(r, 0, HYBRID);
+    bool experts = model == HYBRID || strstr(more[model], "experts: ");
+    char sites[4096], chunks[256] = "", hybrid[256] = "";
+    uint32_t layers = pick(r, 3, MOST_LAYERS);
     bool mtp = of == EMPTY && pick(r, 0, 1);
+    if (model == HYBRID)
+        write_hybrid(layers, mtp, hybrid, sizeof hybrid);
     if (of == EMPTY)
         add_chunks(r, layers, mtp, chunks, sizeof chunks);
     uint32_t n_sites = pick(r, far ? 2 : 1, 3);
@@ -185,11 +200,11 @@ static lh_job *random_job(lhi_random *r, kind of, bool torchtitan)
     return job_with(
         JOB_SMALL,
         "%s"
-        "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: %u%s%s}\n"
+        "model: {layers: %u, hidden: %u, ffn: 1024, heads: 4, vocab: "
+        "%u%s%s%s}\n"
         "training: {global_batch: %u, sequence: 4096%s}\n%s%s",
-        sites, layers ? layers : pick(r, 3, MOST_LAYERS), 128u << pick(r, 0, 4),
-        pick(r, 1, 40) * 1000, more[model], mtp ? ", mtp_layers: 2" : "",
-        pick(r, 1, 3) * 4,
+        sites, layers, 128u << pick(r, 0, 4), pick(r, 1, 40) * 1000,
+        more[model], hybrid, mtp ? ", mtp_layers: 2" : "", pick(r, 1, 3) * 4,
         far ? all_shared[pick(r, 0, 1)] : suited(zero[pick(r, 0, 4)], experts),
         torchtitan ? "framework: {preset: torchtitan}\n" : "",
         of == EMPTY                     ? chunks

@@ -106,6 +106,44 @@ static void chunks_bound_attention(void)
                1e-12);
 }
 
+/* A Mamba-2 layer has its two projections and the four products of SSD; it
+ * retains the projections' inputs and outputs, and a layer of an MLP alone has
+ * no attention. */
+static void mamba_layers_cost_their_products(void)
+{
+    fixture f;
+    lh_model m = *lh_model_preset("llama3-8b");
+    const double t = 8192, h = 4096, heads = 128, p = 64, n = 128, g = 8;
+    const double values = heads * p, projected = 2 * values + 2 * g * n + heads;
+    double linear, core, scores = 2 * t * g * 128 * n;
+
+    m.layer_pattern = "M-M*";
+    m.layers = 4;
+    m.mamba_heads = (uint32_t)heads;
+    m.mamba_head_dim = (uint32_t)p;
+    m.mamba_groups = (uint32_t)g;
+    m.mamba_state_dim = (uint32_t)n;
+    m.mamba_conv_kernel = 4;
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &core);
+    CHECK_NEAR(linear, 2 * t * h * (projected + values), 0);
+    CHECK_NEAR(core, 4 * t * heads * p * n, 0);
+    lhi_cost_layer_flops(&m, 1, 8192, &linear, &core);
+    CHECK_NEAR(linear, 6 * t * h * m.ffn, 0);
+    CHECK_NEAR(core, 0, 0);
+    fixture_init(&f, "llama3-8b");
+    f.job.model = &m;
+    f.slice = (lh_cost_layer_range){.first_layer = 2, .n_layers = 1};
+    COST(&f);
+    const double ssd = scores + 2 * t * heads * (128 * p + 2 * n * p);
+    CHECK_NEAR(f.cost.f.flops, 2 * t * h * (projected + values) + ssd, 1);
+    CHECK_NEAR(f.cost.d.flops,
+               2 * t * h * (projected + values) + 2 * ssd + scores +
+                   2 * t * heads * n * p,
+               1);
+    CHECK_NEAR((double)f.cost.activation_bytes,
+               2 * t * (2 * h + projected + 2 * values), 1);
+}
+
 /* A gated delta network's state has one size, whatever the sequence; its layers
  * and those with attention add up in a chunk. */
 static void linear_attention_grows_with_tokens_alone(void)
@@ -634,6 +672,7 @@ int main(void)
     RUN(chunks_bound_attention);
     RUN(norms_behind_take_time_and_memory);
     RUN(windows_differ_within_a_chunk);
+    RUN(mamba_layers_cost_their_products);
     RUN(linear_attention_grows_with_tokens_alone);
     RUN(an_indexer_scores_all_tokens);
     RUN(crosspipe_forward);

@@ -56,6 +56,18 @@ static void bad_models_are_refused(void)
                "linear_key_head_dim: 8, linear_value_head_dim: 8"),
            "linear_value_heads require linear_key_heads, of which they are a "
            "multiple");
+    refuse(MAP("mamba_heads: 2"),
+           "mamba_heads: has no effect without layers M in layer_pattern");
+    refuse(MAP("expert_latent: 2"),
+           "expert_latent: has no effect without experts");
+    refuse(MAP("layer_pattern: \"M\""), "another number of letters");
+    refuse(MAP("layer_pattern: \"**+-\""), "a letter other than M, G, *");
+    refuse(MAP("layer_pattern: \"**--/*\""), "exactly if mtp_layers");
+    refuse(MAP("layer_pattern: \"M*--\""), "layers M require mamba_heads");
+    refuse(MAP("layer_pattern: \"G*--\""), "layers G require linear_value");
+    refuse(MAP("layer_pattern: \"E*--\""), "layers E require experts");
+    refuse(MAP("layer_pattern: \"**--\", sliding_window: 8"),
+           "cannot be combined with sliding windows");
     refuse(MAP("index_heads: 2"), "index_heads: has no effect without "
                                   "index_topk");
     refuse(MAP("index_topk: 64, index_heads: 2, index_head_dim: 8"),

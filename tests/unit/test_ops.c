@@ -117,6 +117,29 @@ static void other_attention(void)
     }
 }
 
+/* Mamba-2, attention, MLPs and experts in layers of their own. */
+static void hybrid_layers(void)
+{
+    lh_model m = *lh_model_preset("mixtral-8x7b");
+    m.layer_pattern = "ME*-G";
+    m.layers = 5;
+    m.mamba_heads = 64;
+    m.mamba_head_dim = 64;
+    m.mamba_groups = 8;
+    m.mamba_state_dim = 128;
+    m.mamba_conv_kernel = 4;
+    m.linear_key_heads = m.linear_value_heads = 32;
+    m.linear_key_head_dim = m.linear_value_head_dim = 64;
+    m.linear_conv_kernel = 4;
+    m.ffn = 14336;
+    for (uint32_t tensor = 1; tensor <= 8; tensor *= 8)
+        for (uint32_t layer = 0; layer < m.layers; layer++) {
+            m.expert_latent = layer == 1 ? 1024 : 0;
+            sum_like_a_layer("mixtral-8x7b", &m, layer, tensor, false,
+                             LH_FP8_NONE);
+        }
+}
+
 static double total(lh_family family, double s, double h, double *flops)
 {
     lh_published_op ops[LH_COST_MAX_OPS];
@@ -168,6 +191,7 @@ int main(void)
 {
     RUN(presets);
     RUN(other_attention);
+    RUN(hybrid_layers);
     RUN(parallel_blocks);
     RUN(published_totals);
     RUN(recomputed_in_part);

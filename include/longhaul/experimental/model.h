@@ -140,6 +140,17 @@ typedef struct lh_model {
     bool attention_gate; /* Qwen3-Next: attention's output is multiplied by a
                           * gate with as many outputs as the queries */
 
+    /* Hybrid models (Nemotron-H, arXiv:2504.03624): one letter per layer, which
+     * is then a single block after one norm: 'M' Mamba-2, 'G' gated delta
+     * network, '*' attention, '-' dense MLP, 'E' experts. With multi-token
+     * prediction '/' and the layers of one module follow, as in "MEM-*-/ME".
+     * NULL: each layer is attention, then an MLP. */
+    const char *layer_pattern;
+    /* Mamba-2 (Dao and Gu, arXiv:2405.21060): heads, groups of heads that share
+     * B and C, states per channel, tokens of the convolution. */
+    uint32_t mamba_heads, mamba_head_dim, mamba_groups, mamba_state_dim;
+    uint32_t mamba_conv_kernel;
+
     /* Sparse attention (DeepSeek-V3.2, arXiv:2512.02556, section 2.1): enabled
      * if index_topk > 0. An indexer with these heads scores all tokens;
      * attention is to the `index_topk` tokens with the highest scores. With
@@ -150,6 +161,8 @@ typedef struct lh_model {
      * MoE if i >= dense_layers, i % moe_interval == moe_phase and i is not in
      * dense_list. moe_interval is at least 1 if there are experts. */
     uint32_t experts, experts_per_token, expert_ffn, shared_expert_ffn;
+    uint32_t expert_latent;  /* Nemotron 3 Super: width to which tokens are
+                              * projected for the routed experts; 0: `hidden` */
     bool shared_expert_gate; /* Qwen2-MoE: gate with `hidden` weights */
     bool router_bias;        /* gpt-oss: one per expert */
     lh_router router;

@@ -13,6 +13,8 @@ static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
         return "attention sinks";
     if (m->linear_value_heads || m->attention_gate)
         return "gated delta networks or gated attention";
+    if (m->layer_pattern)
+        return "layers of one kind each (layer_pattern)";
     if (m->index_topk)
         return "sparse attention with an indexer";
     if (m->mtp_layers && m->norm != LH_NORM_RMS)

@@ -370,6 +370,14 @@ static lh_status check_profile(lhi_job_reader *r, const lhi_node *node,
                             "is for model %s, but the job's model is %s",
                             p->model, r->job->model->name);
     LHI_TRY(check_models(r, node, p, err));
+    for (uint32_t i = 0; r->job->model->layer_pattern && i < p->n_entries; i++)
+        if (p->entries[i].kind == LH_PROFILE_LAYER ||
+            p->entries[i].kind == LH_PROFILE_MOE_LAYER)
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "has times of layers with attention and an "
+                                "MLP, but the layers of %s are one or the "
+                                "other; use times of chunks",
+                                r->job->model->name);
     for (uint32_t i = 0; i < p->n_links; i++) {
         const char *names[] = {p->links[i].site, p->links[i].from,
                                p->links[i].to};

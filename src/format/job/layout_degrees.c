@@ -25,7 +25,7 @@ double lhi_layout_count_params(const lh_model *m, const lh_layout *l,
 
 double lhi_layout_count_all_params(const lh_model *m, const lh_layout *l)
 {
-    const lh_layer_params last = lhi_model_layer_params(m, m->layers - 1);
+    const lh_layer_params last = lhi_model_module_params(m);
     const double layers = (double)lhi_model_range_params(m, 0, m->layers).total;
     const double experts = (double)last.experts * m->mtp_layers;
     const double others = (double)lh_model_params(m) - layers +

@@ -5,6 +5,7 @@
 #include "format/job/model_size.h"
 #include "format/job/parse.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,44 +19,10 @@ double lh_model_norm_epsilon(const lh_model *model)
     return model->norm_epsilon > 0 ? model->norm_epsilon : 1e-5;
 }
 
-uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer)
-{
-    const uint32_t n = model->full_interval;
-    if (layer < model->window_first_layer || (n && layer % n == n - 1))
-        return 0;
-    return model->sliding_window;
-}
-
-bool lh_model_layer_is_linear(const lh_model *model, uint32_t layer)
-{
-    const uint32_t n = model->full_interval;
-    return model->linear_value_heads && !(n && layer % n == n - 1);
-}
-
 bool lhi_model_uses_dropout(const lh_model *model)
 {
     return model->norm == LH_NORM_LAYER && !model->parallel_block &&
            !model->norm_zero_centered;
-}
-
-bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer)
-{
-    if (model->experts == 0 || layer < model->dense_layers ||
-        layer % model->moe_interval != model->moe_phase)
-        return false;
-    for (uint32_t i = 0; i < model->n_dense_list; i++)
-        if (model->dense_list[i] == layer)
-            return false;
-    return true;
-}
-
-uint32_t lhi_model_moe_layers(const lh_model *model, uint32_t first,
-                              uint32_t n_layers)
-{
-    uint32_t n = 0;
-    for (uint32_t i = first; i < first + n_layers; i++)
-        n += lh_model_layer_is_moe(model, i);
-    return n;
 }
 
 /* Returns attention's parameters (Vaswani et al., arXiv:1706.03762) with
@@ -96,6 +63,20 @@ static uint64_t count_linear_attention_params(const lh_model *m)
            m->linear_value_head_dim + values * h;
 }
 
+/* Returns a Mamba-2 layer's parameters (transformers, NemotronHMamba2Mixer):
+ * projection to gates, values, B and C of each group, and a time step per head;
+ * a convolution with bias over values, B and C; three constants per head; a
+ * norm; output. */
+static uint64_t count_mamba_params(const lh_model *m)
+{
+    uint64_t h = m->hidden, heads = m->mamba_heads;
+    uint64_t values = heads * m->mamba_head_dim;
+    uint64_t states = 2 * (uint64_t)m->mamba_groups * m->mamba_state_dim;
+    return h * (2 * values + states + heads) +
+           (values + states) * (m->mamba_conv_kernel + (uint64_t)1) +
+           3 * heads + values + values * h;
+}
+
 /* Returns an indexer's parameters (DeepSeek-V3.2's reference code):
  * queries from the latent, one key with a layer norm, a weight per head. */
 static uint64_t count_indexer_params(const lh_model *m)
@@ -128,10 +109,27 @@ static uint64_t count_latent_attention_params(const lh_model *m)
     return n;
 }
 
+/* Returns the parameters of a layer's attention or its substitute. */
+static uint64_t count_mixer_params(const lh_model *m, uint32_t layer)
+{
+    switch (lhi_model_layer_mixer(m, layer)) {
+    case LHI_MIXER_NONE:
+        return 0;
+    case LHI_MIXER_MAMBA:
+        return count_mamba_params(m);
+    case LHI_MIXER_LINEAR:
+        return count_linear_attention_params(m);
+    case LHI_MIXER_ATTENTION:
+        break;
+    }
+    return m->kv_lora_rank ? count_latent_attention_params(m)
+                           : count_attention_params(m);
+}
+
 uint32_t lhi_model_count_norms(const lh_model *m)
 {
     return (m->norm_placement == LH_NORM_PLACEMENT_BOTH ? 2u : 1u) *
-           (m->parallel_block ? 1u : 2u);
+           (m->parallel_block || m->layer_pattern ? 1u : 2u);
 }
 
 /* Returns the number of parameters of one norm: weights, and biases for layer
@@ -141,14 +139,15 @@ static uint64_t count_norm_params(const lh_model *m)
     return (uint64_t)m->hidden * (m->norm == LH_NORM_LAYER ? 2 : 1);
 }
 
-/* Returns the weights of an MLP of that width: two matrices, or three if it is
- * gated (SwiGLU: Shazeer, arXiv:2002.05202). */
-static uint64_t count_mlp_params(const lh_model *m, uint64_t width)
+/* Returns the weights of an MLP of that width for inputs of `input` values: two
+ * matrices, or three if it is gated (SwiGLU: Shazeer, arXiv:2002.05202). */
+static uint64_t count_mlp_params(const lh_model *m, uint64_t input,
+                                 uint64_t width)
 {
     uint64_t in = m->gated ? 2 : 1;
-    uint64_t n = (in + 1) * m->hidden * width;
+    uint64_t n = (in + 1) * input * width;
     if (m->mlp_bias)
-        n += in * width + m->hidden;
+        n += in * width + input;
     return n;
 }
 
@@ -156,22 +155,21 @@ lh_layer_params lhi_model_layer_params(const lh_model *m, uint32_t layer)
 {
     lh_layer_params p = {0};
     uint64_t idle = 0; /* parameters of experts that one token does not use */
-    p.attention = lh_model_layer_is_linear(m, layer)
-                      ? count_linear_attention_params(m)
-                  : m->kv_lora_rank ? count_latent_attention_params(m)
-                                    : count_attention_params(m);
+    p.attention = count_mixer_params(m, layer);
     p.norms = lhi_model_count_norms(m) * count_norm_params(m);
     if (lh_model_layer_is_moe(m, layer)) {
-        uint64_t one = count_mlp_params(m, m->expert_ffn);
+        uint64_t one =
+            count_mlp_params(m, lhi_model_expert_input(m), m->expert_ffn);
         if (m->shared_expert_ffn)
-            p.mlp = count_mlp_params(m, m->shared_expert_ffn) +
+            p.mlp = count_mlp_params(m, m->hidden, m->shared_expert_ffn) +
                     (m->shared_expert_gate ? m->hidden : 0);
         p.router =
-            ((uint64_t)m->hidden + (m->router_bias ? 1 : 0)) * m->experts;
+            ((uint64_t)m->hidden + (m->router_bias ? 1 : 0)) * m->experts +
+            2 * (uint64_t)m->hidden * m->expert_latent;
         p.experts = one * m->experts;
         idle = one * (m->experts - m->experts_per_token);
-    } else {
-        p.mlp = count_mlp_params(m, m->ffn);
+    } else if (lhi_model_layer_has_mlp(m, layer)) {
+        p.mlp = count_mlp_params(m, m->hidden, m->ffn);
     }
     p.total = p.attention + p.norms + p.mlp + p.router + p.experts;
     p.active = p.total - idle;
@@ -206,13 +204,19 @@ uint64_t lhi_model_head_params(const lh_model *model)
     return count_norm_params(model) + (uint64_t)model->hidden * model->vocab;
 }
 
+lh_layer_params lhi_model_module_params(const lh_model *m)
+{
+    uint32_t first, n = lhi_model_mtp_layers(m, &first);
+    return lhi_model_range_params(m, first, n);
+}
+
 uint64_t lhi_model_mtp_params(const lh_model *m)
 {
     uint64_t h = m->hidden;
     if (m->mtp_layers == 0)
         return 0;
-    uint64_t one = 3 * count_norm_params(m) + 2 * h * h +
-                   lhi_model_layer_params(m, m->layers - 1).total;
+    uint64_t one =
+        3 * count_norm_params(m) + 2 * h * h + lhi_model_module_params(m).total;
     return one * m->mtp_layers;
 }
 
@@ -256,10 +260,15 @@ static double bound_params(const lh_model *m)
                  (3 * (double)m->linear_value_heads *
                       ((double)m->linear_value_head_dim + 1) +
                   2 * (double)m->linear_key_heads * m->linear_key_head_dim);
+    attention += (h + m->mamba_conv_kernel + 1) *
+                 (3 * (double)m->mamba_heads * ((double)m->mamba_head_dim + 4) +
+                  2 * (double)m->mamba_groups * m->mamba_state_dim);
     double widths = (double)m->ffn + m->shared_expert_ffn +
-                    (double)m->experts * ((double)m->expert_ffn + 1);
+                    (double)m->experts * ((double)m->expert_ffn + 1) +
+                    m->expert_latent;
     /* Vectors: biases and norms, each no longer than a matrix's width. */
-    double layer = 2 * (attention + 3 * h * widths) + 16 * h + 2 * h * h;
+    double wide = fmax(h, m->expert_latent);
+    double layer = 2 * (attention + 3 * wide * widths) + 16 * h + 2 * h * h;
     return layer * ((double)m->layers + m->mtp_layers) +
            h * (2 * (double)m->vocab + m->positions);
 }
@@ -299,6 +308,8 @@ static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
                                const lh_model *m, lh_error *err)
 {
     uint32_t n_moe = lhi_model_moe_layers(m, 0, m->layers);
+    if (m->expert_latent && !m->experts)
+        return fail_model(doc, at, "expert_latent requires experts", err);
     if (m->experts && n_moe == 0)
         return fail_model(doc, at,
                           "the model has experts, but no layer uses "
@@ -313,7 +324,7 @@ static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
                             "experts",
                             m->experts_per_token, m->experts);
     LHI_TRY(check_groups(doc, at, m, err));
-    if (n_moe < m->layers && m->ffn == 0)
+    if (!m->layer_pattern && n_moe < m->layers && m->ffn == 0)
         return fail_model(doc, at, "dense layers require an MLP width, ffn",
                           err);
     return LH_OK;
@@ -362,6 +373,9 @@ lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
                           "qk_nope_head_dim, qk_rope_head_dim and v_head_dim",
                           err);
     LHI_TRY(check_attention_kinds(doc, at, m, err));
+    const char *why = m->layer_pattern ? lhi_layer_pattern_check(m) : NULL;
+    if (why)
+        return fail_model(doc, at, why, err);
     if (m->parallel_block && (m->experts || m->mtp_layers))
         return fail_model(doc, at,
                           "layers with a parallel_block have one dense MLP; "

@@ -3,6 +3,8 @@
 #include "format/job/model_size.h"
 #include "format/job/parse.h"
 
+#include <string.h>
+
 static const char *const norm_names[] = {"rms", "layer", "layer_unbiased",
                                          NULL};
 static const char *const placement_names[] = {"pre", "post", "both", NULL};
@@ -132,6 +134,14 @@ static const lhi_schema_field model_rows[] = {
     {INTEGER_KEY(linear_conv_kernel), .most = LHI_MAX_WIDTH,
      .when = LHI_OPTIONAL},
     {BOOL_KEY(attention_gate), .when = LHI_OPTIONAL},
+    {"layer_pattern", LHI_STRING(lh_model, layer_pattern), .least = 1,
+     .when = LHI_OPTIONAL},
+    {INTEGER_KEY(mamba_heads), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(mamba_head_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(mamba_groups), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(mamba_state_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(mamba_conv_kernel), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
     {INTEGER_KEY(index_heads), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
     {INTEGER_KEY(index_head_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
     {INTEGER_KEY(index_topk), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
@@ -141,6 +151,7 @@ static const lhi_schema_field model_rows[] = {
     {INTEGER_KEY(expert_ffn), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
     {INTEGER_KEY(shared_expert_ffn), .most = LHI_MAX_VOCAB,
      .when = LHI_OPTIONAL},
+    {INTEGER_KEY(expert_latent), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
     {BOOL_KEY(shared_expert_gate), .when = LHI_OPTIONAL},
     {BOOL_KEY(router_bias), .when = LHI_OPTIONAL},
     {"router", LHI_ENUM(lh_model, router), .names = router_names,
@@ -250,13 +261,17 @@ static const char *const expert_keys[] = {
     "shared_expert_gate", "router_bias",  "router",
     "raw_shares",         "routed_scale", "expert_groups",
     "groups_per_token",   "dense_layers", "moe_interval",
-    "moe_phase",          "dense_list",   "router_aux_loss_coef"};
+    "moe_phase",          "dense_list",   "router_aux_loss_coef",
+    "expert_latent"};
 static const char *const window_keys[] = {"window_first_layer",
                                           "chunked_attention"};
 static const char *const interval_keys[] = {"full_interval"};
 static const char *const linear_keys[] = {
     "linear_key_heads", "linear_key_head_dim", "linear_value_head_dim",
     "linear_conv_kernel"};
+static const char *const mamba_keys[] = {"mamba_heads", "mamba_head_dim",
+                                         "mamba_groups", "mamba_state_dim",
+                                         "mamba_conv_kernel"};
 static const char *const index_keys[] = {"index_heads", "index_head_dim"};
 static const char *const latent_keys[] = {"q_lora_rank", "qk_nope_head_dim",
                                           "qk_rope_head_dim", "v_head_dim"};
@@ -293,6 +308,10 @@ static lh_status check_unused_keys(const lhi_doc *doc, const lhi_node *map,
         LHI_TRY(reject_unused_keys(doc, map, linear_keys,
                                    sizeof linear_keys / sizeof *linear_keys,
                                    "linear_value_heads", err));
+    if (!m->layer_pattern || !strchr(m->layer_pattern, 'M'))
+        LHI_TRY(reject_unused_keys(doc, map, mamba_keys,
+                                   sizeof mamba_keys / sizeof *mamba_keys,
+                                   "layers M in layer_pattern", err));
     if (!m->index_topk)
         LHI_TRY(reject_unused_keys(doc, map, index_keys,
                                    sizeof index_keys / sizeof *index_keys,
@@ -322,7 +341,8 @@ static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
                             "%u experts require experts_per_token, the number "
                             "that processes each token",
                             m->experts);
-    if (m->ffn == 0 && lhi_model_moe_layers(m, 0, m->layers) < m->layers)
+    if (!m->layer_pattern && m->ffn == 0 &&
+        lhi_model_moe_layers(m, 0, m->layers) < m->layers)
         return lhi_doc_fail(doc, map, err, LH_EINPUT,
                             "layers without experts require ffn, their width");
     return LH_OK;

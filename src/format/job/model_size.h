@@ -13,6 +13,24 @@
 lh_status lhi_model_parse(const char *text, size_t len, const char *name,
                           lh_model **out, lh_error *err);
 
+/* A layer's part before its MLP. */
+typedef enum lhi_mixer {
+    LHI_MIXER_NONE, /* the layer is only an MLP */
+    LHI_MIXER_ATTENTION,
+    LHI_MIXER_LINEAR, /* gated delta network */
+    LHI_MIXER_MAMBA,
+} lhi_mixer;
+
+/* Returns a layer's mixer; it may be one of lhi_model_mtp_layers(). */
+lhi_mixer lhi_model_layer_mixer(const lh_model *model, uint32_t layer);
+/* Returns true if the layer has an MLP or experts. */
+bool lhi_model_layer_has_mlp(const lh_model *model, uint32_t layer);
+/* Returns the number of layers of each multi-token prediction module. *first:
+ * number of the first one, for the functions that describe a layer. */
+uint32_t lhi_model_mtp_layers(const lh_model *model, uint32_t *first);
+/* Returns the width of the routed experts' input. */
+uint32_t lhi_model_expert_input(const lh_model *model);
+
 /* Returns the number of MoE layers among first..first+n_layers-1. */
 uint32_t lhi_model_moe_layers(const lh_model *model, uint32_t first,
                               uint32_t n_layers);
@@ -32,11 +50,14 @@ uint64_t lhi_model_embedding_params(const lh_model *model);
  * matrix counts too, because a head on another device holds its own copy. */
 uint64_t lhi_model_head_params(const lh_model *model);
 
+/* Returns the parameter counts of one multi-token prediction module's layers.
+ */
+lh_layer_params lhi_model_module_params(const lh_model *model);
 /* Returns the parameters of the multi-token prediction modules, without the
  * shared embedding and head. By DeepSeek-V3 (arXiv:2412.19437) equation 21,
  * a module normalises the hidden state and the next token's embedding and
- * combines them with a 2h x h matrix. One layer like the model's last and a
- * norm follow. */
+ * combines them with a 2h x h matrix. The layers of
+ * lhi_model_mtp_layers() and a norm follow. */
 uint64_t lhi_model_mtp_params(const lh_model *model);
 
 #endif

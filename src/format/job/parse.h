@@ -104,6 +104,9 @@ lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err);
 /* Returns the norm count in a layer, without the query and key norms. */
 uint32_t lhi_model_count_norms(const lh_model *model);
+/* Returns why a hybrid model's layer_pattern does not agree with its other
+ * members, or NULL. */
+const char *lhi_layer_pattern_check(const lh_model *model);
 /* Returns the model as JSON; NULL if allocation fails. */
 json_t *lhi_model_to_json(const lh_model *model);
 /* Checks a model's consistency across keys: divisibility, and that the total

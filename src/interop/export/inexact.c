@@ -124,6 +124,10 @@ static void find_attention_kinds(search *s)
     add_setting_if(s, s->m->linear_value_heads, "linear_value_heads", reason);
     add_setting_if(s, s->m->attention_gate, "attention_gate", reason);
     add_setting_if(s, s->m->index_topk, "index_topk", reason);
+    add_setting_if(s, s->m->layer_pattern != NULL, "layer_pattern",
+                   "the export has only layers of attention and an MLP");
+    add_setting_if(s, s->m->expert_latent, "expert_latent",
+                   "the export's experts have inputs of the hidden size");
 }
 
 /* Adds the norm settings in which Megatron differs from the model: kind,

@@ -50,6 +50,8 @@ bool lhi_elastic_is_applicable(const lh_job *job, const lhi_config *config)
     return wanted && shards && l->data * l->context > 1 &&
            config->microbatches >= l->pipeline &&
            compute_max_chunks(job, config) > 0 && !job->model->mtp_layers &&
+           !job->model->layer_pattern && /* plans assume equal layers */
+
            lhi_layers_requested_min(job) > 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/exact_equality.h"
 #include "model/paths.h"
+#include "model/work.h"
 #include "planner/layout/choice.h"
 
 #include <string.h>
@@ -11,10 +12,7 @@
 
 bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b)
 {
-    return lh_model_layer_is_moe(model, a) == lh_model_layer_is_moe(model, b) &&
-           lh_model_layer_window(model, a) == lh_model_layer_window(model, b) &&
-           lh_model_layer_is_linear(model, a) ==
-               lh_model_layer_is_linear(model, b);
+    return lhi_find_layer_kind(model, a) == lhi_find_layer_kind(model, b);
 }
 
 /* ---- layouts ---- */

@@ -211,19 +211,22 @@ static lh_status count_tokens(counter *c, const lhi_group_layout *fold,
     const lh_job *job = c->job;
     const lh_model *m = job->model;
     lhi_exchange exchange = {job->training.dispatcher, m->experts_per_token};
-    double passes = count_all_to_alls(job, c->config->recompute), layers;
+    double passes = count_all_to_alls(job, c->config->recompute);
+    double layers = 0;
     lhi_group_members block;
     lhi_shape shape;
-    layers =
-        lhi_slice_has_mtp(m, slice) && lh_model_layer_is_moe(m, m->layers - 1)
-            ? m->mtp_layers
-            : 0;
+    uint32_t first;
+    const uint32_t n =
+        lhi_slice_has_mtp(m, slice) ? lhi_model_mtp_layers(m, &first) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (lh_model_layer_is_moe(m, first + i))
+            layers += m->mtp_layers;
     for (uint32_t i = 0; i < slice->n_layers; i++)
         layers += lh_model_layer_is_moe(m, slice->first_layer + i);
     LHI_TRY(lhi_shape_make(job, &c->config->layout, &c->options, &shape, err));
     /* Bytes per GPU; half of the all-to-alls dispatch tokens, the others
      * combine them. */
-    double each = shape.tokens * shape.dispatched * m->hidden *
+    double each = shape.tokens * shape.dispatched * lhi_model_expert_input(m) *
                   (shape.dispatch_element + shape.element) / 2 * passes *
                   layers * c->config->microbatches;
     for (uint32_t i = 0; lhi_group_layout_find_spanning_group(fold, i, &block);
