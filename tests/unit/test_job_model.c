@@ -141,6 +141,8 @@ static void public_configs_are_read_as_they_are(void)
         {"Minitron-4B-Base", 4190509056, 128, 0},
         {"OLMo-2-0325-32B", 32234279936, 128, 0},
         {"OLMo-2-1124-7B", 7298617344, 128, 0},
+        {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 31577937344, 128, 0},
+        {"Nemotron-H-8B-Base-8K", 8100852736, 128, 0},
         {"c4ai-command-a-03-2025", 111057580032, 128, 4096},
         {"gemma-3-27b-it", 27009346304, 128, 1024},
         {"phi-4", 14659507200, 128, 0},

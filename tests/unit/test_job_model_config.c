@@ -91,6 +91,60 @@ static void layers_of_other_families_are_known(void)
     lh_model_free(m);
 }
 
+#define HYBRID                                                                 \
+    ", \"mamba_num_heads\": 8, \"mamba_head_dim\": 16, \"n_groups\": 2, "      \
+    "\"ssm_state_size\": 32, \"num_key_value_heads\": 2"
+
+static void hybrid_layers_are_read(void)
+{
+    lh_error err;
+    lh_model *m = parse_of(
+        "nemotron_h", HYBRID ", \"hybrid_override_pattern\": \"M-M*-M\"", &err);
+    CHECK_MSG(m, "%s", err.text);
+    CHECK(m && strcmp(m->layer_pattern, "M-M*-M") == 0 && !m->gated &&
+          m->activation == LH_ACTIVATION_RELU2 && m->no_rope_interval == 1);
+    const uint64_t h = 64, values = 8 * 16, states = 2 * 2 * 32;
+    CHECK(m && lhi_model_layer_params(m, 0).total ==
+                   h * (2 * values + states + 8) + 5 * (values + states) +
+                       3 * 8 + values + values * h + h);
+    CHECK(m && lhi_model_layer_params(m, 1).total == 2 * h * 256 + h);
+    CHECK(m && lhi_model_layer_params(m, 3).attention ==
+                   2 * h * 128 * (4 + m->kv_heads));
+    lh_model_free(m);
+    m = parse_of("nemotron_h",
+                 HYBRID ", \"layers_block_type\": [\"mamba\", \"moe\", "
+                        "\"attention\", \"moe\", \"linear_attention\", "
+                        "\"mlp\"], \"n_routed_experts\": 4, "
+                        "\"num_experts_per_tok\": 2, "
+                        "\"moe_intermediate_size\": 24, "
+                        "\"moe_shared_expert_intermediate_size\": 48, "
+                        "\"moe_latent_size\": 16, "
+                        "\"num_nextn_predict_layers\": 2",
+                 &err);
+    CHECK_MSG(m, "%s", err.text);
+    CHECK(m && strcmp(m->layer_pattern, "ME*EM-/*E") == 0 &&
+          m->mtp_layers == 2 && m->expert_latent == 16);
+    CHECK(m && lhi_model_moe_layers(m, 0, 6) == 2);
+    CHECK(m && lhi_model_layer_params(m, 1).experts == 4 * 2 * 16 * 24);
+    CHECK(m && lhi_model_mtp_params(m) ==
+                   2 * (3 * h + 2 * h * h + lhi_model_layer_params(m, 2).total +
+                        lhi_model_layer_params(m, 1).total));
+    lh_model_free(m);
+    CHECK(!parse_of("nemotron_h", HYBRID, &err));
+    CHECK_HAS(err.text, "the kinds of the layers, is missing");
+    CHECK(!parse_of("nemotron_h",
+                    HYBRID ", \"hybrid_override_pattern\": \"M-\"", &err));
+    CHECK_HAS(err.text, "is not the number of layers, 2");
+    CHECK(!parse_of("nemotron_h",
+                    HYBRID ", \"hybrid_override_pattern\": \"M-M+-M\"", &err));
+    CHECK_HAS(err.text, "has a letter other than M");
+    CHECK(!parse_of("nemotron_h",
+                    HYBRID ", \"hybrid_override_pattern\": \"M-M*-M\", "
+                           "\"mamba_proj_bias\": true",
+                    &err));
+    CHECK_HAS(err.text, "biases are not supported");
+}
+
 static void unknown_families_get_a_map_or_a_reason(void)
 {
     lh_error err;
@@ -98,7 +152,7 @@ static void unknown_families_get_a_map_or_a_reason(void)
     CHECK_HAS(err.text, "unknown family 'foo'");
     CHECK_HAS(err.text, "model: {layers: 6, hidden: 64, ffn: 256, heads: 4, "
                         "head_dim: 8, vocab: 100, experts: 3}");
-    CHECK(!parse_of("nemotron_h", "", &err));
+    CHECK(!parse_of("bamba", "", &err));
     CHECK_HAS(err.text, "have Mamba layers");
     CHECK(!parse_of("kimi_linear", "", &err));
     CHECK_HAS(err.text, "have linear attention");
@@ -577,6 +631,7 @@ int main(void)
     RUN(bases_of_rotary_positions_are_read);
     RUN(epsilons_of_norms_are_read);
     RUN(layers_of_other_families_are_known);
+    RUN(hybrid_layers_are_read);
     RUN(unknown_families_get_a_map_or_a_reason);
     RUN(constants_are_read);
     RUN(scaling_has_the_keys_of_its_type);

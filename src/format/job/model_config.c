@@ -42,6 +42,7 @@ static const family families[] = {
     {"minimax_m2", MINIMAX_M2, 200064, 3072, 1536, 62, 48, 8},
     {"llama4_text", LLAMA4, 202048, 5120, 8192, 48, 40, 8},
     {"qwen3_next", QWEN3_NEXT, 151936, 2048, 5632, 48, 16, 2},
+    {"nemotron_h", NEMOTRON_H, 131072, 4096, 21504, 52, 32, 8},
     {"grok-1", GROK, 131072, 6144, 32768, 64, 48, 8},
 };
 
@@ -72,11 +73,12 @@ static lh_status find_family(reader *r, lh_error *err)
 static lh_status read_epsilon(reader *r, lh_error *err)
 {
     const style s = r->family->style;
-    static const char *const keys[QWEN3_NEXT + 1] = {
+    static const char *const keys[NEMOTRON_H + 1] = {
         [GPT2] = "layer_norm_epsilon",
         [FALCON] = "layer_norm_epsilon",
         [NEMOTRON] = "norm_eps",
         [COHERE2] = "layer_norm_eps",
+        [NEMOTRON_H] = "layer_norm_epsilon",
         [GROK] = "rms_norm_eps"};
     const lhi_node *node =
         lhi_node_find(r->map, keys[s] ? keys[s] : "rms_norm_eps");
@@ -97,17 +99,18 @@ static lh_status read_constants(reader *r, lh_error *err)
 {
     const style s = r->family->style;
     const lhi_config_class class_has = {
-        .activation = s == GPT2     ? "activation_function"
-                      : s == FALCON ? "activation"
-                      : s == GEMMA3 ? "hidden_activation"
-                                    : "hidden_act",
-        .function = s == GPT2                  ? "gelu_new"
-                    : s == FALCON || s == GROK ? "gelu"
-                    : s == GEMMA3              ? "gelu_pytorch_tanh"
-                    : s == NEMOTRON            ? "relu2"
-                                               : NULL,
+        .activation = s == GPT2         ? "activation_function"
+                      : s == FALCON     ? "activation"
+                      : s == GEMMA3     ? "hidden_activation"
+                      : s == NEMOTRON_H ? "mlp_hidden_act"
+                                        : "hidden_act",
+        .function = s == GPT2                          ? "gelu_new"
+                    : s == FALCON || s == GROK         ? "gelu"
+                    : s == GEMMA3                      ? "gelu_pytorch_tanh"
+                    : s == NEMOTRON || s == NEMOTRON_H ? "relu2"
+                                                       : NULL,
         .clamped_swiglu = s == GPT_OSS,
-        .rotary = s != GPT2,
+        .rotary = s != GPT2 && s != NEMOTRON_H,
         .rotary_fraction = s == QWEN3_NEXT                  ? 0.25
                            : s == GLM4_MOE || s == NEMOTRON ? 0.5
                            : s == PHI3 || s == MINIMAX_M2   ? 1
@@ -194,6 +197,7 @@ static lh_status read_biases(reader *r, lh_error *err)
     case LLAMA4:
     case GPT2:
     case FALCON:
+    case NEMOTRON_H:
         break;
     }
     LHI_TRY(lhi_config_read_flag(r, r->map, "attention_bias", &bias, err));
@@ -400,6 +404,9 @@ static const expert_class deepseek_v3 = {LH_ROUTER_SIGMOID, 256, 8, 2048, 1, 3,
 static const expert_class glm4_moe = {LH_ROUTER_SIGMOID, 128, 8, 1408, 1, 1,
                                       {true, 1, 1, 1}};
 
+static const expert_class nemotron_h = {LH_ROUTER_SIGMOID, 8, 2, 7688, 1, 0,
+                                        {true, 1, 1, 1}};
+
 /* Reads a DeepSeek-style model's experts; `class_has`:
  * its class's defaults in transformers for missing keys. */
 static lh_status read_experts(reader *r, const expert_class *class_has,
@@ -467,6 +474,16 @@ static lh_status read_deepseek(reader *r, lh_error *err)
         r, r->family->heads == 128 ? &deepseek_v3 : &deepseek_v2, err);
 }
 
+/* Reads Nemotron-H, whose layers are listed. */
+static lh_status read_hybrid(reader *r, lh_error *err)
+{
+    LHI_TRY(lhi_config_read_nemotron_h(r, err));
+    if (!strchr(r->model.layer_pattern, 'E'))
+        return LH_OK;
+    LHI_TRY(read_experts(r, &nemotron_h, err));
+    return lhi_config_read_nemotron_experts(r, err);
+}
+
 /* Reads a whole config.json: family, sizes, biases, attention window, experts
  * and head size. */
 static lh_status read_all(reader *r, lh_error *err)
@@ -476,6 +493,8 @@ static lh_status read_all(reader *r, lh_error *err)
         return lhi_config_read_falcon(r, err);
     if (r->family->style == GPT2)
         return lhi_config_read_gpt2(r, err);
+    if (r->family->style == NEMOTRON_H)
+        return read_hybrid(r, err);
     r->model.tied_embeddings = r->family->style == COHERE2 ||
                                r->family->style == GEMMA3 ||
                                r->family->style == GROK;

@@ -302,7 +302,6 @@ lh_status lhi_config_fail_family(const reader *r, const lhi_node *node,
                                  const char *type, lh_error *err)
 {
     static const char *const unsupported[][2] = {
-        {"nemotron_h", "Mamba layers"},
         {"jamba", "Mamba layers"},
         {"bamba", "Mamba layers"},
         {"granitemoehybrid", "Mamba layers"},

@@ -4,6 +4,7 @@
  *
  *     model_config.c            the files, and the Llama-like families
  *     model_config_families.c   families with other keys or layers
+ *     model_config_hybrid.c     families with Mamba-2 layers
  *     model_config_keys.c       keys that several families share
  */
 #ifndef LHI_FORMAT_JOB_MODEL_CONFIG_INTERNAL_H
@@ -34,6 +35,7 @@ typedef enum style {
     LLAMA4,
     GROK,
     QWEN3_NEXT,
+    NEMOTRON_H,
 } style;
 
 /* A configuration class's sizes. */
@@ -92,6 +94,10 @@ lh_status lhi_config_read_falcon(reader *r, lh_error *err);
 lh_status lhi_config_read_indexer(reader *r, lh_error *err);
 /* Reads Qwen3-Next's gated delta networks and gated attention. */
 lh_status lhi_config_read_qwen3_next(reader *r, lh_error *err);
+/* Reads Nemotron-H's sizes, layer pattern and Mamba-2 layers. */
+lh_status lhi_config_read_nemotron_h(reader *r, lh_error *err);
+/* Reads the widths of Nemotron-H's experts that other classes lack. */
+lh_status lhi_config_read_nemotron_experts(reader *r, lh_error *err);
 /* Reads the differences of the layers of a model's family from Llama's layers.
  */
 lh_status lhi_config_read_variant(reader *r, lh_error *err);
