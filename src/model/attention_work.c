@@ -246,7 +246,8 @@ static void add_mamba_core(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {
     const lh_model *m = shape->model;
     double heads = (double)m->mamba_heads / shape->tensor;
-    double groups = (double)m->mamba_groups / shape->tensor;
+    /* GPUs that share a group compute its scores for all their tokens. */
+    double groups = fmax(m->mamba_groups / shape->tensor, shape->context);
     double p = m->mamba_head_dim, n = m->mamba_state_dim, q = LHI_MAMBA_CHUNK;
     double t = shape->tokens, e = shape->element, values = heads * p;
     double scores = 2 * t * groups * q * n;
@@ -273,18 +274,38 @@ static void add_mamba_core(const lhi_shape *shape, lhi_work *f, lhi_work *d)
                            16);
 }
 
-/* Adds a Mamba-2 layer; tensor parallelism divides its heads and groups. */
+/* Adds context parallelism's exchange in F or D: every GPU gets all tokens of a
+ * share of the heads, and returns its outputs (Megatron Core,
+ * mamba_context_parallel.py). `width`: values of a token before and after the
+ * core. */
+static void add_head_exchange(const lhi_shape *shape, double width,
+                              lhi_work *work)
+{
+    double others = shape->context - 1;
+
+    work->context_bytes +=
+        others / shape->context * shape->tokens * width * shape->element;
+    work->context_calls += 2 * others;
+    lhi_work_add_pointwise(work, 2 * shape->tokens * width * shape->element, 2);
+}
+
+/* Adds a Mamba-2 layer; tensor and context parallelism divide its heads and
+ * groups. */
 static void add_mamba(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
+    double values = (double)m->mamba_heads * m->mamba_head_dim / shape->tensor;
+    double inputs = lhi_count_mamba_inputs(shape);
 
-    lhi_work_add_layer_linear(shape, out, shape->tokens, m->hidden,
-                              lhi_count_mamba_inputs(shape), 1);
+    lhi_work_add_layer_linear(shape, out, shape->tokens, m->hidden, inputs, 1);
     add_mamba_core(shape, &out->f, &out->d);
-    lhi_work_add_layer_linear(shape, out, shape->tokens,
-                              (double)m->mamba_heads * m->mamba_head_dim /
-                                  shape->tensor,
-                              m->hidden, 1);
+    lhi_work_add_layer_linear(shape, out, shape->tokens, values, m->hidden, 1);
+    if (shape->context > 1) {
+        /* Nothing overlaps with the exchange. */
+        out->f.core_flops = out->d.core_flops = 0;
+        add_head_exchange(shape, inputs + values, &out->f);
+        add_head_exchange(shape, inputs + values, &out->d);
+    }
 }
 
 double lhi_count_mamba_inputs(const lhi_shape *shape)
@@ -353,7 +374,7 @@ void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f)
     }
     if (shape->model->index_topk)
         add_indexer(shape, layer, &once);
-    if (shape->context > 1)
+    if (shape->context > 1 && mixer == LHI_MIXER_ATTENTION)
         merge_ring_steps(shape, &once);
     lhi_work_add(f, &once.f, 1);
 }

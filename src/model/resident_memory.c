@@ -302,7 +302,8 @@ void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,
         out->d_workspace += count_gradient_bytes(shape, layer);
     if (shape->copies_sequence) /* a collective's result before its copy */
         out->d_workspace += shape->tokens * shape->model->hidden * e;
-    if (shape->context > 1)
+    if (shape->context > 1 &&
+        lhi_model_layer_mixer(shape->model, layer) == LHI_MIXER_ATTENTION)
         out->d_workspace += count_context_bytes(shape) * shape->tokens;
 }
 

@@ -207,14 +207,13 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
                           "the model's linear_key_heads", "tensor", err));
     LHI_TRY(check_divides(m->mamba_groups, layout->tensor,
                           "the model's mamba_groups", "tensor", err));
-    if (layout->context > 1 &&
-        (m->linear_value_heads || m->index_topk || m->mamba_heads))
+    LHI_TRY(check_divides(m->mamba_heads, layout->tensor * layout->context,
+                          "the model's mamba_heads", "tensor x context", err));
+    if (layout->context > 1 && (m->linear_value_heads || m->index_topk))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "context parallelism of models with %s is not "
                         "modelled; use context 1",
-                        m->index_topk    ? "an indexer"
-                        : m->mamba_heads ? "Mamba-2 layers"
-                                         : "gated delta networks");
+                        m->index_topk ? "an indexer" : "gated delta networks");
     if (m->experts) {
         LHI_TRY(check_divides(m->experts, layout->expert, "the model's experts",
                               "expert", err));

@@ -18,8 +18,9 @@ CHECKOUT = os.environ.get("LONGHAUL_MEGATRON")
 # What a refusal may name: each changes the model or the training.
 REASONS = {
     "another kind of model":
-        "--(decoder-num-layers|hybrid-layer-pattern|hybrid-override-pattern|"
-        "is-hybrid-model|model-provider|experimental-attention-variant|img-h)",
+        "--(decoder-num-layers|model-provider: longhaul supports only|img-h|"
+        "flextron)",
+    "sizes only in a checkpoint": "--use-checkpoint-args reads it from the",
     "another kind of training": "--(perform-rl-step|export-kd-teacher-load)",
     "the GPU lacks the precision": "--bf16: h100-sxm has no preset tflops",
     "not Megatron-LM's arguments": "(is not an argument|must be a map)",
@@ -78,6 +79,46 @@ def configurations_become_jobs():
 
 
 @test
+def hybrid_layers_become_a_pattern():
+    job = imported("hybrid", "--nodes", "1")
+    has(job, "layers: 8", 'layer_pattern: "M-M.-M-M/.-"', "mtp_layers: 2",
+        "mamba_heads: 32", "mamba_head_dim: 32", "mamba_groups: 4",
+        "mamba_state_dim: 64", "no_rope_interval: 1", r"layers: \[5, 3\]",
+        "tensor: 2")
+    check("--num-layers" in job["ignored"], job["ignored"])
+    base = ("--hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
+            "--micro-batch-size 1 --bf16 --position-embedding-type rope "
+            "--num-layers 8 --transformer-impl transformer_engine ")
+    for given, lines in (
+            ("--experimental-attention-variant gdn --linear-attention-freq 4 "
+             "--attention-output-gate --linear-num-value-heads 16",
+             ("full_interval: 4", "linear_key_heads: 16", "attention_gate: true",
+              "linear_value_heads: 16", "linear_conv_kernel: 4")),
+            ("--multi-latent-attention --experimental-attention-variant dsa "
+             "--dsa-indexer-n-heads 8 --dsa-indexer-head-dim 64 "
+             "--dsa-indexer-topk 512",
+             ("index_heads: 8", "index_head_dim: 64", "index_topk: 512")),
+            ("--hybrid-override-pattern G*GEGEGE --num-experts 8 "
+             "--moe-latent-size 256 --moe-ffn-hidden-size 512",
+             ('layer_pattern: "G.GEGEGE"', "expert_latent: 256",
+              "linear_value_heads: 32")),
+            ("--hybrid-layer-pattern MM-MM-M*", ("mamba_heads: 32",))):
+        write("args.txt", base + given)
+        has(json_case(given, ["import", "--from", "megatron", "args.txt",
+                              "--nodes", "1", "-q"]), *lines)
+    for given, says in (
+            ("--experimental-attention-variant gdn", "requires --linear-att"),
+            ("--experimental-attention-variant gdn2", "does not support gdn2"),
+            ("--experimental-attention-variant dsa", "requires --multi-latent"),
+            ("--experimental-attention-variant gdn --linear-attention-freq "
+             "([1]*4+[0]*4)", "only at equal intervals"),
+            ("--hybrid-mlp-ratio 0.5", "give it as --hybrid-layer-pattern")):
+        write("args.txt", base + given)
+        case(given, ["import", "--from", "megatron", "args.txt", "--nodes", "1"],
+             1, err=rf"args\.txt:1: .*{says}")
+
+
+@test
 def arguments_on_a_line_mean_the_same():
     """The words that Megatron-LM's script makes from the file."""
     yaml = (CONFIGS / "dense.yaml").read_text()
@@ -95,9 +136,21 @@ def arguments_on_a_line_mean_the_same():
 
 @test
 def refusals_name_the_line_of_the_file():
-    case("hybrid", ["import", "--from", "megatron",
-                    str(CONFIGS / "hybrid.yaml"), "--nodes", "1"], 1,
-         err=r"hybrid\.yaml:5: --hybrid-layer-pattern defines a hybrid model")
+    hybrid = (CONFIGS / "hybrid.yaml").read_text()
+    for old, new, says in (
+            ("M-M*-|M-M", "M-D*-|M-M", "latent and sparse attention \\('D'\\)"),
+            ("M-M*-|M-M", "M-m*-|M-M", "'m' is no layer"),
+            ("M-M*-|M-M", "M-|M*-|M-M", "has 3 stages, not a multiple of"),
+            ("/*-/*-", "/*-/*", "modules after / must have the same"),
+            ("/*-/*-", "", "--mtp-num-layers: requires the layers"),
+            ("num-heads: 32", "num-heads: 30", "the 30 heads of Mamba layers"),
+            ("num-groups: 4", "num-groups: 1", "the 1 groups of Mamba"),
+            ("  --hybrid-layer", "  --num-virtual-stages-per-pipeline-rank: 2\n"
+             "  --hybrid-layer", "its stages cannot be combined")):
+        check(old in hybrid, old)
+        write("h.yaml", hybrid.replace(old, new))
+        case(new, ["import", "--from", "megatron", "h.yaml", "--nodes", "1"], 1,
+             err=rf"h\.yaml:\d+: .*{says}")
     text = (CONFIGS / "dense.yaml").read_text()
     for old, new, says in (
             ("hidden-size: 512", "hidden-size: ${SIZE}",
@@ -110,6 +163,8 @@ def refusals_name_the_line_of_the_file():
              r"c\.yaml:6: MODEL_ARGS.--hidden-size: must be a value or a list"),
             ("true\n  --log", "maybe\n  --log", r"c\.yaml:13: 'maybe' is neither"),
             ("provider: gpt", "provider: mamba",
+             r"c\.yaml:25: --model-provider: 'mamba' requires --hybrid-layer"),
+            ("provider: gpt", "provider: bert",
              r"c\.yaml:25: --model-provider: longhaul supports only gpt"),
             ("--num-layers: 16\n", "--use-checkpoint-args: true\n",
              "--num-layers: is missing; --use-checkpoint-args reads it from the"),

@@ -171,26 +171,39 @@ static bool is_full_at_interval(const bool *is, uint32_t layers, uint32_t first,
     return true;
 }
 
+/* Finds n such that, from layer `first` on, exactly every n-th layer is not set
+ * in `is`; 0: all are set. Returns false if there is no such n. */
+static bool find_full_interval(const bool *is, uint32_t layers, uint32_t first,
+                               uint32_t *n)
+{
+    uint32_t full = first;
+    *n = 0;
+    while (full < layers && is[full])
+        full++;
+    if (full == layers)
+        return true;
+    for (*n = 2; *n <= full + 1; ++*n)
+        if ((full + 1) % *n == 0 && is_full_at_interval(is, layers, first, *n))
+            return true;
+    return false;
+}
+
+bool lhi_layer_pattern_set_linear(const bool *is, lh_model *model)
+{
+    return find_full_interval(is, model->layers, 0, &model->full_interval);
+}
+
 bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window,
                                    lh_model *model)
 {
     const uint32_t layers = model->layers;
-    uint32_t first = 0, full;
+    uint32_t first = 0, n;
     while (first < layers && !is[first])
         first++;
-    for (full = first; full < layers && is[full];)
-        full++;
     if (first == layers)
         return true; /* every layer attends to all tokens */
-    uint32_t n = 0;
-    if (full < layers) {
-        for (n = 2; n <= full + 1; n++)
-            if ((full + 1) % n == 0 &&
-                is_full_at_interval(is, layers, first, n))
-                break;
-        if (n > full + 1)
-            return false;
-    }
+    if (!find_full_interval(is, layers, first, &n))
+        return false;
     model->sliding_window = window;
     /* Omits the first layer if the interval alone describes the pattern. */
     model->window_first_layer =

@@ -31,6 +31,9 @@ bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem,
  * tokens. Returns false if the keys cannot express the pattern. */
 bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window,
                                    lh_model *model);
+/* Sets the model's key so that the layers set in `is` have gated delta
+ * networks. Returns false if the key cannot express the pattern. */
+bool lhi_layer_pattern_set_linear(const bool *is, lh_model *model);
 /* Sets the model's key so that the layers set in `is` have no rotary positions.
  * Returns false if the key cannot express the pattern. */
 bool lhi_layer_pattern_set_no_rope(const bool *is, lh_model *model);

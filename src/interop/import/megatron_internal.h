@@ -55,6 +55,7 @@ bool lhi_megatron_find_argument(const char *name, lhi_arity *arity,
     X(APPLY_LAYERNORM_1P, "apply-layernorm-1p", FLAG)                          \
     X(ATTENTION_BACKEND, "attention-backend", ONE)                             \
     X(ATTENTION_DROPOUT, "attention-dropout", ONE)                             \
+    X(ATTENTION_OUTPUT_GATE, "attention-output-gate", FLAG)                    \
     X(BF16, "bf16", FLAG)                                                      \
     X(CONTEXT_PARALLEL_SIZE, "context-parallel-size", ONE)                     \
     X(DATA_PARALLEL_SHARDING_STRATEGY, "data-parallel-sharding-strategy", ONE) \
@@ -65,8 +66,12 @@ bool lhi_megatron_find_argument(const char *name, lhi_arity *arity,
     X(DECODER_LAST_PIPELINE_NUM_LAYERS, "decoder-last-pipeline-num-layers",    \
       ONE)                                                                     \
     X(DISABLE_BIAS_LINEAR, "disable-bias-linear", FLAG)                        \
+    X(DSA_INDEXER_HEAD_DIM, "dsa-indexer-head-dim", ONE)                       \
+    X(DSA_INDEXER_N_HEADS, "dsa-indexer-n-heads", ONE)                         \
+    X(DSA_INDEXER_TOPK, "dsa-indexer-topk", ONE)                               \
     X(ENCODER_NUM_LAYERS, "encoder-num-layers", ONE)                           \
     X(ENCODER_SEQ_LENGTH, "encoder-seq-length", ONE)                           \
+    X(EXPERIMENTAL_ATTENTION_VARIANT, "experimental-attention-variant", ONE)   \
     X(EXPERT_MODEL_PARALLEL_SIZE, "expert-model-parallel-size", ONE)           \
     X(EXPERT_TENSOR_PARALLEL_SIZE, "expert-tensor-parallel-size", ONE)         \
     X(FFN_HIDDEN_SIZE, "ffn-hidden-size", ONE)                                 \
@@ -79,11 +84,23 @@ bool lhi_megatron_find_argument(const char *name, lhi_arity *arity,
     X(GROUP_QUERY_ATTENTION, "group-query-attention", FLAG)                    \
     X(HIDDEN_DROPOUT, "hidden-dropout", ONE)                                   \
     X(HIDDEN_SIZE, "hidden-size", ONE)                                         \
+    X(HYBRID_LAYER_PATTERN, "hybrid-layer-pattern", ONE)                       \
+    X(HYBRID_OVERRIDE_PATTERN, "hybrid-override-pattern", ONE)                 \
     X(INIT_METHOD_STD, "init-method-std", ONE)                                 \
     X(KV_CHANNELS, "kv-channels", ONE)                                         \
     X(KV_LORA_RANK, "kv-lora-rank", ONE)                                       \
+    X(LINEAR_ATTENTION_FREQ, "linear-attention-freq", ONE)                     \
+    X(LINEAR_CONV_KERNEL_DIM, "linear-conv-kernel-dim", ONE)                   \
+    X(LINEAR_KEY_HEAD_DIM, "linear-key-head-dim", ONE)                         \
+    X(LINEAR_NUM_KEY_HEADS, "linear-num-key-heads", ONE)                       \
+    X(LINEAR_NUM_VALUE_HEADS, "linear-num-value-heads", ONE)                   \
+    X(LINEAR_VALUE_HEAD_DIM, "linear-value-head-dim", ONE)                     \
     X(MAIN_GRADS_DTYPE, "main-grads-dtype", ONE)                               \
     X(MAKE_VOCAB_SIZE_DIVISIBLE_BY, "make-vocab-size-divisible-by", ONE)       \
+    X(MAMBA_HEAD_DIM, "mamba-head-dim", ONE)                                   \
+    X(MAMBA_NUM_GROUPS, "mamba-num-groups", ONE)                               \
+    X(MAMBA_NUM_HEADS, "mamba-num-heads", ONE)                                 \
+    X(MAMBA_STATE_DIM, "mamba-state-dim", ONE)                                 \
     X(MAX_POSITION_EMBEDDINGS, "max-position-embeddings", ONE)                 \
     X(MICRO_BATCH_SIZE, "micro-batch-size", ONE)                               \
     X(MICROBATCH_GROUP_SIZE_PER_VIRTUAL_PIPELINE_STAGE,                        \
@@ -94,6 +111,7 @@ bool lhi_megatron_find_argument(const char *name, lhi_arity *arity,
     X(MOE_FFN_HIDDEN_SIZE, "moe-ffn-hidden-size", ONE)                         \
     X(MOE_FLEX_DISPATCHER_BACKEND, "moe-flex-dispatcher-backend", ONE)         \
     X(MOE_GROUPED_GEMM, "moe-grouped-gemm", FLAG)                              \
+    X(MOE_LATENT_SIZE, "moe-latent-size", ONE)                                 \
     X(MOE_LAYER_FREQ, "moe-layer-freq", ONE)                                   \
     X(MOE_LAYER_RECOMPUTE, "moe-layer-recompute", FLAG)                        \
     X(MOE_ROUTER_BIAS_UPDATE_RATE, "moe-router-bias-update-rate", ONE)         \
@@ -111,6 +129,7 @@ bool lhi_megatron_find_argument(const char *name, lhi_arity *arity,
     X(MOE_TOKEN_DISPATCHER_TYPE, "moe-token-dispatcher-type", ONE)             \
     X(MSCALE, "mscale", ONE)                                                   \
     X(MSCALE_ALL_DIM, "mscale-all-dim", ONE)                                   \
+    X(MTP_HYBRID_OVERRIDE_PATTERN, "mtp-hybrid-override-pattern", ONE)         \
     X(MTP_NUM_LAYERS, "mtp-num-layers", ONE)                                   \
     X(MULTI_LATENT_ATTENTION, "multi-latent-attention", FLAG)                  \
     X(NO_BIAS_GELU_FUSION, "no-bias-gelu-fusion", FLAG)                        \
@@ -247,6 +266,17 @@ lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
                              const char *const *names, uint32_t *out,
                              lh_error *err);
 
+/* Reads the layer pattern of a hybrid model, from which the number of layers
+ * follows, and its prediction modules. *given: there is a pattern.
+ * LH_EUNSUPPORTED: longhaul does not model one of the layers. */
+lh_status lhi_megatron_read_pattern(const lhi_megatron *m, lhi_imported_job *in,
+                                    bool *given, lh_error *err);
+/* Reads the sizes of Mamba-2 layers, gated delta networks and sparse attention.
+ * LH_EUNSUPPORTED: a job cannot express the layers. */
+lh_status lhi_megatron_read_mixers(const lhi_megatron *m, lhi_imported_job *in,
+                                   lh_error *err);
+/* Returns the argument that gives the layer pattern of a hybrid model. */
+lhi_megatron_key lhi_megatron_pattern_key(const lhi_megatron *m);
 /* Reads the vocabulary size; without one infers it from the tokenizer, with a
  * note. Notes padding that is modelled differently. */
 lh_status lhi_megatron_read_vocabulary(const lhi_megatron *m,

@@ -562,6 +562,12 @@ static lh_status read_degrees(const lhi_megatron *m, lhi_imported_job *in,
         return lhi_arg_fail(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, LH_EINPUT,
                             err, "the %u heads are not divisible by %u",
                             in->model.heads, l->tensor);
+    if (in->model.mamba_groups % l->tensor != 0)
+        return lhi_arg_fail(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, LH_EINPUT,
+                            err,
+                            "the %u groups of Mamba layers are not divisible "
+                            "by %u",
+                            in->model.mamba_groups, l->tensor);
     LHI_TRY(read_expert_degrees(m, in, err));
     l->outermost =
         lhi_arg_is_given(m, LHI_ARG_USE_TP_PP_DP_MAPPING) || l->pipeline == 1

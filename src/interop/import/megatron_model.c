@@ -9,29 +9,56 @@
 #include <math.h>
 #include <string.h>
 
+/* Checks that the model is a decoder of GPT's kind or a hybrid one, which needs
+ * a layer pattern. */
+static lh_status check_provider(const lhi_megatron *m, lh_error *err)
+{
+    const lhi_megatron_key key = LHI_ARG_MODEL_PROVIDER;
+    if (!lhi_arg_is_given(m, key))
+        return LH_OK;
+    const char *name = m->args[key].values[0].text;
+    const bool hybrid =
+        strcmp(name, "mamba") == 0 || strcmp(name, "hybrid") == 0;
+    if (!hybrid && strcmp(name, "gpt") != 0)
+        return lhi_arg_fail(m, key, LH_EUNSUPPORTED, err,
+                            "longhaul supports only gpt, mamba and hybrid, not "
+                            "'%.40s'",
+                            name);
+    if (hybrid && !lhi_arg_is_given(m, lhi_megatron_pattern_key(m)))
+        return lhi_arg_fail(m, key, LH_EINPUT, err,
+                            "'%.40s' requires --hybrid-layer-pattern%s", name,
+                            m->from_checkpoint
+                                ? "; --use-checkpoint-args reads it from the "
+                                  "checkpoint, which longhaul does not"
+                                : "");
+    return LH_OK;
+}
+
 /* Reads the hidden size and the numbers of layers, attention heads and
- * prediction layers.
- * LH_EUNSUPPORTED: the model provider is not gpt. */
-static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
+ * prediction layers; of a hybrid model the layers' kinds.
+ * LH_EUNSUPPORTED: the model is of another kind. */
+static lh_status read_sizes(const lhi_megatron *m, lhi_imported_job *in,
                             lh_error *err)
 {
-    const lhi_input_value *provider = &m->args[LHI_ARG_MODEL_PROVIDER];
-    if (provider->is_given && strcmp(provider->values[0].text, "gpt") != 0)
-        return lhi_arg_fail(m, LHI_ARG_MODEL_PROVIDER, LH_EUNSUPPORTED, err,
-                            "longhaul supports only gpt, not '%.40s'",
-                            provider->values[0].text);
+    lh_model *model = &in->model;
+    bool hybrid;
     const lhi_megatron_key layers =
         lhi_arg_is_given(m, LHI_ARG_ENCODER_NUM_LAYERS)
             ? LHI_ARG_ENCODER_NUM_LAYERS
             : LHI_ARG_NUM_LAYERS;
-    LHI_TRY(lhi_arg_require_integer(m, layers, 1, LHI_MAX_LAYERS,
-                                    &model->layers, err));
+    LHI_TRY(check_provider(m, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MTP_NUM_LAYERS, 0, LHI_MAX_LAYERS,
+                                &model->mtp_layers, err));
+    LHI_TRY(lhi_megatron_read_pattern(m, in, &hybrid, err));
+    if (hybrid)
+        lhi_arg_ignore(m, layers, in);
+    else
+        LHI_TRY(lhi_arg_require_integer(m, layers, 1, LHI_MAX_LAYERS,
+                                        &model->layers, err));
     LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_HIDDEN_SIZE, 1, LHI_MAX_WIDTH,
                                     &model->hidden, err));
-    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_NUM_ATTENTION_HEADS, 1,
-                                    LHI_MAX_WIDTH, &model->heads, err));
-    return lhi_arg_get_integer(m, LHI_ARG_MTP_NUM_LAYERS, 0, LHI_MAX_LAYERS,
-                               &model->mtp_layers, err);
+    return lhi_arg_require_integer(m, LHI_ARG_NUM_ATTENTION_HEADS, 1,
+                                   LHI_MAX_WIDTH, &model->heads, err);
 }
 
 /* Reads the head sizes and ranks of latent attention, with Megatron-LM's
@@ -156,6 +183,7 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
     uint32_t kind = 0;
     LHI_TRY(read_heads(m, in, err));
     LHI_TRY(read_window(m, in, err));
+    LHI_TRY(lhi_megatron_read_mixers(m, in, err));
     LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_SOFTMAX_TYPE, softmax, &kind, err));
     in->model.attention_sinks = kind == 2;
     in->model.qk_l2_norm = lhi_arg_is_given(m, LHI_ARG_QK_L2_NORM);
@@ -316,7 +344,12 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
         lhi_import_note(in, "--position-embedding-type: positions are "
                             "modelled without YaRN, which is imported only "
                             "with --multi-latent-attention");
-    if (kind == 0) {
+    if (kind == 4) {
+        model->no_rope_interval = 1;
+        lhi_import_note(in, "--position-embedding-type: rotary positions are "
+                            "modelled in every layer");
+    }
+    if (kind == 0 || kind == 4) {
         ignore_rotary(m, in);
         return LH_OK;
     }
@@ -412,7 +445,9 @@ static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported_job *in,
     bool *is = LHI_NEW(in->mem, bool, model->layers);
     if (!is)
         return lhi_fail_nomem(err);
-    if (!freq->is_given)
+    if (model->layer_pattern)
+        lhi_arg_ignore(m, LHI_ARG_MOE_LAYER_FREQ, in);
+    if (!freq->is_given || model->layer_pattern)
         return LH_OK;
     if (!lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_MULTIPLES, is,
                                 model->layers))
@@ -472,6 +507,8 @@ static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_SHARED_EXPERT_INTERMEDIATE_SIZE,
                                 1, LHI_MAX_VOCAB, &model->shared_expert_ffn,
                                 err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_LATENT_SIZE, 1, LHI_MAX_WIDTH,
+                                &model->expert_latent, err));
     model->shared_expert_gate =
         model->shared_expert_ffn &&
         lhi_arg_is_given(m, LHI_ARG_MOE_SHARED_EXPERT_GATE);
@@ -514,6 +551,11 @@ static bool has_same_sizes(const lh_model *a, const lh_model *b)
         {a->qk_rope_head_dim, b->qk_rope_head_dim},
         {a->v_head_dim, b->v_head_dim},
         {a->mtp_layers, b->mtp_layers},
+        {a->attention_gate, b->attention_gate},
+        {a->linear_value_heads, b->linear_value_heads},
+        {a->index_topk, b->index_topk},
+        {a->expert_latent, b->expert_latent},
+        {a->layer_pattern != NULL, b->layer_pattern != NULL},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (pairs[i][0] != pairs[i][1])
@@ -640,11 +682,13 @@ lh_status lhi_megatron_build_model(const lhi_megatron *m, const lh_model *given,
         return LH_OK;
     }
     *model = (lh_model){.name = "imported", .moe_interval = 1};
-    LHI_TRY(read_sizes(m, model, err));
+    LHI_TRY(read_sizes(m, in, err));
     LHI_TRY(read_attention(m, in, err));
     LHI_TRY(read_positions(m, in, err));
     LHI_TRY(read_mlp(m, in, err));
     LHI_TRY(read_experts(m, in, err));
+    if (model->layer_pattern && !strchr(model->layer_pattern, '-'))
+        model->ffn = 0;
     LHI_TRY(lhi_megatron_read_vocabulary(m, in, err));
     LHI_TRY(read_norms(m, model, err));
     model->tied_embeddings =

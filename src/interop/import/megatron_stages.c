@@ -153,6 +153,43 @@ static lh_status read_layout_stages(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* --- hybrid models --- */
+
+/* Reads the layers of each stage from the '|' in a hybrid model's pattern.
+ * LH_EINPUT: their number is not a multiple of the ranks. */
+static lh_status read_pattern_stages(const lhi_megatron *m,
+                                     lhi_imported_job *in, stages *s,
+                                     lh_error *err)
+{
+    const lhi_megatron_key key = lhi_megatron_pattern_key(m);
+    const char *at = m->args[key].values[0].text;
+    s->layers[s->n++] = 0;
+    for (; *at && *at != '/'; at++) {
+        if (*at != '|')
+            s->layers[s->n - 1]++;
+        else if (s->n == s->most)
+            return lhi_arg_fail(m, key, LH_EINPUT, err,
+                                "has more stages than layers");
+        else
+            s->layers[s->n++] = 0;
+    }
+    if (s->n % in->layout.pipeline != 0)
+        return lhi_arg_fail(m, key, LH_EINPUT, err,
+                            "has %u stages, not a multiple of "
+                            "--pipeline-model-parallel-size %u",
+                            s->n, in->layout.pipeline);
+    in->layout.chunks_per_device = s->n / in->layout.pipeline;
+    return LH_OK;
+}
+
+/* Checks whether a hybrid model's pattern divides the layers into stages. */
+static bool has_pattern_stages(const lhi_megatron *m)
+{
+    const lhi_megatron_key key = lhi_megatron_pattern_key(m);
+    return lhi_arg_is_given(m, key) &&
+           strchr(m->args[key].values[0].text, '|') != NULL;
+}
+
 /* --- layer counts
  * ------------------------------------------------------------------ */
 
@@ -371,6 +408,8 @@ static lh_status read_pipeline_stages(const lhi_megatron *m,
         return lhi_fail_nomem(err);
     if (lhi_arg_is_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT))
         LHI_TRY(read_layout_stages(m, in, &text, err));
+    else if (has_pattern_stages(m))
+        LHI_TRY(read_pattern_stages(m, in, &text, err));
     else if (wanted > most)
         return fail_unequal_split(m, in, &s, err);
     else
@@ -390,6 +429,13 @@ lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
                         "--num-virtual-stages-per-pipeline-rank and "
                         "--pipeline-model-parallel-layout cannot be combined",
                         m->file);
+    if (has_pattern_stages(m) &&
+        (count_virtual_stage_arguments(m) ||
+         lhi_arg_is_given(m, LHI_ARG_DECODER_FIRST_PIPELINE_NUM_LAYERS) ||
+         lhi_arg_is_given(m, LHI_ARG_DECODER_LAST_PIPELINE_NUM_LAYERS)))
+        return lhi_arg_fail(m, lhi_megatron_pattern_key(m), LH_EINPUT, err,
+                            "its stages cannot be combined with other "
+                            "arguments that divide layers into stages");
     if (l->pipeline == 1) {
         LHI_TRY(check_one_rank(m, err));
         LHI_TRY(read_buckets(m, in, err));
