@@ -24,9 +24,12 @@ static bool replaces_times(const lh_job *job)
 
 const lh_validated_runs *lh_find_validated_runs(const lh_job *job)
 {
-    const bool experts = job->model->experts > 0;
+    const lh_model *m = job->model;
+    const bool experts = m->experts > 0;
 
-    if (replaces_times(job))
+    /* No published run has layers other than attention and MLPs. */
+    if (replaces_times(job) || m->layer_pattern || m->linear_value_heads ||
+        m->index_topk)
         return NULL;
 
     switch (job->framework.preset) {

@@ -119,6 +119,16 @@ def hybrid_layers_become_a_pattern():
 
 
 @test
+def accuracy_is_claimed_for_kinds_with_published_runs():
+    for name, claimed in (("dense", True), ("hybrid", False)):
+        job = imported(name)
+        write(f"{name}.yaml", job["job"])
+        plan = json_case(name, ["plan", f"{name}.yaml", "--no-optimal",
+                                "--effort", "20", "-q"])
+        check(("accuracy" in plan) == claimed, f"{name}: {list(plan)}")
+
+
+@test
 def arguments_on_a_line_mean_the_same():
     """The words that Megatron-LM's script makes from the file."""
     yaml = (CONFIGS / "dense.yaml").read_text()
