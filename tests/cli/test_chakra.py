@@ -141,7 +141,7 @@ def traces_of_others_replay():
 def damaged_traces_are_refused():
     ends = {"comm_src": 0, "comm_dst": 1, "comm_tag": 7}
     for nodes, why in (
-            ([(1, COMPUTE, 1, [2], {})], "node 1: depends on a node that is not"),
+            ([(1, COMPUTE, 1, [2], {})], "node 1: depends on node 2, which is not in"),
             ([(1, COMPUTE, 1, [], {})] * 2, "node 1: occurs twice"),
             ([(1, SEND, 1, [], ends)], "node 1: is a message without its other"),
             ([(1, COMPUTE, 0, [], {"num_ops": 5})],

@@ -446,8 +446,11 @@ static lh_status connect_ranks(replayer *r, lh_error *err)
         const key *found =
             bsearch(&(key){&wanted, 0}, keys, n, sizeof *keys, compare_ids);
         if (!found)
-            return fail_node(r, own, LH_EINPUT, err,
-                             "depends on a node that is not in the file");
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: node %" PRIu64 ": depends on node %" PRIu64
+                            ", which is not in the file; convert the trace "
+                            "again, with all nodes",
+                            r->files[own->rank].name, own->id, d->on);
         add_edge(r, found->index, own->meeting,
                  d->is_data ? found->node->duration_ns
                             : found->node->occupied_ns);
