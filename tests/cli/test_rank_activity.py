@@ -4,7 +4,8 @@
 import gzip
 import json
 
-from harness import WORK, case, check, finish, json_case, read, test
+from harness import (WORK, case, check, finish, json_case, read, test,
+                     write)
 from operator_traces import one_f_one_b, operator_traces
 from profiled import BASE_NS, event
 
@@ -59,6 +60,22 @@ def check_times(one, **ms):
     for name, value in ms.items():
         check(abs(one[f"{name}_s"] * 1e3 - value) < 1e-3,
               f"{name}: {one[f'{name}_s']}")
+
+
+@test
+def categories_of_older_traces_are_read():
+    """PyTorch up to 1.11 writes other names of categories."""
+    names = traces(2, gpu_step, slow={1: 1.5})
+    new = activity(names)
+    older = {"user_annotation": "Operator", "cpu_op": "Operator",
+             "kernel": "Kernel", "gpu_memcpy": "Memcpy"}
+    for name in names:
+        trace = json.loads(read(name))
+        for e in trace["traceEvents"]:
+            e["cat"] = older.get(e.get("cat"), e.get("cat"))
+        write(name, json.dumps(trace))
+    old = activity(names)
+    check(old == new and new[0]["copy_s"] > 0, f"{old}{new}")
 
 
 @test

@@ -204,6 +204,42 @@ static void report_unreadable(const reading *r, const char *why)
                    "%s: event %" PRIu64 ": %s", r->name, r->n_items, why);
 }
 
+/* The categories of events that are used. */
+typedef enum category {
+    CATEGORY_OTHER,
+    CATEGORY_RANGE,
+    CATEGORY_OPERATOR,
+    CATEGORY_LAUNCH,
+    CATEGORY_COPY,
+    CATEGORY_KERNEL,
+} category;
+
+/* Their names; capitals are those of PyTorch up to 1.11, where a step's range
+ * is an operator. */
+static const struct {
+    const char *name;
+    category category;
+} categories[] = {
+    {"user_annotation", CATEGORY_RANGE}, {"cpu_op", CATEGORY_OPERATOR},
+    {"cuda_runtime", CATEGORY_LAUNCH},   {"cuda_driver", CATEGORY_LAUNCH},
+    {"gpu_memcpy", CATEGORY_COPY},       {"gpu_memset", CATEGORY_COPY},
+    {"kernel", CATEGORY_KERNEL},         {"Operator", CATEGORY_OPERATOR},
+    {"Runtime", CATEGORY_LAUNCH},        {"Memcpy", CATEGORY_COPY},
+    {"Memset", CATEGORY_COPY},           {"Kernel", CATEGORY_KERNEL},
+};
+
+/* Returns the category of an event with that name and category name. */
+static category find_category(const char *cat, const char *name)
+{
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
+        if (strcmp(categories[i].name, cat) == 0)
+            return categories[i].category == CATEGORY_OPERATOR &&
+                           strncmp(name, "ProfilerStep#", 13) == 0
+                       ? CATEGORY_RANGE
+                       : categories[i].category;
+    return CATEGORY_OTHER;
+}
+
 /* Parses a complete event ("ph": "X"): a named range, a kernel launch, or GPU
  * work; skips all other events. */
 static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
@@ -218,14 +254,8 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
     }
     if (!ph || strcmp(ph, "X") != 0 || !cat || !name)
         return LH_OK;
-    bool is_range = strcmp(cat, "user_annotation") == 0;
-    bool is_operator = strcmp(cat, "cpu_op") == 0;
-    bool is_launch =
-        strcmp(cat, "cuda_runtime") == 0 || strcmp(cat, "cuda_driver") == 0;
-    bool is_copy =
-        strcmp(cat, "gpu_memcpy") == 0 || strcmp(cat, "gpu_memset") == 0;
-    bool is_kernel = is_copy || strcmp(cat, "kernel") == 0;
-    if (!is_range && !is_operator && !is_launch && !is_kernel)
+    const category kind = find_category(cat, name);
+    if (kind == CATEGORY_OTHER)
         return LH_OK;
     const char *reason = get_times(event, &start_ns, &end_ns);
     if (reason) {
@@ -235,27 +265,27 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
         return LH_OK;
     }
     r->n_timed++;
-    if (is_range || is_operator)
+    if (kind == CATEGORY_RANGE || kind == CATEGORY_OPERATOR)
         LHI_TRY(lhi_profiler_add_operator(
             r->out, name,
             (lhi_cpu_op){.start_ns = start_ns,
                          .end_ns = end_ns,
                          .first_number = number_of(event),
-                         .is_range = is_range,
+                         .is_range = kind == CATEGORY_RANGE,
                          .thread = thread_of(event)},
             err));
-    if (is_range)
+    if (kind == CATEGORY_RANGE)
         return lhi_profiler_add_range(r->p, r->out, r->name, name, start_ns,
                                       end_ns, err);
-    if (is_operator)
+    if (kind == CATEGORY_OPERATOR)
         return LH_OK;
     return add_kernel(
         r, event,
         (lhi_kernel){.start_ns = start_ns,
                      .end_ns = end_ns,
-                     .is_launch = is_launch,
+                     .is_launch = kind == CATEGORY_LAUNCH,
                      .communicates = strncmp(name, "nccl", 4) == 0,
-                     .is_copy = is_copy},
+                     .is_copy = kind == CATEGORY_COPY},
         err);
 }
 
@@ -263,11 +293,8 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
  * category; most events are not. */
 static bool is_relevant(const lhi_text *text)
 {
-    static const char *const words[] = {"user_annotation", "cpu_op",
-                                        "kernel",          "cuda_runtime",
-                                        "cuda_driver",     "gpu_mem"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strstr(text->data, words[i]))
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
+        if (strstr(text->data, categories[i].name))
             return true;
     return false;
 }
