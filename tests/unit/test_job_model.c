@@ -146,6 +146,9 @@ static void public_configs_are_read_as_they_are(void)
         {"c4ai-command-a-03-2025", 111057580032, 128, 4096},
         {"gemma-3-27b-it", 27009346304, 128, 1024},
         {"phi-4", 14659507200, 128, 0},
+        /* In no class of transformers: 8 experts of three matrices, queries and
+         * outputs of 48 heads, keys and values of 8, four norms. */
+        {"grok-1", 315684820992, 128, 0},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         char path[512];
