@@ -21,7 +21,7 @@ REASONS = {
         "--(decoder-num-layers|model-provider: longhaul supports only|img-h|"
         "flextron)",
     "sizes only in a checkpoint": "--use-checkpoint-args reads it from the",
-    "another kind of training": "--(perform-rl-step|export-kd-teacher-load)",
+    "another kind of training": "--export-kd-teacher-load",
     "the GPU lacks the precision": "--bf16: h100-sxm has no preset tflops",
     "not Megatron-LM's arguments": "(is not an argument|must be a map)",
     "YAML anchors": "anchors .* are not supported",
@@ -106,6 +106,10 @@ def hybrid_layers_become_a_pattern():
         write("args.txt", base + given)
         has(json_case(given, ["import", "--from", "megatron", "args.txt",
                               "--nodes", "1", "-q"]), *lines)
+    write("args.txt", base + "--perform-rl-step")
+    noted(json_case("rl", ["import", "--from", "megatron", "args.txt",
+                           "--nodes", "1", "-q"]),
+          "^--perform-rl-step: .* modelled from its samples on")
     for given, says in (
             ("--experimental-attention-variant gdn", "requires --linear-att"),
             ("--experimental-attention-variant gdn2", "does not support gdn2"),

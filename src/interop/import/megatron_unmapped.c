@@ -243,6 +243,10 @@ static const explained_argument noted[] = {
      "messages are modelled as without it"},
     {"overlap-param-gather-with-optimizer-step", LHI_ARITY_FLAG,
      "the optimizer step is modelled without overlap with the gathers"},
+    {"perform-rl-step", LHI_ARITY_FLAG,
+     "an iteration is modelled from its samples on; generating them, and "
+     "passes "
+     "of a reference model, are not modelled"},
     {"phase-transition-iterations", LHI_ARITY_ONE,
      "one phase is modelled, with the given batch and sequence"},
     {"pipeline-model-parallel-comm-backend", LHI_ARITY_ONE,
@@ -353,9 +357,6 @@ static const explained_argument refused[] = {
      "is no longer supported by Megatron-LM; use --tensor-model-parallel-size"},
     {"patch-dim", LHI_ARITY_ONE,
      "describes a vision model, which longhaul does not support"},
-    {"perform-rl-step", LHI_ARITY_FLAG,
-     "trains by reinforcement learning; longhaul does not model the generation "
-     "of samples"},
     {"skip-train", LHI_ARITY_FLAG, "trains nothing"},
     {"tensor-parallel-num-weight-shards", LHI_ARITY_ONE,
      "shards weights over further GPUs, which longhaul does not support"},
