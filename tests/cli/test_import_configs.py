@@ -6,6 +6,7 @@ $LONGHAUL_MEGATRON names a checkout of Megatron-LM: then every model_config.yaml
 of its functional tests is imported too, and the count printed.
 """
 import collections
+import json
 import os
 import pathlib
 import re
@@ -123,13 +124,17 @@ def hybrid_layers_become_a_pattern():
 
 
 @test
-def accuracy_is_claimed_for_kinds_with_published_runs():
+def hybrid_models_are_planned_but_not_exported():
     for name, claimed in (("dense", True), ("hybrid", False)):
         job = imported(name)
         write(f"{name}.yaml", job["job"])
         plan = json_case(name, ["plan", f"{name}.yaml", "--no-optimal",
                                 "--effort", "20", "-q"])
         check(("accuracy" in plan) == claimed, f"{name}: {list(plan)}")
+    write("plan.json", json.dumps(plan))
+    for target in "megatron", "torchtitan-model":
+        case(target, ["export", "plan.json", "--to", target], 1,
+             err="cannot be given the model's .*layer_pattern")
 
 
 @test
