@@ -58,7 +58,7 @@ const char *published_model(const published *run)
 static const char *exclusion_reason(const published *run)
 {
     if (strstr(run->model, "Nemotron"))
-        return "layers of Mamba";
+        return "a hybrid model, not a preset";
     if (strstr(run->model, "DeepSeekV4"))
         return "its kind of attention is not modelled";
     if (strcmp(run->precision, "NVFP4") == 0)

@@ -27,7 +27,7 @@ const lh_validated_runs *lh_find_validated_runs(const lh_job *job)
     const lh_model *m = job->model;
     const bool experts = m->experts > 0;
 
-    /* No published run has layers other than attention and MLPs. */
+    /* None of these runs has layers other than attention and MLPs. */
     if (replaces_times(job) || m->layer_pattern || m->linear_value_heads ||
         m->index_topk)
         return NULL;

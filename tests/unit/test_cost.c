@@ -144,6 +144,42 @@ static void mamba_layers_cost_their_products(void)
                2 * t * (2 * h + projected + 2 * values), 1);
 }
 
+/* The FLOPs of an iteration are those published for Nemotron 3 Super, 84.3 to
+ * 85.2 GFLOP per token (Megatron-Bridge, docs/performance-summary.md, 26.04.01
+ * to 26.08: TFLOP/s divided by tokens/s). */
+static void hybrid_flops_are_those_published(void)
+{
+    fixture f;
+    const lh_model m = {
+        .layers = 88,
+        .hidden = 4096,
+        .heads = 32,
+        .kv_heads = 2,
+        .head_dim = 128,
+        .vocab = 131072,
+        .layer_pattern = "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*"
+                         "EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME/*E",
+        .mamba_heads = 128,
+        .mamba_head_dim = 64,
+        .mamba_groups = 8,
+        .mamba_state_dim = 128,
+        .mamba_conv_kernel = 4,
+        .experts = 512,
+        .experts_per_token = 22,
+        .expert_ffn = 2688,
+        .shared_expert_ffn = 5376,
+        .expert_latent = 1024,
+        .moe_interval = 1,
+        .mtp_layers = 2,
+    };
+    fixture_init(&f, "llama3-8b");
+    f.job.model = &m;
+    f.job.training.sequence = 8192;
+    f.job.training.global_batch = 512;
+    const double tokens = 512 * 8192.0;
+    CHECK_NEAR(lh_cost_iteration_flops(&f.job) / tokens, 84.75e9, 0.6e9);
+}
+
 /* A gated delta network's state has one size, whatever the sequence; its layers
  * and those with attention add up in a chunk. */
 static void linear_attention_grows_with_tokens_alone(void)
@@ -672,6 +708,7 @@ int main(void)
     RUN(chunks_bound_attention);
     RUN(norms_behind_take_time_and_memory);
     RUN(windows_differ_within_a_chunk);
+    RUN(hybrid_flops_are_those_published);
     RUN(mamba_layers_cost_their_products);
     RUN(linear_attention_grows_with_tokens_alone);
     RUN(an_indexer_scores_all_tokens);
