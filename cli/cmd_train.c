@@ -215,6 +215,16 @@ static const cli_option options[] = {
          "local, tcp, ucx: end the run if a rank sends nothing for this "
          "time, for example because its process is stopped (default: local "
          "and rails 10s, otherwise 3.5s; at least 100ms, over rails 1.6s)."},
+    {.name = "max-restarts",
+     .type = CLI_COUNT,
+     .at = offsetof(train_settings, max_restarts),
+     .arg = "N",
+     .most = 1000000,
+     .help = "local, tcp, ucx, with --checkpoint: if a rank is lost (killed, "
+             "crashed or "
+             "silent), restart all ranks from the last checkpoint, at most N "
+             "times (default: end the run). Results are bit-identical to "
+             "those of an undisturbed run."},
     {.name = "rails",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, rails),

@@ -33,7 +33,7 @@ typedef struct train_settings {
         *places_at;
     int64_t staging_ns, moving_ns, silence_ns;
     uint32_t device, transport, ranks, replicas, steps, progress_every,
-        sub_blocks, buffers, message_bytes, speed, memory;
+        sub_blocks, buffers, message_bytes, speed, memory, max_restarts;
     bool realtime, emulate_links, real_links, insecure, adapt;
     cli_model model;
     const char *data, *tokenizer, *checkpoint, *resume, *weights, *offload_to,

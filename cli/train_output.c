@@ -316,6 +316,9 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         json_object_set_new(j, "exchanges_s", exchanges_json(r));
         json_object_set_new(j, "copies_s", copies_json(r));
         json_object_set_new(j, "memory", train_memory_json(plan, r));
+        json_object_set_new(j, "restarts", json_integer(r->n_restarts));
+        json_object_set_new(j, "repeated_iterations",
+                            json_integer((json_int_t)r->n_repeated));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
         json_object_set_new(j, "slips",
@@ -505,6 +508,11 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ": the checkpoint already has --steps iterations, counted "
                      "from the start of the first run");
     cli_print(c, "\n");
+    if (r->n_restarts)
+        cli_print(c,
+                  "restarts      %" PRIu32 ", with %" PRIu64
+                  " iteration%s repeated\n",
+                  r->n_restarts, r->n_repeated, r->n_repeated == 1 ? "" : "s");
     if (changes->event_timeline && r->n_iterations)
         print_events(c, changes->event_timeline, predicted_ns, r);
     if (r->n_iterations && s->device == LH_TRAIN_CPU)

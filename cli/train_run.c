@@ -15,8 +15,10 @@
 
 /* A run's progress. */
 typedef struct train_progress {
-    uint64_t n_iterations;
-    double loss; /* of the last one; NAN: nothing is trained */
+    bool has_begun;
+    uint64_t first_step;
+    uint64_t n_iterations; /* without repeated ones */
+    double loss;           /* of the last one; NAN: nothing is trained */
 } train_progress;
 
 /* Context of the run's callbacks. */
@@ -68,7 +70,10 @@ static void show_iteration(void *of, const lh_iteration *it)
     const train_settings *s = w->c->settings;
     char time[CLI_TIME_TEXT], line[100];
     if (w->progress) {
-        w->progress->n_iterations++;
+        if (!w->progress->has_begun)
+            w->progress->first_step = it->step;
+        w->progress->has_begun = true;
+        w->progress->n_iterations = it->step - w->progress->first_step + 1;
         w->progress->loss = it->loss;
     }
     cli_time_text(it->ns, time);
@@ -295,6 +300,7 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
         .real_links = s->real_links,
         .insecure = s->insecure,
         .silence_ns = s->silence_ns,
+        .max_restarts = s->max_restarts,
         .n_rails = changes->rails.n,
         .rails = changes->rails.parts,
         .profiles = s->profile_out != NULL,
@@ -482,6 +488,7 @@ static lh_status check_options(cli *c)
         {"override", s->overrides, true},
         {"fresh", s->fresh, true},
         {"weights", s->weights, true},
+        {"max-restarts", s->max_restarts > 0, true},
     };
     for (uint32_t i = 0; i < CLI_COUNT_OF(some); i++)
         if (some[i].is_given && some[i].is_for_cpu != cpu)
@@ -547,6 +554,16 @@ static lh_status check_options(cli *c)
         return cli_usage(c, "--insecure requires --transport ucx");
     if (s->silence_ns && s->transport == TRAIN_INPROC)
         return cli_usage(c, "--silence requires --transport local, tcp or ucx");
+    if (s->max_restarts && s->transport == TRAIN_INPROC)
+        return cli_usage(c, "--max-restarts requires --transport local, tcp or "
+                            "ucx");
+    if (s->max_restarts && !s->checkpoint)
+        return cli_usage(c, "--max-restarts requires --checkpoint");
+    if (s->max_restarts &&
+        (s->schedule_at || moves || s->adapt || s->profile_out))
+        return cli_usage(c, "--max-restarts cannot be combined with "
+                            "--schedule-at, --layers-at, --places-at, --adapt "
+                            "or --profile-out");
     if (s->rails && s->transport != TRAIN_TCP)
         return cli_usage(c, "--rails requires --transport tcp");
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;

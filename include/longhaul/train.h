@@ -151,6 +151,15 @@ typedef struct lh_train_options {
      * s, with rails 1.6 s. 0: "local" 10 s; "tcp" and "ucx" 3.5 s, with rails
      * 10 s. */
     int64_t silence_ns;
+    /* cpu, with a checkpoint folder and ranks that are processes: after the
+     * loss of a rank (killed, silent, or ended without an error), all ranks
+     * restart from the newest checkpoint, at most this often; each restart is a
+     * `warning`. Iterations after the checkpoint are repeated, with `progress`.
+     * Errors that a rank reports end the run. Ranks that mpirun or srun started
+     * then run in child processes of the started ones, which supervise them.
+     * LH_EINVAL: no checkpoint folder, "inproc", or `reschedule`, `adapt` or
+     * `profiles`. 0: the loss ends the run. */
+    uint32_t max_restarts;
 } lh_train_options;
 
 /* Devices that execute passes. */

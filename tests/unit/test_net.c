@@ -456,8 +456,9 @@ static void kills_who_takes_no_notice(void)
 {
     atomic_uint n_asked = 0;
     const lhi_net_stop stop = {says_so, &n_asked};
+    const lhi_local_options options = {&stop, 0, NULL};
     lh_error err = {0};
-    CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, takes_no_notice, NULL, &stop, 0,
+    CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, takes_no_notice, NULL, &options,
                                     NULL, &err),
               LH_EIO);
     CHECK_STR(err.text,
@@ -481,11 +482,13 @@ static lh_status one_is_stopped(lhi_net *net, void *context, char **result,
  * of more ranks is tested in virtual time (test_net_stream.c). */
 static void a_stopped_rank_ends_the_run(void)
 {
-    const int64_t second_ns = 1000000000;
+    bool is_loss = false;
+    const lhi_local_options options = {NULL, 1000000000, &is_loss};
     lh_error err = {0};
-    CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, one_is_stopped, NULL, NULL,
-                                    second_ns, NULL, &err),
+    CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, one_is_stopped, NULL, &options,
+                                    NULL, &err),
               LH_EIO);
+    CHECK(is_loss);
     CHECK_HAS(err.text, "rank 1: silent for ");
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 }

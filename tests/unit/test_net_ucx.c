@@ -75,14 +75,15 @@ static void killed(void)
 static lh_status run_mpi_case(lhi_mpi *mpi, const net_case *c, lh_error *err)
 {
     char word[] = "hello";
+    lhi_net *net = NULL;
     lhi_rank_result result;
     const lhi_mpi_setup work = {.transport = getenv("TEST_NET_TRANSPORT"),
                                 .n_links = c->n_links,
                                 .links = c->links,
                                 .insecure = getenv("TEST_NET_MBIT") != NULL};
     LHI_TRY(lhi_mpi_exchange(mpi, &work, err));
-    lh_status status =
-        lhi_mpi_run(mpi, &work, c->rank_main, word, &result, err);
+    LHI_TRY(lhi_net_mpi(mpi, &work, &net, err));
+    lh_status status = lhi_rank_run(net, c->rank_main, word, &result, err);
     free(result.text);
     return status;
 }

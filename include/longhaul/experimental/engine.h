@@ -309,6 +309,10 @@ struct lh_train_result {
      * excluding the longest and the shortest. NULL: not requested, or no
      * iteration ran. */
     const lh_profile *profile;
+    /* Restarts after the loss of a rank, and iterations repeated after them.
+     * Copies, exchanges and memory are then measured since the last one. */
+    uint32_t n_restarts;
+    uint64_t n_repeated;
 };
 
 /* Runs the plan in real time on this machine with emulated durations: passes

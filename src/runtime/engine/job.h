@@ -13,6 +13,7 @@
  *     process_grid.c             the ranks and their process groups
  *     run.c, launched_rank.c     entry points, with the launchers of
  *                                src/runtime/transport
+ *     restart.c                  restarts after the loss of a rank
  *     job_digest.c               the configuration that ranks must share
  *     step_loop.c                a rank from the first step to the last
  *     worker.h                   ... its state; worker_messages.c: its
@@ -65,6 +66,8 @@
 #include "runtime/engine/rank_assignment.h"
 #include "runtime/engine/training.h"
 
+typedef struct lhi_run_record lhi_run_record; /* restart.h */
+
 /* A run's configuration, shared by all ranks in a process. */
 typedef struct lhi_job {
     const lh_pipeline *pipeline;
@@ -89,6 +92,9 @@ typedef struct lhi_job {
     /* The stop request to the launching process, an LH_STOP_ value in shared
      * memory; NULL: ranks are in one process. */
     _Atomic int *stop_request;
+    lhi_run_record *record; /* NULL: the run does not restart */
+    uint32_t n_restarts;
+    lh_train_model restarted; /* target of `model` after a restart */
 } lhi_job;
 
 /* Fills the cpu device's options for a rank of a job with a model, without data

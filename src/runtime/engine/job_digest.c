@@ -233,7 +233,7 @@ static lh_status digest_options(unsigned char sum[DIGEST_BYTES],
         (uint64_t)exec->receives,     exec->coupled_queue, (uint64_t)exec->path,
         (uint64_t)exec->host_copy_ns, job->emulates,       job->o.steps,
         job->o.message_bytes,         job->o.profiles,     job->o.adapt != NULL,
-        (uint64_t)job->o.silence_ns};
+        (uint64_t)job->o.silence_ns,  job->o.max_restarts};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
     if (job->model)
         digest_training_options(sum, job->model);

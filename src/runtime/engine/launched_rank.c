@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs one rank in a process that mpirun, srun or a similar launcher started.
  */
-#include "runtime/engine/job.h"
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include "runtime/engine/restart.h"
 
+#include "base/fail.h"
 #include "base/realtime.h"
 #include "runtime/transport/slurm.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Calls the caller's callback for a failed run with the message `why`, and the
  * caller exits; NULL: another rank prints the message. A rank without a message
@@ -34,6 +38,133 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
     return status;
 }
 
+/* Start of this process's rank. */
+typedef struct start {
+    lhi_job *job;
+    uint32_t rank;
+    lhi_mpi *mpi; /* NULL: started by srun */
+    const lhi_mpi_setup *setup;
+    const lhi_tcp_options *tcp;   /* of ranks started by srun */
+    lhi_attempt_failure *failure; /* shared with a child process */
+} start;
+
+/* Creates this rank's endpoint, connected to all other ranks. */
+static lh_status open_endpoint(const start *s, lhi_net **out, lh_error *err)
+{
+    if (s->mpi)
+        return lhi_net_mpi(s->mpi, s->setup, out, err);
+    return strcmp(s->job->o.transport, "ucx") == 0
+               ? lhi_net_ucx(s->tcp, out, err)
+               : lhi_net_tcp(s->tcp, out, err);
+}
+
+/* Checks whether other ranks, of which rank 0 prints it, detect the same
+ * invalid setting of a job started by srun. */
+static bool is_detected_by_all(const start *s)
+{
+    return !s->mpi && s->rank != 0;
+}
+
+/* Runs the rank in this process. */
+static lh_status run_here(const start *s, lhi_rank_result *result,
+                          lh_error *err)
+{
+    lhi_net *net = NULL;
+    lh_status status = open_endpoint(s, &net, err);
+    if (status == LH_EINVAL && is_detected_by_all(s))
+        exit_with_message(s->job, NULL);
+    return status == LH_OK
+               ? lhi_rank_run(net, launched_main, s->job, result, err)
+               : status;
+}
+
+/* Stores the failure of an attempt for the parent process. */
+static void store_failure(const start *s, bool is_loss, bool is_reporter,
+                          const char *text)
+{
+    *s->failure =
+        (lhi_attempt_failure){.is_loss = is_loss, .is_reporter = is_reporter};
+    snprintf(s->failure->text, sizeof s->failure->text, "%s", text);
+}
+
+/* Main function of a rank in a child process, with its endpoint. */
+static lh_status child_rank_main(lhi_net *net, void *of, char **result,
+                                 size_t *size, lh_error *err)
+{
+    const start *s = of;
+    lh_status status = lhi_job_run_rank(net, s->job, result, size, err);
+    if (status != LH_OK)
+        store_failure(s, lhi_net_has_lost_rank(net), lhi_net_is_reporter(net),
+                      lhi_net_failure(net));
+    return status;
+}
+
+/* Main function of a child process: joins the other ranks and runs the rank.
+ * After a restart a rank may be lost again while the others join. */
+static lh_status child_main(lhi_net *alone, void *of, char **result,
+                            size_t *size, lh_error *err)
+{
+    (void)alone;
+    const start *s = of;
+    lhi_rank_result mine;
+    lhi_net *net = NULL;
+    lh_error why = {0};
+    lh_status status = open_endpoint(s, &net, &why);
+    if (status != LH_OK) {
+        store_failure(s, status == LH_EIO && s->job->n_restarts > 0,
+                      status != LH_EINVAL || !is_detected_by_all(s), why.text);
+        return lhi_fail(err, status, "%s", why.text);
+    }
+    status = lhi_rank_run(net, child_rank_main, of, &mine, err);
+    *result = mine.text;
+    *size = mine.size;
+    return status;
+}
+
+/* Prepares an attempt: exchanges addresses again under mpirun. */
+static lh_status prepare_attempt(void *of, lh_error *err)
+{
+    const start *s = of;
+    *s->failure = (lhi_attempt_failure){
+        .is_reporter = lhi_grid_count_ranks(&s->job->grid) == 1};
+    return s->mpi && s->job->n_restarts > 0
+               ? lhi_mpi_exchange(s->mpi, s->setup, err)
+               : LH_OK;
+}
+
+/* Runs the rank in a child process, which this process restarts after the loss
+ * of any rank. */
+static lh_status run_in_children(start *s, lhi_rank_result *result,
+                                 lh_error *err)
+{
+    lh_error why = {0};
+    void *map = mmap(NULL, sizeof *s->failure, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return lhi_fail_nomem(err);
+    s->failure = map;
+    const lhi_attempts attempts = {.n = 1,
+                                   .rank_main = child_main,
+                                   .context = s,
+                                   .prepare = prepare_attempt,
+                                   .failure = s->failure};
+    lh_status status = lhi_job_run_attempts(s->job, &attempts, result, &why);
+    if (status != LH_OK && status != LH_ECANCELED)
+        exit_with_message(s->job, s->failure->is_reporter ? why.text : NULL);
+    if (status != LH_OK && err)
+        *err = why;
+    munmap(map, sizeof *s->failure);
+    return status;
+}
+
+/* Runs this process's rank, here or, if the job may restart, in a child
+ * process. */
+static lh_status run_rank(start *s, lhi_rank_result *result, lh_error *err)
+{
+    return s->job->record ? run_in_children(s, result, err)
+                          : run_here(s, result, err);
+}
+
 /* Fails unless the launcher, called `how` in the message, started as many ranks
  * as the plan has, and `rank` is one of them. */
 static lh_status check_ranks(const lhi_job *job, uint32_t rank,
@@ -57,9 +188,8 @@ static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
                                 lhi_rank_result *result, lh_error *err)
 {
     lhi_slurm_settings s;
-    lhi_net *net = NULL;
     unsigned char digest[LHI_SETUP_BYTES];
-    lh_status status = lhi_slurm_read_environment(&s, err);
+    const lh_status status = lhi_slurm_read_environment(&s, err);
     if (status != LH_OK) {
         if (!lhi_slurm_is_first_rank())
             exit_with_message(job, NULL);
@@ -82,13 +212,8 @@ static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
                                .insecure = job->o.insecure,
                                .n_rails = job->o.n_rails,
                                .rails = job->o.rails};
-    status = strcmp(job->o.transport, "ucx") == 0 ? lhi_net_ucx(&o, &net, err)
-                                                  : lhi_net_tcp(&o, &net, err);
-    if (status == LH_EINVAL && s.rank != 0) /* all ranks detect it */
-        exit_with_message(job, NULL);
-    if (status != LH_OK)
-        return status;
-    return lhi_rank_run(net, launched_main, job, result, err);
+    start mine = {.job = job, .rank = s.rank, .tcp = &o};
+    return run_rank(&mine, result, err);
 }
 
 lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
@@ -123,7 +248,11 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
             exit_with_message(job, NULL);
     }
     if (status == LH_OK)
-        status = lhi_mpi_run(mpi, &work, launched_main, job, result, err);
+        status = run_rank(&(start){.job = job,
+                                   .rank = lhi_mpi_rank(mpi),
+                                   .mpi = mpi,
+                                   .setup = &work},
+                          result, err);
     lhi_mpi_finalise(mpi, status != LH_OK);
     return status;
 }

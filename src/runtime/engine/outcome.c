@@ -2,6 +2,7 @@
 /* Parses rank 0's outcome into a result. */
 #include "runtime/engine/observer.h"
 #include "runtime/engine/reschedule.h"
+#include "runtime/engine/restart.h"
 
 #include "base/sort.h"
 #include "base/thread_pool.h"
@@ -488,17 +489,19 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         .context = job->grid.context,
         .tensor = job->grid.tensor,
         .expert = job->grid.expert,
+        .n_restarts = job->n_restarts,
+        .n_repeated = job->record ? job->record->n_repeated : 0,
     };
-    if (head.n_iterations > 0) {
-        to->result.copy_ns =
-            (int64_t)(to->copied_ns / (double)head.n_iterations);
-        to->result.copy_wait_ns =
-            (int64_t)(to->waited_ns / (double)head.n_iterations);
+    const uint64_t n_measured =
+        head.n_iterations - (job->record ? job->record->n_kept : 0);
+    if (n_measured > 0) {
+        to->result.copy_ns = (int64_t)(to->copied_ns / (double)n_measured);
+        to->result.copy_wait_ns = (int64_t)(to->waited_ns / (double)n_measured);
     }
     to->result.predicted_copy_ns = predict_copy_time(job);
-    for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS && head.n_iterations > 0; k++)
+    for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS && n_measured > 0; k++)
         to->result.exchange_ns[k] =
-            (int64_t)(to->spent_ns[k] / (double)head.n_iterations);
+            (int64_t)(to->spent_ns[k] / (double)n_measured);
     if (status == LH_OK)
         status = summarise(job, to, err);
     lhi_proposed_plan_release(followed);

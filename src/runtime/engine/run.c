@@ -7,14 +7,13 @@
 #include "runtime/engine/elastic_sharding.h"
 #include "runtime/engine/migration_decider.h"
 #include "runtime/engine/migration_target.h"
+#include "runtime/engine/restart.h"
 #include "runtime/engine/shard_groups.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
     DEFAULT_SLIP_NS = 20000000,
@@ -86,39 +85,6 @@ static lh_status check_options(const lh_train_options *options,
     return LH_OK;
 }
 
-/* Calls the caller's stop callback and stores its answer for rank 0; true:
- * stop now. */
-static bool poll_stop(void *of)
-{
-    const lhi_job *job = of;
-    int asked = job->o.stop(job->o.context);
-    atomic_store(job->stop_request, asked);
-    return asked == LH_STOP_NOW;
-}
-
-/* Runs the n ranks as local processes. Only this process receives signals, so
- * it stores stop requests for rank 0 in shared memory. */
-static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
-                               const lhi_net_link *links,
-                               lhi_rank_result *results, lh_error *err)
-{
-    if (!job->o.stop)
-        return lhi_local_run_or_stop(n, n_links, links, lhi_job_run_rank, job,
-                                     NULL, job->o.silence_ns, results, err);
-    void *map = mmap(NULL, sizeof *job->stop_request, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED)
-        return lhi_fail_nomem(err);
-    job->stop_request = map;
-    const lhi_net_stop stop = {poll_stop, job};
-    lh_status status =
-        lhi_local_run_or_stop(n, n_links, links, lhi_job_run_rank, job, &stop,
-                              job->o.silence_ns, results, err);
-    munmap(map, sizeof *job->stop_request);
-    job->stop_request = NULL;
-    return status;
-}
-
 /* Runs all ranks here, or only this process's rank if mpirun or srun started
  * it; *first: rank 0's outcome. */
 static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
@@ -133,11 +99,17 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
     lhi_rank_result *results = calloc(n, sizeof *results);
     if (!results)
         return lhi_fail_nomem(err);
-    lh_status status =
-        place == LHI_RANKS_THREADS
-            ? lhi_inproc_run(n, n_links, links, lhi_job_run_rank, job, results,
-                             err)
-            : run_processes(job, n, n_links, links, results, err);
+    lh_status status = place == LHI_RANKS_THREADS
+                           ? lhi_inproc_run(n, n_links, links, lhi_job_run_rank,
+                                            job, results, err)
+                           : lhi_job_run_attempts(
+                                 job,
+                                 &(lhi_attempts){.n = n,
+                                                 .n_links = n_links,
+                                                 .links = links,
+                                                 .rank_main = lhi_job_run_rank,
+                                                 .context = job},
+                                 results, err);
     *first = results[0];
     for (uint32_t i = 1; i < n; i++)
         free(results[i].text);
@@ -173,6 +145,10 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
     lh_status status =
         links ? lhi_job_check_events(job, err) : lhi_fail_nomem(err);
     if (status == LH_OK)
+        status = lhi_job_check_restarts(job, err);
+    if (status == LH_OK && job->o.max_restarts)
+        status = lhi_run_record_make(job->o.steps, &job->record, err);
+    if (status == LH_OK)
         status = check_adapt(job, err);
     if (status == LH_OK)
         status = lhi_job_set_assignment_limits(job, err);
@@ -190,6 +166,8 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
         status = run_ranks(job, links, &first, err);
     if (status == LH_OK || (status == LH_ECANCELED && first.text))
         status = lhi_outcome_read(job, first.text, first.size, out, err);
+    lhi_run_record_free(job->record);
+    job->record = NULL;
     lhi_proposals_free(job->proposals);
     lh_layers_free((lh_layers *)(uintptr_t)job->assignment_limits.layers);
     free(first.text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executes a run on each rank. Rank 0 leads: it sends the command for each
  * step, receives the reports, and collects the records. */
+#include "runtime/engine/restart.h"
 #include "runtime/engine/worker.h"
 
 #include "base/realtime.h"
@@ -295,6 +296,25 @@ static bool is_due(uint64_t step, uint32_t every)
     return every > 0 && (step + 1) % every == 0;
 }
 
+/* Records that the current step's checkpoint is written. */
+static void mark_saved(lhi_run_worker *w)
+{
+    w->saved = true;
+    if (w->job->record)
+        w->job->record->owns_folder = true;
+}
+
+/* Passes the iterations from number `first` on to the caller's callback. */
+static void report_iterations(lhi_run_worker *w, uint64_t first)
+{
+    for (uint64_t i = first; i < w->n_iterations; i++) {
+        if (w->job->o.progress)
+            w->job->o.progress(w->job->o.context, &w->iterations[i]);
+        if (w->job->record)
+            w->job->record->n_reported = i + 1;
+    }
+}
+
 /* Runs validation and checkpoint on all ranks if they are due after step
  * `step`; rank 0. */
 static lh_status lead_validation_and_save(lhi_run_worker *w, uint64_t step,
@@ -310,7 +330,7 @@ static lh_status lead_validation_and_save(lhi_run_worker *w, uint64_t step,
     command.what = LHI_COMMAND_SAVE;
     if (m->checkpoint && is_due(step, m->checkpoint_every)) {
         LHI_TRY(lead_command(w, &command, it, NULL, err));
-        w->saved = true;
+        mark_saved(w);
     }
     return LH_OK;
 }
@@ -346,8 +366,7 @@ static lh_status lead_step(lhi_run_worker *w, uint64_t step, lh_error *err)
         LHI_TRY(lead_validation_and_save(w, step, it, err));
     w->n_iterations++;
     report_notices(w);
-    if (w->job->o.progress)
-        w->job->o.progress(w->job->o.context, it);
+    report_iterations(w, w->n_iterations - 1);
     return LH_OK;
 }
 
@@ -486,6 +505,16 @@ static void report_unsaved(lhi_run_worker *w)
                         "was written; earlier checkpoints, if any, remain");
 }
 
+/* Continues the run's record at `step`. A checkpoint may have an iteration that
+ * the lost rank 0 had not yet reported. */
+static void continue_record(lhi_run_worker *w, uint64_t step)
+{
+    lhi_run_record *r = w->job->record;
+    w->n_iterations = lhi_run_record_begin(r, step, w->job->model);
+    w->saved = w->n_iterations > 0;
+    report_iterations(w, r->n_reported);
+}
+
 /* Runs all iterations as rank 0 until the end, a stop request or an exceeded
  * memory limit. */
 static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
@@ -493,6 +522,8 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
     bool ended = false;
     lh_status status = await_all_ranks(w, err);
     uint64_t step = w->training ? lhi_training_step(w->training) : 0;
+    if (status == LH_OK && w->job->record)
+        continue_record(w, step);
     if (status == LH_OK)
         status = lead_first_schedule(w, step, err);
     for (; status == LH_OK && step < w->job->o.steps; step++) {
@@ -586,7 +617,9 @@ static lh_status make_rank(lhi_run_worker *w, lh_error *err)
         w->clock = lhi_host_clock_id(job, w->me);
     if (w->me > 0)
         return LH_OK;
-    w->iterations = calloc((size_t)job->o.steps + 1, sizeof *w->iterations);
+    w->iterations =
+        job->record ? job->record->iterations
+                    : calloc((size_t)job->o.steps + 1, sizeof *w->iterations);
     if (!w->iterations)
         return lhi_fail_nomem(err);
     return job->o.adapt
@@ -626,14 +659,15 @@ static void free_worker(void *of)
             w->device->ops->close(w->device);
     }
     lhi_state_migration_ops_fini(&w->migration);
-    free(w->iterations);
+    if (!w->job->record)
+        free(w->iterations);
     free(w);
 }
 
 lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
                            lh_error *err)
 {
-    const lhi_job *job = of;
+    lhi_job *job = of;
     lhi_run_worker *w = calloc(1, sizeof *w);
     if (!w)
         return lhi_fail_nomem(err);
@@ -649,7 +683,9 @@ lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
     lhi_net_set_release(net, free_worker, w);
     lhi_text out = {0};
     lh_error own = {0};
-    lh_status status = lead_or_follow(w, &out, &own);
+    lh_status status = lhi_job_resume_attempt(job, net, &own);
+    if (status == LH_OK)
+        status = lead_or_follow(w, &out, &own);
     if (status != LH_OK) {
         lhi_net_abort(net, own.text);
         if (w->training)

@@ -325,13 +325,3 @@ void lhi_mpi_finalise(lhi_mpi *m, bool failed)
 }
 
 #endif
-
-lh_status lhi_mpi_run(lhi_mpi *mpi, const lhi_mpi_setup *work,
-                      lhi_rank_main *rank_main, void *context,
-                      lhi_rank_result *result, lh_error *err)
-{
-    lhi_net *net;
-    *result = (lhi_rank_result){NULL, 0};
-    LHI_TRY(lhi_net_mpi(mpi, work, &net, err));
-    return lhi_rank_run(net, rank_main, context, result, err);
-}

@@ -254,21 +254,22 @@ static void evaluate_exit(launcher *l, uint32_t rank, int how)
 {
     child *c = &l->children[rank];
     report r = {0};
-    c->status = LH_OK;
+    bool is_lost = WIFSIGNALED(how) || !has_reported(c, &r);
+    c->status = is_lost ? LH_EIO : LH_OK;
     if (WIFSIGNALED(how)) {
         int sig = WTERMSIG(how);
-        c->status = LH_EIO;
         snprintf(c->text, sizeof c->text, "killed by signal %d (%s)", sig,
                  strsignal(sig));
-    } else if (!has_reported(c, &r)) {
-        c->status = LH_EIO;
+    } else if (is_lost) {
         snprintf(c->text, sizeof c->text,
                  "exited before finishing (exit status %d)", WEXITSTATUS(how));
     } else if (r.status != LH_OK) {
         c->status = (lh_status)r.status;
         snprintf(c->text, sizeof c->text, "%s", r.text);
     }
-    if (c->status != LH_OK)
+    if (is_lost)
+        lhi_failure_set_loss(&l->shared->failure, rank, c->text);
+    else if (c->status != LH_OK)
         lhi_failure_set(&l->shared->failure, rank, c->text);
 }
 
@@ -343,8 +344,9 @@ static void kill_remaining(launcher *l)
 {
     for (uint32_t i = 0; i < l->n; i++)
         if (l->children[i].pid > 0)
-            lhi_failure_set(&l->shared->failure, i,
-                            "it did not end after a failure or a stop request");
+            lhi_failure_set_loss(
+                &l->shared->failure, i,
+                "it did not end after a failure or a stop request");
     kill_all(l);
 }
 
@@ -491,14 +493,15 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_main *rank_main, void *context,
                         lhi_rank_result *results, lh_error *err)
 {
-    return lhi_local_run_or_stop(n, n_links, links, rank_main, context, NULL, 0,
-                                 results, err);
+    const lhi_local_options options = {NULL, 0, NULL};
+    return lhi_local_run_or_stop(n, n_links, links, rank_main, context,
+                                 &options, results, err);
 }
 
 lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                                 const lhi_net_link *links,
                                 lhi_rank_main *rank_main, void *context,
-                                const lhi_net_stop *stop, int64_t silence_ns,
+                                const lhi_local_options *options,
                                 lhi_rank_result *results, lh_error *err)
 {
     if (n == 0 || n > LHI_NET_MAX_RANKS)
@@ -508,11 +511,15 @@ lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
     launcher l = {.n = n,
                   .rank_main = rank_main,
                   .context = context,
-                  .stop = stop,
-                  .silence_ns = silence_ns ? silence_ns : LHI_LOCAL_SILENCE_NS};
+                  .stop = options->stop,
+                  .silence_ns = options->silence_ns ? options->silence_ns
+                                                    : LHI_LOCAL_SILENCE_NS};
     lh_status status = prepare_launch(&l, n_links, links, err);
     if (status == LH_OK)
         status = launch(&l, err);
+    if (options->is_loss)
+        *options->is_loss = l.shared && lhi_failure_text(&l.shared->failure) &&
+                            l.shared->failure.is_loss;
     if (results && l.children)
         move_results(&l, results);
     clean_up(&l);

@@ -148,7 +148,10 @@ static void close_local_stream(lhi_rail_peer *p)
 
 void lhi_rails_fail_peer(lhi_rails *s, uint32_t peer, const char *why)
 {
-    lhi_failure_set(s->failure, peer, why);
+    if (peer == s->rank)
+        lhi_failure_set(s->failure, peer, why);
+    else
+        lhi_failure_set_loss(s->failure, peer, why);
     /* The closed stream wakes this rank, which informs the others. */
     for (uint32_t i = 0; i < s->n_ranks; i++)
         if (i != s->rank && (i == peer || peer == s->rank))

@@ -87,7 +87,7 @@ static void wake_thread(stream *s)
 /* Fails the run because of a peer; `what` describes its error. */
 static void fail_peer(stream *s, uint32_t peer, const char *what)
 {
-    lhi_failure_set(s->proto.net.failure, peer, what);
+    lhi_failure_set_loss(s->proto.net.failure, peer, what);
 }
 
 /* ---- writing ---- */
@@ -227,7 +227,9 @@ static void send_failure(stream *s)
     if (!why || s->failure_shared)
         return;
     s->failure_shared = true;
-    lhi_frame f = {.kind = LHI_FRAME_ABORT, .size = strlen(why)};
+    lhi_frame f = {.kind = LHI_FRAME_ABORT,
+                   .size = strlen(why),
+                   .id = lhi_net_has_lost_rank(&s->proto.net)};
     if (f.size > LHI_ABORT_BYTES)
         f.size = LHI_ABORT_BYTES;
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++)
@@ -254,7 +256,8 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
     if (c->frame.kind == LHI_FRAME_ABORT) {
         char text[LHI_ABORT_BYTES + 1];
         lhi_wire_sanitise_text(c->reason, c->size, text, sizeof text);
-        lhi_failure_set_reported(s->proto.net.failure, peer, text);
+        lhi_failure_set_reported(s->proto.net.failure, peer, c->frame.id == 1,
+                                 text);
         /* The rank that failed informs all others; this rank repeats it only on
          * leaving. */
         s->failure_received = s->failure_received || !s->failure_shared;

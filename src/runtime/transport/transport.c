@@ -20,13 +20,14 @@ static bool change_state(lhi_failure *failure, uint32_t from, uint32_t to)
 /* Records the failure of `rank`, reported by rank `from`; only the first one of
  * a run is kept. */
 static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
-                        const char *text)
+                        bool is_loss, const char *text)
 {
     if (!change_state(failure, LHI_FAILURE_NONE, LHI_FAILURE_WRITING))
         return;
     snprintf(failure->text, sizeof failure->text, "%s", text);
     failure->rank = rank;
     failure->reported_by = from;
+    failure->is_loss = is_loss;
     change_state(failure, LHI_FAILURE_WRITING, LHI_FAILURE_SET);
 }
 
@@ -50,20 +51,33 @@ static uint32_t get_final_state(lhi_failure *failure)
     return state;
 }
 
-void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason)
+/* Records a failure of `rank` that was observed here. */
+static void set_observed(lhi_failure *failure, uint32_t rank, bool is_loss,
+                         const char *reason)
 {
     char text[sizeof failure->text];
     snprintf(text, sizeof text, "rank %u: %s", rank, reason);
-    set_failure(failure, rank, LHI_NET_OBSERVED, text);
+    set_failure(failure, rank, LHI_NET_OBSERVED, is_loss, text);
 }
 
-void lhi_failure_set_reported(lhi_failure *failure, uint32_t from,
+void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason)
+{
+    set_observed(failure, rank, false, reason);
+}
+
+void lhi_failure_set_loss(lhi_failure *failure, uint32_t rank,
+                          const char *reason)
+{
+    set_observed(failure, rank, true, reason);
+}
+
+void lhi_failure_set_reported(lhi_failure *failure, uint32_t from, bool is_loss,
                               const char *text)
 {
     unsigned rank;
     if (sscanf(text, "rank %9u:", &rank) != 1)
         rank = from;
-    set_failure(failure, rank, from, text);
+    set_failure(failure, rank, from, is_loss, text);
 }
 
 bool lhi_net_is_reporter(const lhi_net *net)
@@ -72,6 +86,12 @@ bool lhi_net_is_reporter(const lhi_net *net)
     if (get_final_state(f) != LHI_FAILURE_SET || f->rank == net->rank)
         return true;
     return f->reported_by != f->rank && net->rank == (f->rank == 0 ? 1 : 0);
+}
+
+bool lhi_net_has_lost_rank(const lhi_net *net)
+{
+    return get_final_state(net->failure) == LHI_FAILURE_SET &&
+           net->failure->is_loss;
 }
 
 bool lhi_net_read_notice(lhi_net *net, char *text, size_t room)

@@ -188,6 +188,9 @@ const char *lhi_net_failure(const lhi_net *net);
 /* Checks, after a failure, whether this rank prints the reason: the failed rank
  * does, or, if it was lost, the first of the others. */
 bool lhi_net_is_reporter(const lhi_net *net);
+/* Checks, after a failure, whether a rank was lost: killed, silent or
+ * disconnected, without an error of its own. All other ranks agree. */
+bool lhi_net_has_lost_rank(const lhi_net *net);
 
 /* Returns the transport's next notice for the user, a sentence about an event
  * that does not end the run; false: no new notice. */
@@ -289,15 +292,25 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
 #define LHI_LOCAL_SILENCE_NS INT64_C(10000000000)
 #define LHI_SILENCE_TIMEOUT_NS INT64_C(3500000000)
 
-/* Like lhi_local_run() with `stop`, which the caller's process polls after each
- * signal and several times a second (NULL: none). The caller must notify the
- * ranks itself; those that still run 3 s after the request are killed. A rank
- * that sends nothing for silence_ns (0: LHI_LOCAL_SILENCE_NS), for example
- * because it is stopped, has failed. */
+/* Options of lhi_local_run_or_stop(). */
+typedef struct lhi_local_options {
+    /* Polled by the caller's process after each signal and several times a
+     * second; NULL: none. The caller must notify the ranks itself; those that
+     * still run 3 s after the request are killed. */
+    const lhi_net_stop *stop;
+    /* A rank that sends nothing for this time, for example because it is
+     * stopped, has failed. 0: LHI_LOCAL_SILENCE_NS. */
+    int64_t silence_ns;
+    /* Receives whether the run failed because a rank was lost: killed, silent,
+     * or ended without an error of its own. May be NULL. */
+    bool *is_loss;
+} lhi_local_options;
+
+/* Like lhi_local_run(), with options. */
 lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                                 const lhi_net_link *links,
                                 lhi_rank_main *rank_main, void *context,
-                                const lhi_net_stop *stop, int64_t silence_ns,
+                                const lhi_local_options *options,
                                 lhi_rank_result *results, lh_error *err);
 
 /* tcp: ranks that are started separately, on one host or several. */
@@ -379,11 +392,6 @@ lh_status lhi_mpi_exchange(lhi_mpi *mpi, const lhi_mpi_setup *work,
 /* Creates this process's endpoint for one run, after lhi_mpi_exchange(). */
 lh_status lhi_net_mpi(lhi_mpi *mpi, const lhi_mpi_setup *work, lhi_net **out,
                       lh_error *err);
-/* Runs this process's rank over an MPI endpoint; *result: its result, also of
- * a failed run. */
-lh_status lhi_mpi_run(lhi_mpi *mpi, const lhi_mpi_setup *work,
-                      lhi_rank_main *rank_main, void *context,
-                      lhi_rank_result *result, lh_error *err);
 /* Finalises MPI. `failed`: does not wait for ranks that may be lost; the
  * process should then exit with a non-zero status. NULL is allowed. */
 void lhi_mpi_finalise(lhi_mpi *mpi, bool failed);

@@ -24,15 +24,20 @@ typedef struct lhi_failure {
     uint32_t state; /* atomic, LHI_FAILURE_NONE to LHI_FAILURE_INCOMPLETE */
     uint32_t rank;  /* failed rank */
     uint32_t reported_by; /* reporting rank; LHI_NET_OBSERVED: observed here */
+    bool is_loss;         /* the rank ended or went silent without an error */
     char text[500];
 } lhi_failure;
 
 /* Sets the failure of `rank` as observed by this rank; the run's first
  * failure remains. */
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
-/* Sets the run's failure that rank `from` reported; the first failure
- * remains. */
-void lhi_failure_set_reported(lhi_failure *failure, uint32_t from,
+/* Like lhi_failure_set(), for a rank that was lost: killed, silent or
+ * disconnected, without an error of its own. */
+void lhi_failure_set_loss(lhi_failure *failure, uint32_t rank,
+                          const char *reason);
+/* Sets the run's failure that rank `from` reported, `is_loss`: of a lost rank;
+ * the first failure remains. */
+void lhi_failure_set_reported(lhi_failure *failure, uint32_t from, bool is_loss,
                               const char *text);
 /* Returns the reason of the run's failure; NULL: no failure. Waits for a
  * concurrent writer, so that the text is always complete. */

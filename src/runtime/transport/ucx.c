@@ -144,8 +144,8 @@ static void receive_done(void *request, ucs_status_t status,
     else if (status != UCS_OK && status != UCS_ERR_CANCELED)
         note_lost(u, j->peer, status);
     else if (op && status == UCS_OK)
-        lhi_failure_set(u->proto.net.failure, j->peer,
-                        "it sent fewer bytes than announced");
+        lhi_failure_set_loss(u->proto.net.failure, j->peer,
+                             "it sent fewer bytes than announced");
     request_release(j);
     u->call.request_free(request);
 }
@@ -326,7 +326,9 @@ static void send_failure(lhi_ucx *u)
     if (!why || u->failure_shared)
         return;
     u->failure_shared = true;
-    lhi_frame f = {.kind = LHI_FRAME_ABORT, .size = strlen(why)};
+    lhi_frame f = {.kind = LHI_FRAME_ABORT,
+                   .size = strlen(why),
+                   .id = lhi_net_has_lost_rank(&u->proto.net)};
     if (f.size > LHI_ABORT_BYTES)
         f.size = LHI_ABORT_BYTES;
     send_all(u, &f, why);
@@ -358,14 +360,14 @@ static void run_timers(lhi_ucx *u, int64_t due_ns)
             char why[200];
             snprintf(why, sizeof why, "its connection to rank %u was lost: %s",
                      u->proto.net.rank, u->call.status_string(e->lost));
-            lhi_failure_set(u->proto.net.failure, i, why);
+            lhi_failure_set_loss(u->proto.net.failure, i, why);
         } else if (now_ns - e->last_received_ns > u->silence_ns) {
             char why[100];
             snprintf(why, sizeof why,
                      "silent for %.1f s, as measured by rank %u",
                      (double)(now_ns - e->last_received_ns) * 1e-9,
                      u->proto.net.rank);
-            lhi_failure_set(u->proto.net.failure, i, why);
+            lhi_failure_set_loss(u->proto.net.failure, i, why);
         } else if (!u->shutdown_sent &&
                    now_ns - e->last_sent_ns > u->silence_ns / 4) {
             lhi_frame ping = {.kind = LHI_FRAME_PING};

@@ -103,7 +103,8 @@ static lh_status handle_frame(lhi_ucx *u, const lhi_ucx_incoming_frame *c,
     if (f.kind == LHI_FRAME_ABORT) {
         char text[LHI_ABORT_BYTES + 1];
         lhi_wire_sanitise_text(payload, (size_t)f.size, text, sizeof text);
-        lhi_failure_set_reported(u->proto.net.failure, c->from, text);
+        lhi_failure_set_reported(u->proto.net.failure, c->from, f.id == 1,
+                                 text);
         u->failure_shared = true;
         return LH_OK;
     }
@@ -132,7 +133,7 @@ void lhi_ucx_handle_frames(lhi_ucx *u)
             snprintf(why, sizeof why,
                      "rank %u received invalid data from it: %s",
                      u->proto.net.rank, err.text);
-            lhi_failure_set(u->proto.net.failure, c->from, why);
+            lhi_failure_set_loss(u->proto.net.failure, c->from, why);
         }
         free(c);
     }

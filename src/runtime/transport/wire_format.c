@@ -46,7 +46,8 @@ static lh_status check_fields(const lhi_frame *f, lh_error *err)
     bool empty = f->kind == LHI_FRAME_BYE || f->kind == LHI_FRAME_PING;
     if ((empty && f->size) || (!small && !large && f->tag) ||
         (!small && !offer && (f->entered_ns || f->slot)) ||
-        (!small && !offer && f->link) || (!grant && !data && f->id) ||
+        (!small && !offer && f->link) ||
+        (!grant && !data && f->id > (f->kind == LHI_FRAME_ABORT)) ||
         (data && f->tag))
         return lhi_fail(err, LH_EIO,
                         "a frame of kind %d with unexpected fields",

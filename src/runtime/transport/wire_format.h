@@ -41,7 +41,8 @@ typedef struct lhi_frame {
     uint64_t tag;
     uint64_t size; /* message bytes; ABORT: text bytes */
     int64_t entered_ns;
-    uint64_t id; /* GRANT, DATA: receiver's message number */
+    uint64_t id; /* GRANT, DATA: receiver's message number; ABORT: 1: a rank
+                  * was lost */
 } lhi_frame;
 
 /* Encodes a frame header. */

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include "runtime/engine/restart.h"
+
+#include "base/fail.h"
+#include "runtime/engine/all_reduce.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Tag round below those of resuming ranks: see docs/formats/wire.md. */
+enum { RESTART_TURN = (1 << 23) - 1 };
+
+lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err)
+{
+    const lh_train_options *o = &job->o;
+    if (!o->max_restarts)
+        return LH_OK;
+    if (!job->model || !job->model->checkpoint)
+        return lhi_fail(err, LH_EINVAL,
+                        "a run restarts from its checkpoints: give it a folder "
+                        "for them");
+    if (strcmp(o->transport, "inproc") == 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "only ranks that are processes are restarted: use "
+                        "transport local, tcp or ucx, not inproc");
+    if (o->reschedule || o->adapt || o->profiles)
+        return lhi_fail(err, LH_EINVAL,
+                        "a run that restarts keeps one schedule and measures "
+                        "no profile");
+    return LH_OK;
+}
+
+lh_status lhi_run_record_make(uint64_t steps, lhi_run_record **out,
+                              lh_error *err)
+{
+    const size_t bytes =
+        sizeof(lhi_run_record) + (steps + 1) * sizeof(lh_iteration);
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return lhi_fail_nomem(err);
+    *out = map;
+    (*out)->bytes = bytes;
+    return LH_OK;
+}
+
+void lhi_run_record_free(lhi_run_record *record)
+{
+    if (record)
+        munmap(record, record->bytes);
+}
+
+/* Returns the step of the newest checkpoint that the run has written; 0: none.
+ */
+static uint64_t find_own_checkpoint(const lhi_job *job)
+{
+    const lhi_run_record *r = job->record;
+    uint64_t *steps = NULL, newest = 0;
+    size_t n = 0;
+    if (r->owns_folder &&
+        lhi_train_find(job->model->checkpoint, &steps, &n, NULL) == LH_OK &&
+        n > 0 && steps[n - 1] > r->first_step)
+        newest = steps[n - 1];
+    free(steps);
+    return newest;
+}
+
+/* Prepares the next attempt after one that failed because of `why`, and prints
+ * a remark on rank 0; false: all restarts are used up. */
+static bool restart(lhi_job *job, const char *why)
+{
+    char text[700], from[80] = "the beginning";
+    if (!job->record || job->n_restarts == job->o.max_restarts)
+        return false;
+    job->n_restarts++;
+    if (!job->record->has_begun && job->launched)
+        return true; /* not rank 0 */
+    const uint64_t step = find_own_checkpoint(job);
+    if (step)
+        snprintf(from, sizeof from, "the checkpoint of step %" PRIu64, step);
+    snprintf(text, sizeof text,
+             "%.500s; all ranks restart from %s (restart %" PRIu32
+             " of at most %" PRIu32 ")",
+             why, from, job->n_restarts, job->o.max_restarts);
+    if (job->o.warning)
+        job->o.warning(job->o.context, text);
+    return true;
+}
+
+lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err)
+{
+    double step = 0;
+    if (!job->record)
+        return LH_OK;
+    if (lhi_net_rank(net) == 0 && job->record->has_begun)
+        step = (double)find_own_checkpoint(job);
+    LHI_TRY(lhi_all_reduce_sum(net, RESTART_TURN, &step, 1, NULL, err));
+    if (!(step > 0))
+        return LH_OK;
+    job->restarted = *job->model;
+    job->restarted.resume = job->model->checkpoint;
+    job->restarted.weights = NULL;
+    job->restarted.fresh = false;
+    job->model = &job->restarted;
+    return LH_OK;
+}
+
+/* Calls the caller's stop callback and stores its answer for rank 0; true:
+ * stop now. */
+static bool poll_stop(void *of)
+{
+    const lhi_job *job = of;
+    int asked = job->o.stop(job->o.context);
+    atomic_store(job->stop_request, asked);
+    return asked == LH_STOP_NOW;
+}
+
+/* Runs the attempts; `stop`: NULL without a stop callback. */
+static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
+                              const lhi_net_stop *stop,
+                              lhi_rank_result *results, lh_error *err)
+{
+    bool is_loss;
+    lh_error why = {0};
+    lh_status status;
+    const lhi_local_options options = {stop, job->o.silence_ns, &is_loss};
+    do {
+        for (uint32_t i = 0; i < a->n; i++) {
+            free(results[i].text);
+            results[i] = (lhi_rank_result){NULL, 0};
+        }
+        if (a->prepare)
+            LHI_TRY(a->prepare(a->context, err));
+        status = lhi_local_run_or_stop(a->n, a->n_links, a->links, a->rank_main,
+                                       a->context, &options, results, &why);
+        if (a->failure && *a->failure->text) {
+            is_loss = a->failure->is_loss;
+            lhi_fail(&why, status, "%s", a->failure->text);
+        }
+    } while (status != LH_OK && is_loss &&
+             (!stop || atomic_load(job->stop_request) == LH_STOP_NO) &&
+             restart(job, why.text));
+    if (status != LH_OK && err)
+        *err = why;
+    return status;
+}
+
+lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
+                               lhi_rank_result *results, lh_error *err)
+{
+    if (!job->o.stop)
+        return run_attempts(job, attempts, NULL, results, err);
+    /* Only this process receives signals: it stores stop requests for rank 0 in
+     * shared memory. */
+    void *map = mmap(NULL, sizeof *job->stop_request, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return lhi_fail_nomem(err);
+    job->stop_request = map;
+    const lhi_net_stop stop = {poll_stop, job};
+    lh_status status = run_attempts(job, attempts, &stop, results, err);
+    munmap(map, sizeof *job->stop_request);
+    job->stop_request = NULL;
+    return status;
+}
+
+uint32_t lhi_run_record_begin(lhi_run_record *r, uint64_t step,
+                              const lh_train_model *model)
+{
+    if (!r->has_begun || step < r->first_step)
+        r->first_step = step;
+    r->has_begun = true;
+    r->owns_folder = r->owns_folder || !model->fresh;
+    const uint64_t n = step - r->first_step;
+    if (r->n_reported > n) {
+        r->n_repeated += r->n_reported - n;
+        r->n_reported = n;
+    }
+    r->n_kept = n;
+    return (uint32_t)n;
+}

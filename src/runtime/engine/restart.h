@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Restarts a run whose rank was lost, from its last checkpoint. A process that
+ * runs no rank itself forks and supervises them: all ranks of the transport
+ * local, or the one rank of a process that mpirun or srun started. They share a
+ * record of the run, which outlives every rank. */
+#ifndef LHI_RUNTIME_ENGINE_RESTART_H
+#define LHI_RUNTIME_ENGINE_RESTART_H
+
+#include "runtime/engine/job.h"
+
+/* Record of a run over its restarts, written by rank 0. */
+struct lhi_run_record {
+    size_t bytes;
+    bool has_begun;
+    /* All later checkpoints in the folder belong to this run: false until the
+     * first save if --fresh removes other checkpoints then. */
+    bool owns_folder;
+    uint64_t first_step;
+    uint64_t n_reported; /* iterations passed to the caller's callback */
+    uint64_t n_kept;     /* of earlier attempts, in `iterations` */
+    uint64_t n_repeated; /* iterations computed again after a restart */
+    lh_iteration iterations[];
+};
+
+/* Checks that a run with options->max_restarts can restart. LH_EINVAL: no
+ * checkpoint, or schedules change during the run. */
+lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err);
+
+/* Makes the record of a run with `steps` steps in memory shared with processes
+ * that are forked afterwards. */
+lh_status lhi_run_record_make(uint64_t steps, lhi_run_record **out,
+                              lh_error *err);
+/* Frees a record; NULL is allowed. */
+void lhi_run_record_free(lhi_run_record *record);
+
+/* Failure of an attempt, as seen by its one rank here. */
+typedef struct lhi_attempt_failure {
+    bool is_loss;     /* a rank was lost */
+    bool is_reporter; /* this process prints the reason */
+    char text[512];   /* the reason; empty: the rank itself was lost */
+} lhi_attempt_failure;
+
+/* Ranks that a process forks, attempt by attempt. */
+typedef struct lhi_attempts {
+    uint32_t n, n_links; /* ranks; emulated links between them */
+    const lhi_net_link *links;
+    lhi_rank_main *rank_main;
+    void *context;
+    /* Called before each attempt; NULL: nothing. */
+    lh_status (*prepare)(void *context, lh_error *err);
+    /* Shared memory in which the rank stores its failure; NULL: these are all
+     * ranks of the run. */
+    const lhi_attempt_failure *failure;
+} lhi_attempts;
+
+/* Runs the ranks of `attempts`; after the loss of one again, as often as the
+ * job permits, unless a stop was requested. results: of the last attempt, one
+ * per rank, zeroed. */
+lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
+                               lhi_rank_result *results, lh_error *err);
+
+/* Makes all ranks of an attempt resume from the newest checkpoint that the run
+ * has written; if there is none, the run begins as in its first attempt.
+ * Collective, unless the job does not restart. */
+lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err);
+
+/* Begins an attempt at `step`, on rank 0. Returns the number of iterations
+ * before it, which record->iterations contains. */
+uint32_t lhi_run_record_begin(lhi_run_record *record, uint64_t step,
+                              const lh_train_model *model);
+
+#endif

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that lose ranks and restart from their last checkpoint. Their weights
+and losses are those of an undisturbed run."""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+
+from harness import (
+    ANY,
+    ENVIRONMENT,
+    HANGS,
+    PROGRAM,
+    ROOT,
+    WORK,
+    case,
+    check,
+    finish,
+    json_case,
+    long_test,
+    makes,
+    read,
+    run,
+    test,
+    until,
+    write,
+)
+
+STEPS = 150
+TRAIN = ["train", "plan.json", "--device", "cpu", "--data", "text", "--rate",
+         "1e-2", "--steps", str(STEPS), "--checkpoint-every", "5"]
+
+
+@makes("plan.json", "text")
+def make_plan():
+    """A plan for two replicas of four stages."""
+    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    for old, new in [("hidden: 128, ffn: 384", "hidden: 16, ffn: 24"),
+                     ("head_dim: 32", "head_dim: 4"),
+                     ("sequence: 128", "sequence: 8"),
+                     ("gpus_per_node: 4", "gpus_per_node: 8"),
+                     ("data: 1", "data: 2")]:
+        check(old in job, old)
+        job = job.replace(old, new)
+    write("job.yaml", job)
+    case("plan", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)
+    write("text", "It was the best of times, it was the worst of times.\n" * 90)
+
+
+@makes("plan.json", "text", "calm.json", "weights")
+def prepare():
+    """The plan and its undisturbed run."""
+    make_plan()
+    calm = json_case("undisturbed", [*TRAIN, "--checkpoint", "calm"])
+    write("calm.json", json.dumps(losses(calm)))
+    shutil.copy(weights("calm"), WORK / "weights")
+
+
+def losses(result):
+    return [one["loss"] for one in result.get("iterations", [])]
+
+
+def weights(folder):
+    return WORK / folder / f"step-{STEPS:08}" / "model.safetensors"
+
+
+def children(pid):
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)],
+                            capture_output=True, text=True, check=False)
+    return [int(word) for word in listed.stdout.split()]
+
+
+def begin(*more, env=None):
+    return subprocess.Popen(
+        [PROGRAM, *TRAIN, "--checkpoint", "run", "--json", *more], cwd=WORK,
+        env={**ENVIRONMENT, **(env or {})}, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+
+
+def has_saved():
+    return any((WORK / "run").glob("step-*"))
+
+
+def send(number, pids):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def check_same(found, name):
+    """Checks a disturbed run's results; the last iteration may be repeated."""
+    check(losses(found) == json.loads(read("calm.json")), f"{name}: losses")
+    check(found["repeated_iterations"] <= 5 * found["restarts"] and
+          weights("run").read_bytes() == (WORK / "weights").read_bytes(),
+          f"{name}: weights")
+
+
+def disturbed(number, which, *more):
+    """Signals ranks of a local run after its first checkpoint; again if the run
+    has ended before. Returns its result and standard error."""
+    for _ in range(5):
+        shutil.rmtree(WORK / "run", ignore_errors=True)
+        process = begin("--ranks", "local", "--max-restarts", "3", *more)
+        if until(has_saved, process):
+            send(number, [children(process.pid)[rank] for rank in which])
+        out, err = process.communicate(timeout=HANGS)
+        found = json.loads(out) if process.returncode == 0 else {}
+        if not check(process.returncode == 0, f"{which}: {err}"):
+            break
+        if found["restarts"]:
+            return found, err
+    return {"restarts": 0, "repeated_iterations": 0}, ""
+
+
+@test
+def one_of_eight_ranks_is_killed():
+    prepare()
+    found, err = disturbed(signal.SIGKILL, [5])
+    check("rank 5: killed by signal 9 (Killed); all ranks restart from the "
+          "checkpoint of step " in err and "(restart 1 of at most 3)" in err,
+          err)
+    check(found["restarts"] == 1, found["restarts"])
+    check_same(found, "a rank")
+
+
+@test
+def a_replica_is_lost():
+    prepare()
+    found, _ = disturbed(signal.SIGKILL, [0, 1, 2, 3])
+    check_same(found, "a replica")
+
+
+@long_test
+def a_rank_is_stopped():
+    prepare()
+    found, err = disturbed(signal.SIGSTOP, [6], "--silence", "3s")
+    check("rank 6: silent for " in err, err)
+    check_same(found, "a stopped rank")
+
+
+# --- ranks that srun has started ----------------------------------------------
+def srun(*more):
+    """One process per rank, as srun would start them."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    return [begin("--transport", "tcp", *more,
+                  env={"LONGHAUL_SECRET": "0123456789abcdef" * 2,
+                       "LONGHAUL_PORT": str(port), "SLURM_JOB_ID": "7",
+                       "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank),
+                       "SLURM_STEP_NUM_TASKS": "8",
+                       "SLURM_STEP_NUM_NODES": "1",
+                       "SLURM_STEP_NODELIST": "localhost"})
+            for rank in range(8)]
+
+
+def srun_disturbed(*victims):
+    """Kills ranks, one after the other; returns rank 0's result and the
+    errors of all."""
+    for _ in range(5):
+        shutil.rmtree(WORK / "run", ignore_errors=True)
+        started = srun("--max-restarts", "5")
+        until(has_saved, started[0])
+        for victim in victims:
+            pids = children(started[victim].pid)
+            send(signal.SIGKILL, pids)
+            until(lambda was=pids, of=started[victim].pid:
+                  children(of) not in ([], was), started[victim])
+        ends = [one.communicate(timeout=HANGS) for one in started]
+        codes = [one.returncode for one in started]
+        errors = "".join(err for _, err in ends)
+        if not check(codes == [0] * 8, f"{codes} {errors}"):
+            break
+        found = json.loads(ends[0][0])
+        if found["restarts"] == len(victims):
+            return found, errors
+    return {"restarts": 0, "repeated_iterations": 0}, ""
+
+
+@test
+def ranks_of_srun_are_killed():
+    prepare()
+    found, errors = srun_disturbed(3, 0)
+    check("longhaul: rank 3: its connection to rank " in errors and
+          "longhaul: rank 0: killed by signal 9 (Killed); all ranks restart "
+          in errors and errors.count("all ranks restart") == 2, errors)
+    check_same(found, "ranks of srun")
+
+
+@test
+def a_rank_is_killed_too_often():
+    prepare()
+    process = begin("--ranks", "local", "--max-restarts", "1", "--steps",
+                    "10000000")
+    check(until(has_saved, process), "it has begun")
+    first = children(process.pid)
+    send(signal.SIGKILL, first[1:2])
+    until(lambda: len(set(children(process.pid)) - set(first)) == 8, process)
+    send(signal.SIGKILL, children(process.pid)[1:2])
+    out, err = process.communicate(timeout=HANGS)
+    check(process.returncode == 1 and out == "" and
+          err.count("(restart 1 of at most 1)") == 1 and
+          "\nlonghaul: rank 1: killed by signal 9 (Killed); " in err, err)
+
+
+@test
+def other_runs_cannot_restart():
+    prepare()
+    restarts = ["--checkpoint", "run", "--max-restarts", "1"]
+    case("threads", [*TRAIN, *restarts], 2,
+         err="--max-restarts requires --transport local, tcp or ucx")
+    case("nothing to restart from", [
+        *TRAIN[:-2], "--max-restarts", "1", "--ranks", "local"], 2,
+         err="--max-restarts requires --checkpoint")
+    case("emulated", ["train", "plan.json", "--max-restarts", "1"], 2,
+         err="--max-restarts requires --device cpu")
+    for more in (["--adapt"], ["--schedule-at", "1=gpipe"],
+                 ["--profile-out", "p.json"]):
+        case(f"with {more[0]}", [*TRAIN, *restarts, "--ranks", "local", *more],
+             2, err="--max-restarts cannot be combined with")
+
+
+make_plan()
+probe = run(*TRAIN, "--checkpoint", "probe", "--steps", "1")
+if "OpenBLAS" in probe.stderr:
+    print("SKIPPED: OpenBLAS is not installed; restarts are not tested")
+else:
+    finish()
