@@ -182,6 +182,32 @@ static void is_not_fed_by_pings(void)
     close(fds[1]);
 }
 
+/* A job whose ranks are all suspended, as by a batch system, continues: the
+ * pause does not count as silence. */
+static void survives_a_suspension(void)
+{
+    const lhi_frame ping = {.kind = LHI_FRAME_PING};
+    const int64_t limit_ns = 2500 * ms_ns;
+    int fds[2];
+    char byte;
+    lhi_net *net = rank_zero(2, limit_ns, fds);
+    lhi_net_op op = {0};
+    lh_error err = {0};
+    CHECK_OK(lhi_net_receive(net, 1, 7, &byte, 1, &op, &err), err);
+    for (int i = 0; i < 3; i++) {
+        send_frame(fds[1], &ping, NULL);
+        CHECK_INT(lhi_net_wait(net, &op, lhi_now_ns() + 100 * ms_ns, &err),
+                  LH_ECANCELED);
+        virtual_time_suspend(limit_ns + 1000 * ms_ns);
+        CHECK_INT(lhi_net_wait(net, &op, lhi_now_ns() + 100 * ms_ns, &err),
+                  LH_ECANCELED);
+    }
+    close(fds[1]);
+    CHECK_INT(lhi_net_wait(net, &op, 0, &err), LH_EIO);
+    CHECK_HAS(err.text, "rank 1: its connection to rank 0 was");
+    lhi_net_close(net);
+}
+
 /* A rank that sends nothing ends the run after the default limit, not before;
  * another rank, which sends PINGs, gets the reason. */
 static void names_the_silent_rank(void)
@@ -336,6 +362,7 @@ int main(void)
     RUN_VIRTUAL(nothing_after_goodbye);
     RUN_VIRTUAL(passes_the_reason_on);
     RUN_VIRTUAL(is_not_fed_by_pings);
+    RUN_VIRTUAL(survives_a_suspension);
     RUN_VIRTUAL(names_the_silent_rank);
     RUN_VIRTUAL(breaks_off);
     RUN_VIRTUAL(withdraws_what_is_empty);

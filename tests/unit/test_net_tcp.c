@@ -25,7 +25,7 @@ typedef struct joining {
     const char *odd_job, *odd_secret;
     uint32_t odd_n;
     unsigned char odd_setup[LHI_SETUP_BYTES]; /* others have zeros */
-    int64_t join_ns, silence_ns;
+    int64_t join_ns;
 } joining;
 
 static const char secret[] = "0123456789abcdef0123456789abcdef";
@@ -45,8 +45,7 @@ static lh_status join(void *how, uint32_t rank, uint32_t n, uint32_t n_links,
                          .setup = odd ? j->odd_setup : setup,
                          .n_links = n_links,
                          .links = links,
-                         .join_ns = j->join_ns,
-                         .silence_ns = j->silence_ns};
+                         .join_ns = j->join_ns};
     o.secret_size = strlen(o.secret);
     return lhi_net_tcp(&o, out, err);
 }
@@ -384,30 +383,6 @@ static void silent(void)
     rank_process_end(&p[1]);
 }
 
-/* A job whose ranks are all suspended, as by a batch system, continues: the
- * pause does not count as silence. */
-static void stopped_together(void)
-{
-    joining j = usual();
-    rank_process p[2] = {{0}};
-    uint32_t *joined = count_of_ranks();
-    j.silence_ns = 5 * second_ns / 2;
-    for (uint32_t i = 0; i < 2; i++)
-        rank_process_start(&p[i], i, 2, 0, NULL, join, &j, wait_for_next,
-                           joined);
-    await_ranks(joined, 2);
-    for (uint32_t i = 0; i < 2; i++)
-        kill(p[i].pid, SIGSTOP);
-    lhi_sleep_for(7 * second_ns / 2);
-    for (uint32_t i = 0; i < 2; i++)
-        kill(p[i].pid, SIGCONT);
-    lhi_sleep_for(second_ns / 2);
-    kill(p[1].pid, SIGKILL);
-    for (uint32_t i = 0; i < 2; i++)
-        rank_process_end(&p[i]);
-    CHECK_HAS(p[0].text, "rank 1: its connection to rank");
-}
-
 /* A rank of the job that sends garbage instead of frames. */
 static lh_status sends_garbage(lhi_net *net, void *context, char **result,
                                size_t *size, lh_error *err)
@@ -474,7 +449,6 @@ int main(void)
     RUN(port_taken);
     RUN(killed);
     RUN(silent);
-    RUN(stopped_together);
     RUN(garbage);
     RUN(cut);
     return test_summary();

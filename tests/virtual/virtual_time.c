@@ -296,6 +296,11 @@ static int64_t of_timespec(const struct timespec *t)
     return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
 }
 
+void virtual_time_suspend(int64_t ns)
+{
+    scheduler.now_ns += ns;
+}
+
 bool virtual_time_is_on(void)
 {
     return scheduler.on && self;

@@ -29,6 +29,8 @@ void virtual_time_begin(uint64_t seed);
 void virtual_time_end(void);
 /* Checks whether the calling thread runs in virtual time. */
 bool virtual_time_is_on(void);
+/* Advances the clock while no thread runs, as if the process was suspended. */
+void virtual_time_suspend(int64_t ns);
 
 /* Runs RUN (test.h) in virtual time. */
 #define RUN_VIRTUAL(test)                                                      \
