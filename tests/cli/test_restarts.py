@@ -158,18 +158,22 @@ def srun(*more):
             for rank in range(8)]
 
 
-def srun_disturbed(*victims):
-    """Kills ranks, one after the other; returns rank 0's result and the
+def ranks_of(started):
+    return {pid for one in started for pid in children(one.pid)}
+
+
+def srun_disturbed(*victims, number=signal.SIGKILL, more=()):
+    """Signals ranks, one after the other; returns rank 0's result and the
     errors of all."""
     for _ in range(5):
         shutil.rmtree(WORK / "run", ignore_errors=True)
-        started = srun("--max-restarts", "5")
+        started = srun("--max-restarts", "5", *more)
         until(has_saved, started[0])
         for victim in victims:
-            pids = children(started[victim].pid)
-            send(signal.SIGKILL, pids)
-            until(lambda was=pids, of=started[victim].pid:
-                  children(of) not in ([], was), started[victim])
+            before = ranks_of(started)
+            send(number, children(started[victim].pid))
+            until(lambda was=before: len(ranks_of(started) - was) == 8,
+                  started[0])
         ends = [one.communicate(timeout=HANGS) for one in started]
         codes = [one.returncode for one in started]
         errors = "".join(err for _, err in ends)
@@ -189,6 +193,15 @@ def ranks_of_srun_are_killed():
           "longhaul: rank 0: killed by signal 9 (Killed); all ranks restart "
           in errors and errors.count("all ranks restart") == 2, errors)
     check_same(found, "ranks of srun")
+
+
+@long_test
+def a_rank_of_srun_is_stopped():
+    prepare()
+    found, errors = srun_disturbed(2, number=signal.SIGSTOP,
+                                   more=["--silence", "2s"])
+    check("longhaul: rank 2: silent for " in errors, errors)
+    check_same(found, "a stopped rank of srun")
 
 
 @test

@@ -456,7 +456,7 @@ static void kills_who_takes_no_notice(void)
 {
     atomic_uint n_asked = 0;
     const lhi_net_stop stop = {says_so, &n_asked};
-    const lhi_local_options options = {&stop, 0, NULL};
+    const lhi_local_options options = {.stop = &stop};
     lh_error err = {0};
     CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, takes_no_notice, NULL, &options,
                                     NULL, &err),
@@ -483,7 +483,8 @@ static lh_status one_is_stopped(lhi_net *net, void *context, char **result,
 static void a_stopped_rank_ends_the_run(void)
 {
     bool is_loss = false;
-    const lhi_local_options options = {NULL, 1000000000, &is_loss};
+    const lhi_local_options options = {.silence_ns = 1000000000,
+                                       .is_loss = &is_loss};
     lh_error err = {0};
     CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, one_is_stopped, NULL, &options,
                                     NULL, &err),

@@ -128,7 +128,10 @@ static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
     bool is_loss;
     lh_error why = {0};
     lh_status status;
-    const lhi_local_options options = {stop, job->o.silence_ns, &is_loss};
+    const lhi_local_options options = {.stop = stop,
+                                       .silence_ns = job->o.silence_ns,
+                                       .is_loss = &is_loss,
+                                       .has_remote_peers = a->failure != NULL};
     do {
         for (uint32_t i = 0; i < a->n; i++) {
             free(results[i].text);

@@ -28,6 +28,8 @@
 
 /* Time for ranks to end after a failure, before they are killed. */
 static const int64_t grace_ns = 3000000000;
+/* Interval at which the launcher polls its ranks if nothing happens. */
+enum { POLL_MS = 200 };
 /* Maximum result of a rank. */
 static const size_t max_result_bytes = (size_t)1 << 32;
 
@@ -48,6 +50,7 @@ typedef struct child {
     size_t n_got, room;
     lh_status status;
     char text[512];
+    uint32_t n_stopped; /* successive polls in which its process was stopped */
 } child;
 
 /* Memory shared by all ranks. */
@@ -67,6 +70,7 @@ typedef struct launcher {
     void *context;
     const lhi_net_stop *stop;
     int64_t silence_ns;
+    bool kills_stopped;
 } launcher;
 
 /* ---- rank process ---- */
@@ -300,7 +304,7 @@ static lh_status poll_ranks(launcher *l, struct pollfd *polls,
         polls[2 * i] = (struct pollfd){.fd = c->pipe, .events = POLLIN};
         polls[2 * i + 1] = (struct pollfd){.fd = c->pidfd, .events = POLLIN};
     }
-    if (poll(polls, 2 * (nfds_t)l->n, 200) < 0)
+    if (poll(polls, 2 * (nfds_t)l->n, POLL_MS) < 0)
         return errno == EINTR
                    ? LH_OK
                    : lhi_fail(err, LH_EIO, "cannot monitor ranks: %s",
@@ -350,6 +354,25 @@ static void kill_remaining(launcher *l)
     kill_all(l);
 }
 
+/* Kills ranks that are stopped for the silence limit. Counts polls, since this
+ * process may have been stopped as well. */
+static void kill_stopped(launcher *l)
+{
+    for (uint32_t i = 0; i < l->n && l->kills_stopped; i++) {
+        child *c = &l->children[i];
+        siginfo_t state = {0};
+        const bool is_stopped = c->pid > 0 &&
+                                waitid(P_PID, (id_t)c->pid, &state,
+                                       WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+                                state.si_pid == c->pid;
+        c->n_stopped = is_stopped ? c->n_stopped + 1 : 0;
+        if ((int64_t)c->n_stopped * POLL_MS * 1000000 <= l->silence_ns)
+            continue;
+        lhi_failure_set_loss(&l->shared->failure, i, "its process was stopped");
+        kill(c->pid, SIGKILL);
+    }
+}
+
 /* Waits until all rank processes have ended; kills those that still run 3 s
  * after a failure or a stop request. */
 static lh_status supervise(launcher *l, lh_error *err)
@@ -363,6 +386,7 @@ static lh_status supervise(launcher *l, lh_error *err)
     while (n_running > 0 && status == LH_OK) {
         status = poll_ranks(l, polls, &n_running, err);
         reap_orphans(l);
+        kill_stopped(l);
         bool ends = lhi_net_is_stop_requested(l->stop) ||
                     lhi_failure_text(&l->shared->failure) != NULL;
         if (ends && !ends_ns)
@@ -493,7 +517,7 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_main *rank_main, void *context,
                         lhi_rank_result *results, lh_error *err)
 {
-    const lhi_local_options options = {NULL, 0, NULL};
+    const lhi_local_options options = {.stop = NULL};
     return lhi_local_run_or_stop(n, n_links, links, rank_main, context,
                                  &options, results, err);
 }
@@ -513,7 +537,8 @@ lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                   .context = context,
                   .stop = options->stop,
                   .silence_ns = options->silence_ns ? options->silence_ns
-                                                    : LHI_LOCAL_SILENCE_NS};
+                                                    : LHI_LOCAL_SILENCE_NS,
+                  .kills_stopped = options->has_remote_peers};
     lh_status status = prepare_launch(&l, n_links, links, err);
     if (status == LH_OK)
         status = launch(&l, err);

@@ -304,6 +304,10 @@ typedef struct lhi_local_options {
     /* Receives whether the run failed because a rank was lost: killed, silent,
      * or ended without an error of its own. May be NULL. */
     bool *is_loss;
+    /* The ranks have peers elsewhere: a rank whose process is stopped for the
+     * silence is killed and counts as lost, since its peers here, which would
+     * report it, do not exist. */
+    bool has_remote_peers;
 } lhi_local_options;
 
 /* Like lhi_local_run(), with options. */
