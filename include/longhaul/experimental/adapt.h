@@ -109,6 +109,9 @@ typedef struct lh_adapt_input {
     const lh_monitor_event *events;
     uint64_t step;       /* last finished iteration; must increase */
     uint64_t steps_left; /* iterations remaining; UINT64_MAX: unknown */
+    /* The conditions hold for all remaining iterations: the pipeline is a
+     * correction of the planned times, not a temporary slowdown. */
+    bool is_permanent;
 } lh_adapt_input;
 
 /* Result of lh_adapt_decide(). Strings and arrays belong to the lh_adapt object

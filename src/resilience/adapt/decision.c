@@ -135,13 +135,16 @@ static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
 }
 
 /* Returns for about how many iterations a switch would have an effect: the
- * expected remaining duration of the slowdowns in `now` less the iterations
- * until a decision takes effect. */
+ * expected remaining duration of the slowdowns in `now`, or all remaining
+ * iterations if the conditions are permanent, less the iterations until a
+ * decision takes effect. */
 static uint64_t estimate_benefit_steps(const lh_adapt *a,
                                        const lh_adapt_input *now)
 {
-    uint64_t left = lhi_persistent_change_estimate_remaining(
-        a->changes, a->n_changes, now->step);
+    uint64_t left = now->is_permanent
+                        ? UINT64_MAX
+                        : lhi_persistent_change_estimate_remaining(
+                              a->changes, a->n_changes, now->step);
     left = left < now->steps_left ? left : now->steps_left;
     return left > LH_ADAPT_DECISION_LATENCY ? left - LH_ADAPT_DECISION_LATENCY
                                             : 0;
