@@ -88,7 +88,9 @@ static const cli_option options[] = {
     {.name = "adapt",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, adapt),
-     .help = "Monitor messages and passes. When links or devices become slow, "
+     .help = "Monitor messages and passes. Replace the planned times by those "
+             "of iteration 1 (cpu device, or real links): they give the "
+             "schedule and the prediction. When links or devices become slow, "
              "or recover, switch to the fastest schedule and, with --coupled "
              "or --receives late, path: decided in the background, prepared by "
              "all ranks like --schedule-at. Training is unaffected. --log and "

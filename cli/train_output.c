@@ -31,8 +31,10 @@ json_t *train_iteration_json(const lh_iteration *it,
                           "loss", number_or_null(it->loss), "schedule",
                           at->schedule, "path", at->path, "slow",
                           cli_slow_json(at->event_timeline, it->step));
-    if (j && at->predicted_ns > 0)
-        json_object_set_new(j, "predicted_s", cli_seconds(at->predicted_ns));
+    const int64_t predicted_ns =
+        it->predicted_ns > 0 ? it->predicted_ns : at->predicted_ns;
+    if (j && predicted_ns > 0)
+        json_object_set_new(j, "predicted_s", cli_seconds(predicted_ns));
     if (j && isfinite(it->loss)) {
         json_object_set_new(j, "gradient_norm",
                             number_or_null(it->gradient_norm));
@@ -362,6 +364,8 @@ static void print_prediction(cli *c, const lh_plan *plan,
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
     char shared[160] = "";
+    const char *source = r->is_calibrated ? "from passes measured in this run"
+                                          : cli_time_source_text(plan);
     if (r->n_processors)
         snprintf(shared, sizeof shared,
                  ", where %" PRIu32 " ranks share %" PRIu32 " processor%s",
@@ -371,7 +375,7 @@ static void print_prediction(cli *c, const lh_plan *plan,
         snprintf(shared + len, sizeof shared - len, "; %s if each had its own",
                  cli_time_text(r->unshared_ns, b));
     cli_wrap(c, "predicted", "%s, %s%s", cli_time_text(r->predicted_ns, a),
-             cli_time_source_text(plan), shared);
+             source, shared);
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
               cli_round_for_text(100 * r->error, 2));
 }

@@ -398,7 +398,8 @@ static lh_status write_results(cli *c, const cli_view *v, const lh_plan *plan,
     const train_settings *s = c->settings;
     if (s->adapt && changes->event_timeline && !r->is_on_other_process &&
         r->n_iterations)
-        CLI_TRY(train_adapt_predict(c, v, changes, r));
+        CLI_TRY(r->is_calibrated ? LH_OK
+                                 : train_adapt_predict(c, v, changes, r));
     else
         CLI_TRY(train_events_predict(c, v, changes, r, &predicted_ns));
     lh_status status = write_final_state(c, v, plan, changes, predicted_ns, r);

@@ -46,6 +46,9 @@ typedef struct lh_iteration {
      * largest lateness of any pass. */
     uint64_t missed_deadlines;
     int64_t max_lateness_ns;
+    /* Adaptive runs whose first iterations were measured: the duration that
+     * the measurements predicted before the iteration; 0: none. */
+    int64_t predicted_ns;
 } lh_iteration;
 
 enum {

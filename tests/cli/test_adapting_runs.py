@@ -143,6 +143,13 @@ def weights_do_not_notice():
     n_switches = 0
     for transport, found in over_transports(
             train, ["--events", "e.yaml", "--adapt"]):
+        first = found["decisions"][0]
+        predicted = [i.get("predicted_s") for i in found["iterations"]]
+        check(first["step"] == 1 and "it took " in first["why"] and
+              "planned" in first["why"], f"{transport}: {first}")
+        check(predicted[:2] == [None, None] and predicted[-1] and
+              found["predicted_s"] == predicted[-1],
+              f"{transport}: {predicted}")
         links = [n for n in found["noticed"] if n["what"] == "link" and
                  n["change"] == "begins" and n["now_s"] > 0.015]
         check(len(links) > 0, f"{transport}: {found['noticed']}")

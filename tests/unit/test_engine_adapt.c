@@ -42,6 +42,7 @@ typedef struct setting {
     uint32_t n_notices, n_answers, n_ended;
     uint32_t until_answers, until_ended, least_steps, n_steps;
     uint64_t last_step;
+    bool real_links;
 } setting;
 
 static setting set_up(const char *text, const char *method, uint32_t coupled)
@@ -119,6 +120,7 @@ static lh_train_result *play(setting *s, const char *transport)
                                 .transport = transport,
                                 .steps = MOST_STEPS,
                                 .message_bytes = 64,
+                                .real_links = s->real_links,
                                 .tolerated_lateness_ns = INT64_C(3600000000000),
                                 .progress = count_step,
                                 .stop = stop_in_time,
@@ -261,6 +263,56 @@ static void a_slow_link_is_delegated(void)
     }
 }
 
+/* Planned links between datacenters take 20 ms, real ones in virtual time none:
+ * after the second iteration the run follows another schedule, whose predicted
+ * duration is the measured one. Emulated links are as planned. */
+static void planned_times_are_replaced_by_measured_ones(void)
+{
+    for (int real = 0; real <= 1; real++) {
+        lh_error err = {0};
+        setting s = {.least_steps = 8};
+        s.base = uniform_make((uniform){.placement = "ud",
+                                        .devices = 4,
+                                        .microbatches = 6,
+                                        .f = 1,
+                                        .d = 1,
+                                        .w = 1,
+                                        .datacenters = 2,
+                                        .latency = 20});
+        s.schedule = schedule_by(s.base, "1f1b");
+        CHECK_OK(lh_exec_make(s.base, s.schedule, NULL, &s.exec, &err), err);
+        s.real_links = real;
+        lh_train_result *r = play(&s, "inproc");
+        uint32_t n_switches = 0, n = 0;
+        const lh_switch *rows = r ? lh_train_switches(r, &n_switches) : NULL;
+        const lh_adapt_event *all = r ? lh_train_adapt_events(r, &n) : NULL;
+        CHECK_INT(n_switches, real);
+        CHECK_INT(n, real);
+        CHECK_INT(r && r->is_calibrated, real);
+        if (real && n == 1 && n_switches == 1) {
+            CHECK(all[0].is_switch && all[0].step == 1);
+            CHECK_HAS(all[0].text, "message latency ");
+            CHECK(rows[0].step >= 3 && rows[0].step <= 5);
+            for (uint32_t i = 0; i < r->n_iterations; i++) {
+                const lh_iteration *it = &r->iterations[i];
+                CHECK(i < 4 || it->predicted_ns > 0);
+                CHECK_MSG(it->predicted_ns == 0 ||
+                              fabs((double)it->ns / (double)it->predicted_ns -
+                                   1) < 0.01,
+                          "%u: %g ms, predicted %g", i, (double)it->ns / 1e6,
+                          (double)it->predicted_ns / 1e6);
+            }
+            CHECK(fabs(r->error) < 0.01 &&
+                  r->iterations[7].ns < r->iterations[1].ns);
+            CHECK_MSG(llabs(r->predicted_ns - rows[0].predicted_ns) < 100000,
+                      "%g ms, simulated %g", (double)r->predicted_ns / 1e6,
+                      (double)rows[0].predicted_ns / 1e6);
+        }
+        lh_train_result_free(r);
+        tear_down(&s);
+    }
+}
+
 static void adapting_is_refused_beside_other_wills(void)
 {
     lh_error err = {0};
@@ -299,6 +351,7 @@ int main(void)
     RUN_VIRTUAL(a_slow_link_is_answered);
     RUN_VIRTUAL(what_goes_by_is_told_to_be_over);
     RUN_VIRTUAL(a_slow_link_is_delegated);
+    RUN_VIRTUAL(planned_times_are_replaced_by_measured_ones);
     RUN_VIRTUAL(adapting_is_refused_beside_other_wills);
     return test_summary();
 }

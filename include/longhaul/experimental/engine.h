@@ -304,6 +304,9 @@ struct lh_train_result {
      * unknown. */
     uint32_t n_processors;
     int64_t unshared_ns; /* prediction with one processor per rank */
+    /* Adaptive runs: predicted_ns comes from times measured in the run, of its
+     * last iterations with the same schedule and conditions. */
+    bool is_calibrated;
     /* Measured profile: the plan's chunks as they ran, the work after the
      * pipeline, and the links unless they were emulated. Means over iterations
      * excluding the longest and the shortest. NULL: not requested, or no

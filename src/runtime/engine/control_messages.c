@@ -674,6 +674,7 @@ void lhi_iteration_write(const lh_iteration *it,
     put64(&out, it->missed_deadlines);
     put64(&out, (uint64_t)it->max_lateness_ns);
     put_real(&out, it->mtp_loss);
+    put64(&out, (uint64_t)it->predicted_ns);
 }
 
 lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES])
@@ -689,5 +690,6 @@ lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES])
     it.missed_deadlines = get64(&in);
     it.max_lateness_ns = get_time(&in);
     it.mtp_loss = get_real(&in);
+    it.predicted_ns = get_time(&in);
     return it;
 }

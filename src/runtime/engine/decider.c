@@ -31,9 +31,11 @@ struct lhi_decider {
     lh_adapt *adapt;
     lhi_migration_decider *migration; /* NULL: migration is disabled */
     bool has_switched;                /* the initial plan was replaced */
+    uint64_t n_seen;                  /* observed iterations */
     bool is_move;                     /* latest decision is a migration */
     uint32_t n_noticed;
     int64_t cpu_ns;
+    char why[LHI_ADAPT_NOTICE_TEXT];  /* reason in the calibration's decision */
     char last[LHI_ADAPT_NOTICE_TEXT]; /* reason in the latest reported decision
                                        */
     /* Protected by `lock`. `proposal` and the data behind it belong to the
@@ -42,15 +44,22 @@ struct lhi_decider {
     proposal_state answer;
     uint64_t from;
     lh_reschedule proposal;
+    lhi_calibration calibration;
+    int64_t current_ns; /* current schedule, simulated with calibrated times */
     lhi_adapt_notice *notices;
     uint32_t n_notices;
     char remark[400]; /* "": none */
     bool has_remarked;
 };
 
+/* Iterations after which a calibrated prediction is replaced by one from their
+ * mean times, as in the second search of lh_adapt_decide(). */
+enum { REFINING_ITERATIONS = 12 };
+
 /* --- construction --- */
 
-lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err)
+lh_status lhi_job_make_adapt(const lhi_job *job, const lh_pipeline *pipeline,
+                             lh_adapt **out, lh_error *err)
 {
     lh_adapt_options o;
     const lh_sim_options sim = lhi_exec_sim_options(job->exec);
@@ -61,7 +70,7 @@ lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err)
                         "lh_train_adapt: an adaptive run chooses the data path "
                         "of its messages; it must start on the direct path");
     o.sim = &sim;
-    return lh_adapt_make(job->pipeline, job->exec->schedule, &o, out, err);
+    return lh_adapt_make(pipeline, job->exec->schedule, &o, out, err);
 }
 
 lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out, lh_error *err)
@@ -71,7 +80,7 @@ lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out, lh_error *err)
         return lhi_fail_nomem(err);
     d->job = job;
     pthread_mutex_init(&d->lock, NULL);
-    lh_status status = lhi_job_make_adapt(job, &d->adapt, err);
+    lh_status status = lhi_job_make_adapt(job, job->pipeline, &d->adapt, err);
     if (status == LH_OK && lhi_job_can_migrate(job))
         status = lhi_migration_decider_make(job, &d->migration, err);
     if (status != LH_OK) {
@@ -89,6 +98,7 @@ void lhi_decider_free(lhi_decider *d)
     lh_adapt_free(d->adapt);
     lh_monitor_free(d->monitor);
     lhi_migration_decider_free(d->migration);
+    lhi_calibration_fini(&d->calibration);
     pthread_mutex_destroy(&d->lock);
     free(d->notices);
     free(d);
@@ -296,13 +306,36 @@ static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
     return LH_OK;
 }
 
+/* Rejects a switch, decided after iteration `step`, that is faster only in
+ * simulation, with one processor per rank. */
+static lh_status reject_shared(lhi_decider *d, uint64_t step, lh_decision *what,
+                               lh_error *err)
+{
+    const lhi_calibration *c = &d->calibration;
+    if (!what->is_switch || !c->pipeline ||
+        lhi_calibration_predict(c, what->predicted_ns) <
+            lhi_calibration_predict(c, what->current_ns))
+        return LH_OK;
+    what->is_switch = false;
+    return lh_adapt_confirm(d->adapt, step + 1, false, err);
+}
+
+/* Stores the current schedule's simulated iteration time, for predictions. */
+static void store_current_time(lhi_decider *d, int64_t ns)
+{
+    pthread_mutex_lock(&d->lock);
+    d->current_ns = ns;
+    pthread_mutex_unlock(&d->lock);
+}
+
 /* Runs the decision maker on the monitor's current estimate after iteration
  * `step` and stores a proposal if it decides to switch; `news`: events began,
  * changed or ended. Counts its processor time. */
 static lh_status decide(lhi_decider *d, uint64_t step, bool news, lh_error *err)
 {
     lh_pipeline *estimated = NULL, *shared = NULL;
-    const lh_decision *what;
+    const lh_decision *decided;
+    lh_decision what = {0};
     LHI_TRY(lh_monitor_pipeline(d->monitor, &estimated, err));
     lh_status status = d->migration ? lhi_migration_decider_make_pipeline(
                                           d->migration, estimated, &shared, err)
@@ -314,13 +347,73 @@ static lh_status decide(lhi_decider *d, uint64_t step, bool news, lh_error *err)
     with.events = lh_monitor_active_events(d->monitor, &with.n_events);
     const int64_t before_ns = lhi_thread_cpu_ns();
     if (status == LH_OK)
-        status = lh_adapt_decide(d->adapt, &with, &what, err);
-    if (status == LH_OK)
-        status = propose_decision(d, step, news, estimated, what, err);
+        status = lh_adapt_decide(d->adapt, &with, &decided, err);
+    if (status == LH_OK) {
+        what = *decided;
+        status = reject_shared(d, step, &what, err);
+    }
+    if (status == LH_OK) {
+        store_current_time(d, what.current_ns);
+        status = propose_decision(d, step, news, estimated, &what, err);
+    }
     d->cpu_ns += lhi_thread_cpu_ns() - before_ns;
     lh_pipeline_free(shared);
     lh_pipeline_free(estimated);
     return status;
+}
+
+/* --- calibration --- */
+
+/* Decides on a schedule with the pipeline `measured` in iteration `step`, whose
+ * times hold until the end of the run, and calibrates. Takes `measured`. */
+static lh_status calibrate_by(lhi_decider *d, lh_pipeline *measured,
+                              uint64_t step,
+                              const lhi_measured_iteration *whole,
+                              lh_decision *what, lh_error *err)
+{
+    lh_adapt *adapt;
+    const lh_adapt_input now = {.size = sizeof now,
+                                .pipeline = measured,
+                                .step = step,
+                                .steps_left = d->job->o.steps - step - 1,
+                                .is_permanent = true};
+    const lh_decision *first;
+    lh_status status = lhi_job_make_adapt(d->job, measured, &adapt, err);
+    if (status == LH_OK) {
+        lh_adapt_free(d->adapt);
+        d->adapt = adapt;
+        status = lh_adapt_decide(adapt, &now, &first, err);
+    }
+    if (status != LH_OK) {
+        lh_pipeline_free(measured);
+        return status;
+    }
+    pthread_mutex_lock(&d->lock);
+    lhi_calibration_init(&d->calibration, measured, whole, first->current_ns);
+    d->current_ns = first->current_ns;
+    pthread_mutex_unlock(&d->lock);
+    *what = *first;
+    return LH_OK;
+}
+
+/* Calibrates by the monitor's only iteration `step`, reports its times, and
+ * proposes the schedule that is best with them. */
+static lh_status calibrate(lhi_decider *d, uint64_t step,
+                           const lhi_measured_iteration *whole, lh_error *err)
+{
+    lh_pipeline *measured;
+    lh_decision what;
+    const int64_t before_ns = lhi_thread_cpu_ns();
+    LHI_TRY(lh_monitor_pipeline(d->monitor, &measured, err));
+    LHI_TRY(calibrate_by(d, measured, step, whole, &what, err));
+    LHI_TRY(reject_shared(d, step, &what, err));
+    lhi_calibration_describe(&d->calibration, d->job, whole, d->why,
+                             sizeof d->why);
+    const size_t used = strlen(d->why);
+    snprintf(d->why + used, sizeof d->why - used, "; %s", what.why);
+    what.why = d->why;
+    d->cpu_ns += lhi_thread_cpu_ns() - before_ns;
+    return propose_decision(d, step, true, d->calibration.pipeline, &what, err);
 }
 
 /* Processes the ranks' answer to the last proposal: at once if refused, from
@@ -335,6 +428,8 @@ static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
     const bool knows = was == REFUSED || (was == ACCEPTED && step >= from);
     if (knows)
         d->answer = NO_PROPOSAL;
+    if (knows && was == ACCEPTED)
+        d->current_ns = given.predicted_ns;
     pthread_mutex_unlock(&d->lock);
     if (!knows)
         return LH_OK;
@@ -374,27 +469,34 @@ static bool has_no_proposal(lhi_decider *d)
  * decides if conditions have changed or the run has left its initial schedule.
  */
 static lh_status add_step(lhi_decider *d, const lh_observation *seen,
-                          lh_error *err)
+                          const lhi_measured_iteration *whole, lh_error *err)
 {
     uint32_t n_news, n_open;
     LHI_TRY(process_verdict(d, seen->step, err));
     LHI_TRY(lh_monitor_add(d->monitor, seen, err));
+    if (lhi_job_can_calibrate(d->job) && !d->calibration.pipeline)
+        return calibrate(d, seen->step, whole, err);
     const lh_monitor_event *news = lhi_monitor_events(d->monitor, &n_news);
     for (uint32_t i = 0; i < n_news; i++)
         LHI_TRY(report_event(d, seen->step, &news[i], err));
     lh_monitor_active_events(d->monitor, &n_open);
+    const bool refines =
+        d->calibration.pipeline && d->n_seen == REFINING_ITERATIONS;
     /* Otherwise the run follows its initial plan, which was chosen for these
      * conditions. */
-    if ((n_news || n_open || d->has_switched) && has_no_proposal(d))
+    if ((n_news || n_open || d->has_switched || refines) && has_no_proposal(d))
         return decide(d, seen->step, n_news > 0, err);
     return LH_OK;
 }
 
 lh_status lhi_decider_add_iteration(lhi_decider *d, const lh_observation *seen,
+                                    const lhi_measured_iteration *whole,
                                     const uint32_t *clocks, lh_error *err)
 {
     lh_error why = {0};
     lh_status status = LH_OK;
+    if (d->n_seen++ == 0 && lhi_job_can_calibrate(d->job))
+        return LH_OK;
     if (!d->monitor) {
         const lh_sim_options sim = lhi_exec_sim_options(d->job->exec);
         const lh_monitor_options o = {
@@ -403,7 +505,7 @@ lh_status lhi_decider_add_iteration(lhi_decider *d, const lh_observation *seen,
                                  &d->monitor, &why);
     }
     if (status == LH_OK)
-        status = add_step(d, seen, &why);
+        status = add_step(d, seen, whole, &why);
     if (status == LH_ENOMEM)
         return lhi_fail_nomem(err);
     if (status != LH_OK)
@@ -434,6 +536,16 @@ void lhi_decider_record_verdict(lhi_decider *d, uint64_t step, bool followed)
     d->answer = followed ? ACCEPTED : REFUSED;
     d->from = step;
     pthread_mutex_unlock(&d->lock);
+}
+
+int64_t lhi_decider_predict(lhi_decider *d, uint64_t step)
+{
+    pthread_mutex_lock(&d->lock);
+    const bool is_new = d->answer == ACCEPTED && step >= d->from;
+    const int64_t ns = lhi_calibration_predict(
+        &d->calibration, is_new ? d->proposal.predicted_ns : d->current_ns);
+    pthread_mutex_unlock(&d->lock);
+    return ns;
 }
 
 bool lhi_decider_get_notice(lhi_decider *d, uint32_t i, lhi_adapt_notice *out)

@@ -6,13 +6,15 @@
 #ifndef LHI_RUNTIME_ENGINE_DECIDER_H
 #define LHI_RUNTIME_ENGINE_DECIDER_H
 
+#include "runtime/engine/calibration.h"
 #include "runtime/engine/iteration_observation.h"
 
 typedef struct lhi_decider lhi_decider;
 
 /* Creates the decision maker for schedule switches, with the job's adaptation
- * options. Release it with lh_adapt_free(). */
-lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err);
+ * options and the times of `pipeline`. Release it with lh_adapt_free(). */
+lh_status lhi_job_make_adapt(const lhi_job *job, const lh_pipeline *pipeline,
+                             lh_adapt **out, lh_error *err);
 
 /* Creates a run's decider, which decides during the run whether to switch
  * schedules: monitor, decision maker and, if enabled, the search for
@@ -22,12 +24,14 @@ lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out,
 /* Frees the decider; NULL is allowed. */
 void lhi_decider_free(lhi_decider *deciding);
 
-/* Feeds a finished iteration to monitor and decision maker. `clocks`: clock
- * number per device; NULL: one clock; used in the first call only. Failures in
- * the monitor or the decision become a remark and do not end the run. Returns
- * LH_ENOMEM only. */
+/* Feeds a finished iteration to monitor and decision maker. `whole`: its
+ * duration. `clocks`: clock number per device; NULL: one clock; used in the
+ * first call only. Skips the first iteration of a run that can be calibrated, a
+ * warm-up, and calibrates by the second one. Failures in the monitor or the
+ * decision become a remark and do not end the run. Returns LH_ENOMEM only. */
 lh_status lhi_decider_add_iteration(lhi_decider *deciding,
                                     const lh_observation *seen,
+                                    const lhi_measured_iteration *whole,
                                     const uint32_t *clocks, lh_error *err);
 
 /* Returns the processor time in ns that the run has spent on schedule
@@ -43,6 +47,10 @@ const lh_reschedule *lhi_decider_take_proposal(lhi_decider *deciding);
  * `step` on; otherwise they refused it. */
 void lhi_decider_record_verdict(lhi_decider *deciding, uint64_t step,
                                 bool followed);
+
+/* Returns the predicted duration of iteration `step`, which is about to start,
+ * from calibrated times; 0: there are none yet. */
+int64_t lhi_decider_predict(lhi_decider *deciding, uint64_t step);
 
 /* Copies notice number i (of an event or a decision) to *out; false: there are
  * fewer. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/engine/iteration_observation.h"
 
+#include "base/sort.h"
+
 #include <stdlib.h>
 
 /* Producer of an input: the stage, and its pass's index. */
@@ -291,6 +293,43 @@ lh_status lhi_iteration_observation_merge(lhi_iteration_observation *s,
                             .passes = s->passes,
                             .collectives = s->collectives};
     return LH_OK;
+}
+
+/* Orders times for sorting. */
+static int compare_times(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t
+lhi_iteration_observation_processor_time(const lhi_rank_observation *parts,
+                                         uint32_t n_ranks,
+                                         uint32_t n_processors, int64_t *edges)
+{
+    size_t n = 0, k = 0;
+    double work_ns = 0;
+    for (uint32_t r = 0; r < n_ranks; r++)
+        n += parts[r].head.n_passes;
+    int64_t *const begins = edges, *const ends = edges + n;
+    for (uint32_t r = 0; r < n_ranks; r++)
+        for (uint32_t p = 0; p < parts[r].head.n_passes; p++, k++) {
+            begins[k] = parts[r].rows[p].ready_ns;
+            ends[k] = parts[r].rows[p].ended_ns;
+        }
+    lhi_sort(begins, n, sizeof *begins, compare_times);
+    lhi_sort(ends, n, sizeof *ends, compare_times);
+    int64_t at_ns = n ? begins[0] : 0;
+    for (size_t b = 0, e = 0; e < n;) {
+        const bool begin = b < n && begins[b] <= ends[e];
+        const int64_t next_ns = begin ? begins[b] : ends[e];
+        const size_t busy = b - e < n_processors ? b - e : n_processors;
+        work_ns += (double)(next_ns - at_ns) * (double)busy;
+        at_ns = next_ns;
+        b += begin;
+        e += !begin;
+    }
+    return (int64_t)(work_ns / n_processors);
 }
 
 bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts,

@@ -38,6 +38,16 @@ lh_status lhi_iteration_observation_merge(
     const lhi_rank_observation *parts, uint64_t step, lh_observation *out,
     lh_error *err);
 
+/* Returns the time that `n_processors` busy processors need for the passes of
+ * one iteration, if all ranks read one clock. Ranks in passes share the
+ * processors equally, so the processors' work is the integral over the
+ * iteration of the number of ranks in passes, or of n_processors if that is
+ * less. `edges` is scratch with two entries per pass of all `n_ranks` ranks. */
+int64_t
+lhi_iteration_observation_processor_time(const lhi_rank_observation *parts,
+                                         uint32_t n_ranks,
+                                         uint32_t n_processors, int64_t *edges);
+
 /* Scales the last merged iteration, which ran `now` with other layer counts, to
  * the counts of the run's pipeline. */
 void lhi_iteration_observation_scale_layers(

@@ -34,7 +34,7 @@
  *     online_adaptation.c        adaptation thread on rank 0
  *     iteration_observation.c    ... merged observations
  *     decider.c                  ... decisions; migration_decider.c:
- *                                migrations
+ *                                migrations; calibration.c: measured times
  *     rank.c, rank.h             one step: passes and messages
  *     rank_send.c, buffer_pool.c ... sends and buffers
  *     rendezvous.c               ... receives posted late
@@ -147,6 +147,10 @@ lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec,
  * LH_ENOMEM: too little is available; `what` names the use. */
 lh_status lhi_job_check_extra_memory(double bytes, const char *what,
                                      lh_error *err);
+
+/* Returns the number of processors that the ranks share, if their passes are
+ * computed on this machine and it has fewer processors than ranks; else 0. */
+uint32_t lhi_job_shared_processors(const lhi_job *job);
 
 /* Makes the device (cpu or timed) of a rank. */
 lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank,

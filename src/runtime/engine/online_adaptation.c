@@ -33,6 +33,7 @@ typedef struct observed_step {
     uint64_t step;
     const lh_exec *exec;
     const lhi_proposed_plan *proposed; /* that has it; NULL: the initial plan */
+    int64_t ns;                        /* duration */
     rank_message *parts;               /* per rank */
 } observed_step;
 
@@ -53,6 +54,8 @@ struct lhi_adaptation {
     lhi_collective_record *executed;
     size_t row_capacity, collective_capacity;
     uint32_t *clocks;
+    uint32_t n_processors; /* shared by more ranks; 0: one per rank */
+    int64_t *edges;        /* two per row */
     /* Protected by `lock`. The thread processes queue[first % QUEUE]; the entry
      * at `last` belongs to the rank. */
     pthread_mutex_t lock;
@@ -96,6 +99,12 @@ static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
             return lhi_fail_nomem(err);
         a->rows = rows;
         a->row_capacity = n_rows;
+        free(a->edges);
+        a->edges = calloc(2 * n_rows + 1, sizeof *a->edges);
+        if (!a->edges) {
+            a->row_capacity = 0;
+            return lhi_fail_nomem(err);
+        }
     }
     if (n_executed > a->collective_capacity || !a->executed) {
         lhi_collective_record *executed =
@@ -142,6 +151,7 @@ static lh_status process_iteration(lhi_adaptation *a, observed_step *in,
                                    lh_error *err)
 {
     lh_observation seen;
+    lhi_measured_iteration whole = {.ns = in->ns};
     LHI_TRY(read_messages(a, in, err));
     LHI_TRY(lhi_iteration_observation_merge(a->observation, in->exec, a->seen,
                                             in->step, &seen, err));
@@ -150,7 +160,10 @@ static lh_status process_iteration(lhi_adaptation *a, observed_step *in,
                                                in->proposed->pipeline);
     bool differ = lhi_iteration_observation_find_clocks(
         a->seen, in->exec->n_ranks, a->clocks);
-    return lhi_decider_add_iteration(a->decider, &seen,
+    if (a->n_processors)
+        whole.processors_ns = lhi_iteration_observation_processor_time(
+            a->seen, a->n, a->n_processors, a->edges);
+    return lhi_decider_add_iteration(a->decider, &seen, &whole,
                                      differ ? a->clocks : NULL, err);
 }
 
@@ -216,6 +229,7 @@ lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
     a->n = lhi_net_n_ranks(net);
     a->clock = lhi_host_clock_id(job, 0);
     a->start_ns = lhi_now_ns();
+    a->n_processors = lhi_job_shared_processors(job);
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     lh_status status = init(a, device, err);
@@ -256,6 +270,7 @@ void lhi_adaptation_free(lhi_adaptation *a)
     pthread_mutex_destroy(&a->lock);
     free(a->seen);
     free(a->rows);
+    free(a->edges);
     free(a->executed);
     free(a->clocks);
     free(a);
@@ -336,9 +351,10 @@ lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
     return LH_OK;
 }
 
-void lhi_adaptation_end_iteration(lhi_adaptation *a)
+void lhi_adaptation_end_iteration(lhi_adaptation *a, int64_t ns)
 {
     pthread_mutex_lock(&a->lock);
+    a->queue[a->last % QUEUE_LENGTH].ns = ns;
     a->last++;
     pthread_cond_broadcast(&a->changed);
     pthread_mutex_unlock(&a->lock);

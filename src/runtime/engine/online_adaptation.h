@@ -40,9 +40,9 @@ lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank,
 lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
                                    const lhi_collective_record *executed,
                                    uint32_t n_executed, lh_error *err);
-/* Completes the current iteration's observation and wakes the adaptation
- * thread, which evaluates it. */
-void lhi_adaptation_end_iteration(lhi_adaptation *a);
+/* Completes the observation of the current iteration, which took `ns`, and
+ * wakes the adaptation thread, which evaluates it. */
+void lhi_adaptation_end_iteration(lhi_adaptation *a, int64_t ns);
 
 /* Returns a number for the clock that rank `rank` reads; ranks with equal
  * numbers share a clock. In launched jobs it is derived from the host's boot

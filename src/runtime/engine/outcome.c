@@ -152,6 +152,13 @@ static lh_status read_records(const lhi_job *job, const lh_exec *exec,
         (const lhi_collective_record *const *)executed, n_executed, out, err);
 }
 
+uint32_t lhi_job_shared_processors(const lhi_job *job)
+{
+    const uint32_t n =
+        job->model && !job->launched ? lhi_count_processors() : 0;
+    return n < lhi_grid_count_ranks(&job->grid) ? n : 0;
+}
+
 /* Stores the predicted iteration time alone_ns, which assumes one processor
  * per pipeline rank. With fewer processors, the total pass time divided by
  * their number is a lower bound. */
@@ -161,8 +168,8 @@ static void set_prediction(const lhi_job *job, int64_t alone_ns,
     const lh_pipeline *p = job->pipeline;
     double passes_ns = 0;
     r->unshared_ns = r->predicted_ns = alone_ns;
-    uint32_t n = job->model && !job->launched ? lhi_count_processors() : 0;
-    if (n == 0 || n >= r->n_ranks)
+    uint32_t n = lhi_job_shared_processors(job);
+    if (n == 0)
         return;
     for (uint32_t c = 0; c < p->n_chunks; c++)
         passes_ns += (double)p->chunks[c].f_ns + (double)p->chunks[c].d_ns +
@@ -216,6 +223,22 @@ static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
     return from;
 }
 
+/* Uses the prediction from calibrated times, if the last iteration has one, for
+ * the last iterations with the same prediction. Returns the first of them, else
+ * 0. */
+static uint64_t use_calibrated_prediction(lh_train_result *r)
+{
+    uint32_t i = r->n_iterations;
+    const int64_t ns = i ? r->iterations[i - 1].predicted_ns : 0;
+    if (ns == 0)
+        return 0;
+    while (i > 0 && r->iterations[i - 1].predicted_ns == ns)
+        i--;
+    r->is_calibrated = true;
+    r->predicted_ns = r->unshared_ns = ns;
+    return r->iterations[i].step;
+}
+
 /* Computes the result's median, minimum and maximum iteration time under the
  * last schedule, the lateness over all iterations, and the prediction. */
 static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
@@ -223,6 +246,9 @@ static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
     lh_train_result *r = &to->result;
     int64_t predicted_ns;
     uint64_t from = find_last_schedule(job, to, &predicted_ns);
+    set_prediction(job, predicted_ns, r);
+    const uint64_t calibrated = use_calibrated_prediction(r);
+    from = calibrated > from ? calibrated : from;
     uint32_t n = 0;
     int64_t *ns = calloc((size_t)r->n_iterations + 1, sizeof *ns);
     if (!ns)
@@ -235,7 +261,6 @@ static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
         if (it->max_lateness_ns > r->max_lateness_ns)
             r->max_lateness_ns = it->max_lateness_ns;
     }
-    set_prediction(job, predicted_ns, r);
     if (n) {
         r->median_ns = lhi_median_ns(ns, n);
         r->min_ns = ns[0];

@@ -128,7 +128,7 @@ static lh_status check_adapt(lhi_job *job, lh_error *err)
         return LH_OK;
     LHI_TRY(LHI_OPTIONS_COPY(lh_train_adapt, &job->adapt, job->o.adapt, err));
     job->o.adapt = &job->adapt;
-    LHI_TRY(lhi_job_make_adapt(job, &made, err));
+    LHI_TRY(lhi_job_make_adapt(job, job->pipeline, &made, err));
     lh_adapt_free(made);
     LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_options, &decides,
                              job->adapt.decision_options, err));

@@ -200,7 +200,7 @@ static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
         n_grown += theirs.pool_growth;
     }
     if (command->wants_observation)
-        lhi_adaptation_end_iteration(w->adapting);
+        lhi_adaptation_end_iteration(w->adapting, it->ns);
     if (command->what == LHI_COMMAND_STEP)
         w->pool_growth = n_grown;
     w->turn += TURNS_PER_COMMAND;
@@ -355,6 +355,9 @@ static lh_status lead_step(lhi_run_worker *w, uint64_t step, lh_error *err)
         command.t0_ns += START_LEAD_NS + (int64_t)w->n * START_LEAD_PER_RANK_NS;
     LHI_TRY(lhi_job_hold_links(w->job, w->state, w->net, command.t0_ns, err));
     *it = (lh_iteration){.step = step, .validation_loss = NAN};
+    if (w->adapting)
+        it->predicted_ns =
+            lhi_decider_predict(lhi_adaptation_decider(w->adapting), step);
     LHI_TRY(lead_command(w, &command, it, &report, err));
     it->ns += w->migration_ns;
     it->loss = report.loss;

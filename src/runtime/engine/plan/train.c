@@ -49,8 +49,10 @@ static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
     int64_t end_ns = plan->best.optimizer_ns + plan->best.overhead_ns;
     if (was_measured_shared(plan, run->pipeline))
         r->predicted_ns = r->unshared_ns;
-    r->predicted_ns += end_ns;
-    r->unshared_ns += end_ns;
+    if (!r->is_calibrated) {
+        r->predicted_ns += end_ns;
+        r->unshared_ns += end_ns;
+    }
     if (plan->breakdown)
         r->planned_exchange_ns = plan->breakdown->intra_layer_ns;
     if (r->median_ns > 0 && r->predicted_ns > 0)

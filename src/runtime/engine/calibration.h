@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calibration of a run: the planned times of passes and messages are replaced
+ * by those of an iteration, measured on these devices and links.
+ *
+ * Predicted duration of an iteration with calibrated times: the simulated one,
+ * at least the time that the processors need for the passes of all ranks, plus
+ * the overhead of the measured iteration (optimizer, sums over ranks). */
+#ifndef LHI_RUNTIME_ENGINE_CALIBRATION_H
+#define LHI_RUNTIME_ENGINE_CALIBRATION_H
+
+#include "runtime/engine/job.h"
+
+/* A measured iteration as a whole. */
+typedef struct lhi_measured_iteration {
+    int64_t ns;
+    /* Time that the processors need for all passes if every processor is
+     * always busy; 0: each rank has its own processor. */
+    int64_t processors_ns;
+} lhi_measured_iteration;
+
+/* Calibrated times. */
+typedef struct lhi_calibration {
+    lh_pipeline *pipeline; /* measured times; owned. NULL: not calibrated */
+    int64_t overhead_ns, processors_ns;
+} lhi_calibration;
+
+/* Checks whether the run's times can differ from the pipeline's: passes are
+ * computed, or links are real. */
+bool lhi_job_can_calibrate(const lhi_job *job);
+
+/* Starts from the pipeline `measured`, which it owns from then on, and from the
+ * iteration `whole`, simulated in `simulated_ns`. */
+void lhi_calibration_init(lhi_calibration *calibration, lh_pipeline *measured,
+                          const lhi_measured_iteration *whole,
+                          int64_t simulated_ns);
+void lhi_calibration_fini(lhi_calibration *calibration);
+
+/* Returns the predicted duration of an iteration that takes `simulated_ns` with
+ * the calibrated times and one processor per rank; 0: not calibrated. */
+int64_t lhi_calibration_predict(const lhi_calibration *calibration,
+                                int64_t simulated_ns);
+
+/* Writes the planned and measured times into `text`, of `room` bytes: of the
+ * iteration, and means of passes and messages. */
+void lhi_calibration_describe(const lhi_calibration *calibration,
+                              const lhi_job *job,
+                              const lhi_measured_iteration *whole, char *text,
+                              size_t room);
+
+#endif
