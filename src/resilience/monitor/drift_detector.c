@@ -254,6 +254,12 @@ static lhi_drift_change reset_level(lhi_drift_detector *g)
     return LHI_DRIFT_ENDS;
 }
 
+void lhi_drift_detector_reset(lhi_drift_detector *g)
+{
+    reset_level(g);
+    g->n_last = 0;
+}
+
 /* Checks whether the newest readings (iteration means) agree with the normal
  * level again; deviations below `least` ns are ignored. */
 static bool has_returned(const lhi_drift_detector *g, double least)

@@ -56,6 +56,10 @@ lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *detector,
                                         lhi_drift_reading reading, bool learns,
                                         double least, uint32_t *ago);
 
+/* Returns to the normal level before a departure, and forgets the readings in
+ * the window. */
+void lhi_drift_detector_reset(lhi_drift_detector *detector);
+
 /* Returns the standard error, in ns, of the current level that the drift
  * detector has estimated. */
 double lhi_drift_detector_error(const lhi_drift_detector *detector);

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "resilience/monitor/host_localiser.h"
+
+#include "base/arena.h"
+#include "base/fail.h"
+#include "base/sort.h"
+#include "resilience/monitor/drift_detector.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    WARM_UP = 8,          /* iterations that define normal times */
+    NORMAL_TIMES = 3,     /* that end a slowdown */
+    LINE_ITERATIONS = 64, /* over which times and work are averaged */
+    SETTLING_STEPS = 2,   /* iterations without another change */
+    MIN_PEERS = 2         /* of an interface, to tell it from a link */
+};
+/* Least change of a hop or host, relative to its level. An exchange of hosts
+ * costs more than smaller changes. */
+static const double min_change = 0.1;
+/* Relative deviation beyond which a time is not learned as normal. */
+static const double outlier = 0.5;
+/* Standard deviations of the work beyond which times are skipped. */
+static const double max_work_deviations = 2.5;
+
+/* A monitored time. */
+typedef struct monitored_time {
+    lhi_drift_detector detector;
+    double nominal_ns; /* 0: unknown */
+    double offset_ns;  /* of the clocks, and of the first time */
+    /* Means of the work and the time, their covariance and the variance of the
+     * work, over n iterations without a slowdown. */
+    double mean_work, normal_ns, covariance, variance, n;
+    uint32_t n_normal; /* last times that are nearer to the normal level */
+    bool is_measured, is_slow;
+} monitored_time;
+
+struct lhi_host_localiser {
+    lhi_arena *mem;
+    uint32_t n_replicas, n_devices, n_hosts, n_hops;
+    lhi_hop *hops;
+    monitored_time *hop_times, *host_times;
+    double *ratios; /* scratch: per device */
+    double *work;   /* scratch: per replica */
+    uint64_t n_iterations, changed_at;
+    bool *explained; /* scratch: per hop */
+    uint32_t n_slow;
+    lhi_slow_element *slow; /* capacity: hops and hosts */
+};
+
+lh_status lhi_host_localiser_make(uint32_t n_replicas, uint32_t n_devices,
+                                  uint32_t n_hops, const lhi_hop *hops,
+                                  lhi_host_localiser **out, lh_error *err)
+{
+    const uint32_t n_hosts = n_replicas * n_devices;
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_host_localiser *l = mem ? LHI_NEW(mem, lhi_host_localiser, 1) : NULL;
+    if (l) {
+        *l = (lhi_host_localiser){
+            .mem = mem,
+            .n_replicas = n_replicas,
+            .n_devices = n_devices,
+            .n_hosts = n_hosts,
+            .n_hops = n_hops,
+            .hops = LHI_NEW(mem, lhi_hop, n_hops + 1),
+            .hop_times = LHI_NEW(mem, monitored_time, n_hops + 1),
+            .host_times = LHI_NEW(mem, monitored_time, n_hosts),
+            .ratios = LHI_NEW(mem, double, n_hosts),
+            .work = LHI_NEW(mem, double, n_replicas),
+            .explained = LHI_NEW(mem, bool, n_hops + 1),
+            .slow = LHI_NEW(mem, lhi_slow_element, n_hops + n_hosts)};
+    }
+    if (!l || !l->hops || !l->hop_times || !l->host_times || !l->ratios ||
+        !l->work || !l->explained || !l->slow) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    for (uint32_t i = 0; i < n_hops; i++) {
+        l->hops[i] = hops[i];
+        l->hop_times[i].nominal_ns = hops[i].nominal_ns;
+    }
+    *out = l;
+    return LH_OK;
+}
+
+void lhi_host_localiser_free(lhi_host_localiser *l)
+{
+    if (l)
+        lhi_arena_free(l->mem);
+}
+
+/* --- work per replica ----------------------------------------------------- */
+
+/* Compares ratios for sorting. */
+static int compare_ratios(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Computes each replica's work in this iteration, relative to its normal work.
+ * The lower median ignores slow hosts. With one device per replica all replicas
+ * are assumed to have equal work. */
+static void compute_work(lhi_host_localiser *l, const double *pass_ns)
+{
+    const bool alone = l->n_devices == 1;
+    for (uint32_t r = 0; r < l->n_replicas; r++) {
+        uint32_t n = 0;
+        for (uint32_t h = 0; h < l->n_hosts; h++) {
+            const double normal = l->host_times[h].normal_ns;
+            if ((alone || h / l->n_devices == r) && pass_ns[h] > 0)
+                l->ratios[n++] = normal > 0 ? pass_ns[h] / normal : 1;
+        }
+        lhi_sort(l->ratios, n, sizeof *l->ratios, compare_ratios);
+        l->work[r] = n > 0 ? l->ratios[(n - 1) / 2] : 1;
+    }
+}
+
+/* --- changes -------------------------------------------------------------- */
+
+/* Returns the normal duration of a monitored time, without a clock offset if
+ * the nominal duration is known. */
+static double get_duration(const monitored_time *t)
+{
+    return t->nominal_ns > 0 ? t->nominal_ns : t->detector.normal;
+}
+
+/* Returns the normal time at the given work, by the line through the normal
+ * times. Its slope is at most that of a time proportional to the work. */
+static double predict_normal(const monitored_time *t, double work)
+{
+    const double slope = t->variance > 0 ? t->covariance / t->variance : 0;
+    const double most = t->mean_work > 0 ? t->normal_ns / t->mean_work : 0;
+    return t->normal_ns +
+           fmin(fmax(slope, 0), fmax(most, 0)) * (work - t->mean_work);
+}
+
+/* Updates the line through the normal times by one time. Skips times that
+ * deviate by so much that they may be the first of a slowdown. */
+static void update_line(monitored_time *t, double ns, double work)
+{
+    const double off = ns - predict_normal(t, work);
+    if (t->n >= WARM_UP &&
+        (t->detector.has_left || fabs(off) > outlier * get_duration(t)))
+        return;
+    t->n = fmin(t->n + 1, LINE_ITERATIONS);
+    const double off_ns = ns - t->normal_ns, off_work = work - t->mean_work,
+                 share = 1 / t->n;
+    t->normal_ns += share * off_ns;
+    t->mean_work += share * off_work;
+    t->covariance += share * ((1 - share) * off_ns * off_work - t->covariance);
+    t->variance += share * ((1 - share) * off_work * off_work - t->variance);
+}
+
+/* Checks whether the work is so unusual that the line does not predict the
+ * time. */
+static bool is_far_from_mean(const monitored_time *t, double work)
+{
+    const double off = work - t->mean_work;
+    return off * off > max_work_deviations * max_work_deviations * t->variance;
+}
+
+/* Ends a slowdown after NORMAL_TIMES times nearer to the normal level. While an
+ * element is slow its times scatter more, so the drift detector needs longer.
+ */
+static void reset_if_normal(monitored_time *t, double ns)
+{
+    const lhi_drift_detector *g = &t->detector;
+    const bool is_near = fabs(ns - g->normal) < fabs(ns - g->level);
+    t->n_normal = g->has_left && is_near ? t->n_normal + 1 : 0;
+    if (t->n_normal < NORMAL_TIMES)
+        return;
+    lhi_drift_detector_reset(&t->detector);
+    t->n_normal = 0;
+}
+
+/* Adds a time, NAN if not measured, to its detector; `work`: that of its
+ * replica. Returns whether the element became slow or normal. */
+static bool add_time(monitored_time *t, double ns, double work)
+{
+    uint32_t ago;
+    const bool was_slow = t->is_slow;
+    if (isnan(ns))
+        return false;
+    if (!t->is_measured && t->nominal_ns > 0)
+        t->offset_ns = ns - t->nominal_ns;
+    t->is_measured = true;
+    ns -= t->offset_ns;
+    if (t->n >= WARM_UP && is_far_from_mean(t, work))
+        return false;
+    /* Scaled to work 1. */
+    const double scaled_ns =
+        t->n > 0 ? ns * predict_normal(t, 1) / predict_normal(t, work) : ns;
+    update_line(t, ns, work);
+    lhi_drift_detector_add(&t->detector, (lhi_drift_reading){scaled_ns, 0, 1},
+                           t->detector.n_samples < WARM_UP,
+                           min_change * get_duration(t), &ago);
+    reset_if_normal(t, scaled_ns);
+    t->is_slow = t->detector.has_left && t->detector.level > t->detector.normal;
+    return t->is_slow != was_slow;
+}
+
+/* Returns the duration of a slow element divided by its normal duration. */
+static double compute_factor(const monitored_time *t)
+{
+    const double ns = get_duration(t);
+    return ns > 0 ? 1 + (t->detector.level - t->detector.normal) / ns : 1;
+}
+
+/* --- slow elements -------------------------------------------------------- */
+
+/* Returns the host whose interface a hop uses at its sending (`sends`) or
+ * receiving end. */
+static uint32_t get_end(const lhi_hop *hop, bool sends)
+{
+    return sends ? hop->from : hop->to;
+}
+
+/* Checks whether all measured hops that leave (`sends`) or reach host h are
+ * slow, and lead to or come from several hosts. Returns the number of those not
+ * yet explained; 0: the interface is not slow. */
+static uint32_t count_explained(const lhi_host_localiser *l, uint32_t h,
+                                bool sends)
+{
+    uint32_t n = 0, n_peers = 0, peer = UINT32_MAX;
+    for (uint32_t i = 0; i < l->n_hops; i++) {
+        const uint32_t other = get_end(&l->hops[i], !sends);
+        if (get_end(&l->hops[i], sends) != h || !l->hop_times[i].is_measured)
+            continue;
+        if (!l->hop_times[i].is_slow)
+            return 0;
+        n += !l->explained[i];
+        n_peers += other != peer && n_peers < MIN_PEERS;
+        peer = other;
+    }
+    return n_peers >= MIN_PEERS ? n : 0;
+}
+
+/* Appends the interface of host h, and marks its hops as explained. */
+static void add_interface(lhi_host_localiser *l, uint32_t h, bool sends)
+{
+    lhi_slow_element *e = &l->slow[l->n_slow++];
+    *e = (lhi_slow_element){
+        .kind = LHI_SLOW_INTERFACE, .a = h, .b = h, .sends = sends};
+    for (uint32_t i = 0; i < l->n_hops; i++) {
+        const monitored_time *t = &l->hop_times[i];
+        if (get_end(&l->hops[i], sends) != h || !t->is_slow)
+            continue;
+        l->explained[i] = true;
+        if (compute_factor(t) > e->factor) {
+            e->factor = compute_factor(t);
+            e->extra_ns = t->detector.level - t->detector.normal;
+            e->hop = i;
+        }
+    }
+}
+
+/* Lists the interfaces that explain several slow hops: first those with the
+ * most, then the lowest host. */
+static void find_interfaces(lhi_host_localiser *l)
+{
+    for (;;) {
+        uint32_t most = MIN_PEERS - 1, found = 0;
+        for (uint32_t k = 0; k < 2 * l->n_hosts; k++) {
+            const uint32_t n = count_explained(l, k / 2, k % 2 == 0);
+            if (n > most) {
+                most = n;
+                found = k;
+            }
+        }
+        if (most < MIN_PEERS)
+            return;
+        add_interface(l, found / 2, found % 2 == 0);
+    }
+}
+
+/* Lists all slow elements anew. */
+static void list_slow(lhi_host_localiser *l)
+{
+    l->n_slow = 0;
+    memset(l->explained, 0, l->n_hops * sizeof *l->explained);
+    for (uint32_t i = 0; i < l->n_hops; i++)
+        l->explained[i] = !l->hop_times[i].is_slow;
+    find_interfaces(l);
+    for (uint32_t i = 0; i < l->n_hops; i++) {
+        const monitored_time *t = &l->hop_times[i];
+        if (!l->explained[i])
+            l->slow[l->n_slow++] = (lhi_slow_element){
+                .kind = LHI_SLOW_LINK,
+                .a = l->hops[i].from,
+                .b = l->hops[i].to,
+                .hop = i,
+                .factor = compute_factor(t),
+                .extra_ns = t->detector.level - t->detector.normal};
+    }
+    for (uint32_t h = 0; h < l->n_hosts; h++) {
+        const monitored_time *t = &l->host_times[h];
+        if (t->is_slow)
+            l->slow[l->n_slow++] = (lhi_slow_element){
+                .kind = LHI_SLOW_HOST,
+                .a = h,
+                .b = h,
+                .factor = compute_factor(t),
+                .extra_ns = t->detector.level - t->detector.normal};
+    }
+}
+
+bool lhi_host_localiser_add(lhi_host_localiser *l, const double *pass_ns,
+                            const double *hop_ns)
+{
+    bool changed = false;
+    l->n_iterations++;
+    compute_work(l, pass_ns);
+    for (uint32_t h = 0; h < l->n_hosts; h++)
+        changed |= add_time(&l->host_times[h],
+                            pass_ns[h] / l->work[h / l->n_devices], 1);
+    for (uint32_t i = 0; i < l->n_hops; i++) {
+        const lhi_hop *hop = &l->hops[i];
+        const double work =
+            hop->is_collective ? 1 : l->work[hop->from / l->n_devices];
+        changed |= add_time(&l->hop_times[i], hop_ns[i], work);
+    }
+    if (changed)
+        l->changed_at = l->n_iterations;
+    const bool settles = l->n_iterations == l->changed_at + SETTLING_STEPS;
+    if (settles)
+        list_slow(l);
+    return settles;
+}
+
+/* Returns a monitored time to its normal level. */
+static void reset_time(monitored_time *t)
+{
+    if (t->detector.has_left)
+        lhi_drift_detector_reset(&t->detector);
+    t->detector.n_last = 0;
+    t->n_normal = 0;
+    t->is_slow = false;
+}
+
+void lhi_host_localiser_reset(lhi_host_localiser *l)
+{
+    for (uint32_t h = 0; h < l->n_hosts; h++)
+        reset_time(&l->host_times[h]);
+    for (uint32_t i = 0; i < l->n_hops; i++)
+        reset_time(&l->hop_times[i]);
+    l->n_slow = 0;
+}
+
+const lhi_slow_element *lhi_host_localiser_slow(const lhi_host_localiser *l,
+                                                uint32_t *n)
+{
+    *n = l->n_slow;
+    return l->slow;
+}
