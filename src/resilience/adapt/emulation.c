@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "resilience/event_timeline/timeline.h"
 #include "resilience/monitor/monitor.h"
+#include "resilience/placement/placement.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
@@ -291,7 +292,11 @@ static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
          */
         if (v->origin == LHI_ORIGIN_LAYERS)
             lhi_adapt_request_search(p->adapt);
-        return LH_OK;
+        return v->origin == LHI_ORIGIN_EXCHANGE
+                   ? lhi_slow_hosts_exchange(
+                         p->slow, p->assignments[v->assignment].hosts, true,
+                         err)
+                   : LH_OK;
     }
     const lh_sim_options how = lhi_emulation_sim_options(p, v);
     LHI_TRY(
@@ -318,6 +323,8 @@ static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
         LHI_TRY(lh_monitor_add(p->monitor, &m->observation, err));
         lhi_monitor_events(p->monitor, &n_events);
         p->n_events += n_events;
+        if (p->slow)
+            LHI_TRY(lhi_emulation_measure_hosts(p, i, err));
         LHI_TRY(decide(p, i, err));
     }
     return LH_OK;
@@ -346,6 +353,18 @@ static lh_status set_up(lhi_emulation_run *p, const lh_schedule *schedule,
                                      LH_DATA_PATH_DIRECT, NULL, 0, err);
 }
 
+/* Makes the localiser of slow hosts and links. */
+static lh_status set_up_hosts(lhi_emulation_run *p, lh_error *err)
+{
+    uint32_t n;
+    const lh_host_placement *places = p->timeline->placement;
+    LHI_TRY(lhi_slow_hosts_make(places, &p->slow, err));
+    lhi_slow_hosts_hops(p->slow, &n);
+    p->pass_ns = calloc(lhi_host_placement_n_hosts(places), sizeof *p->pass_ns);
+    p->hop_ns = calloc(n + (size_t)1, sizeof *p->hop_ns);
+    return p->pass_ns && p->hop_ns ? LH_OK : lhi_fail_nomem(err);
+}
+
 /* Frees all memory of an emulation run except its result `p->out`. */
 static void tear_down(lhi_emulation_run *p)
 {
@@ -360,6 +379,9 @@ static void tear_down(lhi_emulation_run *p)
     free_measurements(&p->sampled);
     lh_monitor_free(p->monitor);
     lh_adapt_free(p->adapt);
+    lhi_slow_hosts_free(p->slow);
+    free(p->pass_ns);
+    free(p->hop_ns);
 }
 
 /* Removes the versions (schedule, data path, hosts and layers) at the end of
@@ -387,7 +409,6 @@ lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
     LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_emulate_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_options, &p.adapt_options, o.adapt, err));
     p.jitter = o.jitter;
-    p.exchange = o.exchange && timeline->placement;
     p.layers = o.layers;
     p.layer_ns = o.layer_ns;
     p.adapt_options.size = sizeof p.adapt_options;
@@ -395,6 +416,8 @@ lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
         return lhi_fail_nomem(err);
     p.out->n_steps = n_steps;
     lh_status status = set_up(&p, schedule, err);
+    if (status == LH_OK && o.exchange && timeline->placement)
+        status = set_up_hosts(&p, err);
     if (status == LH_OK)
         status = simulate_all(&p, err);
     drop_pending(&p);

@@ -70,7 +70,8 @@ typedef struct lhi_emulation_run {
     const lh_event_timeline *timeline;
     lh_adapt_options adapt_options;
     const lh_jitter *jitter;
-    bool exchange;
+    lhi_slow_hosts *slow;     /* NULL: hosts stay */
+    double *pass_ns, *hop_ns; /* emulated measurements for `slow` */
     const lh_layers *layers;
     int64_t layer_ns;
     lh_adapt *adapt;
@@ -121,6 +122,10 @@ lh_status lhi_emulation_assign_layers(const lhi_emulation_run *play,
                                       const lh_pipeline *pipeline,
                                       lh_pipeline **out, lh_error *err);
 
+/* Adds the times that the hosts and links would measure in step `step` under
+ * the event timeline to p->slow. */
+lh_status lhi_emulation_measure_hosts(lhi_emulation_run *play, uint64_t step,
+                                      lh_error *err);
 /* Decides after step `step` whether hosts or layers migrate instead of the
  * schedule decision `d`. *moves: they do, and a pending version was added.
  * `estimated`: the monitor's pipeline with the initial layers per chunk. */

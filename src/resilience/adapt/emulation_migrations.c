@@ -3,6 +3,7 @@
  * refer to each chunk's initial layers, so that a device's slowdown does not
  * depend on its present layers. */
 #include "resilience/adapt/emulation_internal.h"
+#include "resilience/event_timeline/timeline.h"
 #include "resilience/placement/layers_search.h"
 
 #include <string.h>
@@ -92,6 +93,25 @@ static lh_status add_layers(lhi_emulation_run *p, const lh_layer_migration *m,
     return LH_OK;
 }
 
+lh_status lhi_emulation_measure_hosts(lhi_emulation_run *p, uint64_t step,
+                                      lh_error *err)
+{
+    lh_host_slowdowns actual;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_event_timeline_host_slowdowns(
+        p->timeline, lh_event_timeline_state(p->timeline, step), mem, &actual,
+        err);
+    if (status == LH_OK)
+        status = lhi_slow_hosts_emulate(p->slow, &actual, p->pass_ns, p->hop_ns,
+                                        err);
+    if (status == LH_OK)
+        lhi_slow_hosts_add(p->slow, p->pass_ns, p->hop_ns);
+    lhi_arena_free(mem);
+    return status;
+}
+
 lh_status lhi_emulation_find_migration(lhi_emulation_run *p, uint64_t step,
                                        const lh_pipeline *estimated,
                                        const lh_decision *d, bool *moves,
@@ -100,8 +120,8 @@ lh_status lhi_emulation_find_migration(lhi_emulation_run *p, uint64_t step,
     const lhi_emulation_version *v = &p->out->versions[p->running];
     const lh_sim_options sim = lhi_emulation_sim_options(p, v);
     const lhi_migration_state now = {
-        .timeline = p->exchange ? p->timeline : NULL,
-        .state = lh_event_timeline_state(p->timeline, step),
+        .slow = p->slow,
+        .placement = p->timeline->placement,
         .layers = p->layers,
         .layer_ns = p->layer_ns,
         .hosts = p->assignments[v->assignment].hosts,

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "resilience/adapt/migration.h"
 
-#include "base/arena.h"
 #include "base/fail.h"
-#include "resilience/event_timeline/timeline.h"
 #include "resilience/placement/layers_search.h"
 
 /* Relative gain; estimates are not more accurate. */
@@ -12,22 +10,23 @@ static const double MIN_GAIN = 0.002;
 /* --- hosts -----------------------------------------------------------------
  */
 
-/* Checks whether to search for a host exchange: once per state and assignment
- * of hosts, and again when the slowdown's expected remaining duration has
- * doubled. `t`: previous searches. */
+/* Checks whether to search for a host exchange: once per set of known slowdowns
+ * and assignment of hosts, and again when the slowdown's expected remaining
+ * duration has doubled. `t`: previous searches. */
 static bool is_host_search_due(lhi_migration_history *t,
                                const lhi_migration_state *now)
 {
-    uint32_t n;
+    uint32_t n, version;
     uint64_t lasts = now->decision->benefit_steps;
     lh_monitor_active_events(now->monitor, &n);
-    if (!now->timeline || n == 0 || lasts == 0)
+    if (!now->slow || n == 0 || lasts == 0)
         return false;
-    if (t->hosts_searched && t->state == now->state &&
+    lhi_slow_hosts_known(now->slow, &version);
+    if (t->hosts_searched && t->version == version &&
         t->hosts_assignment == now->assignment && lasts < 2 * t->hosts_steps)
         return false;
     t->hosts_searched = true;
-    t->state = now->state;
+    t->version = version;
     t->hosts_assignment = now->assignment;
     t->hosts_steps = lasts;
     return true;
@@ -44,30 +43,6 @@ static bool is_better(int64_t predicted_ns, int64_t move_ns,
            (double)d->predicted_ns * lasts;
 }
 
-/* Searches the best host exchange under the slowdowns in `now`; the caller
- * frees *out. */
-static lh_status find_exchange(const lhi_migration_state *now,
-                               lh_host_exchange **out, lh_error *err)
-{
-    lh_host_slowdowns slow;
-    const lh_host_exchange_options o = {
-        .size = sizeof o,
-        .hosts = now->hosts,
-        .sim = now->sim,
-        .benefit_steps = (double)now->decision->benefit_steps};
-    lhi_arena *mem = lhi_arena_make(0);
-    if (!mem)
-        return lhi_fail_nomem(err);
-    lh_status status = lhi_event_timeline_host_slowdowns(
-        now->timeline, now->state, mem, &slow, err);
-    if (status == LH_OK)
-        status = lh_host_placement_find_exchange(
-            now->placement ? now->placement : now->timeline->placement, &slow,
-            now->schedule, &o, out, err);
-    lhi_arena_free(mem);
-    return status;
-}
-
 /* Searches for a host exchange if one is due and returns it in *out if its
  * total time is shorter than that of the schedule decision. *out is NULL if all
  * hosts stay; otherwise the caller frees it. */
@@ -76,10 +51,18 @@ static lh_status find_host_migration(lhi_migration_history *tried,
                                      lh_host_exchange **out, lh_error *err)
 {
     lh_host_exchange *x;
+    uint32_t version;
+    const lh_host_exchange_options o = {
+        .size = sizeof o,
+        .hosts = now->hosts,
+        .sim = now->sim,
+        .benefit_steps = (double)now->decision->benefit_steps};
     *out = NULL;
     if (!is_host_search_due(tried, now))
         return LH_OK;
-    LHI_TRY(find_exchange(now, &x, err));
+    LHI_TRY(lh_host_placement_find_exchange(
+        now->placement, lhi_slow_hosts_known(now->slow, &version),
+        now->schedule, &o, &x, err));
     if (x->is_exchange && is_better(x->predicted_ns, x->move_ns, now->decision))
         *out = x;
     else

@@ -5,14 +5,16 @@
 #ifndef LHI_RESILIENCE_ADAPT_MIGRATION_H
 #define LHI_RESILIENCE_ADAPT_MIGRATION_H
 
+#include "resilience/adapt/slow_hosts.h"
+
 #include <longhaul/experimental/adapt.h>
 #include <longhaul/experimental/host_placement.h>
 
 /* Conditions of the last searches. A search repeats only if they have changed
  * or the expected remaining duration has doubled. Zero-initialise. */
 typedef struct lhi_migration_history {
-    bool hosts_searched; /* hosts: in this state of the event timeline */
-    uint32_t state, hosts_assignment;
+    bool hosts_searched; /* hosts: with this version of known slowdowns */
+    uint32_t version, hosts_assignment;
     uint64_t hosts_steps;
     uint32_t n_events,
         layers_assignment; /* layers: notices identify the state */
@@ -21,13 +23,9 @@ typedef struct lhi_migration_history {
 
 /* Inputs of a migration search: the job's present state and decision. */
 typedef struct lhi_migration_state {
-    /* Source of the slow links between hosts; a real run would derive them from
-     * a ring's hop times. NULL: hosts stay. */
-    const lh_event_timeline *timeline;
-    uint32_t state;
-    const lh_host_placement
-        *placement;          /* with current times; NULL: the timeline's */
-    const lh_layers *layers; /* NULL: layers stay */
+    const lhi_slow_hosts *slow;         /* measured; NULL: hosts stay */
+    const lh_host_placement *placement; /* with current times */
+    const lh_layers *layers;            /* NULL: layers stay */
     int64_t layer_ns;
     /* Present host of each place and layers per chunk, and an identifier that
      * changes with each migration. NULL: the initial assignment. */

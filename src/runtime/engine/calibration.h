@@ -16,6 +16,9 @@ typedef struct lhi_measured_iteration {
     /* Time that the processors need for all passes if every processor is
      * always busy; 0: each rank has its own processor. */
     int64_t processors_ns;
+    /* Runs that may exchange hosts, without emulated links: total pass time per
+     * place, and times per hop of lhi_slow_hosts_hops(); NAN: unknown. */
+    const double *pass_ns, *hop_ns;
 } lhi_measured_iteration;
 
 /* Calibrated times. */

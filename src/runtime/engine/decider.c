@@ -473,6 +473,9 @@ static lh_status add_step(lhi_decider *d, const lh_observation *seen,
 {
     uint32_t n_news, n_open;
     LHI_TRY(process_verdict(d, seen->step, err));
+    if (d->migration)
+        LHI_TRY(lhi_migration_decider_observe(d->migration, seen->step, whole,
+                                              err));
     LHI_TRY(lh_monitor_add(d->monitor, seen, err));
     if (lhi_job_can_calibrate(d->job) && !d->calibration.pipeline)
         return calibrate(d, seen->step, whole, err);

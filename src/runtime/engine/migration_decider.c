@@ -15,7 +15,9 @@
 struct lhi_migration_decider {
     const lhi_job *job;
     lhi_migration_history tried;
-    uint32_t spot; /* counts migrations */
+    uint32_t spot;            /* counts migrations */
+    lhi_slow_hosts *slow;     /* NULL: hosts stay */
+    double *pass_ns, *hop_ns; /* emulated measurements */
     /* Current hosts and layer counts; NULL: as at the start. */
     uint32_t *hosts, *layer_counts;
     uint32_t *relays; /* relays in the open exchange, per place */
@@ -55,6 +57,58 @@ lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
+/* Makes the localiser of slow hosts and links. */
+static lh_status make_slow_hosts(lhi_migration_decider *m, lh_error *err)
+{
+    uint32_t n;
+    const lh_host_placement *places = m->job->o.event_timeline->placement;
+    LHI_TRY(lhi_slow_hosts_make(places, &m->slow, err));
+    lhi_slow_hosts_hops(m->slow, &n);
+    m->pass_ns = calloc(places->n_hosts, sizeof *m->pass_ns);
+    m->hop_ns = calloc(n + (size_t)1, sizeof *m->hop_ns);
+    return m->pass_ns && m->hop_ns ? LH_OK : lhi_fail_nomem(err);
+}
+
+/* Emulated hosts and links: writes the times that they measure in step `step`
+ * under the event timeline. */
+static lh_status emulate_hosts(lhi_migration_decider *m, uint64_t step,
+                               lh_error *err)
+{
+    lh_host_slowdowns actual;
+    const lh_event_timeline *timeline = m->job->o.event_timeline;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = lhi_event_timeline_host_slowdowns(
+        timeline, lh_event_timeline_state(timeline, step), mem, &actual, err);
+    if (status == LH_OK)
+        status = lhi_slow_hosts_emulate(m->slow, &actual, m->pass_ns, m->hop_ns,
+                                        err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+lh_status lhi_migration_decider_observe(lhi_migration_decider *m, uint64_t step,
+                                        const lhi_measured_iteration *whole,
+                                        lh_error *err)
+{
+    if (!m->slow)
+        return LH_OK;
+    if (m->job->emulates) {
+        LHI_TRY(emulate_hosts(m, step, err));
+        lhi_slow_hosts_add(m->slow, m->pass_ns, m->hop_ns);
+    } else {
+        lhi_slow_hosts_add(m->slow, whole->pass_ns, whole->hop_ns);
+    }
+    return LH_OK;
+}
+
+const lhi_slow_hosts *
+lhi_migration_decider_slow_hosts(const lhi_migration_decider *m)
+{
+    return m->slow;
+}
+
 lh_status lhi_migration_decider_make(const lhi_job *job,
                                      lhi_migration_decider **out, lh_error *err)
 {
@@ -66,12 +120,14 @@ lh_status lhi_migration_decider_make(const lhi_job *job,
     lhi_text_copy(m->name, sizeof m->name, lh_adapt_candidate(0));
     m->relays =
         calloc(job->assignment_limits.n_places + (size_t)1, sizeof *m->relays);
-    if (!m->relays) {
-        free(m);
-        return lhi_fail_nomem(err);
-    }
-    *out = m;
-    return LH_OK;
+    lh_status status = m->relays ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK && job->adapt.moves_hosts)
+        status = make_slow_hosts(m, err);
+    if (status != LH_OK)
+        lhi_migration_decider_free(m);
+    else
+        *out = m;
+    return status;
 }
 
 /* Frees the migration that is proposed but not yet answered. */
@@ -92,6 +148,9 @@ void lhi_migration_decider_free(lhi_migration_decider *m)
     free(m->hosts);
     free(m->layer_counts);
     free(m->relays);
+    lhi_slow_hosts_free(m->slow);
+    free(m->pass_ns);
+    free(m->hop_ns);
     free(m);
 }
 
@@ -167,9 +226,8 @@ lh_status lhi_migration_decider_find(lhi_migration_decider *m,
     *moves = false;
     LHI_TRY(make_measured_placement(m, seen->estimated, &paced, err));
     const lhi_migration_state now = {
-        .timeline = a->moves_hosts ? timeline : NULL,
-        .placement = paced,
-        .state = timeline ? lh_event_timeline_state(timeline, seen->step) : 0,
+        .slow = m->slow,
+        .placement = paced || !m->slow ? paced : timeline->placement,
         .layers = a->moves_layers ? m->job->assignment_limits.layers : NULL,
         .layer_ns = a->layer_ns,
         .hosts = m->hosts,
@@ -216,6 +274,9 @@ lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *m,
         status =
             replace_numbers(m->open.layers->layer_counts,
                             m->open.layers->n_chunks, &m->layer_counts, err);
+    if (status == LH_OK && followed && m->open.exchange)
+        status = lhi_slow_hosts_exchange(m->slow, m->hosts,
+                                         m->job->shared_clock, err);
     m->spot += followed;
     close_proposal(m);
     return status;

@@ -6,7 +6,7 @@
 #define LHI_RUNTIME_ENGINE_MIGRATION_DECIDER_H
 
 #include "resilience/adapt/migration.h"
-#include "runtime/engine/job.h"
+#include "runtime/engine/calibration.h"
 
 typedef struct lhi_migration_decider lhi_migration_decider;
 
@@ -31,6 +31,17 @@ void lhi_migration_decider_free(lhi_migration_decider *mind);
 lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *mind,
                                               const lh_pipeline *first,
                                               lh_pipeline **out, lh_error *err);
+
+/* Adds the hosts' times in iteration `step`, in which the current hosts took
+ * part: those in `whole`, or emulated ones, which hosts with emulated links
+ * would measure. */
+lh_status lhi_migration_decider_observe(lhi_migration_decider *mind,
+                                        uint64_t step,
+                                        const lhi_measured_iteration *whole,
+                                        lh_error *err);
+/* Returns the localiser of slow hosts; NULL: hosts stay. */
+const lhi_slow_hosts *
+lhi_migration_decider_slow_hosts(const lhi_migration_decider *mind);
 
 /* Input after an iteration, with the adaptation's decision. */
 typedef struct lhi_migration_decider_input {

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "resilience/adapt/slow_hosts.h"
+
+#include "resilience/placement/placement_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+struct lhi_slow_hosts {
+    lhi_arena *mem;
+    const lh_host_placement *placement;
+    uint32_t n_hops;
+    lhi_hop *hops;
+    uint32_t *links; /* per hop */
+    uint32_t *hosts; /* per place */
+    lhi_host_localiser *localiser;
+    /* Found with earlier hosts at the places, and now. */
+    lhi_host_slowdown_tables earlier, all;
+    uint32_t version;
+    lh_host_link_delay *delays; /* of lh_host_slowdowns */
+    lh_host_slowdowns known;
+};
+
+/* --- construction --------------------------------------------------------- */
+
+/* Returns the mean duration of device d's collectives in a ring without
+ * slowdowns, and their number in *n. */
+static double compute_collective_time(const lh_host_placement *p, uint32_t d,
+                                      uint32_t *n)
+{
+    double sum_ns = 0;
+    *n = 0;
+    for (uint32_t c = 0; c < p->pipeline->n_chunks; c++) {
+        const lh_chunk *k = &p->pipeline->chunks[c];
+        const int64_t both[] = {k->all_gather_ns, k->reduce_scatter_ns};
+        for (uint32_t i = 0; k->device == d && i < 2; i++)
+            if (both[i] > 0) {
+                sum_ns += (double)(both[i] + k->dp_latency_ns);
+                ++*n;
+            }
+    }
+    return *n > 0 ? sum_ns / *n : 0;
+}
+
+/* Appends a hop. */
+static void add_hop(lhi_slow_hosts *s, uint32_t from, uint32_t to,
+                    uint32_t link, double ns)
+{
+    s->hops[s->n_hops] = (lhi_hop){from, to, link == LH_NONE, ns};
+    s->links[s->n_hops++] = link;
+}
+
+/* Lists all hops. */
+static void list_hops(lhi_slow_hosts *s)
+{
+    const lh_host_placement *p = s->placement;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        uint32_t n;
+        const double ns = compute_collective_time(p, d, &n);
+        for (uint32_t a = 0; n > 0 && a < p->n_replicas; a++)
+            for (uint32_t b = 0; b < p->n_replicas; b++)
+                if (a != b)
+                    add_hop(s, a * p->n_devices + d, b * p->n_devices + d,
+                            LH_NONE, ns);
+    }
+    for (uint32_t r = 0; r < p->n_replicas; r++)
+        for (uint32_t i = 0; i < p->pipeline->n_links; i++) {
+            const lh_link *l = &p->pipeline->links[i];
+            add_hop(s, r * p->n_devices + l->from, r * p->n_devices + l->to, i,
+                    (double)(l->latency_ns + l->transfer_ns));
+        }
+}
+
+/* Allocates tables without slowdowns. Returns false if memory is lacking. */
+static bool make_tables(lhi_arena *mem, uint32_t n_hosts,
+                        lhi_host_slowdown_tables *out)
+{
+    *out = (lhi_host_slowdown_tables){
+        n_hosts, LHI_NEW(mem, lhi_additional_time, (size_t)n_hosts * n_hosts),
+        LHI_NEW(mem, double, n_hosts)};
+    for (uint32_t h = 0; out->pass_factors && h < n_hosts; h++)
+        out->pass_factors[h] = 1;
+    return out->links && out->pass_factors;
+}
+
+/* Creates a localiser, to which the present hosts are normal. */
+static lh_status restart(lhi_slow_hosts *s, lh_error *err)
+{
+    lhi_host_localiser *made;
+    LHI_TRY(lhi_host_localiser_make(s->placement->n_replicas,
+                                    s->placement->n_devices, s->n_hops, s->hops,
+                                    &made, err));
+    lhi_host_localiser_free(s->localiser);
+    s->localiser = made;
+    return LH_OK;
+}
+
+lh_status lhi_slow_hosts_make(const lh_host_placement *placement,
+                              lhi_slow_hosts **out, lh_error *err)
+{
+    const uint32_t n = placement->n_hosts;
+    const size_t most =
+        (size_t)n * placement->n_replicas +
+        (size_t)placement->n_replicas * placement->pipeline->n_links;
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_slow_hosts *s = mem ? LHI_NEW(mem, lhi_slow_hosts, 1) : NULL;
+    if (s)
+        *s = (lhi_slow_hosts){
+            .mem = mem,
+            .placement = placement,
+            .hops = LHI_NEW(mem, lhi_hop, most),
+            .links = LHI_NEW(mem, uint32_t, most),
+            .hosts = LHI_NEW(mem, uint32_t, n),
+            .delays = LHI_NEW(mem, lh_host_link_delay, (size_t)n * n)};
+    if (!s || !s->hops || !s->links || !s->hosts || !s->delays ||
+        !make_tables(mem, n, &s->earlier) || !make_tables(mem, n, &s->all)) {
+        lhi_arena_free(mem);
+        return lhi_fail_nomem(err);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        s->hosts[i] = i;
+    list_hops(s);
+    s->known = (lh_host_slowdowns){.size = sizeof s->known,
+                                   .links = s->delays,
+                                   .pass_factors = s->all.pass_factors};
+    const lh_status status = restart(s, err);
+    if (status != LH_OK)
+        lhi_slow_hosts_free(s);
+    else
+        *out = s;
+    return status;
+}
+
+void lhi_slow_hosts_free(lhi_slow_hosts *s)
+{
+    if (!s)
+        return;
+    lhi_host_localiser_free(s->localiser);
+    lhi_arena_free(s->mem);
+}
+
+const lhi_hop *lhi_slow_hosts_hops(const lhi_slow_hosts *s, uint32_t *n)
+{
+    *n = s->n_hops;
+    return s->hops;
+}
+
+uint32_t lhi_slow_hosts_link(const lhi_slow_hosts *s, uint32_t hop)
+{
+    return s->links[hop];
+}
+
+/* --- known slowdowns ------------------------------------------------------ */
+
+/* Converts the additional time of a hop's messages or collectives to a link's:
+ * as transfer time where messages have one, else as latency. */
+static lhi_additional_time convert_time(const lhi_slow_hosts *s, uint32_t hop,
+                                        double extra_ns)
+{
+    const lh_host_placement *p = s->placement;
+    const uint32_t link = s->links[hop];
+    double messages = 1, latencies = 1;
+    if (link == LH_NONE) {
+        const uint32_t d = s->hops[hop].from % p->n_devices;
+        uint32_t n;
+        compute_collective_time(p, d, &n);
+        messages = 0;
+        for (uint32_t c = 0; c < p->pipeline->n_chunks; c++)
+            if (p->pipeline->chunks[c].device == d)
+                messages += p->gather_messages[c] + p->scatter_messages[c];
+        messages /= n;
+        latencies = p->n_replicas - 1;
+    } else if (p->pipeline->links[link].transfer_ns == 0) {
+        messages = 0;
+    }
+    if (messages > 0)
+        return (lhi_additional_time){0, llround(extra_ns / messages)};
+    return (lhi_additional_time){llround(extra_ns / latencies), 0};
+}
+
+/* Raises the additional time from host a to host b. */
+static void raise_link(lhi_slow_hosts *s, uint32_t a, uint32_t b,
+                       lhi_additional_time x)
+{
+    lhi_additional_time *to = &s->all.links[(size_t)a * s->all.n_hosts + b];
+    if (x.latency_ns > to->latency_ns)
+        to->latency_ns = x.latency_ns;
+    if (x.transfer_ns > to->transfer_ns)
+        to->transfer_ns = x.transfer_ns;
+}
+
+/* Adds a slow element to the known slowdowns. An interface slows all links of
+ * its host. */
+static void add_element(lhi_slow_hosts *s, const lhi_slow_element *e)
+{
+    const uint32_t host = s->hosts[e->a];
+    if (e->kind == LHI_SLOW_HOST) {
+        s->all.pass_factors[host] = fmax(s->all.pass_factors[host], e->factor);
+        return;
+    }
+    const lhi_additional_time x = convert_time(s, e->hop, e->extra_ns);
+    if (e->kind == LHI_SLOW_LINK)
+        raise_link(s, host, s->hosts[e->b], x);
+    for (uint32_t h = 0; e->kind == LHI_SLOW_INTERFACE && h < s->all.n_hosts;
+         h++)
+        if (h != host)
+            raise_link(s, e->sends ? host : h, e->sends ? h : host, x);
+}
+
+/* Copies tables. */
+static void copy_tables(const lhi_host_slowdown_tables *from,
+                        lhi_host_slowdown_tables *to)
+{
+    memcpy(to->links, from->links,
+           (size_t)from->n_hosts * from->n_hosts * sizeof *from->links);
+    memcpy(to->pass_factors, from->pass_factors,
+           from->n_hosts * sizeof *from->pass_factors);
+}
+
+/* Lists all known slowdowns anew. */
+static void update_known(lhi_slow_hosts *s)
+{
+    uint32_t n;
+    const lhi_slow_element *all = lhi_host_localiser_slow(s->localiser, &n);
+    copy_tables(&s->earlier, &s->all);
+    for (uint32_t i = 0; i < n; i++)
+        add_element(s, &all[i]);
+    s->known.n_links = 0;
+    for (uint32_t a = 0; a < s->all.n_hosts; a++)
+        for (uint32_t b = 0; b < s->all.n_hosts; b++) {
+            const lhi_additional_time x =
+                lhi_host_slowdowns_link(&s->all, a, b);
+            if (x.latency_ns > 0 || x.transfer_ns > 0)
+                s->delays[s->known.n_links++] =
+                    (lh_host_link_delay){a, b, x.latency_ns, x.transfer_ns};
+        }
+    s->version++;
+}
+
+void lhi_slow_hosts_add(lhi_slow_hosts *s, const double *pass_ns,
+                        const double *hop_ns)
+{
+    if (lhi_host_localiser_add(s->localiser, pass_ns, hop_ns))
+        update_known(s);
+}
+
+lh_status lhi_slow_hosts_exchange(lhi_slow_hosts *s, const uint32_t *hosts,
+                                  bool same_clock, lh_error *err)
+{
+    if (same_clock)
+        lhi_host_localiser_reset(s->localiser);
+    else
+        LHI_TRY(restart(s, err));
+    copy_tables(&s->all, &s->earlier);
+    for (uint32_t i = 0; i < s->placement->n_hosts; i++)
+        s->hosts[i] = hosts ? hosts[i] : i;
+    return LH_OK;
+}
+
+const lh_host_slowdowns *lhi_slow_hosts_known(const lhi_slow_hosts *s,
+                                              uint32_t *version)
+{
+    *version = s->version;
+    return &s->known;
+}
+
+/* --- emulation ------------------------------------------------------------ */
+
+/* Returns the mean additional time of device d's collectives on a ring's link
+ * with the additional time x. */
+static double slow_collectives(const lh_host_placement *p, uint32_t d,
+                               lhi_additional_time x)
+{
+    uint32_t n;
+    double messages = 0;
+    compute_collective_time(p, d, &n);
+    for (uint32_t c = 0; c < p->pipeline->n_chunks; c++)
+        if (p->pipeline->chunks[c].device == d)
+            messages += fmax(p->gather_messages[c], 0) +
+                        fmax(p->scatter_messages[c], 0);
+    return messages / n * (double)x.transfer_ns +
+           (p->n_replicas - 1) * (double)x.latency_ns;
+}
+
+lh_status lhi_slow_hosts_emulate(const lhi_slow_hosts *s,
+                                 const lh_host_slowdowns *actual,
+                                 double *pass_ns, double *hop_ns, lh_error *err)
+{
+    const lh_host_placement *p = s->placement;
+    lhi_host_slowdown_tables slow;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    const lh_status status =
+        lhi_host_slowdowns_check(p, actual, mem, &slow, err);
+    for (uint32_t i = 0; status == LH_OK && i < p->n_hosts; i++) {
+        pass_ns[i] = 0;
+        for (uint32_t c = 0; c < p->pipeline->n_chunks; c++) {
+            const lh_chunk *k = &p->pipeline->chunks[c];
+            if (k->device == i % p->n_devices)
+                pass_ns[i] += (double)(k->f_ns + k->d_ns + k->w_ns) *
+                              slow.pass_factors[s->hosts[i]];
+        }
+    }
+    for (uint32_t i = 0; status == LH_OK && i < s->n_hops; i++) {
+        const lhi_hop *hop = &s->hops[i];
+        const lhi_additional_time x = lhi_host_slowdowns_link(
+            &slow, s->hosts[hop->from], s->hosts[hop->to]);
+        const bool next = hop->to == (hop->from + p->n_devices) % p->n_hosts;
+        if (!hop->is_collective)
+            hop_ns[i] =
+                hop->nominal_ns + (double)(x.latency_ns + x.transfer_ns);
+        else
+            hop_ns[i] =
+                next ? hop->nominal_ns +
+                           slow_collectives(p, hop->from % p->n_devices, x)
+                     : NAN;
+    }
+    lhi_arena_free(mem);
+    return status;
+}
