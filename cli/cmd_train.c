@@ -100,10 +100,12 @@ static const cli_option options[] = {
                    "the run, as given by FILE: on the timed device, and on the "
                    "cpu device with emulated links. The schedule is made "
                    "without them; the prediction includes them."),
-    CLI_REPLICAS_ROW(train_settings, replicas,
-                     "With --events, which then refer to hosts: number of "
-                     "replicas of the pipeline; the timed device emulates the "
-                     "slowest. A trained plan has its own number."),
+    CLI_REPLICAS_ROW(
+        train_settings, replicas,
+        "With --events, which then refer to hosts, or with --adapt "
+        "and --moving: number of replicas of the pipeline; the "
+        "timed device emulates the slowest. A trained plan has its "
+        "own number."),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,

@@ -11,14 +11,16 @@ lh_status cli_event_timeline_read(cli *c, const char *path,
                                   const lh_host_placement *places,
                                   lh_event_timeline **out)
 {
-    lh_events *events;
+    lh_events *events = NULL;
+    const lh_events none = {.name = "no events"};
     const lh_event_timeline_options o = {.size = sizeof o,
                                          .time_divisor = speed,
                                          .placement = places,
                                          .restart_steps = restart};
-    CLI_TRY(lh_events_read(path, &events, &c->err));
-    lh_status status =
-        lh_event_timeline_make(pipeline, events, &o, out, &c->err);
+    if (path)
+        CLI_TRY(lh_events_read(path, &events, &c->err));
+    lh_status status = lh_event_timeline_make(pipeline, events ? events : &none,
+                                              &o, out, &c->err);
     lh_events_free(events);
     return status;
 }

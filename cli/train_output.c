@@ -512,12 +512,7 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ": the checkpoint already has --steps iterations, counted "
                      "from the start of the first run");
     cli_print(c, "\n");
-    if (r->n_restarts)
-        cli_print(c,
-                  "restarts      %" PRIu32 ", with %" PRIu64
-                  " iteration%s repeated\n",
-                  r->n_restarts, r->n_repeated, r->n_repeated == 1 ? "" : "s");
-    if (changes->event_timeline && r->n_iterations)
+    if (s->events && r->n_iterations)
         print_events(c, changes->event_timeline, predicted_ns, r);
     if (r->n_iterations && s->device == LH_TRAIN_CPU)
         print_trained(c, plan, r);

@@ -448,7 +448,8 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
         lh_pipeline_free(*own);
         v->pipeline = *own = changed;
     }
-    return s->events ? train_events_read(c, v, changes, own) : LH_OK;
+    return s->events || s->replicas ? train_events_read(c, v, changes, own)
+                                    : LH_OK;
 }
 
 /* Rejects options of 'longhaul train' that have no effect in combination with
@@ -495,8 +496,9 @@ static lh_status check_options(cli *c)
         if (some[i].is_given && some[i].is_for_cpu != cpu)
             return cli_usage(c, "--%s requires --device %s", some[i].name,
                              cpu ? "timed" : "cpu");
-    if (s->replicas && !s->events)
-        return cli_usage(c, "--replicas requires --events");
+    if (s->replicas && !s->events && !(s->adapt && s->moving_ns))
+        return cli_usage(c, "--replicas requires --events, or --adapt with "
+                            "--moving");
     if (s->model.host_copy_ns && !s->host_memory)
         return cli_usage(c, "--host-copy requires --host-memory");
     if (s->host_memory && (s->speed > 1 || s->inject || s->events))

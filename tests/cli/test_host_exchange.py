@@ -82,7 +82,7 @@ def a_run_plays_it_on_the_clock():
                   f"{transport}, {i}: {one}, said {said[i]}")
         check(found["iterations"][1]["seconds"] * 8 > 3, "data was slow")
     case("without", ["train", "p.yaml", "--replicas", "2"], 2,
-         err="--replicas requires --events")
+         err="--replicas requires --events, or --adapt with --moving")
 
 
 @test

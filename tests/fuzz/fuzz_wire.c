@@ -145,25 +145,28 @@ static void seen(const uint8_t *data, size_t size)
         return;
     lhi_observation_header head = {
         (uint32_t)lhi_load_little_endian(data + 4, 4),
-        (uint32_t)lhi_load_little_endian(data + 8, 4), 0};
-    if (head.n_passes > MOST || head.n_collectives > MOST)
+        (uint32_t)lhi_load_little_endian(data + 8, 4),
+        (uint32_t)lhi_load_little_endian(data + 12, 4), 0};
+    if (head.n_passes > MOST || head.n_collectives > MOST || head.n_hops > MOST)
         return;
     size_t n = lhi_observation_size(&head);
     lhi_pass_observation *rows = calloc(head.n_passes + 1u, sizeof *rows);
     lhi_collective_record *played =
         calloc(head.n_collectives + 1u, sizeof *played);
+    lhi_hop_observation *hops = calloc(head.n_hops + 1u, sizeof *hops);
     unsigned char *again = malloc(n);
-    REQUIRE(rows && played && again, "no memory");
+    REQUIRE(rows && played && hops && again, "no memory");
     lh_status status =
-        lhi_observation_read(data, size, &head, rows, played, &err);
+        lhi_observation_read(data, size, &head, rows, played, hops, &err);
     if (status == LH_OK) {
-        lhi_observation_write(&head, rows, played, again);
+        lhi_observation_write(&head, rows, played, hops, again);
         REQUIRE(memcmp(again, data, n) == 0, "something else was seen");
     } else {
         fuzz_refused(status, &err, NULL);
     }
     free(rows);
     free(played);
+    free(hops);
     free(again);
 }
 

@@ -21,7 +21,7 @@ typedef struct job {
     lhi_random random;
     uint32_t n_replicas, n_devices, n_hosts, n_hops;
     lhi_hop hops[MOST_HOPS];
-    double hop_ns[MOST_HOPS], latency_share[MOST_HOPS], offset_ns[MOST_HOPS];
+    double hop_ns[MOST_HOPS], latency_share[MOST_HOPS];
     double pass_ns[MOST_HOSTS];
     /* Coefficient of variation of a replica's work in an iteration (0.2: single
      * sequences vary by 57 %) and of times; growth per iteration. */
@@ -59,11 +59,9 @@ static void add_hop(job *j, uint32_t from, uint32_t to, bool collective,
                     double ns)
 {
     const uint32_t i = j->n_hops++;
-    j->hops[i] = (lhi_hop){from, to, collective, ns};
+    j->hops[i] = (lhi_hop){from, to, collective};
     j->hop_ns[i] = ns * draw(j, 0.8, 1.25);
     j->latency_share[i] = draw(j, 0, 1);
-    /* Clocks of different hosts. */
-    j->offset_ns[i] = collective ? draw(j, -1e12, 1e12) : 0;
 }
 
 static void make_job(job *j, uint64_t seed)
@@ -127,8 +125,7 @@ static void iterate(job *j, const fault *f)
                 ? 1
                 : share + (1 - share) * work[hop->from / j->n_devices];
         hop_ns[i] = j->hop_ns[i] * length * (1 + error * draw_normal(j)) *
-                        hop_factor(j, f, i) +
-                    j->offset_ns[i];
+                    hop_factor(j, f, i);
     }
     lhi_host_localiser_add(j->localiser, pass_ns, hop_ns);
 }

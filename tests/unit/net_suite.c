@@ -233,11 +233,8 @@ static lh_status all_collectives(lhi_net *net, void *context, char **result,
     uint32_t me = lhi_net_rank(net);
     if (me == 1)
         return LH_OK;
-    lhi_net_group g = {3,
-                       me == 3   ? 0
-                       : me == 0 ? 1
-                                 : 2,
-                       members, LHI_NET_NO_LINK, NULL};
+    lhi_net_group g = {
+        3, me == 3 ? 0 : me == 0 ? 1 : 2, members, LHI_NET_NO_LINK, NULL, NULL};
     static const size_t counts[] = {1, 2, 3, 100, 30001};
     float *values = parcel(net, 2 * 30001 * sizeof *values, err);
     EXPECT(values);
@@ -269,7 +266,7 @@ static lh_status wrong_group(lhi_net *net, void *context, char **result,
     UNUSED_REST;
     const uint32_t members[] = {0, 1};
     lhi_net_group g = {2, 1 - lhi_net_rank(net), members, LHI_NET_NO_LINK,
-                       NULL};
+                       NULL, NULL};
     lh_error e = {0};
     EXPECT(lhi_net_barrier(net, &g, 0, NULL, &e) == LH_EINVAL);
     EXPECT(strstr(e.text, "is not member"));
@@ -504,7 +501,7 @@ static lh_status barrier_waits(lhi_net *net, void *context, char **result,
     UNUSED_REST;
     enum { LAST = 2 };
     uint32_t me = lhi_net_rank(net), n = lhi_net_n_ranks(net);
-    const lhi_net_group all = {n, me, NULL, LHI_NET_NO_LINK, NULL};
+    const lhi_net_group all = {n, me, NULL, LHI_NET_NO_LINK, NULL, NULL};
     if (me == LAST)
         lhi_sleep_for(50 * INT64_C(1000000));
     int64_t came_ns = lhi_now_ns();
@@ -543,7 +540,7 @@ static lh_status one_stops(lhi_net *net, void *context, char **result,
     int64_t limit_ns = lhi_now_ns() + 50 * INT64_C(1000000);
     const lhi_net_stop stop = {after_the_time, &limit_ns};
     if (lhi_net_rank(net) == 2) {
-        const lhi_net_group all = {3, 2, NULL, LHI_NET_NO_LINK, NULL};
+        const lhi_net_group all = {3, 2, NULL, LHI_NET_NO_LINK, NULL, NULL};
         return lhi_net_barrier(net, &all, 40, NULL, err);
     }
     LHI_TRY(lhi_net_receive(net, 2, 3, bytes, sizeof bytes, &op, err));

@@ -38,7 +38,8 @@ static void *real_rank(void *of)
 static void await_all(duel *d)
 {
     lh_error err;
-    const lhi_net_group all = {2, 1 - d->real, NULL, LHI_NET_NO_LINK, NULL};
+    const lhi_net_group all = {2,    1 - d->real, NULL, LHI_NET_NO_LINK,
+                               NULL, NULL};
     CHECK_OK(lhi_net_barrier(d->nets[1 - d->real], &all,
                              lhi_tag(LHI_TAG_BARRIER, 0, 0), NULL, &err),
              err);

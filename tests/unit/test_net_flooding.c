@@ -99,7 +99,7 @@ static lh_status gather(lhi_net *net, void *context, char **result,
     (void)context, (void)result, (void)size;
     enum { EACH = 1000 };
     uint32_t n = lhi_net_n_ranks(net), me = lhi_net_rank(net);
-    lhi_net_group all = {n, me, NULL, LHI_NET_NO_LINK, NULL};
+    lhi_net_group all = {n, me, NULL, LHI_NET_NO_LINK, NULL, NULL};
     uint32_t values[N_RANKS * EACH] = {0};
     for (uint32_t i = 0; i < EACH; i++)
         values[me * EACH + i] = me * 7919 + i;

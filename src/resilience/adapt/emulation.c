@@ -292,11 +292,10 @@ static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
          */
         if (v->origin == LHI_ORIGIN_LAYERS)
             lhi_adapt_request_search(p->adapt);
-        return v->origin == LHI_ORIGIN_EXCHANGE
-                   ? lhi_slow_hosts_exchange(
-                         p->slow, p->assignments[v->assignment].hosts, true,
-                         err)
-                   : LH_OK;
+        if (v->origin == LHI_ORIGIN_EXCHANGE)
+            lhi_slow_hosts_exchange(p->slow,
+                                    p->assignments[v->assignment].hosts);
+        return LH_OK;
     }
     const lh_sim_options how = lhi_emulation_sim_options(p, v);
     LHI_TRY(

@@ -11,8 +11,9 @@ struct lhi_slow_hosts {
     const lh_host_placement *placement;
     uint32_t n_hops;
     lhi_hop *hops;
-    uint32_t *links; /* per hop */
-    uint32_t *hosts; /* per place */
+    uint32_t *links;    /* per hop */
+    double *nominal_ns; /* per hop */
+    uint32_t *hosts;    /* per place */
     lhi_host_localiser *localiser;
     /* Found with earlier hosts at the places, and now. */
     lhi_host_slowdown_tables earlier, all;
@@ -46,7 +47,8 @@ static double compute_collective_time(const lh_host_placement *p, uint32_t d,
 static void add_hop(lhi_slow_hosts *s, uint32_t from, uint32_t to,
                     uint32_t link, double ns)
 {
-    s->hops[s->n_hops] = (lhi_hop){from, to, link == LH_NONE, ns};
+    s->hops[s->n_hops] = (lhi_hop){from, to, link == LH_NONE};
+    s->nominal_ns[s->n_hops] = ns;
     s->links[s->n_hops++] = link;
 }
 
@@ -83,18 +85,6 @@ static bool make_tables(lhi_arena *mem, uint32_t n_hosts,
     return out->links && out->pass_factors;
 }
 
-/* Creates a localiser, to which the present hosts are normal. */
-static lh_status restart(lhi_slow_hosts *s, lh_error *err)
-{
-    lhi_host_localiser *made;
-    LHI_TRY(lhi_host_localiser_make(s->placement->n_replicas,
-                                    s->placement->n_devices, s->n_hops, s->hops,
-                                    &made, err));
-    lhi_host_localiser_free(s->localiser);
-    s->localiser = made;
-    return LH_OK;
-}
-
 lh_status lhi_slow_hosts_make(const lh_host_placement *placement,
                               lhi_slow_hosts **out, lh_error *err)
 {
@@ -110,10 +100,12 @@ lh_status lhi_slow_hosts_make(const lh_host_placement *placement,
             .placement = placement,
             .hops = LHI_NEW(mem, lhi_hop, most),
             .links = LHI_NEW(mem, uint32_t, most),
+            .nominal_ns = LHI_NEW(mem, double, most),
             .hosts = LHI_NEW(mem, uint32_t, n),
             .delays = LHI_NEW(mem, lh_host_link_delay, (size_t)n * n)};
-    if (!s || !s->hops || !s->links || !s->hosts || !s->delays ||
-        !make_tables(mem, n, &s->earlier) || !make_tables(mem, n, &s->all)) {
+    if (!s || !s->hops || !s->links || !s->nominal_ns || !s->hosts ||
+        !s->delays || !make_tables(mem, n, &s->earlier) ||
+        !make_tables(mem, n, &s->all)) {
         lhi_arena_free(mem);
         return lhi_fail_nomem(err);
     }
@@ -123,7 +115,9 @@ lh_status lhi_slow_hosts_make(const lh_host_placement *placement,
     s->known = (lh_host_slowdowns){.size = sizeof s->known,
                                    .links = s->delays,
                                    .pass_factors = s->all.pass_factors};
-    const lh_status status = restart(s, err);
+    const lh_status status =
+        lhi_host_localiser_make(placement->n_replicas, placement->n_devices,
+                                s->n_hops, s->hops, &s->localiser, err);
     if (status != LH_OK)
         lhi_slow_hosts_free(s);
     else
@@ -244,17 +238,12 @@ void lhi_slow_hosts_add(lhi_slow_hosts *s, const double *pass_ns,
         update_known(s);
 }
 
-lh_status lhi_slow_hosts_exchange(lhi_slow_hosts *s, const uint32_t *hosts,
-                                  bool same_clock, lh_error *err)
+void lhi_slow_hosts_exchange(lhi_slow_hosts *s, const uint32_t *hosts)
 {
-    if (same_clock)
-        lhi_host_localiser_reset(s->localiser);
-    else
-        LHI_TRY(restart(s, err));
+    lhi_host_localiser_reset(s->localiser);
     copy_tables(&s->all, &s->earlier);
     for (uint32_t i = 0; i < s->placement->n_hosts; i++)
         s->hosts[i] = hosts ? hosts[i] : i;
-    return LH_OK;
 }
 
 const lh_host_slowdowns *lhi_slow_hosts_known(const lhi_slow_hosts *s,
@@ -309,10 +298,10 @@ lh_status lhi_slow_hosts_emulate(const lhi_slow_hosts *s,
         const bool next = hop->to == (hop->from + p->n_devices) % p->n_hosts;
         if (!hop->is_collective)
             hop_ns[i] =
-                hop->nominal_ns + (double)(x.latency_ns + x.transfer_ns);
+                s->nominal_ns[i] + (double)(x.latency_ns + x.transfer_ns);
         else
             hop_ns[i] =
-                next ? hop->nominal_ns +
+                next ? s->nominal_ns[i] +
                            slow_collectives(p, hop->from % p->n_devices, x)
                      : NAN;
     }

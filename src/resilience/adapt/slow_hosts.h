@@ -30,11 +30,8 @@ uint32_t lhi_slow_hosts_link(const lhi_slow_hosts *slow, uint32_t hop);
 void lhi_slow_hosts_add(lhi_slow_hosts *slow, const double *pass_ns,
                         const double *hop_ns);
 /* Sets the host at each place from the next iteration on; NULL: the initial
- * ones. The normal times of the places stay, unless hosts have different
- * clocks (`same_clock` false): then they are learned anew, and hosts that are
- * slow at their new places count as normal there. */
-lh_status lhi_slow_hosts_exchange(lhi_slow_hosts *slow, const uint32_t *hosts,
-                                  bool same_clock, lh_error *err);
+ * ones. The normal times of the places stay. */
+void lhi_slow_hosts_exchange(lhi_slow_hosts *slow, const uint32_t *hosts);
 
 /* Returns the known slowdowns; borrowed until the next call that changes them.
  * *version: a number that changes with them. */

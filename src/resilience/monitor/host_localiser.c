@@ -13,6 +13,7 @@ enum {
     WARM_UP = 8,          /* iterations that define normal times */
     NORMAL_TIMES = 3,     /* that end a slowdown */
     LINE_ITERATIONS = 64, /* over which times and work are averaged */
+    SKIPPED_STEPS = 2,    /* after a reset: caches and connections are cold */
     SETTLING_STEPS = 2,   /* iterations without another change */
     MIN_PEERS = 2         /* of an interface, to tell it from a link */
 };
@@ -27,8 +28,6 @@ static const double max_work_deviations = 2.5;
 /* A monitored time. */
 typedef struct monitored_time {
     lhi_drift_detector detector;
-    double nominal_ns; /* 0: unknown */
-    double offset_ns;  /* of the clocks, and of the first time */
     /* Means of the work and the time, their covariance and the variance of the
      * work, over n iterations without a slowdown. */
     double mean_work, normal_ns, covariance, variance, n;
@@ -44,7 +43,8 @@ struct lhi_host_localiser {
     double *ratios; /* scratch: per device */
     double *work;   /* scratch: per replica */
     uint64_t n_iterations, changed_at;
-    bool *explained; /* scratch: per hop */
+    uint32_t n_skipped; /* iterations to skip */
+    bool *explained;    /* scratch: per hop */
     uint32_t n_slow;
     lhi_slow_element *slow; /* capacity: hops and hosts */
 };
@@ -76,10 +76,8 @@ lh_status lhi_host_localiser_make(uint32_t n_replicas, uint32_t n_devices,
         lhi_arena_free(mem);
         return lhi_fail_nomem(err);
     }
-    for (uint32_t i = 0; i < n_hops; i++) {
-        l->hops[i] = hops[i];
-        l->hop_times[i].nominal_ns = hops[i].nominal_ns;
-    }
+    if (n_hops > 0)
+        memcpy(l->hops, hops, n_hops * sizeof *hops);
     *out = l;
     return LH_OK;
 }
@@ -119,13 +117,6 @@ static void compute_work(lhi_host_localiser *l, const double *pass_ns)
 
 /* --- changes -------------------------------------------------------------- */
 
-/* Returns the normal duration of a monitored time, without a clock offset if
- * the nominal duration is known. */
-static double get_duration(const monitored_time *t)
-{
-    return t->nominal_ns > 0 ? t->nominal_ns : t->detector.normal;
-}
-
 /* Returns the normal time at the given work, by the line through the normal
  * times. Its slope is at most that of a time proportional to the work. */
 static double predict_normal(const monitored_time *t, double work)
@@ -142,7 +133,7 @@ static void update_line(monitored_time *t, double ns, double work)
 {
     const double off = ns - predict_normal(t, work);
     if (t->n >= WARM_UP &&
-        (t->detector.has_left || fabs(off) > outlier * get_duration(t)))
+        (t->detector.has_left || fabs(off) > outlier * t->detector.normal))
         return;
     t->n = fmin(t->n + 1, LINE_ITERATIONS);
     const double off_ns = ns - t->normal_ns, off_work = work - t->mean_work,
@@ -183,10 +174,7 @@ static bool add_time(monitored_time *t, double ns, double work)
     const bool was_slow = t->is_slow;
     if (isnan(ns))
         return false;
-    if (!t->is_measured && t->nominal_ns > 0)
-        t->offset_ns = ns - t->nominal_ns;
     t->is_measured = true;
-    ns -= t->offset_ns;
     if (t->n >= WARM_UP && is_far_from_mean(t, work))
         return false;
     /* Scaled to work 1. */
@@ -195,7 +183,7 @@ static bool add_time(monitored_time *t, double ns, double work)
     update_line(t, ns, work);
     lhi_drift_detector_add(&t->detector, (lhi_drift_reading){scaled_ns, 0, 1},
                            t->detector.n_samples < WARM_UP,
-                           min_change * get_duration(t), &ago);
+                           min_change * t->detector.normal, &ago);
     reset_if_normal(t, scaled_ns);
     t->is_slow = t->detector.has_left && t->detector.level > t->detector.normal;
     return t->is_slow != was_slow;
@@ -204,8 +192,7 @@ static bool add_time(monitored_time *t, double ns, double work)
 /* Returns the duration of a slow element divided by its normal duration. */
 static double compute_factor(const monitored_time *t)
 {
-    const double ns = get_duration(t);
-    return ns > 0 ? 1 + (t->detector.level - t->detector.normal) / ns : 1;
+    return t->detector.normal > 0 ? t->detector.level / t->detector.normal : 1;
 }
 
 /* --- slow elements -------------------------------------------------------- */
@@ -310,6 +297,10 @@ bool lhi_host_localiser_add(lhi_host_localiser *l, const double *pass_ns,
                             const double *hop_ns)
 {
     bool changed = false;
+    if (l->n_skipped > 0) {
+        l->n_skipped--;
+        return false;
+    }
     l->n_iterations++;
     compute_work(l, pass_ns);
     for (uint32_t h = 0; h < l->n_hosts; h++)
@@ -346,6 +337,7 @@ void lhi_host_localiser_reset(lhi_host_localiser *l)
     for (uint32_t i = 0; i < l->n_hops; i++)
         reset_time(&l->hop_times[i]);
     l->n_slow = 0;
+    l->n_skipped = SKIPPED_STEPS;
 }
 
 const lhi_slow_element *lhi_host_localiser_slow(const lhi_host_localiser *l,

@@ -23,7 +23,6 @@
 typedef struct lhi_hop {
     uint32_t from, to;  /* hosts */
     bool is_collective; /* else pipeline messages of one replica */
-    double nominal_ns;  /* expected duration, from the plan; 0: unknown */
 } lhi_hop;
 
 /* Kinds of slow elements. */
@@ -53,14 +52,14 @@ lh_status lhi_host_localiser_make(uint32_t n_replicas, uint32_t n_devices,
 void lhi_host_localiser_free(lhi_host_localiser *localiser);
 
 /* Adds an iteration: each host's total pass time, and each hop's time, mean
- * over its messages; NAN: not measured. The times of collective hops with a
- * nominal duration may contain a constant clock offset. The first eight
+ * over its messages; NAN: not measured. The first eight
  * iterations are normal. Returns whether the slow elements were listed anew. */
 bool lhi_host_localiser_add(lhi_host_localiser *localiser,
                             const double *pass_ns, const double *hop_ns);
 
-/* Returns all hops and hosts to their normal times, without slow elements. Call
- * it when other hosts, equal without slowdowns, take the places. */
+/* Returns all hops and hosts to their normal times, without slow elements, and
+ * skips the next two iterations. Call it when other hosts, equal without
+ * slowdowns, take the places. */
 void lhi_host_localiser_reset(lhi_host_localiser *localiser);
 
 /* Returns the slow elements, with the fewest elements that explain all slow

@@ -348,35 +348,44 @@ size_t lhi_observation_size(const lhi_observation_header *s)
 {
     return LHI_OBSERVATION_HEADER_BYTES +
            (size_t)s->n_passes * LHI_PASS_OBSERVATION_BYTES +
-           (size_t)s->n_collectives * LHI_COLLECTIVE_RECORD_BYTES;
+           (size_t)s->n_collectives * LHI_COLLECTIVE_RECORD_BYTES +
+           (size_t)s->n_hops * LHI_HOP_OBSERVATION_BYTES;
 }
 
 void lhi_observation_write(const lhi_observation_header *s,
                            const lhi_pass_observation *rows,
                            const lhi_collective_record *executed,
-                           unsigned char *out)
+                           const lhi_hop_observation *hops, unsigned char *out)
 {
     unsigned char *at = put_head(out, MESSAGE_OBSERVATION);
     put32(&at, s->n_passes);
     put32(&at, s->n_collectives);
-    put32(&at, 0);
+    put32(&at, s->n_hops);
     put64(&at, s->clock);
     memcpy(at, rows, (size_t)s->n_passes * sizeof *rows);
-    put_collectives(executed, s->n_collectives,
-                    at + (size_t)s->n_passes * sizeof *rows);
+    at += (size_t)s->n_passes * sizeof *rows;
+    put_collectives(executed, s->n_collectives, at);
+    at += (size_t)s->n_collectives * LHI_COLLECTIVE_RECORD_BYTES;
+    for (uint32_t i = 0; i < s->n_hops; i++) {
+        put32(&at, hops[i].place);
+        put32(&at, hops[i].hop.n);
+        put64(&at, (uint64_t)hops[i].hop.since_sent_ns);
+        put64(&at, (uint64_t)hops[i].hop.since_posted_ns);
+    }
 }
 
 lh_status lhi_observation_read(const unsigned char *in, size_t size,
                                lhi_observation_header *seen,
                                lhi_pass_observation *rows,
-                               lhi_collective_record *executed, lh_error *err)
+                               lhi_collective_record *executed,
+                               lhi_hop_observation *hops, lh_error *err)
 {
     const unsigned char *at = NULL;
     LHI_TRY(get_head(in, size, MESSAGE_OBSERVATION, lhi_observation_size(seen),
                      &at, err));
-    lhi_observation_header s = {get32(&at), 0, 0};
+    lhi_observation_header s = {.n_passes = get32(&at)};
     s.n_collectives = get32(&at);
-    uint32_t rest = get32(&at);
+    s.n_hops = get32(&at);
     s.clock = get64(&at);
     if (s.n_passes != seen->n_passes)
         return fail_field(MESSAGE_OBSERVATION, "number of passes", s.n_passes,
@@ -384,11 +393,18 @@ lh_status lhi_observation_read(const unsigned char *in, size_t size,
     if (s.n_collectives != seen->n_collectives)
         return fail_field(MESSAGE_OBSERVATION, "number of communications",
                           s.n_collectives, err);
-    if (rest)
-        return fail_field(MESSAGE_OBSERVATION, "reserved field", rest, err);
+    if (s.n_hops != seen->n_hops)
+        return fail_field(MESSAGE_OBSERVATION, "number of hops", s.n_hops, err);
     memcpy(rows, at, (size_t)s.n_passes * sizeof *rows);
-    LHI_TRY(get_collectives(at + (size_t)s.n_passes * sizeof *rows,
-                            s.n_collectives, executed, err));
+    at += (size_t)s.n_passes * sizeof *rows;
+    LHI_TRY(get_collectives(at, s.n_collectives, executed, err));
+    at += (size_t)s.n_collectives * LHI_COLLECTIVE_RECORD_BYTES;
+    for (uint32_t i = 0; i < s.n_hops; i++) {
+        hops[i].place = get32(&at);
+        hops[i].hop.n = get32(&at);
+        hops[i].hop.since_sent_ns = get_time(&at);
+        hops[i].hop.since_posted_ns = get_time(&at);
+    }
     bool valid = true;
     for (uint32_t i = 0; i < s.n_passes; i++)
         valid = valid && has_valid_pass_times(&rows[i]);

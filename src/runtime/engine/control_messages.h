@@ -6,6 +6,8 @@
 #ifndef LHI_RUNTIME_ENGINE_CONTROL_MESSAGES_H
 #define LHI_RUNTIME_ENGINE_CONTROL_MESSAGES_H
 
+#include "runtime/transport/transport.h"
+
 #include <longhaul/experimental/engine.h>
 #include <longhaul/status.h>
 
@@ -13,13 +15,14 @@
 #include <stdint.h>
 
 enum {
-    LHI_MESSAGE_VERSION = 8,
+    LHI_MESSAGE_VERSION = 9,
     LHI_COMMAND_BYTES = 32,
     LHI_COMMAND_REPORT_BYTES = 48,
     LHI_RECEIVE_NOTICE_BYTES = 16,
     LHI_RECORD_COUNTS_BYTES = 16,
     LHI_PASS_RECORD_BYTES = 40,
     LHI_COLLECTIVE_RECORD_BYTES = 48,
+    LHI_HOP_OBSERVATION_BYTES = 24,
     LHI_OUTCOME_BYTES = 56,
     LHI_ITERATION_BYTES = 88,
     LHI_PROPOSAL_BYTES = 32,
@@ -102,9 +105,15 @@ typedef struct lhi_pass_observation {
 /* A rank's observation of a step; `n_passes` rows follow, then the collectives.
  */
 typedef struct lhi_observation_header {
-    uint32_t n_passes, n_collectives;
+    uint32_t n_passes, n_collectives, n_hops;
     uint64_t clock; /* equal on ranks that read the same clock */
 } lhi_observation_header;
+
+/* Observation of data-parallel messages from another place in a step. */
+typedef struct lhi_hop_observation {
+    uint32_t place; /* sender's */
+    lhi_net_hop hop;
+} lhi_hop_observation;
 
 /* Record of a data-parallel collective; at the end of a step's list also of
  * activation copies, for which sent_ns equals arrive_ns. */
@@ -226,17 +235,18 @@ lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
  * and collectives. */
 size_t lhi_observation_size(const lhi_observation_header *seen);
 /* Encodes a rank's measurements of one iteration: passes `rows` and
- * collectives `executed`. */
+ * collectives `executed` and its hops. */
 void lhi_observation_write(const lhi_observation_header *seen,
                            const lhi_pass_observation *rows,
                            const lhi_collective_record *executed,
-                           unsigned char *out);
+                           const lhi_hop_observation *hops, unsigned char *out);
 /* Decodes a rank's measurements of one iteration, whose counts must match
  * *seen; sets the rank's clock in *seen. */
 lh_status lhi_observation_read(const unsigned char *in, size_t size,
                                lhi_observation_header *seen,
                                lhi_pass_observation *rows,
-                               lhi_collective_record *executed, lh_error *err);
+                               lhi_collective_record *executed,
+                               lhi_hop_observation *hops, lh_error *err);
 
 /* Encodes a proposed schedule's header. */
 void lhi_proposal_write(const lhi_proposal *proposal,

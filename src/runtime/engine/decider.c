@@ -516,6 +516,11 @@ lh_status lhi_decider_add_iteration(lhi_decider *d, const lh_observation *seen,
     return LH_OK;
 }
 
+const lhi_slow_hosts *lhi_decider_slow_hosts(const lhi_decider *d)
+{
+    return d->migration ? lhi_migration_decider_slow_hosts(d->migration) : NULL;
+}
+
 int64_t lhi_decider_cpu_ns(const lhi_decider *d)
 {
     return d->cpu_ns;

@@ -6,6 +6,7 @@
 #ifndef LHI_RUNTIME_ENGINE_DECIDER_H
 #define LHI_RUNTIME_ENGINE_DECIDER_H
 
+#include "resilience/adapt/slow_hosts.h"
 #include "runtime/engine/calibration.h"
 #include "runtime/engine/iteration_observation.h"
 
@@ -33,6 +34,9 @@ lh_status lhi_decider_add_iteration(lhi_decider *deciding,
                                     const lh_observation *seen,
                                     const lhi_measured_iteration *whole,
                                     const uint32_t *clocks, lh_error *err);
+
+/* Returns the localiser of slow hosts; NULL: hosts stay. */
+const lhi_slow_hosts *lhi_decider_slow_hosts(const lhi_decider *deciding);
 
 /* Returns the processor time in ns that the run has spent on schedule
  * decisions. */

@@ -3,6 +3,7 @@
 
 #include "base/sort.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Producer of an input: the stage, and its pass's index. */
@@ -23,6 +24,9 @@ struct lhi_iteration_observation {
     lh_observed_pass *passes;
     lh_observed_collective *collectives;
     size_t message_room, pass_room, collective_room;
+    /* Per replica and link, in the last iteration. */
+    double *link_ns;
+    uint32_t *n_on_link;
 };
 
 /* --- construction --- */
@@ -57,8 +61,12 @@ lh_status lhi_iteration_observation_make(const lhi_job *job,
     s->n_copies = lhi_grid_count_copies(&job->grid);
     s->emulates = job->emulates;
     s->makers = calloc(2 * (size_t)job->exec->n_half, sizeof *s->makers);
-    lh_status status =
-        s->makers ? record_message_bytes(s, device, err) : lhi_fail_nomem(err);
+    const size_t n = (size_t)s->n_copies * s->pipeline->n_links + 1;
+    s->link_ns = calloc(n, sizeof *s->link_ns);
+    s->n_on_link = calloc(n, sizeof *s->n_on_link);
+    lh_status status = s->makers && s->link_ns && s->n_on_link
+                           ? record_message_bytes(s, device, err)
+                           : lhi_fail_nomem(err);
     if (status != LH_OK) {
         lhi_iteration_observation_free(s);
         return status;
@@ -76,6 +84,8 @@ void lhi_iteration_observation_free(lhi_iteration_observation *s)
     free(s->messages);
     free(s->passes);
     free(s->collectives);
+    free(s->link_ns);
+    free(s->n_on_link);
     free(s);
 }
 
@@ -213,6 +223,17 @@ static bool reads_one_clock(const lhi_iteration_observation *s,
     return true;
 }
 
+/* Adds the messages of replica `copy` to the means per link. */
+static void add_link_times(lhi_iteration_observation *s, uint32_t copy,
+                           const lh_observed_message *all)
+{
+    for (size_t i = 0; i < s->n_messages; i++) {
+        const size_t link = (size_t)copy * s->pipeline->n_links + all[i].link;
+        const double ns = (double)(all[i].arrived_ns - all[i].entered_ns);
+        s->link_ns[link] += (ns - s->link_ns[link]) / ++s->n_on_link[link];
+    }
+}
+
 /* Merges the messages of all replicas: keeps, for each message, the one with
  * the longest time on the link. With different clocks uses the first replica
  * only. */
@@ -220,13 +241,20 @@ static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
                                 const lhi_rank_observation *parts,
                                 lh_error *err)
 {
-    uint32_t n = reads_one_clock(s, parts) ? s->n_copies : 1;
+    const bool one_clock = reads_one_clock(s, parts);
+    uint32_t n = one_clock ? s->n_copies : 1;
+    for (size_t i = 0; i < (size_t)s->n_copies * s->pipeline->n_links; i++) {
+        s->link_ns[i] = 0;
+        s->n_on_link[i] = 0;
+    }
     for (uint32_t q = 0; q < n; q++) {
         lh_observed_message *of = s->messages + q * s->n_messages;
         add_messages(s, x, parts + (size_t)q * s->n_stages, of);
         if (!s->emulates)
             LHI_TRY(lh_observation_estimate_entry(s->pipeline, s->n_messages,
                                                   of, err));
+        if (one_clock)
+            add_link_times(s, q, of);
         for (size_t i = 0; q > 0 && i < s->n_messages; i++) {
             lh_observed_message *slowest = &s->messages[i];
             if (of[i].arrived_ns - of[i].entered_ns >
@@ -330,6 +358,13 @@ lhi_iteration_observation_processor_time(const lhi_rank_observation *parts,
         e += !begin;
     }
     return (int64_t)(work_ns / n_processors);
+}
+
+double lhi_iteration_observation_link_time(const lhi_iteration_observation *s,
+                                           uint32_t copy, uint32_t link)
+{
+    const size_t i = (size_t)copy * s->pipeline->n_links + link;
+    return s->n_on_link[i] > 0 ? s->link_ns[i] : NAN;
 }
 
 bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts,

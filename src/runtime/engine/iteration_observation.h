@@ -17,6 +17,7 @@ typedef struct lhi_rank_observation {
     lhi_observation_header head;
     lhi_pass_observation *rows; /* per pass */
     lhi_collective_record *collectives;
+    lhi_hop_observation *hops;
 } lhi_rank_observation;
 
 typedef struct lhi_iteration_observation
@@ -47,6 +48,12 @@ int64_t
 lhi_iteration_observation_processor_time(const lhi_rank_observation *parts,
                                          uint32_t n_ranks,
                                          uint32_t n_processors, int64_t *edges);
+
+/* Returns the mean time in ns of the messages on link `link` of pipeline
+ * replica `copy` in the last merged iteration; NAN: there were none, or ranks
+ * read different clocks. */
+double lhi_iteration_observation_link_time(
+    const lhi_iteration_observation *observation, uint32_t copy, uint32_t link);
 
 /* Scales the last merged iteration, which ran `now` with other layer counts, to
  * the counts of the run's pipeline. */

@@ -34,7 +34,8 @@
  *     online_adaptation.c        adaptation thread on rank 0
  *     iteration_observation.c    ... merged observations
  *     decider.c                  ... decisions; migration_decider.c:
- *                                migrations; calibration.c: measured times
+ *                                migrations; calibration.c: measured times;
+ *                                hop_times.c: times per host and hop
  *     rank.c, rank.h             one step: passes and messages
  *     rank_send.c, buffer_pool.c ... sends and buffers
  *     rendezvous.c               ... receives posted late
@@ -151,6 +152,10 @@ lh_status lhi_job_check_extra_memory(double bytes, const char *what,
 /* Returns the number of processors that the ranks share, if their passes are
  * computed on this machine and it has fewer processors than ranks; else 0. */
 uint32_t lhi_job_shared_processors(const lhi_job *job);
+
+/* Returns the number of hops that each rank observes, one per replica, if the
+ * run may exchange hosts over real links; else 0. */
+uint32_t lhi_job_count_hops(const lhi_job *job);
 
 /* Makes the device (cpu or timed) of a rank. */
 lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank,

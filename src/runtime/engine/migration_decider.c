@@ -36,6 +36,14 @@ bool lhi_job_can_migrate(const lhi_job *job)
     return job->o.adapt && (a->moves_hosts || a->moves_layers);
 }
 
+uint32_t lhi_job_count_hops(const lhi_job *job)
+{
+    return job->o.adapt && job->adapt.moves_hosts && job->model &&
+                   !job->emulates
+               ? lhi_grid_group_size(&job->grid, LHI_GRID_DATA)
+               : 0;
+}
+
 lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err)
 {
     const lh_train_adapt *a = &job->adapt;
@@ -275,8 +283,7 @@ lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *m,
             replace_numbers(m->open.layers->layer_counts,
                             m->open.layers->n_chunks, &m->layer_counts, err);
     if (status == LH_OK && followed && m->open.exchange)
-        status = lhi_slow_hosts_exchange(m->slow, m->hosts,
-                                         m->job->shared_clock, err);
+        lhi_slow_hosts_exchange(m->slow, m->hosts);
     m->spot += followed;
     close_proposal(m);
     return status;

@@ -224,7 +224,7 @@ static lh_status measure_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
 {
     const lh_exec *x = o->job->exec;
     const lhi_net_group all = {lhi_net_n_ranks(net), o->rank, NULL,
-                               LHI_NET_NO_LINK, NULL};
+                               LHI_NET_NO_LINK,      NULL,    NULL};
     for (uint32_t c = 0; c + 1 < x->n_chunks; c++) {
         uint32_t a = x->chunk_ranks[c], b = x->chunk_ranks[c + 1], first;
         if (a == b || is_repeated_boundary(x, c, &first))

@@ -54,8 +54,10 @@ struct lhi_adaptation {
     lhi_collective_record *executed;
     size_t row_capacity, collective_capacity;
     uint32_t *clocks;
-    uint32_t n_processors; /* shared by more ranks; 0: one per rank */
-    int64_t *edges;        /* two per row */
+    uint32_t n_processors;     /* shared by more ranks; 0: one per rank */
+    int64_t *edges;            /* two per row */
+    lhi_hop_observation *hops; /* of all ranks */
+    lhi_hop_times *hop_times;  /* NULL: hops are not observed */
     /* Protected by `lock`. The thread processes queue[first % QUEUE]; the entry
      * at `last` belongs to the rank. */
     pthread_mutex_t lock;
@@ -81,6 +83,13 @@ uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank)
 }
 
 /* --- thread --- */
+
+/* Returns the place of rank `rank` in an iteration. */
+static uint32_t find_place(const observed_step *in, uint32_t rank)
+{
+    return lhi_rank_assignment_find_place(
+        in->proposed ? in->proposed->assignment : NULL, rank);
+}
 
 /* Enlarges the arrays of passes and collectives to the size of a whole
  * iteration. */
@@ -118,7 +127,7 @@ static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
 }
 
 /* Waits for the observations that all ranks sent for this iteration, and
- * decodes them into a->seen. */
+ * decodes them into a->seen, in the order of places. */
 static lh_status read_messages(lhi_adaptation *a, observed_step *in,
                                lh_error *err)
 {
@@ -129,12 +138,14 @@ static lh_status read_messages(lhi_adaptation *a, observed_step *in,
     executed = a->executed;
     for (uint32_t r = 0; r < a->n; r++) {
         rank_message *p = &in->parts[r];
-        lhi_rank_observation *to = &a->seen[r];
-        *to = (lhi_rank_observation){p->head, rows, executed};
+        lhi_rank_observation *to = &a->seen[find_place(in, r)];
+        *to = (lhi_rank_observation){p->head, rows, executed,
+                                     a->hops + (size_t)r * p->head.n_hops};
         if (r > 0)
             LHI_TRY(lhi_net_wait(a->net, &p->op, 0, err));
-        lh_status status = lhi_observation_read(p->bytes, p->size, &to->head,
-                                                to->rows, to->collectives, err);
+        lh_status status =
+            lhi_observation_read(p->bytes, p->size, &to->head, to->rows,
+                                 to->collectives, to->hops, err);
         if (status != LH_OK) {
             lhi_fail_add_context(err, "rank %u sends", r);
             return status;
@@ -160,6 +171,9 @@ static lh_status process_iteration(lhi_adaptation *a, observed_step *in,
                                                in->proposed->pipeline);
     bool differ = lhi_iteration_observation_find_clocks(
         a->seen, in->exec->n_ranks, a->clocks);
+    if (a->hop_times)
+        lhi_hop_times_compute(a->hop_times, a->seen, a->observation, in->step,
+                              &whole);
     if (a->n_processors)
         whole.processors_ns = lhi_iteration_observation_processor_time(
             a->seen, a->n, a->n_processors, a->edges);
@@ -210,6 +224,13 @@ static lh_status init(lhi_adaptation *a, const lhi_device *device,
         if (!(a->queue[i].parts = calloc(a->n, sizeof *a->queue[i].parts)))
             return lhi_fail_nomem(err);
     LHI_TRY(lhi_decider_make(a->job, &a->decider, err));
+    const lhi_slow_hosts *slow = lhi_decider_slow_hosts(a->decider);
+    if (slow && !a->job->emulates)
+        LHI_TRY(lhi_hop_times_make(a->job, slow, &a->hop_times, err));
+    a->hops =
+        calloc((size_t)a->n * lhi_job_count_hops(a->job) + 1, sizeof *a->hops);
+    if (!a->hops)
+        return lhi_fail_nomem(err);
     LHI_TRY(
         lhi_iteration_observation_make(a->job, device, &a->observation, err));
     LHI_TRY(lhi_start_normal_thread(&a->thread, thread_main, a, err));
@@ -271,6 +292,8 @@ void lhi_adaptation_free(lhi_adaptation *a)
     free(a->seen);
     free(a->rows);
     free(a->edges);
+    free(a->hops);
+    lhi_hop_times_free(a->hop_times);
     free(a->executed);
     free(a->clocks);
     free(a);
@@ -311,11 +334,13 @@ static lh_status prepare_message(lhi_adaptation *a, uint32_t rank,
 {
     observed_step *in = &a->queue[a->last % QUEUE_LENGTH];
     rank_message *p = &in->parts[rank];
-    const lhi_record_counts counts = {
-        in->exec->ranks[rank % in->exec->n_ranks].n_passes, n_executed};
-    LHI_TRY(lhi_job_check_counts(a->job, in->exec, rank % in->exec->n_ranks,
-                                 &counts, err));
-    p->head = (lhi_observation_header){counts.n_passes, n_executed, 0};
+    const uint32_t stage = find_place(in, rank) % in->exec->n_ranks;
+    const lhi_record_counts counts = {in->exec->ranks[stage].n_passes,
+                                      n_executed};
+    LHI_TRY(lhi_job_check_counts(a->job, in->exec, stage, &counts, err));
+    p->head = (lhi_observation_header){.n_passes = counts.n_passes,
+                                       .n_collectives = n_executed,
+                                       .n_hops = lhi_job_count_hops(a->job)};
     p->size = lhi_observation_size(&p->head);
     if (p->size > p->capacity) {
         free(p->bytes);
@@ -339,14 +364,19 @@ lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank,
 }
 
 lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
+                                   const lhi_training *training,
                                    const lhi_collective_record *executed,
                                    uint32_t n_executed, lh_error *err)
 {
     rank_message *p;
+    lhi_hop_observation hops[LHI_NET_MAX_RANKS];
     const int64_t before_ns = lhi_thread_cpu_ns();
     LHI_TRY(prepare_message(a, 0, n_executed, &p, err));
     p->head.clock = a->clock;
-    lhi_observation_write(&p->head, rank->observation, executed, p->bytes);
+    if (p->head.n_hops)
+        lhi_training_read_hops(training, hops);
+    lhi_observation_write(&p->head, rank->observation, executed, hops,
+                          p->bytes);
     a->rank_cpu_ns += lhi_thread_cpu_ns() - before_ns;
     return LH_OK;
 }

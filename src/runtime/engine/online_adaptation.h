@@ -6,6 +6,7 @@
 #define LHI_RUNTIME_ENGINE_ONLINE_ADAPTATION_H
 
 #include "runtime/engine/decider.h"
+#include "runtime/engine/hop_times.h"
 #include "runtime/engine/rank_program.h"
 
 typedef struct lhi_adaptation lhi_adaptation;
@@ -35,9 +36,10 @@ bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
 lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank,
                                      uint32_t n_executed, uint64_t tag,
                                      lh_error *err);
-/* Adds this rank's own observation, with n_executed collectives, to the
- * current iteration. */
+/* Adds this rank's own observation, with the hops of `training` (NULL: none),
+ * with n_executed collectives, to the current iteration. */
 lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
+                                   const lhi_training *training,
                                    const lhi_collective_record *executed,
                                    uint32_t n_executed, lh_error *err);
 /* Completes the observation of the current iteration, which took `ns`, and

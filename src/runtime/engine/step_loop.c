@@ -96,7 +96,9 @@ static lh_status send_observation(lhi_run_worker *w, lh_error *err)
 {
     lhi_pending_send *s = &w->observation;
     const lhi_rank *rank = w->program->rank;
+    lhi_hop_observation hops[LHI_NET_MAX_RANKS];
     lhi_observation_header seen = {.n_passes = rank->program->n_passes,
+                                   .n_hops = lhi_job_count_hops(w->job),
                                    .clock = w->clock};
     const lhi_collective_record *executed =
         get_last_collectives(w, &seen.n_collectives);
@@ -111,7 +113,9 @@ static lh_status send_observation(lhi_run_worker *w, lh_error *err)
             return lhi_fail_nomem(err);
         s->capacity = size;
     }
-    lhi_observation_write(&seen, rank->observation, executed, s->bytes);
+    if (seen.n_hops)
+        lhi_training_read_hops(w->training, hops);
+    lhi_observation_write(&seen, rank->observation, executed, hops, s->bytes);
     s->op = (lhi_net_op){0};
     LHI_TRY(lhi_net_send(w->net, 0, lhi_tag(LHI_TAG_OBSERVATION, w->turn, 0),
                          s->bytes, size, LHI_NET_NO_LINK, lhi_now_ns(),
@@ -185,7 +189,7 @@ static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
         it->validation_loss = mine.loss;
     if (command->wants_observation)
         LHI_TRY(lhi_adaptation_add_local(
-            w->adapting, w->program->rank,
+            w->adapting, w->program->rank, w->training,
             get_last_collectives(w, &mine.n_collectives), mine.n_collectives,
             err));
     for (uint32_t r = 1; r < w->n; r++) {
@@ -493,7 +497,7 @@ static void report_transport_remarks(const lhi_run_worker *w)
 /* Waits until all ranks have made their devices, groups and training. */
 static lh_status await_all_ranks(lhi_run_worker *w, lh_error *err)
 {
-    const lhi_net_group all = {w->n, w->me, NULL, LHI_NET_NO_LINK, NULL};
+    const lhi_net_group all = {w->n, w->me, NULL, LHI_NET_NO_LINK, NULL, NULL};
     return lhi_net_barrier(w->net, &all, lhi_tag(LHI_TAG_BARRIER, 0, 0),
                            w->stop, err);
 }

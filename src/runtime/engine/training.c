@@ -20,6 +20,8 @@ void lhi_training_begin_step(lhi_training *t, uint64_t step)
     t->round++;
     t->round_gathers = !t->is_gathered;
     t->n_scattered = t->n_collectives = 0;
+    if (t->hops)
+        memset(t->hops, 0, t->o.n_replicas * sizeof *t->hops);
     t->begin_ns = t->data_free_ns = lhi_now_ns();
     t->last_ns = 0;
     memset(t->gathered, 0, t->o.exec->n_chunks * sizeof *t->gathered);
@@ -165,8 +167,9 @@ static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
                             size_t n, lh_error *err)
 {
     bool leads = lhi_net_rank(t->o.net) == 0;
-    const lhi_net_group all = {t->o.n_ranks, lhi_net_rank(t->o.net), NULL,
-                               LHI_NET_NO_LINK, NULL};
+    const lhi_net_group all = {t->o.n_ranks, lhi_net_rank(t->o.net),
+                               NULL,         LHI_NET_NO_LINK,
+                               NULL,         NULL};
     if (leads) {
         LHI_TRY(lhi_checkpoint_discard(t->checkpoint.folder, t->discarded,
                                        t->n_discarded, err));
@@ -232,6 +235,18 @@ const lhi_collective_record *lhi_training_collectives(const lhi_training *t,
         return lhi_fsdp_collectives(t->fsdp, n);
     *n = t->n_collectives;
     return t->collectives;
+}
+
+void lhi_training_read_hops(const lhi_training *t, lhi_hop_observation *hops)
+{
+    for (uint32_t i = 0; i < t->o.n_replicas; i++) {
+        const bool is_member = i < t->group.n_ranks;
+        hops[i] = (lhi_hop_observation){
+            is_member ? lhi_rank_assignment_find_place(t->o.assignment,
+                                                       t->group_ranks[i])
+                      : t->o.place,
+            is_member ? t->hops[i] : (lhi_net_hop){0}};
+    }
 }
 
 const int64_t *lhi_training_wait_times(const lhi_training *t)

@@ -4,6 +4,7 @@
 #ifndef LHI_RUNTIME_ENGINE_TRAINING_H
 #define LHI_RUNTIME_ENGINE_TRAINING_H
 
+#include "runtime/engine/control_messages.h"
 #include "runtime/engine/process_grid.h"
 #include "runtime/engine/rank.h"
 #include "runtime/engine/rank_assignment.h"
@@ -35,6 +36,7 @@ typedef struct lhi_training_options {
     /* Values are migrated from another training through lhi_training_state(),
      * before lhi_training_take_over(): construction waits for no other rank. */
     bool is_migrated;
+    bool observes_hops; /* replicas' messages are timed */
 } lhi_training_options;
 
 /* Creates a rank's training. Collective: resuming ranks agree on a checkpoint.
@@ -83,6 +85,10 @@ lh_status lhi_training_end_step(lhi_training *training, uint64_t turn,
  * replica. */
 const lhi_collective_record *
 lhi_training_collectives(const lhi_training *training, uint32_t *n);
+/* Writes the messages from each replica's place in the last step's collectives
+ * to hops[]; `observes_hops` must be set. */
+void lhi_training_read_hops(const lhi_training *training,
+                            lhi_hop_observation *hops);
 /* Returns the wait time inside each pass of the last step for FSDP's
  * all-gathers and reduce-scatters, in ns; NULL: passes do not wait. */
 const int64_t *lhi_training_wait_times(const lhi_training *training);

@@ -27,6 +27,7 @@ struct lhi_training {
     uint32_t *mine, *gathers, *scatters; /* chunks, in communication order */
     lhi_shard_groups shards;
     lhi_net_group group;  /* shard group at this stage */
+    lhi_net_hop *hops;    /* per member, in this step; NULL: not timed */
     lhi_net_group across; /* same shard at other sites */
     /* Same for the expert group: n_same members, `same` is this rank's index;
      * 0: equal to the groups above. */

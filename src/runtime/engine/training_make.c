@@ -172,6 +172,7 @@ static void list_groups(lhi_training *t)
                                   t->o.replica, t->all_ranks, t->group_ranks,
                                   t->across_ranks);
     t->group = make_group(t->shards.n_shards, t->shards.shard, t->group_ranks);
+    t->group.hops = t->hops;
     t->across = make_group(t->shards.n_sites, t->shards.site, t->across_ranks);
     list_expert_group(t);
 }
@@ -208,6 +209,9 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     for (uint32_t c = 0; c < x->n_chunks; c++)
         if (x->chunk_ranks[c] == t->o.stage)
             t->mine[t->n_mine++] = c;
+    if (t->o.observes_hops &&
+        !(t->hops = calloc(t->o.n_replicas, sizeof *t->hops)))
+        return lhi_fail_nomem(err);
     lhi_training_set_plan(t, x);
     lhi_training_set_times(t, t->o.pipeline);
     list_groups(t);
@@ -496,6 +500,7 @@ void lhi_training_free(lhi_training *t)
     free(t->ended_ns);
     free(t->arrive_ns);
     free(t->collectives);
+    free(t->hops);
     free(t->times);
     free(t->all_ranks);
     free(t->group_ranks);

@@ -35,8 +35,8 @@ struct lhi_group {
 static lh_status check_options(const lhi_net *net, const lhi_group_options *o,
                                lh_error *err)
 {
-    const lhi_net_group g = {o->n_ranks, o->mine, o->ranks, LHI_NET_NO_LINK,
-                             NULL};
+    const lhi_net_group g = {o->n_ranks,      o->mine, o->ranks,
+                             LHI_NET_NO_LINK, NULL,    NULL};
     LHI_TRY(lhi_round_check(net, &g, err));
     if (o->tag & UINT32_MAX)
         return lhi_fail(err, LH_EINVAL,
@@ -73,8 +73,8 @@ lh_status lhi_group_make(lhi_net *net, const lhi_group_options *o,
     g->net = net;
     g->stop = o->stop;
     g->tag = o->tag;
-    g->members = (lhi_net_group){o->n_ranks, o->mine, g->ranks, LHI_NET_NO_LINK,
-                                 &g->latest_ns};
+    g->members = (lhi_net_group){o->n_ranks,      o->mine,       g->ranks,
+                                 LHI_NET_NO_LINK, &g->latest_ns, NULL};
     g->round.net = net;
     g->round.group = &g->members;
     g->round.receives = g->round.sends + n;

@@ -131,8 +131,12 @@ static lh_status exchange(void *context, void *records, size_t size,
                           lh_error *err)
 {
     lhi_net *net = context;
-    lhi_net_group all = {lhi_net_n_ranks(net), lhi_net_rank(net), NULL,
-                         LHI_NET_NO_LINK, NULL};
+    lhi_net_group all = {lhi_net_n_ranks(net),
+                         lhi_net_rank(net),
+                         NULL,
+                         LHI_NET_NO_LINK,
+                         NULL,
+                         NULL};
     return lhi_net_all_gather(net, &all, 0, records, all.n_ranks, size, err);
 }
 

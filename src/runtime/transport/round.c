@@ -25,6 +25,8 @@ lh_status lhi_round_receive(lhi_round *x, uint32_t i, void *data, size_t size,
                             lh_error *err)
 {
     lhi_net_op *op = &x->receives[i];
+    if (x->group->hops && x->posted_ns == 0)
+        x->posted_ns = lhi_now_ns();
     lh_status status = lhi_net_receive(x->net, get_rank(x->group, i), x->tag,
                                        data, size, op, err);
     if (status != LH_OK)
@@ -58,6 +60,12 @@ lh_status lhi_round_wait(lhi_round *x, lhi_net_op *ops,
         int64_t *latest = x->group->latest_ns;
         if (latest && ops[i].receives && ops[i].entered_ns > *latest)
             *latest = ops[i].entered_ns;
+        if (status == LH_OK && x->group->hops && ops[i].receives) {
+            lhi_net_hop *hop = &x->group->hops[i];
+            hop->n++;
+            hop->since_sent_ns += ops[i].arrived_ns - ops[i].entered_ns;
+            hop->since_posted_ns += ops[i].arrived_ns - x->posted_ns;
+        }
     }
     return first;
 }

@@ -12,6 +12,7 @@ typedef struct lhi_round {
     const lhi_net_group *group;
     uint64_t tag;
     lhi_net_op *sends, *receives; /* n_ranks each, zeroed; caller's */
+    int64_t posted_ns;            /* first receive, if the group has hops */
 } lhi_round;
 
 /* Checks that the caller's rank is member g->mine of the group; else

@@ -216,6 +216,13 @@ void lhi_net_close(lhi_net *net);
  * `ranks` and equal on all members. Blocking; each call uses tags [tag, tag +
  * LHI_NET_TAGS). */
 #define LHI_NET_TAGS 16u
+/* Messages received from one member of a group: their number, and the sums of
+ * their times to arrival, from sending, by the sender's clock, and from posting
+ * the receive. */
+typedef struct lhi_net_hop {
+    uint32_t n;
+    int64_t since_sent_ns, since_posted_ns;
+} lhi_net_hop;
 /* Members of a collective. */
 typedef struct lhi_net_group {
     uint32_t n_ranks, mine; /* ranks[mine] is the caller */
@@ -225,6 +232,7 @@ typedef struct lhi_net_group {
      * message received. Shows how long a collective waited for its slowest
      * member. */
     int64_t *latest_ns;
+    lhi_net_hop *hops; /* NULL, or per member; increased by each message */
 } lhi_net_group;
 /* Returns once all members have called it. `stop` as in lhi_net_wait_or_stop().
  */
