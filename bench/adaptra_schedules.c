@@ -24,6 +24,7 @@ paper_pipeline adaptra_pipe(const adaptra_setting *s, unsigned links,
                             .f_ms = s->t_ms,
                             .d_ms = s->t_ms,
                             .w_ms = s->t_ms,
+                            .released_at_d = true,
                             .delays_ms = delays};
 }
 
@@ -60,20 +61,29 @@ typedef struct order {
     const char *paper, *sure;
 } order;
 
+/* Prints the activations that each stage keeps at most. */
+static void print_activations(FILE *to, const paper_result *r)
+{
+    fprintf(to, " %d, %d, %d, %d |", (int)r->peak[0], (int)r->peak[1],
+            (int)r->peak[2], (int)r->peak[3]);
+}
+
 static void print_order(FILE *to, const order *o)
 {
     double none[ADAPTRA_MOST_STAGES], delays[ADAPTRA_MOST_STAGES];
     paper_pipeline quiet = adaptra_pipe(&small, 0, 0, none);
+    paper_result r[N_DELAYS];
 
     fprintf(to, "| %s |", o->title);
     for (int i = 0; i < N_DELAYS; i++) {
         paper_pipeline q =
             adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
 
-        fprintf(
-            to, " %g |",
-            paper_pipeline_replay(o->replayed ? &quiet : &q, &q, &o->how).ms);
+        r[i] = paper_pipeline_replay(o->replayed ? &quiet : &q, &q, &o->how);
+        fprintf(to, " %g |", r[i].ms);
     }
+    print_activations(to, &r[0]);
+    print_activations(to, &r[N_DELAYS - 1]);
     fprintf(to, " %s | %s |\n", o->paper, o->sure);
 }
 
@@ -91,7 +101,7 @@ static void print_fastest(FILE *to)
         fprintf(to, " %g |", best.ms);
         proven &= best.proven;
     }
-    fprintf(to, " | %s |\n", proven ? "proven" : "not proven");
+    fprintf(to, " | | | %s |\n", proven ? "proven" : "not proven");
 }
 
 void adaptra_orders(FILE *to, const page_options *how)
@@ -125,8 +135,9 @@ void adaptra_orders(FILE *to, const page_options *how)
     paper_pipeline slow = adaptra_pipe(&small, FIRST_LINK, 20, delays);
 
     (void)how; /* --quick has no effect: this part is fast */
-    fputs("| order | c = 0 | 10 ms | 20 ms | paper | how sure |\n"
-          "| --- | --- | --- | --- | --- | --- |\n",
+    fputs("| order | c = 0 | 10 ms | 20 ms | activations, c = 0 | 20 ms | "
+          "paper | how sure |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
           to);
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         print_order(to, &orders[i]);

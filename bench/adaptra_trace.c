@@ -34,7 +34,8 @@ lh_pipeline *adaptra_stages(const char *folder, bool joint)
                         .f_ms = (double)lh_pipeline_chunk(p, 0)->f_ns / 1e6,
                         .d_ms = (double)lh_pipeline_chunk(p, 0)->d_ns / 1e6,
                         .w_ms = (double)lh_pipeline_chunk(p, 0)->w_ns / 1e6,
-                        .joint = true};
+                        .joint = true,
+                        .released_at_d = true};
 
     lh_pipeline_free(p);
     return paper_pipeline_build(&q);

@@ -50,9 +50,10 @@ lh_pipeline *paper_pipeline_build(const paper_pipeline *q)
     append(&t,
            "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: %u\n"
            "devices: %u\nbackward: %s\nuniform: {placement: %s, F: %.9g, D: "
-           "%.9g, W: %.9g, memory: {F: 1, D: 0, W: -1}}\n",
+           "%.9g, W: %.9g, memory: {F: 1, D: %d, W: %d}}\n",
            q->microbatches, q->devices, q->joint ? "joint" : "split",
-           q->placement, q->f_ms, q->d_ms, q->w_ms);
+           q->placement, q->f_ms, q->d_ms, q->w_ms, q->released_at_d ? -1 : 0,
+           q->released_at_d ? 0 : -1);
     if (q->datacenters)
         append(&t, "datacenters: {count: %u, latency: %.9g, transfer: %.9g}\n",
                q->datacenters, q->latency_ms, q->transfer_ms);
@@ -113,6 +114,9 @@ static paper_result run_schedule(const lh_pipeline *p, const lh_schedule *s,
     r.ms = (double)lh_timeline_makespan(t) / MS;
     r.bubbles = lh_timeline_bubble_ratio(t);
     r.first_backward_ms = first_backward_ms(t);
+    for (uint32_t d = 0; d < lh_timeline_n_devices(t) && d < PAPER_MOST_DEVICES;
+         d++)
+        r.peak[d] = lh_timeline_peak_memory(t, d);
     lh_timeline_free(t);
     return r;
 }

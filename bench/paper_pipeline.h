@@ -21,6 +21,8 @@ typedef struct paper_pipeline {
      * limit. A chunk with half the layers stores half of it. */
     unsigned memory;
     bool joint; /* B in place of D and W */
+    /* D releases the activations, as in Adaptra's Algorithm 1; otherwise W. */
+    bool released_at_d;
     /* Latency of the devices - 1 links between neighbours, both directions;
      * NULL: none. Only without datacenters. */
     const double *delays_ms;
@@ -38,12 +40,15 @@ typedef struct paper_run {
     const uint32_t *warmup; /* slackness: leading forwards per device; NULL */
 } paper_run;
 
+enum { PAPER_MOST_DEVICES = 16 };
+
 /* Makespan and idle time of one simulated schedule. */
 typedef struct paper_result {
     double ms;      /* negative: the method is not applicable */
     double bubbles; /* idle time / makespan, 0..1 */
     /* Start of the first backward on the first device. */
     double first_backward_ms;
+    int64_t peak[PAPER_MOST_DEVICES]; /* memory per device */
 } paper_result;
 
 /* Builds and simulates the schedule of a method. */

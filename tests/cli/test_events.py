@@ -47,6 +47,14 @@ def the_published_trace_takes_as_long_as_published():
 
 
 @test
+def the_published_stages_keep_as_many_activations_as_their_warm_ups():
+    """Algorithm 1 of the paper: D releases the activations."""
+    found = json_case("memory", ["simulate", STAGES, "-s", "zb-h2"])
+    peaks = found["peak_memory"]
+    check(peaks == [15, 13, 11, 9, 7, 5, 3, 1], peaks)
+
+
+@test
 def an_iteration_takes_what_its_pipeline_takes_alone():
     uniform("p.yaml", latency=8, transfer=1)
     write("e.yaml", EVENTS)
