@@ -6,6 +6,7 @@
 
 #include "page_section.h"
 #include "paper_pipeline.h"
+#include "paper_score.h"
 
 #include <longhaul/experimental/events.h>
 
@@ -42,6 +43,16 @@ paper_result adaptra_result(const adaptra_setting *s, unsigned links,
 /* Returns a system's makespan in ms. */
 double adaptra_ms(const adaptra_setting *s, unsigned links, double delay_ms,
                   adaptra_system system);
+
+/* Prints every published number beside the computed one, and their counts. */
+void adaptra_claims(FILE *to, const page_options *how);
+/* The lines of that table by figure. */
+void adaptra_claim_orders(score *s, FILE *to);    /* 5 and 14 */
+void adaptra_claim_delays(score *s, FILE *to);    /* 15, 16 and 17 */
+void adaptra_claim_placement(score *s, FILE *to); /* 3 and 18 */
+void adaptra_claim_gaps(score *s, FILE *to);      /* 19 */
+/* Figure 21; `folder` as for adaptra_trace(). */
+void adaptra_claim_trace(score *s, FILE *to, const char *folder);
 
 /* Page parts; the number is the paper's figure. */
 void adaptra_causes(FILE *to, const page_options *how);    /* figure 1 */

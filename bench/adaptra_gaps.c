@@ -76,8 +76,8 @@ static void add_gap(gaps *g, const lh_pipeline *p)
     g->proven += best.proven;
 }
 
-static void print_gaps(FILE *to, unsigned stages, unsigned microbatches,
-                       unsigned most_delay_ms)
+static gaps find_gaps(unsigned stages, unsigned microbatches,
+                      unsigned most_delay_ms)
 {
     gaps g = {0};
 
@@ -88,6 +88,14 @@ static void print_gaps(FILE *to, unsigned stages, unsigned microbatches,
         add_gap(&g, p);
         lh_pipeline_free(p);
     }
+    return g;
+}
+
+static void print_gaps(FILE *to, unsigned stages, unsigned microbatches,
+                       unsigned most_delay_ms)
+{
+    gaps g = find_gaps(stages, microbatches, most_delay_ms);
+
     fprintf(to, "| %u, %u | 0 to %u | %.2f %% | %.2f %% | %u of %d | %u |\n",
             stages, microbatches, most_delay_ms, g.sum / PROFILES, g.worst,
             g.within, PROFILES, g.proven);
@@ -104,7 +112,26 @@ void adaptra_optima(FILE *to, const page_options *how)
     for (int i = 0; i < (how->quick ? 1 : 4); i++)
         for (int k = 0; k < 3; k++)
             print_gaps(to, sizes[i][0], sizes[i][1], delays_ms[k]);
-    fputs("| the paper: 3 to 8, 6 to 32 | not said | | below 1 % | all | by "
-          "MILP, in hours |\n",
-          to);
+}
+
+void adaptra_claim_gaps(score *s, FILE *to)
+{
+    gaps g = find_gaps(3, 6, 40);
+    score_line l = {"figure 19",
+                    "gap to the optimum, worst of 25 profiles, 3 stages, 6 "
+                    "microbatches",
+                    "`slack`, optimum proven",
+                    {.value = g.worst, .high = 1, .has_high = true},
+                    .digits = 2,
+                    .unit = " %",
+                    .as = SCORE_INFORMATIVE,
+                    .why = "the paper's profiles are not described; delays of "
+                           "0 to 40 ms here"};
+
+    score_print_line(s, &l, to);
+    l.claimed = "the same, mean";
+    l.row.value = g.sum / PROFILES;
+    l.as = SCORE_VARIANT;
+    l.why = "the claim is of all settings";
+    score_print_line(s, &l, to);
 }

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* --- jobs --------------------------------------------------------------- */
 
@@ -20,6 +21,18 @@ typedef struct workload {
     uint32_t microbatch_size, microbatches; /* per replica */
     uint32_t two_layer_chunks;              /* leading chunks with two layers */
 } workload;
+
+/* Reading of the batch in table 2: 176 sequences of the dense model in
+ * microbatches of 4 on 4 replicas, and 64 of the mixture of experts in
+ * microbatches of 1 on 16 replicas. */
+typedef struct batch_reading {
+    const char *name;
+    uint32_t dense, mixture; /* microbatches per replica */
+} batch_reading;
+
+/* The table's "global batch size", which all figures but figure 5 use, and the
+ * batch of each replica. */
+extern const batch_reading across_readings_of_batch[2];
 
 /* Topology of buildings and zones (table 3). */
 typedef struct topology {
@@ -79,6 +92,8 @@ double across_best_seconds(const workload *w, const topology *on,
 typedef void (*across_add_value)(void *to, const char *key, double value);
 /* Computes the figures whose layouts the paper states. */
 void across_figures(across_add_value add, void *to);
+/* Prints the ratios of the testbed's figures for both readings of table 2. */
+void across_print_readings(FILE *to);
 /* Computes the figures whose layouts come from a search. */
 void across_searches(across_add_value add, void *to);
 

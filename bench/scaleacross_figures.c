@@ -71,7 +71,7 @@ static void add_dense(const value_sink *a)
 {
     static const double overs[] = {1, 4, 8, 16};
     static const uint32_t batches[] = {2, 11, 22};
-    workload w = across_dense_17b(44);
+    workload w = across_dense_17b(across_readings_of_batch[0].dense);
 
     for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
         add(a, pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us),
@@ -87,7 +87,8 @@ static void add_dense(const value_sink *a)
 static void add_experts(const value_sink *a)
 {
     static const double overs[] = {4.0 / 3, 8, 16};
-    workload w = across_moe_40b(128, 4), few = across_moe_40b(16, 4);
+    const uint32_t n = across_readings_of_batch[0].mixture;
+    workload w = across_moe_40b(128, n), few = across_moe_40b(16, n);
     double many = 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us);
 
     add(a, many * pipeline_to_data_ratio(&few, NULL, 16, default_latency_us),
@@ -96,50 +97,134 @@ static void add_experts(const value_sink *a)
         add(a,
             1 / pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us),
             "8", "1:", round(overs[i]));
-    w = across_moe_40b_narrow(128, 4);
+    w = across_moe_40b_narrow(128, n);
     add(a, 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us), "8",
         "16 bits 1:", 16);
 }
 
-static void add_sharding(const value_sink *a)
+/* Returns the time of FSDP divided by that of a hybrid sharding with half the
+ * microbatch. */
+static double hybrid_gain(uint32_t microbatches, const char *kind, double over)
 {
-    static const double overs[] = {1, 16};
-    static const char *const kinds[] = {"hybrid-leaders", "hybrid"};
-    workload w = across_dense_17b(44), halved;
+    workload w = across_dense_17b(microbatches), halved;
+    crossing c = {.oversubscription = over, .latency_us = default_latency_us};
+    double full;
 
     /* A given share of the peak has no size; the cost model's kernels have. */
     w.gpu = "h100-sxm";
     halved = w;
     halved.microbatch_size /= 2; /* "smaller micro-batch size" */
     halved.microbatches *= 2;
-    for (size_t i = 0; i < sizeof overs / sizeof *overs; i++) {
-        crossing c = {.oversubscription = overs[i],
-                      .latency_us = default_latency_us};
-        double full = across_seconds(&w, NULL, &c, "dorapp");
+    full = across_seconds(&w, NULL, &c, "dorapp");
+    c.sharding = kind;
+    return full / across_seconds(&halved, NULL, &c, "dorapp");
+}
 
-        for (int k = 0; k < 2; k++) {
-            c.sharding = kinds[k];
-            add(a, full / across_seconds(&halved, NULL, &c, "dorapp"), "15",
-                kinds[k], overs[i]);
-        }
-    }
+static void add_sharding(const value_sink *a)
+{
+    static const double overs[] = {1, 16};
+    static const char *const kinds[] = {"hybrid-leaders", "hybrid"};
+
+    for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
+        for (int k = 0; k < 2; k++)
+            add(a,
+                hybrid_gain(across_readings_of_batch[0].dense, kinds[k],
+                            overs[i]),
+                "15", kinds[k], overs[i]);
+}
+
+/* Returns the time of interleaved ZBV divided by that of DoraPP. */
+static double zbv_ratio(uint32_t microbatches, double over)
+{
+    const workload w = across_dense_17b(microbatches);
+    const crossing c = {.outermost = PIPELINE_OUT,
+                        .oversubscription = over,
+                        .latency_us = default_latency_us};
+
+    return across_seconds(&w, NULL, &c, "interleaved-zbv") /
+           across_seconds(&w, NULL, &c, "dorapp");
 }
 
 static void add_schedules(const value_sink *a)
 {
     static const double overs[] = {1, 8, 16};
-    workload w = across_dense_17b(44);
 
-    for (size_t i = 0; i < sizeof overs / sizeof *overs; i++) {
-        crossing c = {.outermost = PIPELINE_OUT,
-                      .oversubscription = overs[i],
-                      .latency_us = default_latency_us};
+    for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
+        add(a, zbv_ratio(across_readings_of_batch[0].dense, overs[i]), "16",
+            "1:", overs[i]);
+}
 
-        add(a,
-            across_seconds(&w, NULL, &c, "interleaved-zbv") /
-                across_seconds(&w, NULL, &c, "dorapp"),
-            "16", "1:", overs[i]);
-    }
+/* ---- both readings of table 2's batch ---- */
+
+const batch_reading across_readings_of_batch[2] = {{"over all replicas", 11, 4},
+                                                   {"per replica", 44, 64}};
+
+/* Prints a row: the same ratio in both readings. */
+static void print_reading(FILE *to, const char *figure, double over,
+                          const char *what, const char *paper,
+                          double (*ratio)(const batch_reading *, double))
+{
+    fprintf(to, "| %s | %s at 1:%.3g | %s |", figure, what, over, paper);
+    for (int r = 0; r < 2; r++)
+        fprintf(to, " %.3f |", ratio(&across_readings_of_batch[r], over));
+    fputc('\n', to);
+}
+
+static double dense_ratio(const batch_reading *r, double over)
+{
+    const workload w = across_dense_17b(r->dense);
+
+    return pipeline_to_data_ratio(&w, NULL, over, default_latency_us);
+}
+
+static double mixture_ratio(const batch_reading *r, double over)
+{
+    const workload w = across_moe_40b(128, r->mixture);
+
+    return 1 / pipeline_to_data_ratio(&w, NULL, over, default_latency_us);
+}
+
+static double leaders_ratio(const batch_reading *r, double over)
+{
+    return hybrid_gain(r->dense, "hybrid-leaders", over);
+}
+
+static double schedule_ratio(const batch_reading *r, double over)
+{
+    return zbv_ratio(r->dense, over);
+}
+
+void across_print_readings(FILE *to)
+{
+    static const struct {
+        const char *figure, *what;
+        double (*ratio)(const batch_reading *, double);
+        double over;
+        const char *paper;
+    } rows[] = {
+        {"4", "dense: PP-out / DP-out", dense_ratio, 1, "narrow gap"},
+        {"4", "dense: PP-out / DP-out", dense_ratio, 4, "narrow gap"},
+        {"4", "dense: PP-out / DP-out", dense_ratio, 8, "above 1"},
+        {"4", "dense: PP-out / DP-out", dense_ratio, 16, "1.285"},
+        {"8", "MoE: DP-out / PP-out", mixture_ratio, 4.0 / 3, "about even"},
+        {"8", "MoE: DP-out / PP-out", mixture_ratio, 8, "above 1"},
+        {"8", "MoE: DP-out / PP-out", mixture_ratio, 16, "1.494"},
+        {"15", "dense: FSDP / HSDP", leaders_ratio, 1, "below 1"},
+        {"15", "dense: FSDP / HSDP", leaders_ratio, 16, "1.068"},
+        {"16", "dense: ZBV / DoraPP", schedule_ratio, 1, "above 1"},
+        {"16", "dense: ZBV / DoraPP", schedule_ratio, 8, "above 1"},
+        {"16", "dense: ZBV / DoraPP", schedule_ratio, 16, "below 1"},
+    };
+
+    fputs("| figure | ratio of iteration times | paper |", to);
+    for (int r = 0; r < 2; r++)
+        fprintf(to, " %s: %u, %u |", across_readings_of_batch[r].name,
+                across_readings_of_batch[r].dense,
+                across_readings_of_batch[r].mixture);
+    fputs("\n| --- | --- | --- | --- | --- |\n", to);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        print_reading(to, rows[i].figure, rows[i].over, rows[i].what,
+                      rows[i].paper, rows[i].ratio);
 }
 
 /* ---- 8192 GPUs: figures 9 and 10 ---- */

@@ -91,8 +91,9 @@ static void add_100k(across_add_value how, void *to)
 
 void across_searches(across_add_value how, void *to)
 {
-    const workload experts = across_moe_40b(128, 4);
-    const workload dense = across_dense_17b(11);
+    const batch_reading *batch = &across_readings_of_batch[0];
+    const workload experts = across_moe_40b(128, batch->mixture);
+    const workload dense = across_dense_17b(batch->dense);
 
     add_testbed(how, to, "23", &experts, 4.0 / 3);
     add_testbed(how, to, "24", &dense, 1);

@@ -12,12 +12,12 @@
 int main(int argc, char **argv)
 {
     static const page_section parts[] = {
-        {"causes", adaptra_causes},       {"orders", adaptra_orders},
-        {"slackness", adaptra_slackness}, {"example", adaptra_example},
-        {"growth", adaptra_growth},       {"single", adaptra_single},
-        {"several", adaptra_several},     {"places", adaptra_placement},
-        {"optima", adaptra_optima},       {"trace", adaptra_trace},
-        {"adapting", adaptra_adapting},
+        {"claims", adaptra_claims},    {"causes", adaptra_causes},
+        {"orders", adaptra_orders},    {"slackness", adaptra_slackness},
+        {"example", adaptra_example},  {"growth", adaptra_growth},
+        {"single", adaptra_single},    {"several", adaptra_several},
+        {"places", adaptra_placement}, {"optima", adaptra_optima},
+        {"trace", adaptra_trace},      {"adapting", adaptra_adapting},
     };
 
     return page_program("validate-adaptra", parts, sizeof parts / sizeof *parts,

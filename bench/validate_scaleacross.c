@@ -10,15 +10,16 @@
  * simulator reads. --job prints the job of a topology in table 3, A1 to B4,
  * with data parallelism between the buildings or, with --pipeline-out,
  * pipelines. --quick skips the figures that search for layouts, which take
- * minutes. --write writes the results to PAGE
- * (docs/papers/scaleacross-figures.md), between lines that begin with "<!--
- * validate-scaleacross"; --check fails if the numbers in PAGE differ. */
+ * minutes; with --write their part of the page stays as it is. --write writes
+ * the results to PAGE (docs/papers/scaleacross-figures.md), between lines that
+ * begin with "<!-- validate-scaleacross"; --check fails if the numbers in PAGE
+ * differ. */
 #define _POSIX_C_SOURCE 200809L
 #include "page_section.h"
+#include "paper_score.h"
 #include "scaleacross.h"
 #include "table.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,114 +60,82 @@ static bool find_value(const computed *all, const char *key, double *out)
     return false;
 }
 
-/* The paper's finding: a number, a range, or the larger of two. */
-typedef struct finding {
-    bool has_low, has_high;
-    double low, high;
-} finding;
-
-static finding finding_of(const table *t, uint32_t row)
+/* Reads a row's published value: a number, a range, or the larger of two. */
+static score_row finding_of(const table *t, uint32_t row, double value)
 {
-    return (finding){.has_low = *table_text(t, row, "low") != '\0',
-                     .has_high = *table_text(t, row, "high") != '\0',
-                     .low = table_number(t, row, "low"),
-                     .high = table_number(t, row, "high")};
+    return (score_row){.value = value,
+                       .has_low = *table_text(t, row, "low") != '\0',
+                       .has_high = *table_text(t, row, "high") != '\0',
+                       .low = table_number(t, row, "low"),
+                       .high = table_number(t, row, "high"),
+                       .is_ratio = true};
 }
 
-/* Tolerance: ratios with three decimals resolve no smaller difference. */
-static const double tolerance = 0.0005;
-
-static bool agrees(const finding *f, double value)
+/* Returns how a row's value was computed. */
+static const char *run_of(const char *key)
 {
-    if (f->has_low && f->has_high)
-        return value >= f->low - tolerance && value <= f->high + tolerance;
-    return f->has_low ? value > f->low + tolerance
-                      : value < f->high - tolerance;
-}
-
-static void format_finding(const finding *f, char *text, size_t room)
-{
-    if (f->has_low && f->has_high && f->low == f->high)
-        snprintf(text, room, "%.3f", f->low);
-    else if (f->has_low && f->has_high)
-        snprintf(text, room, "%.3f to %.3f", f->low, f->high);
-    else
-        snprintf(text, room, "%s %.2f", f->has_low ? "above" : "below",
-                 f->has_low ? f->low : f->high);
-}
-
-/* Formats the error against the nearest published value; for a direction,
- * whether it matches. */
-static void format_error(const finding *f, double value, char *text,
-                         size_t room)
-{
-    double nearest = value;
-
-    if (f->has_low && f->has_high) {
-        nearest = fmin(fmax(value, f->low), f->high);
-        snprintf(text, room, "%+.1f %%", 100 * (value / nearest - 1));
-    } else {
-        snprintf(text, room, agrees(f, value) ? "as there" : "not as there");
-    }
-}
-
-/* Counts of findings by kind and of matches; for numbers also the mean error.
- */
-typedef struct tally {
-    uint32_t directions, right, numbers, within;
-    double off;
-} tally;
-
-static void count(const finding *f, double value, tally *t)
-{
-    double nearest = fmin(fmax(value, f->low), f->high);
-
-    if (!f->has_low || !f->has_high) {
-        t->directions++;
-        t->right += agrees(f, value);
-        return;
-    }
-    t->numbers++;
-    t->off += fabs(value / nearest - 1);
-    t->within += fabs(value / nearest - 1) <= 0.05;
+    if (is_searched(key))
+        return "job, planned";
+    return atoi(key) == 17 ? "formula" : "job, simulated";
 }
 
 /* Prints the rows whose figures come from a search, or the others. */
 static bool print_part(const table *t, const computed *all, bool searched,
                        FILE *to)
 {
-    tally sum = {0};
+    score sum = {0};
 
-    fputs("| figure, section | ratio of iteration times | longhaul | paper | "
-          "error | why, as far as known |\n"
-          "| --- | --- | --- | --- | --- | --- |\n",
-          to);
+    score_print_head(to);
     for (uint32_t i = 0; i < t->n_rows; i++) {
         const char *key = table_text(t, i, "key");
-        finding f = finding_of(t, i);
-        char paper[60], error[40];
+        score_line l = {.claimed = table_text(t, i, "finding"),
+                        .run = run_of(key),
+                        .digits = 3,
+                        .unit = "",
+                        .why = table_text(t, i, "why")};
+        char where[32];
         double value;
 
         if (is_searched(key) != searched)
             continue;
+        if (!score_parse(table_text(t, i, "class"), &l.as)) {
+            fprintf(stderr,
+                    "validate-scaleacross: findings.csv, row '%s': no class "
+                    "'%s'\n",
+                    key, table_text(t, i, "class"));
+            return false;
+        }
         if (!find_value(all, key, &value))
             return false;
-        format_finding(&f, paper, sizeof paper);
-        format_error(&f, value, error, sizeof error);
-        count(&f, value, &sum);
-        fprintf(to, "| %d, §%s | %s | %.3f | %s | %s | %s |\n", atoi(key),
-                table_text(t, i, "section"), table_text(t, i, "finding"), value,
-                paper, error, table_text(t, i, "why"));
+        snprintf(where, sizeof where, "figure %d, §%s", atoi(key),
+                 table_text(t, i, "section"));
+        l.where = where;
+        l.row = finding_of(t, i, value);
+        score_print_line(&sum, &l, to);
     }
-    if (sum.directions)
-        fprintf(to, "\nDirections: %u of %u as in the paper. ", sum.right,
-                sum.directions);
-    fprintf(to,
-            "%sNumbers: %u of %u within 5 %% of the paper's number or range, "
-            "%.1f %% off in the mean.\n",
-            sum.directions ? "" : "\n", sum.within, sum.numbers,
-            100 * sum.off / fmax(1, sum.numbers));
+    score_print(&sum, to);
     return true;
+}
+
+static bool finish_part(const char *name, const char *page, bool write,
+                        double give, char *made, bool ok)
+{
+    ok = ok && page_part(name, page, write, give, made);
+    free(made);
+    return ok;
+}
+
+static bool update_readings(const page_arguments *on)
+{
+    char *made = NULL;
+    size_t len = 0;
+    FILE *to = on->page ? open_memstream(&made, &len) : stdout;
+
+    if (!to)
+        return false;
+    across_print_readings(to);
+    return !on->page || finish_part("validate-scaleacross readings", on->page,
+                                    on->write, 0.005, made, fclose(to) == 0);
 }
 
 static bool update_part(const table *t, const computed *all, bool searched,
@@ -182,11 +151,9 @@ static bool update_part(const table *t, const computed *all, bool searched,
     if (to && fclose(to) != 0)
         ok = false;
     /* A better search changes ratios slightly: tolerate 2 points. */
-    ok = ok && page_part(searched ? "validate-scaleacross searches"
-                                  : "validate-scaleacross figures",
-                         page, write, searched ? 2 : 0.005, made);
-    free(made);
-    return ok;
+    return finish_part(searched ? "validate-scaleacross searches"
+                                : "validate-scaleacross figures",
+                       page, write, searched ? 2 : 0.005, made, ok);
 }
 
 /* Parsed command line. */
@@ -257,7 +224,8 @@ int main(int argc, char **argv)
     if (!table_read(folder, "findings.csv", &t))
         return 1;
     across_figures(store_value, &all);
-    ok = update_part(&t, &all, false, a.on.page, a.on.write);
+    ok = update_readings(&a.on);
+    ok = update_part(&t, &all, false, a.on.page, a.on.write) && ok;
     if (!a.quick) {
         across_searches(store_value, &all);
         ok = update_part(&t, &all, true, a.on.page, a.on.write) && ok;

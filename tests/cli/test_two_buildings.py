@@ -11,10 +11,12 @@ PAGE = (ROOT / "docs/papers/scaleacross.md").read_text()
 
 
 def seconds(example, batch, layout, outermost):
+    """Seconds per iteration with the example's batch, table 2's."""
     text = (ROOT / "examples" / example).read_text()
-    text = re.sub("global_batch: [0-9]+, sequence: 8192",
-                  f"global_batch: {batch}, sequence: 8192, zero: 1, "
-                  "rings: pipelined, recompute: none", text)
+    batch = f"global_batch: {batch}, sequence: 8192"
+    check(batch in text, f"{example} has another batch than table 2")
+    text = text.replace(batch, f"{batch}, zero: 1, rings: pipelined, "
+                        "recompute: none")
     (WORK / "job.yaml").write_text(
         text + f"layout: {{{layout}, context: 1, pipeline: 2, "
         f"outermost: {outermost}, rank_order: {outermost}, sharding: full, "
@@ -30,12 +32,11 @@ def check_ratio(name, slower, faster, page):
 
 @test
 def pipelines_of_the_dense_model_cross_as_the_page_says():
-    row = re.search(r"\| 1:16 \|.*\| \+([0-9.]+) % \|$", PAGE, re.M)
+    row = re.search(r"^\| 11 \| 1:16 \|.*\| \+([0-9.]+) % \|$", PAGE, re.M)
     page = 1 + float(row[1]) / 100
-    check(1.2 <= page <= 1.45, f"{page} is not what was published")
     layout = ("tensor: 8, expert: 1, data: 4, micro_batch: 4, "
               "chunks_per_device: 24")
-    job = ["dense-17b-two-buildings.yaml", 704, layout]
+    job = ["dense-17b-two-buildings.yaml", 176, layout]
     check_ratio("dense", seconds(*job, "pipeline"), seconds(*job, "data"), page)
 
 

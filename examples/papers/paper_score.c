@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "paper_score.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Fraction of a published number that counts as agreement. */
+static const double tolerance = 0.05;
+/* A smaller deviation of a ratio from 1 counts as no effect. */
+static const double no_effect = 0.005;
+/* Ratio of a range's ends from which the range excludes hardly anything. */
+static const double wide = 1.5;
+/* Ratios with three decimals resolve no smaller difference. */
+static const double resolution = 0.0005;
+
+static const char *const names[SCORE_CLASSES] = {"informative", "trivial",
+                                                 "fitted", "given", "variant"};
+
+static bool is_number(const score_row *r)
+{
+    return r->has_low && r->has_high;
+}
+
+double score_error(const score_row *r)
+{
+    return r->value / fmin(fmax(r->value, r->low), r->high) - 1;
+}
+
+bool score_agrees(const score_row *r)
+{
+    if (is_number(r))
+        return fabs(score_error(r)) <= tolerance;
+    return r->has_low ? r->value > r->low + resolution
+                      : r->value < r->high - resolution;
+}
+
+static score_class classify(const score_row *r, score_class as)
+{
+    bool flat = r->is_ratio && fabs(r->value - 1) <= no_effect;
+    bool vague = is_number(r) && r->high > wide * r->low;
+
+    return as == SCORE_INFORMATIVE && score_agrees(r) && (flat || vague)
+               ? SCORE_TRIVIAL
+               : as;
+}
+
+score_class score_add(score *s, const score_row *r, score_class as)
+{
+    score_class c = classify(r, as);
+    bool agrees = score_agrees(r);
+
+    if (is_number(r)) {
+        s->numbers[c]++;
+        s->within[c] += agrees;
+        s->off[c] += fabs(score_error(r));
+    } else {
+        s->directions[c]++;
+        s->right[c] += agrees;
+    }
+    return c;
+}
+
+score_row score_number(double value, double published)
+{
+    return (score_row){value, published, published, true, true, false};
+}
+
+const char *score_name(score_class c)
+{
+    return names[c];
+}
+
+bool score_parse(const char *name, score_class *out)
+{
+    for (int c = 0; c < SCORE_CLASSES; c++)
+        if (strcmp(names[c], name) == 0) {
+            *out = (score_class)c;
+            return true;
+        }
+    return false;
+}
+
+/* --- page --------------------------------------------------------------- */
+
+void score_print_head(FILE *to)
+{
+    fputs("| where | claimed | run | paper | here | apart | class | why |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+          to);
+}
+
+static void print_published(const score_line *l, FILE *to)
+{
+    const score_row *r = &l->row;
+
+    if (is_number(r) && r->low == r->high)
+        fprintf(to, " %.*f%s |", l->digits, r->low, l->unit);
+    else if (is_number(r))
+        fprintf(to, " %.*f to %.*f%s |", l->digits, r->low, l->digits, r->high,
+                l->unit);
+    else
+        fprintf(to, " %s %.*f%s |", r->has_low ? "above" : "below", l->digits,
+                r->has_low ? r->low : r->high, l->unit);
+}
+
+void score_print_line(score *s, const score_line *l, FILE *to)
+{
+    score_class c = score_add(s, &l->row, l->as);
+
+    fprintf(to, "| %s | %s | %s |", l->where, l->claimed, l->run);
+    print_published(l, to);
+    fprintf(to, " %.*f%s |", l->digits, l->row.value, l->unit);
+    if (is_number(&l->row))
+        fprintf(to, " %+.1f %% |", 100 * score_error(&l->row));
+    else
+        fprintf(to, " %s |",
+                score_agrees(&l->row) ? "as there" : "not as there");
+    fprintf(to, " %s | %s |\n", names[c], l->why);
+}
+
+static void print_count(FILE *to, uint32_t some, uint32_t all)
+{
+    if (all)
+        fprintf(to, " %u of %u |", some, all);
+    else
+        fputs(" |", to);
+}
+
+void score_print(const score *s, FILE *to)
+{
+    fputs("\n| rows | numbers within 5 % | mean error | directions as in the "
+          "paper |\n| --- | --- | --- | --- |\n",
+          to);
+    for (int c = 0; c < SCORE_CLASSES; c++) {
+        if (!s->numbers[c] && !s->directions[c])
+            continue;
+        fprintf(to, "| %s |", names[c]);
+        print_count(to, s->within[c], s->numbers[c]);
+        if (s->numbers[c])
+            fprintf(to, " %.1f %% |", 100 * s->off[c] / s->numbers[c]);
+        else
+            fputs(" |", to);
+        print_count(to, s->right[c], s->directions[c]);
+        fputc('\n', to);
+    }
+}

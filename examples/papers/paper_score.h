@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counts a page's rows by how much they say about the model: the rule is the
+ * same on every page of docs/papers. */
+#ifndef PAPER_SCORE_H
+#define PAPER_SCORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Class of a row. Only informative rows are evidence. */
+typedef enum score_class {
+    SCORE_INFORMATIVE, /* computed without the published value */
+    /* Agrees, but so would a model without any effect: a ratio within 0.5 % of
+     * 1, or a published range wider than a factor of 1.5. */
+    SCORE_TRIVIAL,
+    SCORE_FITTED,  /* a constant of the row was chosen to match results */
+    SCORE_GIVEN,   /* follows from inputs of the row: an identity */
+    SCORE_VARIANT, /* another assumption for a row that is counted already */
+    SCORE_CLASSES
+} score_class;
+
+/* Computed and published value. Without `has_low` or `has_high` the paper gives
+ * only a direction. */
+typedef struct score_row {
+    double value, low, high;
+    bool has_low, has_high;
+    bool is_ratio; /* 1 means no effect */
+} score_row;
+
+/* Line of a page's table: a claim of the paper beside the computed value. */
+typedef struct score_line {
+    const char *where;   /* figure or table of the paper */
+    const char *claimed; /* quantity and setting */
+    const char *run;     /* how it was computed */
+    score_row row;
+    int digits;       /* decimals of both values */
+    const char *unit; /* after both values, "" for none */
+    score_class as;
+    const char *why; /* of the difference, and which inputs were chosen */
+} score_line;
+
+/* Counts per class. */
+typedef struct score {
+    uint32_t numbers[SCORE_CLASSES], within[SCORE_CLASSES];
+    uint32_t directions[SCORE_CLASSES], right[SCORE_CLASSES];
+    double off[SCORE_CLASSES]; /* sum of relative errors of the numbers */
+} score;
+
+/* Returns the relative error against the nearest published value; 0 inside the
+ * range. Only for numbers. */
+double score_error(const score_row *r);
+/* Checks whether a direction matches or a number is within 5 %. */
+bool score_agrees(const score_row *r);
+/* Returns the row of a published number. */
+score_row score_number(double value, double published);
+/* Counts a row and returns its class: a row that would be informative may be
+ * trivial. */
+score_class score_add(score *s, const score_row *r, score_class as);
+/* Returns "informative", "trivial", ... */
+const char *score_name(score_class c);
+/* Parses a class by name. Returns false for other text. */
+bool score_parse(const char *name, score_class *out);
+
+/* Prints the head of the table of lines. */
+void score_print_head(FILE *to);
+/* Prints a line and counts it. */
+void score_print_line(score *s, const score_line *l, FILE *to);
+/* Prints the table of counts. */
+void score_print(const score *s, FILE *to);
+
+#endif

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of reproduced papers have one form, and their counts are those of their
+rows."""
+import re
+
+from harness import ROOT, check, finish, test
+
+FOLDER = ROOT / "docs/papers"
+HEAD = "| where | claimed | run | paper | here | apart | class | why |"
+COUNTS = ("| rows | numbers within 5 % | mean error | "
+          "directions as in the paper |")
+CLASSES = ("informative", "trivial", "fitted", "given", "variant")
+PAGES = ("adaptra", "scaleacross-figures")
+
+
+def cells(line):
+    return [c.strip() for c in line.strip("|").split("|")]
+
+
+def tables(text, head):
+    """Rows of each table with that head."""
+    for part in text.split(head + "\n")[1:]:
+        lines = part.split("\n")[1:]
+        end = next(i for i, line in enumerate(lines)
+                   if not line.startswith("|"))
+        yield [cells(line) for line in lines[:end]]
+
+
+def count(rows):
+    """The counts of a table of claims: class -> the cells of its row."""
+    found = {}
+    for name in CLASSES:
+        own = [r for r in rows if r[6] == name]
+        numbers = [abs(float(r[5].rstrip(" %"))) for r in own if "%" in r[5]]
+        right = [r[5] == "as there" for r in own if "%" not in r[5]]
+        if own:
+            found[name] = [
+                f"{sum(n <= 5 for n in numbers)} of {len(numbers)}"
+                if numbers else "",
+                sum(numbers) / len(numbers) if numbers else None,
+                f"{sum(right)} of {len(right)}" if right else ""]
+    return found
+
+
+def agrees(row):
+    return row[5] == "as there" or ("%" in row[5] and
+                                    abs(float(row[5].rstrip(" %"))) <= 5)
+
+
+@test
+def counts_are_those_of_the_rows():
+    for name in PAGES:
+        text = (FOLDER / f"{name}.md").read_text()
+        claims, counts = list(tables(text, HEAD)), list(tables(text, COUNTS))
+        check(claims and len(claims) == len(counts), f"{name}: no table")
+        for rows, printed in zip(claims, counts):
+            mine = count(rows)
+            check([c[0] for c in printed] == list(mine), f"{name}: {printed}")
+            for c in printed:
+                within, mean, right = mine[c[0]]
+                # A row on the limit is rounded in the table.
+                check(within == c[1] or "5.0 %" in str(rows), f"{name}: {c}")
+                check(mean is None or
+                      abs(float(c[2].rstrip(" %")) - mean) < 0.1,
+                      f"{name}: {c}, {mean}")
+                check(right == c[3], f"{name}: {c}")
+
+
+@test
+def agreement_on_no_effect_is_trivial():
+    text = (FOLDER / "scaleacross-figures.md").read_text()
+    for rows in tables(text, HEAD):
+        for r in rows:
+            ends = [float(x) for x in re.findall(r"[0-9.]+", r[3])]
+            vague = len(ends) == 2 and ends[1] > 1.5 * ends[0]
+            flat = abs(float(r[4]) - 1) <= 0.005
+            if agrees(r) and (flat or vague):
+                check(r[6] != "informative", r)
+            check(r[6] != "trivial" or agrees(r), r)
+
+
+@test
+def the_list_of_pages_is_complete():
+    text = (FOLDER / "README.md").read_text()
+    for page in FOLDER.glob("*.md"):
+        check(page.name == "README.md" or f"({page.name})" in text, page.name)
+
+
+finish()
