@@ -12,5 +12,5 @@ void adaptra_claims(FILE *to, const page_options *how)
     adaptra_claim_placement(&s, to);
     adaptra_claim_gaps(&s, to);
     adaptra_claim_trace(&s, to, how->folder);
-    score_print(&s, to);
+    score_print(&s, "rows", to);
 }

@@ -113,7 +113,7 @@ static bool print_part(const table *t, const computed *all, bool searched,
         l.row = finding_of(t, i, value);
         score_print_line(&sum, &l, to);
     }
-    score_print(&sum, to);
+    score_print(&sum, "rows", to);
     return true;
 }
 

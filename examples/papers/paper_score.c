@@ -127,11 +127,12 @@ static void print_count(FILE *to, uint32_t some, uint32_t all)
         fputs(" |", to);
 }
 
-void score_print(const score *s, FILE *to)
+void score_print(const score *s, const char *what, FILE *to)
 {
-    fputs("\n| rows | numbers within 5 % | mean error | directions as in the "
-          "paper |\n| --- | --- | --- | --- |\n",
-          to);
+    fprintf(to,
+            "\n| %s | numbers within 5 %% | mean error | directions as in the "
+            "paper |\n| --- | --- | --- | --- |\n",
+            what);
     for (int c = 0; c < SCORE_CLASSES; c++) {
         if (!s->numbers[c] && !s->directions[c])
             continue;

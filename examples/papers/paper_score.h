@@ -66,7 +66,7 @@ bool score_parse(const char *name, score_class *out);
 void score_print_head(FILE *to);
 /* Prints a line and counts it. */
 void score_print_line(score *s, const score_line *l, FILE *to);
-/* Prints the table of counts. */
-void score_print(const score *s, FILE *to);
+/* Prints the table of counts of `what`, "rows" or "cells". */
+void score_print(const score *s, const char *what, FILE *to);
 
 #endif

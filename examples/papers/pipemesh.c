@@ -214,9 +214,12 @@ static lh_elastic_plan *plan_for(const lh_elastic_case *g, uint32_t q)
 
 /* --- table IV ----------------------------------------------------------- */
 
-/* Prints " derived / published (error)". */
-static void print_cell(int digits, double got, double want)
+/* Prints " derived / published (error)" and counts the cell. */
+static void print_cell(int digits, double got, double want, score *s,
+                       score_class as)
 {
+    score_row r = score_number(got, want);
+    score_add(s, &r, as);
     printf(" %.*f / %.1f (%+.1f %%) |", digits, got, want,
            100 * (got / want - 1));
 }
@@ -281,15 +284,20 @@ static void print_table4(void)
 {
     printf("## Table IV\n\nEach cell of the tables has the derived value / the "
            "published value (error).\n\n- Forward, backward and critical PP "
-           "times are the paper's measurements, since no published\n  model "
-           "predicts them.\n- The bubble time is derived from the compute "
-           "times of the row.\n- Critical DP: 2 C_DP and the time that the "
+           "times are inputs: the paper's measurements.\n- The "
+           "bubble time is derived from the compute "
+           "times of the row: an identity (*given*).\n- Critical DP: 2 C_DP "
+           "and the time that the "
            "schedule's windows do not hide. C_DP follows from\n  parameters, D "
            "and %.2f of the device's share of its node's link, one number for "
-           "all rows.\n- The memory is the memory of the first stage.\n- "
-           "Throughput is model FLOPs over the sum of the five published time "
-           "columns, without\n  embedding, optimiser and loading.\n",
+           "all rows, chosen for the rows of PipeMesh and Fold3D, where "
+           "nothing is hidden (*fitted*).\n- The memory is the memory of the "
+           "first stage. M_a of PipeMesh on A100 is *fitted*.\n- Throughput is "
+           "model FLOPs over the sum of the five published time columns, "
+           "without\n  embedding, optimiser and loading (*given*); MFU is its "
+           "share of the peak.\n",
            LINK_EFFICIENCY);
+    score s = {.numbers = {0}};
     for (uint32_t i = 0; i < 4; i++) {
         const model *m = &models[i];
         printf("\n### %s\n\nP = %u, D = %u, B = %u per pipeline, q = %u; "
@@ -297,23 +305,31 @@ static void print_table4(void)
                "ms | M_a, GiB | M_g, GiB | M_p, GiB | TFLOPS | MFU, %% |\n| "
                "--- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
                m->name, m->P, m->D, microbatches(m), m->q, m->dropped);
-        for (uint32_t s = 0; s < 4; s++) {
-            const published *row = &m->rows[s];
-            columns d = derive(m, s);
+        for (uint32_t k = 0; k < 4; k++) {
+            const published *row = &m->rows[k];
+            columns d = derive(m, k);
+            bool elastic = k == 0;
+            /* Nothing of 2 C_DP is hidden: the link's share is fitted to it. */
+            score_class dp =
+                elastic || k == 3 ? SCORE_FITTED : SCORE_INFORMATIVE;
             printf("| %s | %u |", row->system, row->M);
-            print_cell(1, bubble_ms(m, row), row->bubble);
-            print_cell(1, d.dp_ms, row->dp);
-            if (s < 3)
-                print_cell(2, d.a, row->a);
+            print_cell(1, bubble_ms(m, row), row->bubble, &s, SCORE_GIVEN);
+            print_cell(1, d.dp_ms, row->dp, &s, dp);
+            if (k < 3)
+                print_cell(2, d.a, row->a, &s,
+                           elastic && i == 0 ? SCORE_FITTED
+                                             : SCORE_INFORMATIVE);
             else
                 printf(" - / %.1f |", row->a);
-            print_cell(2, d.g, row->g);
-            print_cell(2, d.p, row->p);
-            print_cell(1, d.tflops, row->tflops);
-            print_cell(1, 100 * d.tflops / m->peak_tflops, row->mfu);
+            print_cell(2, d.g, row->g, &s, SCORE_INFORMATIVE);
+            print_cell(2, d.p, row->p, &s, SCORE_INFORMATIVE);
+            print_cell(1, d.tflops, row->tflops, &s, SCORE_GIVEN);
+            print_cell(1, 100 * d.tflops / m->peak_tflops, row->mfu, &s,
+                       SCORE_GIVEN);
             printf("\n");
         }
     }
+    score_print(&s, "cells", stdout);
 }
 
 /* --- consistency of the columns ----------------------------------------- */
@@ -331,6 +347,7 @@ static void print_columns(void)
            "rules | one bucket more | published | with conditions | C_PP / "
            "Cf |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     static const char *const shares[] = {"-", "84.4 %", "90.9 %", "86.9 %"};
+    static const double published_shares[] = {0, 84.4, 90.9, 86.9};
     for (uint32_t i = 0; i < 4; i++) {
         const model *m = &models[i];
         lh_elastic_case g = case_of(m, &m->rows[0]);
@@ -350,6 +367,13 @@ static void print_columns(void)
         printf("| %s | %u | %u | %.1f %% | %.1f %% | %s | %.1f %% | %.2f |\n",
                m->name, least, m->q, share, fewer, shares[i], strict,
                hop * MS / (double)g.f_ns);
+        pipemesh_claim("section VI", m->name, "queue q", least, m->q, 0, "",
+                       SCORE_INFORMATIVE,
+                       "with the published critical DP time");
+        if (i > 0)
+            pipemesh_claim("section VI", m->name, "share at ZeRO-3", share,
+                           published_shares[i], 1, " %", SCORE_INFORMATIVE,
+                           "the paper's rule with its times");
     }
 }
 
@@ -527,29 +551,21 @@ static double best_ms(const problem *p, uint32_t q, lh_elastic_sharding how,
     return ms;
 }
 
-static void add_sweep(lh_report *report, const char *title, const char *x,
-                      uint32_t n, const double *xs, const int64_t *ns)
-{
-    static const char *const series[] = {"elastic"};
-    lh_error err;
-    lh_report_sweep sweep = {.size = sizeof sweep,
-                             .title = title,
-                             .x = x,
-                             .n_points = n,
-                             .xs = xs,
-                             .n_series = 1,
-                             .series = series,
-                             .makespan_ns = ns};
-    if (report && lh_report_add_sweep(report, &sweep, &err) != LH_OK)
-        die(&err);
-}
-
 /* Returns the implied C_PP, which is not published. The planner chooses eight
  * chunks only if C_PP is above a forward of 12 chunks and not above one of 8;
  * this is the maximum. */
 static double implied_hop_ns(const model *m)
 {
     return m->rows[1].fwd * MS / microbatches(m) / 8;
+}
+
+static uint32_t index_of_least(uint32_t n, const int64_t *ns)
+{
+    uint32_t least = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (ns[i] >= 0 && (ns[least] < 0 || ns[i] < ns[least]))
+            least = i;
+    return least;
 }
 
 static void print_fig13(lh_report *report)
@@ -579,8 +595,11 @@ static void print_fig13(lh_report *report)
                (double)p.given.f_ns / MS, ms, ms < 0 ? 0 : tflops_of(m, ms));
         lh_elastic_choice_free(c);
     }
-    add_sweep(report, "Fig. 13: Falcon 66B, q = 12", "chunks per stage", 6, xs,
-              ns);
+    pipemesh_add_sweep(report, "Fig. 13: Falcon 66B, q = 12",
+                       "chunks per stage", 6, xs, ns);
+    pipemesh_claim("figure 13", m->name, "chunks of the shortest iteration",
+                   xs[index_of_least(6, ns)], 8, 0, "", SCORE_INFORMATIVE,
+                   "C_PP is the longest with which the planner chooses 8");
 }
 
 static void print_fig14(lh_report *report)
@@ -607,8 +626,12 @@ static void print_fig14(lh_report *report)
         printf(" | %.0f | %.1f |\n", ms, ms < 0 ? 0 : tflops_of(m, ms));
         lh_elastic_choice_free(c);
     }
-    add_sweep(report, "Fig. 14: Falcon 66B, M = 8", "queue (microbatches)", 6,
-              xs, ns);
+    pipemesh_add_sweep(report, "Fig. 14: Falcon 66B, M = 8",
+                       "queue (microbatches)", 6, xs, ns);
+    pipemesh_claim("figure 14", m->name, "queue of the shortest iteration",
+                   xs[index_of_least(6, ns)], 12, 0, "", SCORE_INFORMATIVE,
+                   "24 microbatches make three groups of at most 11, or two of "
+                   "12");
 }
 
 static void print_fig15(lh_report *report)
@@ -654,12 +677,17 @@ static void print_fig15(lh_report *report)
         if (!isnan(rows[i].published))
             printf(" / %+.1f %%", rows[i].published);
         printf(" |\n");
+        if (i > 0 && !isnan(rows[i].published) && ms >= 0)
+            pipemesh_claim("figure 15", rows[i].name, "throughput over mixed",
+                           mixed / ms, 1 + rows[i].published / 100, 3, RATIO,
+                           SCORE_INFORMATIVE,
+                           "no contention between streams in the model");
         lh_elastic_choice_free(c);
     }
-    add_sweep(report,
-              "Fig. 15: mixed, ZeRO-3, -2, -1, depth-first mixed, "
-              "ZeRO-1, -3",
-              "variant", 7, xs, ns);
+    pipemesh_add_sweep(report,
+                       "Fig. 15: mixed, ZeRO-3, -2, -1, depth-first mixed, "
+                       "ZeRO-1, -3",
+                       "variant", 7, xs, ns);
 }
 
 /* --- order, and underivable quantities ---------------------------------- */
@@ -700,6 +728,11 @@ static void print_order(void)
                          derive(m, 3).dp_ms + 2 * (m->P - 1) * hop_ns(m) / MS;
         printf("| %s | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", m->name,
                elastic, depth, breadth, sums[0], sums[1], sums[3]);
+        pipemesh_claim("table IV", m->name, "elastic over depth-first",
+                       depth / elastic, sums[1] / sums[0], 3, RATIO,
+                       SCORE_INFORMATIVE,
+                       "forward and backward times are Megatron's published "
+                       "ones; own plan");
     }
 }
 
@@ -723,47 +756,6 @@ static void print_more(void)
                           LINK_EFFICIENCY);
 }
 
-static void print_missing(void)
-{
-    printf("\n## What does not match, and what cannot be derived\n\n* M_p "
-           "for the elastic plans: the formula gives 15 to 30 %% more than "
-           "published; 8/M\n  would have to be about 5.2/M.\n* Critical DP "
-           "of the depth-first rows on 100 Gb/s is 13 and 27 %% less than "
-           "published for\n  GPT-3 and Falcon, although windows of P "
-           "microbatches are assumed to be fully used.\n* Critical PP times "
-           "are longer than 2(P - 1) C_PP with a message time C_PP of at "
-           "most a\n  forward, and at link rate C_PP is a small part of "
-           "them.\n* ZeRO-3 shares are 100 %% by the paper's rule and times. "
-           "With seven scatter buckets, where\n  the rule gives six, GPT-3 "
-           "has the published 84.4 %%, and Falcon has 88.1 %% (published:\n  "
-           "86.9 %%). No bucket count gives Llama2's 90.9 %%.\n* Fig. 13 "
-           "peaks at 12 chunks, not 8. The exposed part of C_PP costs less "
-           "than the bubble\n  and the 2 C_DP that more chunks save. The "
-           "peak is at 12 for any C_PP for which the\n  planner chooses "
-           "8.\n* Fig. 15: with all parameters at ZeRO-3 all communication "
-           "is still hidden, so that this row\n  is no slower than the mixed "
-           "plan. The published 2.7 %% are contention, which the model\n  "
-           "does not have.\n* The paper has a queue of q = 12 microbatches "
-           "where 11 hide as much: 24 microbatches make\n  three groups of "
-           "at most 11, or two of 12; with 11 a stage keeps M - 1 fewer "
-           "passes in\n  memory.\n* Compute times, CPU memory, total GPU "
-           "memory (29.9 GiB against 28 for states and\n  activations) and "
-           "Fold3D's activations are measurements of the implementation.\n* "
-           "Fitted: %.2f of the link rate; 28 sbh for GPT-3 on A100.\n",
-           LINK_EFFICIENCY);
-}
-
-static void write_report(lh_report *report, const char *path)
-{
-    char *text;
-    size_t len;
-    lh_error err;
-    if (lh_report_format_html(report, &text, &len, &err) != LH_OK ||
-        lh_file_write(path, text, len, &err) != LH_OK)
-        die(&err);
-    lh_text_free(text);
-}
-
 int main(int argc, char **argv)
 {
     lh_report *report = NULL;
@@ -779,8 +771,13 @@ int main(int argc, char **argv)
            "Memory-Efficient Computation-Communication Overlap for\nTraining "
            "Large Language Models*, IEEE TPDS 2025. "
            "`examples/papers/pipemesh` prints this\npage except for the "
-           "results of training. The formulas are "
-           "in\n[elastic.md](../theory/elastic.md).\n\n");
+           "results of training:\n\n    ninja -C build examples/pipemesh\n    "
+           "build/examples/pipemesh > docs/papers/pipemesh.md\n    "
+           "bench/delayed.py build/cli/longhaul --write "
+           "docs/papers/pipemesh.md\n\nThe formulas are in "
+           "[elastic.md](../theory/elastic.md). The classes of rows and cells "
+           "are those of\n[all papers](README.md#form); the table under "
+           "[Claims](#claims) has the numbers outside table IV.\n\n");
     print_table4();
     print_columns();
     print_planner();
@@ -789,9 +786,10 @@ int main(int argc, char **argv)
     print_fig15(report);
     print_order();
     print_more();
-    print_missing();
+    pipemesh_print_claims();
+    pipemesh_print_missing(LINK_EFFICIENCY);
     if (report)
-        write_report(report, argv[1]);
+        pipemesh_write_report(report, argv[1]);
     lh_report_free(report);
     return 0;
 }
