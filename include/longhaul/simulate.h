@@ -29,6 +29,9 @@ typedef struct lh_sim_options {
      * fit on the device at the end of the forward are held by the host until D
      * or B; both passes are then one copy longer. 0: copies take no time. */
     int64_t host_copy_ns;
+    /* An entry of `coupled_queue` is free when its message's transfer ends, and
+     * the receiver alone waits for the latency; false: on arrival. */
+    bool coupled_until_sent;
 } lh_sim_options;
 
 /* One executed pass. Times are relative to the iteration's start. */

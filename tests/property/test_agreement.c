@@ -147,6 +147,7 @@ static lh_sim_options some_options(rng *r, bool *delegated)
     o.receives = (lh_receives)rng_below(r, 3);
     if (rng_chance(r, 50))
         o.coupled_queue = 1 + rng_below(r, 3);
+    o.coupled_until_sent = o.coupled_queue > 0 && rng_chance(r, 30);
     o.fifo = rng_chance(r, 30);
     return o;
 }

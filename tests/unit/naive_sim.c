@@ -384,6 +384,12 @@ static bool end_passes(world *w)
     return any;
 }
 
+/* Returns when a departed message's entry in the send queue is free. */
+static int64_t free_of(const world *w, const item *it)
+{
+    return w->options.coupled_until_sent ? it->sent_ns : it->arrive_ns;
+}
+
 /* Returns the number of used entries in the device's send queue. */
 static uint32_t in_queue(const world *w, uint32_t device)
 {
@@ -391,7 +397,7 @@ static uint32_t in_queue(const world *w, uint32_t device)
     for (uint32_t i = 0; i < w->n_items; i++) {
         const item *it = &w->items[i];
         if (it->device == device && it->issued && !it->delegated &&
-            !(it->departed && it->arrive_ns <= w->now))
+            !(it->departed && free_of(w, it) <= w->now))
             n++;
     }
     return n;
@@ -660,6 +666,8 @@ static int64_t next_moment(const world *w)
             next = it->end_ns;
         if (it->departed && it->arrive_ns > w->now && it->arrive_ns < next)
             next = it->arrive_ns;
+        if (it->departed && free_of(w, it) > w->now && free_of(w, it) < next)
+            next = free_of(w, it);
     }
     for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->p); c++)
         if (w->gathered_ns[c] > w->now && w->gathered_ns[c] < next)

@@ -163,6 +163,13 @@ static void coupled_queues(void)
     CHECK_INT(runs[2].start_ns, 19 * MS);
     CHECK_INT(idle_of(p, s, t, 0, LH_CAUSE_HEAD_OF_LINE), 8 * MS);
     lh_timeline_free(t);
+    /* The entry is free at 5, when the transfer ends, before the latency.
+     */
+    options.coupled_until_sent = true;
+    t = simulate(p, s, &options);
+    runs = lh_timeline_runs(t, 0, &n);
+    CHECK_INT(runs[1].issued_ns, 5 * MS);
+    lh_timeline_free(t);
     lh_schedule_free(s);
     lh_pipeline_free(p);
 }

@@ -3,8 +3,8 @@
  * times queue entries come free first, then passes end, then messages enter
  * their links, then data-parallel pieces, each by device number:
  *
- *     FREE  a message arrived, so the sender's queue entry is free
- *           (coupled queues only; Adaptra, section 3.2)
+ *     FREE  a message arrived, or its transfer ended, so the sender's queue
+ *           entry is free (coupled queues only; Adaptra, section 3.2)
  *     END   a pass ends; its output becomes a message
  *     ENTER a message with its receive posted enters its link
  *     RETRY a data-parallel piece waits for shared links that are free now;
@@ -312,7 +312,9 @@ static void depart_message(engine *e, uint64_t i, const lhi_route *route)
     msg->consumer = (lh_pass){c, m, 0, 1, kind};
     msg->producer = (lh_pass){from_chunk, m, 0, 1, kind};
     if (e->options.coupled_queue && is_direct(e, route))
-        push_event(e, msg->arrive_ns, FREE, msg->from, 0);
+        push_event(
+            e, e->options.coupled_until_sent ? msg->sent_ns : msg->arrive_ns,
+            FREE, msg->from, 0);
     if (to->pos < to->count && !to->running &&
         get_input(e, &to->order[to->pos]) == i)
         try_start(e, msg->to);
