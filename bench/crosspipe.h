@@ -6,12 +6,15 @@
 #define CROSSPIPE_H
 
 #include "page_section.h"
+#include "paper_score.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 
 /* Prints tables 5 and 6: static rows and greedy. */
 void crosspipe_tables(FILE *to, const page_options *how);
+/* Prints the dynamic rows with sends that block. */
+void crosspipe_sends(FILE *to, const page_options *how);
 /* Prints the memory of case 2. */
 void crosspipe_memory(FILE *to, const page_options *how);
 
@@ -21,6 +24,12 @@ void crosspipe_datacenters(FILE *to, const page_options *how); /* figure 9 */
 void crosspipe_delays(FILE *to, const page_options *how);      /* figure 11 */
 void crosspipe_degrees(FILE *to, const page_options *how);     /* figure 12 */
 void crosspipe_strides(FILE *to, const page_options *how);     /* figure 15 */
+
+/* The lines of figures 9 and 11. */
+void crosspipe_claim_datacenters(score *s, FILE *to);
+void crosspipe_claim_savings(score *s, FILE *to);
+/* Prints the numbers of the paper's text for figures 9 and 11. */
+void crosspipe_claims(FILE *to, const page_options *how);
 
 /* Writes figure 8's curves as a report. Returns false after printing an error.
  */

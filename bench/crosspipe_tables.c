@@ -2,6 +2,9 @@
 /* Computes CrossPipe's tables 5 and 6: M70 on 8 stages. */
 #include "crosspipe.h"
 #include "paper_pipeline.h"
+#include "paper_score.h"
+
+#include <longhaul/experimental/pipeline.h>
 
 #include <math.h>
 #include <string.h>
@@ -9,22 +12,49 @@
 static const double delays[5][2] = {
     {0, 0}, {.25, .25}, {.25, 2}, {2, .25}, {2, 2}};
 
+enum { N_STATICS = 3, UDSUB = N_STATICS, UD, WAVE, N_COLUMNS };
+
 /* Published seconds per microbatch, [delay][case][column]; columns 1F1B, ZB-H1,
- * ZB-V, CrossUDSub; 0: not published. Case 3 has no static rows. */
-static const double table5[5][3][4] = {
-    {{.151, .133, .118, .137}, {.174, .168, .161, 0}, {0, 0, 0, .121}},
-    {{.168, .150, .148, .149}, {.193, .187, .177, 0}, {0, 0, 0, .123}},
-    {{.241, .230, .315, .181}, {.262, .259, .330, 0}, {0, 0, 0, .144}},
-    {{.242, .229, .314, .160}, {.262, .258, .329, 0}, {0, 0, 0, .127}},
-    {{.321, .309, .473, .198}, {.333, .331, .476, 0}, {0, 0, 0, .145}},
+ * ZB-V, CrossUDSub, CrossUD, CrossWave; 0: not published. */
+static const double table5[5][3][N_COLUMNS] = {
+    {{.151, .133, .118, .137, .137, .119},
+     {.174, .168, .161, 0, .165, .157},
+     {0, 0, 0, .121, .118, .108}},
+    {{.168, .150, .148, .149, .142, .127},
+     {.193, .187, .177, 0, .170, .159},
+     {0, 0, 0, .123, .123, .112}},
+    {{.241, .230, .315, .181, .177, .250},
+     {.262, .259, .330, 0, .185, .274},
+     {0, 0, 0, .144, .150, .235}},
+    {{.242, .229, .314, .160, .153, .148},
+     {.262, .258, .329, 0, .173, .163},
+     {0, 0, 0, .127, .124, .115}},
+    {{.321, .309, .473, .198, .196, .256},
+     {.333, .331, .476, 0, .196, .291},
+     {0, 0, 0, .145, .147, .245}},
 };
-static const double table6[5][3][4] = {
-    {{.149, .133, .119, .138}, {.173, .168, .160, 0}, {0, 0, 0, .123}},
-    {{.177, .158, .161, .155}, {.198, .190, .181, 0}, {0, 0, 0, .126}},
-    {{.269, .249, .339, .216}, {.274, .269, .331, 0}, {0, 0, 0, .158}},
-    {{.268, .248, .337, .200}, {.274, .269, .330, 0}, {0, 0, 0, .138}},
-    {{.359, .338, .512, .268}, {.349, .346, .479, 0}, {0, 0, 0, .178}},
+static const double table6[5][3][N_COLUMNS] = {
+    {{.149, .133, .119, .138, .138, .122},
+     {.173, .168, .160, 0, .167, .157},
+     {0, 0, 0, .123, .119, .115}},
+    {{.177, .158, .161, .155, .148, .141},
+     {.198, .190, .181, 0, .173, .163},
+     {0, 0, 0, .126, .123, .115}},
+    {{.269, .249, .339, .216, .217, .286},
+     {.274, .269, .331, 0, .198, .290},
+     {0, 0, 0, .158, .162, .262}},
+    {{.268, .248, .337, .200, .197, .214},
+     {.274, .269, .330, 0, .184, .177},
+     {0, 0, 0, .138, .138, .139}},
+    {{.359, .338, .512, .268, .271, .339},
+     {.349, .346, .479, 0, .213, .295},
+     {0, 0, 0, .178, .178, .264}},
 };
+
+static double published(unsigned datacenters, int delay, int which, int k)
+{
+    return (datacenters == 4 ? table6 : table5)[delay][which][k];
+}
 
 /* A table column: placement and method. */
 typedef struct column {
@@ -32,7 +62,8 @@ typedef struct column {
     paper_run how;
 } column;
 
-static const column columns[4] = {
+/* The columns without a solver. */
+static const column columns[UD] = {
     {"1F1B, late", "ud", {.method = "1f1b", .receives = LH_RECEIVES_LATE}},
     {"ZB-H1, late", "ud", {.method = "zb-h1", .receives = LH_RECEIVES_LATE}},
     {"ZB-V, late-fd",
@@ -65,86 +96,272 @@ typedef struct sums {
     int n;
 } sums;
 
-static void print_cell(FILE *to, double predicted, double published, sums *sum)
+static void add_error(sums *sum, double error)
 {
-    double error = predicted / published - 1;
-
     sum->square += error * error;
     sum->n++;
     if (fabs(error) > fabs(sum->worst))
         sum->worst = error;
-    fprintf(to, " %.3f / %.3f (%+.1f %%) |", predicted, published, 100 * error);
+}
+
+static double rms_percent(const sums *sum)
+{
+    return 100 * sqrt(sum->square / sum->n);
+}
+
+static void print_cell(FILE *to, double predicted, double paper, sums *sum)
+{
+    double error = predicted / paper - 1;
+
+    add_error(sum, error);
+    fprintf(to, " %.3f / %.3f (%+.1f %%) |", predicted, paper, 100 * error);
+}
+
+/* Returns the predicted seconds per microbatch of a column without a solver. */
+static double predict(int which, int delay, unsigned datacenters, int k,
+                      const paper_run *how)
+{
+    paper_pipeline q =
+        case_setting(which, delay, datacenters, columns[k].placement);
+
+    return paper_pipeline_makespan_ms(&q, how) / 1e3 / q.microbatches;
 }
 
 static void print_row(FILE *to, int which, int delay, unsigned datacenters,
-                      const double published[4], sums total[4])
+                      sums total[UD], score *s)
 {
     fprintf(to, "| %g, %g | %d |", delays[delay][0], delays[delay][1],
             which + 1);
-    for (int k = 0; k < 4; k++) {
-        if (published[k] == 0) {
+    for (int k = 0; k < UD; k++) {
+        double paper = published(datacenters, delay, which, k);
+
+        if (paper == 0) {
             fputs(" |", to);
             continue;
         }
-        paper_pipeline q =
-            case_setting(which, delay, datacenters, columns[k].placement);
-        double ms = paper_pipeline_makespan_ms(&q, &columns[k].how);
+        double seconds = predict(which, delay, datacenters, k, &columns[k].how);
+        score_row r = score_number(seconds, paper);
 
-        print_cell(to, ms / 1e3 / q.microbatches, published[k], &total[k]);
+        print_cell(to, seconds, paper, &total[k]);
+        /* F, D and W are fitted to the static cells without delay. */
+        score_add(s, &r,
+                  k < N_STATICS && delay == 0 ? SCORE_FITTED
+                                              : SCORE_INFORMATIVE);
     }
     fputc('\n', to);
 }
 
 static void print_table(FILE *to, const char *title, unsigned datacenters,
-                        const double published[5][3][4], sums total[4])
+                        sums total[UD], score *s)
 {
     fprintf(to,
             "### %s: M70 over %u datacenters\n\n"
             "Seconds per microbatch, predicted / published.\n\n"
             "| latency, transfer | case |",
             title, datacenters);
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < UD; k++)
         fprintf(to, " %s |", columns[k].title);
     fputs("\n| --- | --- | --- | --- | --- | --- |\n", to);
     for (int delay = 0; delay < 5; delay++)
         for (int which = 0; which < 3; which++)
-            print_row(to, which, delay, datacenters, published[delay][which],
-                      total);
+            print_row(to, which, delay, datacenters, total, s);
     fputc('\n', to);
+}
+
+/* Returns the rms error of a static column, in percent; negative: deadlock. */
+static double static_rms(int k, const paper_run *how)
+{
+    sums sum = {0};
+
+    for (int i = 0; i < 20; i++) {
+        unsigned datacenters = i < 10 ? 2 : 4;
+        int delay = i % 10 / 2, which = i % 2;
+
+        double seconds = predict(which, delay, datacenters, k, how);
+
+        if (seconds < 0)
+            return -1;
+        add_error(&sum, seconds / published(datacenters, delay, which, k) - 1);
+    }
+    return rms_percent(&sum);
+}
+
+/* Prints the rms error of each static column for every time at which receives
+ * may be posted; the column's mode was chosen from them. */
+static void print_modes(FILE *to)
+{
+    static const lh_receives modes[] = {LH_RECEIVES_EARLY, LH_RECEIVES_LATE_FD,
+                                        LH_RECEIVES_LATE};
+
+    fputs("\n| receives, rms error | early | late-fd | late | chosen | "
+          "chosen, one send at a time |\n"
+          "| --- | --- | --- | --- | --- | --- |\n",
+          to);
+    for (int k = 0; k < N_STATICS; k++) {
+        paper_run how = columns[k].how;
+
+        fprintf(to, "| %.*s |", (int)strcspn(columns[k].title, ","),
+                columns[k].title);
+        for (int m = 0; m < 3; m++) {
+            how.receives = modes[m];
+            fprintf(to, " %.1f %% |", static_rms(k, &how));
+        }
+        how = columns[k].how;
+        fprintf(to, " %s |", lh_receives_name(how.receives));
+        how.send_queue = 1;
+        how.until_sent = true;
+        double rms = static_rms(k, &how);
+
+        if (rms < 0)
+            fputs(" deadlock |\n", to);
+        else
+            fprintf(to, " %.1f %% |\n", rms);
+    }
 }
 
 void crosspipe_tables(FILE *to, const page_options *how)
 {
-    sums total[4] = {{0}};
+    sums total[UD] = {{0}};
+    score s = {.numbers = {0}};
 
     (void)how; /* --quick has no effect: this part is fast */
-    print_table(to, "Table 5", 2, table5, total);
-    print_table(to, "Table 6", 4, table6, total);
+    print_table(to, "Table 5", 2, total, &s);
+    print_table(to, "Table 6", 4, total, &s);
     fputs("| column | cells | rms error | worst |\n"
           "| --- | --- | --- | --- |\n",
           to);
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < UD; k++)
         fprintf(to, "| %s | %d | %.1f %% | %+.1f %% |\n", columns[k].title,
-                total[k].n, 100 * sqrt(total[k].square / total[k].n),
-                100 * total[k].worst);
+                total[k].n, rms_percent(&total[k]), 100 * total[k].worst);
+    print_modes(to);
+    score_print(&s, "cells", to);
+}
+
+/* --- transfers of 2 F ---------------------------------------------------- */
+
+/* The first two have columns; the others were tried, too. */
+enum { FREE, BLOCKED, N_SHOWN, N_SENDS = 4, SOLVER_EFFORT = 1500000 };
+
+/* Sends that never block, and sends of which a device has one at a time, until
+ * its transfer ends; two at a time; one at a time, until it arrives. */
+static const paper_run sends[N_SENDS] = {
+    {.method = "greedy", .sub_blocks = 8},
+    {.method = "greedy", .sub_blocks = 8, .send_queue = 1, .until_sent = true},
+    {.method = "greedy", .sub_blocks = 8, .send_queue = 2, .until_sent = true},
+    {.method = "greedy", .sub_blocks = 8, .send_queue = 1}};
+static const char *const send_names[N_SENDS] = {
+    "never block", "one at a time", "two at a time",
+    "one at a time, until it arrives"};
+
+static const char *const dynamics[] = {"CrossUDSub", "CrossUD", "CrossWave"};
+
+/* Simulates one dynamic schedule with both kinds of sends. */
+static void run_sends(const paper_pipeline *q, int schedule,
+                      paper_result out[N_SENDS])
+{
+    if (schedule != UDSUB) {
+        paper_pipeline_solve_and_run(q, SOLVER_EFFORT, sends, N_SENDS, out);
+        return;
+    }
+    for (int k = 0; k < N_SENDS; k++)
+        out[k] = paper_pipeline_run(q, &sends[k]);
+}
+
+/* Error sums: at transfers of 2 F and at the others. */
+typedef struct send_errors {
+    sums long_transfer[N_SENDS], other[N_SENDS];
+} send_errors;
+
+static void print_sends(FILE *to, unsigned datacenters, int delay, int which,
+                        int schedule, send_errors *errors, score *s)
+{
+    paper_pipeline q = case_setting(which, delay, datacenters,
+                                    schedule == WAVE ? "wave" : "ud");
+    double paper = published(datacenters, delay, which, schedule);
+    bool is_long = delays[delay][1] == 2;
+    paper_result r[N_SENDS];
+
+    run_sends(&q, schedule, r);
+    fprintf(to, "| %u | %g, %g | %d | %s | %.3f |", datacenters,
+            delays[delay][0], delays[delay][1], which + 1,
+            dynamics[schedule - UDSUB], paper);
+    for (int k = 0; k < N_SENDS; k++) {
+        double seconds = r[k].ms / 1e3 / q.microbatches;
+        score_row row = score_number(seconds, paper);
+
+        add_error(is_long ? &errors->long_transfer[k] : &errors->other[k],
+                  score_error(&row));
+        if (k >= N_SHOWN)
+            continue;
+        fprintf(to, " %.4f (%+.1f %%) |", seconds, 100 * score_error(&row));
+        /* Blocking was chosen for the cells with transfers of 2 F. */
+        score_add(s, &row,
+                  k == FREE ? SCORE_INFORMATIVE
+                  : is_long ? SCORE_FITTED
+                            : SCORE_VARIANT);
+    }
+    fputc('\n', to);
+}
+
+static void print_send_errors(FILE *to, const send_errors errors[3])
+{
+    fputs(
+        "\n| sends, rms error | 2 F: CrossUDSub | CrossUD | CrossWave | all | "
+        "other delays: CrossUDSub | CrossUD | CrossWave |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        to);
+    for (int k = 0; k < N_SENDS; k++) {
+        sums all = {0};
+
+        fprintf(to, "| %s |", send_names[k]);
+        for (int i = 0; i < 3; i++) {
+            const sums *sum = &errors[i].long_transfer[k];
+
+            fprintf(to, " %.1f %% |", rms_percent(sum));
+            all.square += sum->square;
+            all.n += sum->n;
+        }
+        fprintf(to, " %.1f %% |", rms_percent(&all));
+        for (int i = 0; i < 3; i++)
+            fprintf(to, " %.1f %% |", rms_percent(&errors[i].other[k]));
+        fputc('\n', to);
+    }
+}
+
+void crosspipe_sends(FILE *to, const page_options *how)
+{
+    send_errors errors[3] = {0};
+    score s = {.numbers = {0}};
+
+    fputs("| datacenters | latency, transfer | case | schedule | measured | "
+          "sends never block | one at a time |\n"
+          "| --- | --- | --- | --- | --- | --- | --- |\n",
+          to);
+    for (unsigned datacenters = 2; datacenters <= 4; datacenters += 2)
+        for (int delay = 0; delay < 5; delay++)
+            for (int which = 0; which < 3; which += 2)
+                for (int k = UDSUB; k <= (how->quick ? UD : WAVE); k++)
+                    print_sends(to, datacenters, delay, which, k,
+                                &errors[k - UDSUB], &s);
+    if (how->quick)
+        return;
+    print_send_errors(to, errors);
+    score_print(&s, "cells", to);
 }
 
 /* --- case 2: memory ----------------------------------------------------- */
 
-enum { RECOMPUTED = 1, N_MEMORIES = 4 };
+/* CLOSEST: the memory with the smallest error without blocking. */
+enum { RECOMPUTED = 1, N_MEMORIES = 4, CLOSEST = 12 };
 
 static const unsigned memories[N_MEMORIES] = {8, 10, 12, 16};
-
-/* Measured seconds per microbatch of CrossUD, [datacenters][delay]. */
-static const double measured[2][5] = {{.165, .170, .185, .173, .196},
-                                      {.167, .173, .198, .184, .213}};
 
 /* Prints a row. Returns whether memory 8 deviates from the measurement by more
  * than 3 %. */
 static bool print_memories(FILE *to, unsigned datacenters, int delay,
-                           sums total[N_MEMORIES])
+                           sums total[N_MEMORIES + 1])
 {
-    const double paper = measured[datacenters == 4][delay];
+    const double paper = published(datacenters, delay, RECOMPUTED, UD);
     bool contradicted = false, proven = true;
 
     fprintf(to, "| %u | %g, %g | %.3f |", datacenters, delays[delay][0],
@@ -153,7 +370,9 @@ static bool print_memories(FILE *to, unsigned datacenters, int delay,
         paper_pipeline q = case_setting(RECOMPUTED, delay, datacenters, "ud");
 
         q.memory = memories[m];
-        paper_best best = paper_pipeline_solve(&q, 3000000);
+        paper_result blocked;
+        paper_best best = paper_pipeline_solve_and_run(
+            &q, 3000000, &sends[BLOCKED], 1, &blocked);
         double s = best.ms / 1e3 / q.microbatches;
         double bound_s = best.bound_ms / 1e3 / q.microbatches;
 
@@ -161,8 +380,12 @@ static bool print_memories(FILE *to, unsigned datacenters, int delay,
         proven &= best.proven;
         if (m == 0)
             contradicted = bound_s > 1.03 * paper;
-        total[m].square += (s / paper - 1) * (s / paper - 1);
-        total[m].n++;
+        add_error(&total[m], s / paper - 1);
+        if (memories[m] != CLOSEST)
+            continue;
+        s = blocked.ms / 1e3 / q.microbatches;
+        fprintf(to, " %.4f (%+.1f %%) |", s, 100 * (s / paper - 1));
+        add_error(&total[N_MEMORIES], s / paper - 1);
     }
     fprintf(to, " %s | %s |\n", proven ? "proven" : "not all proven",
             contradicted ? "cannot be" : "can be");
@@ -171,14 +394,17 @@ static bool print_memories(FILE *to, unsigned datacenters, int delay,
 
 void crosspipe_memory(FILE *to, const page_options *how)
 {
-    sums total[N_MEMORIES] = {{0}};
+    sums total[N_MEMORIES + 1] = {{0}};
     int n_contradicted = 0;
 
     fputs("| datacenters | latency, transfer | CrossUD, measured |", to);
-    for (int m = 0; m < N_MEMORIES; m++)
+    for (int m = 0; m < N_MEMORIES; m++) {
         fprintf(to, " memory %u |", memories[m]);
+        if (memories[m] == CLOSEST)
+            fprintf(to, " memory %u, one send at a time |", memories[m]);
+    }
     fputs(" optimum | with memory 8 |\n"
-          "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+          "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
           to);
     for (unsigned datacenters = 2; datacenters <= 4; datacenters += 2)
         for (int delay = 0; delay < 5; delay++)
@@ -187,7 +413,10 @@ void crosspipe_memory(FILE *to, const page_options *how)
     if (how->quick)
         return;
     fputs("| rms of the ten | | |", to);
-    for (int m = 0; m < N_MEMORIES; m++)
-        fprintf(to, " %.1f %% |", 100 * sqrt(total[m].square / total[m].n));
+    for (int m = 0; m < N_MEMORIES; m++) {
+        fprintf(to, " %.1f %% |", rms_percent(&total[m]));
+        if (memories[m] == CLOSEST)
+            fprintf(to, " %.1f %% |", rms_percent(&total[N_MEMORIES]));
+    }
     fprintf(to, " | %d cannot be |\n", n_contradicted);
 }

@@ -105,12 +105,20 @@ static paper_result run_schedule(const lh_pipeline *p, const lh_schedule *s,
 {
     lh_sim_options sim = {.size = sizeof sim,
                           .receives = how->receives,
-                          .coupled_queue = how->send_queue};
+                          .coupled_queue = how->send_queue,
+                          .coupled_until_sent = how->until_sent,
+                          .fifo = true};
     paper_result r = {0};
     lh_timeline *t = NULL;
     lh_error err = {0};
 
-    paper_check_status(lh_simulate(p, s, &sim, &t, &err), &err);
+    lh_status status = lh_simulate(p, s, &sim, &t, &err);
+
+    if (status == LH_EDEADLOCK) {
+        r.ms = -1;
+        return r;
+    }
+    paper_check_status(status, &err);
     r.ms = (double)lh_timeline_makespan(t) / MS;
     r.bubbles = lh_timeline_bubble_ratio(t);
     r.first_backward_ms = first_backward_ms(t);
@@ -163,7 +171,9 @@ double paper_pipeline_makespan_ms(const paper_pipeline *q, const paper_run *how)
     return paper_pipeline_run(q, how).ms;
 }
 
-paper_best paper_solve(const lh_pipeline *p, uint64_t effort)
+static paper_best solve_and_run(const lh_pipeline *p, uint64_t effort,
+                                const paper_run *how, unsigned n,
+                                paper_result *out)
 {
     lh_solve_options o = {.size = sizeof o, .effort = effort};
     lh_solution found = {0};
@@ -173,7 +183,25 @@ paper_best paper_solve(const lh_pipeline *p, uint64_t effort)
     paper_best best = {.ms = (double)found.makespan_ns / MS,
                        .bound_ms = (double)found.bound_ns / MS,
                        .proven = found.status == LH_SOLVE_OPTIMAL};
+    for (unsigned i = 0; i < n; i++)
+        out[i] = run_schedule(p, found.schedule, &how[i]);
     lh_solution_fini(&found);
+    return best;
+}
+
+paper_best paper_solve(const lh_pipeline *p, uint64_t effort)
+{
+    return solve_and_run(p, effort, NULL, 0, NULL);
+}
+
+paper_best paper_pipeline_solve_and_run(const paper_pipeline *q,
+                                        uint64_t effort, const paper_run *how,
+                                        unsigned n, paper_result *out)
+{
+    lh_pipeline *p = paper_pipeline_build(q);
+    paper_best best = solve_and_run(p, effort, how, n, out);
+
+    lh_pipeline_free(p);
     return best;
 }
 

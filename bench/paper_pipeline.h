@@ -37,6 +37,7 @@ typedef struct paper_run {
     unsigned sub_blocks;    /* greedy: parts of a W; 0: whole */
     lh_receives receives;   /* LH_RECEIVES_LATE: not preposted */
     unsigned send_queue;    /* queue length of a device's sends; 0: none */
+    bool until_sent;        /* a send leaves the queue before its latency */
     const uint32_t *warmup; /* slackness: leading forwards per device; NULL */
 } paper_run;
 
@@ -44,7 +45,7 @@ enum { PAPER_MOST_DEVICES = 16 };
 
 /* Makespan and idle time of one simulated schedule. */
 typedef struct paper_result {
-    double ms;      /* negative: the method is not applicable */
+    double ms;      /* negative: the method is not applicable, or a deadlock */
     double bubbles; /* idle time / makespan, 0..1 */
     /* Start of the first backward on the first device. */
     double first_backward_ms;
@@ -71,6 +72,13 @@ typedef struct paper_best {
 paper_result paper_run_on(const lh_pipeline *p, const paper_run *how);
 /* Solves any pipeline under an effort limit. */
 paper_best paper_solve(const lh_pipeline *p, uint64_t effort);
+
+/* Solves a paper's pipeline and simulates the schedule under each of `n` runs,
+ * whose methods are ignored; messages leave first in, first out. Returns the
+ * solver's result. */
+paper_best paper_pipeline_solve_and_run(const paper_pipeline *q,
+                                        uint64_t effort, const paper_run *how,
+                                        unsigned n, paper_result *out);
 
 /* Solves a paper's pipeline. The limit is effort, so the result is equal on
  * every machine. */
