@@ -27,6 +27,7 @@ typedef struct published {
     double measured_s;
     recipe how;
     bool held_out, moe;
+    bool hybrid; /* with layers of Mamba-2; has experts, too */
     const char
         *exclusion_reason; /* reason the run has no job; NULL: it has one */
 } published;
@@ -41,8 +42,11 @@ typedef struct published_set {
  * error. Runs are held out by model and system: published_runs.c. */
 bool published_read(const char *folder, published_set *out);
 
-/* Returns the preset with the model's shape; NULL: none. */
+/* Returns the name of the model's preset or, if it is none, of its map; NULL:
+ * it has neither. */
 const char *published_model(const published *run);
+/* Returns the model as a job's map; NULL: it is a preset. */
+const char *published_map(const published *run);
 
 /* Constants fitted to the runs that are not held out. */
 typedef struct fitted {

@@ -92,8 +92,11 @@ static void append_cluster(const published *run, bool lifted, writer *w)
 static void append_layers(const published *run, writer *w)
 {
     uint32_t n = run->pipeline * run->chunks;
-    uint32_t layers = lh_model_preset(published_model(run))->layers;
+    uint32_t layers;
 
+    if (published_map(run))
+        return;
+    layers = lh_model_preset(published_model(run))->layers;
     if (n <= layers)
         return;
     append(w, ", layers: [");
@@ -173,7 +176,9 @@ void published_job(const published *run, const fitted *by, bool lifted,
     writer w = {.text = text};
 
     append(&w, "longhaul: job/1\nmodel: %s\n",
-           strstr(run->model, "w/o MTP") ? without_mtp : published_model(run));
+           published_map(run)              ? published_map(run)
+           : strstr(run->model, "w/o MTP") ? without_mtp
+                                           : published_model(run));
     append(&w,
            "training: {global_batch: %u, sequence: %u, precision: bf16, zero: "
            "1, ",

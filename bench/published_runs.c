@@ -7,19 +7,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The beginning of a Nemotron 3 model's map. */
+#define HYBRID(n, width)                                                       \
+    "{name: hybrid, layers: " #n ", hidden: " #width ", heads: 32, "           \
+    "head_dim: 128, vocab: 131072, gated: false, router: sigmoid, "            \
+    "mamba_head_dim: 64, mamba_groups: 8, mamba_state_dim: 128, "              \
+    "mamba_conv_kernel: 4, "
+
 /* The order determines each run's half: it places, for each GPU that two dense
  * models ran on, one model in either half. */
 static const struct {
     const char *name, *preset;
+    const char *map; /* as in a job, for a model that is no preset */
 } models[] = {
-    {"LLAMA3_8B", "llama3-8b"},
-    {"LLAMA3.1_405B", "llama3.1-405b"},
-    {"LLAMA3_70B", "llama3-70b"},
-    {"Qwen3_30B_a3B", "qwen3-30b-a3b"},
-    {"Qwen3_235B_a22B", "qwen3-235b-a22b"},
-    {"GPT OSS 120B", "gpt-oss-120b"},
-    {"DeepSeekV3", "deepseek-v3"},
-    {"Kimi_K2", "kimi-k2"},
+    {"LLAMA3_8B", "llama3-8b", NULL},
+    {"LLAMA3.1_405B", "llama3.1-405b", NULL},
+    {"LLAMA3_70B", "llama3-70b", NULL},
+    {"Qwen3_30B_a3B", "qwen3-30b-a3b", NULL},
+    {"Qwen3_235B_a22B", "qwen3-235b-a22b", NULL},
+    {"GPT OSS 120B", "gpt-oss-120b", NULL},
+    {"DeepSeekV3", "deepseek-v3", NULL},
+    {"Kimi_K2", "kimi-k2", NULL},
+    {"Nemotron_3_Nano", "nemotron-3-nano",
+     HYBRID(52, 2688) "kv_heads: 2, mamba_heads: 64, experts: 128, "
+                      "experts_per_token: 6, expert_ffn: 1856, "
+                      "shared_expert_ffn: 3712, layer_pattern: "
+                      "\"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*"
+                      "EMEMEMEME\"}"},
+    {"Nemotron_3_Super", "nemotron-3-super",
+     HYBRID(88, 4096) "kv_heads: 2, mamba_heads: 128, experts: 512, "
+                      "experts_per_token: 22, expert_ffn: 2688, "
+                      "shared_expert_ffn: 5376, expert_latent: 1024, "
+                      "mtp_layers: 2, layer_pattern: "
+                      "\"MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*"
+                      "EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME/*E\"}"},
 };
 static const char *const systems[] = {"H100", "B200", "B300", "GB200", "GB300"};
 
@@ -55,10 +76,19 @@ const char *published_model(const published *run)
     return i < 0 ? NULL : models[i].preset;
 }
 
+const char *published_map(const published *run)
+{
+    int i = model_index(run);
+
+    return i < 0 ? NULL : models[i].map;
+}
+
 static const char *exclusion_reason(const published *run)
 {
-    if (strstr(run->model, "Nemotron"))
-        return "a hybrid model, not a preset";
+    if (begins(run->model, "Nemotron_3_Ultra"))
+        return "activations are moved to the host";
+    if (begins(run->model, "Nemotron_3_5_Lightning"))
+        return "prediction modules with shared weights";
     if (strstr(run->model, "DeepSeekV4"))
         return "its kind of attention is not modelled";
     if (strcmp(run->precision, "NVFP4") == 0)
@@ -67,8 +97,9 @@ static const char *exclusion_reason(const published *run)
         return "activations are moved to the host";
     if (!published_model(run))
         return "no such model";
-    if (run->pipeline * run->chunks >
-        lh_model_preset(published_model(run))->layers + 2)
+    if (!published_map(run) &&
+        run->pipeline * run->chunks >
+            lh_model_preset(published_model(run))->layers + 2)
         return "more chunks than layers";
     if (run->expert > run->tensor * run->context * run->data)
         return "experts over more GPUs than a stage has, as published";
@@ -113,13 +144,14 @@ static void find_recipe(const table *t, published *run)
     }
 }
 
-/* Decides the half of a run. Every second (model, system) pair is held out in a
- * chessboard pattern: both halves contain each GPU, and no held-out pair
- * appears in the fitted half. */
+/* Decides the half of a run. Hybrid models are held out. Every second other
+ * (model, system) pair is held out in a chessboard pattern: both halves contain
+ * each GPU, and no held-out pair appears in the fitted half. */
 static void decide_half(published *run)
 {
     run->held_out = (model_index(run) + system_index(run)) % 2 != 0 ||
-                    strcmp(run->release, "Meta") == 0; /* other software */
+                    strcmp(run->release, "Meta") == 0 || /* other software */
+                    published_map(run);
 }
 
 static uint32_t or_one(uint32_t value)
@@ -241,7 +273,8 @@ bool published_read(const char *folder, published_set *out)
             continue;
         decide_half(run);
         model = lh_model_preset(published_model(run));
-        run->moe = model && model->experts > 0;
+        run->hybrid = published_map(run) != NULL;
+        run->moe = run->hybrid || (model && model->experts > 0);
     }
     return true;
 }

@@ -84,13 +84,21 @@ typedef struct mean {
     double percent, worst;
 } mean;
 
-static mean mean_of(const predicted *rows, uint32_t n, bool moe, bool held_out)
+/* The kinds of models whose errors are stated. */
+enum { DENSE, EXPERTS, HYBRID, N_MODEL_KINDS };
+
+static int kind_of(const published *run)
+{
+    return run->hybrid ? HYBRID : run->moe ? EXPERTS : DENSE;
+}
+
+static mean mean_of(const predicted *rows, uint32_t n, int kind, bool held_out)
 {
     mean m = {0};
     double sum = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (rows[i].run->moe != moe || rows[i].run->held_out != held_out)
+        if (kind_of(rows[i].run) != kind || rows[i].run->held_out != held_out)
             continue;
         m.n++;
         sum += 100 * fabs(rows[i].error);
@@ -107,16 +115,20 @@ static void print_means(const predicted *rows, uint32_t n, bool markdown,
         fputs("| runs | fitted half: runs, mean, worst | held-out half: runs, "
               "mean, worst |\n| --- | --- | --- |\n",
               to);
-    for (int moe = 0; moe < 2; moe++) {
-        mean f = mean_of(rows, n, moe, false), h = mean_of(rows, n, moe, true);
+    for (int kind = 0; kind < N_MODEL_KINDS; kind++) {
+        static const char *const names[] = {"dense", "experts", "hybrid"};
+        mean f = mean_of(rows, n, kind, false),
+             h = mean_of(rows, n, kind, true);
 
+        fprintf(to, markdown ? "| %s | " : "%-8s fitted ", names[kind]);
+        if (f.n > 0)
+            fprintf(to, "%u, %.1f %%, %.1f %%", f.n, f.percent, f.worst);
+        else
+            fputs("none", to);
         fprintf(to,
-                markdown ? "| %s | %u, %.1f %%, %.1f %% | **%u, %.1f %%, %.1f "
-                           "%%** |\n"
-                         : "%-8s fitted %4u %6.1f%% %6.1f%%   held out %4u "
-                           "%6.1f%% %6.1f%%\n",
-                moe ? "experts" : "dense", f.n, f.percent, f.worst, h.n,
-                h.percent, h.worst);
+                markdown ? " | **%u, %.1f %%, %.1f %%** |\n"
+                         : "; held out %u, %.1f %%, %.1f %%\n",
+                h.n, h.percent, h.worst);
     }
 }
 

@@ -8,6 +8,8 @@ static const lh_validated_runs megatron_dense = {"dense models under Megatron",
                                                  27, 5.3, 13.0};
 static const lh_validated_runs megatron_experts = {
     "models with experts under Megatron", 54, 14.4, 61.2};
+static const lh_validated_runs megatron_hybrid = {
+    "hybrid models under Megatron", 27, 26.2, 39.2};
 static const lh_validated_runs torchtitan_dense = {
     "dense models under torchtitan", 19, 10.0, 21.9};
 
@@ -27,16 +29,17 @@ const lh_validated_runs *lh_find_validated_runs(const lh_job *job)
     const lh_model *m = job->model;
     const bool experts = m->experts > 0;
 
-    /* None of these runs has layers other than attention and MLPs. */
-    if (replaces_times(job) || m->layer_pattern || m->linear_value_heads ||
-        m->index_topk)
+    /* None of these runs has other kinds of layers. */
+    if (replaces_times(job) || m->linear_value_heads || m->index_topk)
         return NULL;
 
     switch (job->framework.preset) {
     case LH_FRAMEWORK_MEGATRON:
-        return experts ? &megatron_experts : &megatron_dense;
+        return m->mamba_heads ? &megatron_hybrid
+               : experts      ? &megatron_experts
+                              : &megatron_dense;
     case LH_FRAMEWORK_TORCHTITAN:
-        return experts ? NULL : &torchtitan_dense;
+        return experts || m->mamba_heads ? NULL : &torchtitan_dense;
     case LH_FRAMEWORK_NONE:
     case LH_FRAMEWORK_DEEPSPEED:
         break;

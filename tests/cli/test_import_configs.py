@@ -125,12 +125,12 @@ def hybrid_layers_become_a_pattern():
 
 @test
 def hybrid_models_are_planned_but_not_exported():
-    for name, claimed in (("dense", True), ("hybrid", False)):
+    for name in "dense", "hybrid":
         job = imported(name)
         write(f"{name}.yaml", job["job"])
         plan = json_case(name, ["plan", f"{name}.yaml", "--no-optimal",
                                 "--effort", "20", "-q"])
-        check(("accuracy" in plan) == claimed, f"{name}: {list(plan)}")
+        check(plan["accuracy"]["kind"].startswith(name), plan["accuracy"])
     write("plan.json", json.dumps(plan))
     for target in "megatron", "torchtitan-model":
         case(target, ["export", "plan.json", "--to", target], 1,
