@@ -137,7 +137,7 @@ static const cli_option options[] = {
         "copies are real, and this is their prediction."),
     CLI_HOST_MEMORY_ROW(train_settings,
                         "timed: passes take longer by --host-copy. Not with "
-                        "--speed, --inject or --events."),
+                        "--speed or --inject."),
     {.name = "host-copy",
      .type = CLI_TIME,
      .at = offsetof(train_settings, model.host_copy_ns),

@@ -501,9 +501,9 @@ static lh_status check_options(cli *c)
                             "--moving");
     if (s->model.host_copy_ns && !s->host_memory)
         return cli_usage(c, "--host-copy requires --host-memory");
-    if (s->host_memory && (s->speed > 1 || s->inject || s->events))
-        return cli_usage(c, "--host-memory cannot be combined with --speed, "
-                            "--inject or --events");
+    if (s->host_memory && (s->speed > 1 || s->inject))
+        return cli_usage(c, "--host-memory cannot be combined with --speed "
+                            "or --inject");
     if (s->inject && s->real_links)
         return cli_usage(c, "--inject changes emulated links; it cannot be "
                             "combined with --real-links");

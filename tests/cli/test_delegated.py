@@ -148,8 +148,34 @@ def activations_rest_in_the_host():
     case("alone", ["train", "h.yaml", "--host-copy", "2ms"], 2,
          err="--host-copy requires --host-memory")
     case("faster", ["train", *hosted, "--speed", "2"], 2,
-         err="--host-memory cannot be combined with --speed, --inject or "
-         "--events")
+         err="--host-memory cannot be combined with --speed or --inject")
+
+
+@test
+def a_run_that_adapts_warms_up_into_host_memory():
+    """Four activations fit: only with host memory do more forwards hide the
+    slow link."""
+    uniform("h.yaml", devices=4, microbatches=12, times=(2, 2, 2), limit=4)
+    write("e.yaml", """
+        longhaul: events/1
+        time_unit: ms
+        events:
+          - {from: 12, to: 60, links: [0-1], latency: 4}
+        """)
+    adapting = ["h.yaml", "-s", "zb-h1", "--events", "e.yaml", "--adapt",
+                "--steps", "40"]
+    host = ["--host-memory", "all", "--host-copy", "0.1ms"]
+    clipped = json_case("clipped", ["simulate", *adapting])
+    want = json_case("simulate", ["simulate", *adapting, *host])
+    found = json_case("train", ["train", *adapting, *host])
+    end = want["iterations"][-1]["seconds"]
+    check(want["switches"] and end < 0.9 * clipped["iterations"][-1]["seconds"],
+          (want["switches"], clipped["switches"]))
+    last = found["switches"][-1] if found["switches"] else None
+    check(last and last["to"] == want["switches"][-1]["to"] and
+          abs(last["predicted_s"] - end) < 1e-6, found["switches"])
+    times = [i["seconds"] for i in found["iterations"][last["step"]:]]
+    check(end <= min(times) < 1.01 * end, times)
 
 
 finish()
