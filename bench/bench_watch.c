@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the monitoring overhead of a run whose passes have zero duration.
+/* Measures the monitoring overhead of a run.
  *
- *     bench-watch [--json] [--microbatches N] [--steps N] [--rounds N]
+ *     bench-watch [--json] [--ranks N] [--microbatches N] [--pass US]
+ *                 [--steps N] [--rounds N]
  *
- * Eight timed ranks (threads) run zb-h1, alternating between no monitoring and
+ * Eight timed ranks (threads), or N, run zb-h1 with passes of zero duration, or
+ * US microseconds, alternating between no monitoring and
  * `adapt`, which records, collects and analyses each iteration. The first half
  * of each run is discarded: by then the start-up budget is spent, given at
  * least 6000 iterations. Prints per round the medians of iterations (end to
- * end) in both halves and their means, then the median of the differences.
- * Finally prints the monitor's processor time alone for an iteration with as
- * many messages and passes. */
+ * end) in both halves and their means, then the medians of the differences,
+ * also of the processor time, as a share of the iterations' duration, and the
+ * share that the run itself has counted (lh_train_result.monitor_ns). Finally
+ * prints the monitor's processor time alone for an iteration with as many
+ * messages and passes. */
 #define _DEFAULT_SOURCE
 #include "bench.h"
 
@@ -23,19 +27,19 @@ enum {
     MOST_STEPS = 100000,
     MOST_ROUNDS = 100,
     MOST_MICROBATCHES = 4096,
-    RANKS = 8,
+    MOST_RANKS = 256,
     MONITORED = 2000
 };
 
 /* Command-line settings. */
 typedef struct config {
     bool json;
-    int microbatches, steps, rounds;
+    int ranks, microbatches, pass_us, steps, rounds;
 } config;
 
 /* Iteration times of one run. */
 typedef struct run {
-    double last, mean, median, processor;
+    double last, mean, median, processor, counted;
     double seconds[MOST_STEPS];
     int n, steps;
 } run;
@@ -80,6 +84,10 @@ static void run_engine(const config *how, const lh_pipeline *p,
     for (int i = 0; i < r->n; i++)
         r->mean += r->seconds[i] / r->n;
     r->median = bench_median(r->seconds, r->n);
+    double all = 0;
+    for (uint32_t i = 0; i < lh_train_n_iterations(result); i++)
+        all += (double)lh_train_iteration(result, i)->ns / 1e9;
+    r->counted = (double)result->monitor_ns / 1e9 / all;
     lh_train_result_free(result);
 }
 
@@ -90,8 +98,9 @@ static lh_pipeline *make_pipeline(const config *how)
     lh_pipeline *p;
     snprintf(text, sizeof text,
              "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %d\n"
-             "devices: 8\nuniform: {placement: ud, F: 0, D: 0, W: 0}\n",
-             how->microbatches);
+             "devices: %d\nuniform: {placement: ud, F: %d, D: %d, W: %d}\n",
+             how->microbatches, how->ranks, how->pass_us, how->pass_us,
+             how->pass_us);
     if (lh_pipeline_parse(text, strlen(text), "bench", &p, &err) != LH_OK)
         bench_die(&err);
     return p;
@@ -104,7 +113,7 @@ static int64_t draw_around(uint64_t *state, int64_t ns)
     return ns + ns * ((int64_t)(*state >> 54) - 512) / 8192;
 }
 
-/* Builds a synthetic observation of an iteration with 8 stages. */
+/* Builds a synthetic observation of an iteration. */
 static lh_observation make_observation(const config *how, uint64_t step,
                                        lh_observed_message *messages,
                                        lh_observed_pass *passes)
@@ -114,14 +123,15 @@ static lh_observation make_observation(const config *how, uint64_t step,
                            .messages = messages,
                            .passes = passes};
     uint64_t state = step;
-    for (uint32_t c = 0; c < RANKS; c++)
+    const uint32_t n = (uint32_t)how->ranks;
+    for (uint32_t c = 0; c < n; c++)
         for (uint32_t m = 0; m < (uint32_t)how->microbatches; m++) {
             const int64_t at = (int64_t)(10 * m + c) * 10000;
             for (uint8_t kind = LH_F; kind <= LH_W; kind++)
                 passes[seen.n_passes++] = (lh_observed_pass){
                     {.chunk = c, .microbatch = m, .n_parts = 1, .kind = kind},
                     draw_around(&state, 1000)};
-            for (uint32_t back = 0; c + 1 < RANKS && back < 2; back++)
+            for (uint32_t back = 0; c + 1 < n && back < 2; back++)
                 messages[seen.n_messages++] = (lh_observed_message){
                     .link = 2 * c + back,
                     .produced_ns = at,
@@ -134,19 +144,22 @@ static lh_observation make_observation(const config *how, uint64_t step,
 
 static double measure_monitor(const config *how)
 {
-    static lh_observed_message messages[2 * RANKS * MOST_MICROBATCHES];
-    static lh_observed_pass passes[3 * RANKS * MOST_MICROBATCHES];
+    const size_t n = (size_t)how->ranks * (size_t)how->microbatches;
+    lh_observed_message *messages = calloc(2 * n, sizeof *messages);
+    lh_observed_pass *passes = calloc(3 * n, sizeof *passes);
     lh_error err;
     lh_monitor *monitor;
     lh_schedule *s;
     double seconds = 0;
-    char text[4096];
+    static char text[100 * MOST_RANKS];
+    if (!messages || !passes)
+        exit(1);
     size_t at = (size_t)snprintf(
         text, sizeof text,
         "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: %d\n"
-        "devices: 8\nuniform: {placement: ud, F: 1, D: 1, W: 1}\nlinks:\n",
-        how->microbatches);
-    for (int c = 0; c + 1 < RANKS; c++)
+        "devices: %d\nuniform: {placement: ud, F: 1, D: 1, W: 1}\nlinks:\n",
+        how->microbatches, how->ranks);
+    for (int c = 0; c + 1 < how->ranks; c++)
         at += (size_t)snprintf(text + at, sizeof text - at,
                                "  - {from: %d, to: %d, latency: 20}\n"
                                "  - {from: %d, to: %d, latency: 20}\n",
@@ -156,34 +169,42 @@ static double measure_monitor(const config *how)
         lh_method_run("zb-h1", p, NULL, &s, NULL, &err) != LH_OK ||
         lh_monitor_make(p, s, NULL, &monitor, &err) != LH_OK)
         bench_die(&err);
-    for (uint64_t i = 0; i < 2 * MONITORED; i++) {
+    const uint64_t most = how->ranks > 8 ? MONITORED / 10 : MONITORED;
+    for (uint64_t i = 0; i < 2 * most; i++) {
         const lh_observation seen = make_observation(how, i, messages, passes);
         const double from = processor_time();
         if (lh_monitor_add(monitor, &seen, &err) != LH_OK)
             bench_die(&err);
-        if (i >= MONITORED) /* earlier iterations train the noise model */
+        if (i >= most) /* earlier iterations train the noise model */
             seconds += processor_time() - from;
     }
     lh_monitor_free(monitor);
     lh_schedule_free(s);
     lh_pipeline_free(p);
-    return seconds / MONITORED;
+    free(messages);
+    free(passes);
+    return seconds / (double)most;
 }
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: bench-watch [--json] [--microbatches N] "
-                    "[--steps N] [--rounds N]\n");
+    fprintf(stderr,
+            "usage: bench-watch [--json] [--ranks N] [--microbatches N] "
+            "[--pass US] [--steps N] [--rounds N]\n");
     exit(2);
 }
 
 static config read_arguments(int argc, char **argv)
 {
-    config how = {.microbatches = 16, .steps = 8000, .rounds = 5};
+    config how = {.ranks = 8, .microbatches = 16, .steps = 8000, .rounds = 5};
     for (int i = 1; i < argc; i++) {
         const bool has_more = i + 1 < argc;
         if (strcmp(argv[i], "--json") == 0)
             how.json = true;
+        else if (strcmp(argv[i], "--ranks") == 0 && has_more)
+            how.ranks = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--pass") == 0 && has_more)
+            how.pass_us = atoi(argv[++i]);
         else if (strcmp(argv[i], "--microbatches") == 0 && has_more)
             how.microbatches = atoi(argv[++i]);
         else if (strcmp(argv[i], "--steps") == 0 && has_more)
@@ -193,7 +214,8 @@ static config read_arguments(int argc, char **argv)
         else
             usage();
     }
-    if (how.microbatches < 1 || how.microbatches > MOST_MICROBATCHES ||
+    if (how.ranks < 2 || how.ranks > MOST_RANKS || how.pass_us < 0 ||
+        how.microbatches < 1 || how.microbatches > MOST_MICROBATCHES ||
         how.steps < 4 || how.steps > MOST_STEPS || how.rounds < 1 ||
         how.rounds > MOST_ROUNDS)
         usage();
@@ -204,7 +226,7 @@ int main(int argc, char **argv)
 {
     static run runs[2];
     static double medians[MOST_ROUNDS], means[MOST_ROUNDS],
-        processors[MOST_ROUNDS];
+        processors[MOST_ROUNDS], costs[MOST_ROUNDS], counted[MOST_ROUNDS];
     const config how = read_arguments(argc, argv);
     lh_error err;
     lh_schedule *s;
@@ -220,26 +242,36 @@ int main(int argc, char **argv)
         medians[i] = runs[1].median / runs[0].median - 1;
         means[i] = runs[1].mean / runs[0].mean - 1;
         processors[i] = runs[1].processor / runs[0].processor - 1;
+        counted[i] = runs[1].counted;
+        costs[i] = (runs[1].processor - runs[0].processor) / runs[0].mean;
         if (!how.json)
             printf("median %9.3f us without, %9.3f us with, %+6.2f %%; mean "
-                   "%+6.2f %%; processor time %+6.2f %%\n",
+                   "%+6.2f %%; processor time %+6.2f %%, %+6.2f %% of an "
+                   "iteration\n",
                    runs[0].median * 1e6, runs[1].median * 1e6, 100 * medians[i],
-                   100 * means[i], 100 * processors[i]);
+                   100 * means[i], 100 * processors[i], 100 * costs[i]);
     }
     const double median = bench_median(medians, how.rounds);
     const double mean = bench_median(means, how.rounds);
     const double processor = bench_median(processors, how.rounds);
+    const double cost = bench_median(costs, how.rounds);
+    const double count = bench_median(counted, how.rounds);
     const double alone = measure_monitor(&how);
     if (how.json) {
         bench_begin("watch");
-        printf(",\"microbatches\":%d,\"iteration_s\":%.9f,\"median\":%.6f,"
-               "\"mean\":%.6f,\"processor\":%.6f,\"monitor_s\":%.9f}\n",
-               how.microbatches, runs[0].median, median, mean, processor,
-               alone);
+        printf(",\"ranks\":%d,\"microbatches\":%d,\"iteration_s\":%.9f,"
+               "\"median\":%.6f,\"mean\":%.6f,\"processor\":%.6f,"
+               "\"cost\":%.6f,\"counted\":%.6f,\"monitor_s\":%.9f}\n",
+               how.ranks, how.microbatches, runs[0].median, median, mean,
+               processor, cost, count, alone);
     } else {
         printf("differences, medians of %d rounds: median %+.2f %%, mean "
-               "%+.2f %%, processor time %+.2f %%\n",
-               how.rounds, 100 * median, 100 * mean, 100 * processor);
+               "%+.2f %%, processor time %+.2f %%, %+.2f %% of an iteration\n",
+               how.rounds, 100 * median, 100 * mean, 100 * processor,
+               100 * cost);
+        printf("counted by the run: %.3f %% of all iterations, start-up "
+               "included\n",
+               100 * count);
         printf("the monitor alone: %.3f us an iteration, %.2f %% of one\n",
                alone * 1e6, 100 * alone / runs[0].median);
     }

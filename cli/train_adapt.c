@@ -81,7 +81,9 @@ lh_status train_notices_json(cli *c, const cli_view *began,
     for (uint32_t i = 0; ok && i < n; i++)
         ok = train_notice_add(c, began, &all[i], noticed, decisions);
     if (ok) /* ownership moves to the array */
-        ok = json_object_set_new(to, "noticed", noticed) == 0 &&
+        ok = json_object_set_new(to, "monitor_s", cli_seconds(r->monitor_ns)) ==
+                 0 &&
+             json_object_set_new(to, "noticed", noticed) == 0 &&
              json_object_set_new(to, "decisions", decisions) == 0;
     return ok ? LH_OK : cli_no_memory(c);
 }
@@ -99,6 +101,18 @@ void train_notices_print(cli *c, const lh_train_result *r)
             cli_wrap(c, all[i].is_decision ? "decided" : "noticed",
                      "after iteration %" PRIu64 ": %s", all[i].step,
                      all[i].text);
+    }
+    if (r->n_iterations && r->monitor_ns > 0) {
+        char one[CLI_TIME_TEXT];
+        int64_t all_ns = 0;
+        for (uint32_t i = 0; i < r->n_iterations; i++)
+            all_ns += r->iterations[i].ns;
+        cli_wrap(
+            c, "monitor",
+            "%s of processor time on all ranks, %.2f %% of the iterations' "
+            "time",
+            cli_time_text(r->monitor_ns, one),
+            100 * (double)r->monitor_ns / (double)all_ns);
     }
     if (shown > MOST)
         cli_print(c, "... and %" PRIu32 " more: see --json or --log\n",

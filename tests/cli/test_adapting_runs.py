@@ -94,7 +94,7 @@ def people_get_the_reasons():
                 out=r"noticed +after iteration \d+: from iteration 1\d on a "
                     r"message from device\s+0 to 1 takes 20 ms")
     text = done.stdout if done else ""
-    check("decided " in text and "switched " in text and
+    check("decided " in text and "switched " in text and "monitor " in text and
           max(map(len, text.splitlines()), default=0) <= 80, text)
 
 
@@ -145,6 +145,7 @@ def weights_do_not_notice():
             train, ["--events", "e.yaml", "--adapt"]):
         first = found["decisions"][0]
         predicted = [i.get("predicted_s") for i in found["iterations"]]
+        check(0 < found["monitor_s"] < found["total_s"], found["monitor_s"])
         check(first["step"] == 1 and "it took " in first["why"] and
               "planned" in first["why"], f"{transport}: {first}")
         check(predicted[:2] == [None, None] and predicted[-1] and

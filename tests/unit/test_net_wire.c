@@ -242,7 +242,7 @@ static void records(void)
 static void outcomes(void)
 {
     unsigned char bytes[LHI_OUTCOME_BYTES], row[LHI_ITERATION_BYTES];
-    const lhi_outcome o = {9, 1, true, 4, 5, 8, {6, 7, 3, 2}};
+    const lhi_outcome o = {9, 1, true, 4, 5, 8, {6, 7, 3, 2}, 11};
     const lh_iteration it = {.step = 1,
                              .ns = 2,
                              .loss = 3,
@@ -265,6 +265,7 @@ static void outcomes(void)
     CHECK(back.outcome.n_notices == 8 && bytes[40] == 8);
     CHECK(back.outcome.texts.n_paths == 3 && bytes[44] == 3);
     CHECK(back.outcome.texts.n_assignment == 2 && bytes[48] == 2);
+    CHECK(back.outcome.monitor_ns == 11 && bytes[56] == 11);
     not_with(read_outcome, bytes, sizeof bytes, 52, 1, "reserved field is 1");
     only_this(read_outcome, bytes, sizeof bytes);
     not_with(read_outcome, bytes, sizeof bytes, 4, 2, "interruption is 2");

@@ -307,6 +307,9 @@ struct lh_train_result {
     /* Adaptive runs: predicted_ns comes from times measured in the run, of its
      * last iterations with the same schedule and conditions. */
     bool is_calibrated;
+    /* Adaptive runs: processor time of all ranks for observations and the
+     * monitor, without decisions and the transport. */
+    int64_t monitor_ns;
     /* Measured profile: the plan's chunks as they ran, the work after the
      * pipeline, and the links unless they were emulated. Means over iterations
      * excluding the longest and the shortest. NULL: not requested, or no

@@ -652,6 +652,7 @@ void lhi_outcome_head_write(const lhi_outcome *o,
     put32(&at, o->texts.n_paths);
     put32(&at, o->texts.n_assignment);
     put32(&at, 0);
+    put64(&at, o->monitor_ns);
 }
 
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
@@ -671,6 +672,7 @@ lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
     o.texts.n_assignment = get32(&at);
     if (get32(&at))
         return fail_field(MESSAGE_OUTCOME, "reserved field", 1, err);
+    o.monitor_ns = get64(&at);
     if (interrupted > 1)
         return fail_field(MESSAGE_OUTCOME, "interruption", interrupted, err);
     *out = o;

@@ -23,7 +23,7 @@ enum {
     LHI_PASS_RECORD_BYTES = 40,
     LHI_COLLECTIVE_RECORD_BYTES = 48,
     LHI_HOP_OBSERVATION_BYTES = 24,
-    LHI_OUTCOME_BYTES = 56,
+    LHI_OUTCOME_BYTES = 64,
     LHI_ITERATION_BYTES = 88,
     LHI_PROPOSAL_BYTES = 32,
     LHI_VOTE_BYTES = 256,
@@ -187,6 +187,7 @@ typedef struct lhi_outcome {
     bool interrupted;
     uint32_t n_recorded, n_switches, n_notices;
     lhi_proposal_texts texts;
+    uint64_t monitor_ns; /* processor time */
 } lhi_outcome;
 
 /* Encodes a command that rank 0 sends to all ranks. */

@@ -306,13 +306,20 @@ lhi_decider *lhi_adaptation_decider(lhi_adaptation *a)
 
 /* --- called by the rank --- */
 
+int64_t lhi_adaptation_cpu_ns(lhi_adaptation *a)
+{
+    pthread_mutex_lock(&a->lock);
+    const int64_t ns = a->thread_cpu_ns + a->rank_cpu_ns * a->n;
+    pthread_mutex_unlock(&a->lock);
+    return ns;
+}
+
 bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
                                     const lhi_rank_program *shift)
 {
+    const int64_t spent_ns = lhi_adaptation_cpu_ns(a);
     pthread_mutex_lock(&a->lock);
     const bool has_room = a->last - a->first < QUEUE_LENGTH;
-    /* Every rank spends as much as this one. */
-    const int64_t spent_ns = a->thread_cpu_ns + a->rank_cpu_ns * a->n;
     pthread_mutex_unlock(&a->lock);
     const double may_ns =
         CPU_ALLOWANCE_NS + max_cpu_share * (double)(lhi_now_ns() - a->start_ns);

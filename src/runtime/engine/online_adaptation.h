@@ -46,6 +46,11 @@ lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
  * wakes the adaptation thread, which evaluates it. */
 void lhi_adaptation_end_iteration(lhi_adaptation *a, int64_t ns);
 
+/* Returns the processor time in ns that all ranks have spent on observations
+ * and the monitor, without decisions and the transport. Every rank is assumed
+ * to spend as much as this one. */
+int64_t lhi_adaptation_cpu_ns(lhi_adaptation *a);
+
 /* Returns a number for the clock that rank `rank` reads; ranks with equal
  * numbers share a clock. In launched jobs it is derived from the host's boot
  * identity. */

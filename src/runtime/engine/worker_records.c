@@ -107,6 +107,8 @@ void lhi_run_worker_add_header(const lhi_run_worker *w, uint32_t n_recorded,
     const lhi_switch *switches =
         lhi_rescheduler_switches(w->rescheduler, &outcome.n_switches);
     outcome.n_notices = w->n_notices_reported;
+    if (w->adapting)
+        outcome.monitor_ns = (uint64_t)lhi_adaptation_cpu_ns(w->adapting);
     if (last)
         outcome.texts = last->texts;
     lhi_outcome_head_write(&outcome, head);
