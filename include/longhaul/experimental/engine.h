@@ -304,8 +304,8 @@ struct lh_train_result {
      * unknown. */
     uint32_t n_processors;
     int64_t unshared_ns; /* prediction with one processor per rank */
-    /* Adaptive runs: predicted_ns comes from times measured in the run, of its
-     * last iterations with the same schedule and conditions. */
+    /* Adaptive runs: predicted_ns comes from times measured in the run: the
+     * median over the iterations of the last schedule. */
     bool is_calibrated;
     /* Adaptive runs: processor time of all ranks for observations and the
      * monitor, without decisions and the transport. */

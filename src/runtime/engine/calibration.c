@@ -20,8 +20,15 @@ void lhi_calibration_init(lhi_calibration *c, lh_pipeline *measured,
 {
     *c = (lhi_calibration){.pipeline = measured,
                            .processors_ns = whole->processors_ns};
-    const int64_t rest = whole->ns - apply_bound(c, simulated_ns);
-    c->overhead_ns = rest > 0 ? rest : 0;
+    lhi_calibration_refine(c, whole->ns, simulated_ns);
+}
+
+void lhi_calibration_refine(lhi_calibration *c, int64_t ns,
+                            int64_t simulated_ns)
+{
+    const int64_t modelled_ns = apply_bound(c, simulated_ns);
+    c->overhead_ns = ns > modelled_ns ? ns - modelled_ns : 0;
+    c->factor = ns < modelled_ns ? (double)ns / (double)modelled_ns : 1;
 }
 
 void lhi_calibration_fini(lhi_calibration *c)
@@ -32,7 +39,10 @@ void lhi_calibration_fini(lhi_calibration *c)
 
 int64_t lhi_calibration_predict(const lhi_calibration *c, int64_t simulated_ns)
 {
-    return c->pipeline ? apply_bound(c, simulated_ns) + c->overhead_ns : 0;
+    if (!c->pipeline)
+        return 0;
+    return (int64_t)(c->factor * (double)apply_bound(c, simulated_ns)) +
+           c->overhead_ns;
 }
 
 /* --- description ---------------------------------------------------------- */

@@ -4,7 +4,9 @@
  *
  * Predicted duration of an iteration with calibrated times: the simulated one,
  * at least the time that the processors need for the passes of all ranks, plus
- * the overhead of the measured iteration (optimizer, sums over ranks). */
+ * the overhead of the measured iteration (optimizer, sums over ranks). If the
+ * measured iteration took less than its simulation, which has the slowest
+ * replica's time of every pass, predictions are shorter by the same factor. */
 #ifndef LHI_RUNTIME_ENGINE_CALIBRATION_H
 #define LHI_RUNTIME_ENGINE_CALIBRATION_H
 
@@ -25,6 +27,7 @@ typedef struct lhi_measured_iteration {
 typedef struct lhi_calibration {
     lh_pipeline *pipeline; /* measured times; owned. NULL: not calibrated */
     int64_t overhead_ns, processors_ns;
+    double factor; /* at most 1 */
 } lhi_calibration;
 
 /* Checks whether the run's times can differ from the pipeline's: passes are
@@ -36,6 +39,10 @@ bool lhi_job_can_calibrate(const lhi_job *job);
 void lhi_calibration_init(lhi_calibration *calibration, lh_pipeline *measured,
                           const lhi_measured_iteration *whole,
                           int64_t simulated_ns);
+/* Replaces overhead and factor by those of iterations with the mean duration
+ * `ns`, simulated in `simulated_ns`. */
+void lhi_calibration_refine(lhi_calibration *calibration, int64_t ns,
+                            int64_t simulated_ns);
 void lhi_calibration_fini(lhi_calibration *calibration);
 
 /* Returns the predicted duration of an iteration that takes `simulated_ns` with

@@ -32,6 +32,8 @@ struct lhi_decider {
     lhi_migration_decider *migration; /* NULL: migration is disabled */
     bool has_switched;                /* the initial plan was replaced */
     uint64_t n_seen;                  /* observed iterations */
+    double mean_ns;                   /* of those with the current schedule, */
+    uint64_t n_current;               /* their number */
     bool is_move;                     /* latest decision is a migration */
     uint32_t n_noticed;
     int64_t cpu_ns;
@@ -428,8 +430,10 @@ static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
     const bool knows = was == REFUSED || (was == ACCEPTED && step >= from);
     if (knows)
         d->answer = NO_PROPOSAL;
-    if (knows && was == ACCEPTED)
+    if (knows && was == ACCEPTED) {
         d->current_ns = given.predicted_ns;
+        d->n_current = 0;
+    }
     pthread_mutex_unlock(&d->lock);
     if (!knows)
         return LH_OK;
@@ -483,12 +487,19 @@ static lh_status add_step(lhi_decider *d, const lh_observation *seen,
     for (uint32_t i = 0; i < n_news; i++)
         LHI_TRY(report_event(d, seen->step, &news[i], err));
     lh_monitor_active_events(d->monitor, &n_open);
+    d->mean_ns += ((double)whole->ns - d->mean_ns) / (double)++d->n_current;
     const bool refines =
         d->calibration.pipeline && d->n_seen == REFINING_ITERATIONS;
     /* Otherwise the run follows its initial plan, which was chosen for these
      * conditions. */
     if ((n_news || n_open || d->has_switched || refines) && has_no_proposal(d))
-        return decide(d, seen->step, n_news > 0, err);
+        LHI_TRY(decide(d, seen->step, n_news > 0, err));
+    if (refines) {
+        pthread_mutex_lock(&d->lock);
+        lhi_calibration_refine(&d->calibration, (int64_t)d->mean_ns,
+                               d->current_ns);
+        pthread_mutex_unlock(&d->lock);
+    }
     return LH_OK;
 }
 

@@ -223,20 +223,24 @@ static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
     return from;
 }
 
-/* Uses the prediction from calibrated times, if the last iteration has one, for
- * the last iterations with the same prediction. Returns the first of them, else
- * 0. */
-static uint64_t use_calibrated_prediction(lh_train_result *r)
+/* Uses the predictions from calibrated times of the iterations from step `from`
+ * on, if there are any: the median. Returns the first step that has one, else
+ * `from`. `ns`: scratch, one per iteration. */
+static uint64_t use_calibrated_prediction(lh_train_result *r, uint64_t from,
+                                          int64_t *ns)
 {
-    uint32_t i = r->n_iterations;
-    const int64_t ns = i ? r->iterations[i - 1].predicted_ns : 0;
-    if (ns == 0)
-        return 0;
-    while (i > 0 && r->iterations[i - 1].predicted_ns == ns)
-        i--;
+    uint32_t n = 0;
+    for (uint32_t i = r->n_iterations; i-- > 0;) {
+        const lh_iteration *it = &r->iterations[i];
+        if (it->step < from || it->predicted_ns == 0)
+            break;
+        ns[n++] = it->predicted_ns;
+    }
+    if (n == 0)
+        return from;
     r->is_calibrated = true;
-    r->predicted_ns = r->unshared_ns = ns;
-    return r->iterations[i].step;
+    r->predicted_ns = r->unshared_ns = lhi_median_ns(ns, n);
+    return r->iterations[r->n_iterations - n].step;
 }
 
 /* Computes the result's median, minimum and maximum iteration time under the
@@ -246,13 +250,12 @@ static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
     lh_train_result *r = &to->result;
     int64_t predicted_ns;
     uint64_t from = find_last_schedule(job, to, &predicted_ns);
-    set_prediction(job, predicted_ns, r);
-    const uint64_t calibrated = use_calibrated_prediction(r);
-    from = calibrated > from ? calibrated : from;
     uint32_t n = 0;
     int64_t *ns = calloc((size_t)r->n_iterations + 1, sizeof *ns);
     if (!ns)
         return lhi_fail_nomem(err);
+    set_prediction(job, predicted_ns, r);
+    from = use_calibrated_prediction(r, from, ns);
     for (uint32_t i = 0; i < r->n_iterations; i++) {
         const lh_iteration *it = &r->iterations[i];
         if (it->step >= from)
