@@ -254,6 +254,20 @@ def ranks_exchange_their_places_by_themselves():
 
 
 @test
+def hosts_need_no_events():
+    """Over real links, whose times the run measures; a busy machine may look
+    like a slow host."""
+    a_plan()
+    if not trains_quietly():
+        return
+    found = json_case("run", [*STEPPED, "--checkpoint", "no-events",
+                              "--replicas", "2", "--adapt", "--moving", "4ms"])
+    check(all(s["refused"] is None for s in found["switches"]),
+          found["switches"])
+    check(checkpoint("no-events") == checkpoint("quiet"), "weights or moments")
+
+
+@test
 def hosts_that_are_not_are_refused():
     a_plan()
     if not trains_quietly():
@@ -407,6 +421,9 @@ def what_cannot_be_is_refused():
          err="--moving requires --layers-at")
     case("adapt moving", ["train", "p.yaml", "--adapt", "--moving", "1ms"], 2,
          err="--moving with --adapt requires --layers or --replicas")
+    case("real links", ["train", "p.yaml", "-s", "1f1b", "--adapt", "--moving",
+                        "1ms", "--replicas", "2", "--real-links"], 1,
+         err="timed ranks run one replica")
     case("timed places", ["train", "p.yaml", "--places-at", "1=1,0,2,3"], 2,
          err="--places-at on the timed device requires --replicas and --events")
     cpu = [*STEPPED, "--places-at"]

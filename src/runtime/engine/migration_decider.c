@@ -55,6 +55,11 @@ lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "lh_train_adapt: moving hosts requires an event "
                         "timeline with hosts");
+    if (a->moves_hosts && !job->model && !job->emulates)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "timed ranks run one replica, so hosts cannot be "
+                        "compared over real links; use emulated links, or "
+                        "train on the cpu device");
     if (a->moves_hosts && job->assignment_limits.n_places == 0)
         return lhi_rank_assignment_fail_places(&job->assignment_limits, err);
     if (a->moves_layers && !job->assignment_limits.layers)
