@@ -244,6 +244,9 @@ def ranks_exchange_their_places_by_themselves():
     moved, step = moves[0]["moved"], moves[0]["step"]
     places = {rank: place for place, rank in enumerate(moved["places"])}
     check(places[0] % 2 != places[2] % 2, f"still a ring: {moved}")
+    located = [d["why"] for d in found["decisions"] if "located" in d["why"]]
+    check(located and "the link from host 0 to 2 (" in located[0] and
+          "the link from host 2 to 0 (" in located[0], located)
     check("the slow link between hosts 0 and 2 carries the data" in
           moves[0]["why"], moves[0])
     check(moved["seconds"] >= moved["predicted_s"] > 0.004, moved)

@@ -131,6 +131,11 @@ def check(found):
               f"{move['why']}")
     times = [round(i["seconds"], 3) for i in found["iterations"]]
     print(times)
+    located = [d["why"] for d in found["decisions"] if "located" in d["why"]]
+    print(located)
+    if not any("link from host 0 to 2" in why or "link from host 2 to 0" in why
+               for why in located):
+        sys.exit("FAILED: the link was not located")
     if not moves:
         sys.exit("FAILED: no hosts were exchanged")
     places = {rank: place

@@ -3,7 +3,9 @@
 
 #include "resilience/placement/placement_internal.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 struct lhi_slow_hosts {
@@ -251,6 +253,41 @@ const lh_host_slowdowns *lhi_slow_hosts_known(const lhi_slow_hosts *s,
 {
     *version = s->version;
     return &s->known;
+}
+
+/* Formats one slow element into `text`, of `room` bytes; returns its length. */
+static size_t format_element(const lhi_slow_hosts *s, const lhi_slow_element *e,
+                             char *text, size_t room)
+{
+    int n;
+    if (e->kind == LHI_SLOW_LINK)
+        n = snprintf(text, room, "the link from host %" PRIu32 " to %" PRIu32,
+                     s->hosts[e->a], s->hosts[e->b]);
+    else if (e->kind == LHI_SLOW_INTERFACE)
+        n = snprintf(text, room, "the %s interface of host %" PRIu32,
+                     e->sends ? "outgoing" : "incoming", s->hosts[e->a]);
+    else
+        n = snprintf(text, room, "host %" PRIu32, s->hosts[e->a]);
+    if (n > 0 && (size_t)n < room)
+        n += snprintf(text + n, room - (size_t)n, " (%.1f times as long)",
+                      e->factor);
+    return n > 0 && (size_t)n < room ? (size_t)n : room - 1;
+}
+
+void lhi_slow_hosts_describe(const lhi_slow_hosts *s, char *text, size_t room)
+{
+    enum { SHOWN = 4 };
+    uint32_t n;
+    const lhi_slow_element *all = lhi_host_localiser_slow(s->localiser, &n);
+    size_t used = 0;
+    text[0] = 0;
+    for (uint32_t i = 0; i < n && i < SHOWN && used + 2 < room; i++) {
+        if (i > 0)
+            used += (size_t)snprintf(text + used, room - used, ", ");
+        used += format_element(s, &all[i], text + used, room - used);
+    }
+    if (n > SHOWN && used < room)
+        snprintf(text + used, room - used, " and %" PRIu32 " more", n - SHOWN);
 }
 
 /* --- emulation ------------------------------------------------------------ */

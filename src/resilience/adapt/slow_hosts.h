@@ -8,6 +8,7 @@
 #include "resilience/monitor/host_localiser.h"
 
 #include <longhaul/experimental/host_placement.h>
+#include <stddef.h>
 
 typedef struct lhi_slow_hosts lhi_slow_hosts;
 
@@ -37,6 +38,11 @@ void lhi_slow_hosts_exchange(lhi_slow_hosts *slow, const uint32_t *hosts);
  * *version: a number that changes with them. */
 const lh_host_slowdowns *lhi_slow_hosts_known(const lhi_slow_hosts *slow,
                                               uint32_t *version);
+
+/* Writes the elements that are slow with the present hosts into `text`, of
+ * `room` bytes, the first few by name; "": none. */
+void lhi_slow_hosts_describe(const lhi_slow_hosts *slow, char *text,
+                             size_t room);
 
 /* Writes the times that would be measured under the actual slowdowns `actual`
  * of emulated hosts and links into pass_ns and hop_ns: of the pipeline's

@@ -34,6 +34,7 @@ struct lhi_decider {
     uint64_t n_seen;                  /* observed iterations */
     double mean_ns;                   /* of those with the current schedule, */
     uint64_t n_current;               /* their number */
+    uint32_t slow_version;            /* last reported slow hosts */
     bool is_move;                     /* latest decision is a migration */
     uint32_t n_noticed;
     int64_t cpu_ns;
@@ -469,6 +470,28 @@ static bool has_no_proposal(lhi_decider *d)
     return quiet;
 }
 
+/* Appends a notice that names the slow hosts and links, if they have changed.
+ */
+static lh_status report_slow_hosts(lhi_decider *d, uint64_t step, lh_error *err)
+{
+    static const char located[] = "located as slow: ";
+    uint32_t version;
+    const lhi_slow_hosts *slow = lhi_decider_slow_hosts(d);
+    lhi_adapt_notice row = {
+        {.step = step, .is_decision = true, .now_ns = d->current_ns}, "", ""};
+    if (!slow)
+        return LH_OK;
+    lhi_slow_hosts_known(slow, &version);
+    if (version == d->slow_version)
+        return LH_OK;
+    d->slow_version = version;
+    memcpy(row.text, located, sizeof located);
+    lhi_slow_hosts_describe(slow, row.text + sizeof located - 1,
+                            sizeof row.text - sizeof located + 1);
+    lhi_text_copy(row.name, sizeof row.name, lh_adapt_candidate(0));
+    return row.text[sizeof located - 1] ? add_notice(d, &row, err) : LH_OK;
+}
+
 /* Adds an iteration's observation to the monitor, reports its events, and
  * decides if conditions have changed or the run has left its initial schedule.
  */
@@ -480,6 +503,7 @@ static lh_status add_step(lhi_decider *d, const lh_observation *seen,
     if (d->migration)
         LHI_TRY(lhi_migration_decider_observe(d->migration, seen->step, whole,
                                               err));
+    LHI_TRY(report_slow_hosts(d, seen->step, err));
     LHI_TRY(lh_monitor_add(d->monitor, seen, err));
     if (lhi_job_can_calibrate(d->job) && !d->calibration.pipeline)
         return calibrate(d, seen->step, whole, err);
