@@ -444,6 +444,54 @@ static void add_collectives(builder *m)
     }
 }
 
+/* Returns the all-gather stream of the device's first chunk with one, on link
+ * machine k; NULL: none. This all-gather is queued at time 0 before the
+ * device's others, because no chunk is used before an earlier one. */
+static const lhi_stream *find_first_gather(const builder *m,
+                                           const lhi_machine *k, uint32_t d)
+{
+    const lhi_stream *t = &m->s->streams[k->first_stream], *first = NULL;
+    for (uint32_t i = 0; i < k->n_streams; i++)
+        if (t[i].kind == LHI_GATHER && m->p->chunks[t[i].chunk].device == d &&
+            (!first || t[i].chunk < first->chunk))
+            first = &t[i];
+    return first;
+}
+
+/* Checks whether two devices share the same links. */
+static bool share_same_links(const lh_pipeline *p, uint32_t a, uint32_t b)
+{
+    uint32_t n = p->shared_at[a + 1] - p->shared_at[a];
+    return n == p->shared_at[b + 1] - p->shared_at[b] &&
+           memcmp(&p->shared[p->shared_at[a]], &p->shared[p->shared_at[b]],
+                  n * sizeof *p->shared) == 0;
+}
+
+/* Adds arcs between the first pieces of the devices' first all-gathers on link
+ * machine k, which enter its queue at time 0 in device order. With FIFO links
+ * all messages follow them, since no message is ready at time 0. */
+static void order_first_gathers(builder *m, const lhi_machine *k)
+{
+    const lhi_shop *s = m->s;
+    const lh_pipeline *p = m->p;
+    bool fifo = p->dp_priority == LH_DP_FIFO;
+    uint32_t before = NONE, sender = 0;
+    for (uint32_t d = 0; d < p->n_devices; d++) {
+        const lhi_stream *t = find_first_gather(m, k, d);
+        if (!t)
+            continue;
+        if (before != NONE && (fifo || share_same_links(p, sender, d)))
+            add_arc(m, before, t->first, 0);
+        before = t->first;
+        sender = d;
+    }
+    for (uint32_t i = 0; fifo && before != NONE && i < k->n_streams; i++) {
+        const lhi_stream *t = &s->streams[k->first_stream + i];
+        if (t->kind == LHI_MESSAGE_F || t->kind == LHI_MESSAGE_D)
+            add_arc(m, before, t->first, 0);
+    }
+}
+
 /* Adds all arcs between operations; called twice, first to count the arcs, then
  * to store them. */
 static void add_arcs(builder *m)
@@ -465,6 +513,9 @@ static void add_arcs(builder *m)
         add_memory(m, c);
     }
     add_collectives(m);
+    for (uint32_t i = 0; m->shares && i < s->n_machines; i++)
+        if (s->machines[i].kind == LHI_LINK && p->chunks[0].f_ns > 0)
+            order_first_gathers(m, &s->machines[i]);
 }
 
 /* Counts the arcs, allocates their arrays and stores them. */
@@ -509,70 +560,6 @@ static void index_arcs(builder *m)
         s->pred[at] = a->from;
         s->pred_lag[at] = a->lag;
     }
-}
-
-/* --- rules on one machine ----------------------------------------------------
- */
-
-/* Returns a stream's position on a microbatch's path through the pipeline;
- * NONE for W. */
-static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
-{
-    uint32_t n = s->p->n_chunks;
-    switch (t->kind) {
-    case LHI_F:
-        return 2 * t->chunk;
-    case LHI_MESSAGE_F:
-        return 2 * t->chunk + 1;
-    case LHI_D:
-        return 2 * (2 * n - 1 - t->chunk);
-    case LHI_MESSAGE_D:
-        return 2 * (2 * n - 1 - t->chunk) + 1;
-    default:
-        return NONE;
-    }
-}
-
-/* Checks whether, for the same microbatch, the operation of stream a has to run
- * before that of stream b. */
-static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
-                            const lhi_stream *b)
-{
-    uint32_t x = get_position(s, a), y = get_position(s, b);
-    if (x != NONE && y != NONE)
-        return x < y;
-    return b->kind == LHI_W && a->kind == LHI_D && a->chunk >= b->chunk;
-}
-
-/* Builds the precedence rules between streams (passes of one kind on one chunk)
- * of the same machine: which operations must precede which. */
-static lh_status make_rules(lhi_shop *s, lh_error *err)
-{
-    for (int fill = 0; fill < 2; fill++) {
-        uint32_t n = 0;
-        for (uint32_t m = 0; m < s->n_machines; m++) {
-            lhi_machine *k = &s->machines[m];
-            k->first_rule = n;
-            for (uint32_t i = 0; i < k->n_streams * k->n_streams; i++) {
-                uint32_t a = k->first_stream + i / k->n_streams;
-                uint32_t b = k->first_stream + i % k->n_streams;
-                if (a == b ||
-                    !always_precedes(s, &s->streams[a], &s->streams[b]))
-                    continue;
-                if (fill)
-                    s->rules[n] = (lhi_rule){a, b};
-                n++;
-            }
-            k->n_rules = n - k->first_rule;
-        }
-        if (!fill) {
-            s->rules = LHI_NEW(s->mem, lhi_rule, n);
-            if (!s->rules)
-                return lhi_fail_nomem(err);
-        }
-        s->n_rules = n;
-    }
-    return LH_OK;
 }
 
 /* --- time ------------------------------------------------------------------
@@ -679,7 +666,7 @@ static lh_status make_all(builder *m, lh_solve_objective objective,
     add_devices(m);
     LHI_TRY(add_links(m, err));
     LHI_TRY(fill_ops(m, err));
-    LHI_TRY(make_rules(m->s, err));
+    LHI_TRY(lhi_shop_make_rules(m->s, err));
     LHI_TRY(collect_arcs(m, err));
     index_arcs(m);
     set_heads_and_tails(m, objective);

@@ -109,6 +109,11 @@ lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
                                 lh_solve_objective objective, lhi_arena *mem,
                                 lhi_shop **out, lh_error *err);
 
+/* Builds the precedence rules between streams (passes of one kind on one chunk)
+ * of the same machine: which operations must precede which. For the
+ * construction of a job shop only. */
+lh_status lhi_shop_make_rules(lhi_shop *shop, lh_error *err);
+
 /* Checks whether no device has more than one chunk. */
 bool lhi_shop_has_single_chunks(const lhi_shop *shop);
 
