@@ -75,7 +75,7 @@ typedef struct lh_segment {
 typedef struct lh_link_use {
     const char *name;
     uint32_t n_messages;
-    int64_t busy_ns;    /* time occupied by transfers */
+    int64_t busy_ns;    /* time occupied by messages and data-parallel pieces */
     int64_t queued_ns;  /* queueing time, summed over messages */
     uint32_t max_queue; /* maximum messages waiting at one time */
 } lh_link_use;

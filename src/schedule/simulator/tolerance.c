@@ -183,6 +183,8 @@ static lh_status find_on_linked(const lh_pipeline *p, const lh_pipeline *linked,
         return lhi_fail_nomem(err);
     memcpy(now.forward, linked->forward, routes);
     memcpy(now.backward, linked->backward, routes);
+    if (!p->shared_at) /* a link only added here carries no communication */
+        now.shared_at = NULL;
     LHI_TRY(extend_options(p, linked, options, mem, &fitting, err));
     search s = {.now = &now, .p = linked, .schedule = schedule, .err = err};
     LHI_TRY(lh_evaluator_make(&now, &fitting, &s.evaluator, err));
@@ -198,6 +200,7 @@ static bool is_small(const lh_pipeline *p, const lh_schedule *schedule,
 {
     bool slow = options->coupled_queue || schedule->n_link_orders ||
                 options->receives != LH_RECEIVES_EARLY || options->delegated ||
+                p->shared_at ||
                 (options->host_copy_ns && lh_pipeline_has_host(p));
     uint64_t passes = 0;
     for (uint32_t d = 0; d < p->n_devices; d++)
