@@ -326,7 +326,9 @@ static void print_dp_links(cli *c, const cli_view *v)
         if (end - d > 1)
             snprintf(devices, sizeof devices, "devices %" PRIu32 "-%" PRIu32, d,
                      end - 1);
-        cli_print(c, "  %-20s %s\n", devices, name);
+        cli_print(c, "  %-20s %s%s\n", devices, name,
+                  lh_pipeline_shares_links(p, d) ? ", shared with messages"
+                                                 : "");
     }
     print_omitted_rows(c, rows);
 }

@@ -86,6 +86,10 @@ def rings_queue_with_messages_on_the_same_link():
         check(shown.returncode == 0, shown.stderr)
         return json.loads(shown.stdout)["makespan_s"]
 
+    text = run("simulate", "plan.json").stdout
+    check("  device 0             fabric of west\n"
+          f"  device 1             {ACROSS}, shared with messages\n" in text,
+          text)
     planned = json.loads(run("simulate", "plan.json", "--json").stdout)
     shared = simulate(made["pipeline"])
     check(shared == planned["makespan_s"], f"{shared}, {planned}")

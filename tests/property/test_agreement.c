@@ -269,7 +269,7 @@ static void all_agree(void)
             rng other = {UINT64_C(1000000007) + i};
             lh_pipeline *plain = p;
             p = sharing_pipeline(&other, plain);
-            n_shared += lh_pipeline_shares_links(p);
+            n_shared += lh_pipeline_shares_links(p, LH_NONE);
             lh_pipeline_free(plain);
         }
         lh_pipeline *hosted = NULL;

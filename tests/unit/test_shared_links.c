@@ -163,7 +163,7 @@ static void text_form(void)
     char *text = NULL, *copy = NULL;
     size_t len = 0;
     lh_error err = {0};
-    CHECK(lh_pipeline_shares_links(p));
+    CHECK(lh_pipeline_shares_links(p, LH_NONE));
     CHECK_OK(lh_pipeline_format(p, &text, &len, &err), err);
     CHECK_HAS(text, "\"piece\": 9000000000");
     CHECK_HAS(text, "\"priority\": \"pipeline-first\"");

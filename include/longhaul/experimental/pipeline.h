@@ -201,9 +201,10 @@ LH_API const char *lh_receives_name(lh_receives receives); /* "late-fd" */
 /* Returns the name of the device's data-parallel network; NULL: none. */
 LH_API const char *lh_pipeline_dp_link(const lh_pipeline *pipeline,
                                        uint32_t device);
-/* Returns true if a device's data-parallel communication shares a link with
- * messages. */
-LH_API bool lh_pipeline_shares_links(const lh_pipeline *pipeline);
+/* Returns true if the device's data-parallel communication shares a link with
+ * messages. LH_NONE: that of any device. */
+LH_API bool lh_pipeline_shares_links(const lh_pipeline *pipeline,
+                                     uint32_t device);
 /* Returns true if a chunk offloads activations. */
 LH_API bool lh_pipeline_offloads(const lh_pipeline *pipeline);
 /* Returns the memory limit on the device itself; lower than

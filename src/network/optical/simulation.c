@@ -665,7 +665,7 @@ static lh_status process_events(run *r, lh_error *err)
 static lh_status make_data(job *j, lhi_arena *mem, lh_error *err)
 {
     const lh_pipeline *p = j->program->pipeline;
-    if (lh_pipeline_shares_links(p))
+    if (lh_pipeline_shares_links(p, LH_NONE))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "data_parallel: 'link' names a link of messages; the "
                         "optical network simulation has no shared links");

@@ -195,7 +195,7 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
     job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1};
     LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(check_options(options, &job.o, err));
-    if (lh_pipeline_shares_links(pipeline))
+    if (lh_pipeline_shares_links(pipeline, LH_NONE))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "data_parallel: 'link' is the name of a link in "
                         "'links'; timed devices send data-parallel "

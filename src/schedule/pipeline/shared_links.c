@@ -139,9 +139,10 @@ lh_status lhi_pipeline_find_shared_links(lh_pipeline *p,
     return LH_OK;
 }
 
-bool lh_pipeline_shares_links(const lh_pipeline *pipeline)
+bool lh_pipeline_shares_links(const lh_pipeline *pipeline, uint32_t device)
 {
-    return pipeline->shared_at != NULL;
+    return device == LH_NONE ? pipeline->shared_at != NULL
+                             : lhi_shares_link(pipeline, device);
 }
 
 int64_t lhi_pipeline_dp_piece_ns(const lh_pipeline *pipeline)

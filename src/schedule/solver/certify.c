@@ -275,7 +275,7 @@ static lh_status refute(prover *r, lh_error *err)
     lh_error why = {0};
     uint32_t impossible;
     bool done = false;
-    if (lh_pipeline_shares_links(r->p)) {
+    if (lh_pipeline_shares_links(r->p, LH_NONE)) {
         r->why = "only closed-form bounds can be recorded for links that "
                  "data-parallel communication shares";
         return LH_OK;

@@ -54,7 +54,7 @@ lh_status lhi_verify_make_streams(const lhi_verifier *judge,
                                   lhi_verify_streams *out, lh_error *err)
 {
     *out = (lhi_verify_streams){.judge = judge};
-    if (!lh_pipeline_shares_links(judge->pipeline))
+    if (!lh_pipeline_shares_links(judge->pipeline, LH_NONE))
         return LH_OK;
     out->all = LHI_NEW(judge->mem, lhi_verify_stream, judge->n_devices);
     if (!out->all)

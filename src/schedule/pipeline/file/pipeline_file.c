@@ -222,7 +222,7 @@ static lh_status check_shared_rules(const lhi_doc *doc, const lhi_node *map,
                                     const lh_pipeline *p, lh_error *err)
 {
     const lhi_node *dp = lhi_node_find(map, "data_parallel");
-    if (!dp || dp->kind != LHI_MAP || lh_pipeline_shares_links(p))
+    if (!dp || dp->kind != LHI_MAP || lh_pipeline_shares_links(p, LH_NONE))
         return LH_OK;
     const lhi_node *rule = lhi_node_find(dp, "piece");
     if (!rule)
