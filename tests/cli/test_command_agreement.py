@@ -149,6 +149,15 @@ def check_compared(seed, plan):
               f"job {seed}: {row['method']} {row['pipeline']} takes "
               f"{row['iteration_s']} s; the plan proves that none takes less "
               f"than {least} ns")
+    for best in rows:
+        if best["status"] != "ok" or best["method"] != "optimal":
+            continue
+        for row in rows:
+            check(row["status"] != "ok" or
+                  row["pipeline"] != best["pipeline"] or
+                  row["iteration_s"] >= best["iteration_s"],
+                  f"job {seed}: optimal {best['pipeline']} is slower than "
+                  f"{row['method']}")
 
 
 @test

@@ -162,8 +162,11 @@ static void own_degrees_have_the_same_partition(void)
     static const char *const paths[] = {
         TEST_DATA "/planner/one-site-8-gpus.json",
         TEST_DATA "/planner/two-sites-12-gpus.json",
-        TEST_DATA "/planner/two-sites-50ms.json"};
-    for (size_t i = 0; i < (FEW_CASES ? 2 : 3); i++) {
+        TEST_DATA "/planner/two-sites-50ms.json",
+        TEST_DATA "/planner/four-sites-experts.json",
+        TEST_DATA "/planner/two-sites-70-nodes.json"};
+    for (size_t i = 0; i < (FEW_CASES ? 2 : sizeof paths / sizeof *paths);
+         i++) {
         lh_plan *open = plan_file(paths[i], NULL);
         lh_plan *fixed = open ? plan_file(paths[i], &open->best.layout) : NULL;
         CHECK(fixed);
@@ -180,6 +183,52 @@ static void own_degrees_have_the_same_partition(void)
         lh_plan_free(open);
         lh_plan_free(fixed);
     }
+}
+
+/* Checks that `given` is within the tolerance of being no faster than `open`,
+ * or with `slower` no slower. */
+static void check_no_better(const lh_plan *open, const lh_plan *given,
+                            bool slower)
+{
+    CHECK(open && given);
+    if (!open || !given)
+        return;
+    const double ratio =
+        (double)given->best.iteration_ns / (double)open->best.iteration_ns;
+    CHECK_MSG(slower ? ratio <= 1.002 : ratio >= 0.998, "%.4f", ratio);
+}
+
+/* Degrees of an alternative do not lead to a faster plan. */
+static void alternatives_are_not_faster(void)
+{
+    static const char path[] = TEST_DATA "/planner/four-sites-lossy.json";
+    const lh_layout degrees = {
+        .tensor = 1, .context = 1, .pipeline = 3, .data = 4, .micro_batch = 8};
+    lh_plan *open = plan_file(path, NULL), *given = plan_file(path, &degrees);
+    check_no_better(open, given, false);
+    lh_plan_free(open);
+    lh_plan_free(given);
+}
+
+/* Twice the bandwidth of the first link does not lead to a slower plan. */
+static void more_bandwidth_is_not_slower(void)
+{
+    static const char path[] = TEST_DATA "/planner/four-sites-5-gpus.json";
+    lh_plan *open = plan_file(path, NULL), *wider = NULL;
+    lh_job *job = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_job_read(path, &job, &err), err);
+    if (job) {
+        const uint32_t n = job->n_datacenters;
+        lh_wan *wans = (lh_wan *)job->wans;
+        wans[1].bytes_per_s *= 2;
+        wans[n].bytes_per_s *= 2;
+        CHECK_OK(lh_plan_make(job, NULL, &wider, &err), err);
+    }
+    check_no_better(open, wider, true);
+    lh_plan_free(open);
+    lh_plan_free(wider);
+    lh_job_free(job);
 }
 
 /* With equal GPUs and no traffic between sites the cheapest partition is the
@@ -211,6 +260,10 @@ int main(void)
     RUN(finds_faster_schedules);
     RUN(keeps_what_is_asked_for);
     RUN(own_degrees_have_the_same_partition);
+    if (!FEW_CASES) {
+        RUN(alternatives_are_not_faster);
+        RUN(more_bandwidth_is_not_slower);
+    }
     RUN(searches_partitions_for_cost);
     return test_summary();
 }
