@@ -22,6 +22,7 @@
 #include "planner/search/search_budget.h"
 
 #include <math.h>
+#include <string.h>
 
 #define MARGIN                                                                 \
     0.01 /* for results of full searches; see lh_plan_sensitivity              \
@@ -37,8 +38,9 @@ enum {
 typedef struct point {
     double factor;
     lh_choice best;
-    bool same; /* the plan's layout, or none better by the margin */
-    bool full; /* a full search's result */
+    bool same;    /* the plan's layout, or none better by the margin */
+    bool full;    /* a full search's result */
+    bool planned; /* `best` is the result of a search */
 } point;
 
 /* Sensitivity analysis state. */
@@ -46,7 +48,7 @@ typedef struct sensitivity_search {
     lh_plan_options options; /* for the quick searches */
     const lh_plan_options *given;
     lhi_arena *mem;
-    lhi_arena *sites; /* placements of the compared choices */
+    lhi_arena *points; /* of the points' choices */
     lh_plan *plan;
     const lhi_found_plans *known; /* shared with the full searches */
     bool stopped;
@@ -158,13 +160,37 @@ static lh_status plan_at_factor(sensitivity_search *f, lhi_arena *mem, point *p,
     return LH_OK;
 }
 
+/* Copies all that a choice refers to into `mem`, except an elastic plan's
+ * details: *out is complete unless the choice is elastic. */
+static lh_status copy_choice(const lh_choice *choice, lhi_arena *mem,
+                             lh_choice *out, lh_error *err)
+{
+    const lh_layout *l = &choice->layout;
+    const size_t n = (size_t)l->pipeline * l->chunks_per_device;
+    *out = *choice;
+    if (choice->cost) {
+        lh_plan_cost *cost = LHI_NEW(mem, lh_plan_cost, 1);
+        if (!cost)
+            return lhi_fail_nomem(err);
+        *cost = *choice->cost;
+        out->cost = cost;
+    }
+    if (choice->chunk_layers) {
+        uint32_t *layers = LHI_NEW(mem, uint32_t, n);
+        if (!layers)
+            return lhi_fail_nomem(err);
+        memcpy(layers, choice->chunk_layers, n * sizeof *layers);
+        out->chunk_layers = layers;
+    }
+    return lhi_copy_sites(l->sites, mem, &out->layout.sites, err);
+}
+
 /* Plans the job with the link quantity scaled by `factor`; keeps only the
- * choice and its placement, enough to compare layouts. `full`: full search
- * instead of a quick one. */
+ * choice. `full`: full search instead of a quick one. */
 static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
                                 point *out, lh_error *err)
 {
-    *out = (point){factor, f->plan->sensitivity->reference, true, full};
+    *out = (point){factor, f->plan->sensitivity->reference, true, full, false};
     if (!(factor < 1) && !(factor > 1))
         return LH_OK; /* already known */
     lhi_arena *scratch = lhi_arena_make(0);
@@ -172,14 +198,26 @@ static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
         return lhi_fail_nomem(err);
     lh_status status = plan_at_factor(f, scratch, out, err);
     if (status == LH_OK)
-        status = lhi_copy_sites(out->best.layout.sites, f->sites,
-                                &out->best.layout.sites, err);
+        status = copy_choice(&out->best, f->points, &out->best, err);
     lhi_arena_free(scratch);
+    out->planned = true;
     return status;
 }
 
 /* --- break-even values -----------------------------------------------------
  */
+
+/* Copies a point's choice into the permanent arena. Plans the job again where
+ * the point has no complete choice: at factor 1, and for elastic plans. */
+static lh_status keep_choice(sensitivity_search *f, point *p, lh_choice *out,
+                             lh_error *err)
+{
+    if (p->planned && !p->best.elastic)
+        return copy_choice(&p->best, f->mem, out, err);
+    LHI_TRY(plan_at_factor(f, f->mem, p, err));
+    *out = p->best;
+    return LH_OK;
+}
 
 /* Adds the break-even value between two points: `same`, with the plan's layout,
  * and `other`, with another layout. */
@@ -191,12 +229,8 @@ static lh_status add_break_even(sensitivity_search *f, const point *same,
     lh_plan_break_even *flip = &f->flips[f->n_flips++];
     *flip = (lh_plan_break_even){.factor_below = low.factor,
                                  .factor_above = high.factor};
-    /* Repeats both plans in the permanent arena. */
-    LHI_TRY(plan_at_factor(f, f->mem, &low, err));
-    LHI_TRY(plan_at_factor(f, f->mem, &high, err));
-    flip->below = low.best;
-    flip->above = high.best;
-    return LH_OK;
+    LHI_TRY(keep_choice(f, &low, &flip->below, err));
+    return keep_choice(f, &high, &flip->above, err);
 }
 
 /* Bisects between a factor `same`, where the plan's layout is best, and a
@@ -224,7 +258,7 @@ static lh_status confirm_factor(sensitivity_search *f, point *same,
                                 point *other, bool *found, lh_error *err)
 {
     const double last = same->factor;
-    point stands = {1, f->plan->sensitivity->reference, true, true};
+    point stands = {1, f->plan->sensitivity->reference, true, true, false};
     for (int i = 0; i < 2 && !f->stopped && !is_late(f); i++) {
         point there;
         LHI_TRY(evaluate_point(f, i ? last : sqrt(last), true, &there, err));
@@ -246,7 +280,7 @@ static lh_status find_break_even(sensitivity_search *f, double end,
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
     bool up = end > 1, found = false;
-    point same = {1, s->reference, true, false}, next = same;
+    point same = {1, s->reference, true, false, false}, next = same;
     while (!f->stopped && !found &&
            (up ? same.factor < end : same.factor > end)) {
         double factor = is_late(f) ? end
@@ -375,9 +409,9 @@ lh_status lhi_plan_find_break_even(const lh_plan_options *options,
     f.options.layout_progress = NULL;
     f.options.context = &f;
     plan->sensitivity = s;
-    f.sites = lhi_arena_make(0);
-    lh_status status = f.sites ? find_all(&f, s, err) : lhi_fail_nomem(err);
-    lhi_arena_free(f.sites);
+    f.points = lhi_arena_make(0);
+    lh_status status = f.points ? find_all(&f, s, err) : lhi_fail_nomem(err);
+    lhi_arena_free(f.points);
     if (f.stopped)
         plan->sensitivity = NULL;
     return status;
