@@ -75,7 +75,7 @@ def others_are_behind_the_plan_that_there_is():
           datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}]
           links: [{between: [a, b], latency_ms: 30, gbps: 400}]
         """)
-    done = run("plan", "job.yaml", "-q", "--json", "--effort", 100000)
+    done = run("plan", "job.yaml", "-q", "--json", "--effort", 20000)
     plan = json.loads(done.stdout)
     told = 0
     for row in plan["alternatives"]:
@@ -158,7 +158,8 @@ def every_dimension_is_there_once_and_every_plan():
 def network_advice_is_on_request():
     write("job.yaml", JOB + "layout: {pipeline: 5}\n")  # on all three sites
     args = ["plan", "job.yaml", *SHORT, "--effort", "200", "--show"]
-    for parts, there in ("all", False), ("network", True), ("all,network", True):
+    shown = ("all,network", True), ("all", False), ("network", True)
+    for parts, there in shown[:2] if has_few_cases() else shown:
         said = run(*args, parts).stdout
         check(("\nNetwork\n" in said) == there, said)
         check(("--show network: recommended link settings" in said) != there,
@@ -178,7 +179,7 @@ def nothing_is_called_0_0_percent():
 def a_plan_and_compare_have_one_bound():
     """compare may prove more, never less, and the same of each schedule."""
     write("job.yaml", JOB)
-    for effort in "200", "20000":
+    for effort in ("20000", "200")[has_few_cases():]:
         run("plan", "job.yaml", "-q", "--effort", effort)
         plan = json.loads(read("plan.json"))
         rows = json.loads(run("compare", "plan.json", "--json").stdout)["rows"]

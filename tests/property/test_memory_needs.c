@@ -11,7 +11,14 @@ static uint32_t n_memory, n_nodes, n_keys;
 
 static const job_size SIZE = {16, 8, 32};
 
-/* Plans the job within the least effort. */
+/* Stops a search as soon as it has a plan. */
+static bool stop(void *context, uint32_t done, uint32_t total, int64_t best_ns)
+{
+    (void)context, (void)done, (void)total;
+    return best_ns > 0 && best_ns < INT64_MAX;
+}
+
+/* Plans the job within the least effort. Without `needs` any plan is enough. */
 static lh_status plan(const job_parts *p, lh_memory_needs *needs)
 {
     lh_job *job = job_make(p);
@@ -21,6 +28,7 @@ static lh_status plan(const job_parts *p, lh_memory_needs *needs)
                                .threads = 1,
                                .no_optimal = true,
                                .effort = 1,
+                               .progress = needs ? NULL : stop,
                                .memory_needs = needs};
     if (!job)
         return LH_EINPUT;
