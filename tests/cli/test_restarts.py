@@ -3,6 +3,7 @@
 """Runs that lose ranks and restart from their last checkpoint. Their weights
 and losses are those of an undisturbed run."""
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -162,6 +163,10 @@ def ranks_of(started):
     return {pid for one in started for pid in children(one.pid)}
 
 
+def has_restarted(started, before):
+    return len(ranks_of(started) - before) == len(started)
+
+
 def srun_disturbed(*victims, number=signal.SIGKILL, more=()):
     """Signals ranks, one after the other; returns rank 0's result and the
     errors of all."""
@@ -172,8 +177,7 @@ def srun_disturbed(*victims, number=signal.SIGKILL, more=()):
         for victim in victims:
             before = ranks_of(started)
             send(number, children(started[victim].pid))
-            until(lambda was=before: len(ranks_of(started) - was) == 8,
-                  started[0])
+            until(functools.partial(has_restarted, started, before), started[0])
         ends = [one.communicate(timeout=HANGS) for one in started]
         codes = [one.returncode for one in started]
         errors = "".join(err for _, err in ends)
