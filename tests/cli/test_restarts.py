@@ -17,6 +17,7 @@ from harness import (
     HANGS,
     PROGRAM,
     ROOT,
+    UNDER_MPI,
     WORK,
     case,
     check,
@@ -75,10 +76,10 @@ def children(pid):
     return [int(word) for word in listed.stdout.split()]
 
 
-def begin(*more, env=None):
+def begin(*more, env=None, under=()):
     return subprocess.Popen(
-        [PROGRAM, *TRAIN, "--checkpoint", "run", "--json", *more], cwd=WORK,
-        env={**ENVIRONMENT, **(env or {})}, stdout=subprocess.PIPE,
+        [*under, PROGRAM, *TRAIN, "--checkpoint", "run", "--json", *more],
+        cwd=WORK, env={**ENVIRONMENT, **(env or {})}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True)
 
 
@@ -206,6 +207,27 @@ def a_rank_of_srun_is_stopped():
                                    more=["--silence", "2s"])
     check("longhaul: rank 2: silent for " in errors, errors)
     check_same(found, "a stopped rank of srun")
+
+
+@long_test
+def a_rank_of_mpirun_is_killed():
+    if not shutil.which("mpirun"):
+        print("SKIPPED mpirun: it is not installed")
+        return
+    prepare()
+    for _ in range(5):
+        shutil.rmtree(WORK / "run", ignore_errors=True)
+        process = begin("--transport", "tcp", "--max-restarts", "3",
+                        under=["mpirun", "--allow-run-as-root",
+                               "--oversubscribe", "-np", "8"], env=UNDER_MPI)
+        if until(has_saved, process):
+            send(signal.SIGKILL, children(children(process.pid)[4])[:1])
+        out, err = process.communicate(timeout=HANGS)
+        found = json.loads(out) if process.returncode == 0 else {}
+        if not check(process.returncode == 0, err) or found["restarts"]:
+            break
+    check("longhaul: rank 4: its connection to rank " in err, err)
+    check_same(found, "a rank of mpirun")
 
 
 @test

@@ -197,6 +197,18 @@ submit() {
     }
 }
 is_further() { [ "$(n_lines)" -gt "$before" ]; }
+# Kills one rank of the job, a child process of one of Slurm's.
+kill_rank() {
+    for pid in $(pgrep -x longhaul); do
+        parent=$(ps -o ppid= -p "$pid" | tr -d ' ')
+        [ "$(readlink "/proc/$pid/cwd")" = "$work" ] &&
+            [ "$(cat "/proc/$parent/comm")" = longhaul ] || continue
+        kill -9 "$pid"
+        return
+    done
+    fail 'no rank runs in a child process'
+}
+has_restarted() { grep -q 'all ranks restart from' "longhaul-$id.out"; }
 has_ended() { [ -z "$(squeue -h -j "$id" 2>/dev/null)" ]; }
 # The last checkpoint is of the last iteration that the log has.
 has_saved() {
@@ -210,21 +222,25 @@ has_saved() {
 if [ "$limits" ]; then
     submit --time=1 --signal=CONT@1
     has_saved 'the time limit'
-    first=$last
+    first=$last lines=$(n_lines)
     # Slurm may send it up to a minute early, and here does.
     submit --time=1 --signal=TERM@55
     has_saved 'the signal before the time limit'
 else
     submit
+    kill_rank
+    await has_restarted || fail "no restart: $(cat "longhaul-$id.out")"
+    before=$(n_lines)
+    await is_further || fail "no iteration after the restart"
     scancel "$id"
     has_saved scancel
-    first=$last
+    first=$last lines=$(n_lines)
     submit
     scancel --signal=TERM "$id"
     has_saved SIGTERM
 fi
 [ "$(sed 's/.*"step": *\([0-9]*\).*/\1/' run.jsonl |
-    sed -n "$((first + 2))p")" = $((first + 1)) ] ||
+    sed -n "$((lines + 1))p")" = $((first + 1)) ] ||
     fail 'the second job does not go on where the first one ended'
 [ $failed = 0 ] && echo 'all that Slurm started ended as it should'
 end $failed
