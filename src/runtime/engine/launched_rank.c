@@ -82,8 +82,8 @@ static lh_status run_here(const start *s, lhi_rank_result *result,
 static void store_failure(const start *s, bool is_loss, bool is_reporter,
                           const char *text)
 {
-    *s->failure =
-        (lhi_attempt_failure){.is_loss = is_loss, .is_reporter = is_reporter};
+    s->failure->is_loss = is_loss;
+    s->failure->is_reporter = is_reporter;
     snprintf(s->failure->text, sizeof s->failure->text, "%s", text);
 }
 
@@ -115,6 +115,7 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
                       status != LH_EINVAL || !is_detected_by_all(s), why.text);
         return lhi_fail(err, status, "%s", why.text);
     }
+    s->failure->has_joined = true;
     status = lhi_rank_run(net, child_rank_main, of, &mine, err);
     *result = mine.text;
     *size = mine.size;

@@ -144,6 +144,9 @@ static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
         if (a->failure && *a->failure->text) {
             is_loss = a->failure->is_loss;
             lhi_fail(&why, status, "%s", a->failure->text);
+        } else if (a->failure && !a->failure->has_joined) {
+            /* The others cannot know it and do not join a second time. */
+            is_loss = is_loss && job->n_restarts > 0;
         }
     } while (status != LH_OK && is_loss &&
              (!stop || atomic_load(job->stop_request) == LH_STOP_NO) &&

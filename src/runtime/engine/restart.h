@@ -35,6 +35,7 @@ void lhi_run_record_free(lhi_run_record *record);
 
 /* Failure of an attempt, as seen by its one rank here. */
 typedef struct lhi_attempt_failure {
+    bool has_joined;  /* the rank was connected to all others */
     bool is_loss;     /* a rank was lost */
     bool is_reporter; /* this process prints the reason */
     char text[512];   /* the reason; empty: the rank itself was lost */
