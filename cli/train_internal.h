@@ -9,7 +9,8 @@
  * - train_events.c: events that make elements slow
  * - train_adapt.c: the adaptive run's reports
  * - train_output.c: results
- * - train_memory.c: memory per rank */
+ * - train_memory.c: memory per rank
+ * - train_restarts.c: restarts after the loss of a rank */
 #ifndef CLI_TRAIN_INTERNAL_H
 #define CLI_TRAIN_INTERNAL_H
 
@@ -306,5 +307,10 @@ lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
                               const lh_plan *plan, const train_changes *changes,
                               const int64_t *predicted_ns,
                               const lh_train_result *r);
+
+/* Prints the run's restarts, if there were any. */
+void train_restarts_print(cli *c, const lh_train_result *r);
+/* Returns the run's restarts as JSON; NULL: no memory. */
+json_t *train_restarts_json(const lh_train_result *r);
 
 #endif

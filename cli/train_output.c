@@ -318,9 +318,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         json_object_set_new(j, "exchanges_s", exchanges_json(r));
         json_object_set_new(j, "copies_s", copies_json(r));
         json_object_set_new(j, "memory", train_memory_json(plan, r));
-        json_object_set_new(j, "restarts", json_integer(r->n_restarts));
-        json_object_set_new(j, "repeated_iterations",
-                            json_integer((json_int_t)r->n_repeated));
+        json_object_set_new(j, "restarts", train_restarts_json(r));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
         json_object_set_new(j, "slips",
@@ -512,6 +510,7 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ": the checkpoint already has --steps iterations, counted "
                      "from the start of the first run");
     cli_print(c, "\n");
+    train_restarts_print(c, r);
     if (s->events && r->n_iterations)
         print_events(c, changes->event_timeline, predicted_ns, r);
     if (r->n_iterations && s->device == LH_TRAIN_CPU)
@@ -660,7 +659,8 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
     uint32_t n_switches, n = r->n_iterations;
     const lh_switch *rows = lh_train_switches(r, &n_switches);
     cli_slow_spans spans = {0};
-    lh_report_mark *marks = calloc(n_switches + (size_t)1, sizeof *marks);
+    lh_report_mark *marks =
+        calloc(n_switches + r->n_restarts + (size_t)1, sizeof *marks);
     int64_t *ns = calloc(2 * (size_t)n + 1, sizeof *ns);
     lh_report_iterations drawn = {.size = sizeof drawn,
                                   .title = "Iterations",
@@ -684,6 +684,9 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
                 rows[i].step, moved ? get_migration_label(moved)
                                     : train_schedule_name(began, rows[i].to)};
     }
+    for (uint32_t i = 0; status == LH_OK && i < r->n_restarts; i++)
+        marks[drawn.n_marks++] =
+            (lh_report_mark){r->restarts[i].step, "restart"};
     drawn.spans = spans.all;
     drawn.n_spans = spans.n;
     if (status == LH_OK)

@@ -76,9 +76,9 @@ def children(pid):
     return [int(word) for word in listed.stdout.split()]
 
 
-def begin(*more, env=None, under=()):
+def begin(*more, env=None, under=(), form=("--json",)):
     return subprocess.Popen(
-        [*under, PROGRAM, *TRAIN, "--checkpoint", "run", "--json", *more],
+        [*under, PROGRAM, *TRAIN, "--checkpoint", "run", *form, *more],
         cwd=WORK, env={**ENVIRONMENT, **(env or {})}, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True)
 
@@ -96,7 +96,8 @@ def send(number, pids):
 def check_same(found, name):
     """Checks a disturbed run's results; the last iteration may be repeated."""
     check(losses(found) == json.loads(read("calm.json")), f"{name}: losses")
-    check(found["repeated_iterations"] <= 5 * found["restarts"] and
+    check(all(one["step"] % 5 == 0 and one["repeated"] <= 5
+              for one in found["restarts"]) and
           weights("run").read_bytes() == (WORK / "weights").read_bytes(),
           f"{name}: weights")
 
@@ -115,17 +116,18 @@ def disturbed(number, which, *more):
             break
         if found["restarts"]:
             return found, err
-    return {"restarts": 0, "repeated_iterations": 0}, ""
+    return {"restarts": []}, ""
 
 
 @test
 def one_of_eight_ranks_is_killed():
     prepare()
-    found, err = disturbed(signal.SIGKILL, [5])
+    found, err = disturbed(signal.SIGKILL, [5], "--html", "run.html")
     check("rank 5: killed by signal 9 (Killed); all ranks restart from the "
           "checkpoint of step " in err and "(restart 1 of at most 3)" in err,
           err)
-    check(found["restarts"] == 1, found["restarts"])
+    check(len(found["restarts"]) == 1 and ">restart<" in read("run.html"),
+          found["restarts"])
     check_same(found, "a rank")
 
 
@@ -134,6 +136,20 @@ def a_replica_is_lost():
     prepare()
     found, _ = disturbed(signal.SIGKILL, [0, 1, 2, 3])
     check_same(found, "a replica")
+
+
+@long_test
+def restarts_are_printed():
+    prepare()
+    for _ in range(5):
+        shutil.rmtree(WORK / "run", ignore_errors=True)
+        process = begin("--ranks", "local", "--max-restarts", "1", form=())
+        if until(has_saved, process):
+            send(signal.SIGKILL, children(process.pid)[:1])
+        out, err = process.communicate(timeout=HANGS)
+        if process.returncode or "\nrestarts " in out:
+            break
+    check("\nrestarts      1, with " in out and " repeated\n" in out, out + err)
 
 
 @long_test
@@ -185,9 +201,9 @@ def srun_disturbed(*victims, number=signal.SIGKILL, more=()):
         if not check(codes == [0] * 8, f"{codes} {errors}"):
             break
         found = json.loads(ends[0][0])
-        if found["restarts"] == len(victims):
+        if len(found["restarts"]) == len(victims):
             return found, errors
-    return {"restarts": 0, "repeated_iterations": 0}, ""
+    return {"restarts": []}, ""
 
 
 @test

@@ -267,6 +267,12 @@ typedef enum lh_train_group_kind {
     LH_N_TRAIN_GROUPS
 } lh_train_group_kind;
 
+/* Restart after the loss of a rank. */
+typedef struct lh_train_restart {
+    uint64_t step;       /* first step after it */
+    uint64_t n_repeated; /* steps from there on that had ended before */
+} lh_train_restart;
+
 /* Result of a run. Owns its contents; release with lh_train_result_free(). */
 struct lh_train_result {
     uint32_t n_iterations;
@@ -315,10 +321,10 @@ struct lh_train_result {
      * excluding the longest and the shortest. NULL: not requested, or no
      * iteration ran. */
     const lh_profile *profile;
-    /* Restarts after the loss of a rank, and iterations repeated after them.
-     * Copies, exchanges and memory are then measured since the last one. */
+    /* Restarts after the loss of a rank. Copies, exchanges and memory are then
+     * measured since the last one. */
     uint32_t n_restarts;
-    uint64_t n_repeated;
+    const lh_train_restart *restarts;
 };
 
 /* Runs the plan in real time on this machine with emulated durations: passes

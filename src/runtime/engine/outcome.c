@@ -29,6 +29,7 @@ typedef struct owned_result {
     lh_schedule *schedule; /* NULL: the initial schedule */
     lh_data_path path;
     bool *delegated; /* mixed path: per link */
+    lh_train_restart *restarts;
     lh_trace *trace;
     lhi_observed_means *observed;
     lh_profile *profile;
@@ -465,6 +466,20 @@ static lh_status store_path(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
+/* Copies the run's restarts to the result. */
+static lh_status copy_restarts(const lhi_run_record *record, owned_result *to,
+                               lh_error *err)
+{
+    const size_t size = record->n_restarts * sizeof *to->restarts;
+    to->restarts = malloc(size + 1);
+    if (!to->restarts)
+        return lhi_fail_nomem(err);
+    memcpy(to->restarts, record->restarts, size);
+    to->result.n_restarts = record->n_restarts;
+    to->result.restarts = to->restarts;
+    return LH_OK;
+}
+
 /* Decodes rank 0's whole result, in the order in which it was written, and
  * computes the summary. */
 static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
@@ -518,9 +533,9 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         .context = job->grid.context,
         .tensor = job->grid.tensor,
         .expert = job->grid.expert,
-        .n_restarts = job->n_restarts,
-        .n_repeated = job->record ? job->record->n_repeated : 0,
     };
+    if (status == LH_OK && job->n_restarts)
+        status = copy_restarts(job->record, to, err);
     const uint64_t n_measured =
         head.n_iterations - (job->record ? job->record->n_kept : 0);
     if (n_measured > 0) {
@@ -648,6 +663,7 @@ void lh_train_result_free(lh_train_result *result)
     lhi_observed_means_free(own->observed);
     lh_profile_free(own->profile);
     free(own->memory);
+    free(own->restarts);
     free(own->iterations);
     for (uint32_t i = 0; i < own->n_switches; i++)
         lhi_rank_assignment_fini(&own->assignments[i]);

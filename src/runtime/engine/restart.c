@@ -35,17 +35,19 @@ lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_run_record_make(uint64_t steps, lhi_run_record **out,
+lh_status lhi_run_record_make(const lh_train_options *o, lhi_run_record **out,
                               lh_error *err)
 {
-    const size_t bytes =
-        sizeof(lhi_run_record) + (steps + 1) * sizeof(lh_iteration);
+    const size_t n = (size_t)o->steps + 1;
+    const size_t bytes = sizeof(lhi_run_record) + n * sizeof(lh_iteration) +
+                         o->max_restarts * sizeof(lh_train_restart);
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
         return lhi_fail_nomem(err);
     *out = map;
     (*out)->bytes = bytes;
+    (*out)->restarts = (lh_train_restart *)(void *)((*out)->iterations + n);
     return LH_OK;
 }
 
@@ -175,18 +177,20 @@ lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
     return status;
 }
 
-uint32_t lhi_run_record_begin(lhi_run_record *r, uint64_t step,
-                              const lh_train_model *model)
+uint32_t lhi_run_record_begin(const lhi_job *job, uint64_t step)
 {
+    lhi_run_record *r = job->record;
     if (!r->has_begun || step < r->first_step)
         r->first_step = step;
     r->has_begun = true;
-    r->owns_folder = r->owns_folder || !model->fresh;
-    const uint64_t n = step - r->first_step;
-    if (r->n_reported > n) {
-        r->n_repeated += r->n_reported - n;
-        r->n_reported = n;
+    r->owns_folder = r->owns_folder || !job->model->fresh;
+    r->n_kept = step - r->first_step;
+    /* Some attempts may have been lost before they began. */
+    while (r->n_restarts < job->n_restarts) {
+        const uint64_t n_lost =
+            r->n_reported > r->n_kept ? r->n_reported - r->n_kept : 0;
+        r->restarts[r->n_restarts++] = (lh_train_restart){step, n_lost};
+        r->n_reported -= n_lost;
     }
-    r->n_kept = n;
-    return (uint32_t)n;
+    return (uint32_t)r->n_kept;
 }

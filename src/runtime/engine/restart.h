@@ -18,7 +18,9 @@ struct lhi_run_record {
     uint64_t first_step;
     uint64_t n_reported; /* iterations passed to the caller's callback */
     uint64_t n_kept;     /* of earlier attempts, in `iterations` */
-    uint64_t n_repeated; /* iterations computed again after a restart */
+    uint32_t n_restarts;
+    lh_train_restart
+        *restarts; /* at the record's end; capacity: max_restarts */
     lh_iteration iterations[];
 };
 
@@ -26,10 +28,10 @@ struct lhi_run_record {
  * checkpoint, or schedules change during the run. */
 lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err);
 
-/* Makes the record of a run with `steps` steps in memory shared with processes
- * that are forked afterwards. */
-lh_status lhi_run_record_make(uint64_t steps, lhi_run_record **out,
-                              lh_error *err);
+/* Makes the record of a run in memory shared with processes that are forked
+ * afterwards. */
+lh_status lhi_run_record_make(const lh_train_options *options,
+                              lhi_run_record **out, lh_error *err);
 /* Frees a record; NULL is allowed. */
 void lhi_run_record_free(lhi_run_record *record);
 
@@ -66,8 +68,7 @@ lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
 lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err);
 
 /* Begins an attempt at `step`, on rank 0. Returns the number of iterations
- * before it, which record->iterations contains. */
-uint32_t lhi_run_record_begin(lhi_run_record *record, uint64_t step,
-                              const lh_train_model *model);
+ * before it, which job->record->iterations contains. */
+uint32_t lhi_run_record_begin(const lhi_job *job, uint64_t step);
 
 #endif

@@ -147,7 +147,7 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
     if (status == LH_OK)
         status = lhi_job_check_restarts(job, err);
     if (status == LH_OK && job->o.max_restarts)
-        status = lhi_run_record_make(job->o.steps, &job->record, err);
+        status = lhi_run_record_make(&job->o, &job->record, err);
     if (status == LH_OK)
         status = check_adapt(job, err);
     if (status == LH_OK)

@@ -517,7 +517,7 @@ static void report_unsaved(lhi_run_worker *w)
 static void continue_record(lhi_run_worker *w, uint64_t step)
 {
     lhi_run_record *r = w->job->record;
-    w->n_iterations = lhi_run_record_begin(r, step, w->job->model);
+    w->n_iterations = lhi_run_record_begin(w->job, step);
     w->saved = w->n_iterations > 0;
     report_iterations(w, r->n_reported);
 }
