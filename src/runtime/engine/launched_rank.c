@@ -128,9 +128,12 @@ static lh_status prepare_attempt(void *of, lh_error *err)
     const start *s = of;
     *s->failure = (lhi_attempt_failure){
         .is_reporter = lhi_grid_count_ranks(&s->job->grid) == 1};
-    return s->mpi && s->job->n_restarts > 0
-               ? lhi_mpi_exchange(s->mpi, s->setup, err)
-               : LH_OK;
+    lh_status status = s->mpi && s->job->n_restarts > 0
+                           ? lhi_mpi_exchange(s->mpi, s->setup, err)
+                           : LH_OK;
+    if (status != LH_OK && s->rank == 0) /* all ranks detect it */
+        s->failure->is_reporter = true;
+    return status;
 }
 
 /* Runs the rank in a child process, which this process restarts after the loss

@@ -135,6 +135,7 @@ static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
                                        .is_loss = &is_loss,
                                        .has_remote_peers = a->failure != NULL};
     do {
+        is_loss = false;
         for (uint32_t i = 0; i < a->n; i++) {
             free(results[i].text);
             results[i] = (lhi_rank_result){NULL, 0};
@@ -189,8 +190,10 @@ uint32_t lhi_run_record_begin(const lhi_job *job, uint64_t step)
     while (r->n_restarts < job->n_restarts) {
         const uint64_t n_lost =
             r->n_reported > r->n_kept ? r->n_reported - r->n_kept : 0;
-        r->restarts[r->n_restarts++] = (lh_train_restart){step, n_lost};
+        r->restarts[r->n_restarts] = (lh_train_restart){step, n_lost};
         r->n_reported -= n_lost;
+        /* Last, as this rank may be killed at any time. */
+        __atomic_add_fetch(&r->n_restarts, 1, __ATOMIC_RELEASE);
     }
     return (uint32_t)r->n_kept;
 }
