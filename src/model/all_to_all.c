@@ -4,6 +4,7 @@
 #include "model/all_to_all.h"
 
 #include "base/fail.h"
+#include "format/job/parse.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,22 +16,92 @@ typedef struct shares {
     double member; /* to each member on other nodes */
 } shares;
 
-/* Computes which fraction of a GPU's token bytes stays within its node, and
- * which goes to each member on other nodes. The group has `size` members on
- * `nodes` nodes, `near` of them on this one. DeepEP sends a token at most once
- * to each remote node and copies it there. */
-static shares compute_shares(const lhi_exchange *exchange, double size,
-                             double near, double nodes)
+/* Returns the probability that at least one of `copies` distinct experts, drawn
+ * from `from` experts, is among `some` of them. */
+static double compute_hit(double some, double from, double copies)
 {
-    shares s = {(near - 1) / size, 1 / size};
-    double away = exchange->copies * (size - near) / size;
+    double none = 1;
 
-    if (exchange->dispatcher != LH_DISPATCHER_DEEPEP)
-        return s;
-    s.node = (near - 1) / near;
-    if (away > nodes - 1)
-        s.member *= (nodes - 1) / away;
-    return s;
+    for (double i = 0; i < copies; i++)
+        none *= fmax(0, (from - some - i) / fmax(1, from - i));
+    return 1 - none;
+}
+
+/* Returns n! / (k! (n - k)!), 0 where n < k. */
+static double choose(double n, double k)
+{
+    double ways = 1;
+
+    for (double i = 0; i < k; i++)
+        ways *= fmax(0, n - i) / (k - i);
+    return ways;
+}
+
+/* Returns the probability that a token has an expert in a block of `block`
+ * whole groups. The number of the block's groups among the token's is
+ * hypergeometric.
+ */
+static double compute_group_hit(const lhi_exchange *exchange, double block)
+{
+    double groups = exchange->groups, chosen = exchange->groups_per_token;
+    double width = exchange->experts / groups, hit = 0;
+
+    for (double j = 1; j <= fmin(block, chosen); j++)
+        hit += choose(block, j) * choose(groups - block, chosen - j) *
+               compute_hit(j * width, chosen * width, exchange->copies);
+    return hit / choose(groups, chosen);
+}
+
+/* Returns the probability that any of a token's experts is on `members` of the
+ * group's `size` GPUs. Experts are drawn evenly; with node-limited routing
+ * (arXiv:2412.19437, section 2.1.2) their groups are drawn first. Between whole
+ * groups the probability is interpolated. */
+static double compute_visits(const lhi_exchange *exchange, double members,
+                             double size)
+{
+    double block = exchange->experts * members / size;
+    double width = exchange->groups > 0 ? exchange->experts / exchange->groups
+                                        : exchange->experts;
+    double chosen = exchange->groups_per_token, parts = block / width;
+
+    if (!(exchange->groups > 0))
+        return compute_hit(block, exchange->experts, exchange->copies);
+    if (parts <= 1)
+        return chosen / exchange->groups *
+               compute_hit(block, chosen * width, exchange->copies);
+    return (1 - (parts - floor(parts))) *
+               compute_group_hit(exchange, floor(parts)) +
+           (parts - floor(parts)) * compute_group_hit(exchange, ceil(parts));
+}
+
+/* Computes which fraction of a GPU's token bytes stays within its node, and
+ * which goes to each member on other nodes. The group has `size` members,
+ * `near` of them on this node and `block` on each other one. DeepEP and
+ * HybridEP send a token once to each other node with any of its experts, and
+ * there once to each such GPU (is_token_in_rank in DeepEP's
+ * get_dispatch_layout()). An all-gather sends each token to all members: over
+ * the node's links to each, and once through the interfaces that a node's
+ * members share. */
+static shares compute_shares(const lhi_exchange *exchange, double size,
+                             double near, double block)
+{
+    double copies = exchange->copies;
+
+    switch (exchange->dispatcher) {
+    case LH_DISPATCHER_ALL_GATHER:
+        return (shares){(near > 1 ? size - 1 : 0) / copies,
+                        1 / (near * copies)};
+    case LH_DISPATCHER_DEEPEP:
+    case LH_DISPATCHER_HYBRIDEP:
+        return (shares){size * compute_visits(exchange, 1, size) * (near - 1) /
+                            near / copies,
+                        block > 0 ? compute_visits(exchange, block, size) /
+                                        block / copies
+                                  : 0};
+    case LH_DISPATCHER_ALL_TO_ALL:
+        break;
+    }
+    return (shares){(near - 1) / size, 1 / size};
 }
 
 /* Computes the fractions of compute_shares() for the group members in
@@ -38,11 +109,21 @@ static shares compute_shares(const lhi_exchange *exchange, double size,
 static shares compute_site_shares(const lhi_group_members *m, uint32_t at,
                                   const lhi_exchange *exchange)
 {
-    double nodes = 0;
+    double nodes = 0, near = m->at[at].fewest_per_node;
 
     for (uint32_t i = 0; i < m->n; i++)
         nodes += m->at[i].nodes;
-    return compute_shares(exchange, m->size, m->at[at].fewest_per_node, nodes);
+    return compute_shares(exchange, m->size, near,
+                          nodes > 1 ? (m->size - near) / (nodes - 1) : 0);
+}
+
+lhi_exchange lhi_exchange_make(lh_dispatcher dispatcher, const lh_model *model)
+{
+    return (lhi_exchange){.dispatcher = dispatcher,
+                          .copies = model->experts_per_token,
+                          .experts = model->experts,
+                          .groups = model->expert_groups,
+                          .groups_per_token = model->groups_per_token};
 }
 
 double lhi_all_to_all_compute_share(const lhi_group_members *members,
@@ -53,12 +134,12 @@ double lhi_all_to_all_compute_share(const lhi_group_members *members,
 
 /* Returns the latency of an all-to-all from that within the node (node_ns) and
  * that outside it (away_ns). All messages are in flight at once, so the longest
- * counts once (NCCL's user guide, "Point-to-point communication"). DeepEP adds
- * a forwarding step within the node, so both count. */
+ * counts once (NCCL's user guide, "Point-to-point communication"). DeepEP and
+ * HybridEP add a forwarding step within the node, so both count. */
 static double compute_latency(const lhi_exchange *exchange, double node_ns,
                               double away_ns)
 {
-    return exchange->dispatcher == LH_DISPATCHER_DEEPEP
+    return lhi_dispatches_once_per_node(exchange->dispatcher)
                ? node_ns + away_ns
                : fmax(node_ns, away_ns);
 }
@@ -249,16 +330,16 @@ lh_status lhi_all_to_all_compute_lower_bound(
     lhi_exchange_time *out, lh_error *err)
 {
     lhi_exchange_time least = {INFINITY, INFINITY, 0};
-    double near = job->datacenters[datacenter].gpus_per_node, most = 0, nodes;
+    double near = job->datacenters[datacenter].gpus_per_node, most = 0;
     lh_cost_path node, away;
 
     for (uint32_t i = 0; i < job->n_datacenters; i++)
         most = fmax(most, job->datacenters[i].gpus_per_node);
-    nodes = ceil(size / fmax(1, most / step));
+    most = fmax(1, most / step);
     near = fmin(size, fmax(1, near / step));
     LHI_TRY(find_best_paths(job, datacenter, options, &node, &away, err));
     for (double k = 1; k <= near; k++) {
-        shares s = compute_shares(exchange, size, k, nodes);
+        shares s = compute_shares(exchange, size, k, fmin(most, size - k));
         double far = s.member * (size - k) * 1e9 / away.bytes_per_s;
         double late = compute_latency(exchange, k > 1 ? node.latency_ns : 0,
                                       k < size ? away.latency_ns : 0);
@@ -315,7 +396,8 @@ lh_status lhi_cost_all_to_all(const lh_job *job, const lh_cost_group *group,
                               double *transfer_ns, double *latency_ns,
                               lh_error *err)
 {
-    const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1};
+    const lhi_exchange plain = {.dispatcher = LH_DISPATCHER_ALL_TO_ALL,
+                                .copies = 1};
     lhi_ecmp_cache known = {0};
     lhi_exchange_time t;
     lhi_group_members members;

@@ -27,8 +27,13 @@ typedef struct lhi_group_members {
 /* The data that a GPU sends to the others. */
 typedef struct lhi_exchange {
     lh_dispatcher dispatcher;
-    double copies; /* per token: experts_per_token */
+    double copies;                   /* per token: experts_per_token */
+    double experts;                  /* in a layer */
+    double groups, groups_per_token; /* of experts; 0: any experts */
 } lhi_exchange;
+
+/* Returns the exchange of a model's tokens by a dispatcher. */
+lhi_exchange lhi_exchange_make(lh_dispatcher dispatcher, const lh_model *model);
 
 /* The time, in ns, for one byte on each GPU (all copies together) at the
  * slowest member, and the latency. */

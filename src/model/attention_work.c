@@ -37,6 +37,39 @@ static void add_ring_kernels(lhi_work *work, double bytes, double kernels)
     work->ring_kernels += kernels;
 }
 
+/* cuDNN's attention kernels, by NVIDIA's measurements on H200, GB200 and GB300
+ * (cudnn-frontend 3929da2, benchmark/sdpa_benchmark_training/results, bf16,
+ * causal mask): a token that attends to n others on average, of 2 n before it,
+ * reaches 2 n / (2 n + RAMP) of the highest rate. A window adds the part of its
+ * first and last tile of keys that is masked. Heads of at most 64 values reach
+ * less: F and D (gpt_oss beside llama3.1, H200). */
+enum { CUDNN_RAMP = 900, CUDNN_TILE = 128, SMALL_HEAD = 64 };
+static const double SMALL_HEAD_F = 0.82, SMALL_HEAD_D = 0.93;
+
+/* Adds FLOPs of flash attention's kernels to a pass, `visible` tokens per
+ * token: `f` in forward kernels and `d` in backward kernels, one of which is 0.
+ */
+static void add_flash_flops(const lhi_shape *shape, double visible, double f,
+                            double d, lhi_work *work)
+{
+    double slower = 1;
+
+    work->flops += f + d;
+    work->core_flops += f + d;
+    work->flash_flops += f + d;
+    if (shape->cudnn_attention) {
+        slower = (2 * visible + CUDNN_RAMP) / (2 * visible);
+        if (visible < shape->sequence / 2)
+            slower *= (visible + CUDNN_TILE) / visible;
+        if (shape->qk_dim <= SMALL_HEAD) {
+            f /= SMALL_HEAD_F;
+            d /= SMALL_HEAD_D;
+        }
+    }
+    work->flash_f_flops += slower * f;
+    work->flash_d_flops += slower * d;
+}
+
 void lhi_work_add_flash_attention(const lhi_shape *shape, uint32_t layer,
                                   lhi_work *f, lhi_work *d)
 {
@@ -48,14 +81,12 @@ void lhi_work_add_flash_attention(const lhi_shape *shape, uint32_t layer,
     double kv = shape->kv_heads * values * shape->element;
     double more = shape->context - 1;
 
-    f->flops += pairs * (shape->qk_dim + shape->v_dim);
-    f->core_flops += pairs * (shape->qk_dim + shape->v_dim);
-    f->flash_f_flops += pairs * (shape->qk_dim + shape->v_dim);
+    add_flash_flops(shape, visible, pairs * (shape->qk_dim + shape->v_dim), 0,
+                    f);
     lhi_work_add_pointwise(f, qo + kv, 1);
     add_ring_kernels(f, more * (qo + kv / 2), more);
-    d->flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
-    d->core_flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
-    d->flash_d_flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
+    add_flash_flops(shape, visible, 0,
+                    pairs * (3 * shape->qk_dim + 2 * shape->v_dim), d);
     lhi_work_add_pointwise(d, 2 * (qo + kv), 2);
     add_ring_kernels(d, 2 * more * (qo + kv / 2), 2 * more);
 }

@@ -26,8 +26,8 @@ static bool have_equal_members(const lhi_group_members *a,
 static lh_status find_dispatch_path(lhi_cost_context *p,
                                     const lhi_group_layout *fold, lh_error *err)
 {
-    lhi_exchange exchange = {p->job->training.dispatcher,
-                             p->job->model->experts_per_token};
+    lhi_exchange exchange =
+        lhi_exchange_make(p->job->training.dispatcher, p->job->model);
     uint32_t dc = p->slice->datacenter;
     lhi_group_members members, last = {.n = 0};
 
@@ -234,16 +234,31 @@ static lh_status check_slice(const lh_job *job,
  * attention.py). */
 enum { FLASH_2_F = 332000, FLASH_2_D = 253500, B200_PEAK_TFLOPS = 2250 };
 
-/* Sets flash attention's rates in the cost inputs: those of matrix products or,
- * where the GPU has lower ones for it, these. */
+/* The highest rates of cuDNN's attention kernels for long sequences, as
+ * fractions of a GPU's peak from H100 on (attention_work.c has the source): F
+ * 0.70 on H200, 0.68 on GB200, 0.79 on GB300; D 0.60, 0.54, 0.61. */
+static const double CUDNN_F = 0.70, CUDNN_D = 0.58;
+enum { H100_PEAK_TFLOPS = 989 };
+
+/* Sets the rates of the job's attention kernels in the cost inputs, if they
+ * differ from those of matrix products on this GPU. */
 static void set_flash_rates(lhi_cost_context *p, const lh_gpu *gpu)
 {
-    p->flash_f_flops_per_ns = p->flash_d_flops_per_ns = p->flops_per_ns;
-    if (p->job->framework.attention != LH_ATTENTION_FLASH_2 ||
-        p->by_efficiency || gpu->tflops >= B200_PEAK_TFLOPS)
+    const lh_attention kernel = p->job->framework.attention;
+
+    if (p->by_efficiency)
         return;
-    p->flash_f_flops_per_ns = fmin(p->flops_per_ns, FLASH_2_F);
-    p->flash_d_flops_per_ns = fmin(p->flops_per_ns, FLASH_2_D);
+    if (kernel == LH_ATTENTION_CUDNN && gpu->tflops >= H100_PEAK_TFLOPS) {
+        p->flash_f_flops_per_ns = CUDNN_F * gpu->flops_per_s / 1e9;
+        p->flash_d_flops_per_ns = CUDNN_D * gpu->flops_per_s / 1e9;
+    } else if (kernel == LH_ATTENTION_FLASH_2 &&
+               gpu->tflops < B200_PEAK_TFLOPS) {
+        p->flash_f_flops_per_ns = fmin(p->flops_per_ns, FLASH_2_F);
+        p->flash_d_flops_per_ns = fmin(p->flops_per_ns, FLASH_2_D);
+    } else {
+        return;
+    }
+    p->has_flash_rates = true;
 }
 
 lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,

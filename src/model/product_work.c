@@ -130,6 +130,8 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
     to->fp8_padding_flops += times * what->fp8_padding_flops;
     to->bytes += times * what->bytes;
     to->kernels += times * what->kernels;
+    to->dispatches += times * what->dispatches;
+    to->experts += times * what->experts;
     to->ring_bytes += times * what->ring_bytes;
     to->ring_kernels += times * what->ring_kernels;
     to->tensor_bytes += times * what->tensor_bytes;
@@ -141,6 +143,7 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
     to->context_bytes += times * what->context_bytes;
     to->context_calls += times * what->context_calls;
     to->core_flops += times * what->core_flops;
+    to->flash_flops += times * what->flash_flops;
     to->flash_f_flops += times * what->flash_f_flops;
     to->flash_d_flops += times * what->flash_d_flops;
 }

@@ -21,8 +21,10 @@ static const lh_cost_constants defaults = {
     .fabric_efficiency = 0.985,
     .wan_efficiency = 1,
     .iteration_ns = 2.5e6,
-    .experts_efficiency = 0.63,
-    .fused_experts_efficiency = 0.75,
+    .experts_efficiency = 0.84,
+    .fused_experts_efficiency = 0.78,
+    .dispatch_ns = 400000,
+    .expert_ns = 53000,
 };
 
 const lh_cost_constants *lh_cost_defaults(void)
@@ -123,6 +125,8 @@ lh_status lhi_complete_cost_options(const lh_job *job,
                         err));
     LHI_TRY(check_amount(c->kernel_ns, "kernel_ns", err));
     LHI_TRY(check_amount(c->layer_host_ns, "layer_host_ns", err));
+    LHI_TRY(check_amount(c->dispatch_ns, "dispatch_ns", err));
+    LHI_TRY(check_amount(c->expert_ns, "expert_ns", err));
     LHI_TRY(check_amount(c->iteration_ns, "iteration_ns", err));
     *out = options;
     return LH_OK;
@@ -312,6 +316,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         .modules = job->training.recompute_modules,
     };
     out->attention_kv_heads = out->kv_heads;
+    out->cudnn_attention = job->framework.attention == LH_ATTENTION_CUDNN;
     if (job->framework.preset == LH_FRAMEWORK_TORCHTITAN)
         add_torchtitan(job, layout, out);
     out->adds_biases = m->experts && m->mlp_bias &&
@@ -321,6 +326,9 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         job->framework.preset == LH_FRAMEWORK_DEEPSPEED;
     out->dispatches_tokens =
         layout->expert > 1 || out->expert_tensor != layout->tensor;
+    out->fused_experts = job->framework.fused_experts;
+    out->sorts_tokens = job->training.dispatcher == LH_DISPATCHER_ALL_TO_ALL &&
+                        layout->expert > 1 && m->experts > layout->expert;
     if (m->experts) {
         out->dispatched = m->experts_per_token *
                           (out->dispatches_tokens ? 1 / t : out->norm_share);

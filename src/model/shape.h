@@ -45,7 +45,12 @@ typedef struct lhi_shape {
     /* The biases of experts' results are added expert by expert, as in Megatron
      * Core (TEGroupedMLP._apply_bias()) with unfused experts. */
     bool adds_biases;
-    double dispatched; /* copies per token in `tokens` that a GPU sends */
+    /* Tokens from an all-to-all are ordered by sender, and are sorted by expert
+     * and back (Megatron Core, MoEAlltoAllTokenDispatcher, with several experts
+     * on a GPU). */
+    bool sorts_tokens;
+    bool fused_experts; /* framework.experts: fused */
+    double dispatched;  /* copies per token in `tokens` that a GPU sends */
     /* On the hottest rank (training.imbalance): copies per token that arrive,
      * and that its experts process. */
     double received, expert_rows;
@@ -63,6 +68,7 @@ typedef struct lhi_shape {
     /* Key and value heads as attention's kernel receives them: torchtitan
      * repeated them until 0.2, where it used FlashAttention-2 (repeat_kv()). */
     double attention_kv_heads;
+    bool cudnn_attention;  /* attention.c's rates of cuDNN */
     double vocab;          /* per GPU */
     double vocab_padding;  /* vocabulary padding, all GPUs */
     double expert_divisor; /* GPUs over which a layer's experts are divided */

@@ -31,10 +31,10 @@ static double compute_product_time(const lhi_cost_context *p,
     if (p->by_efficiency)
         return ns;
     ns += work->padding_flops / p->flops_per_ns;
-    ns += work->flash_f_flops *
-          (1 / p->flash_f_flops_per_ns - 1 / p->flops_per_ns);
-    ns += work->flash_d_flops *
-          (1 / p->flash_d_flops_per_ns - 1 / p->flops_per_ns);
+    if (p->has_flash_rates)
+        ns += work->flash_f_flops / p->flash_f_flops_per_ns +
+              work->flash_d_flops / p->flash_d_flops_per_ns -
+              work->flash_flops / p->flops_per_ns;
     if (work->fp8_padding_flops > 0)
         ns += work->fp8_padding_flops / p->fp8_flops_per_ns;
     if (work->grouped_flops > 0)
@@ -111,6 +111,9 @@ void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
         (p->by_efficiency ? work->ring_bytes : work->bytes) / p->bytes_per_ns;
     out->kernel =
         (p->by_efficiency ? work->ring_kernels : work->kernels) * c->kernel_ns;
+    if (!p->by_efficiency)
+        out->kernel +=
+            work->dispatches * c->dispatch_ns + work->experts * c->expert_ns;
     out->communication = lhi_compute_communication_time(p, work);
     out->total = out->matmul + out->memory + out->kernel + out->communication;
     out->inter_node = fmin(lhi_compute_wire_time(p, work), out->total);

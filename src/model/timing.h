@@ -16,6 +16,7 @@ typedef struct lhi_cost_context {
     lh_cost_options options;
     lhi_shape shape;
     double flops_per_ns, fp8_flops_per_ns, bytes_per_ns; /* effective rates */
+    bool has_flash_rates; /* false: attention has the rate of products */
     /* flash attention's effective rates, forward and backward */
     double flash_f_flops_per_ns, flash_d_flops_per_ns;
     double

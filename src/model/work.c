@@ -109,6 +109,9 @@ static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
             lhi_model_expert_input(m),
             (double)m->expert_ffn / shape->expert_tensor,
             (double)m->experts / shape->expert, &all);
+    if (!shape->fused_experts)
+        all.f.experts = all.d.experts = all.w.experts =
+            (double)m->experts / shape->expert;
     add_grouped(&out->f, &all.f);
     add_grouped(&out->d, &all.d);
     add_grouped(&out->w, &all.w);
@@ -135,6 +138,14 @@ static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
     }
     lhi_work_add_pointwise(&out->f, 4 * moved, 4);
     lhi_work_add_pointwise(&out->d, 4 * moved, 4);
+    if (shape->sorts_tokens) {
+        lhi_work_add_pointwise(&out->f, 4 * received, 2);
+        lhi_work_add_pointwise(&out->d, 4 * received, 2);
+    }
+    if (!shape->fused_experts) {
+        out->f.dispatches += 1;
+        out->d.dispatches += 1;
+    }
     if (shape->dispatches_tokens) {
         add_token_messages(shape, received, &out->f);
         add_token_messages(shape, received, &out->d);

@@ -16,6 +16,8 @@ typedef struct lhi_work {
     double fp8_padding_flops; /* the same in FP8; not in padding_flops */
     double bytes;             /* to and from memory */
     double kernels;
+    /* Of unfused experts: dispatches of tokens, and experts on the GPU. */
+    double dispatches, experts;
     /* Parts of bytes and kernels that context parallelism adds to a pass: */
     double ring_bytes, ring_kernels;
     /* Communication, in the units of timing.c: */
@@ -29,8 +31,10 @@ typedef struct lhi_work {
     double context_calls; /* steps around the ring */
     double core_flops;    /* of attention; with context parallelism only those
                            * during which the ring can transfer */
-    /* Parts of flops in flash attention's forward and backward kernels: */
-    double flash_f_flops, flash_d_flops;
+    /* Part of flops in flash attention's kernels, and the FLOPs that its
+     * forward and backward kernels would compute in their time at their highest
+     * rate. */
+    double flash_flops, flash_f_flops, flash_d_flops;
 } lhi_work;
 
 /* The work of the F, D and W passes. */

@@ -170,6 +170,18 @@ def modules_are_with_the_head():
 
 
 @test
+def tokens_are_not_gathered():
+    given = {"longhaul": "job/1", "model": MODELS["experts"],
+             "training": {"global_batch": 4, "sequence": 64,
+                          "dispatcher": "allgather"},
+             "cluster": cluster(1, 1)}
+    write("gathered.yaml", json.dumps(given))
+    done = planned("gathered", "--for", "longhaul")
+    check(done.returncode != 0 and "has no all-gather of tokens" in done.stderr,
+          done.stderr)
+
+
+@test
 def a_few_jobs():
     try_seeds(FEW)
 

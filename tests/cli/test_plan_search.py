@@ -89,12 +89,14 @@ def plan_large(*options):
     return said.stdout
 
 
-# Bounds say little of it, so that the search does not come to its end.
+# Bounds say little of it, so that the search does not come to its end: fused
+# experts have no fixed times, which are in every bound.
 OPEN = """longhaul: job/1
 model: {layers: 34, hidden: 1024, ffn: 2816, heads: 8, kv_heads: 8,
         vocab: 128256, gated: true, experts: 64, experts_per_token: 1,
         expert_ffn: 512, shared_expert_ffn: 512}
 training: {global_batch: 8, sequence: 4096}
+framework: {experts: fused}
 cluster:
   gpus_per_node: 4
   node_link: {gbps: 3600, latency_us: 3}
@@ -146,6 +148,7 @@ def degrees_that_are_given_beside_a_schedule_gain_nothing():
 THREE_KINDS = """longhaul: job/1
 model: deepseek-v3
 training: {global_batch: 1536, sequence: 4096, dispatcher: deepep}
+framework: {experts: fused}
 cluster:
   gpu: h100-sxm
   gpus_per_node: 8
@@ -171,7 +174,7 @@ def a_bad_beginning_is_left_with_little_work():
         said = run(*PLAN[:3], "--effort", "400", "--json")
         check(said.returncode == 0, said.stderr)
         times.append(json.loads(said.stdout)["iteration_s"])
-    check(times[0] <= 1.005 * times[1], f"open and given: {times}")
+    check(times[0] <= 1.01 * times[1], f"open and given: {times}")
 
 
 # The same work, the same plan; less of it, and less is looked at. What no

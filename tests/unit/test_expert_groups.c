@@ -168,12 +168,14 @@ static void experts_can_be_cut(void)
                12 * (8 * expert / 16 + rest / 8), 1);
 }
 
-/* Sixteen GPUs on four nodes, four experts per token: three out of four are on
- * the three other nodes. With eight experts it would be six. */
+/* Sixteen GPUs on four nodes, 32 experts. A token goes to another node if any
+ * of its four (eight) experts is among the node's eight: all are elsewhere in
+ * C(24, 4) of C(32, 4) cases (C(24, 8) of C(32, 8)). With an all-to-all it
+ * would be three out of four copies. */
 static void once_per_node(void)
 {
     fixture f;
-    lhi_exchange exchange = {LH_DISPATCHER_DEEPEP, 4};
+    lhi_exchange exchange = {LH_DISPATCHER_DEEPEP, 4, 32, 0, 0};
     lhi_group_members m = {16, 1, {{0, 16, 4, 4, 1}}};
     lh_cost_options options;
     lhi_exchange_time t;
@@ -183,7 +185,8 @@ static void once_per_node(void)
     CHECK_OK(lhi_complete_cost_options(&f.job, &f.options, &options, &f.err),
              f.err);
     for (int k = 4; k <= 8; k += 4) {
-        double once = k == 4 ? 3.0 / 4 : 3.0 / 8;
+        double once =
+            3 * (1 - (k == 4 ? 10626.0 / 35960 : 735471.0 / 10518300)) / k;
 
         exchange.copies = k;
         CHECK_OK(lhi_all_to_all_compute_time(&f.job, &m, &exchange, &options,
@@ -421,8 +424,8 @@ static void check_nodes(const stage *s, const lhi_group_layout *fold)
 static void check_senders(const stage *s, const lhi_group_layout *fold,
                           uint32_t site)
 {
-    static const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1};
-    static const lhi_exchange deepep = {LH_DISPATCHER_DEEPEP, 4};
+    static const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1, 0, 0, 0};
+    static const lhi_exchange deepep = {LH_DISPATCHER_DEEPEP, 4, 64, 0, 0};
     uint32_t dc = s->sites[site].datacenter;
     lhi_exchange_time want = naive_exchange(s, dc);
     lhi_exchange_time got = slowest_exchange(s, fold, dc, &plain);

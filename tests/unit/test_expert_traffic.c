@@ -117,7 +117,8 @@ static void a_block_over_the_boundary(void)
 }
 
 /* With one node per datacenter a token crosses at most once, instead of two out
- * of four copies. */
+ * of four copies: unless all of its experts are among the three of six that are
+ * on its own node. */
 static void once_per_node(void)
 {
     spread_job s;
@@ -125,13 +126,24 @@ static void once_per_node(void)
     start(&s, 3, 6);
     check(&s, 3 * s.dense, 4 * 3 * 2.0 * 3 / 6);
     s.job->training.dispatcher = LH_DISPATCHER_DEEPEP;
-    check(&s, 3 * s.dense, 4 * 3 * 2.0 * 3 / 6);
+    check(&s, 3 * s.dense, 4 * 3 * (1 - 3.0 / 15));
+    s.job->training.dispatcher = LH_DISPATCHER_HYBRIDEP;
+    check(&s, 3 * s.dense, 4 * 3 * (1 - 3.0 / 15));
     lh_model more = *s.job->model;
     more.experts_per_token = 4;
     s.job->model = &more;
     check(&s, 3 * s.dense, 4 * 3 * 1.0);
+    /* Three experts in each of two groups, of which a token uses one: half of
+     * the tokens cross. */
+    more.experts_per_token = 2;
+    more.expert_groups = 2;
+    more.groups_per_token = 1;
+    check(&s, 3 * s.dense, 4 * 3 * 0.5);
+    /* All tokens cross, to a node's three members together once. */
+    s.job->training.dispatcher = LH_DISPATCHER_ALL_GATHER;
+    check(&s, 3 * s.dense, 4 * 3 * 1.0);
     s.job->training.dispatcher = LH_DISPATCHER_ALL_TO_ALL;
-    check(&s, 3 * s.dense, 4 * 3 * 4.0 * 3 / 6);
+    check(&s, 3 * s.dense, 4 * 3 * 2.0 * 3 / 6);
     finish(&s);
 }
 

@@ -205,7 +205,10 @@ static void biases_of_experts(void)
     f.job.framework.fused_experts = true;
     price_with(&f, LH_FP8_NONE, &with);
     CHECK_INT(with.f.memory_ns, without.f.memory_ns);
-    CHECK_INT(with.d.kernel_ns, without.d.kernel_ns);
+    CHECK_NEAR((double)(without.d.kernel_ns - with.d.kernel_ns),
+               lh_cost_defaults()->dispatch_ns +
+                   16 * lh_cost_defaults()->expert_ns,
+               2);
 }
 
 /* Expert products, 8 of three 2048 x 768 per token, reach a lower rate than
@@ -228,8 +231,6 @@ static void experts_are_slower(void)
     COST(&f);
     CHECK_NEAR((double)f.cost.f.matmul_ns,
                (rest + experts / 0.8) / rate16() / 1e3, 2);
-    CHECK(lh_cost_defaults()->experts_efficiency <
-          lh_cost_defaults()->fused_experts_efficiency);
     /* There is no measurement on these GPUs. */
     for (int i = 0; i < 2; i++)
         f.sites[i].gpu = *lh_gpu_preset("a100-80g");

@@ -380,7 +380,7 @@ static void bad_layouts_are_refused(void)
     refuse(
         HEAD
         "training: {global_batch: 8, sequence: 16, dispatcher: all}\n" TWO LINK,
-        "must be alltoall or deepep");
+        "must be alltoall, deepep, hybridep or allgather");
     refuse(HEAD
            "training: {global_batch: 8, sequence: 16, dispatcher: deepep}\n" TWO
                LINK,

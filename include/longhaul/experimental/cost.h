@@ -89,6 +89,12 @@ typedef struct lh_cost_constants {
     double experts_efficiency;
     /* for jobs with framework.experts: fused */
     double fused_experts_efficiency;
+    /* Fixed times unless framework.experts is fused. Routing and dispatching a
+     * layer's tokens, per F and D: small kernels, and waits for token counts on
+     * the host. */
+    double dispatch_ns;
+    /* Each expert on a GPU, per F, D and W: launches of its own kernels. */
+    double expert_ns;
 } lh_cost_constants;
 
 /* Returns the cost model's default constants; static storage. */

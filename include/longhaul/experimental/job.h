@@ -60,7 +60,9 @@ typedef enum lh_module {
 typedef enum lh_dispatcher {
     LH_DISPATCHER_ALL_TO_ALL, /* one copy per selected expert */
     LH_DISPATCHER_DEEPEP,     /* one copy per remote node that has some of them,
-                               * forwarded within that node */
+                               * and per GPU within that node */
+    LH_DISPATCHER_HYBRIDEP,   /* the same, by other kernels */
+    LH_DISPATCHER_ALL_GATHER, /* each token to all GPUs of the group */
 } lh_dispatcher;
 
 /* Training options of a job. */
@@ -129,6 +131,7 @@ typedef enum lh_attention {
     LH_ATTENTION_UNFUSED, /* writes the sequence x sequence scores to memory
                            * and computes all of them, causal or not */
     LH_ATTENTION_FLASH_2, /* fused, with the rates of FlashAttention-2 */
+    LH_ATTENTION_CUDNN,   /* fused, with the rates of cuDNN's kernels */
 } lh_attention;
 
 /* Kernels of the element-wise operations of layers. */
@@ -158,7 +161,7 @@ typedef struct lh_framework {
      * every GPU; else sequence parallelism. */
     bool no_sequence_parallel;
     lh_gradient gradients, reduce; /* in memory; during reduction */
-    bool gradients_given, reduce_given;
+    bool attention_given, gradients_given, reduce_given;
     /* Receives for messages between pipeline ranks. Default: the preset's,
      * which may depend on the layout. */
     bool receives_given;

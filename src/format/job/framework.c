@@ -6,8 +6,8 @@
 
 static const char *const preset_names[] = {"none", "megatron", "torchtitan",
                                            "deepspeed", NULL};
-static const char *const attention_names[] = {"fused", "unfused",
-                                              "flash-attention-2", NULL};
+static const char *const attention_names[] = {
+    "fused", "unfused", "flash-attention-2", "cudnn", NULL};
 static const char *const kernel_names[] = {"fused", "eager", NULL};
 static const char *const loss_names[] = {"fused", "eager", "chunked", NULL};
 static const char *const gradient_names[] = {"fp32", "bf16", "fp16", NULL};
@@ -97,6 +97,8 @@ static void set_preset(lh_framework *f, lh_framework_preset preset,
     f->preset = preset;
     switch (preset) {
     case LH_FRAMEWORK_MEGATRON:
+        /* Transformer Engine's choice on Hopper and Blackwell */
+        f->attention = LH_ATTENTION_CUDNN;
         if (precision == LH_PRECISION_FP16)
             f->gradients = f->reduce = LH_GRADIENT_FP16;
         break;
@@ -158,6 +160,8 @@ void lhi_framework_apply_target(lh_job *job)
     set_preset(&usual, get_target_preset(job->target), job->training.precision);
     f->given = f->given || usual.preset != LH_FRAMEWORK_NONE;
     f->preset = usual.preset;
+    if (!f->attention_given)
+        f->attention = usual.attention;
     if (!f->gradients_given)
         f->gradients = usual.gradients;
     if (!f->reduce_given)
@@ -276,6 +280,7 @@ static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
     lh_framework *f = it;
     const framework_context *a = r->context;
     f->preset_given = lhi_node_find(map, "preset") != NULL;
+    f->attention_given = lhi_node_find(map, "attention") != NULL;
     f->gradients_given = lhi_node_find(map, "gradients") != NULL;
     f->reduce_given = lhi_node_find(map, "reduce") != NULL;
     f->receives_given = lhi_node_find(map, "receives") != NULL;

@@ -35,7 +35,8 @@ const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
                                           NULL};
 const char *const lhi_target_choices[] = {"any",        "longhaul", "megatron",
                                           "torchtitan", "pytorch",  NULL};
-const char *const lhi_dispatcher_names[] = {"alltoall", "deepep", NULL};
+const char *const lhi_dispatcher_names[] = {"alltoall", "deepep", "hybridep",
+                                            "allgather", NULL};
 
 const char *lh_precision_name(lh_precision precision)
 {

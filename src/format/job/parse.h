@@ -347,6 +347,13 @@ extern const char *const lhi_packing_names[];
 extern const char *const lhi_sharding_names[]; /* without "any" */
 extern const char *const lhi_target_choices[]; /* with "any" */
 extern const char *const lhi_dispatcher_names[];
+/* Checks whether a dispatcher sends a token once to each other node with any of
+ * its experts. */
+static inline bool lhi_dispatches_once_per_node(lh_dispatcher dispatcher)
+{
+    return dispatcher == LH_DISPATCHER_DEEPEP ||
+           dispatcher == LH_DISPATCHER_HYBRIDEP;
+}
 extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];
 /* Checks whether the GPU and model of a profile entry equal those of `like`,

@@ -191,11 +191,16 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
     if (l->expert == 1 && lh_layout_expert_tensor(l) == l->tensor)
         /* sharded like the rest; tokens stay, or are gathered likewise */
         return;
-    if (l->expert > 1 && job->training.dispatcher == LH_DISPATCHER_DEEPEP)
-        lhi_text_puts(out, "--moe-token-dispatcher-type flex\n"
-                           "--moe-flex-dispatcher-backend deepep\n");
+    const lh_dispatcher dispatcher =
+        l->expert > 1 ? job->training.dispatcher : LH_DISPATCHER_ALL_TO_ALL;
+    if (lhi_dispatches_once_per_node(dispatcher))
+        lhi_text_printf(out,
+                        "--moe-token-dispatcher-type flex\n"
+                        "--moe-flex-dispatcher-backend %s\n",
+                        lhi_dispatcher_names[dispatcher]);
     else
-        lhi_text_puts(out, "--moe-token-dispatcher-type alltoall\n");
+        lhi_text_printf(out, "--moe-token-dispatcher-type %s\n",
+                        lhi_dispatcher_names[dispatcher]);
 }
 
 /* Adds the options for the type in which gradients are kept, where it is not

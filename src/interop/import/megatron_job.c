@@ -312,14 +312,16 @@ static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
                                &backend, err));
     if (!in->model.experts)
         return LH_OK;
-    if (kind == 2 || lhi_arg_is_given(m, LHI_ARG_MOE_ENABLE_DEEPEP))
+    if (kind == 0 && in->layout.expert > 1)
+        in->training.dispatcher = LH_DISPATCHER_ALL_GATHER;
+    if (kind == 2)
+        in->training.dispatcher =
+            backend == 1 ? LH_DISPATCHER_HYBRIDEP : LH_DISPATCHER_DEEPEP;
+    if (kind != 2 && lhi_arg_is_given(m, LHI_ARG_MOE_ENABLE_DEEPEP))
         in->training.dispatcher = LH_DISPATCHER_DEEPEP;
-    if (kind == 2 && backend > 0)
+    if (kind == 2 && backend == 2)
         lhi_import_note(in, "--moe-flex-dispatcher-backend: token dispatch is "
                             "modelled as DeepEP");
-    if (kind == 0 && in->layout.expert > 1)
-        lhi_import_note(in, "--moe-token-dispatcher-type: token dispatch is "
-                            "modelled as alltoall, not allgather");
     return LH_OK;
 }
 

@@ -345,9 +345,10 @@ static void add_training(writer *w)
     if (t->balance_bias_given)
         lhi_draft_add_value(text, "update of an expert's bias per step",
                             "  balance_bias: %.15g", t->balance_bias);
-    if (t->dispatcher == LH_DISPATCHER_DEEPEP)
+    if (t->dispatcher != LH_DISPATCHER_ALL_TO_ALL)
         lhi_draft_add_value(text, "how tokens are sent to experts",
-                            "  dispatcher: deepep");
+                            "  dispatcher: %s",
+                            lhi_dispatcher_names[t->dispatcher]);
 }
 
 /* Adds the section `framework` with the preset and the settings that differ

@@ -372,10 +372,10 @@ static lh_status check_torchtitan_job(const lh_job *job, lh_error *err)
             "has no option to overlap expert communication or to "
             "fuse experts; remove framework.overlap.expert and "
             "framework.experts");
-    if (job->training.dispatcher == LH_DISPATCHER_DEEPEP)
+    if (job->training.dispatcher != LH_DISPATCHER_ALL_TO_ALL)
         return fail_unsupported(
             LH_TARGET_TORCHTITAN, err,
-            "selects DeepEP by the model, not by an option; use "
+            "selects another dispatcher by the model, not by an option; use "
             "training.dispatcher: alltoall");
     if (job->model->mtp_layers)
         return fail_unsupported(

@@ -22,6 +22,9 @@ lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
         lhi_family_check(job->model, job->training.sequence, &why);
     if (status != LH_OK)
         return lhi_fail(err, LH_EUNSUPPORTED, "%s", why.text);
+    if (job->training.dispatcher == LH_DISPATCHER_ALL_GATHER)
+        return REFUSE(err, "has no all-gather of tokens; use "
+                           "training.dispatcher: alltoall or deepep");
     if (job->layout.mtp_chunk)
         return REFUSE(err, "runs the modules of model.mtp_layers with the "
                            "head; remove layout.mtp_chunk");

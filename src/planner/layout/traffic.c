@@ -210,7 +210,7 @@ static lh_status count_tokens(counter *c, const lhi_group_layout *fold,
 {
     const lh_job *job = c->job;
     const lh_model *m = job->model;
-    lhi_exchange exchange = {job->training.dispatcher, m->experts_per_token};
+    lhi_exchange exchange = lhi_exchange_make(job->training.dispatcher, m);
     double passes = count_all_to_alls(job, c->config->recompute);
     double layers = 0;
     lhi_group_members block;

@@ -133,7 +133,7 @@ static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
     const size_t n = (size_t)l->pipeline * l->data * l->context * l->tensor;
     *out = NULL;
     if (l->expert == 1 ||
-        plan->job->training.dispatcher != LH_DISPATCHER_DEEPEP)
+        !lhi_dispatches_once_per_node(plan->job->training.dispatcher))
         return LH_OK;
     *out = calloc(n, sizeof **out);
     return *out ? lhi_state_nodes(plan->job, l, *out, err)
