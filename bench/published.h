@@ -15,15 +15,15 @@ enum { MAX_PUBLISHED = 256, JOB_TEXT = 4096 };
 /* Features of a run's recipe beyond its layout, as far as a job can express
  * them. */
 typedef struct recipe {
-    char recompute[48], graphs[8];
+    char recompute[48], graphs[8], dispatcher[12];
     bool expert_overlap, tensor_overlap, fused_experts;
 } recipe;
 
 /* One published training run. */
 typedef struct published {
-    char release[12], model[40], system[16], precision[12];
+    char release[40], model[40], system[16], precision[12];
     uint32_t gpus, batch, micro, sequence, tensor, pipeline, context, chunks;
-    uint32_t expert, fsdp, data;
+    uint32_t expert, expert_tensor, fsdp, data;
     double measured_s;
     recipe how;
     bool held_out, moe;
@@ -38,8 +38,8 @@ typedef struct published_set {
     published runs[MAX_PUBLISHED];
 } published_set;
 
-/* Reads FOLDER/megatron-bridge and FOLDER/meta. Returns false after printing an
- * error. Runs are held out by model and system: published_runs.c. */
+/* Reads FOLDER/megatron-bridge, FOLDER/meta and FOLDER/experts. Returns false
+ * after printing an error. published_runs.c decides which runs are held out. */
 bool published_read(const char *folder, published_set *out);
 
 /* Returns the name of the model's preset or, if it is none, of its map; NULL:
@@ -54,6 +54,7 @@ typedef struct fitted {
     double tensor_overlap, expert_overlap;
     double experts, fused_experts; /* see lh_cost_constants */
     double fp8[3]; /* Hopper, B200, B300: rate relative to presets */
+    double dispatch_ms, expert_ms; /* see lh_cost_constants */
 } fitted;
 
 /* Returns the constants that the library and published_job.c use. */
@@ -63,6 +64,12 @@ fitted published_fitted(void);
  * mixture-of-experts models over the fitted half. Returns false after printing
  * an error. */
 bool published_fit(const published_set *set, uint32_t iterations, fitted *by);
+
+/* Checks whether a run is from an issue, by a user of Megatron-LM. */
+bool published_by_user(const published *run);
+
+/* FNV-1a hash (64 bits) of a text, which decides the half of a run. */
+uint64_t published_hash(const char *text);
 
 /* Writes the job as text; `lifted`: with more memory than any run needs. */
 void published_job(const published *run, const fitted *by, bool lifted,

@@ -16,7 +16,9 @@ fitted published_fitted(void)
                     .expert_overlap = 0.76,
                     .experts = c->experts_efficiency,
                     .fused_experts = c->fused_experts_efficiency,
-                    .fp8 = {1, 1, 1}};
+                    .fp8 = {1, 1, 1},
+                    .dispatch_ms = c->dispatch_ns / 1e6,
+                    .expert_ms = c->expert_ns / 1e6};
 }
 
 /* Output buffer of the job text. */
@@ -47,8 +49,9 @@ static const char *const without_mtp =
     "q_lora_rank: 1536, kv_lora_rank: 512, qk_nope_head_dim: 128, "
     "qk_rope_head_dim: 64, v_head_dim: 128}";
 
-/* Machine from data sheets: NVLink 4 and 5, and the network bandwidth per GPU
- * between nodes (ConnectX-7; ConnectX-8 with B300 and GB300), one way. */
+/* Machine from data sheets: NVLink 4 (H800: 400 GB/s in both directions
+ * together, arXiv:2412.19437, section 3.1) and 5, and the network bandwidth per
+ * GPU between nodes (ConnectX-7; ConnectX-8 with B300 and GB300), one way. */
 typedef struct machine {
     const char *system, *gpu;
     uint32_t node, link_gbps, fabric_gbps;
@@ -56,8 +59,8 @@ typedef struct machine {
 
 static const machine machines[] = {
     {"H100", "h100", 8, 3600, 400},    {"B200", "b200", 8, 7200, 400},
-    {"B300", "b300", 8, 7200, 800},    {"GB200", "gb200", 64, 7200, 400},
-    {"GB300", "gb300", 64, 7200, 800},
+    {"H800", "h800", 8, 1600, 400},    {"B300", "b300", 8, 7200, 800},
+    {"GB200", "gb200", 64, 7200, 400}, {"GB300", "gb300", 64, 7200, 800},
 };
 
 static const machine *find_machine(const published *run)
@@ -125,6 +128,8 @@ static void append_layout(const published *run, writer *w)
            run->tensor, run->context, run->pipeline, run->data);
     if (run->moe || run->expert > 1)
         append(w, "expert: %u, ", run->expert);
+    if (run->expert_tensor > 1)
+        append(w, "expert_tensor: %u, ", run->expert_tensor);
     append(w, "micro_batch: %u, chunks_per_device: %u", run->micro,
            run->pipeline > 1 ? run->chunks : 1);
     if (!has_unpublished_schedule(run))
@@ -140,8 +145,8 @@ static void append_recompute(const published *run, writer *w)
 {
     const char *modules = run->how.recompute;
 
-    if (strcmp(modules, "none") == 0) {
-        append(w, "recompute: none}\n");
+    if (strcmp(modules, "none") == 0 || strcmp(modules, "full") == 0) {
+        append(w, "recompute: %s}\n", modules);
         return;
     }
     append(w, "recompute: [");
@@ -154,10 +159,10 @@ static void append_recompute(const published *run, writer *w)
  * arrive, Meta in fp32 (arXiv:2407.21783, section 3.3.2). */
 static void append_framework(const published *run, const fitted *by, writer *w)
 {
-    bool bridge = strcmp(run->release, "Meta") != 0;
+    bool bridge = strcmp(run->release, "Meta") != 0 && !published_by_user(run);
     bool fp8 = strcmp(run->precision, "BF16") != 0;
 
-    append(w, "framework:\n  preset: megatron\n");
+    append(w, "framework:\n  preset: megatron\n  attention: cudnn\n");
     if (bridge)
         append(w, "  gradients: bf16\n  reduce: bf16\n");
     if (fp8)
@@ -183,6 +188,8 @@ void published_job(const published *run, const fitted *by, bool lifted,
            "training: {global_batch: %u, sequence: %u, precision: bf16, zero: "
            "1, ",
            run->batch, run->sequence);
+    if (run->moe)
+        append(&w, "dispatcher: %s, ", run->how.dispatcher);
     append_recompute(run, &w);
     append_framework(run, by, &w);
     append_cluster(run, lifted, &w);
@@ -191,7 +198,7 @@ void published_job(const published *run, const fitted *by, bool lifted,
 
 static double fp8_rate(const published *run, const fitted *by)
 {
-    if (strcmp(run->system, "H100") == 0)
+    if (run->system[0] == 'H')
         return by->fp8[0];
     return by->fp8[strstr(run->system, "300") ? 2 : 1];
 }
@@ -207,6 +214,8 @@ static lh_status plan_with(lh_job *job, const published *run, const fitted *by,
     site.gpu.fp8_tflops *= fp8_rate(run, by);
     constants.experts_efficiency = by->experts;
     constants.fused_experts_efficiency = by->fused_experts;
+    constants.dispatch_ns = by->dispatch_ms * 1e6;
+    constants.expert_ns = by->expert_ms * 1e6;
     job->datacenters = &site;
     job->constants = &constants;
     status = lh_plan_make(job, NULL, plan, err);

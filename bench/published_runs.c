@@ -20,27 +20,15 @@ static const struct {
     const char *name, *preset;
     const char *map; /* as in a job, for a model that is no preset */
 } models[] = {
-    {"LLAMA3_8B", "llama3-8b", NULL},
-    {"LLAMA3.1_405B", "llama3.1-405b", NULL},
-    {"LLAMA3_70B", "llama3-70b", NULL},
-    {"Qwen3_30B_a3B", "qwen3-30b-a3b", NULL},
-    {"Qwen3_235B_a22B", "qwen3-235b-a22b", NULL},
-    {"GPT OSS 120B", "gpt-oss-120b", NULL},
-    {"DeepSeekV3", "deepseek-v3", NULL},
-    {"Kimi_K2", "kimi-k2", NULL},
-    {"Nemotron_3_Nano", "nemotron-3-nano",
-     HYBRID(52, 2688) "kv_heads: 2, mamba_heads: 64, experts: 128, "
-                      "experts_per_token: 6, expert_ffn: 1856, "
-                      "shared_expert_ffn: 3712, layer_pattern: "
-                      "\"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*"
-                      "EMEMEMEME\"}"},
-    {"Nemotron_3_Super", "nemotron-3-super",
-     HYBRID(88, 4096) "kv_heads: 2, mamba_heads: 128, experts: 512, "
-                      "experts_per_token: 22, expert_ffn: 2688, "
-                      "shared_expert_ffn: 5376, expert_latent: 1024, "
-                      "mtp_layers: 2, layer_pattern: "
-                      "\"MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*"
-                      "EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME/*E\"}"},
+    {"LLAMA3_8B", "llama3-8b"},
+    {"LLAMA3.1_405B", "llama3.1-405b"},
+    {"LLAMA3_70B", "llama3-70b"},
+    {"Qwen3_30B_a3B", "qwen3-30b-a3b"},
+    {"Qwen3_235B_a22B", "qwen3-235b-a22b"},
+    {"GPT OSS 120B", "gpt-oss-120b"},
+    {"DeepSeekV3", "deepseek-v3"},
+    {"Kimi_K2", "kimi-k2"},
+    {"Mixtral_8x7B", "mixtral-8x7b"},
 };
 static const char *const systems[] = {"H100", "B200", "B300", "GB200", "GB300"};
 
@@ -106,6 +94,11 @@ static const char *exclusion_reason(const published *run)
     return NULL;
 }
 
+bool published_by_user(const published *run)
+{
+    return strchr(run->release, '#') != NULL;
+}
+
 static void copy_text(char *to, size_t room, const char *from)
 {
     snprintf(to, room, "%s", from);
@@ -125,6 +118,7 @@ static void find_recipe(const table *t, published *run)
 {
     copy_text(run->how.recompute, sizeof run->how.recompute, "none");
     copy_text(run->how.graphs, sizeof run->how.graphs, "none");
+    copy_text(run->how.dispatcher, sizeof run->how.dispatcher, "alltoall");
     for (uint32_t i = 0; i < t->n_rows; i++) {
         const char *last = table_text(t, i, "to");
 
@@ -137,6 +131,8 @@ static void find_recipe(const table *t, published *run)
                   table_text(t, i, "recompute"));
         copy_text(run->how.graphs, sizeof run->how.graphs,
                   table_text(t, i, "graphs"));
+        copy_text(run->how.dispatcher, sizeof run->how.dispatcher,
+                  table_text(t, i, "dispatcher"));
         run->how.expert_overlap = is_yes(t, i, "expert");
         run->how.tensor_overlap = is_yes(t, i, "tensor");
         run->how.fused_experts = is_yes(t, i, "fused");
@@ -202,6 +198,82 @@ static bool read_all_bridge(const char *folder, published_set *out)
     return ok;
 }
 
+static void read_users(const table *t, uint32_t row, published *run)
+{
+    copy_text(run->release, sizeof run->release, table_text(t, row, "source"));
+    copy_text(run->model, sizeof run->model, table_text(t, row, "model"));
+    copy_text(run->system, sizeof run->system, table_text(t, row, "system"));
+    copy_text(run->precision, sizeof run->precision, "BF16");
+    run->gpus = table_count(t, row, "gpus");
+    run->batch = table_count(t, row, "batch");
+    run->micro = table_count(t, row, "micro");
+    run->sequence = table_count(t, row, "sequence");
+    run->tensor = table_count(t, row, "tp");
+    run->context = 1;
+    run->pipeline = table_count(t, row, "pp");
+    run->chunks = table_count(t, row, "vp");
+    run->data = table_count(t, row, "dp");
+    run->expert = table_count(t, row, "ep");
+    run->expert_tensor = table_count(t, row, "etp");
+    run->measured_s = table_number(t, row, "seconds");
+    copy_text(run->how.recompute, sizeof run->how.recompute,
+              table_text(t, row, "recompute"));
+    copy_text(run->how.graphs, sizeof run->how.graphs, "none");
+    copy_text(run->how.dispatcher, sizeof run->how.dispatcher,
+              table_text(t, row, "dispatcher"));
+    run->how.tensor_overlap = is_yes(t, row, "tensor");
+}
+
+uint64_t published_hash(const char *text)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* Returns the hash of a row without its measurement: source, system and
+ * layout. */
+static uint64_t hash_run(const published *run)
+{
+    char layout[96], text[256];
+
+    published_layout(run, layout, sizeof layout);
+    snprintf(text, sizeof text, "%s,%s,%s,%u,%u,%s,%s", run->release,
+             run->model, run->system, run->gpus, run->batch, layout,
+             run->how.recompute);
+    return published_hash(text);
+}
+
+/* Holds out the half of the users' runs with the larger hashes. */
+static void hold_out_half(published *runs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t smaller = 0;
+
+        for (uint32_t k = 0; k < n; k++)
+            smaller += hash_run(&runs[k]) < hash_run(&runs[i]);
+        runs[i].held_out = smaller >= n / 2;
+    }
+}
+
+static bool read_all_users(const char *folder, published_set *out)
+{
+    char path[512];
+    table t = {0};
+    bool ok;
+    uint32_t first = out->n;
+
+    snprintf(path, sizeof path, "%s/experts", folder);
+    ok = table_read(path, "runs.csv", &t);
+    for (uint32_t i = 0; ok && i < t.n_rows && out->n < MAX_PUBLISHED; i++)
+        read_users(&t, i, &out->runs[out->n++]);
+    hold_out_half(&out->runs[first], out->n - first);
+    table_fini(&t);
+    return ok;
+}
+
 static void read_meta(const table *t, uint32_t row, published *run)
 {
     copy_text(run->release, sizeof run->release, "Meta");
@@ -262,7 +334,8 @@ static bool read_all_meta(const char *folder, published_set *out)
 bool published_read(const char *folder, published_set *out)
 {
     *out = (published_set){0};
-    if (!read_all_bridge(folder, out) || !read_all_meta(folder, out))
+    if (!read_all_bridge(folder, out) || !read_all_meta(folder, out) ||
+        !read_all_users(folder, out))
         return false;
     for (uint32_t i = 0; i < out->n; i++) {
         published *run = &out->runs[i];
@@ -271,7 +344,8 @@ bool published_read(const char *folder, published_set *out)
         run->exclusion_reason = exclusion_reason(run);
         if (run->exclusion_reason)
             continue;
-        decide_half(run);
+        if (!published_by_user(run))
+            decide_half(run);
         model = lh_model_preset(published_model(run));
         run->hybrid = published_map(run) != NULL;
         run->moe = run->hybrid || (model && model->experts > 0);

@@ -38,16 +38,6 @@ typedef struct titan_set {
     titan_run runs[MAX_TITAN];
 } titan_set;
 
-/* FNV-1a (64 bits): decides the half of a run. */
-static uint64_t hash_text(const char *text)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return h;
-}
-
 static const char *const identity[] = {
     "source", "model",   "gpu",      "gpus",      "precision",
     "batch",  "micro",   "sequence", "tp",        "pp",
@@ -238,11 +228,11 @@ static void read_run(const table *t, uint32_t row, titan_run *run)
 static void decide_halves(titan_set *set)
 {
     for (uint32_t i = 0; i < set->n; i++) {
-        uint64_t h = hash_text(set->runs[i].identity);
+        uint64_t h = published_hash(set->runs[i].identity);
         uint32_t rank = 0;
 
         for (uint32_t k = 0; k < set->n; k++)
-            rank += hash_text(set->runs[k].identity) < h;
+            rank += published_hash(set->runs[k].identity) < h;
         set->runs[i].held_out = rank >= set->n / 2;
     }
 }

@@ -334,6 +334,8 @@ static void print_fitted(const fitted *by)
            by->expert_overlap);
     printf("experts_efficiency %.3f\nfused_experts_efficiency %.3f\n",
            by->experts, by->fused_experts);
+    printf("dispatch_ns %.0f\nexpert_ns %.0f\n", by->dispatch_ms * 1e6,
+           by->expert_ms * 1e6);
     printf("fp8, times what presets say: Hopper %.3f, B200 and GB200 %.3f, "
            "B300 and GB300 %.3f\n",
            by->fp8[0], by->fp8[1], by->fp8[2]);
