@@ -14,3 +14,12 @@ void adaptra_claims(FILE *to, const page_options *how)
     adaptra_claim_trace(&s, to, how->folder);
     score_print(&s, "rows", to);
 }
+
+void adaptra_job_claims(FILE *to, const page_options *how)
+{
+    score s = {.numbers = {0}};
+
+    score_print_head(to);
+    adaptra_claim_jobs(&s, to, how->folder);
+    score_print(&s, "rows", to);
+}

@@ -12,6 +12,7 @@
 int main(int argc, char **argv)
 {
     static const page_section parts[] = {
+        {"jobs", adaptra_job_claims},  {"times", adaptra_jobs},
         {"claims", adaptra_claims},    {"causes", adaptra_causes},
         {"orders", adaptra_orders},    {"slackness", adaptra_slackness},
         {"example", adaptra_example},  {"growth", adaptra_growth},
