@@ -6,6 +6,7 @@
  *     pipemesh [report.html] > pipemesh.md
  *
  * Prints Markdown; with an argument it also writes the curves as a report. */
+#include "pipemesh_models.h"
 #include "pipemesh_more.h"
 
 #include <longhaul/experimental/cost.h>
@@ -25,113 +26,6 @@
  * whole page. Each row of table IV alone would need 0.680 to 0.701. */
 #define LINK_EFFICIENCY 0.68
 
-/* Published row of table IV: times in ms, memory in GiB. */
-typedef struct published {
-    const char *system;
-    uint32_t M;
-    double fwd, bwd, bubble, dp, pp; /* ms */
-    double gpu, a, g, p;             /* GiB */
-    double tflops, mfu;
-} published;
-
-/* A model with its cluster, layout and published rows. */
-typedef struct model {
-    const char *name;
-    lh_family family;
-    uint32_t layers, sequence, batch, P, D, devices, q;
-    double gbps, peak_tflops;
-    double stored;       /* sbh per layer under PipeMesh's recomputation */
-    const char *dropped; /* recomputed tensors */
-    published rows[4];   /* PipeMesh, Megatron, MegaScale, Fold3D */
-} model;
-
-static const model models[4] = {
-    {"GPT-3 58B, 72 A100",
-     LH_FAMILY_GPT3,
-     72,
-     3072,
-     36,
-     3,
-     3,
-     72,
-     6,
-     400,
-     312,
-     28,
-     "not stated; 28 sbh gives the published 11.5",
-     {{"PipeMesh", 6, 1554.1, 2567.2, 114.5, 245.1, 140.3, 29.9, 11.5, 3.0, 3.9,
-       120.6, 38.7},
-      {"Megatron", 2, 1492.2, 2485.4, 331.5, 993.6, 262.8, 30.1, 9.6, 4.5, 4.5,
-       100.4, 32.2},
-      {"MegaScale", 2, 1501.3, 2497.0, 333.2, 986.4, 254.0, 30.1, 9.6, 4.5, 4.5,
-       100.3, 32.2},
-      {"Fold3D", 6, 2312.1, 3431.6, 159.5, 247.7, 134.9, 37.0, 28.7, 3.0, 3.0,
-       89.3, 28.6}}},
-    {"GPT-3 58B, 96 V100",
-     LH_FAMILY_GPT3,
-     72,
-     3072,
-     72,
-     4,
-     3,
-     96,
-     12,
-     100,
-     125,
-     58.0 / 3,
-     "GeLU, norms, dropouts, one query in three layers",
-     {{"PipeMesh", 6, 5012.0, 9217.1, 296.4, 757.9, 505.9, 25.3, 11.4, 2.3, 2.7,
-       52.1, 41.7},
-      {"Megatron", 2, 4914.5, 9109.6, 876.5, 3923.1, 922.7, 25.6, 9.9, 3.4, 3.4,
-       42.1, 33.7},
-      {"MegaScale", 2, 4917.9, 9104.5, 876.4, 3863.8, 919.0, 25.6, 9.9, 3.4,
-       3.4, 42.3, 33.8},
-      {"Fold3D", 6, 7997.2, 12225.0, 421.3, 760.4, 509.7, 29.0, 43.0, 2.3, 2.3,
-       38.1, 30.5}}},
-    {"Llama2 55B, 96 V100",
-     LH_FAMILY_LLAMA2,
-     80,
-     4096,
-     48,
-     4,
-     3,
-     96,
-     8,
-     100,
-     125,
-     203.0 / 6 - 32.0 / 3 - 4 - 3.0 / 16,
-     "SiLU, product, norms, a key or value in three of four layers",
-     {{"PipeMesh", 5, 4883.6, 8841.1, 514.7, 859.2, 635.6, 25.6, 11.8, 2.4, 2.8,
-       46.2, 37.0},
-      {"Megatron", 1, 4789.0, 8664.1, 2522.5, 4263.8, 1155.1, 25.7, 10.6, 3.2,
-       3.2, 34.8, 27.7},
-      {"MegaScale", 1, 4769.7, 8651.5, 2516.5, 4223.1, 1167.5, 25.7, 10.6, 3.2,
-       3.2, 34.5, 27.6},
-      {"Fold3D", 5, 7842.8, 11725.7, 733.8, 854.7, 617.6, 29.2, 42.5, 2.4, 2.4,
-       34.0, 27.2}}},
-    {"Falcon 66B, 96 V100",
-     LH_FAMILY_FALCON,
-     96,
-     3072,
-     72,
-     4,
-     3,
-     96,
-     12,
-     100,
-     125,
-     14.5,
-     "GeLU, norms",
-     {{"PipeMesh", 8, 6035.9, 10805.4, 263.1, 638.8, 548.7, 26.5, 11.6, 2.2,
-       2.7, 52.2, 41.8},
-      {"Megatron", 3, 5911.3, 10676.7, 691.1, 4595.8, 967.5, 26.9, 9.3, 3.8,
-       3.8, 42.3, 33.8},
-      {"MegaScale", 3, 5917.4, 10687.9, 691.9, 4566.4, 955.1, 26.9, 9.3, 3.8,
-       3.8, 42.3, 33.8},
-      {"Fold3D", 8, 9117.8, 13900.9, 359.7, 632.1, 536.4, 29.1, 44.7, 2.2, 2.2,
-       39.4, 31.6}}},
-};
-
 static void die(const lh_error *err)
 {
     fprintf(stderr, "pipemesh: %s\n", err->text);
@@ -140,30 +34,30 @@ static void die(const lh_error *err)
 
 /* --- derived quantities ------------------------------------------------- */
 
-static uint32_t microbatches(const model *m)
+static uint32_t microbatches(const pipemesh_model *m)
 {
     return m->batch / m->D;
 }
 
-static double params(const model *m)
+static double params(const pipemesh_model *m)
 {
     return lh_cost_published_params(m->family, HIDDEN) * m->layers / m->P /
            TENSOR;
 }
 
 /* Returns the bytes of one sbh on a device. */
-static double sbh(const model *m)
+static double sbh(const pipemesh_model *m)
 {
     return m->sequence * HIDDEN / TENSOR;
 }
 
-static double whole_layer(const model *m)
+static double whole_layer(const pipemesh_model *m)
 {
     static const double totals[] = {34, 203.0 / 6, 26.5};
     return totals[m->family];
 }
 
-static double layer_flops(const model *m)
+static double layer_flops(const pipemesh_model *m)
 {
     lh_published_op ops[LH_COST_MAX_OPS];
     double sum = 0;
@@ -176,7 +70,7 @@ static double layer_flops(const model *m)
 
 /* Returns the duration of a whole chunk's gather or scatter: 2 bytes per
  * parameter over the device's eighth of its node's link. */
-static double chunk_comm_ns(const model *m, uint32_t M)
+static double chunk_comm_ns(const pipemesh_model *m, uint32_t M)
 {
     double rate = LINK_EFFICIENCY * m->gbps / 8 / 8; /* bytes per ns */
     return 2 * params(m) / M * (m->D - 1) / m->D / rate;
@@ -184,13 +78,14 @@ static double chunk_comm_ns(const model *m, uint32_t M)
 
 /* Returns the duration of an activation transfer between stages: every device
  * sends its part. */
-static double hop_ns(const model *m)
+static double hop_ns(const pipemesh_model *m)
 {
     return 2 * sbh(m) / (LINK_EFFICIENCY * m->gbps / 8 / 8);
 }
 
 /* Builds a case from a row's published durations. */
-static lh_elastic_case case_of(const model *m, const published *row)
+static lh_elastic_case case_of(const pipemesh_model *m,
+                               const pipemesh_published *row)
 {
     double passes = (double)row->M * microbatches(m);
     return (lh_elastic_case){.stages = m->P,
@@ -224,7 +119,7 @@ static void print_cell(int digits, double got, double want, score *s,
            100 * (got / want - 1));
 }
 
-static double bubble_ms(const model *m, const published *row)
+static double bubble_ms(const pipemesh_model *m, const pipemesh_published *row)
 {
     return (m->P - 1) * (row->fwd + row->bwd) /
            ((double)row->M * microbatches(m));
@@ -235,9 +130,9 @@ typedef struct columns {
     double dp_ms, a, g, p, tflops;
 } columns;
 
-static columns derive(const model *m, uint32_t system)
+static columns derive(const pipemesh_model *m, uint32_t system)
 {
-    const published *row = &m->rows[system];
+    const pipemesh_published *row = &m->rows[system];
     lh_elastic_case g = case_of(m, row);
     columns d = {0};
     double layers = (double)m->layers / m->P / row->M;
@@ -299,14 +194,14 @@ static void print_table4(void)
            LINK_EFFICIENCY);
     score s = {.numbers = {0}};
     for (uint32_t i = 0; i < 4; i++) {
-        const model *m = &models[i];
+        const pipemesh_model *m = &pipemesh_models[i];
         printf("\n### %s\n\nP = %u, D = %u, B = %u per pipeline, q = %u; "
                "recomputed: %s.\n\n| system | M | bubble, ms | critical DP, "
                "ms | M_a, GiB | M_g, GiB | M_p, GiB | TFLOPS | MFU, %% |\n| "
                "--- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
                m->name, m->P, m->D, microbatches(m), m->q, m->dropped);
         for (uint32_t k = 0; k < 4; k++) {
-            const published *row = &m->rows[k];
+            const pipemesh_published *row = &m->rows[k];
             columns d = derive(m, k);
             bool elastic = k == 0;
             /* Nothing of 2 C_DP is hidden: the link's share is fitted to it. */
@@ -349,7 +244,7 @@ static void print_columns(void)
     static const char *const shares[] = {"-", "84.4 %", "90.9 %", "86.9 %"};
     static const double published_shares[] = {0, 84.4, 90.9, 86.9};
     for (uint32_t i = 0; i < 4; i++) {
-        const model *m = &models[i];
+        const pipemesh_model *m = &pipemesh_models[i];
         lh_elastic_case g = case_of(m, &m->rows[0]);
         g.dp_ns = llround(m->rows[0].dp / 2 * MS);
         uint32_t least = (uint32_t)((g.dp_ns + g.f_ns - 1) / g.f_ns);
@@ -393,10 +288,10 @@ typedef struct problem {
 /* Fills in the published pipeline with `M` chunks. Pass durations are the
  * PipeMesh row's minus its recomputation (its fraction of the forward by
  * FLOPs); the budget is the depth-first row's memory by the same formulas. */
-static void fill_problem(const model *m, uint32_t M, problem *p)
+static void fill_problem(const pipemesh_model *m, uint32_t M, problem *p)
 {
     lh_published_op ops[LH_COST_MAX_OPS];
-    const published *row = &m->rows[0], *depth = &m->rows[1];
+    const pipemesh_published *row = &m->rows[0], *depth = &m->rows[1];
     uint32_t n =
         lh_cost_published_ops(m->family, m->sequence, 1, HIDDEN, TENSOR, ops);
     double B = microbatches(m), layers = (double)m->layers / m->P / M;
@@ -467,7 +362,7 @@ static void print_planner(void)
            "per chunk | model | events |\n| --- | --- | --- | --- | --- | --- "
            "| --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
-        const model *m = &models[i];
+        const pipemesh_model *m = &pipemesh_models[i];
         static problem p[32];
         lh_elastic_setting settings[32];
         uint32_t n = 0, layers = m->layers / m->P;
@@ -516,7 +411,7 @@ static void print_planner(void)
 
 /* --- Figs. 13 to 15 ----------------------------------------------------- */
 
-static double tflops_of(const model *m, double ms)
+static double tflops_of(const pipemesh_model *m, double ms)
 {
     return 3 * layer_flops(m) * m->layers * m->batch / m->devices / (ms * MS) *
            1e-3;
@@ -554,7 +449,7 @@ static double best_ms(const problem *p, uint32_t q, lh_elastic_sharding how,
 /* Returns the implied C_PP, which is not published. The planner chooses eight
  * chunks only if C_PP is above a forward of 12 chunks and not above one of 8;
  * this is the maximum. */
-static double implied_hop_ns(const model *m)
+static double implied_hop_ns(const pipemesh_model *m)
 {
     return m->rows[1].fwd * MS / microbatches(m) / 8;
 }
@@ -571,7 +466,7 @@ static uint32_t index_of_least(uint32_t n, const int64_t *ns)
 static void print_fig13(lh_report *report)
 {
     static const uint32_t chunks[] = {3, 4, 6, 8, 12, 24};
-    const model *m = &models[3];
+    const pipemesh_model *m = &pipemesh_models[3];
     double xs[6];
     int64_t ns[6];
     static problem p, scratch;
@@ -605,7 +500,7 @@ static void print_fig13(lh_report *report)
 static void print_fig14(lh_report *report)
 {
     static const uint32_t queues[] = {4, 6, 8, 11, 12, 24};
-    const model *m = &models[3];
+    const pipemesh_model *m = &pipemesh_models[3];
     double xs[6];
     int64_t ns[6];
     static problem p, scratch;
@@ -648,7 +543,7 @@ static void print_fig15(lh_report *report)
                 {"depth-first, as much as hides", 4, LH_ELASTIC_MIXED, -9.7},
                 {"depth-first, ZeRO-1", 4, LH_ELASTIC_ZERO1, NAN},
                 {"depth-first, all ZeRO-3", 4, LH_ELASTIC_ZERO3, NAN}};
-    const model *m = &models[3];
+    const pipemesh_model *m = &pipemesh_models[3];
     static problem p, scratch;
     double mixed = 0, xs[7];
     int64_t ns[7];
@@ -705,7 +600,7 @@ static void print_order(void)
            "depth-first | breadth-first | published: elastic | depth-first | "
            "breadth-first |\n| --- | --- | --- | --- | --- | --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
-        const model *m = &models[i];
+        const pipemesh_model *m = &pipemesh_models[i];
         static problem p;
         lh_elastic_choice *c;
         lh_error err;
@@ -716,14 +611,14 @@ static void print_order(void)
             die(&err);
         double elastic = event_ms(&p.given, c->plan, c->recompute_ns);
         lh_elastic_choice_free(c);
-        const published *row = &m->rows[1];
+        const pipemesh_published *row = &m->rows[1];
         columns d = derive(m, 1);
         double depth = row->fwd + row->bwd + bubble_ms(m, row) + d.dp_ms +
                        2 * (m->P - 1) * row->M * hop_ns(m) / MS;
         for (int s = 0; s < 4; s++)
             sums[s] = m->rows[s].fwd + m->rows[s].bwd + m->rows[s].bubble +
                       m->rows[s].dp + m->rows[s].pp;
-        const published *wide = &m->rows[3];
+        const pipemesh_published *wide = &m->rows[3];
         double breadth = wide->fwd + wide->bwd + bubble_ms(m, wide) +
                          derive(m, 3).dp_ms + 2 * (m->P - 1) * hop_ns(m) / MS;
         printf("| %s | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", m->name,
@@ -737,18 +632,18 @@ static void print_order(void)
 }
 
 /* Returns Megatron's row of table IV. */
-static pipemesh_row megatron_row(const model *m)
+static pipemesh_row megatron_row(const pipemesh_model *m)
 {
-    const published *r = &m->rows[1];
+    const pipemesh_published *r = &m->rows[1];
     return (pipemesh_row){m->name,   m->batch, r->fwd, r->bwd,
                           r->bubble, r->dp,    r->pp,  r->tflops};
 }
 
 static void print_more(void)
 {
-    const pipemesh_row a100 = megatron_row(&models[0]);
-    const pipemesh_row v100 = megatron_row(&models[1]);
-    const model *m = &models[1];
+    const pipemesh_row a100 = megatron_row(&pipemesh_models[0]);
+    const pipemesh_row v100 = megatron_row(&pipemesh_models[1]);
+    const pipemesh_model *m = &pipemesh_models[1];
     /* For a device's layers, over all microbatches. */
     double flops = layer_flops(m) / TENSOR * m->layers / m->P * microbatches(m);
     pipemesh_print_table5(&a100, &v100);
@@ -786,6 +681,7 @@ int main(int argc, char **argv)
     print_fig15(report);
     print_order();
     print_more();
+    pipemesh_print_jobs();
     pipemesh_print_claims();
     pipemesh_print_missing(LINK_EFFICIENCY);
     if (report)

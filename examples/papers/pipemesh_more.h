@@ -30,6 +30,9 @@ void pipemesh_claim(const char *where, const char *subject, const char *what,
                     const char *unit, score_class as, const char *why);
 /* Prints the stored lines and their counts. */
 void pipemesh_print_claims(void);
+/* Prints predictions from jobs for PipeMesh's and Megatron's row of each model.
+ */
+void pipemesh_print_jobs(void);
 /* Prints what does not match. `efficiency`: of a node's link. */
 void pipemesh_print_missing(double efficiency);
 
