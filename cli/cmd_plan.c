@@ -140,9 +140,10 @@ static const cli_option options[] = {
      .at = offsetof(settings, draws),
      .arg = "N[,N...]",
      .example_argument = "20,20,100,10",
-     .help = "With --search monte-carlo: number of sampled layouts, partitions "
+     .help = "With --search monte-carlo: number of sampled layouts that fit, "
+             "partitions "
              "of each, fastest ones kept, and one-layer changes of each "
-             "(default: 100,100,1000,100). --seed changes the samples."},
+             "(default: 300,100,1000,100). --seed changes the samples."},
     {.name = "max-chunk-ratio",
      .type = CLI_REAL,
      .at = offsetof(settings, ratio),
@@ -388,7 +389,7 @@ static lh_job make_open_job(const lh_job *today)
     return job;
 }
 
-/* Parses the sample counts of --samples, "100,100,1000,100"; missing values are
+/* Parses the sample counts of --draws, "300,100,1000,100"; missing values are
  * unchanged. Returns false if the text is invalid. */
 static bool parse_samples(const char *text, lh_plan_sampling *out)
 {

@@ -51,10 +51,10 @@ typedef enum lh_partition_search {
     LH_PARTITION_EVEN, /* even partition, no search */
 } lh_partition_search;
 
-/* Parameters of LH_PARTITION_MONTE_CARLO; 0: the paper's value, or 100 layouts.
- */
+/* Parameters of LH_PARTITION_MONTE_CARLO; 0: the paper's value, or 300
+ * layouts. */
 typedef struct lh_plan_sampling {
-    uint32_t layouts;
+    uint32_t layouts;    /* whose even partition fits the memory */
     uint32_t partitions; /* per layout; 100 */
     uint32_t keep;       /* fastest ones kept; 1000 */
     uint32_t changes;    /* one-layer changes per kept partition; 100 */

@@ -281,7 +281,13 @@ def options_of_plans_go_together():
 def layouts_can_be_drawn():
     job()
     draw = ["plan", "job.yaml", "--search", "monte-carlo", "--draws"]
-    case("none that works", [*draw, "1,1,1,1"], 1,
+    # Most random layouts do not fit: they are drawn again.
+    made = json_case("layouts that fit", [*draw, "12,1,1,1", "--no-optimal"])
+    check(made["search"]["layouts"] == made["search"]["simulated"] == 12,
+          made["search"])
+    write("small.yaml", read("job.yaml").replace(
+        "gpu: h100-sxm", "gpu: {preset: h100-sxm, memory_gib: 1}"))
+    case("none fits", ["plan", "small.yaml", *draw[2:], "1,1,1,1"], 1,
          err=r"none of the sampled layouts is feasible.*; use more samples")
     first, other, again = [
         json_case(f"seed {seed}", [*draw, "20,5,5,5", "--no-optimal", "--seed",

@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIMULATED = 8 }; /* layouts evaluated under every method */
+enum {
+    SIMULATED = 8, /* layouts evaluated under every method */
+    TRIES = 200    /* samples per layout that fits, where few do */
+};
 
 /* A kept partition. */
 typedef struct kept_partition {
@@ -88,23 +91,6 @@ static lh_status sample_layout(monte_carlo *d, bool *found, lh_error *err)
     return LH_OK;
 }
 
-/* Samples a schedule method among the fast ones that plans with `pipeline`
- * stages consider; the job's own if none is. */
-static const char *sample_method(monte_carlo *d, uint32_t pipeline)
-{
-    const char *chosen = d->s->job->layout.schedule;
-    uint32_t n = 0;
-    for (uint32_t m = 0; m < lhi_n_methods; m++) {
-        const lhi_method *method = &lhi_methods[m];
-        if (lhi_method_is_considered(d->s->job, &d->s->options, pipeline,
-                                     method) &&
-            method->kind != LHI_METHOD_SLOW &&
-            lhi_random_below(&d->random, ++n) == 0)
-            chosen = method->name;
-    }
-    return chosen;
-}
-
 /* --- partitions ----------------------------------------------------------- */
 
 /* Computes a built pipeline's iteration time under the sampled method, in
@@ -128,23 +114,39 @@ static lh_status time_built(const monte_carlo *d, const lhi_built_layout *built,
     return LH_OK;
 }
 
+/* Finds the slowest stored partition of the current layout, if the layout has
+ * its share of the n_keep: an eighth, so that several layouts are kept. Returns
+ * n_best if it has less. */
+static uint32_t find_replaced(const monte_carlo *d)
+{
+    uint32_t share = d->n_keep / SIMULATED, n = 0, last = d->n_best;
+    for (uint32_t i = 0; i < d->n_best; i++)
+        if (d->best[i].layout == d->layout) {
+            last = i;
+            n++;
+        }
+    return n >= (share ? share : 1) ? last : d->n_best;
+}
+
 /* Stores a layer partition of the current layout and its time if it is among
- * the n_keep fastest. */
+ * the n_keep fastest, and among its layout's share. */
 static lh_status keep_partition(monte_carlo *d, int64_t ns,
                                 const uint32_t *layers, lh_error *err)
 {
     const lh_layout *l = &d->s->candidates[d->layout].config.layout;
-    uint32_t n = l->pipeline * l->chunks_per_device, at = d->n_best;
-    if (at == d->n_keep && (at == 0 || ns >= d->best[at - 1].ns))
+    uint32_t n = l->pipeline * l->chunks_per_device, at = find_replaced(d);
+    bool full = at < d->n_best;
+    if (!full && at == d->n_keep) {
+        full = at > 0;
+        at -= full;
+    }
+    if (d->n_keep == 0 || (full && ns >= d->best[at].ns))
         return LH_OK;
     uint32_t *copy = LHI_NEW(d->mem, uint32_t, n);
     if (!copy)
         return lhi_fail_nomem(err);
     memcpy(copy, layers, n * sizeof *copy);
-    if (at < d->n_keep)
-        d->n_best++;
-    else
-        at--;
+    d->n_best += !full;
     for (; at > 0 && d->best[at - 1].ns > ns; at--)
         d->best[at] = d->best[at - 1];
     d->best[at] = (kept_partition){ns, d->layout, d->method, copy};
@@ -230,14 +232,43 @@ static lh_status change_partition(monte_carlo *d, const kept_partition *one,
 
 /* --- complete search ------------------------------------------------------ */
 
-/* Samples layouts, each with a schedule method, and random layer partitions of
- * each. */
+/* Samples a schedule method for the current layout among the fast ones that
+ * plans with as many stages consider, under which the even partition fits the
+ * memory; *fits: there is one. */
+static lh_status sample_method(monte_carlo *d, bool *fits, lh_error *err)
+{
+    const lhi_layout_search *s = d->s;
+    const lh_layout *l = &s->candidates[d->layout].config.layout;
+    uint32_t n = l->pipeline * l->chunks_per_device;
+    uint32_t first = lhi_random_below(&d->random, lhi_n_methods);
+    uint32_t *even = calloc(n, sizeof *even);
+    lh_status status = even ? LH_OK : lhi_fail_nomem(err);
+    *fits = false;
+    for (uint32_t c = 0; c < n && even; c++)
+        even[c] = s->job->model->layers / n + (c < s->job->model->layers % n);
+    for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK && !*fits; i++) {
+        const lhi_method *m = &lhi_methods[(first + i) % lhi_n_methods];
+        int64_t ns = INT64_MAX;
+        if (m->kind == LHI_METHOD_SLOW ||
+            !lhi_method_is_considered(s->job, &s->options, l->pipeline, m))
+            continue;
+        d->method = m->name;
+        status = time_partition(d, even, &ns, err);
+        *fits = status == LH_OK && ns < INT64_MAX;
+    }
+    free(even);
+    return status;
+}
+
+/* Samples layouts that fit the memory, each with a schedule method, and random
+ * layer partitions of each. Gives up after TRIES samples per layout. */
 static lh_status sample_layouts(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
-    for (uint32_t i = 0; i < d->n_layouts; i++) {
+    uint64_t tries = (uint64_t)TRIES * d->n_layouts;
+    while (s->n < d->n_layouts && tries-- > 0) {
         bool found;
-        if (is_stopped(d, i, d->n_layouts))
+        if (is_stopped(d, s->n, d->n_layouts))
             break;
         LHI_TRY(sample_layout(d, &found, err));
         const lh_layout *l = &d->chosen.layout;
@@ -245,8 +276,11 @@ static lh_status sample_layouts(monte_carlo *d, lh_error *err)
                           s->job->model->layers)
             continue;
         d->layout = s->n;
-        d->method = sample_method(d, l->pipeline);
-        s->candidates[s->n++] = (lhi_candidate){.config = d->chosen};
+        s->candidates[s->n] = (lhi_candidate){.config = d->chosen};
+        LHI_TRY(sample_method(d, &found, err));
+        if (!found)
+            continue;
+        s->n++;
         LHI_TRY(sample_partitions(d, err));
     }
     return LH_OK;
@@ -293,8 +327,10 @@ static lh_status simulate_best(monte_carlo *d, lh_error *err)
     }
     /* The others are not listed: they were evaluated under one method only. */
     for (uint32_t i = 0; i < s->n; i++)
-        if (!s->candidates[i].simulated)
+        if (!s->candidates[i].simulated) {
             s->candidates[i].bound_ns = INT64_MAX;
+            s->n_simulated++;
+        }
     return LH_OK;
 }
 
@@ -303,7 +339,7 @@ lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
     const lh_plan_sampling *o = &s->options.sampling;
     monte_carlo d = {.s = s,
                      .random = {o->seed ? o->seed : 1},
-                     .n_layouts = get_value_or_default(o->layouts, 100),
+                     .n_layouts = get_value_or_default(o->layouts, 300),
                      .n_partitions = get_value_or_default(o->partitions, 100),
                      .n_keep = get_value_or_default(o->keep, 1000),
                      .n_changes = get_value_or_default(o->changes, 100)};
