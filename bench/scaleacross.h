@@ -94,6 +94,8 @@ typedef void (*across_add_value)(void *to, const char *key, double value);
 void across_figures(across_add_value add, void *to);
 /* Prints the ratios of the testbed's figures for both readings of table 2. */
 void across_print_readings(FILE *to);
+/* Prints figure 24 at 1:16 for several batches: three searches each. */
+void across_print_batches(FILE *to);
 /* Computes the figures whose layouts come from a search. */
 void across_searches(across_add_value add, void *to);
 

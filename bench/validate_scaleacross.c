@@ -125,7 +125,9 @@ static bool finish_part(const char *name, const char *page, bool write,
     return ok;
 }
 
-static bool update_readings(const page_arguments *on)
+/* Updates a part that is no table of claims. */
+static bool update_table(const char *name, void (*print)(FILE *to), double give,
+                         const page_arguments *on)
 {
     char *made = NULL;
     size_t len = 0;
@@ -133,9 +135,9 @@ static bool update_readings(const page_arguments *on)
 
     if (!to)
         return false;
-    across_print_readings(to);
-    return !on->page || finish_part("validate-scaleacross readings", on->page,
-                                    on->write, 0.005, made, fclose(to) == 0);
+    print(to);
+    return !on->page ||
+           finish_part(name, on->page, on->write, give, made, fclose(to) == 0);
 }
 
 static bool update_part(const table *t, const computed *all, bool searched,
@@ -224,9 +226,13 @@ int main(int argc, char **argv)
     if (!table_read(folder, "findings.csv", &t))
         return 1;
     across_figures(store_value, &all);
-    ok = update_readings(&a.on);
+    ok = update_table("validate-scaleacross readings", across_print_readings,
+                      0.005, &a.on);
     ok = update_part(&t, &all, false, a.on.page, a.on.write) && ok;
     if (!a.quick) {
+        ok = update_table("validate-scaleacross batches", across_print_batches,
+                          0.05, &a.on) &&
+             ok;
         across_searches(store_value, &all);
         ok = update_part(&t, &all, true, a.on.page, a.on.write) && ok;
     }
