@@ -185,7 +185,7 @@ static void print_table4(void)
            "and the time that the "
            "schedule's windows do not hide. C_DP follows from\n  parameters, D "
            "and %.2f of the device's share of its node's link, one number for "
-           "all rows, chosen for the rows of PipeMesh and Fold3D, where "
+           "all rows,\n  chosen for the rows of PipeMesh and Fold3D, where "
            "nothing is hidden (*fitted*).\n- The memory is the memory of the "
            "first stage. M_a of PipeMesh on A100 is *fitted*.\n- Throughput is "
            "model FLOPs over the sum of the five published time columns, "
