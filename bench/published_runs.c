@@ -20,15 +20,28 @@ static const struct {
     const char *name, *preset;
     const char *map; /* as in a job, for a model that is no preset */
 } models[] = {
-    {"LLAMA3_8B", "llama3-8b"},
-    {"LLAMA3.1_405B", "llama3.1-405b"},
-    {"LLAMA3_70B", "llama3-70b"},
-    {"Qwen3_30B_a3B", "qwen3-30b-a3b"},
-    {"Qwen3_235B_a22B", "qwen3-235b-a22b"},
-    {"GPT OSS 120B", "gpt-oss-120b"},
-    {"DeepSeekV3", "deepseek-v3"},
-    {"Kimi_K2", "kimi-k2"},
-    {"Mixtral_8x7B", "mixtral-8x7b"},
+    {"LLAMA3_8B", "llama3-8b", NULL},
+    {"LLAMA3.1_405B", "llama3.1-405b", NULL},
+    {"LLAMA3_70B", "llama3-70b", NULL},
+    {"Qwen3_30B_a3B", "qwen3-30b-a3b", NULL},
+    {"Qwen3_235B_a22B", "qwen3-235b-a22b", NULL},
+    {"GPT OSS 120B", "gpt-oss-120b", NULL},
+    {"DeepSeekV3", "deepseek-v3", NULL},
+    {"Kimi_K2", "kimi-k2", NULL},
+    {"Nemotron_3_Nano", "nemotron-3-nano",
+     HYBRID(52, 2688) "kv_heads: 2, mamba_heads: 64, experts: 128, "
+                      "experts_per_token: 6, expert_ffn: 1856, "
+                      "shared_expert_ffn: 3712, layer_pattern: "
+                      "\"MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*"
+                      "EMEMEMEME\"}"},
+    {"Nemotron_3_Super", "nemotron-3-super",
+     HYBRID(88, 4096) "kv_heads: 2, mamba_heads: 128, experts: 512, "
+                      "experts_per_token: 22, expert_ffn: 2688, "
+                      "shared_expert_ffn: 5376, expert_latent: 1024, "
+                      "mtp_layers: 2, layer_pattern: "
+                      "\"MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*"
+                      "EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME/*E\"}"},
+    {"Mixtral_8x7B", "mixtral-8x7b", NULL},
 };
 static const char *const systems[] = {"H100", "B200", "B300", "GB200", "GB300"};
 

@@ -8,6 +8,8 @@ static const lh_validated_runs megatron_dense = {"dense models under Megatron",
                                                  27, 4.1, 9.8};
 static const lh_validated_runs megatron_experts = {
     "models with experts under Megatron", 58, 11.6, 54.1};
+static const lh_validated_runs megatron_hybrid = {
+    "hybrid models under Megatron", 27, 17.0, 31.7};
 static const lh_validated_runs torchtitan_dense = {
     "dense models under torchtitan", 19, 10.0, 21.9};
 
