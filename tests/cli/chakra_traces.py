@@ -24,7 +24,8 @@ def varint(data, at):
 
 
 def fields(data):
-    """Each field of a message: its number and its value, a number or bytes."""
+    """Yields each field of a message: its number and its value, a number or
+    bytes."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -55,7 +56,7 @@ def attribute(data):
 
 
 def packed(found):
-    """The numbers of a repeated field, packed or not."""
+    """Returns the numbers of a repeated field, packed or not."""
     if isinstance(found, int):
         return [found]
     numbers, at = [], 0
@@ -66,7 +67,7 @@ def packed(found):
 
 
 def node(data):
-    """A node as a map with its attributes beside its fields."""
+    """Returns a node as a map: its fields and its attributes."""
     n = {"id": 0, "name": "", "type": 0, "control": [], "data": [],
          "start": 0, "duration": 0}
     for field, found in fields(data):
@@ -85,7 +86,8 @@ def node(data):
 
 
 def read_rank(path):
-    """The metadata's attributes, with its version, and the nodes of a file."""
+    """Returns the metadata's attributes and version, and the nodes of a
+    file."""
     data, at, messages = path.read_bytes(), 0, []
     while at < len(data):
         size, at = varint(data, at)
@@ -102,7 +104,7 @@ def read_rank(path):
 
 
 def encoded(number):
-    """A number as a varint."""
+    """Encodes a number as a varint."""
     out = b""
     while number >= 0x80:
         out += bytes([number & 0x7f | 0x80])
@@ -111,7 +113,7 @@ def encoded(number):
 
 
 def encoded_field(field, value):
-    """A field with a number, a text, or bytes."""
+    """Encodes a field: its number, and a number, a text or bytes."""
     if isinstance(value, int):
         return encoded(field << 3) + encoded(value)
     data = value.encode() if isinstance(value, str) else value
@@ -119,8 +121,8 @@ def encoded_field(field, value):
 
 
 def write_rank(path, nodes):
-    """Writes nodes, each (id, type, microseconds, dependencies, attributes);
-    dependencies are packed, as Google's protocol buffers write them."""
+    """Writes nodes (id, type, microseconds, dependencies, attributes). Packs
+    dependencies like Google's protocol buffers."""
     out = b""
     for message in [encoded_field(1, "0.0.4")] + [
             encoded_field(1, i) + encoded_field(3, kind)
@@ -135,14 +137,14 @@ def write_rank(path, nodes):
 
 
 def replay(ranks):
-    """The end of each rank's last node, in ns, if every node starts when its
-    dependencies allow: data dependencies at their end, control dependencies
-    when the device or link is free. A receive starts with its send. Also
-    returns each node's start."""
+    """Replays a trace. Every node starts when its dependencies allow: data
+    dependencies at their end, control dependencies when the device or link is
+    free. A receive starts with its send. Returns the end of each rank's last
+    node in ns, and each node's start."""
     nodes = {(r, n["id"]): n for r, rank in enumerate(ranks) for n in rank}
     sends = {(n["comm_src"], n["comm_dst"], n["comm_tag"]): (r, n["id"])
              for (r, _), n in nodes.items() if n["type"] == SEND}
-    # Of each node, the nodes that follow, and when after its start.
+    # For each node: its successors, each with the delay from the node's start.
     followers, missing = {key: [] for key in nodes}, dict.fromkeys(nodes, 0)
     for (rank, i), n in nodes.items():
         needs = [((rank, d), nodes[rank, d].get("occupied_ns",

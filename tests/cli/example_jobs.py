@@ -11,12 +11,13 @@ import subprocess
 GIVEN = {"llama3-405b-100k-gpus.yaml":
          ["tensor: 8", "context: 1", "pipeline: 16", "micro_batch: 1",
           "chunks_per_device: 1"]}
-# Jobs without a torchtitan option, as reported by plan --for torchtitan.
+# Jobs that torchtitan's options cannot express, as reported by plan --for
+# torchtitan.
 LACKING = (("zero: 1", "zero: 2"), (", outermost: data", ""),
            (", expert: 1}}", "}}"), (", dropout: 0.05", ", dropout: false"),
            ("recompute: [mla_up_proj]", "recompute: none"),
            ("tied_embeddings: true", "tied_embeddings: false"))
-# Models that the other programs lack.
+# Models that the other programs do not support.
 UNKNOWN = {"tiny-falcon-cpu.yaml": ("megatron", "torchtitan")}
 
 
@@ -73,7 +74,7 @@ def plan_example(program, path, text, target, folder):
     key = made_of(program, names, folder)
     key.update(" ".join(plan).encode())
     build = pathlib.Path(program).resolve().parents[1]
-    # A program that is installed has no build folder, and keeps no plans.
+    # An installed program has no build folder, so plans are not cached.
     kept = (build if (build / "meson-private").is_dir() else
             folder) / "example-plans"
     kept.mkdir(exist_ok=True)

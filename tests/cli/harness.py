@@ -178,7 +178,7 @@ def _matches(pattern, text):
 
 
 def without_progress(stderr):
-    """Standard error without the lines of 'train --progress'."""
+    """Returns standard error without the progress lines of train."""
     return re.sub(r"(?m)^longhaul: (step|iteration) \d+ of \d+: .*\n", "",
                   stderr)
 

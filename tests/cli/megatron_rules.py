@@ -108,7 +108,7 @@ def virtual_stages(a, pp):
 
 
 def parallel_rules(a, world, tp, cp, pp):
-    """The arithmetic of parallel_state.py."""
+    """Checks the divisibility rules of parallel_state.py."""
     ep = a.whole("expert-model-parallel-size", 1)
     etp = a.whole("expert-tensor-parallel-size", tp)
     instances = a.whole("num-distributed-optimizer-instances", 1)
@@ -128,7 +128,7 @@ def parallel_rules(a, world, tp, cp, pp):
 
 
 def batch_rules(a, world, tp, cp, pp, virtual):
-    """num_microbatches_calculator.py, schedules.py."""
+    """Checks the rules of num_microbatches_calculator.py and schedules.py."""
     if world % (tp * cp * pp):
         return
     share = a.whole("micro-batch-size") * (world // (tp * cp * pp))
@@ -143,7 +143,8 @@ def batch_rules(a, world, tp, cp, pp, virtual):
 
 
 def fsdp_rules(a, tp, pp):
-    """_get_dp_tp_mesh() of its adapter; FSDPDistributedIndex."""
+    """Checks _get_dp_tp_mesh() of the FSDP adapter, and
+    FSDPDistributedIndex."""
     if "use-megatron-fsdp" not in a:
         return
     if pp > 1:

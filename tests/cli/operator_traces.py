@@ -15,7 +15,7 @@ POST_MS = 0.125  # to post a message
 
 
 def one_f_one_b(stage, stages, microbatches):
-    """The order of passes on a stage: ("F" or "B", microbatch)."""
+    """Returns the pass order of a stage: ("F" or "B", microbatch)."""
     ahead = min(microbatches, stages - stage)
     order = [("F", i) for i in range(ahead)]
     for i in range(microbatches):
@@ -31,7 +31,7 @@ def gpipe(stage, stages, microbatches):
 
 
 def last_first(stage, stages, microbatches):
-    """GPipe with its backward passes in reverse."""
+    """Returns GPipe's order with the backward passes in reverse."""
     del stage, stages
     return [(kind, i) for kind, numbers in
             (("F", range(microbatches)), ("B", reversed(range(microbatches))))
@@ -66,7 +66,8 @@ def start_times(orders, slow):
 
 
 def operators(stage, stages, order, times, at, number):
-    """One step's events of a stage; `number` is the first sequence number."""
+    """Returns one step's events of a stage; `number` is the first sequence
+    number."""
     out, first = [], {}
 
     def add(name, start, end, cat="cpu_op", tid=1, **args):
@@ -91,7 +92,7 @@ def operators(stage, stages, order, times, at, number):
                 add("aten::addmm", half + k + 0.25, half + k + 0.5,
                     **{"Sequence number": number + 1, "Fwd thread id": 0})
                 number += 2
-            # Has the number of the next pass's first node.
+            # This event has the number of the next pass's first node.
             add("aten::detach", end - 0.1, end,
                 **{"Sequence number": number, "Fwd thread id": 0})
         else:
@@ -102,7 +103,8 @@ def operators(stage, stages, order, times, at, number):
                     begin, begin + part * 0.75, tid=2,
                     **{"Sequence number": first[i] + 3 - k,
                        "Fwd thread id": 1})
-                # Recomputed inside: new numbers, but no forward pass.
+                # Recomputation inside the pass: new numbers, but no forward
+                # pass.
                 add("aten::addmm", begin, begin + part / 4, tid=2,
                     **{"Sequence number": number + 40, "Fwd thread id": 0})
                 add("autograd::engine::evaluate_function: "
@@ -120,8 +122,8 @@ def operators(stage, stages, order, times, at, number):
 
 
 def gpu_operators(stage, stages, order, times, at, number, coalesced):
-    """As operators(), but the CPU launches kernels ahead of the GPU, and never
-    waits. Kernels of messages are launched in their operators, or coalesced:
+    """Like operators(), but the CPU launches kernels ahead of the GPU and never
+    waits. Kernels of messages are launched in their operators, or coalesced
     after the last one was posted."""
     out, first, now, waiting = [], {}, [at], []
 

@@ -22,7 +22,8 @@ def event(name, start_ms, end_ms, cat="user_annotation", **args):
 
 
 def cpu_events(stage, at, replicas):
-    """Traces as with gloo: a receive lasts until its pass has waited for it."""
+    """Returns traces like gloo's: a receive lasts until its pass has waited for
+    it."""
     first = (("PP:0F0", 0, 10), ("PP:0SEND_F0", 10, 10.1),
              ("PP:0RECV_B0", 10.2, 10.3), ("gloo:recv", 10.25, 45),
              ("PP:0B0", 10.4, 65))
@@ -36,7 +37,8 @@ def cpu_events(stage, at, replicas):
 
 
 def gpu_events(stage, at, replicas):
-    """The CPU finishes in 2 ms; kernels have their durations."""
+    """Returns traces in which the CPU finishes in 2 ms; kernels have their
+    durations."""
     first = (("PP:0F0", "gemm", 0, 10), ("PP:0SEND_F0", "ncclSend", 10, 12),
              ("PP:0RECV_B0", "ncclRecv", 10, 45), ("PP:0B0", "gemm", 45, 65))
     last = (("PP:1RECV_F0", "ncclRecv", 0, 12), ("PP:1F0", "gemm", 12, 22),
@@ -50,7 +52,8 @@ def gpu_events(stage, at, replicas):
         out += [event(name, cpu, cpu + 0.15),
                 event("cudaLaunchKernel", cpu + 0.05, cpu + 0.06,
                       "cuda_runtime", correlation=number),
-                # In two parts, with an unknown interval between them.
+                # The message has two parts, with an unknown interval between
+                # them.
                 event(kernel, at + start, at + start + 0.5, "kernel",
                       correlation=number),
                 event(kernel, at + end - 0.5, at + end, "kernel",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Export followed by import: the planned machines remain."""
+"""Helpers for export followed by import. The planned machines must be
+preserved."""
 
 
 def shuffled_cluster(plan, r):
@@ -11,6 +12,7 @@ def shuffled_cluster(plan, r):
 
 
 def model_of(plan):
-    """Except for its name, and the width of dense layers that do not exist."""
+    """Returns the model without its name and without the width of dense layers
+    that do not exist."""
     model = plan["job"]["model"]
     return model if isinstance(model, str) else {**model, "name": ""}

@@ -21,7 +21,7 @@ def played(name, pipeline, events, steps, *more):
 
 
 def slow_link(*spans, latency=60):
-    """Events of link 6-7 in those steps."""
+    """Returns events that slow down link 6-7 in those steps."""
     return ("longhaul: events/1\ntime_unit: ms\nevents:\n" +
             "".join(f"  - {{from: {a}, to: {b}, links: [6-7], "
                     f"latency: {latency}}}\n" for a, b in spans))
@@ -29,8 +29,9 @@ def slow_link(*spans, latency=60):
 
 @test
 def the_published_trace_is_adapted_to():
-    """29.4 minutes where nothing has to be noticed first: each event's
-    iterations at their lower bound. The paper measured 33.2 with staging."""
+    """The run may take 29.6 minutes. With instantaneous detection it would take
+    29.4: each event's iterations at their lower bound. The paper measured 33.2
+    with staging."""
     found = played("trace", STAGES, TRACE, 1200, *DIRECT)
     check(found["total_s"] <= 29.6 * 60, f"{found['total_s'] / 60} minutes")
     steps = found["iterations"]
@@ -39,8 +40,7 @@ def the_published_trace_is_adapted_to():
     check(steps[0]["path"] == "direct" and steps[1199]["path"] == "delegated",
           "the path")
     for s in found["switches"]:
-        # What was measured is what is so: it takes what was predicted, as
-        # long as all stays as it is.
+        # Measured times equal predicted times while the links do not change.
         first = steps[s["step"]]
         check(abs(first["seconds"] - s["predicted_s"]) < 1e-9, s)
         check(first["schedule"] == s["to"] and first["path"] == s["path"] and
@@ -51,8 +51,8 @@ def the_published_trace_is_adapted_to():
 
 @test
 def sums_are_kept_where_that_is_asked_for():
-    """From weight gradients that are made backwards, to which no method would
-    go on with the microbatches in another order."""
+    """The initial schedule runs W passes in reverse order. No method keeps this
+    reduction order, so --same-sums excludes all methods."""
     write("p.yaml", """\
         longhaul: pipeline/1
         time_unit: ms
@@ -82,8 +82,8 @@ def sums_are_kept_where_that_is_asked_for():
 
 @test
 def a_switch_comes_when_it_can_be_there():
-    """In the second iteration it is noticed, in the third decided, in the
-    fourth voted on; the first one ever is waited for one iteration more."""
+    """Detection takes two iterations, the decision one, the vote one. The first
+    change of a run takes one iteration more to detect."""
     write("once.yaml", slow_link((40, 80)) +
           "  - {from: 120, to: 160, links: [5-6], latency: 80}\n")
     found = played("once", STAGES, "once.yaml", 200)
@@ -99,7 +99,7 @@ def a_switch_comes_when_it_can_be_there():
 
 @test
 def what_comes_and_goes_does_not_make_it_flap():
-    """Events of two to six iterations, as far apart."""
+    """Tests events of two to six iterations with pauses of the same length."""
     for on in (2, 3, 4, 6):
         spans = [(a, a + on) for a in range(20, 200, 2 * on)]
         write("flap.yaml", slow_link(*spans))
@@ -119,8 +119,8 @@ def what_comes_and_goes_does_not_make_it_flap():
               f"{found['kept_s']} s kept, {kept}")
 
 
-# Memory leaves room for one of two: an order for the link as it is, or one for
-# it as it is at times.
+# Memory permits one of two schedules: one for the normal link, one for the slow
+# link.
 TIGHT = """
     longhaul: pipeline/1
     time_unit: ms
@@ -142,7 +142,7 @@ TIGHT = """
 
 @test
 def what_is_soon_over_is_not_answered():
-    """Events that are shorter than what noticing them takes, and return."""
+    """Tests recurring events that end before they can be detected."""
     write("tight.yaml", TIGHT)
     for on, period in ((2, 20), (3, 20), (4, 20), (5, 40)):
         write("short.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" +
@@ -201,8 +201,8 @@ def people_read_why():
 
 @test
 def messages_are_delegated_by_hand():
-    """No pass waits for a delegated message, and two copies are a longer
-    latency; of links, the others stay as they are."""
+    """No pass waits for a delegated message. Two copies add to the latency of
+    the delegated links only."""
     uniform("p.yaml", latency=8, sites=4)
     uniform("far.yaml", latency=8 + 2 * 3, sites=4)
     base = ["simulate", "p.yaml", "-s", "zb-h1"]
@@ -213,7 +213,8 @@ def messages_are_delegated_by_hand():
     check(every["makespan_s"] == free, every["makespan_s"])
     staged = json_case("staged", [*base, *DIRECT, "--path", "delegated",
                                   "--staging", "3ms"])["makespan_s"]
-    # The order is the one for the longer latency, as zb-h1 is for any.
+    # The schedule is the one for the longer latency: zb-h1 has one schedule for
+    # all.
     far = json_case("far", ["simulate", "far.yaml", "-s", "zb-h1"])
     check(staged == far["makespan_s"], f"{staged}, {far['makespan_s']}")
     some = json_case("some", [*base, *DIRECT, "--path",
@@ -226,7 +227,7 @@ def messages_are_delegated_by_hand():
 
 @test
 def delegated_messages_have_events_too():
-    """Factors are of the links alone: copies stay as they are."""
+    """Factors of events apply to links, not to copies."""
     uniform("p.yaml", latency=8, sites=4)
     write("e.yaml", """
         longhaul: events/1
@@ -273,9 +274,9 @@ def paths_that_mean_nothing_are_refused():
 
 @test
 def what_rests_in_the_host_costs_copies():
-    """Four activations on a device, and twelve in the host: those of more than
-    four at once cost a copy each way. Where there is no link to wait for, and
-    one device, each of these passes is longer by a copy."""
+    """Four activations fit on a device and twelve on the host. Activations
+    beyond the first four cost a copy each way. On a single device no link wait
+    hides the copies, so each of these passes takes a copy longer."""
     uniform("one.yaml", devices=1, microbatches=6, limit=4)
     base = ["simulate", "one.yaml", "-s", "gpipe", "--host-memory", "12"]
     free = json_case("free", base)["makespan_s"]
@@ -299,7 +300,7 @@ def what_rests_in_the_host_costs_copies():
                                               "--host-copy", "3ms"]))]
     totals = [found["total_s"] for found in played_on]
     check(totals[1] < totals[2] < totals[0], totals)
-    # A copy is counted once: it takes what was predicted.
+    # Each copy is counted once: the iteration takes the predicted time.
     for found in played_on:
         for s in found["switches"]:
             seconds = found["iterations"][s["step"]]["seconds"]

@@ -20,7 +20,7 @@ STEPS = 40
 
 @test
 def slow_iterations_are_said_where_nothing_is_noticed():
-    """Two of six, from which what is usual is still being learned."""
+    """Two of six iterations are slow, while the monitor still calibrates."""
     uniform("p.yaml", microbatches=8)
     write("e.yaml", SLOW.replace("from: 11, to: 1000", "from: 2, to: 4"))
     told = case("few", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
@@ -34,8 +34,8 @@ def slow_iterations_are_said_where_nothing_is_noticed():
 
 @test
 def what_was_noticed_and_decided_is_said():
-    """A link that becomes forty times as slow as a pass, in iterations of 40
-    ms and then of 200 ms."""
+    """A link's latency becomes forty times a pass: an iteration then takes 200
+    ms in place of 40 ms."""
     uniform("p.yaml", microbatches=8)
     write("e.yaml", SLOW)
     found = json_case("run", ["train", "p.yaml", "-s", "1f1b", "--events",
@@ -61,7 +61,7 @@ def what_was_noticed_and_decided_is_said():
           decided[0]["bound_s"] <= decided[0]["predicted_s"] and
           decided[0]["why"] == switches[0]["why"] and
           decided[0]["step"] + 1 < switches[0]["step"], decided)
-    # From its step on it runs, and nothing but the events changed before.
+    # The schedule changes only in the steps of the switches.
     name = "1f1b"
     for i in steps:
         for s in switches:
@@ -100,7 +100,8 @@ def people_get_the_reasons():
 
 @test
 def what_is_not_moved_is_said():
-    """A device that becomes slow: layers stay where they are."""
+    """A slow device: the run does not move layers without --moving, and reports
+    this."""
     uniform("p.yaml", microbatches=8)
     write("e.yaml", """
         longhaul: events/1
@@ -129,7 +130,7 @@ def what_does_not_go_with_it_is_refused():
 
 @test
 def weights_do_not_notice():
-    """Under events that come, and go where the last iterations are."""
+    """Final weights are bit-identical with and without events."""
     make_plan(TWO_SITES % 12)
     write("e.yaml", f"""
         longhaul: events/1

@@ -14,13 +14,15 @@ DIRECT = ["--coupled", "1", "--receives", "late"]
 
 
 def pipeline():
-    """1F1B on two devices, 12 there and 12 back: blocked, and late."""
+    """Writes 1F1B on two devices, 12 ms each way, with blocking sends and late
+    receives."""
     uniform("p.yaml", devices=2, microbatches=4, times=(3, 3, 3), latency=12)
     return "p.yaml"
 
 
 def slow_train(*args):
-    """Some machines are slow: a pass may be late by any time."""
+    """On some machines a pass may take arbitrarily long, so only minimum times
+    are tested."""
     return ["train", "p.yaml", "-s", "1f1b", *args, "-n", "1"]
 
 

@@ -20,8 +20,8 @@ from harness import (ANY, ENVIRONMENT, PROGRAM, ROOT, WORK, case, check, finish,
 from megatron_rules import complaints
 
 CHEAP = "--no-optimal", "--effort", "50", "-q"
-# On so many launch.sh is run; on others nodes.txt is read. Sanitizers see
-# nothing of scripts.
+# Maximum number of hosts for which launch.sh runs; for other hosts only
+# nodes.txt is read. Sanitizers do not instrument shell scripts.
 MOST_HOSTS = 4 if has_few_cases() else 12
 JOBS = 3 if has_few_cases() else 12
 
@@ -40,7 +40,8 @@ def shim():
 
 
 def launch(folder, host, *args, **more):
-    """The torchruns that a host starts: GPUs, arguments."""
+    """Runs launch.sh on a host; prints the GPUs and arguments of its
+    torchruns."""
     done = subprocess.run(
         [WORK / folder / "launch.sh", *args], capture_output=True, text=True,
         check=False, env={**ENVIRONMENT, "LAUNCH_HOST": host, "PROGRAM": "x.py",
@@ -59,7 +60,7 @@ def lines(path):
 
 
 def hosts_of(folder):
-    """(host, site) in the order in which launch.sh counts them."""
+    """Returns (host, site) in the order in which launch.sh numbers them."""
     order = re.findall(r"^read_hosts 'hosts-(\S+)\.txt' (\d+)$",
                        (WORK / folder / "launch.sh").read_text(), re.M)
     found = []
@@ -71,7 +72,7 @@ def hosts_of(folder):
 
 
 def started(folder):
-    """(host, GPU, site) of each rank, as launch.sh starts them."""
+    """Returns (host, GPU, site) of each rank, as launch.sh starts them."""
     hosts = hosts_of(folder)
     nodes = lines(WORK / folder / "nodes.txt")
     shown = range(len(hosts))
@@ -94,7 +95,7 @@ def started(folder):
         k, n = int(k), int(n)
         if k in shown:
             check(told.get(i) == (k, gpus, n), f"line {i}: {told.get(i)}")
-        # torchrun numbers ranks by its nodes' ranks
+        # torchrun assigns ranks in the order of node ranks
         check(len(ranks) == int(first), f"line {i} begins at {first}")
         check(site == hosts[k][1], f"line {i}: host of {hosts[k][1]}")
         local = range(n) if gpus == "all" else map(int, gpus.split(","))
@@ -104,8 +105,9 @@ def started(folder):
 
 
 def groups(sizes, order, wanted):
-    """Megatron-LM's groups (core/parallel_state.py, RankGenerator): ranks that
-    differ in `wanted` alone, the first dimension of the order fastest."""
+    """Returns Megatron-LM's groups (core/parallel_state.py, RankGenerator):
+    ranks that differ only in the dimensions `wanted`; the first dimension of
+    the order varies fastest."""
     fixed = [d for d in order if d not in wanted]
     stride, n = {}, 1
     for d in order:
@@ -138,8 +140,9 @@ def planned_site(layout, job, replica, stage):
 
 
 def check_places(what, plan, ranks, by_data):
-    """Every rank at its site; every GPU once; tensor and context groups on as
-    few hosts as they fit; experts at one site if the plan says so."""
+    """Checks that every rank is at its site and every GPU is used once. Tensor
+    and context groups span as few hosts as possible. Experts are at one site if
+    the plan requires it."""
     layout, job = plan["layout"], plan["job"]["cluster"]["datacenters"]
     per_node = {label(d["name"], job): d.get("gpus_per_node") for d in job}
     sizes = {"tp": layout["tensor"], "cp": layout["context"],
@@ -163,7 +166,7 @@ def check_places(what, plan, ranks, by_data):
             check(len({ranks[r][0] for r in group}) ==
                   max(1, len(group) // here),
                   f"{what}: {group} on hosts {[ranks[r][0] for r in group]}")
-    # The data-parallel groups' sites are those of the plan's replicas.
+    # The sites of the data-parallel groups are those of the plan's replicas.
     if "sites" in layout:
         for group in replicas:
             check([ranks[r][2] for r in group] ==
@@ -172,8 +175,8 @@ def check_places(what, plan, ranks, by_data):
 
 
 def check_experts(what, plan, ranks, by_data, given):
-    """Expert groups, by Megatron-LM's own generator for experts, are blocks of
-    consecutive ranks of a stage."""
+    """Checks that expert groups, by Megatron-LM's own generator for experts,
+    are blocks of consecutive ranks of a stage."""
     layout = plan["layout"]
     if "num-experts" not in given:
         return
@@ -229,8 +232,8 @@ def check_scripts(what, folder, plan):
 
 
 def check_bucket(what, recipe, given):
-    """Megatron-LM divides the parameters of a GPU by the number of buckets;
-    norms and biases are not counted here."""
+    """Checks the bucket size. Megatron-LM divides the parameters of a GPU by
+    the number of buckets; norms and biases are not counted here."""
     def size(name, absent=0):
         return int(given.get(name, [absent])[0])
     hidden, layers = size("hidden-size"), size("num-layers")
@@ -259,7 +262,8 @@ def check_bucket(what, recipe, given):
 
 
 def check_recipe(what, plan_file, given):
-    """Megatron-Bridge is told what Megatron-LM is."""
+    """Checks that the Megatron-Bridge recipe has the values of the Megatron-LM
+    arguments."""
     told = run("export", plan_file, "--to", "megatron-bridge",
                "--allow-inexact")
     if given["position-embedding-type"] == ["learned_absolute"] and (
@@ -275,7 +279,7 @@ def check_recipe(what, plan_file, given):
 
 
 def check_bundle(what, target, plan_file):
-    """Makes one and looks at all of it; returns the plan."""
+    """Makes a bundle and checks all of its files; returns the plan."""
     plan = json.loads((WORK / plan_file).read_text())
     more = [] if target == "pytorch" else ["--allow-inexact"]
     case(what, ["export", plan_file, "--to", target, "--bundle", what, *more],
@@ -322,7 +326,7 @@ def every_example_starts_where_it_was_planned():
     for i, target in enumerate(("megatron", "torchtitan", "pytorch")):
         made = 0
         for j, (path, text) in enumerate(example_jobs(ROOT, target)):
-            # Few cases: a third of the examples, each with one target.
+            # With few cases: a third of the examples, each with one target.
             if has_few_cases() and j % 9 != 3 * i:
                 continue
             done = plan_example(PROGRAM, path, text, target, WORK)
@@ -347,7 +351,7 @@ def every_random_job_starts_where_it_was_planned():
             seen.add((plan["layout"]["outermost"],
                       len(plan["job"]["cluster"]["datacenters"])))
             made += 1
-    if has_few_cases():  # too few to have all kinds
+    if has_few_cases():  # too few jobs to contain all kinds
         return
     check({n for _, n in seen} == {1, 2, 3}, f"sites: {seen}")
     check({o for o, _ in seen} >= {"pipeline", "data"}, f"outermost: {seen}")
@@ -386,8 +390,8 @@ layout: {{tensor: 2, context: 1, pipeline: 1, micro_batch: 1,
 
 
 def check_chunks(what, told, zero, chunks):
-    """Megatron-LM's buckets are of equal size, the plan's chunks are not: what
-    it is told says so. ZeRO 3 parts layers."""
+    """Megatron-LM's buckets have equal sizes, the plan's chunks do not; the
+    export reports this difference. ZeRO 3 shards layer by layer."""
     if zero == 3:
         check("FSDP gathers and reduces each layer" in told, what)
         return
@@ -440,8 +444,8 @@ def a_recipe_for_megatron_bridge_starts_the_job():
 
 @test
 def stages_that_share_hosts_have_a_torchrun_each():
-    """6 GPUs a stage on hosts of 8: a host's GPUs are of two stages, and where
-    a site ends, its last host is not full."""
+    """6 GPUs per stage on hosts of 8: the GPUs of a host belong to two stages,
+    and the last host of a site is not full."""
     shim()
     check(planned("megatron", SHARED), "plan")
     check_bundle("shared", "megatron", "plan.json")
@@ -465,7 +469,7 @@ def stages_that_share_hosts_have_a_torchrun_each():
     done = launch("mixed", hosts_of("mixed")[0][0])
     check(len(done.stdout.splitlines()) > 1, "several torchruns on a host")
     last = option(done.stdout.splitlines()[-1].split(), "node-rank")
-    # Ends, with the torchrun that would wait for ever.
+    # The run ends, and stops the torchrun that would wait forever.
     done = launch("mixed", hosts_of("mixed")[0][0], TORCHRUN_STATUS="9",
                   TORCHRUN_HANGS=last)
     check(done.returncode == 9, "one that fails stops the others")
@@ -582,7 +586,7 @@ def what_is_there_stays_and_a_failure_leaves_nothing():
     case("a pipeline", ["export", "p.yaml", "--bundle", "b"], 1,
          err="a plan is required")
     (WORK / "p.yaml").unlink()
-    # Files may not grow beyond a block: the first one fails, or a later one.
+    # The file size limit is one block: writing the first or a later file fails.
     for blocks in 1, 2:
         done = subprocess.run(
             ["sh", "-c", f"trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"", "-",

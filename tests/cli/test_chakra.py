@@ -27,7 +27,7 @@ JOB = """
 
 
 def exported(operand, n, *options):
-    """The nodes of each rank, and the metadata of rank 0."""
+    """Returns the nodes of each rank, and the metadata of rank 0."""
     case("export", ["export", operand, "--to", "chakra", "-o", "et", *options],
          0, out=rf"^written +et.0.et to et.{n - 1}.et, et.groups.json\n$")
     check(not (WORK / f"et.{n}.et").exists(), "no further rank")
@@ -39,7 +39,8 @@ def exported(operand, n, *options):
 
 
 def consistent(ranks, groups):
-    """Each send has its receive; replicas run the same collectives."""
+    """Checks that each send has its receive, and that replicas run the same
+    collectives."""
     ends = {SEND: {}, RECEIVE: {}}
     for r, nodes in enumerate(ranks):
         check(len({n["id"] for n in nodes}) == len(nodes), "ids are unique")
@@ -60,7 +61,7 @@ def consistent(ranks, groups):
 
 
 def replays(ranks, total):
-    """The nodes' own dependencies give their start times and the total."""
+    """Checks that dependencies alone give the start times and the makespan."""
     ends, starts = replay(ranks)
     check(max(ends) == total, f"replayed {max(ends)}, not {total}")
     wrong = [(r, n["name"], starts[r, n["id"]], n["start_ns"])

@@ -38,7 +38,7 @@ def arguments(steps, *more):
 
 
 def train(name, steps, *more, code=0, err=None):
-    """The iterations of a run that writes into `run`."""
+    """Runs training with checkpoints in `run`; returns its iterations."""
     found = json_case(name, arguments(steps, "--checkpoint", "run", *more),
                       code, err)
     return [one["loss"] for one in found.get("iterations", [])]
@@ -49,7 +49,7 @@ def checkpoints():
 
 
 def begin(*more, steps=10000000):
-    """A run without an end, once it has written its first checkpoint."""
+    """Starts a run of unlimited length; returns after its first checkpoint."""
     log = WORK / "begun.jsonl"
     log.unlink(missing_ok=True)
     process = subprocess.Popen(
@@ -90,7 +90,7 @@ def a_second_run_is_refused_by_name():
                           rf"{lock['host']} since 20\d\d-[^\n]*another "
                           rf"folder\n\Z")
         check(second.stdout == "", "and has done nothing")
-        # Reading needs no lock.
+        # Reading requires no lock.
         case("resuming elsewhere", arguments(
             1, "--resume", "run", "--checkpoint", "other"), out=ANY, err=ANY)
         out, err = end(first, signal.SIGINT)
@@ -104,11 +104,12 @@ def a_second_run_is_refused_by_name():
 
 @test
 def of_runs_that_begin_at_once_one_wins():
-    """Each time one trains; the others are refused, also those that follow."""
+    """Of simultaneous starts one trains; all others are rejected, also later
+    ones."""
     prepare()
     for turn in range(12):
         shutil.rmtree(WORK / "run", ignore_errors=True)
-        if turn % 3 == 2:  # a lock to take over
+        if turn % 3 == 2:  # a stale lock
             (WORK / "run").mkdir()
             (WORK / "run" / LOCK).write_text(json.dumps(stale()))
         all_of_them = [subprocess.Popen(
@@ -130,7 +131,7 @@ def of_runs_that_begin_at_once_one_wins():
 
 
 def stale():
-    """The lock of a process of this machine that is gone."""
+    """Writes the lock of a process that no longer exists."""
     gone = subprocess.run(["true"], check=True) and subprocess.Popen(["true"])
     gone.wait()
     return {"longhaul": "lock/1", "host": socket.gethostname(),
@@ -247,7 +248,7 @@ def a_run_that_stops_at_once_says_that_none_was_written():
         check(until(lambda: log.exists() and log.read_text(), process), "log")
         process.send_signal(signal.SIGINT)
         check(until(lambda: "stopping" in said.read_text(), process), "stops")
-        time.sleep(0.25)  # closer ones are one
+        time.sleep(0.25)  # closer signals count as one
         process.send_signal(signal.SIGINT)
         out = process.communicate(timeout=HANGS)[0]
         err = " ".join(said.read_text().split())
@@ -259,7 +260,7 @@ def a_run_that_stops_at_once_says_that_none_was_written():
     check("no checkpoint" not in err, f"one signal: {err}")
 
 
-# --- what killed runs leave --------------------------------------------------
+# --- stale files of killed runs -----------------------------------------------
 @test
 def killed_runs_are_cleaned_up_after():
     prepare()
@@ -305,7 +306,7 @@ def what_is_not_a_runs_own_stays():
         for file in ("config.json", "model.safetensors", "state.json.tmp-1-0",
                      "config.json.tmp-12-0badcafe-0"):
             write(f"run/{name}/{file}", "")
-    # These are nobody's business: other names, files, links, notes.
+    # Files that the program must not touch: other names, files, links, notes.
     for name in (".new-step-7", ".old-step-0000007x", ".old-steps",
                  "step-00000009.bak", ".new-step-00000003.old.old"):
         (WORK / "run" / name).mkdir()
@@ -318,8 +319,8 @@ def what_is_not_a_runs_own_stays():
     mine = {str(p.relative_to(WORK)) for p in (WORK / "run").rglob("*")
             if p.is_file() and p.read_text(errors="ignore") in (
                 "mine", "a file")}
-    # A checkpoint that was about to be replaced, where names cannot be
-    # exchanged.
+    # A checkpoint that was being replaced, on a file system that cannot
+    # exchange names atomically.
     os.rename(WORK / "run/step-00000002", WORK / "run/.new-step-00000002.old")
     train("the next run", 3, "--resume", "run", "--override", "steps")
     left = {n for n in checkpoints() if n.startswith(".")}
@@ -350,7 +351,7 @@ def an_old_folder_does_not_stop_pruning():
 
 @test
 def the_checkpoint_that_was_just_written_is_never_pruned():
-    """Damaged ones of later steps stay."""
+    """Damaged checkpoints of later steps are kept."""
     prepare()
     train("a long run", 6, "--checkpoint-every", "2", "--keep", "3")
     for step in (4, 6):
@@ -402,7 +403,7 @@ def a_folder_belongs_to_one_run():
 
 @test
 def the_global_batch_stays_and_the_degrees_may_change():
-    """The samples of each step are the same, and so are losses, to rounding."""
+    """Each step uses the same samples, so losses are equal up to rounding."""
     prepare()
     job = read("job.yaml")
     for name, old, new in (
@@ -552,7 +553,8 @@ def restore():
 
 @test
 def damaged_ones_are_passed_over_on_all_ranks():
-    """Whichever rank finds it: the tensors of a file are of several ranks."""
+    """The tensors of a file belong to several ranks. Any rank may find the
+    damage."""
     def empty(step):
         shutil.rmtree(WORK / "run" / step)
         (WORK / "run" / step).mkdir()
@@ -667,7 +669,7 @@ CONFIG = {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 4,
 
 
 def planned_with(**more):
-    """The job's model in a plan of the file tiny/config.json."""
+    """Plans the job with the model in tiny/config.json."""
     job = json.loads(read("plan.json"))["job"]
     (WORK / "tiny").mkdir(exist_ok=True)
     write("tiny/config.json", json.dumps(CONFIG | more))

@@ -16,7 +16,7 @@ JOBS = range(24 if FEW else 60)
 
 
 def ns(seconds):
-    """As whole nanoseconds: JSON has every digit of them."""
+    """Converts to whole nanoseconds; JSON contains all digits."""
     return round(seconds * 1e9)
 
 
@@ -80,7 +80,8 @@ def write_json(name, value):
 
 
 def planned(job, name, *more):
-    """None where nothing works, which has to be said in one line."""
+    """Returns the plan; None if no layout works, which requires a one-line
+    error."""
     done = run("plan", write_json(f"{name}.job", job), "-o", f"{name}.json",
                *more)
     check(done.returncode in (0, 1) and done.stderr.count("\n") <= 1,
@@ -94,7 +95,7 @@ def plan_of(seed, *more):
 
 
 def plans():
-    """Seeds, their jobs and plans, which lie in plan.json."""
+    """Yields seeds, their jobs and plans; writes plan.json."""
     n = 0
     for seed in JOBS:
         text = plan_of(seed)
@@ -106,7 +107,7 @@ def plans():
 
 
 def same_layout(a, b):
-    """But for the schedule."""
+    """Tests whether layouts are equal except for the schedule."""
     def all_but(choice):
         return {key: value for key, value in choice["layout"].items()
                 if key not in ("schedule", "chunks_per_device")}
@@ -130,7 +131,7 @@ def check_compared(seed, plan):
         if choice["status"] != "ok" or not same_layout(plan, choice):
             continue
         if choice["layout"]["pipeline"] == 1 and choice["placement"] == "wave":
-            continue  # compare has it as a loop
+            continue  # compare has it as a loop placement
         row = row_of(rows, choice)
         name = f"{choice['layout']['schedule']} {choice['placement']}"
         if check(row, f"job {seed}: compare has no {name}"):
@@ -141,7 +142,7 @@ def check_compared(seed, plan):
     for row in rows:
         if row["status"] != "ok":
             continue
-        # Bounds of the search are of layouts that share nothing by chunk.
+        # Bounds of the search assume chunks without chunk-wise sharding.
         least = max(0 if row["pipeline"] == "plan" else
                     plan["search"].get("lower_bound_ns", 0),
                     plan["lower_bound_ns"] if row["pipeline"] == own else 0)
@@ -179,8 +180,8 @@ def a_plan_is_simulated_and_compared_at_its_own_time():
 
 
 def fixed(job, plan):
-    """The job with all that the plan says of its layout. What an elastic plan
-    shards and makes again no job can say."""
+    """Returns the job with the complete layout of the plan. A job cannot
+    express the sharding and recomputation of an elastic plan's chunks."""
     given = copy.deepcopy(job)
     given["layout"] = dict(plan["layout"])
     if "elastic" not in plan:
@@ -190,12 +191,13 @@ def fixed(job, plan):
 
 @test
 def a_layout_that_is_given_again_takes_no_longer():
-    """Its layers may come out otherwise, and faster. Searches for schedules
-    stop after their effort: what one found another need not."""
+    """The partition may differ, and be faster. Searches for optimal schedules
+    stop after their budget, so another search may miss a schedule."""
     n_elastic = 0
     for seed, job, plan in plans():
         n_elastic += "elastic" in plan
-        # By its method alone; with ZeRO 2 or 3 a job asks for shares by it.
+        # The method is given alone: with ZeRO 2 or 3 a job requests sharding by
+        # it.
         groups = plan["layout"]["schedule"] == "elastic" and (
             "elastic" not in plan)
         if groups or plan["layout"]["schedule"] == "optimal":
@@ -208,8 +210,8 @@ def a_layout_that_is_given_again_takes_no_longer():
     check(n_elastic > 0, "no plan is elastic: less is shown than it says")
 
 
-# Here methods are best on a loop, and what a search finds on a wave is 4 %
-# faster.
+# Methods are fastest on a loop here; a search finds a schedule on a wave that
+# is 4 % faster.
 TWO_WAYS = {
     "longhaul": "job/1",
     "model": {"layers": 4, "hidden": 2048, "heads": 8, "vocab": 32000,
@@ -237,8 +239,8 @@ def compare_does_not_beat_a_plan_by_another_placement():
 
 
 def layers_of(job, choice):
-    """Of each chunk: as even as they go, the larger ones in the middle, where
-    the plan does not say otherwise."""
+    """Returns the number of layers of each chunk: as even as possible with the
+    larger chunks in the middle, unless the plan has a partition."""
     n = (choice["layout"]["pipeline"] * choice["layout"]["chunks_per_device"])
     each, more = divmod(job["model"]["layers"], n)
     first = (n - more) // 2
@@ -248,8 +250,8 @@ def layers_of(job, choice):
 
 @test
 def a_layout_that_is_given_to_the_last_layer_takes_the_same_time():
-    """The plan's, and those beside it. Two chunks go in a loop or in a wave,
-    which a job does not say: there it may be less."""
+    """Covers the plan and its alternatives. A job cannot distinguish a loop
+    from a wave with two chunks, so its time may be shorter there."""
     n = 0
     for seed, job, plan in plans():
         for choice in [plan, *plan["alternatives"][:1 if FEW else 2]]:
@@ -279,7 +281,7 @@ def exported(target):
 
 @test
 def exports_say_the_time_and_the_state_of_the_plan():
-    """Of plans for the program, and of them alone."""
+    """Only plans for a program can be exported to it."""
     states = {1: "--use-distributed-optimizer", 2: " optim_grads\n",
               3: " optim_grads_params\n"}
     shown = set()
@@ -304,10 +306,10 @@ def exports_say_the_time_and_the_state_of_the_plan():
 
 
 def network_of(plan):
-    """A network with the links of the plan's pipeline and nothing else on it,
-    where it is simple enough: no messages between sites, or with one chunk per
-    device over one pair of sites. Light takes 5000 ns per km, and a bit takes
-    1 ns in a slot of 1 Gb/s."""
+    """Returns a network that contains only the links of the plan's pipeline.
+    Requires a simple pipeline: no messages between sites, or one chunk per
+    device over one pair of sites. Light takes 5000 ns per km, and a bit takes 1
+    ns in a slot of 1 Gb/s."""
     pipeline = plan["pipeline"]
     at = {device: site["name"] for site in pipeline["sites"]
           for device in site["devices"]}

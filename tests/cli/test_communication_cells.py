@@ -14,8 +14,8 @@ from harness import (ANY, ROOT, case, check, finish, has_few_cases, json_case, r
 
 SEEDS = 300 if has_few_cases() else 3000
 
-# https://github.com/pytorch/pytorch/issues/172668: two ranks of two stages whose
-# messages are in contradicting orders.
+# https://github.com/pytorch/pytorch/issues/172668: two ranks of two stages
+# whose messages have contradictory orders.
 CONTRADICTING = """\
 0F0,0SEND_F0,0F1,0SEND_F1,2RECV_F0,2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1,0F2,0SEND_F2,2RECV_B0,2B0,2SEND_B0,0F3,0SEND_F3,2RECV_B1,2B1,2SEND_B1,0RECV_B0,0B0,0RECV_B1,0B1,2RECV_F2,2F2,2SEND_F2,2RECV_F3,2F3,2SEND_F3,2RECV_B2,2B2,2SEND_B2,2RECV_B3,2B3,2SEND_B3,0RECV_B2,0B2,0RECV_B3,0B3
 1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3B0,3RECV_F1,3SEND_B0,3F1,3B1,1RECV_F2,3SEND_B1,1F2,1SEND_F2,1RECV_B0,1B0,1SEND_B0,1RECV_F3,1F3,1SEND_F3,1RECV_B1,1B1,1SEND_B1,3RECV_F2,3F2,3B2,3SEND_B2,3RECV_F3,3F3,3B3,3SEND_B3,1RECV_B2,1B2,1SEND_B2,1RECV_B3,1B3,1SEND_B3
@@ -36,7 +36,8 @@ def device_of(chunk, devices, placement):
 
 
 def message_of(cell, n_chunks):
-    """(direction, sending chunk, microbatch), receiving chunk, is a receive."""
+    """Returns (direction, sending chunk, microbatch), receiving chunk, is a
+    receive."""
     found = re.fullmatch(r"(\d+)(SEND|RECV)_([FB])(\d+)", cell)
     if not found:
         return None
@@ -52,7 +53,7 @@ def message_of(cell, n_chunks):
 
 
 def finishes(rows, place, n_chunks, buffers):
-    """Explores all orders of steps; rows block as processes do."""
+    """Explores all orders of steps; rows block like communicating processes."""
     ends = []
     for row in rows:
         ends.append([])
@@ -99,7 +100,7 @@ def finishes(rows, place, n_chunks, buffers):
 
 
 def has_valid_ends(rows, place, n_chunks, microbatches):
-    """Rules 1 and 2: ends, positions, orders of pairs."""
+    """Checks rules 1 and 2: ends, positions, and the order of each pair."""
     wanted = {(kind, sender, m)
               for kind, senders in (("F", range(n_chunks - 1)),
                                     ("B", range(1, n_chunks)))
@@ -133,7 +134,7 @@ def has_valid_ends(rows, place, n_chunks, microbatches):
 
 
 def random_rows(draw, place, devices, n_chunks, microbatches):
-    """An execution with unlimited buffers: valid passes, valid ends."""
+    """Returns an execution with unlimited buffers: valid passes, valid ends."""
     done, queues = set(), {}
     rows = [[] for _ in range(devices)]
     left = [[f"{c}{kind}{m}" for c in range(n_chunks) if place[c] == d
@@ -183,7 +184,7 @@ def random_rows(draw, place, devices, n_chunks, microbatches):
 
 
 def perturb(draw, rows):
-    """Moves, drops or doubles communication cells."""
+    """Moves, drops or duplicates communication cells."""
     for _ in range(draw.choice([0, 0, 1, 2, 4])):
         row = draw.choice(rows)
         at = [i for i, cell in enumerate(row) if "_" in cell]

@@ -35,7 +35,8 @@ def plan(tensor, pipeline, data, outermost, sites=("west", "east"), nodes=2,
 
 
 def names_of(made):
-    """Of each device, from the chunks that communicate: they all say one."""
+    """Returns the path names of each device; all of its chunks must have the
+    same."""
     pipeline, names = made["pipeline"], {}
     entry = pipeline.get("data_parallel", [])
     for row in entry if isinstance(entry, list) else entry["chunks"]:

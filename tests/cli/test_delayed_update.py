@@ -22,7 +22,7 @@ def prepare():
 
 
 def losses(folder, steps, *more):
-    """Of a run whose checkpoints are in `folder`."""
+    """Returns the losses of a run with checkpoints in `folder`."""
     said = json_case(folder, [
         "train", "plan.json", "--device", "cpu", "--data", "text", "--steps",
         str(steps), *RATE, "--checkpoint", folder, *more])
@@ -36,8 +36,8 @@ def files(folder, step, *names):
 
 @test
 def a_step_uses_the_gradients_of_the_step_before():
-    """So its first one updates nothing, and with one rate its second one is the
-    first of a run that is not late."""
+    """The first step updates nothing. With a constant rate the second step
+    equals the first step of a run without delay."""
     prepare()
     plain = losses("plain", 1, "--checkpoint-every", "1")
     late = losses("late", 3, "--delayed-update", "--checkpoint-every", "1",

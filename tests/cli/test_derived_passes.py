@@ -136,7 +136,7 @@ def a_wait_for_a_send_is_not_in_the_pass():
 
 @test
 def named_passes_get_their_messages():
-    """Without its own messages a stage would start as early as it can."""
+    """Messages without names would let a stage start as early as it can."""
     for schedule in one_f_one_b, last_first:
         orders = [schedule(s, 2, 4) for s in range(2)]
         times = start_times(orders, {})

@@ -13,7 +13,7 @@ AR, SE, ST = (RECORDINGS / f"{name}.csv.gz" for name in ("AR", "SE", "ST"))
 
 
 def close(got, want, what):
-    """Half a per cent is asked for, a thousandth of that is what comes out."""
+    """Tests agreement within a thousandth of the requested half percent."""
     check(abs(got - want) <= 5e-6 * max(1, abs(want)),
           f"{what}: {got}, not {want}")
 
@@ -56,8 +56,8 @@ def in_one_job_one_worker_is_slow_and_in_the_other_the_last_stage():
 
 @test
 def uneven_sequences_are_no_slow_workers():
-    """All of 64 workers have longer sequences now and then: what would help is
-    to share these out, and not another machine."""
+    """All of 64 workers have longer sequences at times. The advice must be to
+    balance sequences, not to replace a machine."""
     found = json_case("SE", ["diagnose", SE])
     check([(s["what"], s.get("stage"), s.get("replica"), s["steps"])
            for s in found["slow"]] ==
@@ -107,7 +107,7 @@ def the_page_shows_what_the_command_prints():
         done = run(command, *sorted(ROOT.glob(path)))
         lines = [line[4:] for line in block.rstrip().splitlines()]
         check(done.stdout.startswith("\n".join(lines)), done.stdout)
-        # And its table of what would help has each of them, in order.
+        # The table of possible improvements contains each of them, in order.
         gains = re.findall(r"^ +[\d.]+ m?s +([\d.]+ %)  ", done.stdout, re.M)
         told = re.findall(r"^\|.*\| ([\d.]+ %) \|", section, re.M)
         check(told == gains or "rank" in path,
@@ -115,7 +115,7 @@ def the_page_shows_what_the_command_prints():
 
 
 def page_data(path):
-    """With the 15 digits that --json has."""
+    """Returns the page's data; it has the 15 digits of --json."""
     page = path.read_text()
     return json.loads(page.split('id="data">')[1].split("</script>")[0],
                       parse_float=lambda text: float(f"{float(text):.15g}"))
@@ -188,11 +188,11 @@ def a_profile_of_a_recording_is_what_its_job_is_planned_with():
               (4096, 2, 4), entry)
         for key in "FDW":
             close(entry[key + "_us"], chunk[key] * unit, key)
-    # 2.003 s of 2.214 s are passes: what is left comes once.
+    # Passes take 2.003 s of 2.214 s; the rest is counted once.
     check(0.1 < profile["iteration_us"] / 1e6 < 0.3, profile["iteration_us"])
     write("job.yaml", JOB + "profile: st.json\n")
     plan = json_case("planned", ["plan", "job.yaml", "-o", "plan.json"])
-    # What was measured comes back, but for messages: those are the job's.
+    # The measured values return, except for messages, which the job defines.
     check(0.98 < plan["iteration_s"] / told["measured_s"] < 1.02,
           plan["iteration_s"])
 
@@ -231,7 +231,8 @@ def the_page_has_what_the_json_has():
             close(end / 1e9, step["t_s"], "a step")
             close(usual["makespan"] * usual["tick"] / 1e9, step["ideal_s"],
                   "usual times")
-        # Passes against the usual: their mean over all steps is about 1.
+        # Passes relative to their usual time: the mean over all steps is about
+        # 1.
         cells = [v for shown in x["steps"] for v in shown["map"]]
         check(abs(sum(cells) / len(cells) / 1e4 - 1) < 0.02, "maps")
     case("nowhere to write", ["diagnose", ST, "--html", "no/slow.html"],
@@ -276,7 +277,8 @@ def files_of_ranks_are_one_recording():
     many = json_case("a file for each rank", ["diagnose", *names])
     check(one == many, "not the same")
     check(one == json_case("threads", ["diagnose", ST, "-j", "3"]), "threads")
-    # A rank's file is lost: its replica is left out, and that is said.
+    # One rank's file is missing: its replica is excluded, and the output
+    # reports this.
     lost = json_case("a file is lost", ["diagnose", *names[1:]])
     check(list(lost["by_replica"]) in (["0"], ["1"]), lost["by_replica"])
     check([r["kind"] for r in lost["remarks"]] == ["replicas-left-out"] and
@@ -309,7 +311,7 @@ def damage_is_remarked_upon_and_the_rest_is_told():
     rows = gzip.decompress(data).decode().splitlines()
     write("odd.csv", "\n".join(rows + ["23,0,0,0,\x1b[31mx,0,0,0,0,0,0"]) + "\n")
     case("no escapes", ["diagnose", "odd.csv"], out=r"damage .*\\x1b\[31mx")
-    # What cannot be read says why.
+    # Unreadable input gives the reason.
     for row, why in (("23,0,0", "3 cells, but the heading has 11"),
                      ("x,0,0,0,gc,0,0,0,-1,0,1", "step 'x' is not a whole number"),
                      ("23,0,0,0,gc,0,0,0,-1,y,1", "start_ts 'y' is not a time"),

@@ -30,8 +30,9 @@ def plan(name, *more, model=", ffn: 4096", batch=128, training="", gbps=400,
 
 @test
 def what_is_sharded_of_experts_is_divided_among_those_that_have_them():
-    """With all at ZeRO-3 a device keeps an eighth of everything, however many
-    ranks have the experts together: of one expert in eight all of it."""
+    """With ZeRO 3 for all chunks a device keeps an eighth of everything, for
+    any distribution of experts over ranks. With one expert in eight it keeps
+    all of the expert."""
     states = {}
     for expert in (1, 2, 4, 8):
         made = plan(f"ep{expert}", model=EXPERTS, training=", zero: 3",
@@ -72,7 +73,8 @@ def the_published_planner_makes_the_plan_and_ours_stands_beside_it():
     rows = [row for row in made["methods"] if row["status"] == "ok"]
     ours = [row for row in rows if "against that planner's" in row["why"]]
     check(ours and rows[0]["iteration_s"] <= made["iteration_s"], rows[0])
-    # Its rule: the layers of a stage divide, and a forward hides a receive.
+    # The planner's rule: chunk sizes divide the layers of a stage, and a
+    # forward pass hides a receive.
     chunks = made["layout"]["chunks_per_device"]
     check(12 % chunks == 0, chunks)
     links = made["pipeline"]["links"]

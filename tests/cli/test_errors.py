@@ -24,7 +24,7 @@ good = (WORK / "good.yaml").read_text()
 
 
 def wrong(name, text, message, line=None):
-    """Every command that reads a pipeline refuses it in the same words."""
+    """Checks that every command that reads a pipeline prints the same error."""
     (WORK / "bad.yaml").write_text(text)
     where = rf"bad\.yaml:{line}:" if line else r"bad\.yaml:"
     pattern = rf"\Alonghaul: {where}[^\n]*{message}[^\n]*\n\Z"
@@ -49,7 +49,7 @@ case("check: missing schedule", ["check", "good.yaml", "no.csv"], 1,
 case("missing schedule", ["simulate", "good.yaml", "-s", "no.csv"], 1,
      err=r"\Alonghaul: no\.csv: No such file or directory\n\Z")
 
-# --- another kind of file ---------------------------------------------------
+# --- files of another format ------------------------------------------------
 write("job.yaml", "longhaul: job/1\nmodel: llama3-8b\n")
 case("a job is no pipeline", ["schedule", "job.yaml"], 1,
      err=r"job\.yaml: is a job; 'schedule' takes a pipeline or a plan\n")
@@ -119,7 +119,7 @@ rows = run("schedule", "good.yaml", "-m", "1f1b").stdout.splitlines()
 
 
 def bad_schedule(name, text, message, code=1):
-    """check says what is wrong; simulate refuses."""
+    """Checks the error of check, and that simulate rejects the schedule too."""
     (WORK / "bad.csv").write_text(text)
     case(name, ["simulate", "good.yaml", "-s", "bad.csv"], code,
          err=rf"\Alonghaul: [^\n]*{message}[^\n]*\n\Z")
@@ -147,7 +147,8 @@ case("check of a cycle", ["check", "good.yaml", "cycle.csv"], 1,
 case("check of a wrong cell", ["check", "good.yaml", "bad.csv"], 1,
      out=r"not valid")
 
-# --- what cannot be had ------------------------------------------------------------
+# --- infeasible requests
+# -----------------------------------------------------------
 uniform("tight.yaml", limit=1)
 case("no room", ["schedule", "tight.yaml", "-m", "zb-h2"], 1,
      err=r"\Alonghaul: zb-h2: device 0 needs memory 7, its limit is 1\n\Z")

@@ -25,7 +25,7 @@ EVENTS = """
 
 @test
 def the_published_trace_takes_as_long_as_published():
-    """Whole trace on the direct path: 45.6 and 48.2 minutes by the model,
+    """The whole trace on the direct path: 45.6 and 48.2 minutes by the model,
     45.4 and 46.9 in the paper."""
     write("joint.yaml", STAGES.read_text() + "backward: joint\n")
     for pipeline, method, minutes in (("joint.yaml", "1f1b", 45.6),
@@ -173,8 +173,8 @@ def a_run_is_held_against_the_same_events():
 
 @test
 def rails_go_down_and_come_up():
-    """Messages of rank 1 wait until it is noticed: 300 ms, of which a part is
-    hidden; a run without another rail begins again."""
+    """Messages of rank 1 wait for the detection of the failure. Computation
+    hides part of these 300 ms. A run without another rail restarts."""
     uniform("p.yaml", microbatches=6, latency=8, transfer=1)
     write("e.yaml", """
         longhaul: events/1
@@ -244,9 +244,9 @@ def weights_do_not_notice_events():
         steps = found["iterations"]
         check([i["slow"] for i in steps] ==
               [[], ["west-east"], ["west-east", "rail of rank 1"], []], steps)
-        # There and back again, 31 ms each, is the least of an iteration.
+        # Two messages of 31 ms each bound the iteration from below.
         check(all(i["seconds"] > 0.062 for i in steps[1:3]), steps)
-        check(steps[2]["seconds"] > 0.331, steps)  # held until 300 ms
+        check(steps[2]["seconds"] > 0.331, steps)  # delayed by 300 ms
         check(saved(transport, 4) == saved("without", 4),
               f"{transport}: weights")
     case("a device", [*train, "--events", "device.yaml"], code=1,
@@ -264,7 +264,8 @@ def weights_do_not_notice_events():
 
 @test
 def both_predictions_know_of_events():
-    """That of ranks that share a processor, and that of each with its own."""
+    """Tests the prediction with a shared processor, and the one with a
+    processor for each rank."""
     make_plan(TWO_SITES % 8)
     write("e.yaml", """
         longhaul: events/1

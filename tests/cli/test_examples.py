@@ -15,7 +15,7 @@ from profiled import profiled
 
 COMMANDS = re.findall(r"^  (\w+) ", re.search(
     r"Commands:\n(.*?)\n\n", run("--help").stdout, re.S)[1], re.M)
-# Any of these is as good as another.
+# Each of these values is as good as another.
 PLAIN = {"FILE", "DIR", "N", "K", "TEXT"}
 JOB = """
     longhaul: job/1
@@ -86,7 +86,7 @@ def inputs():
     profiled()
     write("ranks.yaml", "longhaul: ranks/1\nranks: [{rank: 0, stage: 0, "
           "replica: 0}, {rank: 1, stage: 1, replica: 0}]\n")
-    # In place of one that has torch: `profile --torch` takes what it prints.
+    # A fake Python with torch: `profile --torch` accepts its output.
     write("python", "#!/bin/sh\ncat >/dev/null\necho '{\"longhaul\": "
           "\"profile/1\", \"entries\": [{\"kind\": \"layer\", \"sequence\": 8, "
           "\"F_us\": 1, \"D_us\": 1, \"W_us\": 1}]}'\n")
@@ -109,7 +109,7 @@ def examples(text):
 
 
 def options(command):
-    """(name, argument, help) of each option that takes an argument."""
+    """Yields (name, argument, help) of each option with an argument."""
     part = run(command, "--help-all").stdout.partition("\nOptions:\n")[2]
     part = part.partition("\nCommon options:")[0]
     for text in re.split(r"\n(?=  -|      --)", "\n" + part):
@@ -153,7 +153,7 @@ IMPORTED = ["args.txt", "--from", "megatron", "-s", "2"]
 TITAN = ["--from", "torchtitan", "-n", "1"]
 DEEPSPEED = ["ds_config.json", "--from", "deepspeed", "-m", "llama3-8b", "-n",
              "2"]
-# What an option needs beside it to have an effect.
+# Further options that an option requires to have an effect.
 BESIDE = {
     "init": {"link-gbps": ["-s", "2"], "latency-ms": ["-s", "2"]},
     "import": {"": IMPORTED,
@@ -212,7 +212,7 @@ BESIDE = {
                               "memory"]},
     "export": {"": ["plan.json"]},
 }
-# Of these the form is tried by the tests of that device, or transport.
+# Options whose form is tested by the tests of their device or transport.
 ELSEWHERE = (r"\Alonghaul: train: --[\w-]+ requires "
              r"(--device cpu|--transport (tcp|local, tcp or ucx))\n")
 
@@ -245,7 +245,7 @@ def every_form_is_shown_and_works():
 
 @test
 def units_are_said_where_numbers_have_one():
-    """A number alone says nothing of what it counts."""
+    """The help of every quantity names its unit."""
     units = {"init --link-gbps": "10^9 bit/s",
              "init --latency-ms": "milliseconds",
              "plan --time": "Processor seconds", "plan --per-gb": "10^9 bytes",
@@ -275,7 +275,7 @@ def a_form_that_help_shows_is_what_errors_ask_for():
 @test
 @makes("readme.yaml", "readme.json")
 def the_readme_shows_the_real_output():
-    """Each run of lines between two "[...]" stands so in the output."""
+    """The lines between two "[...]" occur consecutively in the output."""
     readme = (ROOT / "README.md").read_text()
     lines = re.search(r"\n## Example\n\n((?:    .*\n)+)", readme)[1].split("\n")
     said, shown = "", []

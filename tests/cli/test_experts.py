@@ -28,7 +28,7 @@ def job(layout, training=""):
 
 
 def options(text):
-    """Names and values of an exported list of options."""
+    """Returns the names and values of an exported list of options."""
     words = [line.split(maxsplit=1) for line in text.splitlines()
              if line.startswith("--")]
     return {word[0]: word[1] if len(word) > 1 else "" for word in words}
@@ -40,7 +40,7 @@ def exported(target, *more, err=None):
 
 
 def check_megatron(given, gpus):
-    """Megatron-LM's own arithmetic: parallel_state.py divides the world into
+    """Checks Megatron-LM's arithmetic: parallel_state.py divides the world into
     model-parallel and into expert-model-parallel groups."""
     value = {name: int(text) for name, text in given.items()
              if text.isdigit()}
@@ -130,7 +130,7 @@ def replicas_outermost_have_experts_of_their_own():
         case("refused", ["plan", "job.yaml", "--for", "megatron"], 1,
              err=f"tensor x context 4, and not over expert x expert_tensor "
                  f"{block}; use layout.rank_order: pipeline")
-    # Without the order of ranks, the search finds one.
+    # Without a fixed order of ranks, the search finds a layout.
     job("tensor: 4, expert: 8, data: 4, pipeline: 2, outermost: data")
     plans()
     given = exported("megatron")
@@ -145,8 +145,9 @@ def tokens_between_datacenters_are_shown():
           .replace("global_batch: 64", "global_batch: 48"))
     json_case("plan", ["plan", "job.yaml", "-o", "plan.json"])
     plan = json.loads((WORK / "plan.json").read_text())
-    # One block of three lies in both: four GPUs send a token's two copies to
-    # four of eight, in four all-to-alls of four layers, two microbatches.
+    # One block of three spans both sites: four GPUs send two copies of each
+    # token to four of eight, in four all-to-alls of four layers, two
+    # microbatches.
     want = 4 * 4 / 8 * 2 * 1024 * 1024 * 2 * 4 * 4 * 2
     check([link["expert_bytes"] for link in plan["network"]] == [want, want],
           [link.get("expert_bytes") for link in plan["network"]])

@@ -56,7 +56,7 @@ def number(given, key, absent=1):
 
 
 def check_megatron(given, plan):
-    """The world is that of the plan, as Megatron-LM divides it."""
+    """Checks that the world is the plan's, divided by Megatron-LM's rules."""
     world = plan["search"]["gpus_used"]
     tp, cp, pp = (number(given, f"{n}-parallel-size") for n in (
         "tensor-model", "context", "pipeline-model"))
@@ -129,7 +129,8 @@ def check_torchtitan(given, plan):
 
 
 def check_time(seed, target, plan):
-    """Of the passes in the order that the program gets, to the nanosecond."""
+    """Checks the iteration time of the exported pass order, to the
+    nanosecond."""
     run("export", f"{target}.json", "-q", "-o", "order.csv")
     done = run("simulate", f"{target}.json", "-s", "order.csv", "--json")
     took = (round(json.loads(done.stdout)["iteration_s"] * 1e9)
@@ -196,8 +197,8 @@ def the_job_says_it_too():
 
 @test
 def zero_3_in_a_pipeline_keeps_backward_passes_whole():
-    """FSDP, having given weights away after a forward pass, loses the gradients
-    of weight passes of their own: tests/peers/test_exported_training.py."""
+    """FSDP frees weights after a forward pass and then loses the gradients of
+    separate W passes: tests/peers/test_exported_training.py."""
     text = re.sub(r"layout: \{.*\}", "layout: {pipeline: 2, data: 2, tensor: 4, "
                   "context: 1, outermost: pipeline, schedule: greedy}",
                   re.sub(r"sequence: 4096[^}]*", "sequence: 4096, zero: 3",
@@ -243,7 +244,8 @@ def contradictions_are_told_before_the_search():
 
 @test
 def torchtitan_without_a_pipeline_goes_layer_by_layer():
-    """Its options name no chunks, so that no plan may depend on them."""
+    """torchtitan's options name no chunks here, so plans must not depend on
+    them."""
     text = ("longhaul: job/1\n"
             "model: {layers: 6, hidden: 1024, ffn: 4096, heads: 8, kv_heads: "
             "8, head_dim: 128, vocab: 1000}\n"

@@ -9,7 +9,7 @@ from harness import (ANY, ROOT, WORK, case, check, finish, makes, read, run,
 from input_files import SITES, loaded, pipeline, plan
 
 ELASTIC = (ROOT / "examples/llama3-70b-elastic.yaml").read_text()
-# What is exported counts here, not how good it is.
+# Plan quality does not matter here, so the effort is low.
 SOON = ["--no-optimal", "--search", "even"]
 
 
@@ -42,7 +42,7 @@ def pytorch_gets_sends():
 
 @test
 def what_cannot_run_there_is_not_exported():
-    """The plan's own schedule, and no other in its place."""
+    """Only the plan's own schedule is exported; it is not replaced."""
     plan()
     case("a searched order", ["export", "plan.json", "--to", "megatron"], 1,
          err=r"Megatron-LM does not support schedule '.*'; .*interleaved-1f1b; "
@@ -119,7 +119,7 @@ def megatron_gets_its_arguments():
 
 @test
 def megatron_routes_tokens_as_the_model_does():
-    """And pads no vocabulary that can be divided."""
+    """The vocabulary is not padded if it can be divided."""
     for model, tensor, found in (
             ("deepseek-v3", 2, r"\n--moe-router-score-function sigmoid\n"
              r"--moe-router-enable-expert-bias\n--moe-router-num-groups 8\n"
@@ -155,7 +155,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
 
 
 def exported(config, target="megatron", *more, training="", err=None):
-    """What is exported of a small model, or the error."""
+    """Returns the export of a small model, or the error."""
     write("small/config.json", json.dumps(config))
     write("small.yaml", f"""
 longhaul: job/1
@@ -175,7 +175,8 @@ layout: {{pipeline: 1, tensor: 1, context: 1, expert: 1, micro_batch: 1}}
 
 @test
 def megatron_is_given_the_whole_model():
-    """Each key of a config.json that its arguments can express."""
+    """Tests each key of a config.json that Megatron-LM's arguments can
+    express."""
     (WORK / "small").mkdir(exist_ok=True)
     llama, moe = {"model_type": "llama", **TINY}, {**TINY, **MOE}
     for config, training, lines in (
@@ -211,14 +212,14 @@ def megatron_is_given_the_whole_model():
 
 @test
 def bridge_gets_uncompressed_queries():
-    """Its default is another one than Megatron-LM's."""
+    """Bridge's default differs from Megatron-LM's."""
     (WORK / "small").mkdir(exist_ok=True)
     text = exported(MLA | {"q_lora_rank": None}, "megatron-bridge")
     check("            q_lora_rank=None,\n" in text, text)
 
 
-# Public reports of conversions that built another model: the report, the settings of
-# config.json, the target, and what the export has, or its refusal.
+# Public reports of conversions that built another model: the report, the
+# settings of config.json, the target, and the expected export or error.
 REPORTS = (
     ("github.com/NVIDIA-NeMo/Megatron-Bridge/pull/5097",
      {"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 8.0}},
@@ -303,7 +304,7 @@ def what_megatron_cannot_be_given_is_refused():
 
 @test
 def a_plan_with_sites_says_where_ranks_are():
-    """Where the job fixes which datacenter has what."""
+    """The job fixes the datacenter of each stage and replica."""
     (WORK / "sited.yaml").write_text(SITES + """
 layout:
   schedule: interleaved-1f1b
@@ -358,7 +359,8 @@ def torchtitan_numbers_ranks_another_way():
 
 @test
 def the_order_of_ranks_inside_datacenters_returns():
-    """A pipeline over two datacenters, whose replicas are outermost inside."""
+    """A pipeline over two datacenters; replicas are the outermost dimension in
+    each."""
     def text(layout):
         return f"""
             longhaul: job/1
@@ -400,7 +402,7 @@ def the_order_of_ranks_inside_datacenters_returns():
 
 @test
 def hybrid_sharding_is_expressed_where_it_can_be():
-    """State that each datacenter has all of."""
+    """Each datacenter holds a complete copy of the sharded state."""
     def job(kind, zero):
         return write("hybrid.yaml", f"""
             longhaul: job/1

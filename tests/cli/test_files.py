@@ -37,7 +37,7 @@ def inputs():
 
 
 def commands():
-    """Each command, as something that prints."""
+    """Lists each command with arguments for which it prints."""
     all_of_them = {
         "init": ["init", "-m", "llama3-8b"],
         "import": ["import", "--from", "megatron", "--nodes", "2", MEGATRON],
@@ -80,7 +80,7 @@ def every_command_says_that_its_output_cannot_be_written():
                             rf"{NO_SPACE}\n\Z", done.stderr),
                   f"{name} {more}: {done.returncode} {done.stderr!r}")
         case(f"{name} -o /dev/full", [*args, "-o", "/dev/full"], 1, err=NO_SPACE)
-    # Closed, standard output is none.
+    # Standard output is closed.
     done = subprocess.run(["sh", "-c", '"$0" simulate p.yaml -s s.csv >&-',
                            PROGRAM], cwd=WORK, capture_output=True, check=False,
                           timeout=HANGS)
@@ -126,7 +126,7 @@ def a_log_that_cannot_be_written_is_said_once_and_the_run_goes_on():
 
 @test
 def a_log_that_becomes_full_keeps_whole_lines():
-    """As on a disk that fills up while the run goes on."""
+    """The disk fills up during the run."""
     inputs()
 
     def little_room():
@@ -194,7 +194,7 @@ def an_output_that_is_an_input_or_another_output_is_refused():
         case("one file", args, 2, err=ONE_FILE)
     for path, was in before.items():
         check((WORK / path).read_bytes() == was, f"{path} is as it was")
-    # What is no file may stand twice.
+    # A path that is no file, such as a device, may be named twice.
     case("nothing", [*simulate, "--html", "/dev/null", "--svg", "/dev/null",
                      "-o", "/dev/null"])
     case("two files", [*simulate, "--html", "a", "--svg", "b"], out=ANY)
@@ -273,7 +273,7 @@ def what_nobody_named_is_overwritten_only_by_its_own_kind():
     check(read("plan.json") == other, "plan.json stays")
 
 
-# --- what is no file --------------------------------------------------------------
+# --- special files ------------------------------------------------------------
 @test
 def a_folder_is_no_file():
     inputs()
@@ -345,7 +345,7 @@ def a_pipe_is_read_and_a_fifo_that_nobody_writes_to_is_refused():
         case(f"{option} of a FIFO", ["train", "plan.json", "--device", "cpu",
                                      *data, option, "fifo.csv"], 1,
              err=r"\Alonghaul: (rank \d+: )?fifo\.csv: is not a file\n\Z")
-    # With its other end there, a FIFO is as good as a pipe.
+    # A FIFO with a writer works like a pipe.
     writer = subprocess.Popen(["sh", "-c", "cat p.yaml > fifo.csv"], cwd=WORK)
     case("a FIFO", ["simulate", "fifo.csv", "-s", "s.csv"], out=ANY)
     writer.wait(timeout=HANGS)
@@ -404,8 +404,8 @@ def link_orders_that_lead_nowhere_are_said():
 
 @test
 def what_memory_lacks_is_never_nothing():
-    """The least that some pipeline or job lacks is said in a unit that shows
-    it."""
+    """The memory shortage of a pipeline or job has a unit in which it is not
+    zero."""
     text = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
     low, high = 1e-6, 4.0
     for _ in range(40):

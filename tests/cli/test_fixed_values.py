@@ -9,8 +9,11 @@ import re
 
 from harness import check, finish, run, test, write
 
-FASTER = 0.005  # a job that gives a value, than one that leaves it open
-MARGIN = 0.01   # what is said of a value, above what it comes to
+# relative slowdown permitted between a job that fixes a value and one that
+# leaves it open
+FASTER = 0.005
+# relative excess permitted of a value's listed time over its actual time
+MARGIN = 0.01
 
 JOB = """longhaul: job/1
 model: {model}
@@ -51,7 +54,8 @@ def plan(job, options, layout="", training=""):
 
 
 def pins(runner):
-    """What to add to the layout, or to the training; None: it cannot be."""
+    """Returns the additions to layout or training that fix a value; None: a job
+    cannot express it."""
     name, choice = runner["dimension"], runner["choice"]
     if name in DEGREES and choice["layout"].get(name) not in (None, "optimal"):
         return f"{name}: {choice['layout'][name]}", ""
@@ -98,7 +102,7 @@ def small_jobs():
 
 @test
 def one_partition_that_fits():
-    """Of the best layout's partitions, 6, 8 and 6 layers alone fit."""
+    """The only partition of the best layout that fits is 6, 8 and 6 layers."""
     job = {"model": "{layers: 20, hidden: 5120, ffn: 14080, heads: 40, "
                     "kv_heads: 40, vocab: 128256, gated: true, experts: 64, "
                     "experts_per_token: 1, expert_ffn: 512, "
@@ -113,8 +117,8 @@ def one_partition_that_fits():
 
 @test
 def layers_that_fit_elsewhere_are_tried():
-    """Of each layout few partitions fit, and the fastest layout does not with
-    even chunks: it does with those of another."""
+    """Few partitions of each layout fit. The fastest layout does not fit with
+    even chunks, but with a partition transferred from another layout."""
     job = {"model": "{layers: 42, hidden: 4096, ffn: 11264, heads: 32, vocab: "
                     "128256, gated: true, experts: 8, experts_per_token: 2, "
                     "expert_ffn: 1024, dense_layers: 3}",

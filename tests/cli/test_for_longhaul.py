@@ -89,7 +89,7 @@ def planned(seed, *more):
 
 
 def trained(seed):
-    """None where there is nothing to train with."""
+    """Trains the plan; returns None if this build cannot train."""
     done = run("train", f"{seed}.json", "--device", "cpu", "--data",
                str(ROOT / "README.md"), "--steps", "1")
     return None if "OpenBLAS" in done.stderr else done
@@ -122,7 +122,7 @@ def try_seeds(seeds):
 
 @test
 def what_the_engine_does_not_take_is_named_where_memory_rules_out_others():
-    """And what is to be done about it, which then works."""
+    """The error also names a remedy that works."""
     given = {"longhaul": "job/1", "model": MODELS["experts"],
              "training": {"global_batch": 12, "sequence": 64, "zero": 1,
                           "precision": "fp32", "optimizer": "adamw"},
@@ -145,7 +145,8 @@ def what_the_engine_does_not_take_is_named_where_memory_rules_out_others():
 
 @test
 def modules_are_with_the_head():
-    """Plans that have them elsewhere are for others, and are not trained."""
+    """Plans with prediction modules elsewhere are for other programs; the
+    device does not train them."""
     given = {"longhaul": "job/1", "model": MODELS["ahead"],
              "training": {"global_batch": 4, "sequence": 64, "zero": 1,
                           "precision": "fp32", "optimizer": "adamw"},

@@ -74,7 +74,7 @@ def with_experts(text):
 
 
 def on_h100(text):
-    """With enough tokens that the host does not set the pace."""
+    """Returns a job with enough tokens that the CPU is not the bottleneck."""
     return text.replace("a100-80g", "h100-sxm").replace("micro_batch: 1",
                                                         "micro_batch: 8")
 
@@ -155,7 +155,7 @@ def all_commands_see_late_receives():
     check(makespan > early["makespan_ns"], "late costs nothing")
     check(seconds("simulate", "plan.json") == makespan, "simulate")
     check(seconds("explain", "plan.json") == makespan, "explain")
-    # Asked for otherwise, it is otherwise.
+    # An explicit value overrides the default.
     check(seconds("simulate", "plan.json", "--receives", "early") ==
           early["makespan_ns"], "--receives early")
     check(seconds("simulate", "early.json", "--receives", "late") == makespan,
@@ -183,7 +183,7 @@ def an_optical_network_waits_for_late_receives():
         took[when] = json.loads(done.stdout)["policies"]["ksp-ff"][
             "iteration_s"]
     check(took["early"] < took["late"], f"{took}")
-    # 1f1b has no weight-gradient passes of their own.
+    # 1f1b has no separate W passes.
     check(took["late"] == took["late-fd"], f"{took}")
 
 
@@ -205,8 +205,8 @@ MOE = """
 
 @test
 def words_that_megatron_adds_are_costed():
-    """50257 words among 2 GPUs are 50432 there, 128 x 2 x 197; 50264 are 8 x 6283
-    and among 1 GPU stay what they are."""
+    """50257 words on 2 GPUs become 50432 there (128 x 2 x 197). 50264 words are
+    8 x 6283 and remain unchanged on 1 GPU."""
     def costs(words, how, tensor=2, tied="false"):
         text = MOE.format(framework=how, zero=1).replace("vocab: 32000", (
             f"tied_embeddings: {tied}, vocab: {words}"))

@@ -5,13 +5,14 @@ import json
 
 from harness import case, check, finish, json_case, read, test, write
 
-GO_BY = 2  # iterations from a decision until it is followed
+GO_BY = 2  # iterations from a decision until it takes effect
 STEPS = 100
-QUIET = 434  # ms, of zb-h2 on the direct path
+QUIET = 434  # ms, iteration time of zb-h2 on the direct path
 
 
 def files(stages=4):
-    """7B as in Adaptra's figure 3; a stage's data is like 104 messages."""
+    """Writes the 7B job of Adaptra's figure 3; the data-parallel communication
+    of a stage equals 104 messages."""
     links = [(a, b) for a in range(stages) for b in (a - 1, a + 1)
              if 0 <= b < stages]
     write("p.yaml", "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 8\n"
@@ -41,7 +42,7 @@ def seconds(found, step):
 @test
 def a_slow_link_costs_by_what_it_carries():
     files()
-    # Hosts 0 and 4 have device 0; 0 and 1 are neighbours; 0 and 5 neither.
+    # Hosts 0 and 4 have device 0; 0 and 1 are neighbours; 0 and 5 are neither.
     for link, least, most in (("h0-h4", 8, 8.4), ("h4>h0", 8, 8.4),
                               ("h0-h1", 1.8, 2.3), ("0-1", 1.8, 2.3),
                               ("h0-h5", 1, 1)):
@@ -65,7 +66,7 @@ def a_host_is_slow_where_it_is():
 
 @test
 def a_run_plays_it_on_the_clock():
-    """By the timed device: no iteration takes less than was predicted."""
+    """Uses the timed device: no iteration may be shorter than predicted."""
     files()
     events("from: 1, to: 3, links: [h0-h4], transfer: 30",
            "from: 4, to: 5, device: 6, slower: x2")
@@ -95,7 +96,7 @@ def hosts_exchange_their_places():
     check(len(found["exchanges"]) == 1, found["exchanges"])
     one = found["exchanges"][0]
     step = one["step"]
-    # Located two iterations after the second or third one that has it.
+    # The event is located two iterations after its second or third one.
     check(step in (20 + 4 + GO_BY, 20 + 5 + GO_BY), one)
     check(sorted(one["hosts"]) == list(range(8)), one)
     places = {host: place for place, host in enumerate(one["hosts"])}
@@ -104,7 +105,8 @@ def hosts_exchange_their_places():
           in one["why"], one)
     check(one["before_s"] > 3 and one["predicted_s"] < 0.5, one)
     check(abs(one["move_s"] - 0.4) < 0.002, one)
-    # The first iteration has what moving takes, the next ones what was said.
+    # The first iteration includes the migration; the next ones have the
+    # predicted time.
     check(abs(seconds(found, step) - seconds(found, step + 1) - one["move_s"])
           < 1e-9 and abs(seconds(found, step + 1) - one["predicted_s"]) < 1e-9,
           found["iterations"][step:step + 2])
@@ -121,7 +123,7 @@ def hosts_exchange_their_places():
 
 @test
 def moving_has_to_pay():
-    """It costs what twelve iterations gain."""
+    """The exchange costs the savings of twelve iterations."""
     files()
     for last, moves in ((10, 0), (80, 1)):
         events(f"from: 20, to: {20 + last}, links: [h0-h4], transfer: 10")
@@ -134,9 +136,8 @@ def moving_has_to_pay():
 
 @test
 def between_two_switches_messages_cross():
-    """Which links are slow shows only where they carry data: after some
-    exchanges rings are within the halves, and schedules are made for the slow
-    link."""
+    """Only links with traffic can be located. After some exchanges the rings
+    are within the halves, and schedules are for the slow link."""
     files()
     across = ", ".join(f"h{a}-h{b}" for a in range(4) for b in range(4, 8))
     events(f"from: 20, to: 90, links: [{across}], transfer: 30")
@@ -188,7 +189,7 @@ def what_cannot_be_is_refused():
     case("factor", [*play, "--replicas", "2"], 1, err="has no latency")
     write("p.yaml", read("p.yaml").replace("to: 1, transfer: 671",
                                            "to: 1, transfer: 672"))
-    # Unlike links: what the data is like in messages is not known.
+    # The links differ, so the ratio of data to messages is unknown.
     events("from: 1, to: 2, links: [h0-h4], transfer: 3")
     case("unlike ring", [*play, "--replicas", "2"], 1,
          err="are 0 or differ; set equal ones")

@@ -9,7 +9,8 @@ SLOW = "".join(f"  - {{from: {a}, to: {b}, latency: 20}}\n"
 
 
 def slow_first_link(name, limit, unit="activations"):
-    """4 devices, 12 microbatches, F = D = W = 10 ms, 20 ms on link 0 - 1."""
+    """Writes 4 devices, 12 microbatches, F = D = W = 10 ms, 20 ms on link 0 -
+    1."""
     memory = ("{F: 1073741824, D: 0, W: -1073741824}" if unit == "bytes"
               else "{F: 1, D: 0, W: -1}")
     uniform(name, limit=limit, memory=memory)
@@ -80,7 +81,8 @@ def the_judge_says_what_rests_in_the_host():
 
 @test
 def what_takes_too_many_simulations_is_not_known():
-    """With copies each simulation takes longer, so there are fewer."""
+    """Copies make each simulation slower, so fewer of them fit into the
+    budget."""
     uniform("p.yaml", devices=16, microbatches=256, latency=5, limit=16)
     for more, is_known in (([], True), (["--host-copy", "1ms"], False)):
         found = json_case(f"{more}", ["simulate", "p.yaml", "-s", "1f1b",

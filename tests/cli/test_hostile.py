@@ -13,7 +13,7 @@ from harness import (ENVIRONMENT, PROGRAM, ROOT, WORK, check, finish,
 
 MIB = 1 << 20
 SANITIZED = is_sanitized()
-# Sanitizers hold several bytes for each; the bound is not for them.
+# Sanitizers use several bytes for each byte; the bound does not apply to them.
 SIZE = MIB // 4 if SANITIZED else 4 * MIB
 
 
@@ -21,8 +21,8 @@ def fill(start, unit, end=b""):
     return start + unit * ((SIZE - len(start)) // len(unit)) + end
 
 
-# The system counts what a process held before it became another program, so
-# those that are measured are started by one that stays small.
+# The system's peak includes memory used before exec(), so measured programs are
+# started by a small process.
 STARTER = """
 import json, os, subprocess, sys
 for line in sys.stdin:
@@ -42,18 +42,19 @@ starter = subprocess.Popen([sys.executable, "-c", STARTER], cwd=WORK, text=True,
 
 
 def peak_of(args, stdin=os.devnull):
-    """Runs the program: bytes that it held at once, status, standard error."""
+    """Runs the program; returns its peak memory in bytes, status, standard
+    error."""
     print(json.dumps([[PROGRAM, *map(str, args)], stdin]), file=starter.stdin,
           flush=True)
     return json.loads(starter.stdout.readline())
 
 
-# What the program holds before it reads anything.
+# Memory that the program uses before it reads any input.
 BASE = peak_of(["--version"])[0]
 
 
 def refused(what, args, size, **more):
-    """Refused in one line, within the bound."""
+    """Checks that the file is rejected in one line, within the bound."""
     peak, status, text = peak_of(args, **more)
     lines = text.splitlines()
     check(status == 1 and len(lines) == 1 and lines[0].startswith("longhaul: "),
@@ -63,7 +64,7 @@ def refused(what, args, size, **more):
 
 
 def shapes(head):
-    """Documents that begin as a file of the kind does."""
+    """Yields documents that begin like a file of this format."""
     start = head + b"\na: "
     laughs = b"".join(b"a%d: &a%d [%s]\n" % (i, i, b",".join(
         [b"*a%d" % (i - 1)] * 9)) for i in range(1, 99))
@@ -196,7 +197,7 @@ def hostile_logs_and_tokenizers_are_refused_within_the_bound():
 
 @test
 def what_is_too_large_for_its_kind_is_refused_unread():
-    """Sparse files: their size is asked for before anything is read."""
+    """Sparse files: the size is checked before anything is read."""
     uniform("p.yaml")
     for mib, name, args in (
             (16, "a job", ["plan", "large"]),

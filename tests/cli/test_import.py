@@ -16,7 +16,7 @@ TWO_NODES = ["--nodes", "2"]
 
 
 def imported(text, *options):
-    """The job of these arguments, as JSON says it."""
+    """Returns the job of these arguments as JSON."""
     write("args.txt", text)
     return json_case("import", ["import", "--from", "megatron", "args.txt",
                                 *(options or TWO_NODES), "-q"])
@@ -37,7 +37,8 @@ def has(text, *lines):
 
 @test
 def what_was_exported_comes_back_and_costs_the_same():
-    """Seeds of plans; those that nothing can run say nothing."""
+    """Counts seeds whose plans are imported again; infeasible jobs are
+    skipped."""
     back = 0
     seeds = 6 if has_few_cases() else 24
     for seed in range(seeds):
@@ -76,8 +77,8 @@ def what_was_exported_comes_back_and_costs_the_same():
 
 
 def training_jobs():
-    """Model and training of each example, and of Hugging Face configurations,
-    with one layout on four GPUs of unlimited memory."""
+    """Yields model and training of each example and of Hugging Face
+    configurations, with one layout on four GPUs of unlimited memory."""
     machines = ("cluster: {gpu: {tflops: 900, memory_gib: 100000, memory_gbps: "
                 "3350}, gpus_per_node: 4, node_link: {gbps: 3600, latency_us: "
                 "3}, datacenters: [{name: a, nodes: 1}]}\n"
@@ -108,7 +109,7 @@ def exported_arguments(name, job_file):
 
 @test
 def what_was_exported_comes_back_with_the_same_arguments():
-    """For models of examples and of Hugging Face, whose constants differ."""
+    """Covers models of examples and of Hugging Face, whose constants differ."""
     back, names = 0, set()
     for name, text in training_jobs():
         write("job.yaml", text)
@@ -212,7 +213,8 @@ def published_models_are_known_by_their_shape():
 
 
 def deepseek():
-    """Arguments of DeepSeek-V3 in 32 stages on 16 ranks, these left open."""
+    """Returns arguments of DeepSeek-V3 in 32 stages on 16 ranks, except for
+    these."""
     write("big.yaml", run("init", "-m", "deepseek-v3", "-n", "128").stdout +
           "layout: {framework: megatron, pipeline: 16, tensor: 1, context: 1, "
           "micro_batch: 1, expert: 64, chunks_per_device: 2, "
@@ -227,7 +229,7 @@ def deepseek():
 
 
 def stages_of(args):
-    """The layout of these, written out."""
+    """Returns the stages of an imported layout, written out."""
     text = re.search("parallel-layout (.*)", args)[1]
     for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
         text = re.sub(pattern, lambda m: m[1] * int(m[2]), text)
@@ -236,7 +238,8 @@ def stages_of(args):
 
 @test
 def deepseeks_stages_come_back_wherever_its_module_is():
-    """61 layers; the published layout has m on a stage of its own."""
+    """61 layers; the published layout has the prediction module m in a stage of
+    its own."""
     own, seconds = deepseek(), {}
     for split, layers, mtp in (
             ("Et*2|(tt|)*29t|mL", [*[2] * 30, 1, 0], None),
@@ -451,7 +454,7 @@ def nothing_is_left_out_in_silence():
         refused(SMALL + argument, why)
 
 
-# A layout of https://github.com/NVIDIA/Megatron-LM/issues/756.
+# A layout from https://github.com/NVIDIA/Megatron-LM/issues/756.
 MIXTRAL = """\
 --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336
 --num-attention-heads 32 --group-query-attention --num-query-groups 8
@@ -509,7 +512,8 @@ def the_number_of_gpus_has_to_be_known():
 
 @test
 def what_runs_today_is_costed_beside_the_plan():
-    """As the imported job is, and never as slower than it has to be."""
+    """The current configuration has the time of the imported job, and no longer
+    time than necessary."""
     naive = SMALL + "--pipeline-model-parallel-size 8 --use-distributed-" \
                     "optimizer --overlap-grad-reduce --overlap-param-gather"
     machines = ["--sites", "2", "--nodes", "1"]
@@ -542,7 +546,7 @@ def what_runs_today_is_costed_beside_the_plan():
 
 @test
 def what_is_costed_otherwise_is_noted():
-    """Only where it is: the same arguments with what is meant say nothing."""
+    """A note is printed only if the cost model differs from the arguments."""
     sharded = SMALL + "--use-distributed-optimizer --overlap-grad-reduce "
     whole = sharded + "--overlap-param-gather "
     for text, more, why, *machines in (
@@ -578,14 +582,15 @@ def what_is_costed_otherwise_is_noted():
 
 @test
 def buckets_count_replicas_of_context_parallelism_and_own_experts():
-    """40 million parameters, or a million for each of these replicas; dense
-    layers here have 12.6 million, 32.8 are words."""
+    """The bucket size is 40 million parameters, or a million per replica if
+    that is more. Dense layers have 12.6 million parameters here, the embedding
+    32.8 million."""
     reduces = SMALL + "--overlap-grad-reduce "
     has(imported(reduces), "chunks_per_device: 3")
     has(imported(reduces, "--nodes", "8"), "chunks_per_device: 2")
     has(imported(reduces + "--context-parallel-size 2", "--nodes", "8"),
         "chunks_per_device: 2")
-    # ZeRO 3 does what it does layer by layer, in one chunk as in several.
+    # ZeRO 3 communicates layer by layer, for any number of chunks.
     has(imported(reduces + "--use-megatron-fsdp --data-parallel-sharding-"
                  "strategy optim_grads_params --ckpt-format fsdp_dtensor "
                  "--init-model-with-meta-device"),
@@ -594,7 +599,7 @@ def buckets_count_replicas_of_context_parallelism_and_own_experts():
     has(imported(sparse), "chunks_per_device: 8")
     has(imported(sparse + "--expert-model-parallel-size 16"),
         "chunks_per_device: 3")
-    # 1,074 million in experts, which tensor parallelism does not cut here
+    # 1,074 million in experts, which tensor parallelism does not divide here
     has(imported(sparse + "--tensor-model-parallel-size 4 --sequence-parallel "
                  "--expert-model-parallel-size 4 "
                  "--expert-tensor-parallel-size 1"), "chunks_per_device: 7")
@@ -602,7 +607,7 @@ def buckets_count_replicas_of_context_parallelism_and_own_experts():
 
 @test
 def groups_of_microbatches_are_those_of_megatron():
-    """As schedules.py of core 0.16 takes them; 8 replicas."""
+    """Groups follow schedules.py of core 0.16; 8 replicas."""
     text = SMALL.replace("global-batch-size 256", "global-batch-size %d") + \
         "--pipeline-model-parallel-size 4 " \
         "--num-virtual-stages-per-pipeline-rank 2 "
@@ -691,7 +696,8 @@ def ranks_lie_in_the_sites_in_order():
 
 @test
 def ranks_lie_where_the_export_says():
-    """In runs, of which a datacenter may have several, in any order."""
+    """Ranks are in runs, of which a datacenter may have several, in any
+    order."""
     four = SMALL + "--pipeline-model-parallel-size 4 "
     ends = ((3, "west"), (7, "east"), (11, "west"), (19, "east"), (23, "west"),
             (27, "east"), (31, "west"))
@@ -704,7 +710,8 @@ def ranks_lie_where_the_export_says():
         has(text, "data: 8", re.escape(crossing % ("west", "east")),
             re.escape(crossing % ("east", "west")))
         check(text["noted"] == [] and text["job"].count("nodes: 2}") == 2, text)
-    # Replicas outermost: two in the east, then two in the west.
+    # Replicas are the outermost dimension: two in the east, then two in the
+    # west.
     text = imported("# Ranks 0 to 7: east\r\n# Ranks 8 to 15: west\r\n" + four +
                     "--use-tp-pp-dp-mapping", "--sites", "2", "--nodes", "2")
     has(text, "data: 4", *(re.escape(
@@ -750,7 +757,7 @@ def remarks_on_other_machines_are_noted():
 
 @test
 def a_plan_that_leaves_gpus_out_comes_back():
-    """Two of three nodes, in one datacenter."""
+    """The job uses two of three nodes, in one datacenter."""
     write("three.yaml", run("init", "-m", "llama3-8b", "-n", "3").stdout +
           "layout: {framework: megatron, tensor: 8, pipeline: 1, data: 2, "
           "context: 1, micro_batch: 1, chunks_per_device: 1}\n")

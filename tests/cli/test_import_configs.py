@@ -16,7 +16,7 @@ from harness import (ROOT, case, check, finish, json_case, run, test, write)
 CONFIGS = ROOT / "tests/data/megatron"
 CHECKOUT = os.environ.get("LONGHAUL_MEGATRON")
 
-# What a refusal may name: each changes the model or the training.
+# Keys that errors may name: each changes the model or the training.
 REASONS = {
     "another kind of model":
         "--(decoder-num-layers|model-provider: longhaul supports only|img-h|"
@@ -139,7 +139,7 @@ def hybrid_models_are_planned_but_not_exported():
 
 @test
 def arguments_on_a_line_mean_the_same():
-    """The words that Megatron-LM's script makes from the file."""
+    """Tests the arguments that Megatron-LM's script makes from the file."""
     yaml = (CONFIGS / "dense.yaml").read_text()
     lines = re.findall(r"^  (--[a-z0-9-]+): (.*)$", yaml, re.M)
     write("args.txt", "\n".join(name if value == "true" else f"{name} {value}"

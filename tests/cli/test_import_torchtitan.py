@@ -35,7 +35,7 @@ OPTIONS = "--module llama3 --config llama3_70b "
 
 
 def imported(text, *options, name="conf"):
-    """The job of this configuration, as JSON says it."""
+    """Returns the job of this configuration as JSON."""
     write(name, text)
     return json_case("import", ["import", "--from", "torchtitan", name,
                                 *(options or TWO_NODES), "-q"])
@@ -60,7 +60,7 @@ def noted(text, *notes):
 
 
 def as_toml(options):
-    """The same as 0.2 has it; None where it has not."""
+    """Converts options to the TOML of version 0.2; None if it lacks one."""
     tables, remarks = {}, ""
     for line in options.splitlines():
         if line.startswith("#"):
@@ -96,7 +96,8 @@ def as_toml(options):
 
 
 def comes_back(seed, plan, file):
-    """The same job, from options and from TOML; 0: it says nothing."""
+    """Checks that options and TOML give the same job; 0: the job is
+    infeasible."""
     schedule = (["--schedule", plan["layout"]["schedule"]]
                 if "schedule_csv" in read(file) else [])
     case(f"seed {seed}: import", ["import", "--from", "torchtitan", file,
@@ -121,7 +122,8 @@ def comes_back(seed, plan, file):
 
 @test
 def what_was_exported_comes_back_and_costs_the_same():
-    """Seeds of plans; those that nothing can run say nothing."""
+    """Counts seeds whose plans are imported again; infeasible jobs are
+    skipped."""
     back = tomls = 0
     seeds = 6 if has_few_cases() else 30
     for seed in range(seeds):
@@ -175,8 +177,8 @@ def defaults_are_torchtitans():
 
 @test
 def compiled_parts_have_fused_kernels():
-    """Of a configuration: 0.2 has FlashAttention-2 and one cross entropy, 0.3
-    has cuDNN's attention and chunks of the loss."""
+    """Kernels of a compiled configuration: 0.2 has FlashAttention-2 and one
+    cross entropy, 0.3 has cuDNN's attention and chunks of the loss."""
     text = imported(TOML)
     has(text, "attention: flash-attention-2")
     check("kernels:" not in text["job"] and "loss:" not in text["job"],
@@ -200,7 +202,7 @@ def compiled_parts_have_fused_kernels():
 @test
 def published_memory_is_that_of_the_run():
     """Qwen3-32B on 32 H100 of 94.99 GiB without a compiler: with 16 and 32
-    sequences on a replica it took 43.45 and 70.79 GiB, with 64 it ran out of
+    sequences per replica it took 43.45 and 70.79 GiB, with 64 it ran out of
     memory (message of torchtitan's commit d66b72a6a)."""
     write("cluster.yaml", """longhaul: job/1
 model: llama3-8b
@@ -243,7 +245,8 @@ mode = "full"
 
 @test
 def rounds_of_microbatches_are_those_of_pytorch():
-    """As its ScheduleInterleaved1F1B takes them: 10 in two rounds of 5."""
+    """Follows PyTorch's ScheduleInterleaved1F1B: 10 microbatches in two rounds
+    of 5."""
     named = "--module llama3 --config llama3_8b " \
             "--parallelism.pipeline_parallel_degree 4 " \
             "--parallelism.pipeline_parallel_schedule Interleaved1F1B " \
@@ -302,7 +305,8 @@ def replicas_are_what_the_gpus_leave():
 
 @test
 def stages_are_those_of_torchtitan():
-    """As its _generate_llm_fqn_per_model_part cuts 32 layers and two ends."""
+    """Follows _generate_llm_fqn_per_model_part for 32 layers, embedding and
+    head."""
     batch = "--module llama3 --config llama3_8b --training.local_batch_size " \
             "16 --parallelism.pipeline_parallel_degree "
     several = "--parallelism.pipeline_parallel_schedule Interleaved1F1B "

@@ -16,7 +16,7 @@ NODE = ["--nodes", "1"]
 
 
 def imported(program, file, *options):
-    """The job of a file, or of a value that is written as JSON."""
+    """Returns the job of a file, or of a value that is written as JSON."""
     if not isinstance(file, str):
         write("conf", json.dumps(file, indent=1))
         file = "conf"
@@ -75,7 +75,7 @@ def deepspeed_becomes_a_job():
 
 @test
 def batch_sizes_follow_from_each_other():
-    # As _set_batch_related_parameters() of deepspeed/runtime/config.py.
+    # Follows _set_batch_related_parameters() of deepspeed/runtime/config.py.
     for keys, micro, batch in (
             ({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2},
              2, 64),
@@ -140,7 +140,7 @@ def deepspeed_is_refused_with_line_and_key():
             ({"elasticity": {"enabled": True}},
              "^longhaul: conf:7: elasticity.enabled: the batch depends")):
         refused("deepspeed", {**plain, **keys}, why, *SMALL, *NODE)
-    # A value without effect is no reason.
+    # A value without effect does not cause an error.
     job = imported("deepspeed", {**plain, zero: {
         "stage": 3, "offload_optimizer": {"device": "none"},
         "zero_quantized_gradients": False}}, *SMALL, *NODE)

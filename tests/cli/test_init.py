@@ -12,7 +12,7 @@ SMALL = ["-m", "llama3-8b", "--nodes", "1", "--gpus-per-node", "2", "--batch",
 
 
 def planned(*options):
-    """The plan of what init says with these options."""
+    """Plans the output of init with these options."""
     text = run("init", *options).stdout
     write("job.yaml", text)
     return json_case(f"plan of init {' '.join(options)}",
@@ -94,7 +94,7 @@ def unknown_names_give_the_nearest():
         case(gpu, ["init", "--gpu", f"h100,{gpu}", "--sites", "2"], 2,
              err=rf"--gpu: unknown name '{gpu}'; did you mean {near}\? Known: "
                  r"v100-32g, [^\n]*mi355x\n")
-    # Another number is another product.
+    # The next value is a different product.
     for option, name in (("--gpu", "mi250x"), ("--gpu", "h900"),
                          ("--gpu", "b100"), ("--model", "qwen4-32b"),
                          ("--model", "deepseek-v2")):

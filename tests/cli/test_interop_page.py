@@ -38,13 +38,13 @@ def equal(shown, real):
 
 
 def blocks(text):
-    """The indented blocks, each with the line before."""
+    """Returns the indented blocks, each with the line before it."""
     for found in re.finditer(r"^(.*)\n\n((?:    .*\n|\n(?=    ))+)", text, re.M):
         yield found[1], [line[4:] for line in found[2].splitlines()]
 
 
 def commands(lines):
-    """Each command with the lines below."""
+    """Yields each command with the lines below it."""
     out = []
     for line in lines:
         if line.startswith("$ "):

@@ -5,7 +5,7 @@ import json
 
 from harness import case, check, finish, json_case, read, test, uniform, write
 
-GO_BY = 2  # iterations from a decision until it is followed
+GO_BY = 2  # iterations from a decision until it takes effect
 STEPS = 160
 LAYERS = ["--layers", "8,8,8,8"]
 
@@ -37,12 +37,12 @@ def layers_leave_a_slow_device_and_return():
     check(all(sum(m["layers"]) == 32 and m["layers"][2] < 8
               for m in moves[:-1]), moves)
     check("device 2 takes 2 times as long" in first["why"], first)
-    # They are back soon after it is over, as far as it matters.
+    # The layers return soon after the event, as far as this saves time.
     check(last["layers"][2] >= 8 and 120 < last["step"] < 140, last)
     check(seconds(found, STEPS - 1) <= seconds(kept, STEPS - 1), "as before")
     for m in moves:
         at = m["step"]
-        # 50 ms a layer, one at a time from and to each host.
+        # 50 ms per layer; a host sends and receives one layer at a time.
         check(m["move_s"] > 0 and
               abs(m["move_s"] / 0.05 - round(m["move_s"] / 0.05)) < 1e-6, m)
         check(abs(seconds(found, at) - seconds(found, at + 1) - m["move_s"])
@@ -54,7 +54,7 @@ def layers_leave_a_slow_device_and_return():
           first, "log")
     check("Layer migrations" in read("r.html") and
           "layers move" in read("s.svg"), "report and picture")
-    # With two layers fewer of eight the device takes 1.5 times as long.
+    # With two of its eight layers fewer the device takes 1.5 times as long.
     check(seconds(kept, 100) > 1.6 * seconds(kept, 10), "kept")
     check(seconds(found, 100) < 1.25 * seconds(found, 10), "moved")
     check(found["total_s"] < 0.85 * kept["total_s"],

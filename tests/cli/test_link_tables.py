@@ -37,7 +37,7 @@ WHAT_IF = ["--what-if", "latency=" + ",".join(map(str, LATENCIES))]
 
 @test
 def less_latency_is_never_slower_in_a_table():
-    """Searches this short each miss what another one finds."""
+    """The tolerance is for short searches, each of which misses some plans."""
     write("job.yaml", JOB)
     done = run("plan", "job.yaml", *SHORT, *WHAT_IF, "--json", "--effort", 200)
     check(done.returncode == 0, done.stderr)
@@ -61,8 +61,8 @@ def lists_of_their_own_have_cases_of_their_own():
 
 @test
 def others_are_behind_the_plan_that_there_is():
-    """Searching for optimal schedules makes the plan faster, and by how much
-    others are slower than it."""
+    """Optimal schedules make the plan faster, and thus the relative slowdown of
+    the alternatives larger."""
     write("job.yaml", """
         longhaul: job/1
         model: llama3-8b
@@ -96,7 +96,7 @@ def rows_of(said, first, last):
 
 @test
 def what_was_asked_for_is_shown_whole():
-    """Without --show, below the screen."""
+    """Without --show the requested parts are printed below the screen."""
     write("job.yaml", JOB)
     args = ["plan", "job.yaml", *SHORT, "--effort", "20"]
     front = ["--pareto", "--gpu-hour", "2", "--per-gb", "0.05"]
@@ -132,7 +132,8 @@ DIMENSIONS = ("tensor", "context", "expert", "pipeline", "data", "sites",
 
 @test
 def every_dimension_is_there_once_and_every_plan():
-    """With what was found, what is proven, and how far it was searched."""
+    """Rows contain the best value, its proof status and the extent of its
+    search."""
     for more in "", "layout: {tensor: 2, context: 1}\n":
         write("job.yaml", JOB + more)
         said = run("plan", "job.yaml", *SHORT, "--effort", "2000", "--show",
@@ -177,7 +178,8 @@ def nothing_is_called_0_0_percent():
 
 @test
 def a_plan_and_compare_have_one_bound():
-    """compare may prove more, never less, and the same of each schedule."""
+    """compare may prove higher bounds, never lower ones, also for each
+    schedule."""
     write("job.yaml", JOB)
     for effort in ("20000", "200")[has_few_cases():]:
         run("plan", "job.yaml", "-q", "--effort", effort)
@@ -198,7 +200,7 @@ def a_plan_and_compare_have_one_bound():
 
 @test
 def bounds_are_of_makespans():
-    """What the first device takes is less, and no proof that nothing is."""
+    """Minimising the first device's time gives no bound on the makespan."""
     write("far.yaml", """longhaul: pipeline/1
 time_unit: ms
 microbatches: 12
@@ -223,7 +225,7 @@ memory_limit: 7
 
 @test
 def curves_end_in_time():
-    """Twelve points that each search as long as by default took minutes."""
+    """Twelve points with a search of default length each would take minutes."""
     write("job.yaml", JOB)
     args = ["plan", "job.yaml", *SHORT, "--json", "--time", "0.5"]
     before = os.times().children_user
@@ -237,7 +239,7 @@ def curves_end_in_time():
 
 @test
 def what_a_job_fixes_is_not_laid_to_memory():
-    """One stage is in one datacenter, however much memory there is."""
+    """A single stage is in one datacenter, independent of memory."""
     write("job.yaml", JOB + "layout: {pipeline: 1, tensor: 2, context: 1}\n")
     said = run("plan", "job.yaml", *SHORT, "--effort", "2000",
                "--curves").stdout
@@ -248,8 +250,8 @@ def what_a_job_fixes_is_not_laid_to_memory():
 
 @test
 def zero_0_has_its_number():
-    """In a report as on the screen; here a plan is told that its best with
-    another stage has none."""
+    """The report prints it like the screen; here the best alternative with
+    another stage has ZeRO 0."""
     one = re.sub(r"   - \{name: [bc].*\n|  links:\n|   - \{between.*\n", "", JOB)
     write("job.yaml", one + "layout: {tensor: 1, context: 1, pipeline: 2, "
           "schedule: 1f1b, chunks_per_device: 1}\n")
@@ -280,10 +282,11 @@ def hybrid_sharding_needs_replicas_in_datacenters():
 
 @test
 def a_far_cheaper_plan_is_said():
-    """Where the fastest was asked for, in a line with the cost."""
+    """The output for the fastest plan mentions the cheapest one, with its
+    cost."""
     said = 0
     near = JOB.replace("latency_ms: 5", "latency_ms: 0.1")
-    # Where the fastest is in one site, and in all.
+    # The fastest plan is in one site, and in all sites.
     for job in (JOB, near)[has_few_cases():]:
         write("job.yaml", job)
         args = ["plan", "job.yaml", *SHORT, "--gpu-hour", "2", "--per-gb",

@@ -69,8 +69,8 @@ def open_job(layout, sequence=32768):
     return write("open.yaml", text[:text.index("layout:")] + layout)
 
 
-# The model promises more than was measured at context 1, so that a search that
-# is free to takes another.
+# The formulas predict less time than was measured at context 1, so an
+# unrestricted search takes another layout.
 @test
 def a_plan_of_layouts_that_were_not_measured_says_what_the_measured_take():
     open_job("")
@@ -93,7 +93,7 @@ def a_plan_of_layouts_that_were_not_measured_says_what_the_measured_take():
     done = run("report", "plan.json", "-o", "again.html")
     check(done.returncode == 0 and
           line in read("again.html").replace("&#39;", "'"), done.stderr)
-    # With the degrees of what was measured, it is taken.
+    # With the degrees of the measurement, the measurement is used.
     given = ", ".join(f"{key}: {other['layout'][key]}"
                       for key in ("tensor", "context", "micro_batch"))
     open_job(f"layout: {{{given}}}\n")
@@ -102,7 +102,7 @@ def a_plan_of_layouts_that_were_not_measured_says_what_the_measured_take():
     check(plan["cost_source"] in ("profile", "mixed") and
           "unmeasured" not in plan and "\nprofile " not in said.stdout,
           said.stdout)
-    # The tile of the page says what the screen says.
+    # The page's tile has the text of the screen.
     source = {"profile": "from measured passes",
               "mixed": "from measured and modelled passes"}
     shown = source[plan["cost_source"]]
@@ -124,7 +124,7 @@ def a_profile_without_a_pass_of_the_job_says_so():
              r"no\s+plan with\s+measured layouts$")
 
 
-# One site's GPU has an efficiency, the other's has not.
+# One site's GPU has an efficiency, the other's does not.
 @test
 def without_a_profile_nothing_is_called_measured():
     write("parts.yaml", """longhaul: job/1

@@ -18,7 +18,7 @@ CPU = ["--device", "cpu", "--data", "text", "--steps", "2"]
 
 @makes("one.json", "two.json", "one.yaml", "two.yaml", "text")
 def a_plan():
-    """Two stages by four replicas, and by one."""
+    """Plans two stages by four replicas, and one replica."""
     for name, replicas in (("two", 4), ("one", 1)):
         write(f"{name}.yaml", TRAINED % replicas)
         done = run("plan", f"{name}.yaml", "-o", f"{name}.json")
@@ -119,7 +119,7 @@ def planned_memory_is_not_drawn_as_measured():
 
 
 def middle_half(found):
-    """The mean of what took neither longest nor shortest, without the first."""
+    """Returns the mean of the middle half of the values, without the first."""
     times = sorted(one["seconds"] for one in found["iterations"][1:])
     skipped = len(times) // 4
     times = times[skipped:len(times) - skipped]
@@ -128,8 +128,8 @@ def middle_half(found):
 
 @test
 def the_profile_of_a_run_predicts_that_run():
-    """To the microsecond, whatever else the machine does: what the next plan is
-    made of, under the same schedule, adds up to what was measured."""
+    """Equals to the microsecond under any load: with the run's profile and
+    schedule, the prediction is the sum of the measured times."""
     a_plan()
     if not has_blas():
         return
@@ -179,7 +179,7 @@ def the_profile_of_a_run_predicts_that_run():
 
 @test
 def a_run_is_measured_with_ranks_that_share_layers_and_experts():
-    """Its state is what the first rank of each stage held."""
+    """The measured state is that of the first rank of each stage."""
     a_plan()
     if not has_blas():
         return
@@ -232,7 +232,8 @@ def a_profile_does_not_say_how_experts_are_cut():
 
 @test
 def another_layout_than_the_measured_one_is_said_to_be_modelled():
-    """A run measures one layout; formulas may promise less for all others."""
+    """A run measures one layout. For other layouts formulas apply, which may
+    predict less time."""
     a_plan()
     if not has_blas():
         return
@@ -250,7 +251,7 @@ def another_layout_than_the_measured_one_is_said_to_be_modelled():
 
 @test
 def a_run_without_iterations_leaves_no_profile():
-    """It ran to its end before."""
+    """The run had already completed all its iterations."""
     a_plan()
     if not has_blas():
         return
@@ -263,7 +264,8 @@ def a_run_without_iterations_leaves_no_profile():
 
 @test
 def links_between_sites_are_measured_by_the_run():
-    """Each way for itself, and by processes that mpirun has started, too."""
+    """Measures each direction separately, also for processes started by
+    mpirun."""
     a_plan()
     if not has_blas():
         return
@@ -293,7 +295,7 @@ def links_between_sites_are_measured_by_the_run():
                   links), links)
         write("again.yaml", read("far.yaml") + "profile: profile.json\n")
         run("plan", "again.yaml", "-o", "again.json")
-        # The job says 300 ms for each message and way.
+        # The job has 300 ms for each message and direction.
         plan = json.loads(read("again.json"))
         check(all(x["latency"] + x["transfer"] < 300e6 for x in
                   plan["pipeline"]["links"]), plan["pipeline"]["links"])

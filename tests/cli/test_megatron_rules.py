@@ -12,12 +12,12 @@ from harness import (ANY, case, check, finish, has_few_cases, read, run, test,
 from megatron_rules import complaints
 from random_jobs import job
 
-# LONGHAUL_RULES=N looks at as many as one has time for.
+# LONGHAUL_RULES=N sets the number of jobs.
 SEEDS = int(os.environ.get("LONGHAUL_RULES", 8 if has_few_cases() else 40))
 
 
 def exported(text):
-    """Arguments and world of the job's plan; None: nothing can run it."""
+    """Returns arguments and world size of the job's plan; None: infeasible."""
     write("job.yaml", text)
     done = run("plan", "job.yaml", "-q", "-o", "plan.json", "--no-optimal",
                "--effort", "1000")
@@ -43,7 +43,7 @@ def megatron_starts_with_what_is_exported():
 
 @test
 def the_checker_sees_what_megatron_refuses():
-    """Arguments that are right until one of them is changed."""
+    """Changes one of the valid arguments at a time."""
     right = ("# CUDA_DEVICE_MAX_CONNECTIONS=1\n"
              "--num-layers 16 --hidden-size 1024 --num-attention-heads 16 "
              "--group-query-attention --num-query-groups 4 --seq-length 4096 "

@@ -11,8 +11,7 @@ from harness import (ENVIRONMENT, PROGRAM, ROOT, WORK, check, finish,
                      is_sanitized, makes, run, test, write)
 from input_files import TRAINED
 
-# A run takes a second; one that spins, or waits for a rank that does, does so
-# for ever.
+# Seconds; a run takes one. Without a time limit, a livelock would never end.
 HANGS = 60
 MIB = 1 << 20
 
@@ -36,7 +35,7 @@ def last_weights():
 
 
 def train(transport="inproc", kind=None, limit=None):
-    """Two steps with a checkpoint; None: it hangs."""
+    """Runs two steps with a checkpoint; returns None if the run hangs."""
     shutil.rmtree(WORK / "c", ignore_errors=True)
 
     def limited():
@@ -52,7 +51,8 @@ def train(transport="inproc", kind=None, limit=None):
 
 
 def ends_well(what, transport, kind, limit):
-    """The reference's bytes, or one reason; which of both."""
+    """Checks the result: the reference's bytes, or one error. Returns which of
+    both."""
     done = train(transport, kind, limit)
     what = f"{what} of {limit // MIB} MiB over {transport}"
     if not check(done is not None, f"{what}: hangs"):
@@ -62,7 +62,7 @@ def ends_well(what, transport, kind, limit):
         check(same, f"{what}: other weights")
         return True
     lines = done.stderr.splitlines()
-    # Before main() the loader may be the one that has no memory.
+    # Before main() the dynamic loader itself may run out of memory.
     reason = (done.returncode == 1 and len(lines) == 1 and
               lines[0].startswith("longhaul: ")) or (
                   done.returncode == 127 and
@@ -187,7 +187,7 @@ def what_is_held_beyond_the_plan_is_said_where_it_is_so():
 
 @test
 def that_openblas_cannot_be_loaded_is_not_said_to_be_its_absence():
-    """A profile is of one process, whose needs are not counted before."""
+    """A profile runs in one process, without a prior estimate of its memory."""
     if SANITIZED:
         return
     done = subprocess.run(

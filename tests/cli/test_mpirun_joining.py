@@ -34,7 +34,8 @@ def launched(*args, env=None):
 
 
 def lacks(text):
-    """Whether the build, or the machine, has none of this; says so."""
+    """Skips the test if the build or the machine lacks a feature; prints
+    which."""
     found = any(words in text for words in (
         "this build", "UCX cannot be loaded", "OpenBLAS is not installed"))
     if found:
@@ -47,10 +48,11 @@ def said(done):
             if line.startswith("longhaul: ")]
 
 
-# --- strangers at the door -------------------------------------------------------
+# --- unauthenticated connections
+# -------------------------------------------------
 @makes("job.yaml", "plan.json", "text", "weights")
 def make_plan():
-    """A plan, data, and the weights of a run that nobody disturbs."""
+    """Makes a plan, data, and the weights of an undisturbed run."""
     job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
     write("job.yaml", job.replace("hidden: 128, ffn: 384", "hidden: 64, ffn: 96")
           .replace("head_dim: 32", "head_dim: 16")
@@ -73,7 +75,7 @@ def train(folder):
 
 
 def knock(port, sent):
-    """A connection that stays; what it sends is there before anyone reads."""
+    """Opens a connection and sends data, which arrives before anyone reads."""
     one = socket.socket()
     one.setblocking(False)
     one.connect_ex(("127.0.0.1", port))
@@ -86,7 +88,8 @@ def knock(port, sent):
 
 
 def besieged(transport, limit):
-    """A run whose rank 0 finds 500 strangers at its door, before any rank."""
+    """Runs training; rank 0 finds 500 unauthenticated connections before any
+    rank's."""
     door = WORK / "door"
     shutil.rmtree(door, ignore_errors=True)
     shutil.rmtree(WORK / "c", ignore_errors=True)
@@ -122,7 +125,7 @@ def strangers_before_the_ranks_change_nothing():
         return
     make_plan()
     reference = (WORK / "weights").read_bytes()
-    # With sanitizers the program has files of its own.
+    # With sanitizers the program has additional open files.
     for transport, limit in [("tcp", 1024), ("tcp", 64), ("ucx", 1024)]:
         if not reference:
             return
@@ -138,7 +141,7 @@ def strangers_before_the_ranks_change_nothing():
               weights.read_bytes() == reference, f"{what}: {code} {err}")
 
 
-# --- ranks that do not belong together ---------------------------------------------
+# --- ranks of different jobs ---------------------------------------------
 @test
 def ranks_with_another_model_are_refused():
     make_plan()
@@ -164,7 +167,7 @@ def ranks_with_another_model_are_refused():
 
 @test
 def ranks_with_other_limits_are_refused():
-    """Of memory that is enforced: all of them end the run, or none."""
+    """Memory limits are enforced on all ranks or on none."""
     make_plan()
     plan = json.loads((WORK / "plan.json").read_text())
     plan["pipeline"]["memory_limit"][0] -= 1
@@ -186,7 +189,7 @@ def ranks_with_other_limits_are_refused():
 
 @test
 def ranks_with_other_data_are_refused():
-    """Of as many tokens, and of more."""
+    """Tests data with the same and with a larger number of tokens."""
     make_plan()
     text = (WORK / "text").read_text()
     write("other", text.replace("worst", "best!"))
@@ -214,7 +217,7 @@ def ranks_with_other_work_are_refused():
             check(done.returncode != 0 and len(said(done)) == 1 and
                   "rank 1 has other plan than rank 0" in
                   said(done)[0], f"another plan, {transport}: {done.stderr}")
-        # A queue so long that no time is another.
+        # The queue is so long that the iteration time is the same.
         for other in (["--message-bytes", "70000"], ["--coupled", "64"]):
             done = launched("-np", "1", PROGRAM, "train", "a.yaml", *quiet, ":",
                             "-np", "1", PROGRAM, "train", "a.yaml", *quiet,
@@ -227,7 +230,8 @@ def ranks_with_other_work_are_refused():
 
 
 def rank_of(pid):
-    """Of a process that mpirun has started; None: it is another."""
+    """Returns the rank of a process started by mpirun; None: another
+    process."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             words = dict(word.partition(b"=")[::2]
@@ -241,7 +245,7 @@ def rank_of(pid):
 
 
 def below(pid):
-    """All processes that a process has started, and they."""
+    """Returns a process and all its descendants."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             children = [int(child) for child in file.read().split()]
@@ -304,7 +308,7 @@ def ucx_beyond_this_host_has_to_be_allowed():
 # --- rails -----------------------------------------------------------------------
 @test
 def weights_do_not_notice_rails():
-    """What fails under them is in tests/net/rails.sh and test_net_faults.c."""
+    """Rail failures are tested in tests/net/rails.sh and test_net_faults.c."""
     make_plan()
     reference = (WORK / "weights").read_bytes()
     if not reference:
@@ -348,7 +352,8 @@ def rails_are_refused_in_words():
 # --- clocks ----------------------------------------------------------------------
 @test
 def clocks_of_other_machines_say_nothing():
-    """Three of four ranks count from a day before the first one's zero."""
+    """The clocks of three of four ranks differ by a day from the first
+    one's."""
     apart = ["unshare", "-T", "--monotonic", "86400", "--fork"]
     if not shutil.which("unshare") or subprocess.run(
             [*apart, "true"], capture_output=True, check=False).returncode:

@@ -57,8 +57,8 @@ def nsight_lines(events, process, strings, operator_ids=True):
 
 
 def export(name, parts, first=False, **more):
-    """Writes one export of processes {number: events}; `first`: the strings are
-    the first line, else the last ones, one by one."""
+    """Writes one export of processes {number: events}. With `first` all strings
+    are in the first line, else each has a line at the end."""
     strings = ["[Unknown]"]
     lines = [line for process, events in parts.items()
              for line in nsight_lines(events, process, strings, **more)]
@@ -96,8 +96,9 @@ def named_ranges_and_their_kernels_are_passes():
 
 @test
 def operators_of_emit_nvtx_are_passes():
-    """As torch.autograd.profiler.emit_nvtx() names them: an autograd function's
-    own range has no number, but that of its node inside has."""
+    """Names follow torch.autograd.profiler.emit_nvtx(): the range of an
+    autograd function has no number; the number is in its node's range
+    inside."""
     def apart(rank, events):
         out = []
         for e in events:

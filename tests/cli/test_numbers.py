@@ -6,7 +6,7 @@ from harness import (ANY, WORK, case, check, finish, json_case, run,
 
 
 def makespan(name, pipeline, method, *more):
-    """Seconds, of a simulation by method or file."""
+    """Returns seconds, of a simulation by method or file."""
     return json_case(name, ["simulate", pipeline, "-s", method,
                             *more]).get("makespan_s", -1)
 
@@ -38,7 +38,7 @@ for devices, n, want in ((2, 4, 27), (4, 8, 57)):
                    backward="joint")
     check(makespan("interleaved", loop, "interleaved-1f1b") == want,
           f"interleaved-1f1b {devices}x{n}")
-# greedy equals zb-h1 where all passes take the same.
+# greedy equals zb-h1 if all passes have the same duration.
 for devices, n, want in ((4, 12, 312), (8, 16, 440)):
     same = uniform("same.yaml", devices, n, times=(8, 8, 8), limit=devices)
     for method in ("zb-h1", "greedy"):
@@ -75,7 +75,7 @@ for label, args in (("given warm-ups, made anew", ["--warmup", "7,5,3,1"]),
         found = json_case(label, ["schedule", delayed(delay), "-m", "slack",
                                   *args])
         is_ms(f"{label}, {delay} ms", found.get("makespan_s", -1), want)
-# The same by compare: one sweep for the schedules of no delay.
+# The same by compare: a sweep that keeps the schedules made without delay.
 rows = json_case("compare --replay",
                  ["compare", calm, "-m", "zb-h1,zb-h2", "--replay",
                   "--sweep", "latency=0:20ms:10ms"]).get("rows", [])
@@ -84,8 +84,9 @@ for method, wanted in (("zb-h2", (390, 400, 420)), ("zb-h1", (390, 460, 560))):
                  if r["method"] == method)
     check([round(ms * 1e3) for _, ms in got] == list(wanted),
           f"{method} by compare --replay: {got}")
-# What simulate says of slackness. On the last boundary, where all devices are
-# busy, a delay of (slackness - 1) times a pass is absorbed (Adaptra, section 4).
+# Slackness as printed by simulate. On the last boundary, where all devices are
+# busy, a delay of (slackness - 1) times a pass is absorbed (Adaptra, section
+# 4).
 found = json_case("slackness", ["simulate", delayed(10), "-s", "zb-h2"])
 check([(s["warmup"], s["slackness"], s["tolerates_s"], s["delay_s"])
        for s in found["slack"]] ==
@@ -105,7 +106,8 @@ case("too large in words", ["simulate", "large.yaml", "-s", "1f1b",
      out=r"0 and 1 +16 +1 +not known +0 ms\n(.*\n)*  tolerated delays: too "
          r"many simulations for a pipeline of this size\n")
 
-# --- delays that vary: every link three times as slow is another file -------------
+# --- variable delays: all links three times as slow equal another pipeline
+# --------
 varied = json_case("jitter", ["simulate", delayed(10), "-s", "zb-h2", "--jitter",
                               "degraded=1x3,latency=0", "--samples", "7"])
 slow = makespan("three times as slow", delayed(30), "zb-h2")
@@ -145,7 +147,7 @@ for method, placement, latency, transfer, receives, want in (
                    else 1, (38, 48, 20), 38 * latency, 38 * transfer,
                    memory="{F: 2, D: 0, W: -2}" if placement == "wave"
                    else "{F: 1, D: 0, W: -1}")
-    if method == "zb-v":  # the authors' order is made for equal passes
+    if method == "zb-v":  # the authors' order assumes passes of equal duration
         even = uniform("even.yaml", 8, 16, "wave", 2, (2, 2, 2), limit=16)
         run("schedule", even, "-m", "zb-v", "-o", "zbv.csv")
     got = makespan("Table 5", cell, "zbv.csv" if method == "zb-v" else method,

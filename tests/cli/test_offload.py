@@ -20,7 +20,7 @@ chunks:
 
 
 def job(name, offload, **changes):
-    """The example's model in a pipeline of two, all forwards first."""
+    """Returns the example's model in a pipeline of two, all forwards first."""
     text = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
     for old, new in {"pipeline: 4": "pipeline: 2",
                      "chunks_per_device: 1": "chunks_per_device: 1, "
@@ -131,7 +131,7 @@ def plans_are_searched_under_every_schedule():
 
 @test
 def shares_are_of_decimals():
-    """0.28 * 25 is a little more than 7."""
+    """0.28 * 25 slightly exceeds 7 in binary floating point."""
     copies = []
     for share in (0.27999, 0.28, 0.28001):
         plan = planned(f"offload: {share}",
@@ -227,7 +227,7 @@ def what_a_run_that_is_broken_off_copied_is_not_known():
               "an iteration is done")
         for _ in range(2):
             process.send_signal(signal.SIGINT)
-            time.sleep(0.25)  # closer ones are one
+            time.sleep(0.25)  # closer signals count as one
         out, err = process.communicate(timeout=HANGS)
         check(process.returncode == 1, f"{process.returncode} {out} {err}")
         if more:

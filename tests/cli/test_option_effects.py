@@ -12,7 +12,7 @@ from harness import (ANY, ROOT, WORK, case, check, finish, json_case, makes,
 METHODS = re.findall(r"^  ([a-z0-9][\w-]+) ", run(
     "schedule", "--help-all").stdout.split("\nMethods:\n")[1].split("\n\n")[0],
     re.M)
-# Options of schedule that are for some methods, with a value.
+# Options of schedule that apply only to some methods, with a value.
 FOR = {"--warmup": ("initial", {"slack", "steady-slack", "auto"}),
        "--group": ("2", {"flexible", "dorapp", "auto"}),
        "--enqueue": ("6,6", {"elastic", "auto"}),
@@ -51,7 +51,7 @@ def an_option_of_schedule_is_for_a_method_or_is_refused():
                        "longhaul: schedule: --" in done.stderr)
             check(refused == (method not in methods),
                   f"-m {method} {option}: {done.returncode} {done.stderr!r}")
-    # Each that stands in the help for a method is in the table above.
+    # The table contains every option that the help restricts to a method.
     text = " ".join(run("schedule", "--help-all", env={"COLUMNS": "1000"}
                         ).stdout.split("Options:")[1].split("\n"))
     for option, of in re.findall(r"(--[\w-]+)(?: \S+)? {2,}([a-z0-9, -]+): ",
@@ -144,7 +144,7 @@ def an_option_of_train_is_for_the_device_or_is_refused():
 
 @test
 def what_is_wrong_is_said_before_the_search():
-    """A search that takes for ever is not begun: it would be interrupted."""
+    """An endless search would start if the error were not found before."""
     example = (ROOT / "examples/llama3-405b-100k-gpus.yaml").read_text()
     write("large.yaml", example)
     case("a range that jitter has not",

@@ -20,7 +20,7 @@ def less_schedule():
 
 @makes("two.yaml", "two.csv")
 def two_devices():
-    """Two devices and messages of 5 ms, in turn."""
+    """Writes two alternating devices and messages of 5 ms."""
     uniform("two.yaml", devices=2, microbatches=2, latency=8, transfer=5)
     run("schedule", "two.yaml", "-m", "gpipe", "-o", "two.csv")
 
@@ -180,7 +180,8 @@ def memory_over_the_limit_is_told():
          err=r"\Alonghaul: the schedule exceeds the memory limit on device")
 
 
-# --- messages in an order of their own, from the file beside the schedule --------
+# --- message orders of links, from the file beside the schedule
+# -------------------
 @test
 def link_orders_beside_a_schedule_count():
     two_devices()
@@ -188,7 +189,7 @@ def link_orders_beside_a_schedule_count():
     fifo = json_case("first in, first out", simulate)["makespan_s"]
     write("two.links.csv", "dc0>dc1,0F1,0F0\n")
     held = json_case("0F0 waits for 0F1", simulate)["makespan_s"]
-    # 0F1 leaves as it ends, 10 ms after 0F0, which then takes 5.
+    # 0F1 is sent at its end, 10 ms after 0F0, whose message then takes 5.
     check(round((held - fifo) * 1e3) == 15, f"{held} and {fifo}")
     check(json_case("--fifo", [*simulate, "--fifo"])["makespan_s"] == fifo,
           "--fifo ignores link orders")
@@ -364,7 +365,7 @@ def a_full_device_is_an_error():
 
 @test
 def closed_standard_output_is_an_error():
-    """And no file is mistaken for it."""
+    """The descriptor must not be reused for another file."""
     pipeline()
     done = subprocess.run(["sh", "-c",
                            f"'{PROGRAM}' schedule p.yaml -o z.csv >&-"],

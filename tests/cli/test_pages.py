@@ -32,7 +32,7 @@ for command in [None, *COMMANDS]:
 for name in sorted(p.name for p in WORK.glob("*.1")) if mandoc else ():
     done = subprocess.run([mandoc, "-T", "lint", name], cwd=WORK,
                           capture_output=True, text=True)
-    # The pages refer to each other, which are not installed here.
+    # The pages refer to each other; they are not installed here.
     said = [line for line in (done.stdout + done.stderr).splitlines()
             if "referenced manual not found" not in line]
     check(not said, f"{name}: {said}")
@@ -46,7 +46,8 @@ for name in sorted(p.name for p in WORK.glob("*.1")) if mandoc else ():
 
 
 def bash(*words):
-    """What bash offers for these words, the last being typed."""
+    """Returns bash's completions for these words; the last one is
+    incomplete."""
     script = ("source ./completion.bash; COMP_WORDS=(\"$@\"); "
               "COMP_CWORD=$(($#-1)); COMPREPLY=(); _longhaul; "
               "printf '%s\\n' \"${COMPREPLY[@]}\"")
@@ -84,7 +85,7 @@ for command, option in (("export", "--bundle"), ("train", "--checkpoint"),
 
 
 def fish(line):
-    """What fish offers at the end of a line."""
+    """Returns fish's completions at the end of a line."""
     done = subprocess.run(
         ["fish", "--no-config", "-c", f"source fish; complete -C '{line}'"],
         cwd=WORK, capture_output=True, text=True, env=ENVIRONMENT)

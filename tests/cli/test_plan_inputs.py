@@ -21,7 +21,7 @@ JOB = """
       links: [{{between: [west, east], latency_ms: 2, gbps: 20}}]
     layout: {{pipeline: {}, tensor: 1, schedule: {}, chunks_per_device: {}}}
     """
-# A method, one that gives links an order, groups, data parallelism.
+# A method, a schedule with link orders, groups, data parallelism.
 PLANS = {"greedy": (4, "greedy", 2), "slack": (4, "slack", 1),
          "elastic": (4, "elastic", 2), "data": (2, "1f1b", 1)}
 FILES = [f"{name}{end}" for name in PLANS for end in (".json", ".yaml", ".csv")]
@@ -29,8 +29,7 @@ FILES = [f"{name}{end}" for name in PLANS for end in (".json", ".yaml", ".csv")]
 
 @makes(*FILES)
 def plans():
-    """NAME.json, and as files of their own its pipeline NAME.yaml and its
-    schedule NAME.csv."""
+    """Writes NAME.json, and its pipeline NAME.yaml and schedule NAME.csv."""
     for name, layout in PLANS.items():
         write("job.yaml", JOB.format(*layout))
         run("plan", "job.yaml", "-q", "--no-optimal", "-o", f"{name}.json")
@@ -41,7 +40,7 @@ def plans():
 
 
 def told(*args):
-    """What the program prints, without the names of what it was given."""
+    """Returns the program's output without the names of its inputs."""
     done = run(*args)
     check(done.returncode == 0, f"{' '.join(args)}: {done.stderr}")
     text = done.stdout
@@ -60,7 +59,7 @@ def same(what, a, b):
 
 
 def each(function):
-    """A test of each plan: its file, its pipeline's, its schedule's."""
+    """Yields each plan: its file, its pipeline's, its schedule's."""
     def of_all():
         plans()
         for name in PLANS:
@@ -112,8 +111,8 @@ def simulate_is_the_same_of_both(plan, pipeline, schedule):
              without(told("simulate", *args, "--json"), "schedule",
                      "iteration_s"),
              without(own, "schedule", "iteration_s"))
-    # Jitter is of a plan's whole iteration, and of a pipeline's makespan: all
-    # is later by what follows the pipeline.
+    # Jitter applies to a plan's iteration, and to a pipeline's makespan.
+    # Iterations are longer by the time after the pipeline.
     varied = [json.loads(told("simulate", *args, "--jitter=latency=0.5",
                               "--json"))["jitter"]
               for args in ([plan], [pipeline, "-s", schedule])]

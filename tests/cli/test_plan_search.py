@@ -19,10 +19,10 @@ cluster:
 layout:
   {}
 """
-LINE = JOB.count("\n")  # of the layout's keys
+LINE = JOB.count("\n")  # keys of the layout
 
 
-# All else is open: hundreds of thousands of layouts, none of which works.
+# All other keys are open: hundreds of thousands of layouts, all infeasible.
 @test
 def schedules_that_chunks_do_not_suit_are_refused():
     for schedule, chunks, needs in (
@@ -43,7 +43,7 @@ def schedules_that_chunks_do_not_suit_are_refused():
               f"{schedule}, {chunks}: {said.stderr}")
 
 
-# With what is offloaded B is one pass, whatever the placement.
+# With offloading B is one pass, for any placement.
 @test
 def schedules_that_split_what_is_offloaded_are_refused():
     for schedule in "zb-h1", "zb-v", "dorapp", "slack":
@@ -57,7 +57,7 @@ def schedules_that_split_what_is_offloaded_are_refused():
               "schedule\n", f"{schedule}: {said.stderr}")
 
 
-# The line is that of the file, not of what is made of it.
+# The error has the line of the file, not of the derived pipeline.
 @test
 def unknown_schedules_are_refused_where_they_stand():
     write("job.yaml", JOB.format("{tensor: 8,\n   schedule: zb-x}"))
@@ -67,7 +67,7 @@ def unknown_schedules_are_refused_where_they_stand():
           said.stderr)
 
 
-# Millions of layouts.
+# There are millions of layouts.
 LARGE = """longhaul: job/1
 model: deepseek-v3
 training: {global_batch: 4096, sequence: 4096}
@@ -89,8 +89,8 @@ def plan_large(*options):
     return said.stdout
 
 
-# Bounds say little of it, so that the search does not come to its end: fused
-# experts have no fixed times, which are in every bound.
+# Bounds prune little here, so the search is not exhaustive: fused experts have
+# no fixed times, which every bound contains.
 OPEN = """longhaul: job/1
 model: {layers: 34, hidden: 1024, ffn: 2816, heads: 8, kv_heads: 8,
         vocab: 128256, gated: true, experts: 64, experts_per_token: 1,
@@ -132,8 +132,8 @@ layout: {schedule: 1f1b, outermost: pipeline%s}
 """
 
 
-# With the schedule and what crosses given, the search once ended at a plan that
-# took six times what it found where two degrees were given, too.
+# With schedule and outermost dimension given, the search once returned a plan
+# six times as slow as with two degrees given as well.
 @test
 def degrees_that_are_given_beside_a_schedule_gain_nothing():
     times = []
@@ -163,8 +163,8 @@ layout: {%s}
 """
 
 
-# The first plan took seventeen times what there is, and bounds ruled nothing
-# out: little work ended at one that took a third longer than with the pipeline
+# The first plan needed seventeen times the available memory, and bounds pruned
+# nothing: a small effort returned a plan a third slower than with the pipeline
 # given.
 @test
 def a_bad_beginning_is_left_with_little_work():
@@ -177,8 +177,8 @@ def a_bad_beginning_is_left_with_little_work():
     check(times[0] <= 1.01 * times[1], f"open and given: {times}")
 
 
-# The same work, the same plan; less of it, and less is looked at. What no
-# effort takes away is there with any.
+# Equal effort gives equal plans; less effort evaluates fewer layouts. Parts
+# that are independent of the effort are always present.
 @test
 def effort_limits_the_search_over_layouts():
     first, again = (plan_open("--effort", e) for e in ("400", "13333"))
@@ -193,8 +193,8 @@ def effort_limits_the_search_over_layouts():
           less["why"])
 
 
-# What is built waits for its simulation; a bound below the best does not say
-# that it is dearer.
+# Built pipelines are in a queue for simulation. A lower bound below the
+# incumbent does not prove that a layout is dearer.
 @test
 def what_was_not_simulated_is_not_called_dearer():
     job = str(ROOT / "examples/llama3-70b-two-sites.yaml")
@@ -212,8 +212,8 @@ def what_was_not_simulated_is_not_called_dearer():
     check(any("does not rule it out" in a["why"] for a in waited), waited[0])
 
 
-# A row is proven, or it says that it is not: with the value given a plan may
-# be better.
+# A row is proven, or states that it is not: a plan with the value fixed may
+# then be better.
 @test
 def a_runner_up_that_is_not_proven_says_so():
     plan = json.loads(plan_open("--effort", "2000"))
@@ -229,8 +229,8 @@ def a_runner_up_that_is_not_proven_says_so():
           said)
 
 
-# With two datacenters degrees that fit have no such places; that others lack
-# memory is not why.
+# With two datacenters layouts that fit have no such placement. The reason must
+# not be the memory of other layouts.
 @test
 def a_mixed_layout_without_places_is_not_refused_for_memory():
     write("job.yaml", (ROOT / "examples/llama3-8b-gcp-regions.yaml").read_text()
@@ -241,7 +241,7 @@ def a_mixed_layout_without_places_is_not_refused_for_memory():
           "more memory" not in said.stderr, said.stderr)
 
 
-# How much faster any plan could be, and how much slower others are.
+# Prints the possible speed-up of any plan, and the slowdown of alternatives.
 @test
 def an_elastic_plan_says_what_it_was_compared_with():
     job = str(ROOT / "examples/llama3-70b-elastic.yaml")
@@ -255,7 +255,7 @@ def an_elastic_plan_says_what_it_was_compared_with():
                     "than the best non-elastic plan: ", plan["why"])
     check(said and abs(float(said[1]) - gap) < 0.06, plan["why"])
     check(plan["search"]["elastic"] == 1, plan["search"])
-    # Elastic plans with other values are not searched for.
+    # Elastic plans with other values are not searched.
     others = [r for r in plan["runners_up"] if "elastic" not in r["choice"] and
               r["dimension"] != "schedule"]
     check(others, "nothing stands beside it")
@@ -287,7 +287,7 @@ cluster:
 """
 
 
-# No plan costs less than what is proven, whatever is asked for.
+# No plan costs less than the proven bound, for any objective.
 @test
 def the_cheapest_says_how_much_cheaper_is_possible():
     prices = ["--gpu-hour", "2", "--per-gb", "0.02", "--search", "even"]
@@ -306,7 +306,7 @@ def the_cheapest_says_how_much_cheaper_is_possible():
             part = re.search(r"at most (\d+\.\d) % cheaper is possible",
                              plan["why"])
             left = 100 * (1 - bound / paid[-1])
-            # The cheapest there is, but for what rounding to 0.1 % hides.
+            # This is the cheapest plan, up to the rounding to 0.1 %.
             check(abs(float(part[1]) - left) < 0.06 if part else
                   left < 0.05 and plan["why"].startswith("the cheapest of "),
                   plan["why"])
@@ -314,7 +314,7 @@ def the_cheapest_says_how_much_cheaper_is_possible():
     check(0 < least <= min(paid), f"{least} is not below {paid}")
 
 
-# What takes many times as long is left out, and said.
+# Plans that take many times as long are omitted, and the output states this.
 @test
 def a_front_leaves_out_what_is_slow():
     write("job.yaml", SMALL + "layout: {context: 1, micro_batch: 1}\n")
@@ -330,13 +330,13 @@ def a_front_leaves_out_what_is_slow():
           f"{len(more['front'])} in all")
 
 
-# Whatever is asked for beside the plan ends, too.
+# Every additional output of the plan respects the limit, too.
 @test
 def a_clock_ends_every_part_of_a_plan():
     write("job.yaml", LARGE)
     args = ("plan", "job.yaml", "--time", "1", "--pareto", "--what-if",
             "latency=x2", "--sensitivity", "--gpu-hour", "2", "--json")
-    # Under --jitter the reason can be that of another plan than the fastest.
+    # Under --jitter the reason may be that of another plan than the fastest.
     jitter = ("--jitter", "latency=0.5")
     for more in (jitter,) if has_few_cases() else ((), jitter):
         said = run(*args, *more)

@@ -43,7 +43,7 @@ def memory_is_what_the_reserve_leaves():
         check(limit == usable, f"{limit} is not {usable}")
 
 
-# Each part as in the plan's own JSON, rounded; what is left out is nothing.
+# Each part equals the rounded value of the plan's JSON; omitted parts are zero.
 @test
 def parts_of_memory_are_the_fullest_ranks():
     write("job.yaml", JOB)
@@ -66,8 +66,8 @@ def parts_of_memory_are_the_fullest_ranks():
                   f"{key}: {shown} of {amount / 2**30}")
 
 
-# Here the search finds another placement than the one on which a slow method
-# is the fastest of all.
+# The search finds another placement here than the one on which a slow method is
+# fastest.
 TWO_PLACEMENTS = """longhaul: job/1
 model: kimi-k2
 training: {global_batch: 2048, sequence: 4096, recompute: selective, zero: 1}
@@ -104,8 +104,8 @@ def nothing_that_stands_in_a_plan_is_faster_than_it():
           "what is simulated is not what was planned")
 
 
-# Other sizes of microbatches divide otherwise, but need more memory than there
-# is, too; those that do not divide come first.
+# Other microbatch sizes divide differently but also exceed the memory. Sizes
+# that do not divide are listed first.
 @test
 def memory_is_named_where_it_is_the_cause():
     write("job.yaml", """longhaul: job/1
@@ -126,7 +126,7 @@ layout: {schedule: interleaved-1f1b, tensor: 4, pipeline: 8, context: 1}
           said.stderr)
 
 
-# Jitter leaves the order in which passes of a few milliseconds are best.
+# Jitter does not change the order of methods for passes of a few milliseconds.
 @test
 def choices_under_jitter_are_told_in_the_units_of_their_times():
     write("job.yaml", """longhaul: job/1
@@ -149,7 +149,7 @@ cluster:
                     r"without, \d+\.\d % less", text), said.stdout)
 
 
-# Little work ends the search for others, of which none was found too many.
+# A small effort ends the search for alternatives; none of these was infeasible.
 @test
 def what_jitter_left_untried_is_told_with_its_reason():
     write("job.yaml", """longhaul: job/1
@@ -204,7 +204,7 @@ layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1,
           len(differ), said.stdout)
 
 
-# All that is open is in which order the pipeline goes through the datacenters.
+# Only the order of datacenters in the pipeline is open.
 @test
 def layouts_on_other_sites_are_told_apart():
     write("job.yaml", """longhaul: job/1
@@ -276,7 +276,7 @@ def one_is_not_many():
     check(re.search(r"\d+ groups? of \d+", text), said.stdout)
 
 
-# Time for the plan, and none for iterations of the others.
+# The time limit suffices for the plan, but not for iterations of alternatives.
 @test
 def others_without_iterations_are_counted():
     write("time.yaml", (ONE % "auto").replace(" recompute: none, zero: 1",
@@ -303,7 +303,7 @@ uniform: {placement: ud, chunks_per_device: 1, F: 100000, D: %d, W: 100000}
 """
 
 
-# What is so little more or less that no digit shows it has no sign of less.
+# A difference that rounds to zero has no minus sign.
 @test
 def nothing_is_less_than_nothing():
     for name, backward in ("predicted", 200000), ("measured", 199999):

@@ -8,7 +8,7 @@ from harness import (ANY, ROOT, case, check, finish, json_case, makes, read,
 from input_files import SITES, job, loaded, names, pipeline, plan
 
 LINKED = str(ROOT / "examples/crosspipe-m70-four-sites.yaml")
-# With what takes the search of a plan long given.
+# Options for which the plan search would take long are given.
 EVEN = ["--no-optimal", "--search", "even"]
 PRICES = ["--gpu-hour", "3", "--per-gb", "0.02"]
 VARIED = ["--jitter", "latency=1,degraded=0.2x6,straggler=0.001x1.5",
@@ -43,7 +43,7 @@ def curves():
 
 @makes("varied.json")
 def varied():
-    """A plan that was chosen under jitter, of few layouts: each is played 50
+    """Returns a plan chosen under jitter, of few layouts: each is sampled 50
     times."""
     write("fewer.yaml", SITES + "layout: {tensor: 8, context: 1, pipeline: 4,"
           " chunks_per_device: 2, micro_batch: 1}\n")
@@ -66,7 +66,7 @@ def priced():
 
 @makes("links.json")
 def linked():
-    """Each change of a link is planned for again: with one number of chunks."""
+    """Plans again for each change of a link, with one number of chunks."""
     with open(LINKED) as file:
         write("chunked.yaml", file.read().replace(
             "data: 1,", "data: 1, chunks_per_device: 2,"))
@@ -111,8 +111,8 @@ def an_iteration_holds_its_makespan():
 
 @test
 def a_job_is_compared_with_its_plan_best():
-    """With the default effort, which compare has: few layouts and
-    microbatches, therefore."""
+    """Uses the default effort, like compare, and therefore few layouts and
+    microbatches."""
     write("few.yaml", SITES.replace("global_batch: 512", "global_batch: 128") +
           "layout: {tensor: 8, context: 1, pipeline: 4, micro_batch: 1, "
           "chunks_per_device: 2}\n")

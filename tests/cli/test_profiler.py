@@ -49,7 +49,7 @@ def kernels_say_when_a_gpu_worked():
 
 
 def without_ranks(result):
-    """The result without activities, which have file names."""
+    """Returns the result without activities, which contain file names."""
     return {**result, "ranks": None}
 
 
@@ -58,7 +58,7 @@ def compressed_files_and_files_in_any_order_are_the_same():
     want = without_ranks(found(profiled(replicas=2)))
     names = profiled(replicas=2, ending="json.gz")
     check(without_ranks(found(names[::-1])) == want, "compressed")
-    # Of each rank a file for every step, as profiling in cycles leaves them.
+    # Each rank has a file per step, as written by periodic profiling.
     def of_step(number):
         return lambda rank, events: [
             e for e in events if e["ph"] != "X" or
@@ -107,7 +107,7 @@ def clocks_that_contradict_messages_are_set():
         check_steps(result, ALL_S, remarks={"clocks": 3})
         check("rank 2, ahead by 3.0" in result["remarks"][0]["text"],
               result["remarks"])
-    # A slow link is none of clocks: there is nothing that it contradicts.
+    # A slow link is not attributed to clocks, since it contradicts nothing.
     check_steps(found(profiled(ahead={1: 1})), PASSES_S)
 
 
@@ -115,7 +115,7 @@ def clocks_that_contradict_messages_are_set():
 def what_is_damaged_is_counted():
     names = profiled(replicas=2)
     text = (WORK / "rank3.json").read_bytes()
-    # Cut within the third step: of its replica two are left.
+    # Truncated within the third step: two steps of its replica remain.
     at = text.index(b"ProfilerStep#7")
     (WORK / "cut.json").write_bytes(text[:at + 100])
     result = found([*names[:3], "cut.json"])
@@ -124,7 +124,7 @@ def what_is_damaged_is_counted():
     (WORK / "cut.json.gz").write_bytes(gzip.compress(text)[:-40])
     check(kinds(found([*names[:3], "cut.json.gz"])).get("cut-files") == 1,
           "cut gzip")
-    # A file is not there, is there twice, is of other types, is no JSON.
+    # A file is missing, is given twice, has other types, or is not JSON.
     result = found(names[:3])
     check_steps(result, ALL_S, remarks={"missing-files": 1,
                                         "replicas-left-out": 3})
@@ -312,7 +312,7 @@ def other_json_is_refused():
 
 @test
 def a_real_run_has_its_slow_rank_and_its_slow_link():
-    """What tests/peers/test_profiled_training.py recorded."""
+    """Uses the recording of tests/peers/test_profiled_training.py."""
     names = sorted((RECORDINGS / "gloo").glob("rank*.json.gz"))
     want = json.loads((RECORDINGS / "gloo/expected.json").read_text())
     check(len(names) == 4, names)

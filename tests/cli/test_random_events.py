@@ -25,7 +25,7 @@ METHODS = ("gpipe", "zb-h1", "zb-h2", "slack", "steady-slack", "greedy")
 
 @makes("plan.json", "twins.json", "text")
 def plans():
-    """Four stages on two sites, and two of two replicas."""
+    """Plans four stages on two sites, and two stages with two replicas."""
     job = (TWO_SITES % 8).replace("layers: 4", f"layers: {LAYERS}")
     write("twins.yaml", job)
     write("job.yaml", job.replace("pipeline: 2, data: 2",
@@ -37,9 +37,9 @@ def plans():
 
 
 def an_event(chance, far, near, kinds):
-    """A row of an events file. Times are such that some matter beside an
-    iteration of some milliseconds, and none makes a run long: factors of one
-    link multiply."""
+    """Returns a row of an events file. Delays are long enough to affect
+    iterations of some milliseconds, and too short to prolong the run much.
+    Factors of one link multiply."""
     begin = chance.randrange(STEPS - 1)
     end = chance.randrange(begin + 1, STEPS + 4)
     what = chance.choice(kinds)
@@ -57,8 +57,8 @@ def an_event(chance, far, near, kinds):
 
 
 def a_rail(chance):
-    """It goes down, and comes up and goes down again. Between the sites are
-    ranks 1 and 2; others may have no links."""
+    """Returns events of a rail that fails and recovers, then fails again. Ranks
+    1 and 2 communicate between the sites; other ranks may have no links."""
     rank = chance.randint(1, 2)
     steps = sorted(chance.sample(range(STEPS), chance.randint(1, 3)))
     return [f"  - {{at: {step}, rank: {rank}, rail: {('down', 'up')[i % 2]}}}"
@@ -74,7 +74,7 @@ def the_events(chance, n, *named, rails=True):
 
 
 def ring():
-    """Four stages whose hosts are alike, and send each other data."""
+    """Returns four stages on equal hosts, which exchange data in a ring."""
     links = [(a, b) for a in range(4) for b in (a - 1, a + 1) if 0 <= b < 4]
     write("ring.yaml", "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 8\n"
           "devices: 4\nuniform: {placement: ud, F: 2, D: 2, W: 2, memory: "
@@ -86,7 +86,7 @@ def ring():
 
 
 def the_moves(chance, chunks, hosts, timed):
-    """Layers and ranks that move, and how many times."""
+    """Returns the migrations of layers and ranks, and their number."""
     words, n = [], 0
     layers = chance.sample(range(1, STEPS), chance.randint(0, 3))
     for step in sorted(layers):
@@ -106,7 +106,7 @@ def the_moves(chance, chunks, hosts, timed):
 
 
 def how_it_changes(chance, transport, link, chunks=4, hosts=4, timed=False):
-    """Options, and how many of the events they are."""
+    """Returns options, and the number of events among them."""
     words = ["--transport", transport, "--steps", str(STEPS)]
     blocking = []
     if chance.random() < 0.5:
@@ -127,8 +127,8 @@ def how_it_changes(chance, transport, link, chunks=4, hosts=4, timed=False):
 
 
 def trained(words):
-    """Orders that wait for each other where sends block are refused before the
-    run: then none does."""
+    """Runs training. Deadlocks under blocking sends are rejected before the
+    run; the run then uses no blocking sends."""
     done = run("train", *words, "--json")
     if done.returncode and "deadlock: " in done.stderr:
         blocks = {"--coupled", "--receives", "--path"}
@@ -139,7 +139,7 @@ def trained(words):
 
 
 def links_of(n):
-    """Between hosts, both ways and one way."""
+    """Returns the links between hosts, bidirectional and unidirectional."""
     return [f"h{a}{way}h{b}" for way in "->" for a in range(n)
             for b in range(n) if a < b or way == ">" and a != b]
 
@@ -180,7 +180,8 @@ def trains_to_the_same_bytes(seed, transport, quiet):
 
 
 def plays_to_its_end(seed, transport):
-    """Passes that only wait: devices may be slower, too."""
+    """Runs the timed device, whose passes only wait; devices may be slowed
+    down, too."""
     chance = random.Random(f"{seed} {transport} timed")
     twins = chance.random() < 0.5
     words, n = how_it_changes(chance, transport, "0>1" if twins else "dc0>dc1",

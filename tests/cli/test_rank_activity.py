@@ -13,8 +13,8 @@ STEPS, STEP_MS = 2, 100
 
 
 def gpu_step(rank, at, slow):
-    """Computes 40 ms, or with `slow` more; communicates from 30 to 60; copies
-    5; then is idle until 100."""
+    """Returns a step that computes 40 ms, or longer with `slow`; communicates
+    from 30 to 60; copies for 5; then is idle until 100."""
     compute = 40 * slow
     return [event("gemm", at, at + compute, "kernel", correlation=1),
             event("gemm", at + 1, at + 20, "kernel"),  # on another stream
@@ -212,7 +212,8 @@ def the_page_has_the_activity_and_measurements_are_refused():
 
 
 def timer_block(times, prefix=""):
-    """As megatron/core/timers.py prints them; times: {name: [ms of a rank]}."""
+    """Formats times like megatron/core/timers.py; times: {name: [ms of a
+    rank]}."""
     lines = ["times across ranks (ms):"]
     for name, of_ranks in times.items():
         lines.append(f"  {name}:")
@@ -222,7 +223,7 @@ def timer_block(times, prefix=""):
 
 
 def timer_log(name, forward=(10, 10, 15, 10), prefix=""):
-    """Two iterations: in the second all takes as long again."""
+    """Formats two iterations; times in the second are doubled."""
     text = "INFO: using world size: 4\n[2024-09-14 19:44:09] done with setup\n"
     text += timer_block({"model-and-optimizer-setup": [900] * 4}, prefix)
     for k in range(2):

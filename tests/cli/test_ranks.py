@@ -8,7 +8,7 @@ EXPERTS = {"ffn: 48": "experts: 4, experts_per_token: 2, expert_ffn: 16"}
 
 
 def plan(changes):
-    """Two stages, two replicas, but for these."""
+    """Plans two stages and two replicas, with these changes."""
     text = TRAINED % 2
     for old, new in changes.items():
         check(old in text, old)

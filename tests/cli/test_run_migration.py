@@ -19,7 +19,8 @@ def hosts(*rows):
 
 
 def unlike():
-    """Links differ by their devices; a slow one in between two replicas."""
+    """Returns links that differ by their devices, with a slow one between two
+    replicas."""
     write("unlike.yaml", "longhaul: pipeline/1\ntime_unit: ms\n"
           "microbatches: 4\ndevices: 2\nuniform: {placement: ud, F: 4, D: 4, "
           "W: 4, memory: {F: 1, D: 0, W: -1}}\nlinks:\n"
@@ -30,7 +31,7 @@ def unlike():
 
 @makes("plan.json", "text")
 def a_plan():
-    """Two stages, two replicas."""
+    """Plans two stages and two replicas."""
     make_plan(TRAINED % 2)
 
 
@@ -130,7 +131,8 @@ def timed_devices_take_what_moving_takes():
     uniform("p.yaml", microbatches=4, times=(8, 8, 8), latency=1, transfer=1)
     base = ["train", "p.yaml", "-s", "1f1b", "--speed", "4", "--steps", "4",
             "--layers", "4,4,4,4", "--layers-at", "2=2,6,6,2"]
-    # 2 of 16 layers cross two borders: 2/16 of 4 x 80 ms, 4 times as fast.
+    # 2 of 16 layers cross two boundaries: 2/16 of 4 x 80 ms, at 4 times the
+    # speed.
     found = json_case("moving", [*base, "--moving", "80ms"])
     moved = found["switches"][0]["moved"]
     check(abs(moved["predicted_s"] - 0.010) < 1e-9 and
@@ -145,7 +147,7 @@ def timed_devices_take_what_moving_takes():
 
 @test
 def hosts_take_their_places():
-    """Nothing goes over the ring's slow link in other places."""
+    """With exchanged hosts no message uses the ring's slow link."""
     write("ring.yaml", "longhaul: pipeline/1\ntime_unit: us\n"
           "microbatches: 4\ndevices: 2\nuniform: {placement: ud, F: 8000, "
           "D: 8000, W: 8000, memory: {F: 1, D: 0, W: -1}}\nlinks:\n"
@@ -157,7 +159,7 @@ def hosts_take_their_places():
                     "  - {from: 1, to: 9, links: [h0-h2], transfer: 30}\n")
     base = ["train", "ring.yaml", "-s", "1f1b", "--speed", "4", "--steps", "6",
             "--events", "e.yaml", "--replicas", "2", "--moving", "8ms"]
-    # Whoever has it, what is played is the same.
+    # The emulated time does not depend on which host runs the stage.
     for places in ("1,0,2,3", "2,3,0,1"):
         found = json_case(places, [*base, "--places-at", f"2={places}"])
         check(found["switches"][0]["moved"] and
@@ -186,8 +188,8 @@ def what_is_refused_is_asked_for_once():
           [(1, "1f1b", True, None), (3, "zb-h1", False, None),
            (4, "1f1b", False, None), (5, "1f1b", False, [2, 1, 0, 3])],
           found["switches"])
-    # One hop of 4 ms over the slow link, with 3 more, 4 times as fast, from
-    # where they are: not from where they were to be.
+    # One hop of 4 ms over the slow link and 3 others, at 4 times the speed. The
+    # path starts at the current hosts, not at the planned ones.
     check(abs(found["switches"][3]["moved"]["predicted_s"] - 0.00175) < 1e-9,
           found["switches"][3])
 
@@ -210,7 +212,7 @@ def third_hosts_pass_on_what_a_slow_link_would_carry():
               one["vias"][2:] == [None, None], one)
         check(other["vias"] is None and
               one["bytes"] == 2 * other["bytes"] > 0, (one, other))
-        # Two hops of 12 ms, one hop.
+        # Two hops of 12 ms, and one hop.
         check(0.024 <= one["predicted_s"] < 0.025 and
               0.012 <= other["predicted_s"] < 0.013, (one, other))
         check(all(m["seconds"] >= m["predicted_s"] for m in (one, other)),
@@ -227,7 +229,7 @@ def third_hosts_pass_on_what_a_slow_link_would_carry():
 
 @test
 def ranks_exchange_their_places_by_themselves():
-    """The slow link is of a ring: on the cpu device as on the timed one."""
+    """The slow link is in a ring; tested with both devices."""
     a_plan()
     hosts("from: 12, to: 90, links: [h0-h2], latency: 40")
     train = [*STEPPED[:-1], "40"]
@@ -237,7 +239,7 @@ def ranks_exchange_their_places_by_themselves():
     found = json_case("run", [*train, "--checkpoint", "by-itself", "--replicas",
                               "2", "--events", "e.yaml", "--adapt", "--moving",
                               "4ms"])
-    # Layers may move as well: passes vary on a busy machine.
+    # Layers may migrate as well, since pass times vary on a busy machine.
     moves = [move for move in moves_of(found) if move["moved"]["places"]]
     if not check(moves, found["switches"]):
         return
@@ -291,7 +293,8 @@ def hosts_that_are_not_are_refused():
              r"compute passes together \(tensor 2, context 1, expert 1\)")
 
 
-# What of the job is otherwise, its ranks, and why nothing moves then.
+# Reports the changes of the job and its ranks, and the reason why nothing
+# migrates.
 FIXED = [
     ({"zero: 1": "zero: 2"}, 4, r"gradients are sharded over replicas \(ZeRO "
      r"2\); plan with zero: 1"),
@@ -352,7 +355,7 @@ def layers_leave_a_slow_device_by_themselves():
     if not check(moves, found["switches"]):
         return
     first = moves[0]
-    # As in virtual time, but where the machine is too busy to decide at once.
+    # As in virtual time, unless the machine is too busy to decide in time.
     check(first["step"] >= played["step"] - 1 and
           first["moved"]["layers"][2] < 8 and
           sum(first["moved"]["layers"]) == 32, (first, played))

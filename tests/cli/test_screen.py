@@ -9,7 +9,7 @@ from harness import (ROOT, WORK, case, check, finish, has_few_cases, run, test,
 
 LINES, COLUMNS = 40, 100
 WIDE = {"COLUMNS": str(COLUMNS)}
-# What is printed is asked for, not how good it is.
+# Plan quality does not matter here.
 SOON = ["--effort", "500", "--no-optimal", "--search", "even", "-q"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
@@ -35,7 +35,7 @@ LONG = "a-datacenter-with-a-name-as-long-as-any-that-people-give-"
 
 def small(names=("west", "east"), nodes=(2, 2), model=MODEL, training="",
           layout="", links=None, zones=None):
-    """A job over these datacenters, each linked with every other one."""
+    """Returns a job over these datacenters, all of which are linked."""
     sites = "\n".join(
         f"   - {{name: {name}, nodes: {n}}}" if not zones else
         f"   - {{name: {name}, zones: [{{name: a, nodes: {n}}}, "
@@ -48,13 +48,13 @@ def small(names=("west", "east"), nodes=(2, 2), model=MODEL, training="",
                         links=pairs, layout=layout)
 
 
-# What options ask for stands below the screen, whole.
+# Sections requested by options are printed in full below the screen.
 ASKED = ("Pareto front ", "What-if: other link values", "Sensitivity: ",
          "Faster over ")
 
 
 def screen(name, job, *options, path="job.yaml"):
-    """What is said of a job, which has to be one screen."""
+    """Prints the plan of a job, which must fit on one screen."""
     if job:
         write(path, job)
     done = run("plan", path, *SOON, "-o", "plan.json", *options, env=WIDE)
@@ -124,7 +124,7 @@ def every_kind_of_job_is_one_screen():
 
 @test
 def alternatives_are_whole_rows():
-    """Where a narrow screen has no room for all, and under jitter is longest."""
+    """Tests narrow screens, and jitter, for which rows are longest."""
     write("job.yaml", small(("a", "b", "c", "d"), (1, 1, 1, 1),
                             layout="tensor: 2, data: 1, pipeline: 4, "
                                    "micro_batch: 1"))
@@ -141,7 +141,7 @@ def alternatives_are_whole_rows():
 
 @test
 def where_it_runs_is_said_of_the_sites_in_use():
-    """Pipelines are over datacenters where they cross from one to another."""
+    """Pipelines span datacenters if they cross from one to another."""
     one = "sites: [{replicas: 1, pipeline: [{datacenter: west, stages: 2}]}]"
     kinds = {
         "all in one datacenter":
@@ -224,7 +224,7 @@ def unknown_parts_are_refused_with_those_that_there_are():
          err=r"--show has no effect with --json")
 
 
-# What the screen has no room for is in the report, and in JSON.
+# Content that exceeds the screen is in the report and in JSON.
 @test
 def a_report_has_all_that_is_shown():
     write("job.yaml", small(("west", "east", "south"), (1, 1, 1),
@@ -266,7 +266,7 @@ def a_rate_of_each_gpu_is_said_of_all():
              out=words)
 
 
-# A narrow terminal has more lines, and no sentence ends before its end.
+# A narrow terminal has more lines; no sentence is truncated.
 @test
 def sentences_are_wrapped_in_narrow_terminals():
     write("job.yaml", small(layout="tensor: 2, pipeline: 2, data: 2"))
@@ -283,7 +283,7 @@ def sentences_are_wrapped_in_narrow_terminals():
               "more lines" not in said, f"cut: {said}")
 
 
-# Links are a-b, both ways, and a>b; names of datacenters have dashes.
+# Links are a-b (both directions) and a>b; names of datacenters contain dashes.
 @test
 def links_are_named_by_their_ends():
     write("job.yaml", small(("a", "a-b", "b-c", "c"), (1, 1, 1, 1),
@@ -310,7 +310,7 @@ def links_are_named_by_their_ends():
          err=r"'a-c' is neither a link of the pipeline: a>a-b, ")
 
 
-# Alternatives are told apart by what is printed of them.
+# Printed alternatives must differ.
 @test
 def alternatives_are_no_ties():
     write("job.yaml", small(layout="tensor: 2"))

@@ -21,7 +21,7 @@ layout: {tensor: 2, pipeline: 1, data: 512%s}
 """
 LAYERS, LATENCY = 80, 0.08
 
-# GPT-3 58B on 96 V100s, as PipeMesh has it.
+# GPT-3 58B on 96 V100s, as in PipeMesh.
 NEAR = """\
 longhaul: job/1
 model: {layers: 72, hidden: 8192, ffn: 32768, heads: 64, vocab: 51200,
@@ -68,14 +68,16 @@ def rows_of(made):
 
 
 def rounds(row):
-    """How often each layer goes over the link at least, forwards, backwards,
-    and its gradients; of an elastic plan by its groups and shares."""
+    """Returns the minimum number of link transfers of each layer: forward,
+    backward, and gradients. For an elastic plan these follow from its groups
+    and shares."""
     elastic = row.get("elastic")
     if not elastic:
         return 3 * row["microbatches"]
     chunks = row["layout"]["chunks_per_device"]
     forward, backward = len(elastic["enqueue"]), len(elastic["dequeue"])
-    gathered = forward + backward - 1 / chunks  # the last is still there
+    # the last chunk keeps its parameters
+    gathered = forward + backward - 1 / chunks
     return (elastic["parameters"] * gathered +
             elastic["gradients"] * backward)
 
@@ -106,7 +108,7 @@ def of(zero, latency_us, schedule):
 
 @test
 def latency_of_replicas_is_in_every_schedule():
-    """With all on ranks of their own, and no messages to speak of."""
+    """Each replica is on ranks of its own, and messages are negligible."""
     for schedule in ["1f1b", "interleaved-1f1b", "elastic"]:
         for zero in [1, 2, 3]:
             near, far = (of(zero, us, schedule) for us in (50, 10000))
@@ -118,7 +120,8 @@ def latency_of_replicas_is_in_every_schedule():
 
 @test
 def first_gathers_and_last_reductions_are_operations():
-    """Of every rank, whatever is shared: in the pipeline and in its trace."""
+    """Each rank has these operations, for any sharding, in pipeline and
+    trace."""
     for schedule in ["1f1b", "zb-h1", "elastic"]:
         for zero in [1, 2, 3]:
             own, what = of(zero, 50, schedule), f"{schedule}, ZeRO {zero}"
@@ -147,8 +150,8 @@ def first_gathers_and_last_reductions_are_operations():
 
 @test
 def tensor_and_data_parallelism_are_apart_in_every_account():
-    """What passes send among tensor-parallel GPUs is the same whatever the
-    order is and whatever is shared; so is what they compute."""
+    """Tensor-parallel communication and computation do not depend on the
+    schedule and the sharding."""
     plain = of(1, 50, "1f1b")["account"]
     check(plain["inside_s"] > 1, f"sent in passes: {plain['inside_s']}")
     for schedule in ["1f1b", "elastic"]:
@@ -165,7 +168,7 @@ def tensor_and_data_parallelism_are_apart_in_every_account():
 
 @test
 def explain_says_what_passes_send_and_only_that():
-    """Nothing where a datacenter has one of those that share."""
+    """Nothing is printed if a datacenter contains one of the replicas."""
     gather, scatter = "all-gather", "reduce-scatter"
     for zero, nodes, context, data, sharding, want in [
             (1, 2, 1, 4, "hybrid", []),
@@ -188,7 +191,7 @@ def explain_says_what_passes_send_and_only_that():
 
 @test
 def shares_take_their_time_over_emulated_links():
-    """A run's passes wait at least as long as the plan says."""
+    """Passes of a run wait at least as long as planned."""
     for zero in (2, 3):
         its = plan(SMALL.replace("latency_us: 50", "latency_us: 3000")
                    % (zero, 1, 1, 1, 2, "full"), "-q")

@@ -21,12 +21,12 @@ UNSHARE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
 def pipeline():
-    """Iterations of half a second."""
+    """Writes a pipeline with iterations of half a second."""
     return uniform("p.yaml", latency=8, transfer=1, limit=4)
 
 
 def endless():
-    """An iteration of minutes, of passes that are not waited for long."""
+    """Writes an iteration of minutes; single passes are short."""
     return uniform("long.yaml", times=(200, 200, 200),
                    microbatches=300)
 
@@ -40,7 +40,7 @@ def start(*args, before=(), **more):
 
 
 def await_text(name, process, text=""):
-    """Until the run has written this to the file."""
+    """Waits until the run has written this text to the file."""
     path = WORK / name
     return check(until(lambda: path.exists() and path.read_text() and
                        text in path.read_text(), process),
@@ -48,7 +48,7 @@ def await_text(name, process, text=""):
 
 
 def ended(process):
-    """How it ended, what it printed, what it said."""
+    """Returns exit status, standard output and standard error."""
     out = process.communicate(timeout=HANGS)[0]
     return process.returncode, out, read("said")
 
@@ -59,7 +59,7 @@ def ranks_of(pid):
 
 
 def is_gone(pid):
-    """Whether a process has ended, whoever waits for it."""
+    """Tests whether a process has ended, reaped or not."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -73,7 +73,7 @@ PLAY = ["train", "p.yaml", "-s", "zb-h1", "--steps", "1000", "--json",
 
 
 def stopped(case, process, n_remarks=1):
-    """Checks that the run was ended after an iteration, and has said so."""
+    """Checks that the run ended after an iteration, and reported this."""
     code, out, err = ended(process)
     found = json.loads(out) if out else {}
     check(code == 1 and err.count("stopping") == n_remarks and
@@ -96,8 +96,8 @@ def a_signal_to_the_launcher_alone_ends_the_run():
 
 @test
 def a_signal_to_all_processes_is_one():
-    """systemd signals a control group, Slurm a step: each process at once, some
-    twice."""
+    """systemd signals a control group, Slurm a step: both signal every process
+    at once, sometimes twice."""
     pipeline()
     process = start(*PLAY, "--transport", "local")
     await_text("log.jsonl", process)
@@ -115,12 +115,13 @@ def a_second_signal_ends_at_once():
                         (signal.SIGTERM, signal.SIGINT),
                         (signal.SIGTERM, signal.SIGTERM)):
             process = start(*args, "--transport", transport)
-            # It counts from its beginning; before that, it just ends.
+            # The run counts signals once it has started; before, a signal ends
+            # it.
             check(until(lambda: has_begun(process, transport), process),
                   "the run begins")
             process.send_signal(numbers[0])
             await_text("said", process, "stopping")
-            time.sleep(0.25)  # closer ones are one
+            time.sleep(0.25)  # closer signals count as one
             process.send_signal(numbers[1])
             code, out, err = ended(process)
             found = json.loads(out) if out else {}
@@ -130,7 +131,7 @@ def a_second_signal_ends_at_once():
 
 
 def has_begun(process, transport):
-    """Whether there are ranks: processes, or threads."""
+    """Tests whether ranks exist, as processes or threads."""
     if transport == "local":
         return len(ranks_of(process.pid)) == 4
     return len(os.listdir(f"/proc/{process.pid}/task")) > 4
@@ -138,7 +139,8 @@ def has_begun(process, transport):
 
 @test
 def signals_that_were_blocked_or_ignored_before_are_heard():
-    """By who started the program; children can be waited for, too."""
+    """The parent process set these masks and actions. Waiting for children
+    still works."""
     def hostile():
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -178,7 +180,8 @@ def no_rank_outlives_its_launcher():
     process.communicate(timeout=HANGS)
     begin = time.monotonic()
     while (not all(map(is_gone, ranks)) and
-           time.monotonic() - begin < HANGS):  # else it is said below
+           # else the message is printed below
+           time.monotonic() - begin < HANGS):
         time.sleep(0.02)
     check(len(ranks) == 4 and all(map(is_gone, ranks)), ranks)
 
@@ -193,7 +196,7 @@ def can_contain():
 
 
 def contained(process):
-    """The process that is 1 in its container."""
+    """Returns process 1 of its container."""
     until(lambda: ranks_of(process.pid), process)
     return ranks_of(process.pid)[0]
 
@@ -214,8 +217,8 @@ def process_1_of_a_container_ends_as_any_other():
 
 @test
 def process_1_ends_in_the_middle_of_planning():
-    """No action is the default there: it ends by itself, with the status that
-    shells give to who was ended by the signal."""
+    """Process 1 has no default actions: the program exits by itself with the
+    status that shells report for a process ended by the signal."""
     if not can_contain():
         return
     long_search()
@@ -234,8 +237,7 @@ def process_1_waits_for_orphans():
     if not can_contain():
         return
     pipeline()
-    # A child of the shell that ends when the shell is longhaul: in containers
-    # whoever is run beside it leaves such ones to it.
+    # A child that loses its parent: in containers process 1 adopts it.
     script = ('(sleep 0.1 & exec sleep 0.2) & '
               f'exec "$0" "$@"')
     process = start(*PLAY, "--transport", "local",
@@ -272,7 +274,7 @@ def long_search():
 
 
 def seconds_of(pid):
-    """The seconds that a process has computed."""
+    """Returns the processor seconds of a process."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text()
     return sum(map(int, fields.rpartition(")")[2].split()[11:13])) / (
         os.sysconf("SC_CLK_TCK"))
@@ -280,8 +282,7 @@ def seconds_of(pid):
 
 @test
 def what_a_signal_left_undone_is_said():
-    """The plan is there, and how far links may change is not: that is no
-    silence."""
+    """The plan is complete, its sensitivity is not: the output reports this."""
     job = ROOT / "examples/llama3-70b-two-sites.yaml"
     process = start("plan", job, "--sensitivity", "-o", "best.json")
     check(until(lambda: worked(process) >= 0.5, process), "it works")
@@ -294,8 +295,8 @@ def what_a_signal_left_undone_is_said():
 
 @test
 def planning_and_scheduling_end_by_the_signal():
-    """And leave nothing behind; an interrupt or SIGTERM has the best so far,
-    another ends that too."""
+    """Leaves no files. An interrupt or SIGTERM returns the best result so far;
+    a second one ends the program."""
     long_search()
     uniform("big.yaml", devices=8, microbatches=20, placement="wave", chunks=2,
             times=(11, 13, 7), latency=30, transfer=9, limit=9)
@@ -311,9 +312,9 @@ def planning_and_scheduling_end_by_the_signal():
 
 
 def signalled(args, numbers):
-    """How it ends by these signals, one right behind the other. On a busy
-    machine the first may have ended it before the second is sent: then there
-    is its result, which goes, and it begins again."""
+    """Returns the exit status after these signals in quick succession. On a
+    busy machine the first one may end the program before the second is sent;
+    then the result is deleted and the test repeated."""
     for _ in range(20):
         (WORK / args[-1]).unlink(missing_ok=True)
         process = start(*args)
@@ -327,7 +328,7 @@ def signalled(args, numbers):
 
 
 def in_the_middle(args, number, seconds):
-    """Ends it by a signal when it has computed so long."""
+    """Sends a signal after this much processor time."""
     process = start(*args)
     check(until(lambda: worked(process) >= seconds, process), "it works")
     process.send_signal(number)
@@ -348,8 +349,8 @@ def signals_leave_nothing_behind():
 
 @test
 def an_interrupted_plan_is_the_best_so_far():
-    """The search takes hours by itself; how soon it ends does not matter. A
-    batch system sends SIGTERM."""
+    """The search would take hours; the delay of its end is not tested. Batch
+    systems send SIGTERM."""
     long_search()
     for number in (signal.SIGINT, signal.SIGTERM):
         (WORK / "some.json").unlink(missing_ok=True)
@@ -375,7 +376,7 @@ def plan_and_text():
 
 @test
 def a_signal_to_the_launcher_alone_leaves_a_checkpoint():
-    """With the weights of a run that was not disturbed."""
+    """The weights are those of an undisturbed run."""
     plan_and_text()
     train = ["train", "plan.json", "--device", "cpu", "--data", "text",
              "--rate", "1e-2", "--warmup", "1", "--min-rate", "1e-2", "--json",

@@ -11,17 +11,17 @@ import shlex
 from harness import ROOT, WORK, check, finish, run, test
 
 EXAMPLES = sorted((ROOT / "examples").glob("tiny-*-cpu.yaml"))
-FEW = 7  # steps; the comments have more
+FEW = 7  # steps; the comments use more
 
 
 def commands(text):
-    """Those of a comment, by name."""
+    """Returns the commands of an example's comment, by name."""
     lines = re.findall(r"^#   longhaul (\w+ .*)$", text, re.M)
     return {line.split()[0]: shlex.split(line) for line in lines}
 
 
 def trained(example):
-    """By both commands; what the second one says."""
+    """Runs both commands; returns the output of the second."""
     said = commands(example.read_text())
     check(set(said) == {"plan", "train"}, f"{example.name}: {said}")
     said["plan"][1] = str(ROOT / said["plan"][1])
@@ -76,8 +76,8 @@ def experts_are_where_the_job_says():
 
 @test
 def what_the_planner_chooses_for_many_experts_is_trained():
-    """More than two nodes have room for: they are on several, of both sites'
-    replicas."""
+    """The experts exceed the memory of two nodes, so they are on several ranks,
+    of both sites' replicas."""
     job = (ROOT / "examples/tiny-moe-two-sites-cpu.yaml").read_text()
     for old, new in (("zero: 1, recompute: none, ", ""),
                      ("  experts: 8", "  experts: 32"),
@@ -104,7 +104,8 @@ def what_the_planner_chooses_for_many_experts_is_trained():
 
 @test
 def experts_on_several_ranks_go_with_other_plans_too():
-    """Sharded whole; once to each node, here two of a rank of each stage."""
+    """Tests full sharding, and node-aware dispatch with two ranks of a
+    stage."""
     job = (ROOT / "examples/tiny-mixtral-cpu.yaml").read_text()
     losses = []
     for changes in ((), (("zero: 1", "zero: 3"),),

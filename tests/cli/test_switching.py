@@ -89,7 +89,7 @@ def what_was_followed_is_said():
         check([line["schedule"] for line in lines] == names, lines)
         check([line.get("switch") for line in lines] ==
               [None, None, switches[0], None, switches[1], None], lines)
-        # Both are of the last schedule.
+        # Both values are of the last schedule.
         run("simulate", "p.yaml", "-s", "s.csv", "--trace", "s.json")
         n = [sum(event.get("ph") == "X" for event in
                  json.loads(read(name))["traceEvents"])

@@ -18,7 +18,7 @@ uniform("big.yaml", devices=16, microbatches=256, latency=8, transfer=1)
 
 
 def drain(master, process):
-    """What comes out of the terminal until the program is gone."""
+    """Returns the terminal's output until the program ends."""
     text = b""
     while True:
         if select.select([master], [], [], 0.1)[0]:
@@ -61,7 +61,7 @@ def plain(text):
 
 
 def drawn(text):
-    """The lines of the timeline: a device's name, then its passes."""
+    """Returns the lines of the timeline: a device's name, then its passes."""
     return [line for line in plain(text).split("\n")
             if re.match(r"  device \d .*\d%$", line)]
 
@@ -104,7 +104,7 @@ check(on_terminal([*SWEEP, "-q"], on=("stderr",)) == "", "quiet")
 done = run(*SWEEP)
 check(done.stderr == "" and done.returncode == 0, "no terminal: no progress")
 
-# Ctrl-C clears the progress line, ends at once and says nothing.
+# Ctrl-C clears the progress line, and ends the program at once without output.
 process, master = start([*SWEEP[:-1], "latency=0:900:1"], 80, on=("stderr",))
 seen = b""
 while b"point" not in seen:

@@ -12,13 +12,13 @@ import subprocess
 from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, check, finish,
                      test, uniform)
 
-# Accepted in names: a C1 control, turns of direction, a space of no width, a
+# Permitted in names: a C1 control, direction overrides, a space of no width, a
 # tag, an accent.
 NAME = "w\u202e\u009b\u2067\u200b\U000e0041\u00e9"
 SHOWN = "w\\u202e\\u009b\\u2067\\u200b\\U000e0041\u00e9"
-# As YAML writes it, which has no halves of characters.
+# In YAML's notation, which has no surrogates.
 WRITTEN = json.dumps(NAME).replace("\\udb40\\udc41", "\\U000e0041")
-# As YAML and JSON may write it: terminal sequences, an end of line, DEL.
+# In the notation of YAML and JSON: terminal sequences, a line end, DEL.
 ESCAPED = r'"\u001b]0;x\u0007\u001b[31m\n\u007f\u202e\u009b"'
 RAW = b"\x1b]0;x\x07\x1b[31m\x7f\xe2\x80\xae\xff\xc2\x9b"
 
@@ -65,7 +65,7 @@ def run(*args, stdin=b"", env=None):
 
 
 def is_clean(what, text):
-    """UTF-8 without anything that is acted on; ends of lines are."""
+    """Tests for UTF-8 without control characters except line ends."""
     try:
         found = UNSEEN.search(text.decode())
     except UnicodeDecodeError as error:
@@ -75,7 +75,7 @@ def is_clean(what, text):
 
 
 def clean(*args, code=None, **more):
-    """Runs the program; neither of its streams acts on a terminal."""
+    """Runs the program; neither of its streams may control a terminal."""
     done = run(*args, **more)
     what = f"longhaul {args}"
     is_clean(what, done.stdout)
@@ -83,7 +83,8 @@ def clean(*args, code=None, **more):
     check(done.returncode in ((0, 1, 2) if code is None else (code,)),
           f"{what}: status {done.returncode}, expected {code}: "
           f"{done.stderr[:300]!r}")
-    # One line of error and, of usage, one that says where to look.
+    # One line for the error; a usage error has a second line that refers to the
+    # help.
     lines = done.stderr.decode(errors="replace").split("\n")
     check(len(lines) <= 3, f"{what}: {lines}")
     return done
@@ -111,7 +112,7 @@ def names_are_shown_and_tables_stay_straight():
     done = clean("simulate", "p.yaml", "-s", "1f1b", code=0)
     text = done.stdout.decode()
     check(SHOWN in text, f"simulate: {text}")
-    # Columns stand where they do without such a name, if it has the room.
+    # Columns are aligned as without such a name if there is space.
     for name, wide in (("k\u202ek", 8), ("\u00e9" * 20, 20), ("\u4e2d" * 4, 8)):
         (WORK / "q.yaml").write_text(PIPELINE.format(json.dumps(name)))
         text = clean("simulate", "q.yaml", "-s", "1f1b").stdout.decode()
@@ -150,7 +151,7 @@ def json_keeps_the_exact_text_in_escapes():
     done = clean("plan", "job.yaml", "--no-optimal", "--json", code=0)
     check(json.dumps(NAME)[1:-1] in json.dumps(json.loads(done.stdout)),
           "plan --json has the site's name")
-    # Of a name that is no UTF-8, what is shown.
+    # Tests the displayed form of a name that is not UTF-8.
     os.rename(WORK / "p.yaml", os.fsencode(WORK) + b"/\xff" + RAW + b".yaml")
     done = clean("compare", b"\xff" + RAW + b".yaml", "--html", "c.html",
                  "--json", code=0)
@@ -185,13 +186,13 @@ def reports_show_names_too():
 
 
 def words_of(text):
-    """Where words stand that a file could have had otherwise."""
+    """Returns the positions of replaceable words in a file."""
     return [found.span() for found in
             re.finditer(r'"[^"\n]*"|(?<![\w"./-])[A-Za-z][\w.-]*', text)]
 
 
 def readers(name):
-    """Commands that read a file of this kind, and how."""
+    """Returns the commands that read a file of this format."""
     return {
         "p.yaml": [["simulate", "bad"], ["schedule", "bad"], ["compare", "bad"],
                    ["explain", "bad"], ["check", "bad", "s.csv"],
@@ -211,8 +212,8 @@ def readers(name):
 
 
 def each_word_hostile(name, most):
-    """Each of a file's words in turn, spread over all of it, is hostile; so is
-    a byte of it that is no text."""
+    """Replaces each word of a file in turn by hostile text, and inserts a byte
+    that is no text."""
     text = (WORK / name).read_text()
     ways = readers(name)
     words = words_of(text)
@@ -306,7 +307,7 @@ def nothing_in_an_argument_is_acted_on():
                        "check": "p.yaml"}.get(command, "plan.json")
             for option in re.findall(r"--([\w-]+) [A-Z]", text):
                 clean(command, operand, f"--{option}", bad)
-    # In a locale that knows nothing of it, as well.
+    # Also tested in the C locale.
     clean("simulate", "p.yaml", env={"LC_ALL": "C"}, code=0)
 
 

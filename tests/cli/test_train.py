@@ -91,7 +91,7 @@ def injected(text, file="p.yaml"):
     return round(found["predicted_s"] * 1000, 6)
 
 
-# a-b is both ways, a>b one way; a name that the file gives is that link.
+# a-b is bidirectional, a>b one direction; a name in the file is that link.
 write("named.yaml", """
     longhaul: pipeline/1
     time_unit: ms
@@ -128,7 +128,8 @@ fast = json_case("five times as fast", [*QUIET, "-n", "1", "--speed", "5"])
 check(fast["predicted_s"] == 0.0916 and fast["speed"] == 5,
       f"--speed: {fast}")
 
-# --- refusals ----------------------------------------------------------------------
+# --- rejected options
+# ---------------------------------------------------------------
 for text, why in [("x=latency:1ms", "'x' is neither a link of the pipeline: "
                    "dc0>dc1, dc1>dc0, nor a pair of its 4 devices"),
                   ("0-2=latency:1ms", "'0-2' has no effect: no messages are "
@@ -151,7 +152,7 @@ for more, steps in (((), [10, 20]), (("--progress", "8"), [8, 16, 24]),
         got = [int(n) for n in re.findall(r"iteration (\d+)", done.stderr)]
         check(done.returncode == 0 and said and got == steps,
               f"progress {more} over {transport}: {done.stderr}")
-# A line is there while the run goes on.
+# The line is printed during the run.
 endless = subprocess.Popen(
     [PROGRAM, *FAST, "--steps", "100000000", "--progress", "1"], cwd=WORK,
     env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -184,8 +185,8 @@ case("no mpirun", [*QUIET, "--transport", "ucx"], 1, err="mpirun -np 4")
 
 
 def await_text(name, process, text=""):
-    """Until the run has written this to the file: a line of its log comes with
-    an iteration."""
+    """Waits until the run has written this text: each iteration writes a
+    line."""
     path = WORK / name
     check(until(lambda: path.exists() and path.read_text() and
                 text in path.read_text(), process), f"{name} has {text!r}")
@@ -230,8 +231,8 @@ check(run.returncode == 1 and out == "" and re.fullmatch(
     r"(was|were) completed\n", without_progress(err)),
       f"a rank was killed: {run.returncode} {err!r}")
 
-# --- a rank that is stopped keeps its connections, but sends nothing ----------------
-# With two ranks, load cannot make another rank seem silent meanwhile.
+# --- a stopped rank keeps its connections, but sends nothing ------------------------
+# With two ranks, load cannot delay another rank beyond the time limit.
 uniform("pair.yaml", devices=2, latency=8, transfer=1)
 run = subprocess.Popen([PROGRAM, "train", "pair.yaml", "-s", "1f1b",
                         "--transport", "local", "--steps", "100000000", "--log",
@@ -257,7 +258,8 @@ case("too short a silence of rails", [
     *QUIET, "--transport", "tcp", "--rails", "lo", "--silence", "1599ms"], 1,
      err="over rails the silence of a rank is limited to at least 1.6 s")
 
-# --- the same under mpirun: one rank says it --------------------------------------
+# --- the same under mpirun: one rank reports it
+# -----------------------------------
 if not shutil.which("mpirun"):
     print("SKIPPED mpirun: it is not installed")
 else:
@@ -281,7 +283,7 @@ else:
                 os.kill(int(child), signal.SIGKILL)
     out, err = run.communicate(timeout=HANGS)
     ours = [line for line in err.splitlines() if line.startswith("longhaul:")]
-    # mpirun leaves a second to the others, and says which rank was killed.
+    # mpirun ends the other ranks after a second, and reports the killed rank.
     check(run.returncode != 0 and len(ours) <= 1 and
           all("rank 2:" in line for line in ours) and "rank 2" in err,
           f"a rank was killed under mpirun: {err!r}")
@@ -328,7 +330,7 @@ else:
         check(launched.returncode == 0 and weights.exists() and
               weights.read_bytes() == whole,
               f"the same weights over {transport}: {launched.stderr}")
-    # A full disk (files of at most 40 kB) leaves the checkpoints as they were.
+    # A full disk (files of at most 40 kB) does not damage existing checkpoints.
     before = {f.name: f.read_bytes()
               for f in (WORK / "run/step-00000012").iterdir()}
     for transport in ("inproc", "local"):

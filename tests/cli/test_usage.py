@@ -13,7 +13,7 @@ TRY = r"[^\n]*\nTry 'longhaul {} --help'\.\n\Z"
 uniform("p.yaml")
 GROUPS = (ROOT / "cli/help_groups.c").read_text()
 
-# Help says what the command does, how, with examples that name it.
+# Help states the purpose and usage of the command, with examples of it.
 case("help", ["--help"], out=r"Usage: longhaul COMMAND.*Examples:")
 case("help word", ["help"], out=r"Usage: longhaul COMMAND")
 case("version", ["--version"], out=r"\Alonghaul \d+\.\d+\.\d+\n\Z")
@@ -44,7 +44,7 @@ for command in COMMANDS:
     case(f"version of {command}", [command, "--version"],
          out=r"\Alonghaul \d")
     case(f"-h of {command}", [command, "-h"], out=rf"longhaul {command}")
-    # Help does not need the arguments to be right.
+    # Help does not require valid arguments.
     case(f"help of {command} wins", [command, "nowhere", "--help"], out=ANY)
     case(f"{command}: unknown option", [command, "--jsom"], 2,
          err=rf"\Alonghaul: {command}: unknown option '--jsom'; did you "
@@ -79,7 +79,7 @@ case("check of none", ["check"], 2, err=r"a required argument is missing; "
      r"it takes PIPELINE\|PLAN \[SCHEDULE\]")
 case("check of one", ["check", "p.yaml"], 2, err=r"SCHEDULE is required for a "
      r"pipeline")
-# What follows a letter is its value, blanks and all.
+# The rest after a letter is its value, including blanks.
 case("value with a blank", ["schedule", "p.yaml", "-omy schedule.txt"], out=ANY)
 check(read("my schedule.txt"), "a name with a blank")
 case("one too many", ["schedule", "p.yaml", "q.yaml"], 2,
@@ -215,7 +215,7 @@ case("costs without prices", ["plan", LINKED, "--objective", "cost"], 1,
 case("--per-gb alone", ["plan", LINKED, "--per-gb", "1"], 1,
      err=r"a price per byte requires a price per GPU hour")
 
-# All ways to give an option mean the same.
+# All forms of an option are equivalent.
 want = run("schedule", "p.yaml", "--method", "zb-h1").stdout
 for args in (["-m", "zb-h1", "p.yaml"], ["-mzb-h1", "p.yaml"],
              ["--method=zb-h1", "p.yaml"], ["p.yaml", "-qm", "zb-h1"],

@@ -10,7 +10,7 @@ import subprocess
 from harness import ANY, ROOT, case, check, finish, read, test, write
 
 VALIDATE = os.environ["VALIDATE"]
-# One of each set, with replicas and stages; of mit with unlike GPUs.
+# One run of each set, with replicas and stages; for mit with different GPUs.
 SETS = {"vtrain multi": 3, "vtrain single": 100, "sailor clariden": 3,
         "sailor mit": 3, "clariden, no profiles": 5}
 
@@ -27,9 +27,9 @@ def a_measured_run_is_planned_as_it_is_validated():
         runs = [run for run in files[name]["runs"] if not run["excluded"]]
         for run in runs[n::max(1, len(runs) // 3)][:3]:
             if name == "clariden, no profiles":
-                continue # has the names of another set's runs
-            # More memory than any needs: those that ran fit, by our count or
-            # not, and their time is what is compared.
+                continue  # contains the names of another set's runs
+            # Memory is increased beyond any need: measured runs must count as
+            # feasible, and only times are compared.
             text = validate("--job", run["run"])
             write("job.yaml", text.replace("gpu: a100-80g",
                                            "gpu: {preset: a100-80g, "

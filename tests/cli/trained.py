@@ -13,7 +13,7 @@ TRAIN = ["train", "plan.json", "--device", "cpu", "--data", "text"]
 
 
 def make_plan(job):
-    """plan.json of a job's text, and a text to train on."""
+    """Writes plan.json for a job's text, and a training text."""
     write("job.yaml", job)
     done = run("plan", "job.yaml", "-o", "plan.json")
     check(done.returncode == 0, done.stderr)
@@ -21,7 +21,7 @@ def make_plan(job):
 
 
 def can_train(done):
-    """Whether the device was there; if it was, the run ended well."""
+    """Tests whether the device was available; if so, the run must succeed."""
     if "OpenBLAS" in done.stderr:
         print("SKIPPED training: OpenBLAS is not installed")
         return False
@@ -29,7 +29,7 @@ def can_train(done):
 
 
 def over_transports(train, more, names=("inproc", "local", "tcp", "ucx")):
-    """Transport by transport, what a run of four ranks prints; its checkpoints
+    """Yields the output of a run of four ranks for each transport; checkpoints
     are in a folder of that name."""
     launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4"]
     if not shutil.which("mpirun"):
@@ -48,5 +48,5 @@ def over_transports(train, more, names=("inproc", "local", "tcp", "ucx")):
 
 
 def saved(name, steps, file="model.safetensors"):
-    """A file of a run's checkpoint."""
+    """Reads a file of a run's checkpoint."""
     return (WORK / name / f"step-{steps:08}" / file).read_bytes()
