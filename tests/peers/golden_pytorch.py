@@ -31,17 +31,17 @@ def longhaul(*args):
 
 
 def passes(path):
-    """(chunk, kind, microbatch) of each row, communication left out."""
+    """Returns (chunk, kind, microbatch) of each row, without communication."""
     rows = []
     for row in path.read_text().splitlines():
-        # 0SEND_F0 has digits on both sides of a word of its own.
+        # In 0SEND_F0 digits surround a name of its own.
         row = re.sub(r"\d+(SEND|RECV)_[FB]\d+|\d+(UNSHARD|RESHARD)", "", row)
         rows.append([(int(c), k, int(m)) for c, k, m in PASS.findall(row)])
     return rows
 
 
 def pipeline(rows, path):
-    """The pipeline that a schedule is of: every pass a millisecond."""
+    """Returns a pipeline for a schedule: every pass takes a millisecond."""
     device = {}
     for d, row in enumerate(rows):
         for chunk, _, _ in row:
@@ -85,7 +85,7 @@ with tempfile.TemporaryDirectory(prefix="longhaul-pytorch-") as temp:
         check(abs(found["bubble_ratio"] - idle) < 1e-12,
               f"{path.name}: bubble ratio")
 
-    # Without communication the order is exactly the file's.
+    # Without communication the order equals the file's.
     path = DATA / "zb1p_2rank_2stagep_compute.csv"
     pipeline(passes(path), p)
     trace = pathlib.Path(temp, "t.json")

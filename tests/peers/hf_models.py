@@ -29,11 +29,11 @@ SPLIT = {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
 
 
 def reference(kind, config):
-    """The whole configuration, a model of it with weights that are nowhere neutral,
-    and tokens."""
+    """Returns the whole configuration, a model of it in which no weight is
+    neutral, and tokens."""
     torch.manual_seed(1)
     config = {"model_type": kind, **config}
-    if "rope_parameters" in config:  # which has them all
+    if "rope_parameters" in config:  # these have all keys
         config.pop("rope_theta", None)
     model = transformers.AutoModelForCausalLM.from_config(
         transformers.AutoConfig.for_model(**config),

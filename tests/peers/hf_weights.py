@@ -4,13 +4,13 @@ import torch
 
 
 def interleaved(q, k, v, groups):
-    """Query heads, keys and values of each group of heads, one after another."""
+    """Orders query heads, keys and values by group of heads."""
     parts = [t.reshape(groups, -1, *t.shape[1:]) for t in (q, k, v)]
     return torch.cat(parts, 1).flatten(0, 1)
 
 
 def attention(own, config):
-    """Of attention, latent if it has compressed keys and values."""
+    """Converts attention; it is latent if keys and values are compressed."""
     out = {"linear_proj.weight": own["o_proj.weight"]}
     if "kv_b_proj.weight" in own:
         names = {"q_proj": "linear_q_proj", "q_a_proj": "linear_q_down_proj",
@@ -52,7 +52,7 @@ def dense(own):
 
 
 def gpt_oss_experts(own):
-    """Gates and linear halves alternate; matrices are stored transposed."""
+    """Gate and linear rows alternate; matrices are stored transposed."""
     up = own["experts.gate_up_proj"].mT
     bias = own["experts.gate_up_proj_bias"]
     return {"linear_fc1.weight": torch.cat([up[:, ::2], up[:, 1::2]], 1),
@@ -67,7 +67,7 @@ def part(own, prefix):
 
 
 def experts(own):
-    """Of a router and its experts, and of shared ones."""
+    """Converts a router and its experts, and shared experts."""
     router = "router." if "router.weight" in own else "gate."
     of_each = (gpt_oss_experts(own) if "experts.gate_up_proj_bias" in own else
                {"linear_fc1.weight": own["experts.gate_up_proj"],
@@ -89,7 +89,7 @@ def experts(own):
 
 
 def for_megatron(model):
-    """The weights of a model of transformers, in a new dictionary."""
+    """Returns the weights of a transformers model, in a new dictionary."""
     config, every = model.config, model.state_dict()
     out = {"embedding.word_embeddings.weight": every["model.embed_tokens.weight"],
            "output_layer.weight": every["lm_head.weight"]}

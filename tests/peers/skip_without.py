@@ -7,8 +7,8 @@ SKIP = 77
 
 
 def skip_without(module, error, variable, untested):
-    """Goes on with the Python that the environment's variable names, if it does,
-    and else says what is not tested and skips."""
+    """Restarts with the Python that the environment variable names, if it has
+    the package; else prints the missing package and skips the test."""
     other = os.environ.get(variable)
     if other:  # once only
         environment = {k: v for k, v in os.environ.items() if k != variable}

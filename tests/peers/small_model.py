@@ -18,7 +18,7 @@ WIDTH, HEADS, VOCABULARY, FFN = 16, 2, 32, 32
 
 
 class Exchange(torch.autograd.Function):
-    """Rows to the ranks of a group, and their gradients back."""
+    """Sends rows to the ranks of a group, and their gradients back."""
 
     @staticmethod
     def forward(ctx, rows, sent, received, group):
@@ -44,20 +44,21 @@ def mlp(name):
 
 
 class Bank(nn.Module):
-    """Experts that follow each other."""
+    """Consecutive experts."""
 
     def __init__(self, name, numbers):
         super().__init__()
         self.mlps = nn.ModuleList(mlp(f"{name}.{e}") for e in numbers)
 
     def forward(self, rows, counts):
-        """Rows of each expert, once for every rank that they come from."""
+        """Processes the rows of each expert separately for every sending
+        rank."""
         return torch.cat([self.mlps[i % len(self.mlps)](part)
                           for i, part in enumerate(rows.split(counts))])
 
 
 class Experts(nn.Module):
-    """Of a layer; those that are here are a block of consecutive ones."""
+    """A layer's experts; those of this rank are a block of consecutive ones."""
 
     def __init__(self, name, experts, per_token, group):
         super().__init__()
@@ -76,7 +77,7 @@ class Experts(nn.Module):
                 if self.group else rows)
 
     def forward(self, x):
-        if x.is_meta:  # only its shape is asked for
+        if x.is_meta:  # the shape is needed, not the values
             return x
         tokens = x.reshape(-1, WIDTH)
         share, chosen = self.router(tokens).softmax(-1).topk(self.per_token)
@@ -140,7 +141,7 @@ def start(module, name):
 
 
 class Model(nn.Module):
-    """Of all modules, or of those that are named."""
+    """The model: all modules, or the named ones."""
 
     def __init__(self, layers, experts=0, per_token=1, group=None,
                  again=False, names=None):
@@ -172,7 +173,7 @@ class Model(nn.Module):
 
 
 def data(batch, sequence, step):
-    """Tokens and those that follow them."""
+    """Returns tokens and their successors."""
     generator = torch.Generator().manual_seed(1000 + step)
     tokens = torch.randint(VOCABULARY, (batch, sequence + 1),
                            generator=generator)
@@ -180,7 +181,7 @@ def data(batch, sequence, step):
 
 
 def loss_of(tokens):
-    """The loss of a microbatch, as its part of that of so many tokens."""
+    """Returns a microbatch's share of the mean loss over this many tokens."""
     def loss(output, target):
         return functional.cross_entropy(output.flatten(0, 1), target.flatten(),
                                         reduction="sum") / tokens
@@ -188,9 +189,9 @@ def loss_of(tokens):
 
 
 def train(model, replicas, batch, micro_batch, sequence, steps, pace):
-    """One process, a microbatch at a time: of each step the losses of all
-    microbatches, and the gradients by name. As ranks do, each replica's
-    microbatches are summed before replicas are."""
+    """Trains in one process, a microbatch at a time; returns each step's losses
+    of all microbatches, and the gradients by name. Sums each replica's
+    microbatches before the sum over replicas, like ranks."""
     loss = loss_of(batch * sequence)
     losses, gradients = [], []
     for step in range(steps):

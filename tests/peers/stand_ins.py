@@ -7,7 +7,7 @@ import importlib.machinery
 import importlib.util
 import sys
 
-# What is unused, and the package that it needs.
+# Unused module, and the package that imports it.
 UNUSED = {"datasets": "datasets", "torch.utils.tensorboard": "tensorboard",
           "torchdata": "torchdata",
           "torchtitan.distributed.minimal_async_ep": "triton"}
@@ -42,7 +42,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def put_in():
-    """For those that cannot be imported."""
+    """Installs stubs for packages that cannot be imported."""
     sys.meta_path.insert(0, StandIns(
         [name for name, package in UNUSED.items()
          if not importlib.util.find_spec(package)]))

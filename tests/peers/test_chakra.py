@@ -38,7 +38,7 @@ FIELDS = {"id": "id", "name": "name", "type": "type", "control": "ctrl_deps",
 
 
 def compiled(folder):
-    """The module of the schema."""
+    """Returns the compiled module of the schema."""
     source = pathlib.Path(SCHEMA)
     if protoc.main(["", f"-I{source.parent}", f"--python_out={folder}",
                     source.name]):
@@ -48,14 +48,14 @@ def compiled(folder):
 
 
 def values(attributes):
-    """Each attribute's value by its name."""
+    """Returns each attribute's value by its name."""
     return {attribute.name: getattr(attribute, attribute.WhichOneof("value"))
             for attribute in attributes}
 
 
 def compare(theirs, ours):
-    """The fields and attributes of both decoders are equal, and no field is
-    unknown to the schema."""
+    """Checks that the fields and attributes of both decoders are equal, and
+    that the schema defines every field."""
     found = {name: getattr(theirs, field) for name, field in FIELDS.items()}
     found["control"], found["data"] = (list(theirs.ctrl_deps),
                                        list(theirs.data_deps))

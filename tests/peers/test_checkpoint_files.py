@@ -33,8 +33,8 @@ except ImportError as error:
     skip_without("torch, safetensors or transformers", error, "LONGHAUL_TORCH",
             "other programs read our checkpoints")
 
-# Which of CUDA's libraries are not there is not asked: a torch without them
-# (tools/torch-without-cuda.py) ends where GPT-2's code wants to know.
+# GPT-2's code queries CUDA's libraries; a torch without them
+# (tools/torch-without-cuda.py) would exit.
 torch.cuda.is_current_stream_capturing = lambda: False
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -67,7 +67,7 @@ def train(folder, steps, *more):
 
 
 def plan(folder, model, replicas, experts):
-    """A small job: grouped heads whose width is not hidden / heads."""
+    """Plans a small job: grouped heads whose width is not hidden / heads."""
     job = pathlib.Path(ROOT, "examples/tiny-llama-cpu.yaml").read_text()
     lines = job.splitlines(keepends=True)
     at, = [i for i, line in enumerate(lines) if line.startswith("model:")]
@@ -87,7 +87,8 @@ def plan(folder, model, replicas, experts):
 
 
 def in_layers(prefix, rows, front, back):
-    """Names and shapes of a model with four layers; `rows` of all, or of each."""
+    """Returns names and shapes of a model with four layers; `rows` of all, or
+    of each."""
     shapes = dict(front)
     for layer in range(4):
         here = rows[layer] if isinstance(rows, dict) else rows
@@ -96,8 +97,8 @@ def in_layers(prefix, rows, front, back):
 
 
 def llama(biases=""):
-    """Names and shapes, by docs/formats/checkpoint.md; `biases`: of q, k, v, o
-    and m, the MLP."""
+    """Returns names and shapes by docs/formats/checkpoint.md; `biases`: of q,
+    k, v, o and m, the MLP."""
     hidden, ffn, vocab, q, kv = 40, 56, 256, 4 * 12, 2 * 12
     rows = [("input_layernorm", [hidden]), ("self_attn.q_proj", [q, hidden]),
             ("self_attn.k_proj", [kv, hidden]),
@@ -199,8 +200,8 @@ def deepseek(model):
 
 
 def with_experts(dense, experts, more, attention):
-    """As `attention`, of a dense model; layers of `dense` have its MLPs, the others `experts` and
-    `more`."""
+    """Adds experts to a dense model's names and shapes. Layers of `dense` have
+    its MLPs, the others `experts` and `more`."""
     hidden, ffn, vocab = 40, 28, 256
     rows = {}
     for layer in range(4):
@@ -229,7 +230,7 @@ def shared(name, ffn):
 
 
 def read_file(name, path, shapes):
-    """All tensors, as safetensors has them."""
+    """Reads all tensors with safetensors."""
     with safe_open(path, framework="pt") as file:
         check(file.metadata() == {"format": "pt"}, f"{name}: metadata")
         check(set(file.keys()) == set(shapes),
@@ -256,8 +257,8 @@ def safetensors(name, folder, shapes):
 
 
 def their_loss(model):
-    """Over the first windows of the last quarter of the text, as our
-    validation."""
+    """Returns transformers' loss over the first windows of the last quarter of
+    the text, like our validation."""
     text = pathlib.Path(ROOT, "LICENSE").read_bytes()
     first = len(text) - int(len(text) * 0.25)
     rows = [list(text[first + i * SEQUENCE:][:SEQUENCE + 1])
@@ -275,7 +276,7 @@ def transformers(name, folder, weights, loss):
     wrong = {key: value for key, value in found.items() if value}
     check(not wrong, f"{name}: {wrong}")
     theirs = dict(model.named_parameters())
-    # It keeps the experts of a layer in one tensor; the loss tells.
+    # It stores the experts of a layer in one tensor; the loss tests them.
     if "Experts" not in name:
         check(set(theirs) == set(weights), f"{name}: parameters of transformers")
         check(all(torch.equal(theirs[key], weights[key]) for key in weights),
@@ -288,7 +289,8 @@ def transformers(name, folder, weights, loss):
 
 
 def back(name, folder, model):
-    """Training begins with what transformers has saved, here and there."""
+    """Trains from the model that transformers has saved; transformers reads the
+    result."""
     ours = train(folder, 1, "--weights", f"run/step-{STEPS:08}")
     model.save_pretrained(folder / "theirs")
     theirs = train(folder, 1, "--weights", "theirs")
@@ -301,7 +303,7 @@ def back(name, folder, model):
 
 
 def config(name, folder, model):
-    """Our reader of config.json finds the model that was trained."""
+    """Checks that our reader of config.json finds the trained model."""
     job = json.loads((folder / "plan.json").read_text())["job"]
     job["model"] = str(folder / "run" / f"step-{STEPS:08}" / "config.json")
     (folder / "again.json").write_text(json.dumps(job))
@@ -310,7 +312,7 @@ def config(name, folder, model):
     want = model if "positions" in model else {"rope_theta": 10000} | model
     if not model.get("gated", True):  # the device's GELU, which the file names
         want = {"activation": "gelu_tanh"} | want
-    if "kv_lora_rank" in model:  # whose class has another default
+    if "kv_lora_rank" in model:  # this class has another default
         want = {"norm_epsilon": 1e-5} | want
     loss = job["training"].get("balance_loss", 0.01)
     check(again.pop("router_aux_loss_coef", loss) == loss, f"{name}: {again}")

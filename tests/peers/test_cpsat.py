@@ -55,7 +55,8 @@ def known_optima(folder):
 
 
 def compare(name, path, folder, known=None):
-    """The same optimum; schedules of either that the judge agrees with."""
+    """Checks that both find the same optimum, and that the verifier accepts
+    both schedules."""
     theirs_csv, ours_csv = folder / "theirs.csv", folder / "ours.csv"
     theirs = peer_cpsat.solve(path, time_limit=60, output=theirs_csv)
     ours = longhaul("schedule", path, "--method", "optimal", "--effort",
@@ -80,8 +81,8 @@ def compare(name, path, folder, known=None):
 
 
 def random_pipeline(seed):
-    """Tiny, of every kind: placements, links that are shared, memory that is
-    scarce or too little, gathers, B, D that gives memory back."""
+    """Returns a tiny random pipeline: any placement, shared links, tight or
+    insufficient memory, gathers, B passes, D that frees memory."""
     r = random.Random(seed)
     devices, kind = r.randint(1, 4), r.choice(["ud", "ud", "loop", "wave",
                                                "any"])

@@ -57,7 +57,7 @@ from bridge_recipes import meant
 TOLERANCE = 1e-4
 OBJECTS = {"F.silu": functional.silu, "quick_gelu": quick_gelu,
            "squared_relu": squared_relu, "torch.float32": torch.float32}
-# Each with the arguments without which the logits differ.
+# Arguments of each model without which its logits differ.
 MODELS = (
     ("Llama 3.1", "llama", SIZES | {"rope_parameters": LLAMA3},
      ("norm-epsilon", "use-rope-scaling", "rotary-base")),
@@ -116,7 +116,7 @@ def check(ok, what):
 
 
 def exported(folder, config):
-    """The arguments, by name."""
+    """Returns the exported arguments, by name."""
     plan(PROGRAM, folder, config, "megatron")
     text = longhaul(PROGRAM, folder, "export", "plan.json", "--to", "megatron")
     return {words[0][2:]: words[1:] for line in text.splitlines()
@@ -124,14 +124,15 @@ def exported(folder, config):
 
 
 def configured(given):
-    """As core_transformer_config_from_args() does. Kernels that need a GPU are
-    replaced by equal ones: grouped products by one after another, and fused
-    operations, but not of activations with their bias."""
+    """Follows core_transformer_config_from_args(). Replaces kernels that need a
+    GPU by equal ones: grouped products by sequential ones, and fused operations
+    except for activations with their bias."""
     kind = (MLATransformerConfig if "multi-latent-attention" in given
             else TransformerConfig)
     known = {field.name for field in dataclasses.fields(kind)}
     fields = {"rotary_scaling_factor": 1.0, "q_lora_rank": None} if (
-        "multi-latent-attention" in given) else {}  # as arguments
+        # like Megatron-LM's arguments
+        "multi-latent-attention" in given) else {}
     fields |= {name.removeprefix("model."): value
                for name, value in meant(given).items()}
     fields = {name: OBJECTS.get(value, value) if isinstance(value, str)
@@ -145,7 +146,7 @@ def configured(given):
 
 
 class LatentAttention(DotProductAttention):
-    """The local one, with the sizes that latent attention has."""
+    """megatron-core's local attention, with the sizes of latent attention."""
 
     def __init__(self, *args, k_channels=None, v_channels=None, **named):
         super().__init__(*args, **named)
@@ -155,7 +156,7 @@ class LatentAttention(DotProductAttention):
 
 
 def built(given):
-    """As gpt_builder() does."""
+    """Builds the model like gpt_builder()."""
     config = configured(given)
     spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False,
                                       normalization=config.normalization)
@@ -177,7 +178,7 @@ def built(given):
 
 
 def logits_of(given, weights, tokens):
-    """Or None if the model has no place for the weights."""
+    """Returns the logits; None if the model lacks a parameter for a weight."""
     model = built(given)
     names = {name: value for name, value in model.state_dict().items()
              if isinstance(value, torch.Tensor)}
@@ -186,7 +187,7 @@ def logits_of(given, weights, tokens):
     if lacking_names:
         print(f"  no weights: {lacking_names}")
         return None
-    # Local norms have no weights around 0, unlike Transformer Engine's.
+    # Local norms have weights around 1, unlike Transformer Engine's.
     more = {name: 1 for name in names if "apply-layernorm-1p" in given and
             name.endswith("norm.weight")}
     model.load_state_dict({name: weights[name] + more.get(name, 0)
@@ -219,7 +220,7 @@ def check_model(folder, name, kind, config, needed):
 
 
 class OnCpu(TorchFunctionMode):
-    """Masks that megatron-core makes on a GPU."""
+    """Creates megatron-core's masks on the CPU in place of a GPU."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -229,7 +230,7 @@ class OnCpu(TorchFunctionMode):
 
 
 class NoTracker:
-    """Dropout's generator, which is on a GPU."""
+    """Replaces dropout's random generator, which needs a GPU."""
 
     def fork(self, *_):
         return contextlib.nullcontext()
@@ -242,7 +243,7 @@ distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
 parallel_state.initialize_model_parallel(create_gloo_process_groups=False)
 tensor_parallel.random._CUDA_RNG_STATE_TRACKER = NoTracker()
 tensor_parallel.random._CUDA_RNG_STATE_TRACKER_INITIALIZED = True
-# Names that are undefined there without Transformer Engine.
+# Names that are undefined without Transformer Engine.
 moe_utils.te_general_gemm = None
 multi_latent_attention.TELinear = ()
 torch.cuda.current_device = lambda: torch.device("cpu")

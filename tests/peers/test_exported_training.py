@@ -84,7 +84,7 @@ def longhaul(*args):
 
 
 class Case:
-    """A plan and what it is exported as."""
+    """A plan and its export."""
 
     def __init__(self, folder, number, asked):
         target, sites, experts, training, layout = asked
@@ -141,7 +141,8 @@ class Case:
                                  self.again and names is not None, names)
 
     def in_order(self, chunk):
-        """Whether a chunk's gradients are added as microbatches follow."""
+        """Tests whether a chunk's gradients are added in the order of
+        microbatches."""
         row = self.plan["schedule"]["rows"][self.places[chunk]].split(",")
         numbers = [int(cell.split(kind)[1]) for cell in row for kind in "BW"
                    if cell.startswith(f"{chunk}{kind}")]
@@ -149,7 +150,7 @@ class Case:
 
 
 def of_one_process(_, cases):
-    """What ranks have to come to."""
+    """Returns the expected result, computed in one process."""
     torch.set_num_threads(1)
     for case in cases:
         torch.save(small_model.train(
@@ -159,8 +160,8 @@ def of_one_process(_, cases):
 
 
 class Groups:
-    """Of a rank: its pipeline, its stage's replicas and its experts'. Every
-    rank makes all of them."""
+    """A rank's process groups: pipeline, replicas of its stage, experts. Every
+    rank creates all groups of the job."""
 
     def __init__(self, case, rank):
         self.device, self.replica = case.where(rank)
@@ -182,8 +183,8 @@ class Groups:
 
 
 def shard(case, model, groups):
-    """ZeRO 2 and 3: layer by layer, as torchtitan does; experts over the ranks
-    that have the same ones."""
+    """Applies ZeRO 2 or 3 layer by layer, like torchtitan. Experts are sharded
+    over the ranks that hold the same ones."""
     def over(module, group):
         mesh = distributed.DeviceMesh.from_group(group, "cpu")
         fully_shard(module, mesh=mesh, reshard_after_forward=
@@ -196,10 +197,10 @@ def shard(case, model, groups):
 
 
 def whole(case, model, groups):
-    """Its gradients, summed over replicas."""
+    """Returns complete gradients, summed over replicas."""
     for name, weight in model.named_parameters():
         spread = ".bank." in name and case.together > 1
-        if spread:  # numbered from the first that is here
+        if spread:  # numbered from the first one on this rank
             layer = model.layers[name.split(".")[1]]
             name = re.sub(r"mlps\.(\d+)", lambda at: "mlps."
                           f"{int(at[1]) + layer.mlp.first}", name)
@@ -213,14 +214,14 @@ def whole(case, model, groups):
 
 
 def differ(got, want, exact):
-    """More than what adding in another order does."""
+    """Tests for differences beyond the rounding of another summation order."""
     got, want = (torch.as_tensor(t, dtype=torch.float64) for t in (got, want))
     return ((got - want).abs() >
             (0 if exact else 1e-12) * (1 + want.abs().max())).any()
 
 
 def compare(case, parts, groups, step, losses, wanted):
-    """What differs, and descends."""
+    """Returns the differences, and whether the loss decreases."""
     want_losses, want = wanted[0][step], wanted[1][step]
     wrong, n = [], case.plan["microbatches"]
     exact = (case.replicas <= 2 and case.together == 1 and

@@ -42,8 +42,9 @@ from example_jobs import by_replicas, example_jobs, plan_example
 
 ALL_CASES = "LONGHAUL_ALL_CASES" in os.environ
 JOBS, WORLDS = 10 if ALL_CASES else 4, 32
-LARGEST = 256  # GPUs of an example: every rank makes all groups
-FIXED, RANKS = 80, 3  # jobs whose layouts are given; of each so many ranks
+# maximum number of GPUs of an example: every rank creates all groups
+LARGEST = 256
+FIXED, RANKS = 80, 3  # jobs with given layouts; number of tested ranks of each
 passed = failed = 0
 count = dict.fromkeys(("plans", "context", "experts", "hybrid", "fsdp"), 0)
 
@@ -57,7 +58,7 @@ def check(ok, what):
 
 
 def layout_keys(r, experts):
-    """Some of a layout, the rest is searched."""
+    """Returns part of a layout; the rest is searched."""
     keys = [r.choice(("pipeline: 2", "pipeline: 4", "pipeline: 4", "")),
             r.choice(("tensor: 2", "tensor: 4", "context: 2", "")),
             r.choice(("outermost: data", "outermost: pipeline", "")),
@@ -68,7 +69,7 @@ def layout_keys(r, experts):
 
 
 def whole_layout(r, experts):
-    """All of it, of 32 GPUs."""
+    """Returns a complete layout of 32 GPUs."""
     size = {name: r.choice(values) for name, values in (
         ("pipeline", (1, 2, 4)), ("tensor", (1, 2, 4)),
         ("context", (1, 1, 2, 4)))}
@@ -117,13 +118,14 @@ def options(text):
 
 
 def order_of(passes):
-    """"0F0,4F0" as kinds, chunks and microbatches."""
+    """Parses "0F0,4F0" to kinds, chunks and microbatches."""
     return [(kind, int(chunk), int(batch)) for chunk, kind, batch in
             re.findall(r"(\d+)([FB])(\d+)", passes)]
 
 
 def megatron_order(rank, pipeline, chunks, n, group):
-    """What megatron-core's schedules do on a rank, from its own tables."""
+    """Returns the passes of megatron-core's schedule on a rank, from its own
+    tables."""
     if chunks == 1:
         warm_up = min(pipeline - rank - 1, n)
         forward = backward = [(m, 0) for m in range(n)]
@@ -141,7 +143,7 @@ def megatron_order(rank, pipeline, chunks, n, group):
 
 
 def datacenters(text, world):
-    """Of each rank; without remarks there is one."""
+    """Returns the datacenter of each rank; without remarks there is one."""
     where = [None] * world
     for first, last, name in re.findall(r"# Ranks (\d+) to (\d+): (\S+)",
                                         text):
@@ -160,9 +162,9 @@ def site_of(sites, replica, stage):
 
 
 def check_groups(rank, layout, world, where, instances):
-    """Tensor and context groups are next to each other; a stage's replicas are
-    where the outermost dimension puts them, and those that share state lie in
-    one datacenter where sharding is hybrid."""
+    """Checks that ranks of tensor and context groups are consecutive, that a
+    stage's replicas follow the outermost dimension, and that hybrid sharding
+    stays within a datacenter."""
     tensor, block = layout["tensor"], layout["tensor"] * layout["context"]
     first = rank - rank % block
     step = block * (layout["pipeline"] if by_replicas(layout) else 1)
@@ -190,8 +192,7 @@ def check_groups(rank, layout, world, where, instances):
 
 
 def check_fsdp(instances):
-    """Its own layout of ranks, which has to be that of the groups: it raises
-    where it is not."""
+    """Creates FSDP's rank layout, which raises if it contradicts the groups."""
     whole = parallel_state.get_data_parallel_group(
         with_context_parallel=True, partial_data_parallel=instances > 1)
     tensor = parallel_state.get_tensor_model_parallel_group()
@@ -209,8 +210,8 @@ def check_fsdp(instances):
 
 
 def check_rank(rank, plan, given, where, orders):
-    """What megatron-core makes of the arguments, on one rank; its stage's
-    passes into `orders`."""
+    """Creates megatron-core's state from the arguments on one rank; adds its
+    stage's passes to `orders`."""
     layout = plan["layout"]
     world = plan["search"]["gpus_used"]
     distributed.init_process_group("fake", store=FakeStore(), rank=rank,
@@ -273,7 +274,8 @@ def check_rank(rank, plan, given, where, orders):
 
 
 def check_time(seed, plan, orders, folder):
-    """Of an iteration in which each device does what megatron-core says."""
+    """Checks the time of an iteration in which each device runs megatron-core's
+    order."""
     if plan["layout"]["pipeline"] == 1:
         return
     rows = [orders[stage] for stage in range(plan["layout"]["pipeline"])]
@@ -289,7 +291,8 @@ def check_time(seed, plan, orders, folder):
 
 
 def check_job(seed, folder, keys_of=layout_keys, effort="4000", most=WORLDS):
-    """Of a seeded job with such a layout. Whether it is a pipeline."""
+    """Checks a seeded job with such a layout. Returns whether it is a
+    pipeline."""
     r = random.Random(seed)
     (folder / "job.yaml").write_text(job(r, keys_of))
     done = subprocess.run(
@@ -310,7 +313,8 @@ def check_example(path, text, folder):
 
 
 def check_plan(seed, folder, r, most, largest=None):
-    """Of plan.json, on so many ranks; none of more GPUs than `largest`."""
+    """Checks plan.json on this many ranks; skips plans of more than `largest`
+    GPUs."""
     plan = json.loads((folder / "plan.json").read_text())
     told = subprocess.run(
         [PROGRAM, "export", folder / "plan.json", "--to", "megatron"],

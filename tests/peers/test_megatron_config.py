@@ -52,7 +52,7 @@ from random_jobs import job
 
 OBJECTS = {"torch": torch, "F": functional, "AttnBackend": AttnBackend}
 FUNCTIONS = {"squared_relu": squared_relu, "quick_gelu": quick_gelu}
-# Transformer Engine needs a GPU; what asks for its version gets one.
+# Transformer Engine needs a GPU; code that queries its version gets one.
 utils._te_version = utils.PkgVersion("2.11.0")
 passed = failed = 0
 unfit = []
@@ -71,7 +71,7 @@ def options(text):
 
 
 def real(value):
-    """What a name of an object stands for."""
+    """Returns the object that an attribute of the recipe names."""
     module, _, name = str(value).partition(".")
     if isinstance(value, str) and name and module in OBJECTS:
         return getattr(OBJECTS[module], name)
@@ -86,8 +86,9 @@ def made(kind, fields, part):
 
 
 def configured(given):
-    """The model's configuration, once all three are made; each may raise."""
-    # Whose kernels are looked for in Transformer Engine itself.
+    """Returns the model's configuration after all three are made; each may
+    raise."""
+    # These kernels are looked up in Transformer Engine itself.
     fields = {**meant(given), "model.apply_rope_fusion": False}
     made(DistributedDataParallelConfig, fields, "ddp")
     made(OptimizerConfig, fields, "optimizer")
@@ -96,7 +97,7 @@ def configured(given):
 
 
 def check_stages(seed, plan, config):
-    """Stage k is on rank k mod PP, as its part k div PP."""
+    """Checks that stage k is on rank k mod PP, as its part k div PP."""
     split, layout = config.pipeline_model_parallel_layout, plan["layout"]
     if layout["pipeline"] == 1:
         check(split is None, f"job {seed}: stages of one rank")
@@ -126,12 +127,13 @@ def check_example(path, text, folder):
 
 
 def check_random(seed, folder):
-    """None: it has no plan."""
+    """Checks a random job; None: it has no plan."""
     (folder / "job.yaml").write_text(job(random.Random(seed)))
     planned = longhaul(folder, "plan", "job.yaml", "-q", "--for", "megatron",
                        "--no-optimal", "--effort", "300", "-o", "plan.json")
     if planned.returncode:
-        # By its rules; else there is no plan of the job for anything.
+        # Planned by Megatron-LM's rules; otherwise the job has no plan for any
+        # program.
         if "no layout works, e.g.: Megatron-LM" not in planned.stderr:
             check(re.search("no layout fits|learned .* positions|chunks, but",
                             planned.stderr), f"job {seed}: {planned.stderr}")
@@ -141,7 +143,7 @@ def check_random(seed, folder):
 
 
 def check_plan(seed, folder):
-    """Of plan.json; what Megatron-LM is given."""
+    """Checks plan.json; returns Megatron-LM's arguments."""
     plan = json.loads((folder / "plan.json").read_text())
     told, recipe = (longhaul(folder, "export", "plan.json", "--to", target,
                              "--allow-inexact")
@@ -162,7 +164,7 @@ def check_plan(seed, folder):
 
 
 def check_faults(given):
-    """What is wrong is seen."""
+    """Checks that inconsistent values are detected."""
     for change in ({"num-attention-heads": ["7"]},
                    {"fp16": [], "bf16": []},
                    {"pipeline-model-parallel-size": ["2"],

@@ -32,9 +32,10 @@ except ImportError as error:
             "a log of Megatron's timers is diagnosed")
 
 RANKS, ITERATIONS, INTERVAL = 2, 4, 2
-# In seconds, of each rank; 3 times as long on the second.
+# Seconds of each rank; 3 times as long on the second.
 FORWARD_S, BACKWARD_S, SEND_S = (0.02, 0.06), (0.03, 0.09), (0.01, 0.01)
-# The log has 0.01 ms; its clock can be slowed or sped up against that of the test.
+# The log has a resolution of 0.01 ms; NTP may slow down or speed up its clock
+# relative to the test's.
 PRECISION_S = 2e-4
 
 
@@ -47,7 +48,8 @@ def train(rank, port, log):
     timers, names = Timers(log_level=2, log_option="all"), (
         "forward-backward", "forward-compute", "backward-compute",
         "backward-send", "optimizer")
-    shortest = longest = 0  # the sleeps, and these with the calls of the timers
+    # the sleeps, and the sleeps including the timers' calls
+    shortest = longest = 0
     for i in range(ITERATIONS):
         timers("forward-backward", log_level=1).start(barrier=True)
         for name, seconds in (("forward-compute", FORWARD_S),
@@ -87,7 +89,7 @@ def main(folder):
         least, most = json.loads((folder / f"train.log.rank{rank}").read_text())
         if (one["rank"], one["n_steps"]) != (rank, ITERATIONS // INTERVAL):
             wrong.append(f"rank or steps: {one}")
-        # Other load prolongs the sleeps, and with them the timers.
+        # Other load lengthens both the sleeps and the timers.
         if not least - PRECISION_S <= one["compute_s"] <= most + PRECISION_S or \
                 not one["communication_s"] >= SEND_S[rank] or \
                 one["span_s"] + 1e-4 < sum(

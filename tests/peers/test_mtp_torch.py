@@ -44,9 +44,9 @@ def check(ok, what):
 
 
 class Model(peer.Llama):
-    """Equations 21 to 25. What a module takes of the one before it, or of the
-    model, is what the head takes; DeepSeek-V3's eh_proj has the columns for the
-    embedding first."""
+    """Equations 21 to 25. The input of a module's projection is the head's
+    input of the previous module or of the model. DeepSeek-V3's eh_proj has the
+    columns for the embedding first."""
 
     def __init__(self, weights, modules):
         super().__init__(weights, HEADS, KV_HEADS, HEAD_DIM, SEQUENCE)
@@ -75,7 +75,7 @@ class Model(peer.Llama):
 
 class Training(peer.Training):
     def batch(self, microbatch):
-        """Whole windows, with the tokens behind them."""
+        """Returns whole windows, with the next tokens."""
         more = 1 + self.model.modules_
         n = (len(self.tokens) - more) // SEQUENCE
         rows = []
@@ -89,7 +89,7 @@ class Training(peer.Training):
 
 
 def draw(modules, tied):
-    """Weights under the names that checkpoints have."""
+    """Returns random weights under the names of checkpoints."""
     q, kv = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
     shapes = {"model.embed_tokens": (VOCAB, HIDDEN), "model.norm": (HIDDEN,)}
     if not tied:
@@ -137,7 +137,8 @@ def longhaul(*args):
 
 
 def run(folder, modules, tied, layout):
-    """Our losses; weights and moments are left in the folder."""
+    """Runs longhaul; returns losses; weights and moments remain in the
+    folder."""
     ranks = 1
     for degree in layout.values():
         ranks *= degree

@@ -49,7 +49,7 @@ RUNS = {"1f1b": (Schedule1F1B, RANKS, 1),
 
 
 class Wait(torch.autograd.Function):
-    """Takes its time, forward and backward, as a GPU would."""
+    """Takes its time, forward and backward, like work on a GPU."""
 
     @staticmethod
     def forward(ctx, x, seconds):
@@ -69,7 +69,7 @@ class Part(nn.Module):
         self.layer, self.seconds = nn.Linear(32, 32), seconds
 
     def forward(self, x):
-        time.sleep(self.seconds / 2)  # a module's own code: no operator
+        time.sleep(self.seconds / 2)  # the module's own code, without operators
         return Wait.apply(torch.relu(self.layer(x)), self.seconds / 2)
 
 

@@ -59,7 +59,7 @@ def longhaul(*args):
 
 
 class Wait(torch.autograd.Function):
-    """Takes its time, forward and backward, as a GPU would."""
+    """Takes its time, forward and backward, like work on a GPU."""
 
     @staticmethod
     def forward(ctx, x, seconds):
@@ -83,7 +83,7 @@ class Part(nn.Module):
 
 
 class Held:
-    """Sends that leave so much later, one behind the other."""
+    """Delays sends by this much, one after the other."""
 
     class Work:
         def __init__(self):
@@ -124,7 +124,7 @@ def train(rank, port, csv, folder):
         [stage], MICROBATCHES, scale_grads=False,
         loss_fn=lambda out, target: ((out - target) ** 2).sum())
     run._load_csv(csv, format="compute_comms")
-    if rank == SLOW_LINK[0]:  # the first stage sends to the second alone
+    if rank == SLOW_LINK[0]:  # the first stage sends only to the second
         schedules._batch_p2p = Held(schedules._batch_p2p, DELAY_S)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     with profile(activities=[ProfilerActivity.CPU],
@@ -163,7 +163,7 @@ def what_is_wrong(found):
         wrong.append("not all steps and stages are there")
     if found["remarks"]:
         wrong.append(f"remarks: {found['remarks']}")
-    # Sleeps are never shorter than asked for.
+    # Sleeps are never shorter than requested.
     if not found["t_s"] >= MICROBATCHES * 2 * SLOW_S:
         wrong.append(f"a step of {found['t_s']} s")
     return wrong

@@ -36,7 +36,7 @@ def check(ok, what):
 
 
 def runtime(devices, stages, microbatches):
-    """The runtime of rank 0, without processes behind it."""
+    """Creates the runtime of rank 0, without other processes."""
     stage = types.SimpleNamespace(
         num_stages=stages, group_size=devices, group_rank=0, stage_index=0,
         is_first=True, is_last=stages == 1, has_backward=True,
@@ -46,8 +46,8 @@ def runtime(devices, stages, microbatches):
 
 
 def interleaved(devices, n, rank):
-    """The passes of PyTorch's own Interleaved1F1B with two stages on a rank;
-    None: it takes no such number of microbatches."""
+    """Returns the passes of PyTorch's own Interleaved1F1B with two stages per
+    rank; None: it rejects the number of microbatches."""
     stages = [types.SimpleNamespace(
         num_stages=2 * devices, group_size=devices, group_rank=rank,
         stage_index=index, is_first=index == 0,
@@ -64,11 +64,12 @@ def interleaved(devices, n, rank):
 
 
 def load(name, path, devices, stages, microbatches, place):
-    """Loads, lowers and validates; then runs it dry for deadlocks."""
+    """Loads, lowers and validates; then simulates the lowered schedule to
+    detect deadlocks."""
     run = runtime(devices, stages, microbatches)
     try:
         run._load_csv(str(path), format="compute_only")
-    except Exception as error:  # whatever PyTorch has against it
+    except Exception as error:  # any exception of PyTorch
         check(False, f"{name}: {type(error).__name__}: {error}"[:600])
         return
     mapping = run.stage_index_to_group_rank
@@ -76,7 +77,8 @@ def load(name, path, devices, stages, microbatches, place):
           [place(s) for s in range(stages)], f"{name}: stages to ranks")
     simulate = getattr(schedules, "_simulate_comms_compute", None)
     if simulate:
-        # Of what lowering added the dry run knows sends and receives only.
+        # Of the lowered actions the simulation supports only sends and
+        # receives.
         known = re.compile(r"\d+(F|I|W|B|(SEND|RECV)_[FB])\d+")
         orders = {rank: [a for a in actions if known.fullmatch(str(a))]
                   for rank, actions in run.pipeline_order_with_comms.items()}
@@ -121,8 +123,8 @@ with tempfile.TemporaryDirectory(prefix="longhaul-torch-") as folder:
                         more)
             load(name, path, devices, devices * chunks, n,
                  PLACES[placement](devices))
-    # Numbers of microbatches that are no multiples of the devices: groups are
-    # PyTorch's own, wherever it takes the number.
+    # The number of microbatches is not a multiple of the devices: groups are
+    # PyTorch's own if it accepts the number.
     for devices, n in ((4, 10), (4, 6), (4, 3), (2, 7), (4, 8), (4, 11)):
         path = make(temp, "groups", devices, n, "loop", 2, "interleaved-1f1b",
                     ("--whole",))
@@ -135,7 +137,7 @@ with tempfile.TemporaryDirectory(prefix="longhaul-torch-") as folder:
             check(own is None or own == mine,
                   f"{n} microbatches on {devices}, rank {rank}: {mine}, "
                   f"PyTorch has {own}")
-    # What is wrong is refused there, too: the validation does look.
+    # PyTorch's validation rejects an invalid schedule, so it is effective.
     path = make(temp, "wrong", 4, 8, "ud", 1, "1f1b")
     path.write_text(path.read_text().replace("2F3,", "", 1))
     try:

@@ -160,7 +160,7 @@ with tempfile.TemporaryDirectory(prefix="longhaul-runtime-") as temp:
             layout.validate_layer_layout(80, 0)
             chunks = plan["layout"]["chunks_per_device"]
             ok = layout.virtual_pipeline_model_parallel_size == chunks
-        except Exception as error:  # whatever Megatron has against it
+        except Exception as error:  # any exception of Megatron-LM
             ok = False
             print(f"FAILED: {string}: {error}", file=sys.stderr)
         passed, failed = passed + ok, failed + (not ok)

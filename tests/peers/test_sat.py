@@ -28,7 +28,7 @@ except ImportError as error:
             "a SAT solver confirms optima")
 sys.path[:0] = [str(pathlib.Path(SOURCE, "tools"))]
 import export_sat  # noqa: E402
-import peer_cpsat  # noqa: E402  (export_sat knows where it is)
+import peer_cpsat  # noqa: E402  (export_sat sets its path)
 
 count = {True: 0, False: 0}
 

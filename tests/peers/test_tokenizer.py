@@ -27,7 +27,8 @@ except ImportError as error:
 
 
 def strange(seed):
-    """Any assigned characters, spaces of all kinds, bits of English."""
+    """Returns any assigned characters, spaces of all kinds, parts of English
+    words."""
     chance = random.Random(seed)
     parts = []
     for _ in range(3000):
@@ -42,7 +43,7 @@ def strange(seed):
             c = chr(chance.choice([chance.randrange(0x250),
                                    chance.randrange(0x3000),
                                    chance.randrange(0x11000)]))
-            # Versions of Unicode differ in what is new.
+            # Unicode versions differ in their latest characters.
             if unicodedata.category(c) not in ("Cn", "Cs", "Co"):
                 parts.append(c)
     return "".join(parts)

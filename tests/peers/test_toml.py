@@ -81,11 +81,11 @@ def document(r):
 
 
 class Large(Exception):
-    """A whole number that 64 bits do not hold: no reader has to take it."""
+    """An integer beyond 64 bits, which a parser may reject."""
 
 
 def plain(x):
-    """As print-toml has it; numbers as numbers."""
+    """Formats values like print-toml; numbers remain numbers."""
     if isinstance(x, dict):
         return {"map": {k: plain(v) for k, v in x.items()}}
     if isinstance(x, list):
@@ -116,7 +116,7 @@ def read(x):
 
 
 def expected(text):
-    """None: refused, by what both refuse."""
+    """Returns the expected value; None: both parsers must reject the text."""
     try:
         return plain(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, Large):
@@ -136,7 +136,7 @@ def main(program, seeds):
     assert len(lines) == len(texts)
     for seed, text, line in zip(seeds, texts, lines):
         want, got = expected(text), json.loads(line)
-        # A NUL in a string is TOML, and no text here.
+        # A NUL in a string is valid TOML, but rejected here.
         if want is not None and "\\u0000" in json.dumps(want):
             continue
         taken += want is not None

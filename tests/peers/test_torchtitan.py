@@ -79,8 +79,8 @@ def longhaul(*args):
 
 
 def parsed(text, folder, own_model):
-    """The configuration; with the exported model, or torchtitan's small one, since
-    tyro takes seconds to read a model with many layers."""
+    """Returns the configuration, with the exported model or torchtitan's small
+    one: tyro takes seconds to read a model with many layers."""
     words = [word for line in text.splitlines() if not line.startswith("#")
              for word in line.split()]
     if not own_model:
@@ -143,7 +143,7 @@ def compare(config, plan, text, own_model):
 
 
 def check_job(folder, text):
-    """False: nothing can run the job."""
+    """Checks a job's export; False: the job is infeasible."""
     (folder / "job.yaml").write_text(text)
     done = subprocess.run(
         [PROGRAM, "plan", "job.yaml", "--for", "torchtitan", "--no-optimal",

@@ -46,7 +46,7 @@ def check(ok, what):
 
 
 def imported(text, *options):
-    """The job's text, or None and what is said."""
+    """Returns the job's text, or None and the error."""
     done = subprocess.run([PROGRAM, "import", "--from", "torchtitan", "-",
                            "--nodes", "16", "-q", *options], input=text,
                           text=True, capture_output=True)
@@ -59,7 +59,8 @@ def value(job, key):
 
 
 def configurations():
-    """(module, name, configuration) of those that can be made here."""
+    """Returns (module, name, configuration) of those that can be created
+    here."""
     for module in MODULES:
         registry = importlib.import_module(
             f"torchtitan.models.{module}.config_registry")
@@ -104,7 +105,7 @@ def options_are_known(made):
         walk(config, "", known)
     for kind in (ac.SelectiveAC, ac.FullAC, ac.MemoryBudgetAC):
         walk(kind.Config(), "activation_checkpoint.", known)
-    # Lists of maps, which have names of their own; a word of its own.
+    # Options that are lists of maps, and an option with an alias.
     for name in ("optimizer.param_groups", "activation_checkpoint",
                  "optimizer.optimizer_factory_kwargs_by_name"):
         known.pop(name, None)
@@ -124,7 +125,7 @@ def options_are_known(made):
 
 
 def options_are_theirs(known):
-    """Names of the tables that options have."""
+    """Checks that the tables' option names exist."""
     source = "".join((ROOT / "src/interop/import" / name).read_text() for name in
                      ("torchtitan_internal.h", "torchtitan_unmapped.c"))
     flat = " ".join(source.replace("\\\n", " ").split())
@@ -171,7 +172,7 @@ def configurations_are_theirs(made):
 # --- models -----------------------------------------------------------------
 
 def parameters(job):
-    """Of a job's model, counted from its sizes."""
+    """Counts the parameters of a job's model from its sizes."""
     preset = value(job, "model")
     if preset:
         done = subprocess.run([PROGRAM, "init", "-m", preset, "--json"],

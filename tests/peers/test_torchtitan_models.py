@@ -45,7 +45,7 @@ GPT_OSS = SIZES | {"num_local_experts": 4, "num_experts_per_tok": 2,
                    "swiglu_limit": 1.5, "sliding_window": 100}
 GPT_OSS_YARN = YARN | {"rope_theta": 150000.0, "truncate": False}
 EQUAL_MSCALE = YARN | {"mscale": 0.707, "mscale_all_dim": 0.707}
-# Each with texts of the module, and other texts with which the logits differ.
+# Texts of each module, and replacements with which the logits differ.
 MODELS = (
     ("Llama 3.1", "llama", SIZES | {"rope_parameters": LLAMA3},
      (("EPSILON = 0.003", "EPSILON = 1e-5"), ('scaling="llama"', 'scaling="none"'),
@@ -74,7 +74,7 @@ MODELS = (
      (("SWIGLU_LIMIT = 1.5", "SWIGLU_LIMIT = 7"), ("WINDOW = 100", "WINDOW = 101"),
       ("truncate=False", "truncate=True"))),
 )
-# Each with the keys that torchtitan cannot be given.
+# Models, each with the keys that torchtitan cannot express.
 REFUSED = (
     ("Mistral with windows", "mistral", SIZES | {"sliding_window": 100},
      ("sliding_window",)),
@@ -114,7 +114,7 @@ def check(ok, what):
 
 
 class InFloat32(TorchFunctionMode):
-    """Experts, which torchtitan casts for a kernel."""
+    """Computes experts in float32; torchtitan casts them for a kernel."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function is torch.Tensor.bfloat16:
@@ -123,7 +123,8 @@ class InFloat32(TorchFunctionMode):
 
 
 def built(folder, options, text):
-    """The model that ConfigManager finds behind --module, and its adapter."""
+    """Returns the model that ConfigManager creates from --module, and its
+    adapter."""
     (folder / "longhaul_model.py").write_text(text)
     sys.modules.pop("longhaul_model", None)
     importlib.invalidate_caches()
@@ -144,7 +145,8 @@ def forward(model, tokens):
 
 
 def hub_names(theirs):
-    """The weights as in files on the hub, where each expert has its own."""
+    """Renames weights like files on the hub, where each expert has its own
+    tensors."""
     out = {}
     for name, value in theirs.state_dict().items():
         if name.endswith("experts.gate_up_proj"):
@@ -162,8 +164,9 @@ def hub_names(theirs):
 
 
 def gpt_oss_names(theirs, adapter):
-    """torchtitan 0.3.0's adapter has other names than its model for experts, and reads
-    quantised files, in which matrices are transposed."""
+    """Renames weights: torchtitan 0.3.0's adapter uses other names for experts
+    than its model, and reads quantised files, in which matrices are
+    transposed."""
     names = {"mlp1_weight": "mlp1_weight_EGD", "mlp1_bias": "mlp1_bias_EG",
              "mlp2_weight": "mlp2_weight_EDF", "mlp2_bias": "mlp2_bias_ED"}
     weights = adapter.from_hf({
@@ -176,7 +179,7 @@ def gpt_oss_names(theirs, adapter):
 
 
 def logits_of(folder, options, text, theirs, tokens):
-    """Or the reason why the model has no place for the weights."""
+    """Returns the logits, or the reason why the model lacks a parameter."""
     model, adapter = built(folder, options, text)
     if theirs.config.model_type == "gpt_oss":
         weights = gpt_oss_names(theirs, adapter)
@@ -190,7 +193,7 @@ def logits_of(folder, options, text, theirs, tokens):
 
 
 def exported(folder, *more):
-    """The options as words, and the module."""
+    """Returns the options as words, and the module."""
     text = longhaul(PROGRAM, folder, "export", "plan.json", "--to", "torchtitan",
                     *more)
     options = [word for line in text.splitlines() if not line.startswith("#")

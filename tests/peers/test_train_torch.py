@@ -43,7 +43,8 @@ def check(ok, what):
 
 
 def run(shape, sequence, microbatch, microbatches, text, folder, *kind):
-    """Our losses and norms; weights before and after in `folder`."""
+    """Runs longhaul; returns losses and norms; weights before and after are in
+    `folder`."""
     args = [text, *shape[:7], sequence, microbatch, microbatches, shape[7],
             *kind]
     lines = f"save {folder}\n" + "step\n" * STEPS + f"save {folder}\n"
@@ -91,7 +92,8 @@ def compare(name, shape, sequence, microbatch, microbatches, text):
 
 
 def compare_bf16(name, shape, sequence, microbatch, microbatches, text):
-    """Losses and gradient norms beside autocast's; its distance to fp32 is the noise."""
+    """Compares losses and gradient norms with autocast's; autocast's distance
+    to fp32 is the tolerance."""
     with tempfile.TemporaryDirectory() as folder:
         ours = run(shape, sequence, microbatch, microbatches, text, folder,
                    "bf16")
