@@ -5,7 +5,7 @@ import json
 import longhaul
 from harness import check, run, uniform
 
-# A job that is soon planned.
+# A job with a short plan search.
 SOON = """\
 longhaul: job/1
 model: llama3-8b
@@ -22,14 +22,14 @@ layout: {tensor: 4, context: 1, pipeline: 4}
 
 
 def printed(*args, code=0):
-    """What the program prints with --json."""
+    """Returns the program's output with --json."""
     done = run(*args, "--json")
     check(done.returncode == code, f"{args}: {done.returncode} {done.stderr}")
     return json.loads(done.stdout) if done.stdout else None
 
 
 def same(what, result, *args, code=0, but=()):
-    """A result of the package is what the program prints."""
+    """Checks that a result of the package equals the program's output."""
     mine, theirs = result.to_dict(), printed(*args, code=code)
     for key in but:
         mine.pop(key, None)
@@ -40,7 +40,8 @@ def same(what, result, *args, code=0, but=()):
 
 
 def both(what, call, *args, but=()):
-    """The same of both, or the same error; what the package returned."""
+    """Checks that both return the same result or the same error; returns the
+    package's."""
     try:
         result = call()
     except longhaul.Error as error:

@@ -7,7 +7,7 @@ import sys
 
 from skip_without import skip_without
 
-# Folders of another library than the package's own.
+# Folders with another library than the package's own.
 folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
 others = [one for one in folders
           if not (pathlib.Path(one) / "liblonghaul.so").exists()]
@@ -21,7 +21,7 @@ except ImportError as error:
 try:
     import longhaul
 except ImportError:
-    # The package lies beside another Python's, and suits this one as well.
+    # The package is in another Python's folder, and compatible with this one.
     if other := os.environ.get("LONGHAUL_PYTHON"):
         sys.path.append(subprocess.run(
             [other, "-c", "import longhaul, pathlib;"

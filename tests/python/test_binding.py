@@ -34,23 +34,24 @@ AS_LITTLE = ("--effort", 300)
 
 
 def raises(kind, call, *args, **given):
-    """The exception that a call raises."""
+    """Returns the exception that a call raises."""
     try:
         call(*args, **given)
     except kind as error:
         return error
-    except Exception as error:  # not the one that was wanted
+    except Exception as error:  # not the expected one
         check(False, f"{call.__name__}: {error!r} is no {kind.__name__}")
         return error
     check(False, f"{call.__name__}: nothing was raised")
     return kind("")
 
 
-# --- the same as the program -------------------------------------------------
+# --- equality with the program
+# -------------------------------------------------
 
 
 def as_the_program(name, method):
-    """One method on one pipeline by both: schedule, simulate, check."""
+    """Compares one method on one pipeline: schedule, simulate, check."""
     path, csv = str(WORK / name), str(WORK / "s.csv")
     made = both(f"schedule {name} {method}",
                 lambda: longhaul.schedule(path, method), "schedule", path,
@@ -371,7 +372,7 @@ class Memory(ctypes.Structure):
 
 
 def used_bytes():
-    """What is allocated, as the C library counts it."""
+    """Returns the allocated bytes as counted by the C library."""
     count = ctypes.CDLL(None).mallinfo2
     count.restype = Memory
     gc.collect()
@@ -398,12 +399,12 @@ def all_kinds_of_calls():
 
 @test
 def calls_leave_no_memory_behind():
-    """A verdict alone, if it were not released, is 4 KB each time."""
+    """A leaked verdict alone would add 4 KB per call."""
     if not hasattr(ctypes.CDLL(None), "mallinfo2"):
         print("SKIPPED: this C library does not count; leaks are not looked "
               "for", file=sys.stderr)
         return
-    for _ in range(3):  # what Python and the library make once
+    for _ in range(3):  # one-time allocations of Python and the library
         all_kinds_of_calls()
     before = used_bytes()
     for _ in range(10):
@@ -433,12 +434,12 @@ def interrupted(call, path):
     try:
         for _ in range(2):
             check(process.stdout.readline() == "begun\n", f"{call}: begun")
-            # In the search, not before it: it has used the processor.
+            # Interrupts during the search, after it has used processor time.
             until = harness.worked(process) + 0.3
             harness.until(lambda: harness.worked(process) > until, process)
             process.send_signal(signal.SIGINT)
             check(process.stdout.readline() == "interrupted\n", f"{call}: int")
-        # communicate() would not see what readline() has read ahead.
+        # communicate() would not return the data that readline() has buffered.
         out, err = process.stdout.read(), process.stderr.read()
         check(out == "1f1b\n0\n" and process.wait(HANGS) == 0,
               f"{call}: {out!r} {err}")

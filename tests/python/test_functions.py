@@ -19,7 +19,8 @@ import harness
 from compare_program import printed, random_pipeline
 from harness import PROGRAM, ROOT, WORK, check, run, test
 
-# --- arguments, and the program's words for them ------------------------------
+# --- arguments, and the program's options for them
+# ------------------------------
 
 
 def flag(word):
@@ -34,7 +35,7 @@ def one_of(word, *values):
 
 
 def listed(word, least, most, n):
-    """Numbers with commas between."""
+    """Joins numbers by commas."""
     def draw(r):
         values = [r.randint(least, most) for _ in range(n)]
         return values, [word, ",".join(map(str, values))]
@@ -65,7 +66,7 @@ OBJECTIVE = one_of("--objective", "makespan", "first-device")
 METHODS = ("gpipe", "1f1b", "zb-h1", "zb-h2", "zb-v", "greedy",
            "interleaved-1f1b")
 MORE_METHODS = (*METHODS, "auto", "elastic", "flexible", "dorapp", "slack")
-# What is drawn at one time goes together.
+# Arguments that are generated together.
 ARGUMENTS = {
     "simulate": {**SIMULATED, "objective": OBJECTIVE, "jitter": jitter},
     "schedule": {**SIMULATED, "whole": flag("--whole"),
@@ -91,8 +92,8 @@ ARGUMENTS = {
                     r.randint(1, 99)),
                 "threads": one_of("--threads", 1, 2)},
 }
-# What tests give in another way, what has no option, and what is not the same
-# on two machines, or not the result.
+# Arguments that other tests cover, that have no option, that depend on the
+# machine, or that do not affect the result.
 ELSEWHERE = {
     "simulate": {"schedule", "progress"},
     "schedule": {"method", "time_limit_s", "progress"},
@@ -104,7 +105,7 @@ ELSEWHERE = {
 
 
 def drawn(r, command, most=3):
-    """Some arguments, and the words for them."""
+    """Returns random arguments, and the options for them."""
     table = ARGUMENTS[command]
     given, words = {}, []
     for name in r.sample(sorted(table), r.randint(0, min(most, len(table)))):
@@ -117,8 +118,9 @@ seen = {}
 
 
 def agree(command, call, *words, but=()):
-    """The same of both, or the same refused; the package's result. The program
-    also refuses words that would do nothing, which are then not looked at."""
+    """Checks that both return the same result or both reject the arguments;
+    returns the package's result. The program also rejects options without
+    effect; such cases are not compared."""
     what = f"{command} {' '.join(map(str, words))}"
     done = run(command, *words, "--json")
     if done.returncode == 2:
@@ -131,7 +133,7 @@ def agree(command, call, *words, but=()):
               f"{what}: {error}, but {done.stdout[:200]} {done.stderr}")
         return None
     told = {"text": result} if isinstance(result, str) else result.to_dict()
-    # check ends with 1 where a schedule is not valid
+    # check exits with 1 for an invalid schedule
     if not check(done.returncode == int(told.get("valid") is False),
                  f"{what}: {done.stderr}"):
         return None
@@ -144,7 +146,7 @@ def agree(command, call, *words, but=()):
     return result
 
 
-# --- what is drawn ------------------------------------------------------------
+# --- random inputs ------------------------------------------------------------
 
 
 @test
@@ -250,8 +252,8 @@ def scenarios_of_optical_networks():
 
 @test
 def no_command_and_no_argument_is_left_out():
-    """What a function is given is drawn above; none is a command's name whose
-    results were not compared."""
+    """Every argument of a function is generated above. Every command with a
+    function was compared."""
     shown = subprocess.run([PROGRAM, "--help"], text=True, check=True,
                            stdout=subprocess.PIPE).stdout
     functions = {name for name in re.findall(r"^  (\w+) +[A-Z]", shown, re.M)

@@ -29,12 +29,12 @@ import harness  # noqa: E402
 from harness import HANGS, ROOT, check, long_test, test  # noqa: E402
 
 FOLDER = ROOT / "examples/notebooks"
-# Numbers that no work on the planner changes.
+# Numbers that do not depend on the planner.
 EXACT = {"schedules"}
 
 
 def settle(notebook):
-    """Leaves out bars of progress, and what is of this run."""
+    """Removes progress bars and values of this run."""
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type != "code":

@@ -52,7 +52,8 @@ def four_processes_come_to_what_one_does():
 
 
 def by_host_job(rank, cases):
-    """As of stages on a GPU whose group is gloo, which sends none of it."""
+    """The job of stages on a GPU whose group is gloo, which cannot send GPU
+    memory."""
     import longhaul.torch._runtime as runtime
 
     def only_staged(send):
@@ -96,7 +97,7 @@ def replicas_come_to_what_one_process_does():
                   f"{kind} {schedule}: step {step}: {mine} is not {losses}")
 
 
-# --- emulated links, and what is measured ------------------------------------
+# --- emulated links, and measurements ------------------------------------
 
 
 def measured_job(rank, text, path):
@@ -119,7 +120,7 @@ def runs_are_compared_with_their_prediction():
     (WORK / "p.yaml").write_text(text)
     measured = WORK / "measured.json"
     (fast, slow), _ = torch_runs.on_ranks(2, measured_job, text, str(measured))
-    # The last microbatches' messages one after the other there, and back.
+    # The messages of the last microbatches, sequentially, in both directions.
     check(fast > 0.06, f"two messages of 30 ms in {fast} s")
     check(slow > 0.15, f"8 transfers of 10 ms and 60 ms in {slow} s")
     trace = json.loads(measured.read_text())
@@ -160,7 +161,7 @@ def messages_of_a_link_slower_than_planned_overlap():
     check(not late, f"no receive waits while others are under way: {late}")
 
 
-# --- other schedules while it runs -------------------------------------------
+# --- schedule switches during a run -------------------------------------------
 
 
 @test
@@ -170,7 +171,8 @@ def a_slow_link_brings_another_schedule_and_no_other_bits():
     switches = [one[1] for one in got]
     check(switches[0] and switches[0] == switches[1],
           f"all ranks switch together: {switches}")
-    for switch in switches[0]:  # other work may bring one before the link
+    # other load may cause a switch before the link does
+    for switch in switches[0]:
         check(switch.refused is None and switch.why and
               switch.predicted_s < switch.before_s, f"{switch}")
     check(got[0][2] == switches[0][-1].to != "1f1b", f"{got[0][2]} runs")
@@ -179,7 +181,7 @@ def a_slow_link_brings_another_schedule_and_no_other_bits():
 
 
 def refusing_job(rank, text):
-    """One rank cannot do what the leader proposes."""
+    """One rank rejects the leader's proposal."""
     runtime = PipelineRuntime(
         text, torch_runs.stages_of(text, rank), schedule="1f1b",
         loss_fn=torch_runs.loss_of, scale_grads=False,
@@ -206,7 +208,7 @@ def what_one_rank_cannot_do_none_does():
 
 
 def broken_job(rank, text):
-    """The leader's step raises while all vote, and the others wait for it."""
+    """The leader's step raises during a vote, while the others wait for it."""
     from longhaul.torch._adapting import PROPOSE
 
     stages = torch_runs.stages_of(text, rank)
@@ -223,7 +225,7 @@ def broken_job(rank, text):
         stages[0].submod.register_forward_hook(raises)
     try:
         trains(runtime, 40, 8)
-    except RuntimeError as error:  # so PyTorch tells of all
+    except RuntimeError as error:  # PyTorch reports all of them
         runtime.close()
         return f"{error.__cause__}"
     return "nothing was raised"
@@ -250,11 +252,12 @@ def the_example_of_adapting_runs():
           f"{done.stdout}{done.stderr[-2000:]}")
 
 
-# --- what is refused ---------------------------------------------------------
+# --- rejected arguments
+# ---------------------------------------------------------
 
 
 def refused_job(rank, text):
-    """What each wrong argument is told."""
+    """Returns the error for each wrong argument."""
     told = []
     stages = torch_runs.stages_of(text, rank)
     for given in ({"inject": "0-7=latency:1ms"}, {"inject": "0-1=latency:1"},

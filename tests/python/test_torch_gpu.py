@@ -42,7 +42,8 @@ if not IS_GPU:
 
 
 def has_gpu():
-    """Asked in a process of its own: CUDA does not survive a fork."""
+    """Tests for a GPU in another process, since CUDA does not survive a
+    fork."""
     child = os.fork()
     if child == 0:
         os._exit(not torch.cuda.is_available())
@@ -109,7 +110,7 @@ SPIN_MS = 20
 
 
 class Spin(torch.autograd.Function):
-    """The GPU is busy, and the host goes on."""
+    """Keeps the GPU busy; the host continues."""
 
     @staticmethod
     def forward(ctx, x):
@@ -134,7 +135,7 @@ class Spinning(torch.nn.Module):
 
 
 def measured_job(rank, text, path):
-    torch.set_default_device(PLACE)  # what ranks tell each other stays host's
+    torch.set_default_device(PLACE)  # control messages remain in host memory
     stages = torch_runs.stages_of(
         text, rank, place=PLACE,
         wrap=lambda part: Spinning(part) if rank == 0 else part)
@@ -221,7 +222,7 @@ def the_examples_run():
 
 
 def profile_job(rank):
-    """Times of a layer on the GPU; a process of its own forgets it."""
+    """Measures a layer on the GPU, in a process that then frees it."""
     model = ("{layers: 4, hidden: 1024, ffn: 4096, heads: 16, kv_heads: 4, "
              "head_dim: 64, vocab: 4096, gated: true, qkv_bias: true}")
     made = profile(f"""\

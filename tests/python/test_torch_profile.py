@@ -45,7 +45,7 @@ CONFIG = {"hidden_size": HIDDEN, "intermediate_size": 96, "vocab_size": VOCAB,
 
 
 class Slow(torch.autograd.Function):
-    """Takes a known time at least, forward and for the input's gradient."""
+    """Takes a known minimum time, forward and for the input's gradient."""
 
     @staticmethod
     def forward(ctx, x):
@@ -68,7 +68,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """Layers in a list within a module, called with a word of their own."""
+    """Layers in a list inside a module, called with a keyword argument."""
 
     def __init__(self, vocab=VOCAB, layers=4):
         super().__init__()
@@ -104,9 +104,9 @@ def layers_of_a_jobs_shape_are_shares_of_a_layer():
               for e in got.values()), f"{got}")
     kept = {key[1:]: e["activation_bytes"] for key, e in got.items()
             if key[0] == "layer"}
-    # What autograd saves is linear in tokens; a share has half of it.
+    # Bytes saved by autograd are linear in tokens; two shares have half each.
     check(kept[1, 2] == 2 * kept[1, 1] == 2 * 2 * kept[2, 1], f"{kept}")
-    # Both norms' inputs, attention's and the MLP's, q, k, v and more.
+    # Inputs of both norms, of attention and of the MLP, q, k, v and more.
     check(kept[1, 1] > 10 * SEQUENCE * HIDDEN * 2, f"{kept}")
     check(made["model"] == "small" and "PyTorch" in made["source"], f"{made}")
 
@@ -130,7 +130,7 @@ def a_config_s_epsilon_is_computed_and_what_is_not_is_said():
         "rope_scaling": {"rope_type": "linear", "factor": 2.0}}))
     shape = JOB[JOB.index("model:"):JOB.index("training")]
     job = JOB.replace(shape, f"model: {WORK / 'config.json'}\n")
-    parsed = job_of(job)  # whose the model is
+    parsed = job_of(job)  # name of the model
     share = _layers.Share(parsed.model, 1, 1, SEQUENCE, torch.device("cpu"),
                           torch.float32)
     x = torch.randn(3, HIDDEN)
@@ -163,7 +163,7 @@ def what_was_measured_is_forgotten():
     made = []
 
     def run_once():
-        y = x.exp()  # whose backward needs y itself
+        y = x.exp()  # its backward needs y itself
         made.append(weakref.ref(y))
         return [y * 2]
 
@@ -192,7 +192,7 @@ def hugging_face_models_have_an_entry_of_each_kind():
         print(f"SKIPPED: no transformers ({error}); that its models are "
               "measured is not tested", file=sys.stderr)
         return
-    # torch as tools/torch-without-cuda.py leaves it has no driver to ask.
+    # A torch changed by tools/torch-without-cuda.py has no driver to query.
     torch.cuda.is_current_stream_capturing = lambda: False
     llama = transformers.LlamaConfig(**CONFIG)
     deepseek = transformers.DeepseekV3Config(
@@ -267,7 +267,7 @@ def what_cannot_be_measured_is_refused():
 
 @test
 def the_program_has_this_python_measure():
-    # Both packages, and nothing else of the environment that they lie in.
+    # Paths of both packages, without the rest of their environment.
     import _cffi_backend
 
     (WORK / "packages").mkdir()

@@ -40,7 +40,7 @@ class Part(nn.Module):
 
 
 def recorded(rank, folder, step):
-    """Runs a step several times; writes the trace of STEPS of them."""
+    """Runs a step several times; writes a trace with STEPS of them."""
     with profile(
         schedule=schedule(wait=1, warmup=0, active=STEPS, repeat=1),
         on_trace_ready=lambda p: p.export_chrome_trace(
@@ -65,7 +65,7 @@ def named_job(rank, folder):
 
 
 def loop_job(rank, folder):
-    """A loop of its own: all forward passes, then the backward passes in
+    """A custom loop: all forward passes, then the backward passes in
     reverse."""
     part = Part(SLOW_S * rank)
 

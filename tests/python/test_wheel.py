@@ -25,7 +25,7 @@ MOST_BYTES = 6 << 20
 
 
 def said(*args, **more):
-    """What a program prints, and whether it ended well."""
+    """Returns a program's output, and whether it succeeded."""
     done = subprocess.run([*map(str, args)], text=True, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           **more)
@@ -34,7 +34,7 @@ def said(*args, **more):
 
 
 def tool(name, untested):
-    """The path of a program of the environment; None: skipped."""
+    """Returns the path of an installed program; None: skipped."""
     path = BIN / name
     if path.exists():
         return path
@@ -102,7 +102,7 @@ def it_runs_where_manylinux_does():
         return
     shown = " ".join(said(auditwheel, "show", wheel).split())
     check("manylinux_2_" in shown, shown)
-    # What `auditwheel repair` puts into it: these have to be everywhere.
+    # Libraries that `auditwheel repair` adds: every system must have them.
     allowed = {"libyaml-0.so.2", "libjansson.so.4", "libcrypto.so.3",
                "libz.so.1", "libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2",
                "ld-linux-aarch64.so.1", "liblonghaul.so"}

@@ -20,7 +20,7 @@ RATE = 0.01
 
 def pipeline(devices, placement="ud", microbatches=8, backward="split",
              latency=0, times=(2, 2, 2)):
-    """The text of a pipeline, with a link between any two devices that
+    """Returns the text of a pipeline, with a link between any two devices that
     exchange messages; times and the delay are in milliseconds."""
     f, d, w = times
     return (
@@ -50,7 +50,8 @@ def data(microbatches, step, replicas=1):
 
 
 def one_process(chunks, microbatches, steps, rate, replicas=1, place="cpu"):
-    """Of each step the losses of all microbatches; the weights at the end."""
+    """Trains in one process; returns the losses of each step, and the final
+    weights."""
     model = nn.Sequential(*(block(s) for s in range(chunks))).to(place)
     losses = []
     for step in range(steps):
@@ -86,7 +87,7 @@ def _work(rank, ranks, job, arguments, port, folder):
 
 
 def on_ranks(ranks, job, *arguments):
-    """What a function returns on each of so many processes."""
+    """Runs a function on this many processes; returns its results."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -108,7 +109,8 @@ def stages_of(what, device, group=None, wrap=lambda part: part, place="cpu"):
 
 
 def trains(runtime, steps, microbatches, before=None):
-    """Losses of each step; weights descend, as in one process."""
+    """Trains; returns the losses of each step. The loss decreases as in one
+    process."""
     place = runtime._stages[0].device
     last = any(stage.is_last for stage in runtime._stages)
     first = any(stage.is_first for stage in runtime._stages)
@@ -130,7 +132,7 @@ def trains(runtime, steps, microbatches, before=None):
 
 
 def pipeline_job(rank, cases, place):
-    """Runs one case after the other: of each losses, weights, path."""
+    """Runs the cases in sequence; returns losses, weights and path of each."""
     from longhaul.torch import PipelineRuntime
 
     made = []
@@ -152,11 +154,12 @@ def one_job(rank, *arguments):
 
 
 def same_as_one(name, ranks, text, steps, place):
-    """Losses and weights of all ranks are those of one process, each bit."""
+    """Checks that losses and weights of all ranks equal those of one process,
+    bit for bit."""
     from longhaul.torch import places
 
     chunks, n = len(places(text)), 8
-    # GPUs are not for processes that have forked.
+    # Forked processes cannot use a GPU.
     losses, want = on_ranks(1, one_job, chunks, n, steps, RATE, 1, place)[0]
     got = [one[0] for one in ranks if one[0][0]]
     check(got == [losses], f"{name}: losses {got} are not {losses}")
@@ -167,8 +170,8 @@ def same_as_one(name, ranks, text, steps, place):
 
 
 def run_cases(devices, cases, place="cpu"):
-    """Rows of placement, backward, schedule and arguments, each held against
-    one process; returns of each rank and case losses, weights and the path."""
+    """Runs rows of placement, backward, schedule and arguments, each compared
+    with one process; returns losses, weights and path of each rank and case."""
     texts = [(pipeline(devices, placement, backward=backward),
               schedule, 2, given)
              for placement, backward, schedule, given in cases]
@@ -180,7 +183,7 @@ def run_cases(devices, cases, place="cpu"):
 
 
 def replicas_job(rank, text, schedule, kind, place):
-    """Two pipelines of two devices; gradients are summed over both."""
+    """Runs two pipelines of two devices; gradients are summed over both."""
     from longhaul.torch import PipelineRuntime
 
     device, replica = rank % 2, rank // 2
@@ -206,7 +209,7 @@ def replicas_job(rank, text, schedule, kind, place):
         runtime.step(*([] if device else [x]),
                      **({"target": y, "losses": parts} if device else {}))
         losses.append([loss.item() for loss in parts])
-        factor = RATE * (2 if kind == "ddp" else 1)  # it has the mean
+        factor = RATE * (2 if kind == "ddp" else 1)  # the gradients are means
         with torch.no_grad():
             for stage in stages:
                 for p in stage.submod.parameters():
@@ -217,7 +220,7 @@ def replicas_job(rank, text, schedule, kind, place):
 
 
 def slow_job(rank, text, steps, place):
-    """A link that becomes slow, and passes of some milliseconds."""
+    """Slows down a link, with passes of some milliseconds."""
     import time
 
     from longhaul.torch import Adapt, PipelineRuntime
