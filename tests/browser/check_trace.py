@@ -25,14 +25,14 @@ def need(ok, message, *args):
 
 
 def ns(value):
-    """Microseconds, read as a decimal, as whole nanoseconds."""
+    """Converts microseconds, read as a decimal, to whole nanoseconds."""
     number = Decimal(value) * 1000
     need(number == number.to_integral_value(), "%s us is finer than 1 ns", value)
     return int(number)
 
 
 def check_nesting(thread, slices):
-    """Either apart or one inside the other, never partly overlapping."""
+    """Checks that slices are disjoint or nested, never partly overlapping."""
     open_ends = []
     for start, end, name in sorted(slices, key=lambda s: (s[0], -s[1])):
         while open_ends and open_ends[-1] <= start:
@@ -44,7 +44,7 @@ def check_nesting(thread, slices):
 
 
 def inside(slices, t):
-    """Whether a viewer finds a slice around t; an empty one counts at its
+    """Tests whether a viewer finds a slice at t; an empty slice counts at its
     time."""
     lo, hi = 0, len(slices)
     while lo < hi:

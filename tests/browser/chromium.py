@@ -23,7 +23,8 @@ def find():
 
 
 class Browser:
-    """`with Browser(path) as browser`; pages see no network."""
+    """A browser for `with Browser(path) as browser`; pages have no network
+    access."""
 
     def __init__(self, path):
         self.profile = tempfile.mkdtemp(prefix="longhaul-browser-")
@@ -66,7 +67,7 @@ class Browser:
         shutil.rmtree(self.profile, ignore_errors=True)
 
     def read(self, seconds):
-        """The next message, or None."""
+        """Returns the next message, or None."""
         end = time.monotonic() + seconds
         while b"\0" not in self.rest:
             left = end - time.monotonic()
@@ -96,7 +97,7 @@ class Browser:
             self.events.append(answer)
 
     def run(self, script):
-        """The value of an expression on the page; promises are waited for."""
+        """Returns the value of an expression on the page; awaits promises."""
         result = self.ask("Runtime.evaluate", expression=script,
                           awaitPromise=True, returnByValue=True,
                           userGesture=True)
@@ -105,7 +106,8 @@ class Browser:
         return result["result"].get("value")
 
     def wait(self, condition, seconds=120):
-        """Until an expression is true on the page; False: it never was."""
+        """Waits until an expression is true on the page; False: it never
+        was."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.run(condition):
@@ -114,7 +116,7 @@ class Browser:
         return False
 
     def until(self, done, seconds=60):
-        """The same of a function here."""
+        """Waits until a Python function returns true."""
         end = time.monotonic() + seconds
         while not done() and time.monotonic() < end:
             self.run("1")
@@ -133,8 +135,9 @@ class Browser:
                          "location.protocol === 'file:'")
 
     def downloaded(self):
-        """Names of the files that are whole, since the page was opened. One
-        may be there, empty, before it is, and gone in between."""
+        """Returns the names of complete files, downloaded since the page was
+        opened. An empty file with the name may exist before, and vanish in
+        between."""
         names = {}
         done = []
         for event in self.events:
@@ -148,8 +151,8 @@ class Browser:
         return done
 
     def troubles(self):
-        """Errors and warnings that the page wrote, and what it asked of a
-        network, since it was opened."""
+        """Returns errors and warnings of the page, and its network requests,
+        since it was opened."""
         found = []
         for event in self.events:
             method, params = event.get("method"), event.get("params", {})

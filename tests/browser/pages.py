@@ -16,13 +16,13 @@ def check(ok, what):
 
 
 def program(folder, *words):
-    """A run of longhaul in a folder."""
+    """Runs longhaul in a folder."""
     return subprocess.run([os.path.abspath(sys.argv[1]), *words], cwd=folder,
                           capture_output=True, text=True, check=False)
 
 
 def longhaul(folder, *words):
-    """What it prints; it has to end well."""
+    """Returns the program's output; the program must succeed."""
     done = program(folder, *words)
     check(done.returncode == 0, f"{words}: {done.stderr}")
     return done.stdout
@@ -34,7 +34,7 @@ def write(folder, name, text):
 
 
 def two_sites(microbatches, links):
-    """A pipeline of four devices, with lines for its links."""
+    """Writes a pipeline of four devices, with lines for its links."""
     return f"""longhaul: pipeline/1
 time_unit: ms
 microbatches: {microbatches}
@@ -49,7 +49,8 @@ memory_limit: 21
 
 
 def small_job(memory_gib, more=""):
-    """A job that is soon planned; `more` lines of its cluster."""
+    """Writes a job with a short plan search; `more`: further lines of its
+    cluster."""
     return f"""longhaul: job/1
 model: {{layers: 4, hidden: 64, ffn: 128, heads: 4, vocab: 256}}
 training: {{global_batch: 12, sequence: 32, precision: fp32}}
@@ -64,7 +65,7 @@ layout: {{tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1}}
 
 
 def parts(color):
-    """Red, green and blue of #rrggbb, of 255."""
+    """Returns red, green and blue of #rrggbb, from 0 to 255."""
     return [int(color[i:i + 2], 16) for i in (1, 3, 5)]
 
 
@@ -74,7 +75,7 @@ def linear(color):
 
 
 def luminance(color):
-    """As WCAG 2 has it."""
+    """Computes the relative luminance of WCAG 2."""
     r, g, b = linear(color)
     return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
@@ -85,7 +86,7 @@ def contrast(one, other):
 
 
 def finish(*missing):
-    """Ends the program; what it lacked is skipped, loudly."""
+    """Ends the program; prints the missing tools as skipped."""
     print(f"{len(failures)} failed")
     if failures:
         sys.exit(1)

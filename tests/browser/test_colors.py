@@ -14,9 +14,9 @@ import sys
 from pages import check, contrast, finish, linear, luminance, parts
 
 PAGE = os.path.join(sys.argv[1], "src", "report", "page")
-AA, GRAPHICS = 4.5, 3.0  # of text, and of lines and marks
-SHADE = 0.45  # colors.js shades a device's last chunk by this
-APART = 12  # distance in CIELAB at which two colours are told apart at a glance
+AA, GRAPHICS = 4.5, 3.0  # contrast of text, and of lines and marks
+SHADE = 0.45  # factor by which colors.js shades a device's last chunk
+APART = 12  # minimum distance of two colours in CIELAB that readers distinguish
 KINDS = ["f", "d", "w", "b", "dp"]
 
 
@@ -84,7 +84,7 @@ def test_one_meaning(name, colors):
 
 
 def test_who_uses_which():
-    """Colours of passes are of passes; every colour is of some use."""
+    """Colours of passes are used only for passes; every colour is used."""
     texts = {}
     for name in sorted(os.listdir(PAGE)):
         if name.endswith(".js"):
@@ -100,7 +100,7 @@ def test_who_uses_which():
 
 
 def test_pictures():
-    """Still pictures have the colours of light pages."""
+    """Static pictures have the colours of light pages."""
     light = themes()["light"]
     for name, pattern, keys in (
             ("svg.c", r"\[(?:LH_)?[FDWB4]\] = \"(#[0-9a-f]{6})\"", KINDS),

@@ -33,7 +33,7 @@ def press(browser, key):
 
 VISIBLE = """[...document.querySelectorAll('button, input, select, summary, ' +
   'canvas[tabindex]')].filter((n) => n.checkVisibility() && !n.disabled)"""
-# Notes which control has the focus, and whether it shows; false: none has.
+# Records the focused control, and whether the focus is visible; false: none.
 REACHED = """(() => {
   const at = document.activeElement;
   if (!at || at === document.body) return false;

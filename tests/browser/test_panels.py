@@ -17,7 +17,7 @@ AA = 4.5  # contrast of text, of WCAG 2
 
 
 def made(folder):
-    """The plan, whose report is r.html."""
+    """Makes the plan; its report is r.html."""
     write(folder, "job.yaml", JOB)
     longhaul(folder, "plan", "job.yaml", "--no-optimal", "--jitter",
              "latency=0.3", "--html", "r.html", "-q")
@@ -58,7 +58,7 @@ def test_cards(browser, plan):
 
 
 def test_varied(browser, plan):
-    """Every iteration that the plan drew is in the histogram."""
+    """The histogram contains every iteration that the plan sampled."""
     told = plan["jitter"]
     says = browser.run("document.querySelector('#varied .note').textContent")
     for key in ("mean_s", "p50_s", "p95_s", "p99_s"):
@@ -76,7 +76,8 @@ def test_varied(browser, plan):
 
 
 def two_plans(folder):
-    """The plan, and one with twice the replicas; their report is two.html."""
+    """Makes the plan, and one with twice the replicas; their report is
+    two.html."""
     write(folder, "other.yaml",
           JOB.replace("pipeline: 4, data: 1", "pipeline: 2, data: 2"))
     longhaul(folder, "plan", "other.yaml", "--no-optimal", "-o", "other.json",
@@ -160,8 +161,8 @@ layout: {{tensor: 1, context: 1, pipeline: 3, data: 1, micro_batch: 1}}
 
 
 def test_mixed(browser, folder):
-    """Where GPUs differ, every peak says which device it is of; parts of it add
-    up; long names do not make the page wider; two alike say so."""
+    """If GPUs differ, each peak names its device, and its parts add up. Long
+    names do not widen the page. Equal GPUs have one row."""
     write(folder, "mixed.yaml", MIXED)
     longhaul(folder, "plan", "mixed.yaml", "--no-optimal", "-o", "mixed.json",
              "--html", "mixed.html", "-q")
@@ -250,7 +251,7 @@ def test_optical(browser, folder):
 
 
 def test_decisions(browser, folder):
-    """What a run that adapts decided is on its page, and can be read at 800
+    """The page of an adaptive run contains its decisions, readable at 800
     pixels."""
     here = os.path.dirname(os.path.abspath(__file__))
     examples = os.path.join(here, "..", "..", "examples")
@@ -316,7 +317,7 @@ def test_fold_and_sort(browser):
     check(busy == sorted(busy, reverse=True), f"by use, falling: {busy}")
 
 
-# Words of tables that go on in a next line.
+# Table cells that continue in the next line.
 BROKEN = """[...document.querySelectorAll('table.texts td')].flatMap((td) => {
   const at = td.firstChild, range = document.createRange();
   if (!at || at.nodeType !== Node.TEXT_NODE) return [];
@@ -350,7 +351,7 @@ def links_of(browser, path, address):
     return result["links"][0], result
 
 
-# Clicks along the names of the timeline's rows, until quiet links are shown.
+# Clicks the names of the timeline's rows until quiet links are displayed.
 CLICK_FOLD = """(() => {
   const canvas = document.querySelector('.view canvas');
   const box = canvas.getBoundingClientRect();

@@ -117,7 +117,7 @@ def test_form(browser):
 
 
 def test_keys(browser):
-    """Each key that the form adds is one, and leaving it out again undoes it."""
+    """Each key of the form is added once; removing it restores the text."""
     for text in (JOB, JOB.replace("training: {", "training: {\n    ")):
         write_job(browser, text)
         added = browser.run("[...document.querySelectorAll('[data-add]')]"
@@ -134,7 +134,7 @@ def test_keys(browser):
             check(f"{key}: " in job_text(browser) and
                   "unknown key" not in text_of(browser, "told"),
                   f"{part}.{key}: {text_of(browser, 'told')}")
-            # A part that was not there stays, empty.
+            # A part that did not exist before remains, empty.
             if part == "framework":
                 continue
             browser.run("document.querySelector('[data-leave=\""
@@ -205,7 +205,7 @@ def test_plan(browser, folder):
         ns = round(json.load(f)["iteration_s"] * 1e9)
     check(browser.run("Number(document.documentElement.dataset.iterationNs)")
           == ns, f"not {ns} ns")
-    # The report within the page answers as one by itself does.
+    # The report inside the page works like a separate report.
     asked = FRAME + ".documentElement.dataset.asking === '0'"
     makespan = f"Number({FRAME}.documentElement.dataset.makespanNs)"
     check(browser.wait(asked), "the report does not answer")
@@ -218,7 +218,7 @@ def test_plan(browser, folder):
 
 
 def test_cancel(browser, path):
-    """A job whose plan takes long, ended while it is planned."""
+    """Cancels the search of a job that takes long."""
     check(browser.open(path), "does not open")
     read(browser, "the first job")
     browser.run("document.getElementById('plan').click()")
@@ -282,7 +282,7 @@ def test_new(browser, folder):
 
 
 def test_without():
-    """A build that lacks something says what."""
+    """A build without a part prints which one."""
     done = program(".", "playground")
     check(done.returncode == 1 and "tools/get-wasm.sh" in done.stderr and
           not done.stdout, f"without: {done}")

@@ -21,11 +21,11 @@ import chromium
 from pages import check, finish, luminance
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MOST_SHAPES = 40000  # of a redraw: fewer than passes, as pixels are what is drawn
+MOST_SHAPES = 40000  # ms per redraw, which draws pixels, fewer than passes
 
 
 class Page:
-    """A report, opened at an address."""
+    """An opened report."""
 
     def __init__(self, browser, path, address, size="1400,1200"):
         profile = tempfile.mkdtemp(prefix="longhaul-browser-")
@@ -53,7 +53,7 @@ class Page:
 
 
 def check_acts(page):
-    """Wheel, pointer and keys."""
+    """Tests wheel, pointer and keys."""
     if not page.result:
         return
     acts = page["act"]
@@ -83,9 +83,9 @@ def test_tiny(browser, folder):
           f"tiny: tooltip {page['tip']!r}")
     check("&lt;/script&gt;&lt;script&gt;alert(1)" in page.dom
           and "<img" not in page.dom, "tiny: the title is not escaped")
-    # By hand: all-gather until 5, 0F0 until 15, over the link (3 + 5) 1F0
-    # until 33, 1B0 until 53, 1F1 until 63, 1B1 until 83, there at 91, 0B1 until
-    # 111, reduce-scatter 6 + 1.
+    # Computed by hand: all-gather until 5, 0F0 until 15, over the link (3 + 5)
+    # 1F0 until 33, 1B0 until 53, 1F1 until 63, 1B1 until 83, arrival at 91, 0B1
+    # until 111, reduce-scatter 6 + 1.
     check(page["checksum"][0] == [118e6, 111e6, 91e6],
           f"tiny: times {page['checksum']}")
 
@@ -170,14 +170,15 @@ def test_empty(browser, folder):
 
 
 def shown(seconds):
-    """As the page has times: four digits that count."""
+    """Formats a time like the page, with four significant digits."""
     unit, name = (1, "s") if seconds >= 1 else (1e3, "ms")
     text = f"{seconds * unit:.{4 - len(str(int(seconds * unit)))}f}"
     return text.rstrip("0").rstrip(".") + "\u00a0" + name
 
 
 def test_diagnosis(browser, folder):
-    """Its numbers are those of --json; steps and helps change timelines."""
+    """Numbers equal those of --json; steps and improvements change
+    timelines."""
     with open(folder + "/diagnosis.json", encoding="utf-8") as f:
         told = json.load(f)
     page = Page(browser, folder + "/diagnosis.html", "check=1")
@@ -211,7 +212,7 @@ def test_diagnosis(browser, folder):
     for seen, step in (found["first"], first), (found["last"], last):
         check(abs(seen["ends"][1] - step["ideal_s"] * 1e9) < 1, "usual times")
     check(found["first"]["cells"] != found["last"]["cells"], "maps of steps")
-    # Of stage 3 passes take 1.63 times as long as those of other stages.
+    # Passes of stage 3 take 1.63 times as long as those of other stages.
     cells = list(map(float, found["last"]["cells"]))
     check(len(cells) == 8 and min(cells[6:]) > 1.4 * max(cells[:6]), cells)
     check(len(found["helps"]) == len(told["helps"]), "helps")
@@ -223,7 +224,7 @@ def test_diagnosis(browser, folder):
             check(seen["sites"][1] == 2 and abs(
                 seen["ends"][1] / 1e9 / one["predicted_s"] - 1) < 0.03, seen)
             check(mean[8] < seen["ends"][0] / 1e9 < mean[-8], seen)
-        else:  # one replica, simulated: its passes alone
+        else:  # one replica, simulated: only its passes
             check(seen["sites"][1] == 1 and
                   seen["ends"][1] / 1e9 < one["predicted_s"], seen)
     check("usual times" in found["left"]["heads"][1], found["left"]["heads"])
@@ -243,7 +244,7 @@ def test_diagnosis(browser, folder):
 
 
 class Loads(html.parser.HTMLParser):
-    """Everything in a page that would load something."""
+    """Collects everything in a page that would load a resource."""
 
     def __init__(self):
         super().__init__()
@@ -309,8 +310,8 @@ def test_themes():
 
 
 def test_maps():
-    """Cells go from one end of lightness to the other, and can be read: a
-    contrast of 4.5, the AA of WCAG 2."""
+    """Cells span the range of lightness and are readable: contrast 4.5, the AA
+    of WCAG 2."""
     with open(os.path.join(HERE, "../../src/report/page/report.css"),
               encoding="utf-8") as f:
         css = f.read()

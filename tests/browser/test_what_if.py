@@ -53,7 +53,7 @@ def report(folder, text, method):
 
 
 def by_the_program(folder, command):
-    """The makespan in ns of the command that the page shows."""
+    """Returns the makespan in ns of the command that the page shows."""
     words = shlex.split(command)
     check(words[:2] == ["longhaul", "simulate"], f"command {command!r}")
     found = json.loads(longhaul(folder, *words[1:], "--json"))
@@ -115,8 +115,8 @@ def test_random(folder):
         check(len(answers) == len(lines) + 1, f"{len(answers)} answers")
         for line, answer in zip(["", *lines], answers):
             if "error" in answer:
-                # A schedule that there is none of, and an order of other
-                # microbatches.
+                # A schedule that does not exist, and one with other microbatch
+                # numbers.
                 check(any(word in line for word in
                           ("schedule=", "coupled=", "limit=")),
                       f"{line}: {answer['error']}")
@@ -151,7 +151,7 @@ def test_refused(folder):
 
 
 def test_plan(folder):
-    """Reports of plans answer, too: written with them, or from them."""
+    """Reports of plans have what-if, too: written with the plan, or from it."""
     write(folder, "job.yaml", JOB)
     longhaul(folder, "plan", "job.yaml", "--no-optimal", "--html", "p.html")
     longhaul(folder, "report", "plan.json", "-o", "again.html")
@@ -181,8 +181,8 @@ datacenters: {{count: 2, latency: 20, transfer: 2}}
 
 
 def test_large(folder):
-    """Large pipelines are answered, too; how long that takes is told, as
-    nothing fails because a machine is busy."""
+    """Large pipelines are supported. Prints the time; it is not limited, since
+    the machine may be busy."""
     for devices, microbatches in ((8, 64), (16, 1024)):
         path = report(folder, LARGE.format(devices=devices,
                                            microbatches=microbatches), "zb-h1")
@@ -200,7 +200,8 @@ def test_large(folder):
 
 
 def by_latency(folder, pipeline, ns):
-    """{method: makespan in ns} of `longhaul compare`, all links at a latency."""
+    """Returns {method: makespan in ns} of `longhaul compare`, all links at a
+    latency."""
     told = json.loads(longhaul(folder, "compare", pipeline, "--sweep",
                                f"latency={ns}ns", "--json"))
     return {row["method"]: round(row["makespan_s"] * 1e9)
@@ -212,8 +213,8 @@ def fastest(spans):
 
 
 def test_curves(folder):
-    """They are what `compare --sweep` says, and the fastest changes where they
-    say."""
+    """Curves equal those of `compare --sweep`; the printed latencies at which
+    the fastest method changes are correct."""
     path = report(folder, SITES, "zb-h1")
     points = [0, 20000000, 40000000, 60000000]
     run = subprocess.run(["node", os.path.join(HERE, "ask.js"), path,
@@ -259,8 +260,8 @@ SLIDE = """((key, place) => {
 })"""
 
 
-# What the page saves, in place of files: Chromium takes at most ten downloads of
-# a page in a second.
+# The page's downloads, caught in place of files: Chromium limits downloads to
+# ten per second and page.
 KEEP = """(() => {
   const make = URL.createObjectURL;
   let last;
@@ -273,7 +274,7 @@ KEEP = """(() => {
 
 
 def take_away(browser, folder, kept):
-    """Saves what the page offers, and runs the command that it shows."""
+    """Saves the page's download, and runs the command that the page shows."""
     for name in ("pipeline.json", "schedule.csv"):
         if os.path.exists(os.path.join(folder, name)):
             os.remove(os.path.join(folder, name))
@@ -354,9 +355,9 @@ CARDS = """Object.fromEntries([...document.querySelectorAll('.card')].map(
 
 
 def test_cards_follow(browser, folder):
-    """What a plan's page says of an iteration is of the makespan beside it: with
-    changes, what the program says of the pipeline that the page gives, and what
-    follows the pipeline in the plan. So is that of two plans, of the first."""
+    """Iterations on a plan's page belong to the makespan beside them. With
+    changes they are the program's result for the page's pipeline, and the time
+    after the pipeline in the plan. For two plans this applies to the first."""
     write(folder, "job.yaml", JOB)
     write(folder, "other.yaml", JOB.replace("latency_ms: 1,", "latency_ms: 2,"))
     longhaul(folder, "plan", "job.yaml", "--no-optimal", "--html", "p.html")
@@ -419,8 +420,8 @@ def test_curves_drawn(browser, folder):
 
 
 def test_without_tools(browser, folder, built):
-    """A build with the tools has them in one place of the page: empty, it is
-    what a build without writes."""
+    """A build with the tools fills one element of the page; without its content
+    the page equals that of a build without the tools."""
     path = report(folder, SITES, "zb-h1")
     if built:
         with open(path, encoding="utf-8") as f:
