@@ -1,26 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files for the whole program: takes the examples, the test data and
-what the program itself writes, damages them (mutations.py), and runs every
-command that reads such a file.
+"""Fuzzes the program: mutates the examples, the test data and the program's own
+outputs (mutations.py), and runs every command that reads such a file.
 
     tests/fuzz/mutate.py [--program P] [--mutants N | --seconds S] [--first K]
 
-Mutant K depends on K and the files alone, so that `--first K --mutants 1` makes
-it again. Of each run it is asked that
+Mutant K depends only on K and the files, so `--first K --mutants 1` reproduces
+it. Requirements of each run:
 
-  - it ends, with status 0, 1 or 2: by no signal and with no report of a
-    sanitizer;
-  - a failure is one message, on standard error, and nothing else: no standard
-    output, no file, none half written under another name;
-  - success leaves the files that were asked for, and no message;
-  - what it prints is UTF-8 without control characters and without those that
-    turn the direction of writing;
-  - no input is changed;
-  - a second run prints and writes the same.
+  - It exits with status 0, 1 or 2, not by a signal, and without a report of a
+    sanitizer.
+  - A failure prints one message on standard error. It leaves no standard output
+    and no file, also no temporary one.
+  - Success writes the requested files and prints no message.
+  - Outputs are UTF-8 without control characters and direction overrides.
+  - No input is changed.
+  - A second run prints and writes the same bytes.
 
-What is found lies in --findings: a folder per run with the input, the command
-and what was printed. Needs Python's standard library alone.
+Violations are stored in --findings: a folder per run with the input, the command
+and the outputs. Needs only Python's standard library.
 """
 import argparse
 import collections
@@ -42,8 +40,8 @@ from mutations import mutate
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "tests/fuzz/corpus"
-# Seconds until work without an end of its own is interrupted, as by Ctrl-C,
-# and until a program is taken to hang.
+# Seconds until an endless command is interrupted like by Ctrl-C, and until a
+# program counts as hanging.
 ENOUGH, HANGS = 2, 240
 ENVIRONMENT = {
     **os.environ, "LC_ALL": "C.UTF-8", "COLUMNS": "80",
@@ -53,21 +51,21 @@ ENVIRONMENT = {
                     "detect_leaks=0",
     "UBSAN_OPTIONS": "exitcode=99:halt_on_error=1:print_stacktrace=1",
     "LSAN_OPTIONS": "exitcode=99"}
-# Looking for leaks takes as long as all else: one mutant in so many.
+# Leak detection doubles the time, so it runs for one mutant in this many.
 LEAKS = {**ENVIRONMENT, "ASAN_OPTIONS": ENVIRONMENT["ASAN_OPTIONS"].replace(
     "detect_leaks=0", "detect_leaks=1")}
 LEAKS_EVERY = 4
 REPORT = re.compile(r"Sanitizer|runtime error:|Assertion .* failed|"
                     r"free\(\)|malloc\(\)|stack smashing")
-# C0 without line feed, DEL, C1, and what changes the direction of writing.
+# C0 without line feed, DEL, C1, and direction overrides.
 CONTROL = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f"
                      "\u202a-\u202e\u2066-\u2069]")
 
-# A file of this kind, what it is called, and what reads it. In a command `@` is
-# the mutant, `?` a method that is drawn; words that end in `!` are outputs
-# (without the `!`). All are quiet, since remarks are no errors. `how` is a set
-# of: "endless" (is interrupted in the end), "differs" (its output has what
-# was measured), "verdict" (fails with a verdict on standard output).
+# A file of this format, its name, and the commands that read it. In a command
+# `@` is the mutant, `?` a random method; words that end in `!` are outputs
+# (without the `!`). All commands are quiet, since remarks are not errors. `how`
+# is a set of: "endless" (is interrupted), "differs" (its output contains
+# measurements), "verdict" (fails with a verdict on standard output).
 Kind = collections.namedtuple("Kind", "name file seeds commands")
 Command = collections.namedtuple("Command", "words outputs how")
 
@@ -134,7 +132,8 @@ def fill(text, **values):
 
 
 def make_fixtures(program, folder):
-    """What mutants are used with, and what the program writes itself."""
+    """Makes the files that commands use beside the mutant, and the program's
+    own outputs."""
     def put(name, text):
         (folder / name).write_text(text)
 
@@ -157,7 +156,7 @@ def make_fixtures(program, folder):
             shutil.copy(ROOT / "tests/data/optima" / (name + end), folder)
     shutil.copy(ROOT / "tests/data/optima/ud2x5_lat_mem2.json",
                 folder / "few.json")
-    # A tokenizer of the letters a to c, and what it is for.
+    # A tokenizer of the letters a to c, and files that need it.
     put("tokenizer.json", (CORPUS / "tokenizer/good").read_bytes().partition(
         b"\0")[0].decode())
     put("letters", "abc ab aaa cab " * 60)
@@ -169,7 +168,7 @@ def make_fixtures(program, folder):
     go("simulate", "plan.json", "--trace", "trace.json")
     go("schedule", "few.json", "-m", "optimal", "-o", "few.csv",
        "--certificate", "certificate.json")
-    # Link orders stand beside the schedule where that has them.
+    # Link orders are beside the schedule if it has them.
     go("schedule", "ud3x6_asym_links.json", "-m", "optimal", "--effort",
        "20000", "-o", "ordered.csv")
     links = folder / "ordered.links.csv"
@@ -332,7 +331,7 @@ def all_kinds(fixtures, has_blas):
 
 
 class Mutant:
-    """Number `number`: its kind, bytes and how they came about."""
+    """Mutant number `number`: its format, bytes and mutations."""
 
     def __init__(self, number, kinds):
         self.number = number
@@ -342,7 +341,7 @@ class Mutant:
         self.kind = self.rng.choice([k for k in kinds if k.name == name])
         self.seed = self.rng.choice(self.kind.seeds)
         data = self.seed.read_bytes()
-        if self.rng.random() < .01:  # a good file of another kind
+        if self.rng.random() < .01:  # a valid file of another format
             other = self.rng.choice(self.rng.choice(kinds).seeds)
             self.data, self.said = other.read_bytes(), [f"is {other.name}"]
         else:
@@ -352,13 +351,14 @@ class Mutant:
         self.env = ENVIRONMENT if number % LEAKS_EVERY else LEAKS
 
     def words(self, given):
-        """The command's words."""
+        """Returns the command's words."""
         for_it = {"@": self.kind.file, "?": self.method}
         return [for_it.get(word, word) for word in given.words]
 
 
 def look(folder):
-    """All files of a folder, with what changes when they are written."""
+    """Returns all files of a folder, with values that change when they are
+    written."""
     found = {}
     for where, _, names in os.walk(folder):
         for name in names:
@@ -370,7 +370,7 @@ def look(folder):
 
 
 class Worker:
-    """A folder with what mutants need, in which they are run."""
+    """A folder with the files that mutants need, in which commands run."""
 
     def __init__(self, options, fixtures):
         self.options = options
@@ -378,8 +378,8 @@ class Worker:
         shutil.copytree(fixtures, self.folder, dirs_exist_ok=True)
 
     def run(self, words, how, env):
-        """Status, standard output and error, and whether it was interrupted;
-        status None: it did not end."""
+        """Returns status, standard output and error, and whether it was
+        interrupted; status None: it did not end."""
         interrupted = False
         with subprocess.Popen([self.options.program, *words], cwd=self.folder,
                               env=env, stdin=subprocess.DEVNULL,
@@ -402,8 +402,8 @@ class Worker:
         return process.returncode, out, err, interrupted
 
     def try_command(self, mutant, given, twice):
-        """Runs one command on the mutant, which lies in the folder; what is
-        wrong, as a list of sentences, and what was seen."""
+        """Runs one command on the mutant in the folder; returns its violations
+        as sentences, and the outputs."""
         words = mutant.words(given)
         before = look(self.folder)
         seen = self.run(words, given.how, mutant.env)
@@ -424,7 +424,7 @@ class Worker:
         self.remove(new)
         if twice and not wrong and not seen[3] and "differs" not in given.how:
             second = self.run(words, given.how, mutant.env)
-            if second[3]:  # it took long this time
+            if second[3]:  # it was slow this time
                 self.remove(set(look(self.folder)) - set(before))
                 return wrong, seen
             more = set(look(self.folder)) - set(before)
@@ -439,7 +439,8 @@ class Worker:
             (self.folder / name).unlink()
 
     def try_mutant(self, mutant):
-        """All commands on one mutant; how many ran, took it, and failed."""
+        """Runs all commands on one mutant; returns how many ran, accepted it,
+        and failed."""
         path = self.folder / mutant.kind.file
         kept = path.read_bytes() if path.exists() else None
         path.write_bytes(mutant.data)
@@ -458,7 +459,7 @@ class Worker:
         return n, taken, n_wrong
 
     def keep(self, mutant, i, given, wrong, seen):
-        """Leaves what it takes to see it again."""
+        """Keeps the files that reproduce the result."""
         folder = self.options.findings / f"mutant-{mutant.number}-{i}"
         folder.mkdir(parents=True, exist_ok=True)
         name = pathlib.Path(mutant.kind.file).name
@@ -477,7 +478,7 @@ class Worker:
 
 
 def judge(given, seen):
-    """What is wrong with how a run ended and with what it printed."""
+    """Returns violations of a run: its exit status and its output."""
     status, out, err, interrupted = seen
     if status is None:
         return [f"hangs: not over after {HANGS} s"]

@@ -6,7 +6,7 @@ unchanged.
 import json
 import re
 
-# What stands where a number or a value was.
+# Replacements of numbers and values.
 NUMBERS = [b"0", b"-1", b"1", b"-0.0", b"0.5", b"2.5", b"1e308", b"-1e308",
            b"1e400", b"1e-320", b"NaN", b"nan", b".nan", b".inf", b"-.inf",
            b"Infinity", b"2147483647", b"2147483648", b"4294967295",
@@ -19,7 +19,7 @@ VALUES = [b"null", b"~", b"true", b"false", b"[]", b"{}", b"[1]", b"{a: 1}",
           b"&anchor 1", b"!!int 1", b"!tag x", b"? x", b"|", b">", b"%x",
           b"[[[[[[1]]]]]]", b'"\\u0000"', b'"\\ud800"', b'"\\u202e"',
           b'"\\u001b[31m"', b"-", b"..", b"/etc/passwd", b"../../x", b"a" * 300]
-# Bytes that have no business in a text, and text that looks like another.
+# Bytes that are invalid in text, and text of other formats.
 FOREIGN = [b"\x00", b"\x1b[31m", b"\x1b]0;title\x07", b"\x07", b"\x08", b"\x7f",
            b"\x0c", b"\x0b", b"\t", b"\r", b"\xff", b"\xfe", b"\x80", b"\xc0\xaf",
            b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xe2\x82", b"\xc2\x9b31m",
@@ -34,8 +34,8 @@ LARGEST = 1 << 18
 
 
 def _at(rng, data):
-    """A place in the data: anywhere or, for half of them, near the beginning,
-    where headings are."""
+    """Returns a position in the data: anywhere, or with probability 1/2 near
+    the beginning, where headers are."""
     if rng.random() < .5:
         return rng.randrange(min(len(data), 200) + 1)
     return rng.randrange(len(data) + 1)
@@ -125,13 +125,13 @@ def other_number(rng, data):
 
 
 def near_number(rng, data):
-    """A number a little off, which is more often in range."""
+    """Changes a number slightly, so that it is often in range."""
     match = _one(rng, NUMBER, data)
     if match is None:
         return data
     try:
         value = float(match[0][:15])
-    except ValueError:  # cut within an exponent
+    except ValueError:  # truncated within an exponent
         return data
     new = rng.choice([value + 1, value - 1, value * 2, value / 2, value * 10,
                       value / 10, -value])
@@ -145,7 +145,7 @@ def wrong_type(rng, data):
 
 
 def other_word(rng, data):
-    """Another word of the same file, or one that nobody knows."""
+    """Replaces a word by another word of the file, or by an unknown one."""
     match, other = _one(rng, WORD, data), _one(rng, WORD, data)
     if match is None:
         return data
@@ -211,7 +211,7 @@ def line_long(rng, lines, i):
 
 
 def cells_swapped(rng, data):
-    """Of a file of comma-separated cells or items."""
+    """Exchanges cells of a file of comma-separated cells or items."""
     cells = data.split(b",")
     a, b = rng.randrange(len(cells)), rng.randrange(len(cells))
     cells[a], cells[b] = cells[b], cells[a]
@@ -226,7 +226,7 @@ def cell_twice(rng, data):
 
 
 def deep(rng, data):
-    """Brackets within brackets, closed or not."""
+    """Inserts nested brackets, closed or not."""
     depth = rng.choice([20, 200, 5000])
     opened, closed = rng.choice([(b"[", b"]"), (b'{"a":', b"}"), (b"{a: ", b"}"),
                                  (b"- ", b"")])
@@ -247,8 +247,8 @@ def _containers(tree):
 
 
 def tree(rng, data):
-    """One change to a JSON text's values: what is gone, moved, doubled or of
-    another type."""
+    """Changes one of a JSON text's values: removes, moves or duplicates it, or
+    changes its type."""
     try:
         text = json.loads(data)
     except (ValueError, RecursionError):
@@ -280,7 +280,8 @@ def tree(rng, data):
 
 
 def _cut(node, depth):
-    """The tree without what is deeper, since one may be within itself."""
+    """Returns the tree without its deep parts, since a part may contain
+    itself."""
     if depth == 0:
         return 0
     if isinstance(node, dict):
@@ -302,8 +303,9 @@ GENTLE = [near_number, near_number, near_number, lines_swapped, line_missing,
 
 
 def mutate(rng, data):
-    """A mutant: mostly one change, at times up to four. Also says which. A
-    third of all have changes that are likely to be taken."""
+    """Makes a mutant: mostly one change, sometimes up to four. Also returns
+    their names. A third of the mutants have changes that are likely to be
+    accepted."""
     said = []
     is_text = b"\0" not in data
     gentle = is_text and rng.random() < .35
