@@ -19,10 +19,10 @@ import time
 PROGRAM, ROOT = (os.path.abspath(sys.argv[1]),
                  pathlib.Path(sys.argv[2]).resolve())
 STEPS, SETTLED, EVERY, RANKS = 20000, 2000, 50, 4
-# What may still come: pages of the heap that a later step is the first to use.
+# Bytes that may be added: pages of the heap that a later step uses first.
 MORE_BYTES = 256 << 10
-# Rank 0 keeps what an iteration was, for the report at the end, in an array
-# that is doubled when it is full.
+# Rank 0 stores iteration times for the final report, in an array that is
+# doubled when it is full.
 ITERATION_BYTES = 2 * 72
 HANGS_S = 1800
 
@@ -49,7 +49,7 @@ def skip(why):
 
 
 def ranks_of(launcher):
-    """Process of each rank, by its number."""
+    """Returns the process of each rank, by its number."""
     found = {}
     for folder in pathlib.Path("/proc").iterdir():
         try:
@@ -66,7 +66,8 @@ def ranks_of(launcher):
 
 
 def sample(pid):
-    """Bytes of memory, open files and threads; None once it is gone."""
+    """Returns bytes of memory, open files and threads; None: the process has
+    ended."""
     of = pathlib.Path("/proc", str(pid))
     try:
         status = (of / "status").read_text()
@@ -77,7 +78,7 @@ def sample(pid):
 
 
 def watch(run, log):
-    """Samples of all ranks: (steps done, {rank: sample})."""
+    """Returns samples of all ranks: (steps done, {rank: sample})."""
     samples, steps, at = [], 0, 0
     begin = time.monotonic()
     while run.poll() is None:
@@ -113,7 +114,7 @@ def judge(samples):
         may = MORE_BYTES + (0 if rank else ITERATION_BYTES * (last - first))
         if now[0] > memory + may:
             wrong.append(f"rank {rank} has {now[0] - memory} bytes more")
-        # A checkpoint that is just being written has a file open.
+        # A checkpoint that is being written is an open file.
         seen = [one[rank] for step, one in settled]
         least = min(one[1] for one in seen), min(one[2] for one in seen)
         late = [one[rank] for step, one in settled if step > STEPS * 8 // 10]
@@ -133,7 +134,7 @@ def main():
         subprocess.run([PROGRAM, "plan", "job.yaml", "-o", "plan.json"],
                        cwd=work, check=True, stdout=subprocess.DEVNULL)
         with open(work / "said", "w+") as said:
-            # Open MPI keeps memory to the end; leaks show in other tests.
+            # Open MPI releases memory only at exit; other tests find leaks.
             options = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
             run = subprocess.Popen(
                 ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training on two hosts with two links between them while twenty random events
-happen: it ends, with the bytes of a quiet run.
+"""Training on two hosts with two links between them, under twenty random events:
+each run ends with the weights of an undisturbed run, bit for bit.
 
     tests/net/random_events.py PAIR LONGHAUL SOURCE_ROOT FIRST N  (rails_pair)
 
-Hosts are network namespaces, each with two of the four ranks. Events are what
-happens to them: a link goes down and comes up again, carries fewer bits for a
-time, a rank is stopped and goes on; and what the run does: another schedule,
-layers that go to other chunks, ranks that change their places. Some runs adapt,
-some have sends that block, or messages that are delegated. Exit status 77, and
-why, where that is not possible here. What is in tests/cli/test_random_events.py
-for emulated links is here with real ones."""
+Hosts are network namespaces, each with two of the four ranks. Events of the
+network and the processes: a link fails and recovers, a link has a lower rate for
+a time, a rank is stopped and continued. Events of the run: schedule switches,
+layers that migrate to other chunks, ranks that exchange places. Some runs adapt;
+some have blocking sends or delegated messages. Exits with status 77 and a reason
+if the machine does not permit namespaces. tests/cli/test_random_events.py has the
+same events on emulated links."""
 import json
 import os
 import pathlib
@@ -27,7 +27,7 @@ EVENTS = 20
 STEPS = 60
 LAYERS = 5
 RANKS = 4
-HANGS = 200  # s: it ends what hangs, and says so
+HANGS = 200  # s; processes that hang are ended, and reported
 METHODS = ("gpipe", "zb-h1", "zb-h2", "slack", "steady-slack", "1f1b")
 JOB = f"""
 longhaul: job/1
@@ -54,7 +54,7 @@ def ip(*words):
 
 
 class Hosts:
-    """Two namespaces and the links rail0 and rail1 between them."""
+    """Two network namespaces and the links rail0 and rail1 between them."""
 
     def __init__(self):
         self.names = [f"lhe{os.getpid()}{end}" for end in "ab"]
@@ -78,7 +78,7 @@ class Hosts:
         ip("-n", name, "link", "set", f"rail{k}", state)
 
     def set_rate(self, name, k, mbit):
-        """0: as fast as it is."""
+        """Sets the rate of a link; 0: unlimited."""
         words = ["tc", "-n", name, "qdisc"]
         root = ["dev", f"rail{k}", "root"]
         if mbit:
@@ -113,7 +113,7 @@ class Hosts:
 
 
 def the_changes(chance):
-    """Options of a run, and how many events they are."""
+    """Returns options of a run, and the number of events among them."""
     words, blocking = [], []
     if chance.random() < 0.5:
         blocking += ["--coupled", str(chance.randint(1, 3))]
@@ -140,8 +140,8 @@ def the_changes(chance):
 
 
 def the_events(chance, n):
-    """(step, what, ...), by step. A link that goes down comes up again before
-    the other one goes, so that a rail is always there, but for a moment."""
+    """Returns (step, kind, ...), by step. A failed link recovers before the
+    other one fails, so that a rail is available except for moments."""
     steps = sorted(chance.sample(range(1, STEPS - 1), n))
     down, rows = None, []
     for step in steps:
@@ -178,7 +178,8 @@ def make_happen(hosts, ranks, row):
 
 
 def start(hosts, longhaul, work, name, port, words):
-    """`ip netns exec` becomes the program: signals go to the rank itself."""
+    """Starts a rank. `ip netns exec` is replaced by the program: signals reach
+    the rank itself."""
     ranks = []
     for rank in range(RANKS):
         env = {**os.environ, "SLURM_PROCID": str(rank),
@@ -201,14 +202,14 @@ def steps_done(work, name):
 
 
 def play(hosts, ranks, work, name, rows, until):
-    """Each event once its step is there, or nothing more comes."""
+    """Applies each event in its step, until the output ends."""
     for row in rows:
         while steps_done(work, name) < row[0]:
             if any(r.poll() is not None for r in ranks) or time.time() > until:
                 return
             time.sleep(0.01)
         make_happen(hosts, ranks, row)
-    # The last one to be down comes back with this.
+    # The last failed link recovers with this.
     hosts.well_again()
 
 
@@ -247,8 +248,8 @@ def run_seed(hosts, longhaul, work, seed, quiet):
                     rank.wait()
         if any(r.returncode for r in ranks) and \
                 "deadlock: " in said(work, name) and attempt == "blocking":
-            # Orders that wait for each other where sends block are refused
-            # before the run: then none does.
+            # Deadlocks under blocking sends are rejected before the run; the
+            # run then uses no blocking sends.
             blocks = {"--coupled", "--receives", "--path"}
             words = [word for before, word in zip(["", *words], words)
                      if not blocks & {before, word}]
