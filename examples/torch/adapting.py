@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A link becomes slow, and well again: a PyTorch run beside its prediction.
+"""A link becomes slow and recovers: a PyTorch run compared with its prediction.
 
     torchrun --nproc-per-node 4 examples/torch/adapting.py
 
-Four processes train over gloo; two of them are at another site, over a link that
-is emulated and slow from one step to another. They run PyTorch's 1F1B and its
-ZB-V, and with the same stages what longhaul adapts to. A few steps are measured
-first; `longhaul simulate --events` (with `--adapt`, too) predicts all steps from
-that, and both totals are printed. Passes are small and sleep, so that the
-processes need not share processors: what is tested is the order of passes, the
-messages, and the switches. The losses of all runs have to be those of one
-process, to the last bit.
+Four processes train over gloo. Two of them are at another site, behind an emulated
+link that is slow for a part of the steps. They run PyTorch's 1F1B and ZB-V, then
+longhaul's adaptive schedules on the same stages. `longhaul simulate --events` (and
+`--adapt`) predicts all steps from a few measured ones; the program prints both
+totals. Passes mostly sleep, so that processes do not compete for processors: the
+example tests pass order, messages and switches. The losses of all runs must be
+bitwise equal to those of a single process.
 """
 
 import argparse
@@ -29,12 +28,12 @@ from torch import distributed, nn
 from torch.distributed.pipelining import PipelineStage, schedules
 
 WIDTH, ROWS, MICROBATCHES, RATE = 16, 2, 8, 0.01
-WARM_UP = 3  # steps before what is measured
+WARM_UP = 3  # unmeasured first steps
 PLACE = torch.device("cpu")
 
 
 class Sleep(torch.autograd.Function):
-    """Takes so many seconds forward, and so many backward."""
+    """Takes this many seconds forward, and this many backward."""
 
     @staticmethod
     def forward(ctx, x, forward_s, backward_s):
@@ -49,7 +48,8 @@ class Sleep(torch.autograd.Function):
 
 
 class Part(nn.Module):
-    """A chunk: F sleeps, D on the input's way, W on the weight's."""
+    """A chunk: F sleeps, D during the input gradient, W during the weight
+    gradient."""
 
     def __init__(self, chunk, seconds):
         super().__init__()
@@ -67,7 +67,7 @@ def loss_of(output, target):
 
 
 def pipeline(wave, backward, times, links):
-    """Chunks with their times, and links with their latencies, in ms."""
+    """Returns the pipeline: chunks with times, links with latencies, in ms."""
     order = (0, 1, 2, 3, 3, 2, 1, 0) if wave else (0, 1, 2, 3)
     chunks = "".join(
         f"  - {{device: {device}, F: {f}, D: {d}, W: {w}, "
@@ -95,7 +95,7 @@ def stages_of(text, rank, seconds):
 
 
 def zb_v(text, rank):
-    """PyTorch's own order of passes, as CSV."""
+    """Returns PyTorch's own pass order as CSV."""
     made = schedules.ScheduleZBVZeroBubble(
         stages_of(text, rank, 0), MICROBATCHES, loss_fn=loss_of,
         scale_grads=False).pipeline_order
@@ -104,9 +104,9 @@ def zb_v(text, rank):
 
 
 def measured(path):
-    """Medians of a trace's passes, and of its messages, in ms. A pass takes
-    from when its device was free and its input there, as the monitor counts
-    it: what the runtime does between passes is part of the step, too."""
+    """Returns medians of a trace's passes and messages, in ms. A pass lasts
+    from the time when its device is free and its input available, as in the
+    monitor, so the runtime's own work between passes is included."""
     told = json.loads(pathlib.Path(path).read_text())["traceEvents"]
     events = [(e["cat"], e["name"], (e["pid"], e["tid"]), e["args"])
               for e in told if e.get("cat") in ("pass", "message")]
@@ -140,7 +140,8 @@ def data(step):
 
 
 def one_process(chunks, steps):
-    """The losses of all microbatches of each step, without schedules."""
+    """Returns the losses of all microbatches of each step, computed without a
+    pipeline."""
     model = nn.Sequential(*(Part(chunk, 0) for chunk in range(chunks))).to(PLACE)
     losses = []
     for step in range(steps):
@@ -162,10 +163,11 @@ def descend(model):
 
 
 def run(text, schedule, rank, given, steps, adapt=False, trace=None):
-    """Seconds of each step, losses of the last chunk, and the switches."""
+    """Returns seconds of each step, losses of the last chunk, and the
+    switches."""
     wave = len(places(text)) > 4
     stages = stages_of(text, rank, given.pass_ms * 1e-3 / (2 if wave else 1))
-    # What messages take by themselves is in the emulated link already.
+    # The emulated link already includes the real transfer time.
     slow = f"1-2=latency:{given.latency + given.slower}ms"
     well = f"1-2=latency:{given.latency}ms"
     near = "0-1=latency:0ms;2-3=latency:0ms"
@@ -196,7 +198,8 @@ def run(text, schedule, rank, given, steps, adapt=False, trace=None):
 
 
 def predicted(folder, text, schedule, given, adapt):
-    """Seconds of each step, and where the schedule changes."""
+    """Returns the predicted seconds of each step, and the steps of the
+    switches."""
     (folder / "p.yaml").write_text(text)
     csv = longhaul.schedule(text, schedule).csv() if "\n" not in schedule else (
         schedule)
@@ -214,14 +217,15 @@ def predicted(folder, text, schedule, given, adapt):
 
 
 def shared(value):
-    """What the first rank has, on all."""
+    """Broadcasts the first rank's data."""
     told = [value]
     distributed.broadcast_object_list(told)
     return told[0]
 
 
 def compare(name, wave, backward, schedule, rank, given, folder):
-    """A fixed schedule, and adapting from it: measured beside predicted."""
+    """Runs a fixed schedule, then an adaptive run; prints both with
+    predictions."""
     times, links = first_guess(given, wave)
     text = pipeline(wave, "split", times, links)
     trace = folder / "t.json"

@@ -4,13 +4,12 @@
 
     torchrun --nproc-per-node 4 examples/torch/train.py
 
-Each process is a device of a pipeline; half of them are at another site, 40 ms
-away, which is emulated, and from step 20 on 120 ms. PyTorch's 1F1B, longhaul's
-schedule for the link as it is at first, and longhaul's adapting to the link
-train the same model on the same data. Printed are the medians of the steps
-before and after the change, as the first process sees them, and whether the
-losses of all three are the same bits. With --device cuda all processes share
-the first GPU.
+Each process is a device of a pipeline. Half of them are at another site, behind an
+emulated latency of 40 ms, and of 120 ms from step 20 on. Three runs train the same
+model on the same data: PyTorch's 1F1B, longhaul's schedule for the initial link,
+and longhaul's adaptive schedules. The program prints the median step times before
+and after the change, as measured by the first process, and whether all losses are
+bitwise equal. With --device cuda all processes share the first GPU.
 """
 
 import argparse
@@ -27,7 +26,8 @@ from torch.nn import functional
 
 WIDTH, HEADS, FFN, LAYERS, VOCABULARY = 384, 6, 1024, 10, 4096
 SEQUENCE, MICROBATCHES = 8, 6
-SETTLED = 5  # steps that a median leaves out, from each beginning
+# steps excluded from each median, at the beginning and after the change
+SETTLED = 5
 
 
 class Layer(nn.Module):
@@ -50,7 +50,8 @@ class Layer(nn.Module):
 
 
 def part(rank, ranks):
-    """The layers of a device; the first has the embedding, the last the head."""
+    """Returns the layers of a device; the first has the embedding, the last the
+    head."""
     torch.manual_seed(rank)
     first, end = LAYERS * rank // ranks, LAYERS * (rank + 1) // ranks
     layers = [Layer() for _ in range(first, end)]
@@ -67,7 +68,7 @@ def loss_of(output, target):
 
 
 def pipeline(ranks, times, backward):
-    """What longhaul is told: passes in ms, two sites 40 ms from each other."""
+    """Returns longhaul's pipeline: passes in ms, two sites 40 ms apart."""
     f, d, w = times
     site = [2 * rank // ranks for rank in range(ranks)]
     chunks = "".join(f"  - {{device: {i}, F: {f}, D: {d}, W: {w}}}\n"
@@ -82,15 +83,15 @@ def pipeline(ranks, times, backward):
 
 
 def now(device):
-    """Seconds, once the device has done what it was asked for."""
+    """Returns seconds, after the device has completed its queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize()
     return time.monotonic()
 
 
 def measured(rank, ranks, device):
-    """Milliseconds of a chunk's F, D and W on the slowest device, while all
-    are busy: the two halves of the backward take about the same."""
+    """Returns milliseconds of a chunk's F, D and W on the slowest device while
+    all devices compute. D and W each count as half of the backward pass."""
     model, times = part(rank, ranks).to(device), []
     x = (torch.randint(VOCABULARY, (1, SEQUENCE), device=device) if rank == 0
          else torch.randn(1, SEQUENCE, WIDTH, device=device,
@@ -108,7 +109,7 @@ def measured(rank, ranks, device):
 
 
 def train(way, rank, ranks, times, steps, change, device):
-    """Seconds of each step, losses of all, and the switches."""
+    """Returns seconds of each step, losses of all, and the switches."""
     joint = way == "1f1b"
     what = pipeline(ranks, times, "joint" if joint else "split")
     schedule = "1f1b" if joint else longhaul.schedule(what, "auto",
