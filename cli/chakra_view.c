@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Limits: bytes of a path, bytes of a trace file, ranks. */
 enum { MOST_PATH = 4096, MOST_BYTES = 256 << 20, MOST_RANKS = 65536 };
 
 static const char first_suffix[] = ".0.et";

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Exit statuses: success; failure; invalid usage. */
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 #if defined(__GNUC__)
@@ -103,7 +104,7 @@ typedef struct cli_command {
     const char *output_help; /* effect of -o */
     bool handles_output;     /* the command itself handles -o */
     /* file written without -o and --json; overwritten only if its first 4 KiB
-     * contain `default_mark`; NULL: none */
+     * contain `default_signature`; NULL: none */
     const char *default_output;
     const char *default_signature;
     bool default_with_json; /* written with --json, too */
@@ -172,7 +173,7 @@ const char *cli_find_similar_word(const char *typed, const char *const *words);
 /* --- arguments ---------------------------------------------------------- */
 
 /* Parses argv[first..] into c->settings (c->command->settings_size bytes,
- * zeroed) and c->operands (capacity: n_argv pointers). */
+ * zeroed) and c->operands (capacity: argc pointers). */
 lh_status cli_parse(cli *c, int argc, char **argv, int first);
 /* Checks whether the command line contains this option, after cli_parse().
  * Presets do not count. A command's table has at most 64 options. */

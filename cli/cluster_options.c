@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Maximum number of GPUs or nodes of a site, as in a job file. */
 enum { MOST = 1 << 24 };
 
 lh_status cli_check_preset(cli *c, const char *option, const char *name,

@@ -17,6 +17,7 @@ typedef struct settings {
     uint32_t by;
 } settings;
 
+/* Maximum number of compared pipelines; each has a block of rows. */
 enum { MOST_PIPELINES = 16 };
 
 /* Returns the name of choice i of --by; NULL: no more. */

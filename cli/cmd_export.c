@@ -156,6 +156,7 @@ typedef struct work {
     uint32_t n_files; /* written beside -o, by chakra */
 } work;
 
+/* Capacity for an output path, in bytes. */
 enum { MOST_PATH = 4096 };
 
 /* Writes a Chakra file, with contents `data`. Its path is -o, '.' and the

@@ -14,6 +14,7 @@ typedef struct settings {
     bool force;
 } settings;
 
+/* Capacity for a path, in bytes. */
 enum { MOST_PATH = 4096 };
 
 static const cli_option options[] = {

@@ -22,6 +22,7 @@ typedef struct settings {
     cli_tradeoff tradeoff;
 } settings;
 
+/* Objective that minimises memory; follows the library's objectives. */
 enum { MEMORY = CLI_FIRST_DEVICE + 1 };
 static const char *const objectives[] = {"makespan", "first-device", "memory",
                                          NULL};

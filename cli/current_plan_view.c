@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Capacity for a value's text in bytes; width of the column with current
+ * values. */
 enum { VALUE_TEXT = 600, TODAY_COLUMNS = 24 };
 
 /* --- dimensions --------------------------------------------------------- */

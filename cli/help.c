@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Terminal column at which help texts of options begin. */
 enum { HELP_COLUMN = 26 };
 
 /* Counts the terminal columns in the first `len` bytes of `text`: every byte

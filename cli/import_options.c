@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Maximum size of an imported file, in bytes. */
 enum { MOST_BYTES = 1 << 20 };
 
 const char *cli_import_source_name(uint32_t i)

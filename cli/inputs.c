@@ -67,6 +67,7 @@ static lh_status read_standard_input(cli *c, cli_input *input)
     return LH_OK;
 }
 
+/* Maximum size of an input from a pipe, in bytes. */
 enum { MOST_PIPED = 256 << 20 };
 
 /* Reads a file's beginning into head[], as a string, to detect its format. */

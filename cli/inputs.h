@@ -85,6 +85,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .at = offsetof(settings, sub_blocks), .arg = "N", .preset = "1",       \
         .least = 1, .most = LH_MAX_PARTS, .help = says                         \
     }
+/* Help text of --sub-blocks, for all commands with this option. */
 #define CLI_SUB_BLOCKS "greedy: split every weight-gradient pass into N parts."
 
 #define CLI_BUFFERS_ROW(settings)                                              \

@@ -16,6 +16,7 @@ typedef struct dimension {
     bool given, open; /* open: the job permits other values */
 } dimension;
 
+/* Number of search dimensions; capacity for a layout's text, in bytes. */
 enum { DIMENSIONS = 13, LAYOUT = 240 };
 
 /* Lists the search dimensions (degrees, placement, schedule): whether the job

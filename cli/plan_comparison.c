@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+/* Maximum number of rows; capacity for a cell's text in bytes; kinds of memory;
+ * capacity for a plan's summary in bytes. */
 enum { ROWS = 96, TEXT = 200, MEMORY_KINDS = 6, HEAD = CLI_SITES_TEXT + TEXT };
 
 /* The comparison's rows and storage for their texts. */

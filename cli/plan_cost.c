@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+/* Capacity for a formatted number, in bytes. */
 enum { AMOUNT = 40 };
 
 /* Formats a number with four digits, or with all digits before the point. */

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Index of the part for optimizer and overhead, the last one. */
 enum { OPTIMIZER = 8 };
 
 void cli_breakdown_parts(const lh_plan_breakdown *a,
@@ -68,6 +69,7 @@ const lh_plan_memory *cli_plan_fullest_device(const lh_plan *p)
     return NULL;
 }
 
+/* Number of parts of a GPU's memory. */
 enum { MEMORY_PARTS = 6 };
 
 /* Formats " (80 GiB less 6 % reserve)" for the GPU whose memory limit is the

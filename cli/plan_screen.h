@@ -17,6 +17,7 @@
     X(DIMENSIONS, "dimensions", cli_plan_alternatives)                         \
     X(SEARCH, "search", cli_plan_search)
 
+/* Values of --show, for help and errors. */
 #define CLI_SHOW_NAMES "network, layouts, schedules, dimensions, search"
 
 enum {

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Capacities for texts of a layout and of a method, in bytes. */
 enum { LAYOUT = 240, METHOD = 64 };
 
 /* Adds a table row for choice `x`, with its times, schedule and (`with_layout`)

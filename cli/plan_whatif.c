@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Capacity for a layout's text, in bytes. */
 enum { LAYOUT_TEXT = 240 };
 
 /* Formats a choice's datacenters into `text`, which it returns; "" if they
@@ -72,6 +73,7 @@ static const char *format_layout(const lh_plan *plan, const lh_choice *x,
     return text;
 }
 
+/* Capacity for a layout with its datacenters, in bytes. */
 enum { CHOICE_TEXT = LAYOUT_TEXT + CLI_SITES_TEXT + 100 };
 
 /* --- what-if ------------------------------------------------------------ */

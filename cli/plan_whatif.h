@@ -9,6 +9,7 @@
 
 #include <longhaul/experimental/plan.h>
 
+/* Maximum number of what-if questions per run; each one plans the job again. */
 enum { CLI_MOST_QUESTIONS = 256 };
 
 /* What-if questions and their storage. */

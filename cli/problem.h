@@ -34,6 +34,7 @@ lh_status cli_problem_add_host_memory(cli *c, const char *text,
  * beyond its own limit: "4 activations of device 0 at most, 5 activations of
  * all devices". `peak` returns a device's peak in `of`. */
 typedef int64_t cli_peak_fn(const void *of, uint32_t device);
+/* Capacity for the text on host memory, in bytes. */
 #define CLI_HOST_MEMORY_TEXT 200
 /* Formats the peak memory offloaded to the host into `buffer`
  * (CLI_HOST_MEMORY_TEXT bytes). peak(of, device): a device's peak memory. */

@@ -13,6 +13,8 @@
 
 extern char **environ;
 
+/* Maximum number of arguments of the Python process; maximum size of its
+ * output, in bytes. */
 enum { MOST_ARGUMENTS = 16, MOST_BYTES = 16 << 20 };
 
 /* Returns the interpreter: --python, LONGHAUL_PYTHON, or python3. */

@@ -14,6 +14,7 @@ _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2 &&
                    ATOMIC_LLONG_LOCK_FREE == 2,
                "a handler must not wait for a lock");
 
+/* Signals that end the program. */
 enum { N_ENDING = 3 };
 static const int ending_signals[N_ENDING] = {SIGINT, SIGTERM, SIGHUP};
 /* SIGINT and SIGTERM stop a search; SIGHUP ends the program. */

@@ -15,6 +15,7 @@ typedef enum cli_axis_kind {
     CLI_N_AXES
 } cli_axis_kind;
 
+/* Limits of a sweep: values of one quantity, and points (combinations). */
 enum { CLI_MOST_VALUES = 1000, CLI_MOST_POINTS = 10000 };
 
 /* One quantity's values, ascending or as listed. */

@@ -50,6 +50,7 @@ json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r)
     return list;
 }
 
+/* Table columns; capacity for a cell's text, in bytes. */
 enum { COLUMNS = 6, CELL = 160 };
 
 /* Adds a row of COLUMNS cells to the table. */

@@ -33,6 +33,7 @@ typedef struct watch {
     pid_t process; /* the process that handles signals */
 } run_context;
 
+/* Capacity for the text on completed iterations, in bytes. */
 enum { PROGRESS_TEXT = 100 };
 
 /* Formats the iterations that a failed run had completed, to be added to its

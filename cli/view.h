@@ -56,6 +56,7 @@ lh_status cli_write_trace(cli *c, const lh_trace *trace, const char *path);
 /* Formats "TP 4 PP 4x2 DP 16 mb 1 PP-out": PIPELINExCHUNKS, the microbatch, the
  * outermost parallelism. */
 char *cli_layout_text(const lh_choice *choice, char *buffer, size_t room);
+/* Capacity for cli_sites_text()'s buffer, in bytes. */
 enum { CLI_SITES_TEXT = 600 };
 /* Formats how a plan uses the datacenters into `buffer`, which it returns:
  * "pipeline west>mid>east (4, 2, 2 stages)", "replicas west 3, east 1", "2
@@ -73,6 +74,7 @@ lh_status cli_plan_rows(cli *c, const lh_plan *plan, lh_report *report);
 char *cli_plan_time(const lh_plan *plan, double ns, char *text);
 /* Returns the source of a plan's times: "from measured passes", "modelled". */
 const char *cli_time_source_text(const lh_plan *plan);
+/* Capacity for cli_unmeasured_text()'s buffer, in bytes. */
 enum { CLI_UNMEASURED_TEXT = 800 };
 /* Formats the job's profile data that do not apply to the plan; "" if all
  * apply, or without a profile. */
