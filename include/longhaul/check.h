@@ -15,7 +15,7 @@ extern "C" {
 /* The verifier's result. Release with lh_verdict_free(). */
 typedef struct lh_verdict lh_verdict;
 
-/* Checks `schedule` against every rule in DESIGN sections 2 and 3:
+/* Checks `schedule` against every rule of docs/theory/performance-model.md:
  *
  * - each pass exactly once, on its device, with complete parts
  * - valid pass order per device and no deadlock

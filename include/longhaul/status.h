@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
+/* Marks functions that the shared library exports. */
 #define LH_API __attribute__((visibility("default")))
 #else
 #define LH_API

@@ -69,6 +69,7 @@ typedef struct lh_recording lh_recording;
  * LH_EIO: the file cannot be read. */
 typedef struct lh_rank_map lh_rank_map;
 
+/* Maximum numbers of entries in a rank map: ranks, and range names. */
 enum { LH_MAX_MAP_RANKS = 65536, LH_MAX_MAP_NAMES = 1024 };
 
 /* Reads a rank map, which names each rank's stage, replica and trace file. */

@@ -38,6 +38,8 @@ typedef struct lh_draft_options {
     const char *folder;
 } lh_draft_options;
 
+/* Defaults of lh_draft_options: one-way latency between sites; rate between
+ * sites in Gbit/s; tokens per iteration; sequence length in tokens. */
 #define LH_DRAFT_LATENCY_NS INT64_C(20000000)
 #define LH_DRAFT_GBPS 3200.0
 #define LH_DRAFT_TOKENS (UINT32_C(1) << 22)

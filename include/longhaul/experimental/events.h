@@ -25,6 +25,7 @@
 extern "C" {
 #endif
 
+/* Maximum number of events in a file. */
 #define LH_MAX_EVENTS 1000u
 #define LH_MAX_EVENT_LINKS 4096u /* for all events in a file together */
 

@@ -61,9 +61,8 @@ typedef lh_status (*lh_chakra_writer)(void *context, const char *suffix,
  * Other errors as lh_simulate(). */
 LH_API lh_status lh_export_chakra(const lh_pipeline *pipeline,
                                   const lh_schedule *schedule,
-                                  const lh_plan *plan,
-                                  lh_chakra_writer write, void *context,
-                                  lh_error *err);
+                                  const lh_plan *plan, lh_chakra_writer write,
+                                  void *context, lh_error *err);
 
 #ifdef __cplusplus
 }

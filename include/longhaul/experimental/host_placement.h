@@ -31,6 +31,7 @@
 extern "C" {
 #endif
 
+/* Maximum number of hosts in a placement. */
 #define LH_MAX_HOSTS 1024u
 
 typedef struct lh_host_placement

@@ -19,6 +19,7 @@
 extern "C" {
 #endif
 
+/* Maximum number of datacenters of a job. */
 #define LH_MAX_DATACENTERS 64u
 #define LH_MAX_GPUS (1u << 24) /* all datacenters together */
 
@@ -297,7 +298,7 @@ typedef struct lh_layout {
     uint32_t chunks_per_device;
     lh_outermost outermost;
     lh_sharding sharding;
-    const char *schedule; /* a method's name (lh_methods) */
+    const char *schedule; /* a method's name, see lh_method_name() */
     /* NULL in a complete layout: determined by `outermost`, datacenters in job
      * order (docs/theory/placement.md) */
     const lh_sites *sites;

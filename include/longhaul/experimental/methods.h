@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scheduling methods by name: static and greedy generators (DESIGN section 5).
+/* Scheduling methods by name: static and greedy generators
+ * (docs/theory/schedules.md).
  *
  * Experimental: may change in any release, see longhaul.h. */
 #ifndef LONGHAUL_EXPERIMENTAL_METHODS_H

@@ -195,8 +195,9 @@ LH_API const lh_model *lh_model_preset(const char *name);
 /* Returns the model preset names, NULL-terminated; static storage. */
 LH_API const char *const *lh_model_presets(void);
 
-/* Reads and parses a Hugging Face config.json. Errors as for lh_model_parse();
- * LH_EIO: it cannot be read. */
+/* Reads and parses a Hugging Face config.json. LH_EINPUT: invalid, or of
+ * an unsupported class; `err` names file, line and key. LH_EIO: it cannot be
+ * read. */
 LH_API lh_status lh_model_read(const char *path, lh_model **out, lh_error *err);
 /* Frees a model from a file; NULL is a no-op. Presets must not be freed. */
 LH_API void lh_model_free(lh_model *model);
@@ -251,6 +252,7 @@ typedef enum lh_layer_part {
     LH_N_LAYER_PARTS
 } lh_layer_part;
 
+/* Bit set of all layer parts. */
 enum { LH_PART_ALL = (1 << LH_N_LAYER_PARTS) - 1 };
 
 #ifdef __cplusplus

@@ -138,6 +138,7 @@ typedef struct lh_link_setting {
     double tcp_window_bytes; /* per connection; 0: LH_TCP_WINDOW_BYTES */
 } lh_link_setting;
 
+/* Default send queue of an RDMA connection: 512 packets of 4096 bytes. */
 #define LH_QUEUE_BYTES (512 * 4096.0)
 /* NCCL's default (DEFAULT_BUFFSIZE in src/init.cc of NCCL 5067397). */
 #define LH_NCCL_BUFFER_BYTES 4194304.0

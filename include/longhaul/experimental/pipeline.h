@@ -217,7 +217,7 @@ LH_API bool lh_pipeline_has_host(const lh_pipeline *pipeline);
 LH_API uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline,
                                         uint32_t device);
 
-/* Placement of chunks on devices (DESIGN: UD, Loop, Wave). */
+/* Placement of chunks on devices (CrossPipe: UD, Loop, Wave). */
 typedef enum lh_placement {
     LH_PLACEMENT_OTHER,
     LH_PLACEMENT_UD,   /* chunk c on device c */

@@ -127,6 +127,7 @@ typedef enum lh_link_quantity {
  * static storage. */
 LH_API const char *lh_link_quantity_name(lh_link_quantity quantity);
 
+/* In place of a link's index: the change applies to all links. */
 #define LH_ALL_LINKS UINT32_MAX
 
 /* A change of one link quantity, relative or absolute. */

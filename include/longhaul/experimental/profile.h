@@ -16,6 +16,7 @@
 extern "C" {
 #endif
 
+/* In place of a duration or size: not measured. */
 #define LH_NOT_MEASURED INT64_C(-1)
 
 /* Kinds of measured units. */

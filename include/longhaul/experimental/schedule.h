@@ -13,6 +13,7 @@
 extern "C" {
 #endif
 
+/* Maximum number of parts of one W pass. */
 #define LH_MAX_PARTS 4096u
 
 /* Kinds of communication cells in PyTorch's CSV format, and of longhaul's

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Searches a pipeline's fastest schedule and proves optimality if effort
- * permits (DESIGN section 5.1; CrossPipe section 4.1). Input: a pipeline and a
+ * permits (CrossPipe section 4.1). Input: a pipeline and a
  * limit. Output: a schedule, a lower bound, and statistics per search engine.
  * Algorithms and proofs: docs/theory/optimal.md. Source overview:
  * src/schedule/solver/state/solver.h.
@@ -78,6 +78,7 @@ LH_API const char *lh_solve_engine_name(uint32_t i);
 /* Returns the one-line description of search engine number `i`; NULL: no such
  * engine. Static storage. */
 LH_API const char *lh_solve_engine_about(uint32_t i);
+/* Capacity for the engines' statistics. */
 enum { LH_MAX_SOLVE_ENGINES = 32 };
 
 /* Statistics of one engine. */
