@@ -10,6 +10,7 @@
 #include <string.h>
 #include <yaml.h>
 
+/* Limits: nesting depth; capacity for a path and bytes of the input. */
 enum { MOST_DEPTH = 64, PATH_ROOM = 1024, MOST_BYTES = 1 << 24 };
 
 /* A map or list being parsed. */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Width of the page's text, in columns. */
 enum { PAGE_COLUMNS = 96 };
 
 uint32_t cli_width(void)
