@@ -63,7 +63,7 @@ static void rail_heads(const uint8_t *data, size_t size)
 }
 
 /* Parses the bytes as every type of address-exchange message. The input holds
- * at least LHI_UCX_CARD_BYTES, the largest of them. */
+ * at least the bytes of the largest one. */
 static void cards(const uint8_t *data)
 {
     static lhi_ucx_record ucx;
