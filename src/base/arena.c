@@ -6,6 +6,7 @@
 #include <string.h>
 
 #if defined(__SANITIZE_ADDRESS__)
+/* Defined in builds with AddressSanitizer. */
 #define ARENA_ASAN 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -24,6 +25,8 @@ enum { GAP_BYTES = 16 }; /* gap between allocations, to detect overruns */
 enum { GAP_BYTES = 0 };
 #endif
 
+/* Sizes of the first block and of the largest one, in bytes; each block is
+ * twice as large as the one before. */
 enum { FIRST_BLOCK_BYTES = 4096, MAX_BLOCK_BYTES = 1 << 20 };
 
 /* A memory block. calloc returns it zeroed, often without touching its pages.

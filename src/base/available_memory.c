@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* Capacities for a system file's text and for its path, in bytes. */
 enum { FILE_BYTES = 8192, PATH_BYTES = 1024 };
 
 /* Reads the beginning of a small system file into `text`, NUL-terminated;

@@ -68,6 +68,7 @@ bool lhi_is_unprintable(uint32_t c)
     return false;
 }
 
+/* Capacity for one escape sequence, in bytes. */
 enum { ESCAPE_BYTES = LHI_ESCAPE_BYTES };
 
 size_t lhi_json_escape(uint32_t c, char *out)

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+/* Capacity for lhi_format_bytes()'s buffer, in bytes. */
 #define LHI_FORMAT_BYTES_SIZE 32
 
 /* Formats a byte count as "12.5 GiB". Uses the largest unit in which the value

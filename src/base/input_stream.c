@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Time in which a FIFO must get a writer, before the open fails. */
 enum { WRITER_TIMEOUT_MS = 5000 };
 
 lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out,

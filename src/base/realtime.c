@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+/* Nanoseconds per second. */
 enum { BILLION = 1000000000 };
 
 int64_t lhi_now_ns(void)
