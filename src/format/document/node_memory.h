@@ -6,6 +6,7 @@
 
 #include "format/document/tree.h"
 
+/* Slots of the known-text table. */
 enum { LHI_KNOWN_TEXTS = 512 };
 
 /* Unused memory, the limit, and the known-text table. */

@@ -172,7 +172,9 @@ lh_status lhi_node_get_rounded_number(const lhi_doc *doc, const lhi_node *node,
  * YAML. */
 bool lhi_node_is_null(const lhi_node *node);
 
+/* Maximum time in a document, about 52 days: exact in double. */
 #define LHI_MAX_TIME_NS (INT64_C(1) << 52)
+/* Nanoseconds per hour. */
 #define LHI_HOUR_NS INT64_C(3600000000000)
 
 #endif

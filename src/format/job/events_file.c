@@ -5,6 +5,7 @@
 
 #include <longhaul/experimental/events.h>
 
+/* Limits of an events file: step number, and factor of a slowdown. */
 #define MOST_STEP INT64_C(1000000000000)
 #define MOST_TIMES 1e6
 

@@ -106,6 +106,7 @@ enum {
     N_FP8_RULE = sizeof fp8_rule / sizeof *fp8_rule
 };
 
+/* Number of GPU presets. */
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 static const char *const preset_names[N_ROWS + 1] = {

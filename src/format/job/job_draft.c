@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Column of remarks and maximum line width in the template. */
 enum { REMARKS_AT = 44, WIDTH = 100 };
 
 /* Default one-way latencies of the node's link and of the fabric, in
@@ -258,6 +259,7 @@ static lhi_server find_server(const lh_draft_site *site)
     return server;
 }
 
+/* Format of a network in the template: rate and latency. */
 #define NETWORK "{gbps: %.15g, latency_us: %d}"
 
 /* Adds the cluster's GPU and its networks inside and between nodes. */

@@ -8,6 +8,7 @@
 #define LLAMA_STYLE                                                            \
     .head_dim = 128, .gated = true, .norm = LH_NORM_RMS, .moe_interval = 1
 
+/* Members that the DeepSeek models share. */
 #define DEEPSEEK_STYLE                                                         \
     .head_dim = 192, .gated = true, .norm = LH_NORM_RMS, .expert_ffn = 2048,   \
     .shared_expert_ffn = 2048, .moe_interval = 1, .q_lora_rank = 1536,         \

@@ -41,6 +41,7 @@ enum {
     LHI_MAX_PIPELINE_SEGMENTS = 128, /* pipeline segments per layout */
 };
 
+/* Maximum price in USD. */
 #define LHI_MAX_PRICE 1e9
 
 /* --- values in their own files --- */

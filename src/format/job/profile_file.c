@@ -86,6 +86,7 @@ static lh_status check_entry(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Maximum size of a profile entry's memory or communication, in bytes. */
 #define MOST_BYTES (INT64_C(1) << 50)
 
 static const lhi_schema_field entry_rows[] = {
