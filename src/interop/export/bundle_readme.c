@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Bytes per GiB. */
 static const double gib = 1024.0 * 1024 * 1024;
 
 /* Adds the title, the plan's origin, the file table, and instructions for

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Limits: bytes of a key; number of notes. */
 enum { MOST_KEY = 200, MOST_NOTES = 40 };
 
 /* Keys with the same note, separated by commas. */

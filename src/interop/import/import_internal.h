@@ -45,6 +45,8 @@ typedef struct lhi_rank_range {
     uint32_t datacenter;
 } lhi_rank_range;
 
+/* Capacity for the origins of an imported job's values; more than it has keys.
+ */
 enum { LHI_MOST_IMPORT_ORIGINS = 80 };
 
 /* The key that stands for an argument, which has no dashes. */

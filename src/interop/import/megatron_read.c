@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Length of "--". */
 enum { DASHES = 2 };
 
 static const struct {
@@ -20,6 +21,7 @@ static const struct {
 #undef LHI_MEGATRON_ROW
 };
 
+/* Maximum length of an option's name, in bytes. */
 enum { MOST_NAME = 80 };
 
 /* The reader's position in the words, and the output. */

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Maximum length of a key's path, in bytes. */
 enum { MOST_NAME = 120 };
 
 /* --- tables ------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Limits: depth of nested interpolations; operands of one expression. */
 enum { MOST_DEPTH = 8, MOST_NUMBERS = 8 };
 
 static bool resolve_text(const lhi_doc *doc, const lhi_node *at,

@@ -55,6 +55,7 @@ typedef struct flavor {
         .router_bias = true, .moe_interval = 1                                 \
     }
 
+/* Short names for the versions in which a flavor exists. */
 #define BOTH LHI_TITAN_BOTH
 #define TOML LHI_TITAN_TOML
 
@@ -132,6 +133,7 @@ typedef struct config {
 
 #define BATCH(local, sequence)                                                 \
     "--training.local-batch-size " #local " --training.seq-len " #sequence " "
+/* Options that several configurations share. */
 #define INTERLEAVED "--parallelism.pipeline-parallel-schedule Interleaved1F1B "
 #define SELECTIVE "activation-checkpoint:selective"
 #define FULL "activation-checkpoint:full"

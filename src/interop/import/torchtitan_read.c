@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Length of "--"; maximum length of an option's name in bytes. */
 enum { DASHES = 2, MOST_NAME = 160 };
 
 static const struct {
