@@ -286,6 +286,8 @@ typedef struct published_op {
     bool models[LH_N_FAMILIES];
 } published_op;
 
+/* Table columns: whether GPT, Llama and Falcon have the operation; o: they do
+ * not. */
 enum { G = true, L = true, F = true, o = false };
 
 static const published_op rows[] = {
