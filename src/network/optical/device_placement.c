@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Maximum number of states in the exact search; larger cases are rejected. */
 enum { MAX_STATES = 1 << 22 };
 
 lh_status lhi_device_placement_random(lhi_random *random, uint32_t n_nodes,

@@ -14,6 +14,7 @@ enum {
     MAX_STAGES = 1024,
     MAX_MICROBATCHES = 65536,
 };
+/* Maximum size of a transfer, in bits. */
 #define MAX_BITS (INT64_C(1) << 50)
 
 /* A job reader's state. */

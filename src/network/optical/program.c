@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Maximum number of tasks (passes and transfers) of a job. */
 enum { MAX_TASKS = 1 << 22 };
 
 /* Computes p->bound_ns, a lower bound on the iteration time: the time if
