@@ -57,6 +57,7 @@ typedef struct lhi_elastic_context {
     double host_bytes_per_s;
 } lhi_elastic_context;
 
+/* Number of equal parts of an activation, of which any number is offloaded. */
 enum { LHI_ELASTIC_PARTS = 64 };
 
 /* Returns the part of `bytes` of activations that is offloaded to host memory,

@@ -24,6 +24,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Relative amount by which another layout must be faster. */
 #define MARGIN                                                                 \
     0.01 /* for results of full searches; see lh_plan_sensitivity              \
           */

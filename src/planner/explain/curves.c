@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+/* Points of a curve; curves per quantity. */
 enum { MOST_POINTS = 8, N_SERIES = 2 };
 
 static const char *const series_names[N_SERIES] = {"PP-out", "DP-out"};

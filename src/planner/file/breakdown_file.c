@@ -24,6 +24,7 @@ static const lhi_schema_field account_rows[] = {
     PART("overhead_s", overhead_ns),
 };
 
+/* Number of parts of the breakdown. */
 enum { N_PARTS = sizeof account_rows / sizeof *account_rows };
 
 /* Checks that the parts of the breakdown add up to the plan's iteration time.

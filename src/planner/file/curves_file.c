@@ -6,6 +6,7 @@
 
 static const char *const overs[] = {"oversubscription", "experts", NULL};
 
+/* Maximum number of points of a curve in a file. */
 enum { MOST_POINTS = 10000 };
 
 const char *lh_curve_over_name(lh_curve_over over)

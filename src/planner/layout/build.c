@@ -154,6 +154,7 @@ static const char *get_end_name(const lh_job *job, uint32_t at)
     return dc->zone_of ? dc->zone_of : dc->name;
 }
 
+/* Capacity for a link's name, in bytes. */
 enum { LINK_NAME = 256 };
 
 /* Formats the name of the link between a pair of datacenters: "A>B". Links

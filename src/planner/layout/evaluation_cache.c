@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+/* Initial and maximum number of entries. */
 enum { INITIAL_CAPACITY = 1 << 10, MAX_CAPACITY = 1 << 18 };
 
 /* A cached outcome. */

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+/* Maximum number of datacenters for the exact search; its time is exponential.
+ */
 enum { MOST_EXACT = 8 };
 
 /* Ring search state. */

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+/* Orders tried: at most MOST_ORDERS, or FEWER_ORDERS with more than VERY_MANY
+ * datacenters. Improvement passes per order: MOST_ROUNDS. */
 enum { MOST_ORDERS = 8, FEWER_ORDERS = 2, MOST_ROUNDS = 4, VERY_MANY = 16 };
 
 /* State for one list. */

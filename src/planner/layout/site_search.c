@@ -400,6 +400,7 @@ typedef struct entry {
     struct entry *next;
 } entry;
 
+/* Hash buckets of the store. */
 enum { BUCKETS = 1024 };
 
 /* Lists found so far, for one job. */

@@ -17,6 +17,8 @@ lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
                                lhi_arena *mem, const lh_sites **list,
                                uint32_t *n, lh_error *err);
 
+/* Number of placements of a layout that the search evaluates, the first ones of
+ * its list. */
 #define LHI_MAX_TRIED_PLACEMENTS 8
 
 /* Store with the first LHI_MAX_TRIED_PLACEMENTS entries of these lists, found

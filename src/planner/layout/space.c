@@ -22,6 +22,7 @@ static const struct {
              {2, LH_PLACEMENT_WAVE}, {3, LH_PLACEMENT_LOOP},
              {4, LH_PLACEMENT_LOOP}, {6, LH_PLACEMENT_LOOP},
              {8, LH_PLACEMENT_LOOP}};
+/* Number of combinations of chunks and placement. */
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* State shared by all children of one configuration. */

@@ -7,6 +7,7 @@
 
 /* One bit for each value of an enum. */
 #define LHI_TARGET_BIT(value) (1u << (value))
+/* Bit set of all values of a dimension. */
 #define LHI_TARGET_ALL_VALUES ((uint32_t)-1)
 
 /* Features that a target supports. */

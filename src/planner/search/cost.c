@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Nanoseconds per hour. */
 #define HOUR_NS 3.6e12
 #define MOST_USD 1e9 /* as in a job's file */
 

@@ -25,6 +25,7 @@ typedef enum key {
     N_KEYS
 } key;
 
+/* Capacity for a key's name, in bytes. */
 enum { KEY_TEXT = 60 };
 
 /* Returns a degree key's layout member; NULL for other keys. */

@@ -12,6 +12,7 @@ lh_status lhi_layout_search_has_any(const lhi_layout_search *s,
                                     const lh_job *job, lhi_config *at,
                                     bool *found, lh_error *err);
 
+/* Capacity for lhi_find_infeasible_key()'s text, in bytes. */
 enum { LHI_INFEASIBLE_KEY_TEXT = 160 };
 
 /* Finds a key of the job that alone prevents all layouts, and formats ";

@@ -8,6 +8,7 @@
 #include "planner/search/neighbourhood.h"
 #include "planner/search/search_budget.h"
 
+/* In place of a candidate's index: none. */
 #define LHI_NO_CANDIDATE INT32_MAX
 /* Parts of the work budget; the last is for the overall best, after all
  * targets. */

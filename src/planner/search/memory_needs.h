@@ -12,6 +12,7 @@
 lh_status lhi_find_memory_needs(const lhi_layout_search *s,
                                 lh_memory_needs *out, lh_error *err);
 
+/* Capacity for the text on memory needs, in bytes. */
 enum { LHI_MEMORY_NEEDS_TEXT = 400 };
 
 /* Formats the changes that make a job fit: "GPUs need 127.5 GiB (h100-sxm has

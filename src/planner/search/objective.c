@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Nanoseconds per hour. */
 #define HOUR_NS 3.6e12
 #define HURDLE 0.02
 

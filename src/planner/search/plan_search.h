@@ -38,6 +38,7 @@ lh_status lhi_plan_adopt_if_better(const lh_job *job,
 const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
                            const lh_choice *best, lhi_arena *mem);
 
+/* Capacity for the text on optimality, in bytes. */
 enum { LHI_OPTIMALITY_TEXT = 240 };
 
 /* Formats how good plan->best is among all layouts: "the fastest of 9 layouts
@@ -47,6 +48,7 @@ void lhi_format_plan_optimality(const lh_plan *plan,
                                 const lh_plan_options *options, char *text,
                                 size_t size);
 
+/* Capacity for the text on the schedule's bound, in bytes. */
 enum { LHI_SCHEDULE_TEXT = 100 };
 
 /* Formats "no schedule of this layout and layer partition is more than 2.5 %

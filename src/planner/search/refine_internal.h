@@ -7,6 +7,7 @@
 #include "planner/layout/layout.h"
 #include "planner/search/refine.h"
 
+/* Maximum number of pipelines searched for optimal schedules. */
 enum { LHI_MAX_SEARCHED_PIPELINES = 1024 };
 
 /* A searched pipeline; equal ones, such as the same stages with other replicas,

@@ -594,6 +594,7 @@ static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
     return LH_OK;
 }
 
+/* Capacity for a formatted number of layouts, in bytes. */
 enum { LAYOUTS_TEXT = 24 };
 
 /* Formats a number of layouts: "1 layout", "12 layouts". */
