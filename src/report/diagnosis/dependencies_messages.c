@@ -57,6 +57,7 @@ static bool fits(const lhi_dependency_search *w, const message_list *l,
                   : lhi_row_end(m) <= p->start_ns + tolerance_ns;
 }
 
+/* Maximum number of messages that belong to no pass of the step. */
 enum { MAX_STRAYS = 64 };
 
 /* Returns the index of the first message in the list that belongs to the step.

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <zlib.h>
 
+/* Buffer size, and number of bytes that can be inspected before reading. */
 enum { LHI_GZIP_STREAM_BYTES = 1 << 16, LHI_GZIP_PEEK_BYTES = 512 };
 
 /* Stream reader state. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Minimum free space of the buffer before a read, in bytes. */
 enum { LEAST_ROOM = 1 << 16 };
 
 /* Moves the unread text to the buffer's start and reads more behind it. */

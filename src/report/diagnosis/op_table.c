@@ -32,6 +32,8 @@ static const char *const columns[N_COLUMNS] = {
     "step",     "dp_rank", "stage",  "optype", "mb_id", "start_ts",
     "duration", "rank",    "seq_id", "mc",     "gmc"};
 
+/* Maximum number of columns; an ignored column; capacity for an error's text in
+ * bytes. */
 enum { MOST_COLUMNS = 64, NONE = 0xff, WHY_BYTES = 110 };
 
 /* A cell's text. */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Limits: ranks of a log; bytes of a timer's name. */
 enum { MAX_RANKS = 65536, NAME_BYTES = 64 };
 
 /* Longest credible time, 10,000 s in ms. */

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 
+/* Maximum number of table rows on a page. */
 enum { MAX_ROWS = 1000 };
 
 /* Fails with LH_EINVAL if a text in table row `i` is missing or is not UTF-8.

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Limits: iterations of a histogram; bars that fit on the page. */
 enum { MOST_TIMES = 1000000, MOST_BARS = 120 };
 
 /* Returns a histogram's bar width: 1, 2 or 5 times a power of ten nanoseconds.

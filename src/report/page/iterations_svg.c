@@ -22,6 +22,7 @@ enum {
     MAX_POINTS = 4000 /* points per line drawn individually */
 };
 
+/* Attributes of a line in the picture. */
 #define LINE "fill=\"none\" stroke=\"currentColor\""
 
 /* Colours in report.css for light pages; a page overrides them. */

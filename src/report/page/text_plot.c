@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Lines of the plot; columns of the axis on its left. */
 enum { HEIGHT = 16, LEFT = 9 };
 
 static const char marks[] = "o+x*#@%&$=abcdefghijklmnpqrstuvwyz";

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 
+/* Limits: columns of a table; parts of a breakdown. */
 enum { MOST_COLUMNS = 20, MOST_PARTS = 1000 };
 
 /* Fails with LH_EINVAL if a text is not UTF-8. */

@@ -36,6 +36,7 @@ static const char *const names[N_KINDS] = {"forward", "input gradient",
                                            "weight gradient", "backward"};
 /* Background and text colours, out of 256. */
 static const int backgrounds[N_KINDS] = {25, 221, 72, 167};
+/* Text colours on these backgrounds, of the 256 terminal colours. */
 static const int inks[N_KINDS] = {231, 16, 16, 231};
 
 /* Drawing state. */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Maximum number of links of a trace. */
 enum { MAX_LINKS = 1 << 24 };
 
 /* The caller's trace with its memory. */

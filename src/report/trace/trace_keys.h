@@ -7,6 +7,7 @@
 
 #include <longhaul/experimental/trace.h>
 
+/* Maximum time in a trace: larger integers are inexact in JSON. */
 #define LHI_TRACE_MOST_NS (INT64_C(1) << 53)
 
 /* Fields "ts" and "dur" in slices, for viewers. */

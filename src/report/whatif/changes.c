@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Capacity for a link's name in bytes; maximum capacity of a send queue in
+ * messages. */
 enum { NAME_SIZE = 256, MAX_QUEUE = 1 << 20 };
 
 /* Keys in a line with changes. */

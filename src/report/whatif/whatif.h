@@ -33,6 +33,7 @@
       "messages in a device's send queue; 0: no queue")                        \
     X(SCHEDULE, "schedule", "", "a method; as-is: keep the current order")
 
+/* Capacity for a method's name, in bytes. */
 enum { LHI_METHOD_TEXT = 32 };
 
 /* A changed pipeline with its simulator options and method. */
