@@ -20,6 +20,8 @@ enum {
     MAX_EFFORT_FACTOR = 10,
     DEFAULT_STEPS = 10
 };
+/* Defaults: duration of a switch; slowdown that is handled before the minimum
+ * number of steps; minimum saving, as shares of a step. */
 #define DEFAULT_SWITCH_NS INT64_C(2000000)
 #define DEFAULT_URGENT_SLOWDOWN 0.2
 #define DEFAULT_MIN_GAIN 0.002

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* Candidate kinds in evaluation order; the first of equals wins. SEARCHED
+/* Candidate kinds in evaluation order; the first of equals wins. SEARCH_METHOD
  * candidates cost SEARCHED_UNITS units of work per pass and run only on the
  * best data path so far. OPTIMAL spends the remaining budget. */
 typedef enum candidate_kind {
@@ -52,6 +52,7 @@ typedef struct path_state {
     lh_evaluator *judge;
 } path_state;
 
+/* Maximum number of data paths: direct, delegated and mixed ones. */
 enum { MAX_PATHS = 4 };
 
 /* Search state. */

@@ -6,7 +6,9 @@
 /* Iteration counts: before outliers are detected; for offset and drift; for the
  * scatter. */
 enum { WARM_UP = 8, MAX_AVERAGED = 40, MAX_SCATTER = 64 };
+/* Standard errors beyond which a difference is an outlier. */
 static const double outlier_errors = 6;
+/* Clock resolution, added to the scatter. */
 static const double resolution_ns = 200;
 
 /* Returns x squared. */

@@ -10,7 +10,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Calibration iterations without events: default and minimum. */
 enum { DEFAULT_WARM_UP = 8, MIN_WARM_UP = 4 };
+/* Largest accepted absolute time: differences of two times fit into 64 bits. */
 #define MOST_NS (INT64_C(1) << 61)
 
 /* --- names ---------------------------------------------------------------- */

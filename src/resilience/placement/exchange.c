@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Maximum number of hosts for the exhaustive search; initial slots of the hash
+ * table. */
 enum { MOST_HOSTS = 8, FIRST_SLOTS = 256 };
 
 /* A hash entry for a simulated view; ns is -1 if it is free. */

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Capacity for the text on a link's traffic in bytes; hosts and moves that the
+ * reason lists. */
 enum { CARRIED_TEXT = 80, SHOWN = 2, SHOWN_MOVES = 4 };
 
 /* Returns the placement (replica number times devices plus device) at which

@@ -12,6 +12,7 @@
 
 #include <longhaul/experimental/layers.h>
 
+/* Maximum number of layers of a partition. */
 enum { LHI_MOST_LAYERS = 1000000 };
 
 /* The initial layer partition with estimated times per layer. */

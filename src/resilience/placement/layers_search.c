@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Capacity for a reason in bytes; number of chunks that it lists. */
 enum { WHY_TEXT = 400, SHOWN = 12 };
 
 /* Search state. */

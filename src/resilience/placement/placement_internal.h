@@ -135,6 +135,7 @@ lh_status lhi_host_placement_with_times(const lh_host_placement *places,
                                         const lh_pipeline *measured,
                                         lh_host_placement **out, lh_error *err);
 
+/* Capacity for the reason of a host exchange, in bytes. */
 enum { LHI_EXCHANGE_REASON_SIZE = 700 };
 /* Writes why the hosts are exchanged into `why`, which has capacity
  * LHI_EXCHANGE_REASON_SIZE. `now_hosts`: current host per placement; `lasts`:

@@ -13,6 +13,7 @@
 void lhi_text_append_limited(char *text, size_t room, const char *format, ...)
     LHI_PRINTF(3, 4);
 
+/* Capacity for lhi_time_format()'s buffer, in bytes. */
 enum { LHI_TIME_FORMAT_SIZE = 32 };
 /* Formats a time, as in "404 ms"; returns `text`. */
 const char *lhi_time_format(int64_t ns, char *text);
