@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* Environment variables of OpenBLAS. */
 #define THREADS "OPENBLAS_NUM_THREADS"
 #define CORE "OPENBLAS_CORETYPE"
 

@@ -40,6 +40,8 @@
 #include "runtime/device/device.h"
 #include "runtime/device/families.h"
 
+/* Maximum number of weight-gradient items (W) that a layer queues per
+ * microbatch. */
 enum { LHI_LAYER_ITEMS = 4 };
 
 /* One layer's weights or their gradients, contiguous and in checkpoint order.

@@ -6,6 +6,7 @@
 #include "runtime/device/cpu_kernels.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
+/* 1 if the AVX2 and AVX-512 kernels can be compiled. */
 #define LHI_KERNELS_X86 1
 #else
 #define LHI_KERNELS_X86 0

@@ -55,6 +55,7 @@ typedef struct tensor_row {
 
 static const tensor_row llama_front[] = {
     {"model.embed_tokens.weight", VOCAB, H, LHI_ROLE_EMBEDDING, ALWAYS}};
+/* Rows for attention weights, which most families share. */
 #define ATTENTION_ROWS                                                         \
     {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},               \
         {"self_attn.q_proj.weight", Q, H, LHI_ROLE_QKV, ALWAYS},               \

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Alignment of a buffer in bytes: a cache line. */
 enum { ALIGN = 64 };
 
 size_t lhi_pool_buffer_bytes(size_t bytes)

@@ -38,6 +38,7 @@ static const char *const names[] = {
     [MESSAGE_ADAPT_NOTICE] = "an adaptation notice",
 };
 
+/* Bytes of a control message's header. */
 enum { HEAD_BYTES = 4 };
 
 /* --- field encoding --- */

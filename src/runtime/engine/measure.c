@@ -21,6 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Maximum number of measured parts; kinds of passes (F, D, W); microbatches per
+ * run. */
 enum { MOST_PARTS = 4, N_KINDS = 3, MICROBATCHES = 3 };
 
 /* State of a measurement. */

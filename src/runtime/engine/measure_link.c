@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Message sizes of the measurement, in bytes. */
 static const size_t sizes[] = {64, 4096, 65536, 1 << 18, 1 << 20, 1 << 22};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 

@@ -14,7 +14,7 @@
 enum { QUEUE_LENGTH = 8 };
 
 /* Budget for processing observations: this share of the run's time plus
- * FREE_NS, in processor time summed over all ranks. */
+ * CPU_ALLOWANCE_NS, in processor time summed over all ranks. */
 static const double max_cpu_share = 0.0025;
 #define CPU_ALLOWANCE_NS INT64_C(100000000)
 
@@ -58,8 +58,8 @@ struct lhi_adaptation {
     int64_t *edges;            /* two per row */
     lhi_hop_observation *hops; /* of all ranks */
     lhi_hop_times *hop_times;  /* NULL: hops are not observed */
-    /* Protected by `lock`. The thread processes queue[first % QUEUE]; the entry
-     * at `last` belongs to the rank. */
+    /* Protected by `lock`. The thread processes queue[first % QUEUE_LENGTH];
+     * the entry at `last` belongs to the rank. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool stop;

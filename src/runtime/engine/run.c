@@ -30,6 +30,7 @@ static const struct {
     {"ucx", LHI_RANKS_LAUNCHED},
     {"tcp", LHI_RANKS_LAUNCHED},
 };
+/* Number of transports. */
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
 /* Returns a transport's index; N_TRANSPORTS: unknown. */

@@ -29,8 +29,8 @@ struct lhi_training {
     lhi_net_group group;  /* shard group at this stage */
     lhi_net_hop *hops;    /* per member, in this step; NULL: not timed */
     lhi_net_group across; /* same shard at other sites */
-    /* Same for the expert group: n_same members, `same` is this rank's index;
-     * 0: equal to the groups above. */
+    /* Same for the expert group: n_expert_members members, this rank's index is
+     * expert_member; 0: equal to the groups above. */
     uint32_t n_expert_members, expert_member;
     lhi_shard_groups expert_shards;
     lhi_net_group experts, expert_across;

@@ -12,6 +12,7 @@ static const struct {
     {LHI_GRID_EXPERT, LH_TRAIN_GROUP_EXPERT},
     {LHI_GRID_EXPERT_TENSOR, LH_TRAIN_GROUP_EXPERT_TENSOR},
 };
+/* Number of process groups that passes use. */
 enum { N_PASS_GROUPS = sizeof pass_groups / sizeof *pass_groups };
 
 /* Makes the rank's process group number `i` (context, tensor, expert and

@@ -24,8 +24,11 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Format in the first line of a lock file. */
 #define LOCK_FORMAT "lock/1"
 
+/* Maximum number of attempts to take a lock that other processes create and
+ * remove; capacity for a token in bytes. */
 enum { ATTEMPTS = 1000, TOKEN = 96 };
 
 /* Anyone with write permission may place a file under the lock's name: do not

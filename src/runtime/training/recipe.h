@@ -28,6 +28,7 @@ typedef enum lhi_recipe_option {
     LHI_N_RECIPE_OPTIONS
 } lhi_recipe_option;
 
+/* Capacities for a run's id and for its name, in bytes. */
 enum { LHI_RUN_ID = 13, LHI_RUN_NAME = 100 };
 
 /* Identity of a run. Runs with equal models, data and options have equal ids;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of the header's length, and alignment of the header. */
 enum { LENGTH = 8 };
 
 const char *const lhi_weight_suffixes[] = {"", NULL};

@@ -180,6 +180,7 @@ lh_status lhi_write_config(const lh_model *model,
                            const lhi_checkpoint_options *options,
                            const char *folder, lh_error *err);
 
+/* Format of a checkpoint folder's name: its step. */
 #define LHI_STEP_FOLDER "step-%08" PRIu64
 
 /* Computes the checksum defined in docs/formats/checkpoint.md: an integer below
@@ -211,6 +212,7 @@ lh_status lhi_safetensors_layout_make(const lh_model *model,
 /* Frees a safetensors file's layout. */
 void lhi_safetensors_layout_fini(lhi_safetensors_layout *layout);
 
+/* Files of a checkpoint folder, and its format. */
 #define LHI_WEIGHTS_FILE "model.safetensors"
 #define LHI_MOMENTS_FILE "optimizer.safetensors"
 #define LHI_STATE_FILE "state.json"

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Bytes of a frame's authentication code, and of its key. */
 enum { LHI_FRAME_MAC_BYTES = 16, LHI_FRAME_MAC_KEY_BYTES = 32 };
 
 typedef struct lhi_frame_mac lhi_frame_mac; /* one direction of a connection */

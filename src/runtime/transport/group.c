@@ -444,7 +444,7 @@ lh_status lhi_group_shift_begin(lhi_group *g, bool back, const void *out,
 lh_status lhi_group_shift_end(lhi_group *g, lh_error *err)
 {
     g->began_ns = lhi_now_ns(); /* excludes the caller's own work since
-                                 * shift_begin */
+                                 * lhi_group_shift_begin() */
     return end_round(g, LH_OK, err);
 }
 

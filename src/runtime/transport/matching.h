@@ -23,6 +23,7 @@ typedef struct lhi_queue {
     void *first, *last;
 } lhi_queue;
 
+/* Number of hash lists. */
 enum { LHI_MATCH_LISTS = 256 };
 
 /* Hash lists of receives and messages. */

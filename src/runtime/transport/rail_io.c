@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* Bytes before a segment's data: header and authentication code. */
 static const size_t head_bytes = LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES;
 
 /* Returns the ring buffer's entry for the segment numbered `number`; the ring

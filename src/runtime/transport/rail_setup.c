@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Bytes of a rank's addresses in the address exchange. */
 enum { CARD_BYTES = LHI_MAX_RAILS * LHI_ADDRESS_BYTES };
 
 /* ---- address selection ---- */

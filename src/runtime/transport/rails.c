@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
 
 /* Socket buffer of a local stream in one direction, in bytes, if the host

@@ -99,6 +99,7 @@ typedef struct lhi_rail_event {
     int64_t downtime_ns; /* downtime on restoration; negative: lost */
 } lhi_rail_event;
 
+/* Capacity of the ring of unreported rail events. */
 enum { LHI_RAIL_EVENTS = 16 };
 
 /* A rank's rails. */

@@ -7,6 +7,7 @@
 
 #include <sys/socket.h>
 
+/* Capacity for an address as text, in bytes. */
 enum { LHI_ADDRESS_TEXT = 64 };
 
 /* Sets the socket options of a connection between ranks (no delay, keep-alive,

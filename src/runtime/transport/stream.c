@@ -27,6 +27,7 @@ enum {
 /* Minimum bytes of a started frame per silence interval; more than all PINGs in
  * that time. */
 static const size_t min_frame_progress = 1024;
+/* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
 
 /* One peer's connection. */

@@ -14,6 +14,7 @@
 
 /* Connections accepted per poll(), before pending ones are read. */
 enum { ACCEPTS_PER_POLL = 64 };
+/* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
 
 /* Stores the rejection of a pending connection (`how`, `why`) for the error

@@ -28,6 +28,7 @@
 /* Descriptors besides the connections (listener and the threads' wake-up
  * files), and the minimum number of pending connections. */
 enum { OTHER_FILES = 8, MIN_PENDING = 2 };
+/* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
 
 /* ---- waiting ---- */

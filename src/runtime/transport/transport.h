@@ -102,6 +102,8 @@ typedef struct lhi_net_link {
     double ns_per_byte;  /* 0: size has no effect */
 } lhi_net_link;
 
+/* In place of a link: a message within a device. In place of a turn: a message
+ * that does not use turns. */
 #define LHI_NET_NO_LINK UINT32_MAX
 #define LHI_NET_NO_TURN UINT64_MAX
 

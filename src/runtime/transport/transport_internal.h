@@ -10,6 +10,7 @@
 /* Interval at which a sleeping rank checks for a failed run. */
 #define LHI_NET_POLL_NS INT64_C(150000000)
 
+/* In place of a reporting rank: this rank observed the failure. */
 #define LHI_NET_OBSERVED UINT32_MAX
 
 enum {

@@ -37,7 +37,10 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* Maximum number of consecutive progress calls, so that other work is not
+ * delayed. */
 enum { MAX_PROGRESS_CALLS = 100 };
+/* Nanoseconds per millisecond. */
 static const int64_t ms_ns = 1000000;
 /* Time after a lost connection in which its reason may still arrive. */
 #define LOSS_REASON_TIMEOUT_NS INT64_C(500000000)

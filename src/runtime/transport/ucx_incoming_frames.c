@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Maximum size of a frame with its data, in bytes. */
 enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES };
 
 /* Marks an incoming frame as complete, or as failed; called by UCX. */

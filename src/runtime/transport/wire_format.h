@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Version of the wire format; ranks with another version are rejected. */
 enum { LHI_WIRE_VERSION = 3 };
 
 /* X(name): frame kinds, from 1. */
@@ -29,6 +30,7 @@ typedef enum lhi_frame_kind {
 #undef LHI_FRAME_ENUM
 } lhi_frame_kind;
 
+/* Bytes of an encoded frame header, and maximum bytes of an abort reason. */
 enum { LHI_FRAME_BYTES = 48, LHI_ABORT_BYTES = 480 };
 
 /* Maximum message size. */
@@ -60,6 +62,7 @@ typedef enum lhi_rail_kind {
     LHI_RAIL_ALIVE        /* keep-alive */
 } lhi_rail_kind;
 
+/* Bytes of an encoded rail header. */
 enum { LHI_RAIL_HEAD = 24 };
 
 /* A rail frame's header. */

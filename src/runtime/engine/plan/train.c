@@ -179,6 +179,7 @@ static const struct {
     {"attention dropout", LH_N_LAYER_PARTS},
     {"mlp dropout", LH_N_LAYER_PARTS},
 };
+/* Number of recomputable operations. */
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
 /* Returns the number of a chunk's layers in which the elastic plan recomputes
