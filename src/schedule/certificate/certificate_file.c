@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Maximum time in a certificate, about 146 years. */
 #define MAX_NS (LHI_MAX_TIME_NS * 1024)
 
 /* --- schedule ------------------------------------------------------------ */

@@ -26,6 +26,8 @@
  * 50 bits, so exact arithmetic needs more than 64 bits. */
 __extension__ typedef __int128 lhi_int128;
 
+/* Limits of inputs, so that products with counts fit into 64 bits: ns, and
+ * parameters. */
 #define LHI_ELASTIC_MAX_TIME (INT64_C(1) << 52)
 #define LHI_ELASTIC_MAX_PARAMS (INT64_C(1) << 50)
 

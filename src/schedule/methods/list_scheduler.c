@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+/* In place of a time: never. */
 #define NEVER INT64_MAX
 
 /* The pass that a device runs next. */

@@ -14,8 +14,8 @@
 #include <string.h>
 
 /* Work limits in the unit of lhi_list_scheduler_estimate_cost(), about 1 ns.
- * WORK is always allowed. RUNS runs are allowed up to WORK_FOR_RUNS; the cap
- * does not apply where a pass costs at most DEAREST. */
+ * MIN_WORK is always allowed. RUNS runs are allowed up to MAX_WORK_FOR_RUNS;
+ * this cap applies only if a pass costs more than MAX_PASS_COST. */
 #define MIN_WORK UINT64_C(6000000)
 #define RUNS 8
 #define MAX_WORK_FOR_RUNS UINT64_C(100000000)

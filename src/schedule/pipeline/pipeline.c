@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Maximum amount of memory, in the pipeline's unit. */
 #define MAX_MEMORY (INT64_C(1) << 60)
 
 /* The description part that an error is about. */

@@ -37,6 +37,7 @@ static const char *const comm_names[] = {
     [LH_COMM_REDUCE_GRAD] = "REDUCE_GRAD",
     [LH_COMM_WAIT_REDUCE_GRAD] = "WAIT_REDUCE_GRAD",
 };
+/* Number of kinds of communication cells. */
 enum { N_MESSAGE_KINDS = LH_COMM_WAIT_SEND_B + 1 };
 
 char *lh_comm_format(const lh_comm *comm, char *buffer)

@@ -42,6 +42,7 @@ const char *lhi_scan_pass(const char *at, const char *end, lh_pass *out,
 const char *lhi_scan_comm(const char *at, const char *end, lh_comm *out);
 /* Parses a whole text as a pass into the lh_pass `pass`; false: it is none. */
 bool lhi_parse_pass(const char *text, void *pass);
+/* Form of a pass in errors. */
 #define LHI_PASS_FORM "a pass, such as 3F0, 3I0, 3B0 or 0W3:2/8"
 /* Formats a pass (`pass` points to an lh_pass) into `text`, of
  * LHI_TEXT_FORM_SIZE bytes; returns `text`. */

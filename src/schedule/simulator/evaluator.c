@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In place of a time: not yet computed. */
 #define UNKNOWN INT64_MIN
 
 #if defined(__GNUC__)

@@ -27,6 +27,7 @@
 /* Event kinds, in processing order at equal times. */
 enum event_kind { FREE, END, ENTER, RETRY, PIECE };
 
+/* In place of a time: not yet computed. */
 #define UNKNOWN INT64_MIN
 
 /* A pass's input: F(c, m) has number c * n + m, D or B(c, m) has N + c * n
@@ -77,6 +78,7 @@ typedef struct engine {
     bool no_memory;
 } engine;
 
+/* In place of an input's number: the pass needs none. */
 #define NO_INPUT UINT64_MAX
 
 /* Returns the number of the input (message or local result) that a pass needs

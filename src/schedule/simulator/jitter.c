@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Number of sampled iterations: maximum and default. */
 enum { MAX_SAMPLES = 1000000, DEFAULT_SAMPLES = 1000 };
 static const int64_t most_ns = INT64_C(1) << 53; /* limit on every duration */
 

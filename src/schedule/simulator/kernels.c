@@ -7,6 +7,8 @@
 #include "schedule/simulator/kernels.h"
 #include <inttypes.h>
 
+/* Longest duration of a graph: larger integers are inexact in double. In place
+ * of an index: none. */
 #define LONGEST_NS (INT64_C(1) << 53)
 #define NONE UINT32_MAX
 

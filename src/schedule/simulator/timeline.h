@@ -59,6 +59,7 @@ typedef struct lhi_observed_passes {
     uint32_t *parts; /* divided W: n_parts << 16 | parts observed */
 } lhi_observed_passes;
 
+/* Bits: pass kinds of which a duration was observed. */
 enum { LHI_OBSERVED_F = 1, LHI_OBSERVED_D = 2, LHI_OBSERVED_W = 4 };
 
 /* Checks that `schedule` has every pass of `pipeline` exactly once, on its

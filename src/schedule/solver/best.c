@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Efforts of the searches for "auto" and "optimal"; number of passes above
+ * which "auto" runs no search. */
 enum { AUTO_EFFORT = 200000, OPTIMAL_EFFORT = 1000000, MAX_PASSES = 200000 };
 
 static const char optimal[] = LH_OPTIMAL;

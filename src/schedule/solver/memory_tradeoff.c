@@ -12,6 +12,7 @@
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
+/* Defaults: effort per point, and number of points. */
 enum { EFFORT = 2000000, POINTS = 64 };
 
 /* State for one trade-off. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Maximum number of checked statements of a certificate. */
 enum { MAX_STATEMENTS = 12 };
 
 /* One checked statement with its text. */

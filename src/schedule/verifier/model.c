@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Limits of memory: operations, and positions in the tables of machines. */
 enum { MOST_OPS = 1 << 22, MOST_SLOTS = 1 << 26 };
 
 /* State while building the model. */

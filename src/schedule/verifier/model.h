@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A time later than any schedule; sums of four fit into 64 bits. */
 #define LHI_NEVER (INT64_MAX / 4)
 
 /* Data-parallel communication for a chunk that shares its device. */

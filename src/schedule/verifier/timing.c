@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* In place of a time: not yet computed. */
 #define UNKNOWN (-1)
 
 /* A link's message order. */

@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Maximum number of stored violations; more are only counted. */
 enum { LHI_MAX_VIOLATIONS = 100 };
 
 /* A verdict: violations, makespan and peak memory. */

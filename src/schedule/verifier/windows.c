@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Limits of the enumeration: states of a machine, and rows per machine. */
 enum { MOST_STATES = 3000000, MOST_ROWS = 16 };
 
 /* --- states of one machine ------------------------------------------------ */

@@ -229,6 +229,7 @@ static lh_status check_operation(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Form of a pass in errors. */
 #define POINT_FORM "a chunk, F or B, and a microbatch, such as 4B0"
 
 static const lhi_schema_field operation_rows[] = {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+/* Maximum amount of memory, in the pipeline's unit. */
 #define MEMORY_MOST (INT64_C(1) << 60)
 
 /* Memory changes by F, D and W, and static memory. Without `memory`, passes use

@@ -12,7 +12,7 @@
 #include "schedule/solver/improve/reduction.h"
 
 enum {
-    JUSTIFY_DIVISOR = 200,  /* justify results within best / CLOSE */
+    JUSTIFY_DIVISOR = 200,  /* justify results within best / 200 */
     CYCLES_FROM_BEST = 4,   /* of 8 cycles: keep part of the best */
     CYCLES_FROM_REDUCED = 3 /* of 8: part of a reduced schedule; else nothing */
 };

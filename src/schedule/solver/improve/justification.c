@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+/* Kinds of operations; steps of a random walk before it restarts at the best
+ * schedule. */
 enum { N_KINDS = LHI_SCATTER + 1, WALK_STEPS = 8 };
 
 /* State for forward-backward improvement. */

@@ -17,7 +17,7 @@
 enum {
     SUBPROBLEM_TICKS = 150000,   /* ticks per subproblem */
     MAX_FAILURES = 8,            /* failures before diversification */
-    EXTRA_LENGTH_DIVISOR = 1000, /* max. extra length: best / LONGER */
+    EXTRA_LENGTH_DIVISOR = 1000, /* max. extra length: best / 1000 */
     PERTURBED_POSITIONS = 5 /* then positions moved, in operations per device */
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 
+/* Number of target makespans that are searched concurrently. */
 enum { DEADLINES = 5 };
 
 /* One beam search. */

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+/* Number of steps of the parameter `patience`, a share of a pass. */
 enum { PATIENCE = 4 };
 
 /* The tunable parameters. */

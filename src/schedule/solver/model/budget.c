@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+/* Work units between two checks of the clock and the stop request. */
 enum { TICKS_PER_CHECK = 4096 };
 
 double lhi_seconds(void)

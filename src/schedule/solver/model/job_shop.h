@@ -12,6 +12,8 @@
 #include <longhaul/experimental/solve.h>
 #include <longhaul/pipeline.h>
 
+/* In place of an index: none. A time later than any schedule; sums of four fit
+ * into 64 bits. */
 #define NONE UINT32_MAX
 #define FAR (INT64_MAX / 4)
 

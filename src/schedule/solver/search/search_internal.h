@@ -8,6 +8,7 @@
 /* Literal 2v: var_a[v] before var_b[v]; 2v + 1: the reverse. Variable 0 stands
  * for all pairs whose order is fixed from the start. */
 typedef uint32_t lit;
+/* Constant literals: true and false. */
 enum { HOLDS = 0, HOLDS_NOT = 1 };
 enum { MOST_SLOTS = 64 }; /* per machine */
 
