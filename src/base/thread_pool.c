@@ -51,7 +51,7 @@ static void *run_worker(void *context)
 {
     lhi_thread_pool *c = context;
     pthread_mutex_lock(&c->lock);
-    const uint32_t who = ++c->n_numbered;
+    const uint32_t thread = ++c->n_numbered;
     while (!c->stopping) {
         if (c->next >= c->n) {
             pthread_cond_wait(&c->begin, &c->lock);
@@ -60,7 +60,7 @@ static void *run_worker(void *context)
         const uint32_t i = c->next++;
         const lhi_parallel_job *team = c->job;
         pthread_mutex_unlock(&c->lock);
-        team->run_task(team->context, i, who);
+        team->run_task(team->context, i, thread);
         pthread_mutex_lock(&c->lock);
         c->done[i] = true;
         pthread_cond_signal(&c->change);

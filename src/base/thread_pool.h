@@ -12,9 +12,9 @@ enum { LHI_MAX_PARALLEL_TASKS = 256 }; /* tasks per job */
 /* A job: the task function, its context and a progress callback. */
 typedef struct lhi_parallel_job {
     void *context;
-    /* Runs task i on thread `who`: 0 is the caller; worker threads have numbers
-     * below the thread count. */
-    void (*run_task)(void *context, uint32_t i, uint32_t who);
+    /* Runs task i on thread number `thread`: 0 is the caller; worker threads
+     * have numbers below the thread count. */
+    void (*run_task)(void *context, uint32_t i, uint32_t thread);
     /* Reports progress on the calling thread, after each task that it ran and
      * about twenty times a second while it waits: tasks 0 .. n_done - 1 are
      * finished. */
