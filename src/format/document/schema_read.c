@@ -62,8 +62,7 @@ static lh_status reject_unknown_keys(const lhi_read_context *r,
     return lhi_node_check_keys(r->doc, map, keys, err);
 }
 
-/* --- members ---------------------------------------------------------------
- */
+/* --- members -------------------------------------------------------------- */
 
 /* Stores an integer in a struct member of `width` bytes: int64_t, uint32_t or
  * bool. */
@@ -261,8 +260,7 @@ static lh_status read_value(const lhi_read_context *r,
     }
 }
 
-/* --- lists and maps --------------------------------------------------------
- */
+/* --- lists and maps ------------------------------------------------------- */
 
 /* Fails with LH_EINPUT if a list has fewer or more entries than its field
  * allows. */

@@ -24,8 +24,7 @@ typedef struct container {
     origin how;
 } container;
 
-/* --- the tree --------------------------------------------------------------
- */
+/* --- the tree ------------------------------------------------------------- */
 
 /* Returns the container of a map or list node, which can grow. */
 static container *get_container(const lhi_node *node)
@@ -93,8 +92,7 @@ static lh_status add_scalar(lhi_toml *t, container *in, const char *key,
     return LH_OK;
 }
 
-/* --- whitespace ------------------------------------------------------------
- */
+/* --- whitespace ----------------------------------------------------------- */
 
 /* Skips blanks and tabs. */
 static void skip_spaces(lhi_toml *t)
@@ -150,8 +148,7 @@ static lh_status require_end_of_line(lhi_toml *t, lh_error *err)
     return LH_OK;
 }
 
-/* --- keys ------------------------------------------------------------------
- */
+/* --- keys ----------------------------------------------------------------- */
 
 /* A dotted key. */
 typedef struct path {
@@ -243,8 +240,7 @@ static lh_status descend_into(lhi_toml *t, container **in, const char *key,
     return LH_OK;
 }
 
-/* --- values ----------------------------------------------------------------
- */
+/* --- values --------------------------------------------------------------- */
 
 static lh_status read_value(lhi_toml *t, container *in, const char *key,
                             lh_error *err);
@@ -334,8 +330,7 @@ static lh_status read_pair(lhi_toml *t, container *in, lh_error *err)
     return read_value(t, in, p.keys[p.n - 1], err);
 }
 
-/* --- headers ---------------------------------------------------------------
- */
+/* --- headers -------------------------------------------------------------- */
 
 /* Opens the table of a header [key] in `in`: a new table, or one that so far
  * exists only as a part of other headers. */
@@ -391,8 +386,7 @@ static lh_status read_header(lhi_toml *t, container *root, container **out,
                   : open_table(t, in, key, out, err);
 }
 
-/* --- document ----------------------------------------------------------------
- */
+/* --- document ------------------------------------------------------------- */
 
 /* Rejects characters that are invalid anywhere in TOML: control characters,
  * incomplete UTF-8, a CR that does not end a line. */

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- errors ----------------------------------------------------------------
- */
+/* --- errors --------------------------------------------------------------- */
 
 lh_status lhi_toml_fail(const lhi_toml *t, lh_error *err, const char *format,
                         ...)
@@ -40,8 +39,7 @@ bool lhi_toml_is_next(const lhi_toml *t, const char *word)
     return (size_t)(t->end - t->at) >= n && memcmp(t->at, word, n) == 0;
 }
 
-/* --- strings ---------------------------------------------------------------
- */
+/* --- strings -------------------------------------------------------------- */
 
 /* A string under construction in `scratch`; never longer than its source text.
  */
@@ -217,8 +215,7 @@ lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,
     return *out ? LH_OK : lhi_toml_fail_memory(t, err);
 }
 
-/* --- numbers ---------------------------------------------------------------
- */
+/* --- numbers -------------------------------------------------------------- */
 
 /* Copies the digits from `at` to `end` in this base to *to, which advances,
  * without their underscores (single ones, between two digits). Returns the

@@ -107,8 +107,7 @@ static json_t *write_slower(const void *owner, const void *context)
     return write_amount(0, ((const lh_event *)owner)->slowdown);
 }
 
-/* --- an event --------------------------------------------------------------
- */
+/* --- an event ------------------------------------------------------------- */
 
 /* Sets the factors of an event to 1, which has no effect, before its keys are
  * read. */
@@ -235,8 +234,7 @@ static const lhi_schema event_table = {LHI_ROWS("event", lh_event, event_rows),
                                        .start = start_event,
                                        .check = check_event};
 
-/* --- file -------------------------------------------------------------------
- */
+/* --- file ----------------------------------------------------------------- */
 
 /* Checks the total number of links that the events name. LH_EINPUT: there are
  * too many. */

@@ -140,8 +140,7 @@ static lhi_text list_keys(const lhi_schema *table, const lhi_schema *setting,
     return all.text;
 }
 
-/* --- sections ---------------------------------------------------------------
- */
+/* --- sections ------------------------------------------------------------- */
 
 /* Adds the introduction and the line `longhaul: job/1`. */
 static void add_head(draft *d)
@@ -383,8 +382,7 @@ static void add_layout(draft *d)
                lhi_layout_keys, "");
 }
 
-/* --- defaults ---------------------------------------------------------------
- */
+/* --- defaults ------------------------------------------------------------- */
 
 /* Finds the model's preset, or loads its config.json. */
 static lh_status find_model(draft *d, lh_error *err)

@@ -14,8 +14,7 @@ typedef struct profile_origin {
     const char *gpu;
 } profile_origin;
 
-/* --- entries ---------------------------------------------------------------
- */
+/* --- entries -------------------------------------------------------------- */
 
 /* Sets the defaults of a profile entry before its keys are read: the file's
  * GPU, and one sequence per microbatch. */
@@ -178,8 +177,7 @@ static lh_status check_entries(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* --- links ------------------------------------------------------------------
- */
+/* --- links ---------------------------------------------------------------- */
 
 /* Checks a measured path's keys: `from` and `to` between datacenters, `site`
  * inside one. */
@@ -234,8 +232,7 @@ static lh_status check_links(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-/* --- profile ----------------------------------------------------------------
- */
+/* --- profile -------------------------------------------------------------- */
 
 /* Reads the profile's default GPU into the read context; entries without a GPU
  * use it. */
