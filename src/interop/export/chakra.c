@@ -23,8 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- protocol buffers --------------------------------------------------------
- */
+/* --- protocol buffers ----------------------------------------------------- */
 
 /* Appends a number as a varint, the variable-length integer of Protocol
  * Buffers. */
@@ -62,8 +61,7 @@ static void put_string(lhi_text *out, uint32_t field, const char *text)
     put_bytes(out, field, text, strlen(text));
 }
 
-/* --- messages ----------------------------------------------------------------
- */
+/* --- messages ------------------------------------------------------------- */
 
 /* Appends an attribute called `name` as field `to` of a message. Its number
  * `value` goes to `field` of AttributeProto, which determines its type. */
@@ -98,8 +96,7 @@ static uint64_t to_micros(int64_t ns)
     return (uint64_t)((ns + 500) / 1000);
 }
 
-/* --- nodes -------------------------------------------------------------------
- */
+/* --- nodes ---------------------------------------------------------------- */
 
 /* The kinds of nodes. */
 typedef enum node_kind { RUN, SEND, RECEIVE, COLLECTIVE } node_kind;
@@ -219,8 +216,7 @@ static void list_nodes(chakra *c, uint32_t device)
     qsort(c->nodes, c->n_nodes, sizeof *c->nodes, compare_nodes);
 }
 
-/* --- dependencies ------------------------------------------------------------
- */
+/* --- dependencies --------------------------------------------------------- */
 
 /* Allocates an array of `n` indices, all LH_NONE; NULL if memory runs out. */
 static uint32_t *new_indices(lhi_arena *mem, uint32_t n)
@@ -378,8 +374,7 @@ static lh_status connect_nodes(chakra *c, lh_error *err)
     return connect_collectives(c, err);
 }
 
-/* --- sizes -------------------------------------------------------------------
- */
+/* --- sizes ---------------------------------------------------------------- */
 
 /* Determines a message's bytes and, per chunk, the bytes of collectives per ns,
  * from the plan's cost. A pipeline without a plan has times only: one byte per
@@ -424,8 +419,7 @@ static uint64_t size_of_message(const chakra *c, const lh_trace_message *m)
                                        : m->sent_ns - m->depart_ns);
 }
 
-/* --- encoding ----------------------------------------------------------------
- */
+/* --- encoding ------------------------------------------------------------- */
 
 /* Begins a trace node in c->one with its id, name and type; end_node()
  * completes it. */
@@ -644,8 +638,7 @@ static void put_rank(chakra *c, uint32_t device, uint32_t replica)
         put_step(c, device);
 }
 
-/* --- files -------------------------------------------------------------------
- */
+/* --- files ---------------------------------------------------------------- */
 
 /* Writes groups.json by the callback `write`: the ranks of each stage's process
  * group, under the names that collectives have, as ASTRA-sim reads them. */

@@ -14,8 +14,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* --- plan --------------------------------------------------------------------
- */
+/* --- plan ----------------------------------------------------------------- */
 
 /* Adds --pipeline-model-parallel-layout, such as "Et*9|t*10|t*9L": embedding E,
  * decoder layers t, prediction layers m, loss L. Stage k is on rank k mod PP.
@@ -189,7 +188,7 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
     lhi_export_add_option(out, "expert-tensor-parallel-size",
                           lh_layout_expert_tensor(l));
     if (l->expert == 1 && lh_layout_expert_tensor(l) == l->tensor)
-        /* sharded like the rest; tokens stay, or are gathered likewise */
+        /* Experts are sharded like other weights, and need no dispatcher. */
         return;
     const lh_dispatcher dispatcher =
         l->expert > 1 ? job->training.dispatcher : LH_DISPATCHER_ALL_TO_ALL;

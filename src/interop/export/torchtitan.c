@@ -15,8 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- stages ------------------------------------------------------------------
- */
+/* --- stages --------------------------------------------------------------- */
 
 /* Writes a stage's module by torchtitan's name. */
 typedef void put_module(lhi_text *out, const char *comma, const char *name);
@@ -76,8 +75,7 @@ lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
     return lhi_text_take(&out, text, len, err);
 }
 
-/* --- plan --------------------------------------------------------------------
- */
+/* --- plan ----------------------------------------------------------------- */
 
 /* Returns torchtitan's schedule class for the plan's placement, NULL if there
  * is none. The class determines only stage placement, since the CSV file

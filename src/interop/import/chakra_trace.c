@@ -60,8 +60,7 @@ typedef struct replayer {
     uint32_t n_edges;
 } replayer;
 
-/* --- protocol buffers --------------------------------------------------------
- */
+/* --- protocol buffers ----------------------------------------------------- */
 
 /* A part of a message; `damaged` after an error. */
 typedef struct cursor {
@@ -142,8 +141,7 @@ static bool is_text(const cursor *bytes, const char *text)
            memcmp(bytes->at, text, len) == 0;
 }
 
-/* --- nodes -------------------------------------------------------------------
- */
+/* --- nodes ---------------------------------------------------------------- */
 
 /* Returns a duration as read; INT64_MAX, which check_node() rejects, if it is
  * above the range of int64_t. */
@@ -334,8 +332,7 @@ static lh_status read_files(replayer *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- edges -------------------------------------------------------------------
- */
+/* --- edges ---------------------------------------------------------------- */
 
 /* A node by a key: its id on a rank, its message, or its meeting. */
 typedef struct key {
@@ -517,8 +514,7 @@ static lh_status find_meetings(replayer *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- times -------------------------------------------------------------------
- */
+/* --- times ---------------------------------------------------------------- */
 
 /* Computes every node's start: as soon as its dependencies allow.
  * LH_EDEADLOCK: nodes wait for each other. */

@@ -164,8 +164,7 @@ typedef struct deepspeed {
     lhi_text automatic; /* keys with the value "auto", with commas */
 } deepspeed;
 
-/* --- keys --------------------------------------------------------------------
- */
+/* --- keys ----------------------------------------------------------------- */
 
 /* Checks whether a key configures loss scaling (such as fp16.loss_scale), which
  * has no effect on time and memory. */
@@ -282,8 +281,7 @@ static lh_status add_origins(const deepspeed *d, lh_error *err)
     return LH_OK;
 }
 
-/* --- training ----------------------------------------------------------------
- */
+/* --- training ------------------------------------------------------------- */
 
 /* Reads the precision. One that the training script selects is modelled as
  * bf16, or as fp16 if the file disables bf16. LH_EINPUT: bf16 and fp16
@@ -407,8 +405,7 @@ static lh_status read_zero(const deepspeed *d, lh_error *err)
     return LH_OK;
 }
 
-/* --- layout ------------------------------------------------------------------
- */
+/* --- layout --------------------------------------------------------------- */
 
 /* Sets an equal layer count per stage. Adds a note if the layers do not divide
  * evenly; the planner then searches the division. */

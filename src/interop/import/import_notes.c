@@ -14,8 +14,7 @@ void lhi_import_ignore(lhi_imported_job *in, const char *name)
     in->n_ignored++;
 }
 
-/* --- names -----------------------------------------------------------------
- */
+/* --- names ---------------------------------------------------------------- */
 
 const char *lhi_import_find_name(const lhi_imported_job *in,
                                  const char *argument)
@@ -94,8 +93,7 @@ void lhi_import_rename(const lhi_imported_job *in, const char *text, char *out,
     out[len] = '\0';
 }
 
-/* --- notes -----------------------------------------------------------------
- */
+/* --- notes ---------------------------------------------------------------- */
 
 void lhi_import_note(lhi_imported_job *in, const char *format, ...)
 {

@@ -75,8 +75,7 @@ lh_status lhi_input_value_get_choice(lhi_input_key key,
                                 text, all);
 }
 
-/* --- names -----------------------------------------------------------------
- */
+/* --- names ---------------------------------------------------------------- */
 
 /* Checks whether two characters differ, where '-' equals '_'. */
 static bool are_different_characters(char a, char b)

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* --- lists ------------------------------------------------------------------
- */
+/* --- lists ---------------------------------------------------------------- */
 
 enum { MAX_DEPTH = 32 };
 
@@ -117,8 +116,7 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
     return true;
 }
 
-/* --- model keys --------------------------------------------------------------
- */
+/* --- model keys ----------------------------------------------------------- */
 
 /* Checks whether, from layer `first` on, exactly the layers with index %
  * interval == phase are set in `is`. */

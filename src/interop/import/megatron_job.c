@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- training ---------------------------------------------------------------
- */
+/* --- training ------------------------------------------------------------- */
 
 /* Reads the precision from --fp16 and --bf16; fp32 without them. LH_EINPUT:
  * both are given. */
@@ -381,8 +380,7 @@ static lh_status read_training(const lhi_megatron *m, lhi_imported_job *in,
     return read_dispatcher(m, in, err);
 }
 
-/* --- framework --------------------------------------------------------------
- */
+/* --- framework ------------------------------------------------------------ */
 
 /* Reads the type in which gradients are stored and reduced; sets it only where
  * it differs from the default. */
@@ -486,8 +484,7 @@ static lh_status read_framework(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* --- ranks ------------------------------------------------------------------
- */
+/* --- ranks ---------------------------------------------------------------- */
 
 /* Computes the data-parallel degree from the GPU count and the other
  * degrees.

@@ -193,8 +193,7 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* --- positions ---------------------------------------------------------------
- */
+/* --- positions ------------------------------------------------------------ */
 
 /* Reads the layers without rotary positions: a list, or every n-th layer. Notes
  * that they are modelled with them.
@@ -356,8 +355,7 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
     return read_rotary(m, in, err);
 }
 
-/* --- MLPs and norms ----------------------------------------------------------
- */
+/* --- MLPs and norms ------------------------------------------------------- */
 
 /* Reads the activation function, its offset and its limit. GeLU fused with a
  * bias is the approximation with tanh, the job's default; else it is exact. */
@@ -520,8 +518,7 @@ static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
     return read_expert_layers(m, in, err);
 }
 
-/* --- presets ----------------------------------------------------------------
- */
+/* --- presets -------------------------------------------------------------- */
 
 /* Checks whether two models have equal sizes and features, except MLPs and the
  * expert settings. */

@@ -33,8 +33,7 @@ typedef struct reader {
     lhi_text unknown; /* unknown argument names, with commas */
 } reader;
 
-/* --- words of an argument ---------------------------------------------------
- */
+/* --- words of an argument ------------------------------------------------- */
 
 /* Checks whether a word is an argument's name. A negative number is a value. */
 static bool is_name(const char *word)
@@ -126,8 +125,7 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
-/* --- lookup ----------------------------------------------------------------
- */
+/* --- lookup --------------------------------------------------------------- */
 
 /* Returns the row of an argument; LHI_N_ARGS: none. */
 static uint32_t find_row(const char *name)
@@ -207,8 +205,7 @@ static lh_status read_option(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- launcher ----------------------------------------------------------------
- */
+/* --- launcher ------------------------------------------------------------- */
 
 /* Reads the GPU count from the launcher's part of the command line, and skips
  * that part. */
@@ -243,8 +240,7 @@ lh_status lhi_megatron_read(const lhi_command_line *words, lhi_imported_job *in,
     return status;
 }
 
-/* --- values ------------------------------------------------------------------
- */
+/* --- values --------------------------------------------------------------- */
 
 bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key)
 {

@@ -190,8 +190,7 @@ static bool has_pattern_stages(const lhi_megatron *m)
            strchr(m->args[key].values[0].text, '|') != NULL;
 }
 
-/* --- layer counts
- * ------------------------------------------------------------------ */
+/* --- layer counts --------------------------------------------------------- */
 
 /* The layers' division by counts. */
 typedef struct split {
@@ -287,8 +286,7 @@ static lh_status compute_stages(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* --- several ranks
- * ------------------------------------------------------------- */
+/* --- several ranks -------------------------------------------------------- */
 
 /* Counts how many of the three arguments that define virtual stages are given,
  * of which one at most is allowed. */
@@ -300,8 +298,7 @@ static uint32_t count_virtual_stage_arguments(const lhi_megatron *m)
            lhi_arg_is_given(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT);
 }
 
-/* --- one rank
- * ----------------------------------------------------------------- */
+/* --- one rank ------------------------------------------------------------- */
 
 /* Checks that no argument is given that requires several pipeline ranks, for a
  * job with one rank. */
@@ -390,8 +387,7 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* --- pipeline
- * --------------------------------------------------------------------- */
+/* --- pipeline ------------------------------------------------------------- */
 
 /* Reads the stage count per rank and each stage's layers, for several ranks. */
 static lh_status read_pipeline_stages(const lhi_megatron *m,

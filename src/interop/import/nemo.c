@@ -20,8 +20,7 @@
 /* Maximum length of a key's path, in bytes. */
 enum { MOST_NAME = 120 };
 
-/* --- tables ------------------------------------------------------------------
- */
+/* --- tables --------------------------------------------------------------- */
 
 static const char decoder_only[] =
     "longhaul imports decoders only; this is another kind of model";
@@ -193,8 +192,7 @@ static const char *const sections[] = {
     "model.",           "train.",     "ddp.",       "dist.", "comm_overlap.",
     "mixed_precision.", "optimizer.", "tokenizer.", NULL};
 
-/* --- words -------------------------------------------------------------------
- */
+/* --- words ---------------------------------------------------------------- */
 
 /* The converter's state. */
 typedef struct converter {
@@ -284,8 +282,7 @@ static bool is_key_true(const converter *c, const char *key)
            lhi_is_same_word(node->text, "true");
 }
 
-/* --- keys with their own rule ------------------------------------------------
- */
+/* --- keys with their own rule --------------------------------------------- */
 
 /* Fails with LH_EUNSUPPORTED: `node`'s value, followed by the reason `why`. */
 static lh_status reject(const converter *c, const lhi_node *node, lh_error *err,
@@ -547,8 +544,7 @@ static const struct {
     {"trainer.precision", read_precision},
 };
 
-/* --- reading -----------------------------------------------------------------
- */
+/* --- reading -------------------------------------------------------------- */
 
 /* Finds Megatron-LM's argument for a key, its word count and its kind;
  * *inverted: the argument is a flag that is given where the key is false.

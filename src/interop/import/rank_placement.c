@@ -20,8 +20,7 @@ typedef struct placement_reader {
 
 static const char remark[] = "# Ranks ";
 
-/* --- lines -------------------------------------------------------------------
- */
+/* --- lines ---------------------------------------------------------------- */
 
 /* A parsed line: the first and last rank, and the datacenter. */
 typedef struct placement_line {
@@ -74,8 +73,7 @@ static const char *find_next_remark(const char *at, const char *begin,
     return NULL;
 }
 
-/* --- datacenters ------------------------------------------------------------
- */
+/* --- datacenters ---------------------------------------------------------- */
 
 /* Checks whether datacenter `i` has this name, as exports escape it. Sets
  * p->failed if memory runs out. */
@@ -105,12 +103,11 @@ static uint64_t count_site_gpus(const placement_reader *p, uint32_t i)
     return (uint64_t)site->nodes * lhi_draft_node_gpus(site);
 }
 
-/* --- placement ---------------------------------------------------------------
- */
+/* --- placement ------------------------------------------------------------ */
 
 /* Discards all placement comments, so that ranks fill the datacenters in order.
- * With several datacenters adds a note with the reason, `why` about `what`.
- * Returns false. */
+ * With several datacenters adds a note with the reason: `why`, with `what` as
+ * its subject. Returns false. */
 static bool discard_placement(placement_reader *p, const char *why,
                               const char *what)
 {

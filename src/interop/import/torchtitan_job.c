@@ -13,8 +13,7 @@ static const char *find_key_prefix(const lhi_titan *t)
     return t->form == LHI_TITAN_TOML ? "" : "--";
 }
 
-/* --- ranks -------------------------------------------------------------------
- */
+/* --- ranks ---------------------------------------------------------------- */
 
 /* Data-parallel degrees: the replica group count, and the GPUs that shard each
  * group's state; 0: unknown. */
@@ -124,8 +123,7 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
         t, in, (uint64_t)d->shard * l->context * l->tensor, err);
 }
 
-/* --- training ----------------------------------------------------------------
- */
+/* --- training ------------------------------------------------------------- */
 
 /* Derives the ZeRO stage from the degrees and from resharding after forward.
  * Takes the replica group count from the degrees. */
@@ -290,8 +288,7 @@ static lh_status read_training(const lhi_titan *t, lhi_imported_job *in,
     return read_batch(t, in, err);
 }
 
-/* --- framework ---------------------------------------------------------------
- */
+/* --- framework ------------------------------------------------------------ */
 
 /* Reads from the model converters whether matrix products use FP8, and notes or
  * ignores the given keys that depend on it. With FP8 plans are not limited to

@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- flavors -----------------------------------------------------------------
- */
+/* --- flavors -------------------------------------------------------------- */
 
 /* A named model in one of its sizes. */
 typedef struct flavor {
@@ -121,8 +120,7 @@ static void use_flavor(const flavor *f, lhi_imported_job *in)
     lhi_import_name_model(in, NULL);
 }
 
-/* --- configurations ----------------------------------------------------------
- */
+/* --- configurations ------------------------------------------------------- */
 
 /* A function in a config_registry.py: its settings, as options. */
 typedef struct config {
@@ -247,8 +245,7 @@ static lh_status read_config(lhi_titan *t, lhi_imported_job *in,
     return lhi_titan_read_config(c->options, in, t, err);
 }
 
-/* --- selection ---------------------------------------------------------------
- */
+/* --- selection ------------------------------------------------------------ */
 
 /* Sets the job's model to that of model.name and model.flavor in a TOML file;
  * by default llama3's debugmodel.

@@ -50,8 +50,7 @@ static const char *find_key_prefix(lhi_titan_form form)
     return form == LHI_TITAN_TOML ? "" : "--";
 }
 
-/* --- lookup ----------------------------------------------------------------
- */
+/* --- lookup --------------------------------------------------------------- */
 
 /* A valid key in this form: one of the rows, or one without a counterpart. */
 typedef struct found_key {
@@ -112,8 +111,7 @@ static lh_status reject_unknown(const reader *r, const char *name,
                     shown);
 }
 
-/* --- storage ---------------------------------------------------------------
- */
+/* --- storage -------------------------------------------------------------- */
 
 /* Checks whether `given`, the value of a key without a counterpart in the job,
  * is the one with which the key has no effect. */
@@ -187,8 +185,7 @@ static lhi_command_line_word *allocate_values(reader *r, lhi_input_value *given,
     return values;
 }
 
-/* --- options ---------------------------------------------------------------
- */
+/* --- options -------------------------------------------------------------- */
 
 /* Checks whether a word is an option's name. A negative number is a value. */
 static bool is_name(const char *word)
@@ -410,8 +407,7 @@ lh_status lhi_titan_read_config(const char *options, lhi_imported_job *in,
     return read_options(&r, options, strlen(options), err);
 }
 
-/* --- TOML ------------------------------------------------------------------
- */
+/* --- TOML ----------------------------------------------------------------- */
 
 /* Checks whether a TOML value is the text true or false. */
 static bool is_boolean(const lhi_node *node)
@@ -547,8 +543,7 @@ static lh_status read_toml(reader *r, const char *text, size_t len,
     return status;
 }
 
-/* --- input -------------------------------------------------------------------
- */
+/* --- input ---------------------------------------------------------------- */
 
 /* Checks whether a text is TOML: its first line, after comments, is "[table]",
  * "a.b = c" or "a = b". "NAME=value" precedes a launcher instead. */
@@ -586,8 +581,7 @@ lh_status lhi_titan_read(const char *text, size_t len, const char *name,
                 : read_options(&r, text, len, err);
 }
 
-/* --- values ----------------------------------------------------------------
- */
+/* --- values --------------------------------------------------------------- */
 
 /* Returns a key with its file, name and given value, as input of the
  * lhi_input_value functions. */

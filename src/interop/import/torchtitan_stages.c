@@ -9,8 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* --- schedules ---------------------------------------------------------------
- */
+/* --- schedules ------------------------------------------------------------ */
 
 /* A PyTorch schedule and its longhaul counterpart. */
 typedef struct schedule_mapping {
@@ -104,8 +103,7 @@ static lh_status set_schedule(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* --- listed stages -----------------------------------------------------------
- */
+/* --- listed stages -------------------------------------------------------- */
 
 /* Copies the next name of a list such as "tok_embeddings,layers.0" to `name`
  * and advances *at past it. Returns NULL at the end. */
@@ -187,8 +185,7 @@ static lh_status read_listed_stages(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* --- counted stages ----------------------------------------------------------
- */
+/* --- counted stages ------------------------------------------------------- */
 
 /* The layers' division by counts. */
 typedef struct split {
@@ -249,8 +246,7 @@ static lh_status compute_stage_layers(const lhi_titan *t,
     return LH_OK;
 }
 
-/* --- pipeline ----------------------------------------------------------------
- */
+/* --- pipeline ------------------------------------------------------------- */
 
 /* Checks that the `n` stages divide over the ranks and suit the schedule, and
  * that all between the ends have layers. */

@@ -20,8 +20,7 @@ typedef struct writer {
     lhi_text before, cluster, behind;
 } writer;
 
-/* --- datacenters -------------------------------------------------------------
- */
+/* --- datacenters ---------------------------------------------------------- */
 
 /* Returns datacenter `i`'s GPU count. */
 static uint64_t count_site_gpus(const writer *w, uint32_t i)
@@ -250,8 +249,7 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
     return LH_OK;
 }
 
-/* --- sections ----------------------------------------------------------------
- */
+/* --- sections ------------------------------------------------------------- */
 
 /* Adds the model as a YAML map of its keys. Returns false if memory runs out.
  */
