@@ -203,8 +203,7 @@ static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
                               shape->heads * shape->v_dim, h, 1);
 }
 
-/* --- gated delta networks ----------------------------------------------------
- */
+/* --- gated delta networks ------------------------------------------------- */
 
 void lhi_work_add_delta_rule(const lhi_shape *shape, lhi_work *f, lhi_work *d)
 {

@@ -71,8 +71,7 @@ static double add_contention(double gather, double used, bool shared)
     return gather > 0 && shared ? gather + used : gather;
 }
 
-/* --- neighbours of a layer range -------------------------------------------
- */
+/* --- neighbours of a layer range ------------------------------------------ */
 
 /* A model part adjacent to the layer range, on the same GPU: its computation,
  * its use of the network between nodes, and its reduction, in ns. */

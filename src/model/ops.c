@@ -274,8 +274,7 @@ uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer,
     return l.n;
 }
 
-/* --- published tables --------------------------------------------------------
- */
+/* --- published tables ----------------------------------------------------- */
 
 /* Coefficients of sbh^2, s^2bh and sbh in FLOPs, and of sbh in bytes, in
  * twelfths. Source: PipeMesh, tables I and II. The down projections store 2sbh,

@@ -253,8 +253,8 @@ static double compute_imbalance(const lh_training *t, const lh_layout *layout)
     return fmax(1, most);
 }
 
-/* Sets what torchtitan does beyond the model's products. Asynchronous tensor
- * parallelism moves blocks directly, without copies. */
+/* Sets torchtitan's work beyond the model's matrix products. Asynchronous
+ * tensor parallelism moves blocks directly, without copies. */
 static void add_torchtitan(const lh_job *job, const lh_layout *layout,
                            lhi_shape *out)
 {

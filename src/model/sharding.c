@@ -254,8 +254,8 @@ static lh_status add_group_times(const sharding_context *s,
                              err);
 }
 
-/* Replaces the transfer time of *to by the larger of those of *to and *what,
- * and likewise the latency. */
+/* Sets the transfer time and the latency of *to to the larger values of *to and
+ * *what. */
 static void take_slower(lhi_collective *to, const lhi_collective *what)
 {
     to->transfer = fmax(to->transfer, what->transfer);
