@@ -21,8 +21,7 @@ void lhi_html_text(lhi_text *out, const char *text)
     }
 }
 
-/* --- layout ------------------------------------------------------------------
- */
+/* --- layout --------------------------------------------------------------- */
 
 /* Runs one step of stress majorisation on the node positions x, y with
  * distances `km` and weights 1/d^2 (Gansner, Koren, North, "Graph drawing by
@@ -84,8 +83,7 @@ lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
     return LH_OK;
 }
 
-/* --- topology ----------------------------------------------------------------
- */
+/* --- topology ------------------------------------------------------------- */
 
 enum { MAP_WIDTH = 700, MAP_HEIGHT = 400, MAP_EDGE = 30, MAP_ROOM = 90 };
 
@@ -199,8 +197,7 @@ lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
     return LH_OK;
 }
 
-/* --- spectrum over time ------------------------------------------------------
- */
+/* --- spectrum over time --------------------------------------------------- */
 
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
@@ -309,8 +306,7 @@ lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
     return LH_OK;
 }
 
-/* --- one iteration -----------------------------------------------------------
- */
+/* --- one iteration -------------------------------------------------------- */
 
 enum { LANE = 22, WIDTH = BINS * CELL };
 

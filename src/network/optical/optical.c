@@ -175,8 +175,7 @@ static lh_status run_threads(shared_work *w, lh_error *err)
     return w->status;
 }
 
-/* --- result ----------------------------------------------------------------
- */
+/* --- result --------------------------------------------------------------- */
 
 /* Allocates the result arrays of a run's jobs; NULL on allocation failure. */
 static lh_optical_job *make_jobs(const lh_scenario *s, lhi_arena *mem)

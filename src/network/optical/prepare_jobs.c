@@ -49,8 +49,7 @@ static lh_status place_devices(const lh_scenario *s,
     return LH_OK;
 }
 
-/* --- pipelines with the links of this network --------------------------------
- */
+/* --- pipelines with the links of this network ----------------------------- */
 
 /* A pipeline's links. */
 typedef struct links {

@@ -84,8 +84,7 @@ typedef struct lhi_optical_run_output {
 lh_status lhi_optical_simulate(const lhi_optical_run_input *input,
                                lhi_optical_run_output *output, lh_error *err);
 
-/* --- circuits and background traffic ----------------------------------------
- */
+/* --- circuits and background traffic -------------------------------------- */
 
 /* A circuit: a block of slots on a path. */
 typedef struct lhi_circuit {
