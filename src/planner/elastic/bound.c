@@ -96,8 +96,7 @@ static void sort_kinds(lhi_elastic_kinds *k)
         }
 }
 
-/* --- memory ------------------------------------------------------------------
- */
+/* --- memory --------------------------------------------------------------- */
 
 /* Checks whether the search options allow this sharding level (ZeRO 1, 2, 3);
  * mixed sharding shares allow every level. */
@@ -173,8 +172,7 @@ static double compute_max_saving(const bound_state *b, uint32_t d,
     return saved;
 }
 
-/* --- first groups ------------------------------------------------------------
- */
+/* --- first groups --------------------------------------------------------- */
 
 /* Returns the next allowed length above `e` (in microbatches) of the first
  * group of microbatches; 0: none. find_next_group_length(b, 0) is the shortest.
@@ -206,8 +204,7 @@ static uint32_t count_extra_forwards(const bound_state *b, uint32_t d)
     return 2 * (b->P - 1 - d) + 1;
 }
 
-/* --- recomputation -----------------------------------------------------------
- */
+/* --- recomputation -------------------------------------------------------- */
 
 /* Returns the position of chunk `c` among its stage's chunks: FIRST, INNER or
  * LAST. */
@@ -312,8 +309,7 @@ static double compute_least_recomputation(const bound_state *b, uint32_t d,
     return ns;
 }
 
-/* --- time --------------------------------------------------------------------
- */
+/* --- time ----------------------------------------------------------------- */
 
 /* Checks whether every sharding level that the options permit shards at least
  * as much as `least` (ZeRO 2 or 3). */
@@ -392,8 +388,7 @@ static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out,
     return LH_OK;
 }
 
-/* --- shares and time combined ------------------------------------------------
- */
+/* --- shares and time combined --------------------------------------------- */
 
 /* Computes the least duration of a communication in ns when at least `share` of
  * it is sent layer by layer. `at_once_ns`, `sharded_ns`: duration if none or
@@ -678,8 +673,7 @@ static lh_status bound_shares(const bound_state *b, double enough_ns,
     return LH_OK;
 }
 
-/* --- complete bound ----------------------------------------------------------
- */
+/* --- complete bound ------------------------------------------------------- */
 
 /* Computes the gather and reduce times of each chunk's sharded state, into
  * b->sharded. */

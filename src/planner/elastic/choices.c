@@ -119,7 +119,7 @@ static lh_status describe_row(const lhi_elastic_result *r, const char *what,
     return row->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Checks whether the caller's callback stops the search; tells it whether any
+/* Checks whether the caller's callback stops the search; passes it whether any
  * row exists. */
 static bool is_stopped(const lhi_elastic_choices *out)
 {
@@ -210,8 +210,7 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
                    mem, out, err);
 }
 
-/* --- zero-bubble -------------------------------------------------------------
- */
+/* --- zero-bubble ---------------------------------------------------------- */
 
 /* One zero-bubble schedule to compare with. */
 typedef struct zero_bubble {

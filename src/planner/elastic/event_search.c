@@ -250,7 +250,7 @@ static bool is_candidate_queue(const lh_elastic_case *g, uint32_t q)
            lhi_elastic_count_groups(g, q - 1) != lhi_elastic_count_groups(g, q);
 }
 
-/* Checks whether the caller's callback stops the search; tells it whether a
+/* Checks whether the caller's callback stops the search; passes it whether a
  * plan has been found. */
 static bool is_stopped(const event_search *s)
 {

@@ -181,8 +181,7 @@ static lh_status search_shape(void *context, uint32_t M, const uint32_t *layers,
     return evaluate_shardings(&plain, &config, t->freedom, t->mem, t->out, err);
 }
 
-/* --- published planner -------------------------------------------------------
- */
+/* --- published planner ---------------------------------------------------- */
 
 /* Computes PipeMesh's chunk count (section IV-B) into *out: the most chunks
  * that divide a stage's layers and whose forward hides receiving an input. 1 if
@@ -218,8 +217,7 @@ static lh_status evaluate_published(const layout_trial *t, lh_error *err)
                                     err);
 }
 
-/* --- search ------------------------------------------------------------------
- */
+/* --- search --------------------------------------------------------------- */
 
 /* Improves the fastest plan by hill climbing over longer and shorter queues.
  * The event search assumes equal stages, so its best queue length need not be
@@ -386,8 +384,7 @@ lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
     return LH_OK;
 }
 
-/* --- bounds ------------------------------------------------------------------
- */
+/* --- bounds --------------------------------------------------------------- */
 
 /* Lowers the layout's bound to this shape's lower bound (M chunks per device,
  * `layers` per chunk) if that is lower. */

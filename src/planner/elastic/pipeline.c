@@ -14,8 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- inputs ----------------------------------------------------------------
- */
+/* --- inputs --------------------------------------------------------------- */
 
 /* Returns a number for the fused matrix product (query, key and value; up and
  * gate) that an operation belongs to; 0: a product of its own. */
@@ -169,8 +168,7 @@ static int64_t compute_buffer_bytes(const lhi_config *config,
                          4 * plan->parameters * (double)most_p);
 }
 
-/* --- recomputation ---------------------------------------------------------
- */
+/* --- recomputation -------------------------------------------------------- */
 
 /* Returns the plan's list of layers that recompute the operation `name`; NULL:
  * not recomputed. */
@@ -234,8 +232,7 @@ static lh_status find_rows(const lhi_elastic_context *g,
     return LH_OK;
 }
 
-/* --- pipeline --------------------------------------------------------------
- */
+/* --- pipeline ------------------------------------------------------------- */
 
 /* Adds offloading of activations to chunk `c`: passes last at least as long as
  * the copy to or from host memory. Device memory keeps two copy buffers instead
@@ -399,8 +396,7 @@ lh_status lhi_elastic_rebuild(const lh_job *job, const lhi_config *config,
     return status;
 }
 
-/* --- memory breakdown ------------------------------------------------------
- */
+/* --- memory breakdown ----------------------------------------------------- */
 
 /* Corrects the memory part *part by the missing bytes *missing: reduces both by
  * the smaller of the two. */

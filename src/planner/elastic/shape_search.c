@@ -227,8 +227,7 @@ static lh_status fill_case(shape_search *s, lh_error *err)
     return list_ops(s, err);
 }
 
-/* --- the layout's own pipeline ---------------------------------------------
- */
+/* --- the layout's own pipeline -------------------------------------------- */
 
 /* Counts the layers that recompute operation `k` in a chunk of n_layers layers
  * on stage `d`. Scales the count that plan `best` has for the largest chunk,
@@ -277,8 +276,7 @@ static lh_plan_elastic make_shares(const shape_search *s,
         .backward_buckets = plan->backward_buckets};
 }
 
-/* --- plan details ------------------------------------------------------------
- */
+/* --- plan details --------------------------------------------------------- */
 
 /* Lists in how many layers of each chunk operation `k` is recomputed, in *out;
  * *sum: layers over all chunks. */
@@ -395,7 +393,7 @@ typedef struct stop_context {
     const lhi_elastic_result *out;
 } stop_context;
 
-/* Checks whether the caller's callback stops the search; tells it whether a
+/* Checks whether the caller's callback stops the search; passes it whether a
  * schedule has been found. `works`: this search has one. */
 static bool is_stopped(void *context, bool works)
 {

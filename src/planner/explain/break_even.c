@@ -205,8 +205,7 @@ static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
     return status;
 }
 
-/* --- break-even values -----------------------------------------------------
- */
+/* --- break-even values ---------------------------------------------------- */
 
 /* Copies a point's choice into the permanent arena. Plans the job again where
  * the point has no complete choice: at factor 1, and for elastic plans. */
@@ -318,8 +317,7 @@ static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range,
     return LH_OK;
 }
 
-/* --- links -----------------------------------------------------------------
- */
+/* --- links ---------------------------------------------------------------- */
 
 /* Appends two empty sensitivity ranges to ranges[*n..], one for latency and one
  * for bandwidth, for the links between datacenters `from` and `to`. A later

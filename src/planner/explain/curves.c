@@ -49,8 +49,7 @@ static lh_status make_sites(curve_builder *p, lh_error *err)
     return LH_OK;
 }
 
-/* --- one point -------------------------------------------------------------
- */
+/* --- one point ------------------------------------------------------------ */
 
 enum { PARTS = 12 }; /* work per point: the plan's divided by PARTS */
 
@@ -158,8 +157,7 @@ static lh_status make_job(const curve_builder *p, const lh_plan_curve *curve,
     return LH_OK;
 }
 
-/* --- curve -----------------------------------------------------------------
- */
+/* --- curve ---------------------------------------------------------------- */
 
 /* Finds where the two series of a curve cross between neighbouring points, by
  * interpolation on the logarithm of the parameter. Stores the parameter values

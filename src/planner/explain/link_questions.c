@@ -38,8 +38,7 @@ static const double MIN_GAIN_RATIO = 1.01; /* iteration gain from which a change
                                             * is advised */
 static const double longest_ns = 0x1p53; /* largest time that files can hold */
 
-/* --- rates -----------------------------------------------------------------
- */
+/* --- rates ---------------------------------------------------------------- */
 
 void lhi_link_advisor_fill_loads(lhi_link_advisor *a)
 {
@@ -101,8 +100,7 @@ static lh_status compute_sending_s_with(const lhi_link_advisor *a,
     return LH_OK;
 }
 
-/* --- best settings ---------------------------------------------------------
- */
+/* --- best settings -------------------------------------------------------- */
 
 /* Returns a copy of link setting `from` with another load balancing: `pairs`
  * queue pairs, sprayed over the link's `paths` parallel paths if `spray`, else
@@ -223,8 +221,7 @@ static lh_status choose_recovery(const lhi_link_advisor *a, lh_link_setting *s,
     return LH_OK;
 }
 
-/* --- simulation of the plan ------------------------------------------------
- */
+/* --- simulation of the plan ----------------------------------------------- */
 
 /* Simulates the plan with the links `wans`; *ns is the iteration time, -1 if
  * the links are too slow for a pipeline's time range. */
@@ -316,8 +313,7 @@ static double compare_options(const lhi_link_advisor *a,
     return compute_sending_s(a, o) / compute_sending_s(a, than);
 }
 
-/* --- simplest settings -----------------------------------------------------
- */
+/* --- simplest settings ---------------------------------------------------- */
 
 /* Replaces *s by the simpler setting `other` if it is slower than `best` by at
  * most 0.05 %. */
@@ -363,8 +359,7 @@ static lh_status simplify_setting(const lhi_link_advisor *a, uint32_t paths,
     return LH_OK;
 }
 
-/* --- questions -------------------------------------------------------------
- */
+/* --- questions ------------------------------------------------------------ */
 
 /* Checks whether two link settings are equal at the endpoints; ignores queues
  * and paths, which belong to the network. */
@@ -631,8 +626,7 @@ static lh_status answer_question(const lhi_link_advisor *a,
                                       a->messages.loss, a->mem, err);
 }
 
-/* --- one link, all links -----------------------------------------------------
- */
+/* --- one link, all links -------------------------------------------------- */
 
 /* Finds the link setting *s with the least sending time, then simplifies it
  * while the iteration stays as fast. `paths`: the link's parallel paths. */

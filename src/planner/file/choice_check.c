@@ -17,11 +17,11 @@ typedef struct checker {
     lhi_arena *mem;
 } checker;
 
-/* Checks whether a number in the file, `said`, equals `value` with a relative
+/* Checks whether a number in the file, `stored`, equals `value` with a relative
  * tolerance of 1e-6, the file's precision. */
-static bool is_nearly_equal(double said, double value)
+static bool is_nearly_equal(double stored, double value)
 {
-    return fabs(said - value) <= 1e-6 * fabs(value);
+    return fabs(stored - value) <= 1e-6 * fabs(value);
 }
 
 /* Checks that the layers per chunk add up to the model's. Without a pipeline,
@@ -210,13 +210,13 @@ static lh_status check_times(const checker *k, lh_error *err)
 static lh_status check_seconds(const checker *k, lh_error *err)
 {
     const lhi_node *node;
-    double said;
+    double stored;
     LHI_TRY(lhi_node_require(k->doc, k->map, "iteration_s", &node, err));
     if (k->c->iteration_ns < 0 && lhi_node_is_null(node))
         return LH_OK;
-    LHI_TRY(lhi_node_get_number(k->doc, node, 0, 1e300, &said, err));
+    LHI_TRY(lhi_node_get_number(k->doc, node, 0, 1e300, &stored, err));
     if (k->c->iteration_ns >= 0 &&
-        is_nearly_equal(said, (double)k->c->iteration_ns / 1e9))
+        is_nearly_equal(stored, (double)k->c->iteration_ns / 1e9))
         return LH_OK;
     return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
                         "does not match iteration_ns");

@@ -6,8 +6,7 @@
 
 #include <inttypes.h>
 
-/* --- layout ----------------------------------------------------------------
- */
+/* --- layout --------------------------------------------------------------- */
 
 /* Reads the placement of replicas and stages in datacenters. */
 static lh_status read_sites(const lhi_read_context *r, const lhi_node *node,
@@ -59,8 +58,7 @@ static const lhi_schema_field layout_rows[] = {
 static const lhi_schema layout_table = {
     LHI_ROWS("layout", lh_layout, layout_rows)};
 
-/* --- elastic plans ---------------------------------------------------------
- */
+/* --- elastic plans -------------------------------------------------------- */
 
 static const lhi_schema_field bucket_rows[] = {
     {"scatter", LHI_INTEGER(lh_plan_elastic, scatter_buckets),
@@ -100,8 +98,7 @@ static const lhi_schema_field elastic_rows[] = {
 static const lhi_schema elastic_table = {
     LHI_ROWS("elastic", lh_plan_elastic, elastic_rows)};
 
-/* --- choice ----------------------------------------------------------------
- */
+/* --- choice --------------------------------------------------------------- */
 
 static const char *const placement_names[] = {"irregular", "ud", "loop", "wave",
                                               NULL};

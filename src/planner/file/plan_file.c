@@ -15,8 +15,7 @@ static lhi_plan *get_plan(void *owner)
     return owner;
 }
 
-/* --- schedule --------------------------------------------------------------
- */
+/* --- schedule ------------------------------------------------------------- */
 
 /* Reads the plan's scheduling method. LH_EINPUT: it differs from the layout's.
  */
@@ -85,11 +84,11 @@ static json_t *write_link_orders(const void *owner, const void *context)
     return lhi_schedule_links_to_json(((const lh_plan *)owner)->schedule);
 }
 
-/* Checks whether a number in the file, `said`, equals `value` with a relative
+/* Checks whether a number in the file, `stored`, equals `value` with a relative
  * tolerance of 1e-9. */
-static bool is_nearly_equal(double said, double value)
+static bool is_nearly_equal(double stored, double value)
 {
-    return said >= value * (1 - 1e-9) && said <= value * (1 + 1e-9);
+    return stored >= value * (1 - 1e-9) && stored <= value * (1 + 1e-9);
 }
 
 /* Checks that `status` and `gap` of the schedule match its makespan and lower
@@ -98,15 +97,15 @@ static lh_status check_schedule(const lhi_read_context *r, const lhi_node *map,
                                 void *it, lh_error *err)
 {
     const lh_plan *p = it;
-    double gap = lhi_choice_gap(&p->best), said = gap;
+    double gap = lhi_choice_gap(&p->best), stored = gap;
     const lhi_node *status = lhi_node_find(map, "status");
     const lhi_node *node = lhi_node_find(map, "gap");
     uint32_t proof = gap > 0;
     if (status)
         LHI_TRY(lhi_node_get_choice(r->doc, status, proofs, &proof, err));
     if (node)
-        LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &said, err));
-    if (proof == (gap > 0) && is_nearly_equal(said, gap))
+        LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &stored, err));
+    if (proof == (gap > 0) && is_nearly_equal(stored, gap))
         return LH_OK;
     return lhi_doc_fail(r->doc, proof == (gap > 0) ? node : status, err,
                         LH_EINPUT, "does not match lower_bound_ns");
@@ -123,8 +122,7 @@ static const lhi_schema_field schedule_rows[] = {
 static const lhi_schema schedule_table = {
     LHI_ROWS("schedule", lh_plan, schedule_rows), .check = check_schedule};
 
-/* --- search ----------------------------------------------------------------
- */
+/* --- search --------------------------------------------------------------- */
 
 /* Writes the search's lower bound on the iteration time, in seconds. */
 static json_t *write_bound(const void *owner, const void *context)
@@ -193,7 +191,7 @@ static lh_status check_search(const lhi_read_context *r, const lhi_node *map,
 {
     const lh_plan *p = it;
     const lhi_node *node = lhi_node_find(map, "gpus_used");
-    double said, gap = lh_plan_gap(p);
+    double stored, gap = lh_plan_gap(p);
     uint32_t gpus;
     if (node)
         LHI_TRY(lhi_node_get_u32(r->doc, node, 1, UINT32_MAX, &gpus, err));
@@ -205,13 +203,13 @@ static lh_status check_search(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(lhi_node_require(r->doc, map, "left", &node, err));
     LHI_TRY(lhi_node_require(r->doc, map, "pruned", &node, err));
     LHI_TRY(lhi_node_require(r->doc, map, "lower_bound_s", &node, err));
-    LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &said, err));
-    if (!is_nearly_equal(said, (double)p->search_bound_ns / 1e9))
+    LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &stored, err));
+    if (!is_nearly_equal(stored, (double)p->search_bound_ns / 1e9))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "does not match lower_bound_ns");
     LHI_TRY(lhi_node_require(r->doc, map, "gap", &node, err));
-    LHI_TRY(lhi_node_get_number(r->doc, node, -1e300, 1e300, &said, err));
-    if (said < gap * (1 - 1e-9) - 1e-12 || said > gap * (1 + 1e-9) + 1e-12)
+    LHI_TRY(lhi_node_get_number(r->doc, node, -1e300, 1e300, &stored, err));
+    if (stored < gap * (1 - 1e-9) - 1e-12 || stored > gap * (1 + 1e-9) + 1e-12)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "does not match lower_bound_ns");
     return LH_OK;
@@ -268,8 +266,7 @@ static const lhi_schema_field margin_rows[] = {
 static const lhi_schema margin_table = {
     LHI_ROWS("margin", lh_plan_margin, margin_rows)};
 
-/* --- complete file ---------------------------------------------------------
- */
+/* --- complete file -------------------------------------------------------- */
 
 /* Reads the plan's pipeline. The plan owns it. */
 static lh_status read_pipeline(const lhi_read_context *r, const lhi_node *node,
@@ -368,8 +365,7 @@ static const lhi_schema_field plan_rows[] = {
 const lhi_schema lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),
                                    .check = lhi_plan_check};
 
-/* --- texts -----------------------------------------------------------------
- */
+/* --- texts ---------------------------------------------------------------- */
 
 /* Reads a plan from a document: its job first, then all other keys. */
 static lh_status read_plan(const lhi_doc *doc, lhi_plan *plan, lh_error *err)

@@ -40,8 +40,7 @@ static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
-/* --- similarity of two pipelines -------------------------------------------
- */
+/* --- similarity of two pipelines ------------------------------------------ */
 
 /* How well two pipelines match. */
 typedef enum similarity {
@@ -128,8 +127,7 @@ static lh_status try_config(edit_search *f, const lhi_config *config,
     return status;
 }
 
-/* --- possible original values ----------------------------------------------
- */
+/* --- possible original values --------------------------------------------- */
 
 /* Tries the plan's layout with every other recomputation, ZeRO stage and
  * sharding that the job supports. */
@@ -257,20 +255,19 @@ static lh_status try_layers(edit_search *f, lh_error *err)
     return other ? try_config(f, &config, err) : LH_OK;
 }
 
-/* --- error messages --------------------------------------------------------
- */
+/* --- error messages ------------------------------------------------------- */
 
-/* Fails with LH_EINPUT at node `at`: its value `said` does not match the plan's
- * pipeline, but value `fit` does. `of`: name of the job key that sets the
- * value. */
+/* Fails with LH_EINPUT at node `at`: its value `stored` does not match the
+ * plan's pipeline, but value `fit` does. `of`: name of the job key that sets
+ * the value. */
 static lh_status report_word(const edit_search *f, const lhi_node *at,
-                             const char *said, const char *fit, const char *of,
-                             lh_error *err)
+                             const char *stored, const char *fit,
+                             const char *of, lh_error *err)
 {
     return lhi_doc_fail(f->doc, at ? at : f->doc->root, err, LH_EINPUT,
                         "is '%s', but the plan's pipeline was built with '%s'; "
                         "to change it, set %s in the job and plan again",
-                        said, fit, of);
+                        stored, fit, of);
 }
 
 /* Reports whichever of recomputation, sharding and ZeRO stage differs between

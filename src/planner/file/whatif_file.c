@@ -36,8 +36,7 @@ bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
     return !first;
 }
 
-/* --- answers ---------------------------------------------------------------
- */
+/* --- answers -------------------------------------------------------------- */
 
 /* Checks whether `a` and `b` are equal with a relative tolerance of 1e-9. */
 static bool is_nearly_equal(double a, double b)
@@ -58,10 +57,10 @@ static lh_status check_keeping(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
     const lhi_node *node;
-    double said;
+    double stored;
     LHI_TRY(lhi_node_require(r->doc, map, "keeping_costs", &node, err));
-    LHI_TRY(lhi_node_get_number(r->doc, node, -1, 1e300, &said, err));
-    if (is_nearly_equal(said, lhi_compute_keeping_loss(r->context, it)))
+    LHI_TRY(lhi_node_get_number(r->doc, node, -1, 1e300, &stored, err));
+    if (is_nearly_equal(stored, lhi_compute_keeping_loss(r->context, it)))
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                         "does not match 'kept' and 'best'");
@@ -80,8 +79,7 @@ const lhi_schema lhi_answer_table = {
     LHI_ROWS("answer", lh_plan_whatif_answer, answer_rows),
     .check = check_keeping};
 
-/* --- sensitivity -----------------------------------------------------------
- */
+/* --- sensitivity ---------------------------------------------------------- */
 
 /* Checks that a break-even value's factors are in order: factor_above is not
  * below factor_below. */
@@ -164,13 +162,13 @@ static lh_status check_value(const lhi_read_context *r, const lhi_node *map,
 {
     const lh_job *job = ((const lh_plan *)r->context)->job;
     const lhi_node *node;
-    double value = 0, said = 0;
+    double value = 0, stored = 0;
     bool known = lhi_range_value(job, it, &value);
     LHI_TRY(lhi_node_require(r->doc, map, "value", &node, err));
     if (!lhi_node_is_null(node))
-        LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &said, err));
+        LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &stored, err));
     if (known == !lhi_node_is_null(node) &&
-        is_nearly_equal(said, value * known))
+        is_nearly_equal(stored, value * known))
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                         "does not match these links in the job");

@@ -118,8 +118,7 @@ static void distribute_by_speed(uint32_t layers, uint32_t n, double most_ratio,
     }
 }
 
-/* --- starts -----------------------------------------------------------------
- */
+/* --- starts --------------------------------------------------------------- */
 
 enum {
     INPUT_PARTITION,
@@ -446,8 +445,7 @@ lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
     return status;
 }
 
-/* --- slow methods -----------------------------------------------------------
- */
+/* --- slow methods --------------------------------------------------------- */
 
 /* Tolerance: rounding differs with the chunks. */
 static const double WORK_TOLERANCE = 1 + 1e-6;
@@ -654,8 +652,7 @@ lh_status lhi_layer_partition_rebalance(const lh_job *job,
     return status;
 }
 
-/* --- sites with different speed ----------------------------------------------
- */
+/* --- sites with different speed ------------------------------------------- */
 
 /* Computes the time of one middle layer (F, D and W) in each datacenter, in ns.
  */

@@ -177,8 +177,7 @@ lh_status lhi_job_override_links(const lh_job *job,
     return scale_profile(job, mem, out, err);
 }
 
-/* --- choice ----------------------------------------------------------------
- */
+/* --- choice --------------------------------------------------------------- */
 
 lh_status lhi_copy_sites(const lh_sites *sites, lhi_arena *mem,
                          const lh_sites **out, lh_error *err)

@@ -191,8 +191,7 @@ lh_status lhi_partition_climb(lhi_partition *p, uint64_t most, uint32_t *best,
     return status;
 }
 
-/* --- Monte Carlo -----------------------------------------------------------
- */
+/* --- Monte Carlo ---------------------------------------------------------- */
 
 /* One sampled partition. */
 typedef struct sample {

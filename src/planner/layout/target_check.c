@@ -14,8 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* --- reasons ---------------------------------------------------------------
- */
+/* --- reasons -------------------------------------------------------------- */
 
 /* Fails with LH_EUNSUPPORTED and the text "TARGET why". */
 static lh_status fail_unsupported(lh_target target, lh_error *err,
@@ -32,8 +31,7 @@ static bool has_bit(uint32_t bits, uint32_t value)
     return bits == LHI_TARGET_ALL_VALUES || (bits >> value & 1) != 0;
 }
 
-/* --- Megatron-LM -----------------------------------------------------------
- */
+/* --- Megatron-LM ---------------------------------------------------------- */
 
 /* Checks whether the job overlaps expert-parallel communication with
  * computation. */
@@ -331,8 +329,7 @@ static lh_status check_megatron_pipeline(const lh_job *job, const lhi_config *c,
     return LH_OK;
 }
 
-/* --- torchtitan ------------------------------------------------------------
- */
+/* --- torchtitan ----------------------------------------------------------- */
 
 /* Checks that torchtitan supports the context degree with this ZeRO stage: it
  * shards parameters over the context ranks in any case (parallel_dims.py: fsdp
@@ -506,8 +503,7 @@ static lh_status check_torchtitan_pipeline(const lh_job *job,
     return LH_OK;
 }
 
-/* --- PyTorch's pipelining ---------------------------------------------------
- */
+/* --- PyTorch's pipelining ------------------------------------------------- */
 
 /* Checks that every stage has layers: PyTorch's stage.py requires each stage to
  * produce its output, with a gradient function. */
@@ -522,8 +518,7 @@ static lh_status check_stages(lh_target target, const lh_job *job,
         "for the first and the last chunk");
 }
 
-/* --- all targets -------------------------------------------------------------
- */
+/* --- all targets ---------------------------------------------------------- */
 
 lh_status lhi_target_check_job(lh_target target, const lh_job *job,
                                lh_error *err)

@@ -12,8 +12,7 @@
 #define REFUSE(err, ...)                                                       \
     lhi_fail(err, LH_EUNSUPPORTED, "longhaul's engine " __VA_ARGS__)
 
-/* --- job --------------------------------------------------------------------
- */
+/* --- job ------------------------------------------------------------------ */
 
 lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
 {
@@ -31,8 +30,7 @@ lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* --- degrees ----------------------------------------------------------------
- */
+/* --- degrees -------------------------------------------------------------- */
 
 /* Checks that the tensor degree divides heads, KV heads and MLP width, and
  * leaves each rank a token and a vocabulary entry. */
@@ -69,8 +67,7 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-/* --- state sharing ----------------------------------------------------------
- */
+/* --- state sharing -------------------------------------------------------- */
 
 /* Counts a stage's replicas that share state with `replica` (equal sites[]),
  * and in *before those of them with a lower number. */

@@ -248,17 +248,17 @@ static lh_status process_node(lhi_branch_and_bound *b, uint32_t at,
 }
 
 /* Computes a child node's lower bound and counts the layouts below it.
- * `own`: the thread's copy of the search; `who`: number of the thread. */
+ * `own`: the thread's copy of the search; `thread`: number of the thread. */
 static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
-                               uint32_t who, lhi_search_node *child,
+                               uint32_t thread, lhi_search_node *child,
                                lh_error *err)
 {
     lh_error why = {0};
-    if (!b->floors[who])
+    if (!b->floors[thread])
         LHI_TRY(
-            lhi_bound_inputs_make(own->job, b->ratio, &b->floors[who], err));
+            lhi_bound_inputs_make(own->job, b->ratio, &b->floors[thread], err));
     lh_status status = lhi_bound_inputs_compute(
-        b->floors[who], child->level, &child->config, &child->floor, &why);
+        b->floors[thread], child->level, &child->config, &child->floor, &why);
     child->n_layouts = lhi_space_count(&b->space, child->level, &child->config);
     child->refused =
         status != LH_OK &&
@@ -291,10 +291,10 @@ static lh_status build_candidate(lhi_layout_search *own, lhi_candidate *c,
 }
 
 /* Runs task `i` of the batch: first the quick evaluations, which take longest,
- * then the building of candidates, then the bounds of children. `own`, `who`:
- * the thread's search and number. Parallel-for callback. */
-static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
-                          uint32_t i, lh_error *err)
+ * then the building of candidates, then the bounds of children. `own`,
+ * `thread`: the thread's search and number. Parallel-for callback. */
+static lh_status run_task(void *context, lhi_layout_search *own,
+                          uint32_t thread, uint32_t i, lh_error *err)
 {
     lhi_branch_and_bound *b = context;
     const lhi_search_batch *t = &b->batch;
@@ -308,7 +308,7 @@ static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
     i -= t->n_built;
     for (uint32_t k = i * BOUNDS_PER_TASK;
          k < t->n_children && k < (i + 1) * BOUNDS_PER_TASK; k++)
-        LHI_TRY(compute_bound(b, own, who, &t->children[k], err));
+        LHI_TRY(compute_bound(b, own, thread, &t->children[k], err));
     return LH_OK;
 }
 
@@ -531,13 +531,13 @@ static lh_status queue_candidates(const lhi_layout_search *s, lhi_heap *line,
 }
 
 /* Evaluates candidate `i` of the list in `context` under every schedule method.
- * `own`: the thread's copy of the search; `who` is unused. Parallel-for
+ * `own`: the thread's copy of the search; `thread` is unused. Parallel-for
  * callback. */
 static lh_status evaluate_fully(void *context, lhi_layout_search *own,
-                                uint32_t who, uint32_t i, lh_error *err)
+                                uint32_t thread, uint32_t i, lh_error *err)
 {
     lhi_candidate *const *list = context;
-    (void)who;
+    (void)thread;
     return lhi_candidate_evaluate(own, list[i], err);
 }
 

@@ -12,8 +12,7 @@
 #define HOUR_NS 3.6e12
 #define MOST_USD 1e9 /* as in a job's file */
 
-/* --- prices ----------------------------------------------------------------
- */
+/* --- prices --------------------------------------------------------------- */
 
 bool lhi_pricing_has_prices(const lh_job *job)
 {
@@ -55,8 +54,7 @@ lh_status lhi_pricing_override_job(const lh_job *job,
     return LH_OK;
 }
 
-/* --- layout ------------------------------------------------------------------
- */
+/* --- layout --------------------------------------------------------------- */
 
 /* Computes the GPUs' price per hour. Nodes are exclusive: a datacenter's last
  * node counts in full, and unused nodes do not count. */
@@ -147,8 +145,7 @@ double lhi_pricing_iteration_usd(const lhi_layout_price *price,
     return price->usd_per_hour * (iteration_ns / HOUR_NS) + price->between_usd;
 }
 
-/* --- choices -----------------------------------------------------------------
- */
+/* --- choices -------------------------------------------------------------- */
 
 lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem,
                                  lh_choice *choice, lh_error *err)

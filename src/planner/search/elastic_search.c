@@ -48,8 +48,7 @@ typedef struct elastic_branch {
     lhi_elastic_result *best;
 } elastic_branch;
 
-/* --- bounds ------------------------------------------------------------------
- */
+/* --- bounds --------------------------------------------------------------- */
 
 /* Returns a node's lower bound in the objective's unit: time in ns, or cost. */
 static int64_t compute_bound(const elastic_branch *t, const node *n)
@@ -89,8 +88,7 @@ static lh_status record_bound(elastic_branch *t, const node *n, lh_error *err)
                : LH_OK;
 }
 
-/* --- nodes -------------------------------------------------------------------
- */
+/* --- nodes ---------------------------------------------------------------- */
 
 /* Adds node `at` to the open nodes, ordered by lower bound; of equal bounds,
  * the deeper node comes first. */
@@ -189,8 +187,7 @@ static lh_status count_below(void *context, const lhi_config *config,
     return status;
 }
 
-/* --- one layout --------------------------------------------------------------
- */
+/* --- one layout ----------------------------------------------------------- */
 
 /* Computes the bound of layout node `at` over all chunk counts. Returns the
  * node to the open nodes with this bound unless it is pruned. */
@@ -291,8 +288,7 @@ static lh_status search_node(elastic_branch *t, const node *n, lh_error *err)
     return record_bound(t, n, err);
 }
 
-/* --- best degrees of other schedules -----------------------------------------
- */
+/* --- best degrees of other schedules -------------------------------------- */
 
 /* Checks whether two layouts have the same degrees and placement. */
 static bool has_same_degrees(const lh_layout *a, const lh_layout *b)
@@ -338,8 +334,7 @@ static lh_status search_best_degrees(elastic_branch *t, lh_error *err)
     return LH_OK;
 }
 
-/* --- complete search ---------------------------------------------------------
- */
+/* --- complete search ------------------------------------------------------ */
 
 /* Checks whether the layout search must stop, by its deadline or on request;
  * never before it has a plan. `works`: there is one. */

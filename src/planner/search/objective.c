@@ -76,8 +76,7 @@ double lhi_compute_percent_gap(const lh_plan_options *options,
         100 * lhi_compute_relative_gap(options, choice, best), 1);
 }
 
-/* --- lists -------------------------------------------------------------------
- */
+/* --- lists ---------------------------------------------------------------- */
 
 /* Orders choices by status, then by objective value; infeasible ones by lower
  * bound. */
@@ -115,8 +114,7 @@ void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
                                                         : compare_times);
 }
 
-/* --- bounds ------------------------------------------------------------------
- */
+/* --- bounds --------------------------------------------------------------- */
 
 /* Computes a lower bound on an iteration's GPU cost in USD, from `floor`, the
  * bound on the time. GPUs not decided on `level` (depth in the search tree)

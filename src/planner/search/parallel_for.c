@@ -75,18 +75,18 @@ typedef struct parallel_job {
 
 /* Initialises a worker's copy of the search for this call: counts are 0, and
  * its arena is its own. */
-static void reset_thread(parallel_job *j, worker *w, uint32_t who)
+static void reset_thread(parallel_job *j, worker *w, uint32_t thread)
 {
     w->own = j->like;
     w->own.workers = NULL;
     w->own.unexplored = NULL;
-    w->own.on_worker_thread = j->like.on_worker_thread || who > 0;
+    w->own.on_worker_thread = j->like.on_worker_thread || thread > 0;
     w->own.n_memory = w->own.n_simulated = w->own.n_unsupported = 0;
     w->own.first_refusal.text[0] = '\0';
     w->failed = w->refused_at = UINT32_MAX;
     w->initialised = true;
     w->status = LH_OK;
-    if (who == 0)
+    if (thread == 0)
         return;
     if (!w->mem)
         w->mem = lhi_arena_make(0);
@@ -95,10 +95,11 @@ static void reset_thread(parallel_job *j, worker *w, uint32_t who)
     w->own.mem = w->mem;
 }
 
-/* Runs part `i` on worker `w` (thread number `who`), with the search's
+/* Runs part `i` on worker `w` (thread number `thread`), with the search's
  * incumbent and, for Pareto searches, its own front. Records the first part
  * with a refused layout. */
-static lh_status run_part(parallel_job *j, worker *w, uint32_t who, uint32_t i)
+static lh_status run_part(parallel_job *j, worker *w, uint32_t thread,
+                          uint32_t i)
 {
     lhi_layout_search *own = &w->own;
     own->best_ns = j->like.best_ns;
@@ -108,23 +109,23 @@ static lh_status run_part(parallel_job *j, worker *w, uint32_t who, uint32_t i)
         own->front = &j->fronts[i];
         own->front->mem = own->mem;
     }
-    lh_status status = j->part(j->context, own, who, i, &w->why);
+    lh_status status = j->part(j->context, own, thread, i, &w->why);
     if (own->first_refusal.text[0] && w->refused_at == UINT32_MAX)
         w->refused_at = i;
     return status;
 }
 
-/* Runs the consecutive parts of chunk `piece` on worker `who`. Thread-pool
+/* Runs the consecutive parts of chunk `piece` on worker `thread`. Thread-pool
  * callback. */
-static void run_chunk(void *context, uint32_t piece, uint32_t who)
+static void run_chunk(void *context, uint32_t piece, uint32_t thread)
 {
     parallel_job *j = context;
-    worker *w = &j->all[who];
+    worker *w = &j->all[thread];
     uint32_t i = piece * j->each, end = i + j->each;
     if (!w->initialised)
-        reset_thread(j, w, who);
+        reset_thread(j, w, thread);
     for (; i < end && i < j->n && w->status == LH_OK; i++)
-        w->status = run_part(j, w, who, i);
+        w->status = run_part(j, w, thread, i);
     if (w->status != LH_OK && w->failed == UINT32_MAX)
         w->failed = i;
 }

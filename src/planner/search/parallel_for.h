@@ -18,18 +18,18 @@ lh_status lhi_workers_make(uint32_t threads, lhi_arena *mem, lhi_workers **out,
                            lh_error *err);
 /* Ends and frees the worker threads; NULL is allowed. */
 void lhi_workers_free(lhi_workers *workers);
-/* Returns the largest thread count; thread numbers (`who`) are below it. */
+/* Returns the largest thread count; thread numbers (`thread`) are below it. */
 uint32_t lhi_workers_count(const lhi_workers *workers); /* NULL: 1 */
 
 /* Runs part i. `own` is this thread's copy of the search: `mem` is its own, its
  * counts are added to the search's afterwards, and its front's choices go to
  * the search's front. Candidates are shared: a part changes only its own ones
- * and adds none. Other results go to an entry for part i in `context`. `who` is
- * the thread, for per-thread data. */
+ * and adds none. Other results go to an entry for part i in `context`. `thread`
+ * is the thread, for per-thread data. */
 typedef lh_status lhi_search_task(void *context, lhi_layout_search *own,
-                                  uint32_t who, uint32_t i, lh_error *err);
+                                  uint32_t thread, uint32_t i, lh_error *err);
 
-/* Runs part(context, own, who, i) for i = 0 .. n - 1 in parallel; results do
+/* Runs part(context, own, thread, i) for i = 0 .. n - 1 in parallel; results do
  * not depend on the thread count. Returns the status and error of the first
  * failed part; other parts may have run. */
 lh_status lhi_layout_search_parallel_for(lhi_layout_search *s, uint32_t n,

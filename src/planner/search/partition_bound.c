@@ -104,8 +104,7 @@ static sums add_sums(const sums *a, const sums *b)
                   a->state + b->state};
 }
 
-/* --- one device --------------------------------------------------------------
- */
+/* --- one device ----------------------------------------------------------- */
 
 /* A device's earliest pass times, as in the warm-up bound, with these layers.
  */
@@ -318,8 +317,7 @@ static bool does_fit(partition_search *s, const share *h, bool *too_long)
            check_memory_limits(s, h, &m, loads, n_loads, work, reduce);
 }
 
-/* --- all devices -------------------------------------------------------------
- */
+/* --- all devices ---------------------------------------------------------- */
 
 /* Ranges of layers for the first and second chunks of a device. */
 typedef struct range {

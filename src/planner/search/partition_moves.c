@@ -368,8 +368,7 @@ static lh_status move_neighbours(partition_mover *m, lh_error *err)
     return LH_OK;
 }
 
-/* --- partition transfer -----------------------------------------------------
- */
+/* --- partition transfer --------------------------------------------------- */
 
 /* Checks whether two candidates have the same chunk counts and placement. */
 static bool is_chunked_alike(const lhi_candidate *a, const lhi_candidate *b)
@@ -487,8 +486,7 @@ static lh_status transfer_layers(partition_mover *m, lh_error *err)
     return status;
 }
 
-/* --- slow methods -----------------------------------------------------------
- */
+/* --- slow methods --------------------------------------------------------- */
 
 /* Checks whether the caller stops the search. Callback of the layer-partition
  * search. */

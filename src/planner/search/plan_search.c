@@ -24,8 +24,7 @@ enum {
     FRONT_SEARCHES = 3 /* work each: the plan's divided by FRONT_SEARCHES */
 };
 
-/* --- elastic plans ---------------------------------------------------------
- */
+/* --- elastic plans -------------------------------------------------------- */
 
 /* Checks whether the layout search must stop, by its deadline or on request;
  * never before it has a plan. `works`: there is one. */
@@ -263,8 +262,7 @@ static lh_status search_remaining_front(const lhi_layout_search *like,
     return status;
 }
 
-/* --- Pareto front -----------------------------------------------------------
- */
+/* --- Pareto front --------------------------------------------------------- */
 
 /* Returns the choice on the Pareto front with a better objective value than the
  * plan; NULL: none. */
@@ -383,8 +381,7 @@ static lh_status adopt_best_of_front(const lhi_layout_search *like,
     return status;
 }
 
-/* --- plans of the same job with less memory ----------------------------------
- */
+/* --- plans of the same job with less memory ------------------------------- */
 
 /* Builds the layout of `other`, a plan of the same job with less memory, in the
  * search's job and simulates other's schedule on it. *choice receives the
@@ -485,8 +482,7 @@ lh_status lhi_plan_adopt_if_better(const lh_job *job,
     return status;
 }
 
-/* --- search ------------------------------------------------------------------
- */
+/* --- search --------------------------------------------------------------- */
 
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unexplored *unexplored,

@@ -300,7 +300,7 @@ int64_t lhi_bound_compute_residency(const lhi_bound_case *c)
         double all =
             compute_microbatch_residency(c, &l, with_w) * c->microbatches;
         double idle = compute_idle_area(c, with_w, &longest);
-        double held = (l.state + passing) * longest; /* meanwhile */
+        double held = (l.state + passing) * longest; /* in this time */
         idle += compute_empty_area(c, &l, room - l.state,
                                    (double)lhi_bound_compute_work(c) - longest);
         double ns = (all + idle - held) / (room - l.state);

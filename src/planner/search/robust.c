@@ -80,8 +80,7 @@ static int64_t get_score(const lh_choice *c, lh_plan_statistic by)
                                 : llround(c->jitter->mean_ns);
 }
 
-/* --- samples ---------------------------------------------------------------
- */
+/* --- samples -------------------------------------------------------------- */
 
 /* Samples so far, compared with a time to beat. */
 typedef struct tally {
@@ -169,8 +168,7 @@ static lh_status sample_iterations(const robust *r, drawn *d,
     return LH_OK;
 }
 
-/* --- one layout ------------------------------------------------------------
- */
+/* --- one layout ----------------------------------------------------------- */
 
 /* Builds choice `like`'s layout and prepares its jitter samples. */
 static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
@@ -302,8 +300,7 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
     return LH_OK;
 }
 
-/* --- plan's layout ---------------------------------------------------------
- */
+/* --- plan's layout -------------------------------------------------------- */
 
 /* Samples the methods of one pipeline (chunk placement): rows[from] and the
  * later ones with the same pipeline, and marks them in done[]. One that beats
@@ -399,8 +396,7 @@ static lh_status sample_best(robust *r, lh_error *err)
     return status;
 }
 
-/* --- alternatives ----------------------------------------------------------
- */
+/* --- alternatives --------------------------------------------------------- */
 
 /* Checks whether choice `x` is better than `y` (NULL: none) by status, then by
  * its statistic under jitter, then by nominal time. */

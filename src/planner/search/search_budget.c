@@ -83,7 +83,7 @@ lh_plan_options lhi_options_for_questions(const lh_plan_options *options)
     }
     if (!(all > most))
         return with;
-    /* at least what a plan needs, and quick plans have a part of it */
+    /* Every question gets the minimum of a plan; quick plans use a part. */
     const uint64_t whole = lhi_compute_layout_work(options);
     const uint64_t least = QUICK_DIVISOR * LHI_MIN_SEARCH_WORK;
     const uint64_t part = (uint64_t)((double)whole * most / all);
