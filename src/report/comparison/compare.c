@@ -137,8 +137,8 @@ const lh_schedule *lh_comparison_schedule(const lh_comparison *comparison,
                                           uint32_t contender)
 {
     const comparison_state *x = (const comparison_state *)comparison;
-    const lh_contender *who = &comparison->contenders[contender];
-    return find_plan_schedule(x, who->base, who->method);
+    const lh_contender *entry = &comparison->contenders[contender];
+    return find_plan_schedule(x, entry->base, entry->method);
 }
 
 /* Checks whether a method takes part in the comparison: in the options' list,

@@ -46,10 +46,10 @@ lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d,
                                         lhi_arena *arena, lhi_scenario *out,
                                         lh_error *err);
 /* Builds a replay scenario in the diagnosis's arena in which straggler number
- * `thing` (a slow worker, stage or link; LH_NONE: all) takes as long as its
+ * `straggler` (a slow worker, stage or link; LH_NONE: all) takes as long as its
  * peers. */
 lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d,
-                                     uint32_t thing, lhi_scenario *out,
+                                     uint32_t straggler, lhi_scenario *out,
                                      lh_error *err);
 /* Computes the mean step time in ns under one replay scenario (which operations
  * keep their recorded times) into *out_ns. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what `nsys export --type jsonlines` (older: json) writes, one JSON
+/* Reads the output of `nsys export --type jsonlines` (older: json): one JSON
  * object per line, numbers mostly as texts, times in ns:
  *
  *     {"Type":59,"NvtxEvent":{"Timestamp":"27","EndTimestamp":"45",

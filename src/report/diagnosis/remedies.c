@@ -48,24 +48,23 @@ static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
     return LH_OK;
 }
 
-/* --- stragglers as fast as their peers -------------------------------------
- */
+/* --- stragglers as fast as their peers ------------------------------------ */
 
 static const char evenly_assumption[] =
     "their work can be distributed that evenly";
 
-/* Adds a recommendation to repair straggler number `thing` (a slow worker,
+/* Adds a recommendation to repair straggler number `straggler` (a slow worker,
  * stage or link), or all of them (LH_NONE), with the saving cost_ns that the
  * replay predicts. */
 static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps,
-                            uint32_t thing, int64_t cost_ns,
+                            uint32_t straggler, int64_t cost_ns,
                             const char *assumes, const char *what,
                             lh_error *err)
 {
     lhi_remedy_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
     if (!source.scenario)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_scenario_make_repaired(d, thing, source.scenario, err));
+    LHI_TRY(lhi_scenario_make_repaired(d, straggler, source.scenario, err));
     return add_remedy(d, helps, d->out.t_ns - (double)cost_ns, assumes, what,
                       &source, err);
 }

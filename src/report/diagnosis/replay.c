@@ -111,8 +111,8 @@ typedef struct replay_job {
 } replay_job;
 
 /* Replays pair number `piece` of all pairs of scenario and step, on worker
- * thread `who`; task of a parallel loop. */
-static void replay_piece(void *context, uint32_t piece, uint32_t who)
+ * thread `thread`; task of a parallel loop. */
+static void replay_piece(void *context, uint32_t piece, uint32_t thread)
 {
     const replay_job *r = context;
     uint32_t n_steps = r->recording->n_steps;
@@ -121,7 +121,7 @@ static void replay_piece(void *context, uint32_t piece, uint32_t who)
          i < n * (piece + 1) / r->n_pieces; i++)
         r->out[i] = lhi_replay_step(&r->recording->steps[i % n_steps],
                                     &r->scenarios[i / n_steps],
-                                    r->ends + who * r->room);
+                                    r->ends + thread * r->room);
 }
 
 /* Ignores the progress of a parallel loop that is never cancelled. */

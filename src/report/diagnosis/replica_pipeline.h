@@ -21,7 +21,7 @@ lhi_chunk_times *lhi_chunk_times_compute(const lh_recording *recording,
 /* Deviations from the recording. */
 typedef struct lhi_replica_changes {
     bool has_links;        /* links with mean transfer times */
-    uint32_t split_factor; /* splits each microbatch into so many; 0: 1 */
+    uint32_t split_factor; /* parts into which each microbatch is split; 0: 1 */
     const int64_t *memory_limits; /* per-stage memory limits; NULL: none */
 } lhi_replica_changes;
 

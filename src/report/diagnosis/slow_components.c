@@ -34,7 +34,7 @@ enum { MAX_EVALUATED = 64 }; /* stragglers whose cost is computed */
 
 /* A component that may be slow, with its times. */
 typedef struct component {
-    lh_slow_component thing;
+    lh_slow_component result;
     double own, others;  /* sums over its slow steps */
     uint32_t worker;     /* the worker; for a link its receiver */
     uint32_t sender;     /* link: the sending worker */
@@ -96,10 +96,10 @@ static void list_links(straggler_search *l)
             uint32_t k = l->n - l->first_link;
             l->next_link[k] = l->of_receiver[2 * to + back];
             l->of_receiver[2 * to + back] = k;
-            l->all[l->n++] = (component){.thing = {.kind = LH_SLOW_LINK,
-                                                   .stage = sender % S,
-                                                   .to_stage = to % S,
-                                                   .replica = to / S},
+            l->all[l->n++] = (component){.result = {.kind = LH_SLOW_LINK,
+                                                    .stage = sender % S,
+                                                    .to_stage = to % S,
+                                                    .replica = to / S},
                                          .worker = to,
                                          .sender = sender,
                                          .back = back};
@@ -114,16 +114,17 @@ static void list_components(straggler_search *l)
     uint32_t S = r->n_stages;
     for (uint32_t w = 0; w < lhi_recording_n_workers(r) && r->n_replicas > 1;
          w++)
-        l->all[l->n++] = (component){
-            .thing = {.kind = LH_SLOW_WORKER, .stage = w % S, .replica = w / S},
-            .worker = w};
+        l->all[l->n++] = (component){.result = {.kind = LH_SLOW_WORKER,
+                                                .stage = w % S,
+                                                .replica = w / S},
+                                     .worker = w};
     for (uint32_t s = 0; s < S && S > 1; s++)
         l->all[l->n++] = (component){
-            .thing = {.kind = LH_SLOW_STAGE, .stage = s, .replica = LH_NONE}};
-    l->all[l->n++] = (component){.thing = {.kind = LH_SLOW_MICROBATCHES,
-                                           .stage = LH_NONE,
-                                           .to_stage = LH_NONE,
-                                           .replica = LH_NONE}};
+            .result = {.kind = LH_SLOW_STAGE, .stage = s, .replica = LH_NONE}};
+    l->all[l->n++] = (component){.result = {.kind = LH_SLOW_MICROBATCHES,
+                                            .stage = LH_NONE,
+                                            .to_stage = LH_NONE,
+                                            .replica = LH_NONE}};
     list_links(l);
 }
 
@@ -237,8 +238,8 @@ static double get_slow_threshold(const straggler_search *l, const component *a,
                                  const lhi_imbalance_step *uneven,
                                  uint32_t n_microbatches)
 {
-    double from = slow_ratio[a->thing.kind];
-    if (!uneven->is_uneven || a->thing.kind != LH_SLOW_WORKER)
+    double from = slow_ratio[a->result.kind];
+    if (!uneven->is_uneven || a->result.kind != LH_SLOW_WORKER)
         return from;
     return from + (l->d->recording->n_stages > 1 ? RESIDUAL_NOISE_ERRORS
                                                  : NOISE_ERRORS) *
@@ -252,14 +253,14 @@ static void compare_component(const straggler_search *l, const component *a,
                               const lhi_imbalance_step *uneven,
                               const double *links, double *own, double *others)
 {
-    switch (a->thing.kind) {
+    switch (a->result.kind) {
     case LH_SLOW_LINK:
         *own = get_link_mean(a);
         *others = links[a->back];
         break;
     case LH_SLOW_STAGE:
-        *own = l->stages[a->thing.stage];
-        *others = get_median_of_stages(l, a->thing.stage);
+        *own = l->stages[a->result.stage];
+        *others = get_median_of_stages(l, a->result.stage);
         break;
     case LH_SLOW_MICROBATCHES:
         *others = uneven->is_uneven ? l->sorted_stages[0] : 0;
@@ -294,10 +295,10 @@ static void compare_step(straggler_search *l, uint32_t at)
         compare_component(l, a, uneven, links, &own, &others);
         if (others <= 0 || own <= from * others)
             continue;
-        if (a->thing.n_steps++ == 0)
-            a->thing.first_step = step->step;
-        a->thing.last_step = step->step;
-        a->thing.is_ongoing = at + 1 == r->n_steps;
+        if (a->result.n_steps++ == 0)
+            a->result.first_step = step->step;
+        a->result.last_step = step->step;
+        a->result.is_ongoing = at + 1 == r->n_steps;
         a->own += own;
         a->others += others;
     }
@@ -350,13 +351,13 @@ static void repair_component(const straggler_search *l, const component *a,
     const lh_recording *r = l->d->recording;
     const lhi_typical_passes *usual = &l->d->passes;
     uint32_t S = r->n_stages;
-    if (a->thing.kind == LH_SLOW_MICROBATCHES)
+    if (a->result.kind == LH_SLOW_MICROBATCHES)
         make_even(l, s);
     for (uint32_t w = 0; w < lhi_recording_n_workers(r); w++) {
         size_t row = (size_t)w * LHI_N_OPS;
-        bool is_worker = a->thing.kind == LH_SLOW_WORKER && w == a->worker;
+        bool is_worker = a->result.kind == LH_SLOW_WORKER && w == a->worker;
         bool is_stage =
-            a->thing.kind == LH_SLOW_STAGE && w % S == a->thing.stage;
+            a->result.kind == LH_SLOW_STAGE && w % S == a->result.stage;
         for (uint32_t k = 0; k <= LHI_OP_WEIGHT; k++) {
             if (!is_worker && !is_stage)
                 continue;
@@ -370,7 +371,7 @@ static void repair_component(const straggler_search *l, const component *a,
             *lhi_scenario_flag(s, w, (lhi_op_type)k) = false;
         }
     }
-    if (a->thing.kind != LH_SLOW_LINK)
+    if (a->result.kind != LH_SLOW_LINK)
         return;
     lhi_op_type recv = a->back ? LHI_OP_BACKWARD_RECV : LHI_OP_FORWARD_RECV;
     lhi_op_type send = a->back ? LHI_OP_BACKWARD_SEND : LHI_OP_FORWARD_SEND;
@@ -407,7 +408,7 @@ static lh_status make_repaired(const straggler_search *l, uint32_t only,
     if (!u.links)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < l->n_kept; i++)
-        if (l->all[i].thing.kind == LH_SLOW_MICROBATCHES)
+        if (l->all[i].result.kind == LH_SLOW_MICROBATCHES)
             u.stays_uneven = i == without || (only != LH_NONE && i != only);
     LHI_TRY(lhi_scenario_make_replaceable(l->d, arena, out, err));
     /* Stages last: a slow worker is part of its stage's time. */
@@ -416,7 +417,7 @@ static lh_status make_repaired(const straggler_search *l, uint32_t only,
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
         for (uint32_t i = 0; i < l->n_kept; i++)
             if (i != without && (only == LH_NONE || i == only) &&
-                l->all[i].thing.kind == order[k])
+                l->all[i].result.kind == order[k])
                 repair_component(l, &l->all[i], &u);
     return LH_OK;
 }
@@ -435,10 +436,11 @@ static lh_status replay_repaired(const straggler_search *l, uint32_t only,
 }
 
 lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d,
-                                     uint32_t thing, lhi_scenario *out,
+                                     uint32_t straggler, lhi_scenario *out,
                                      lh_error *err)
 {
-    return make_repaired(d->slow_search, thing, LH_NONE, d->arena, out, err);
+    return make_repaired(d->slow_search, straggler, LH_NONE, d->arena, out,
+                         err);
 }
 
 /* Finds masked stragglers (slow workers, stages or links): those that cost
@@ -449,8 +451,8 @@ static lh_status find_masked(straggler_search *l, lh_error *err)
     lh_diagnosis *out = &l->d->out;
     double all, ns, alone = 0;
     for (uint32_t i = 0; i < n; i++)
-        alone = (double)l->all[i].thing.cost_ns > alone
-                    ? (double)l->all[i].thing.cost_ns
+        alone = (double)l->all[i].result.cost_ns > alone
+                    ? (double)l->all[i].result.cost_ns
                     : alone;
     if (n < 2)
         return LH_OK;
@@ -458,7 +460,7 @@ static lh_status find_masked(straggler_search *l, lh_error *err)
     if (out->t_ns - all - alone < MIN_MASKED_COST * out->t_ns)
         return LH_OK;
     for (uint32_t i = 0; i < n; i++) {
-        lh_slow_component *t = &l->all[i].thing;
+        lh_slow_component *t = &l->all[i].result;
         if ((double)t->cost_ns >= MIN_COST * out->t_ns)
             continue;
         LHI_TRY(replay_repaired(l, LH_NONE, i, &ns, err));
@@ -477,8 +479,8 @@ static int compare_excess(const void *a, const void *b)
 {
     const component *x = a, *y = b;
     double p = x->own - x->others, q = y->own - y->others;
-    p *= x->thing.kind == LH_SLOW_LINK ? 2 : 1;
-    q *= y->thing.kind == LH_SLOW_LINK ? 2 : 1;
+    p *= x->result.kind == LH_SLOW_LINK ? 2 : 1;
+    q *= y->result.kind == LH_SLOW_LINK ? 2 : 1;
     return (p < q) - (p > q);
 }
 
@@ -486,8 +488,8 @@ static int compare_excess(const void *a, const void *b)
 static int compare_costs(const void *a, const void *b)
 {
     const component *x = a, *y = b;
-    return (x->thing.cost_ns < y->thing.cost_ns) -
-           (x->thing.cost_ns > y->thing.cost_ns);
+    return (x->result.cost_ns < y->result.cost_ns) -
+           (x->result.cost_ns > y->result.cost_ns);
 }
 
 /* --- selection ------------------------------------------------------------ */
@@ -500,26 +502,26 @@ static lh_status select_costly(straggler_search *l, lh_error *err)
     uint32_t kept = 0;
     double ns;
     for (uint32_t i = 0; i < l->n; i++)
-        if (l->all[i].thing.n_steps)
+        if (l->all[i].result.n_steps)
             l->all[kept++] = l->all[i];
     lhi_sort(l->all, kept, sizeof *l->all, compare_excess);
     l->n_kept = kept = kept < MAX_EVALUATED ? kept : MAX_EVALUATED;
-    lh_slow_component *things = LHI_NEW(l->d->arena, lh_slow_component, kept);
-    if (!things)
+    lh_slow_component *results = LHI_NEW(l->d->arena, lh_slow_component, kept);
+    if (!results)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < kept; i++) {
         LHI_TRY(replay_repaired(l, i, LH_NONE, &ns, err));
-        l->all[i].thing.cost_ns = (int64_t)(out->t_ns - ns);
+        l->all[i].result.cost_ns = (int64_t)(out->t_ns - ns);
     }
     LHI_TRY(find_masked(l, err));
     lhi_sort(l->all, kept, sizeof *l->all, compare_costs);
     for (uint32_t i = 0; i < kept; i++) {
         component *a = &l->all[i];
-        a->thing.ratio = a->own / a->others;
-        if ((double)a->thing.cost_ns >= MIN_COST * out->t_ns)
-            things[out->n_slow_components++] = a->thing;
+        a->result.ratio = a->own / a->others;
+        if ((double)a->result.cost_ns >= MIN_COST * out->t_ns)
+            results[out->n_slow_components++] = a->result;
     }
-    out->slow_components = things;
+    out->slow_components = results;
     return LH_OK;
 }
 

@@ -31,7 +31,7 @@ enum { MAX_RANKS = 65536, NAME_BYTES = 64 };
 static const char all_ranks[] = "times across ranks (ms):";
 static const char extremes[] = "time across ranks (ms):";
 
-/* What a timer counts as. Parts of other timers count as nothing. */
+/* Kinds of timers. NOTHING: a part of another timer. */
 typedef enum timer_kind { NOTHING, PASS, OPTIMIZER, MESSAGE, WHOLE } timer_kind;
 
 /* Timers in megatron/training/training.py. */

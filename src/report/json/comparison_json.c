@@ -35,10 +35,10 @@ static json_t *make_row_json(const lh_comparison *x, uint32_t latency,
                              uint32_t transfer, uint32_t contender)
 {
     const lh_outcome *o = lh_comparison_at(x, latency, transfer, contender);
-    const lh_contender *who = &x->contenders[contender];
-    const lh_compare_base *base = &x->bases[who->base];
+    const lh_contender *entry = &x->contenders[contender];
+    const lh_compare_base *base = &x->bases[entry->base];
     json_t *row = json_pack(
-        "{s:s, s:s, s:s, s:o, s:o}", "method", who->method, "pipeline",
+        "{s:s, s:s, s:s, s:o, s:o}", "method", entry->method, "pipeline",
         base->name, "status", lh_outcome_status_name(o), "makespan_s",
         o->status == LH_OK ? lhi_json_seconds(o->makespan_ns) : json_null(),
         "lower_bound_s", lhi_json_seconds(o->bound_ns));

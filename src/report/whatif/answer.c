@@ -230,8 +230,7 @@ lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
     return status;
 }
 
-/* --- controls --------------------------------------------------------------
- */
+/* --- controls ------------------------------------------------------------- */
 
 /* Returns the first link in the resource `resource` that counts as a link
  * between datacenters. */
