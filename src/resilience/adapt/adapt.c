@@ -268,13 +268,13 @@ static lhi_persistent_change *find_change(lh_adapt *a,
     return &a->changes[first + e->index];
 }
 
-/* Marks the change `thing` as active since step `since`. Returns true if it was
- * inactive before or had another start step. */
-static bool activate_change(lhi_persistent_change *thing, uint64_t since)
+/* Marks the change `change` as active since step `since`. Returns true if it
+ * was inactive before or had another start step. */
+static bool activate_change(lhi_persistent_change *change, uint64_t since)
 {
-    bool is_news = !thing->is_active || thing->since_step != since;
-    thing->is_active = true;
-    thing->since_step = since;
+    bool is_news = !change->is_active || change->since_step != since;
+    change->is_active = true;
+    change->since_step = since;
     return is_news;
 }
 
@@ -288,10 +288,10 @@ static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
     for (uint32_t i = 0; i < a->n_changes; i++)
         a->changes[i].is_observed = false;
     for (uint32_t i = 0; i < now->n_events; i++) {
-        lhi_persistent_change *thing = find_change(a, &now->events[i]);
-        if (activate_change(thing, now->events[i].first_step))
+        lhi_persistent_change *change = find_change(a, &now->events[i]);
+        if (activate_change(change, now->events[i].first_step))
             is_news = true;
-        thing->is_observed = true;
+        change->is_observed = true;
     }
     if (now->n_events == 0) {
         if (!quiet->is_active) /* before the first call nothing was slow */

@@ -30,15 +30,15 @@ typedef struct lhi_persistent_change {
 } lhi_persistent_change;
 
 /* Estimates for how many more iterations the current combination of `n`
- * changes lasts; `step` is the last observed step. The last entry of `things`
+ * changes lasts; `step` is the last observed step. The last entry of `changes`
  * stands for the absence of slowdowns. Returns UINT64_MAX if no change is
  * active. */
 uint64_t
-lhi_persistent_change_estimate_remaining(const lhi_persistent_change *things,
+lhi_persistent_change_estimate_remaining(const lhi_persistent_change *changes,
                                          uint32_t n, uint64_t step);
 /* Ends a persistent change (slow link or device) at `step`, the first step
  * without it, and stores its duration among the change's past durations. */
-void lhi_persistent_change_end(lhi_persistent_change *thing, uint64_t step);
+void lhi_persistent_change_end(lhi_persistent_change *change, uint64_t step);
 
 /* --- candidates ----------------------------------------------------------- */
 

@@ -7,8 +7,7 @@
 /* Relative gain; estimates are not more accurate. */
 static const double MIN_GAIN = 0.002;
 
-/* --- hosts -----------------------------------------------------------------
- */
+/* --- hosts ---------------------------------------------------------------- */
 
 /* Checks whether to search for a host exchange: once per set of known slowdowns
  * and assignment of hosts, and again when the slowdown's expected remaining
@@ -70,8 +69,7 @@ static lh_status find_host_migration(lhi_migration_history *tried,
     return LH_OK;
 }
 
-/* --- layers ----------------------------------------------------------------
- */
+/* --- layers --------------------------------------------------------------- */
 
 /* Checks whether to search for a layer migration: while a device is slow or
  * layers are not in their initial chunk. Searches once per change of the

@@ -4,11 +4,11 @@
  */
 #include "resilience/adapt/adapt_internal.h"
 
-void lhi_persistent_change_end(lhi_persistent_change *thing, uint64_t step)
+void lhi_persistent_change_end(lhi_persistent_change *change, uint64_t step)
 {
-    thing->is_active = false;
-    thing->past_steps[thing->n_ended++ % LHI_MAX_PAST_DURATIONS] =
-        step - thing->since_step;
+    change->is_active = false;
+    change->past_steps[change->n_ended++ % LHI_MAX_PAST_DURATIONS] =
+        step - change->since_step;
 }
 
 /* Sums over past occurrences that lasted at least `age` iterations: their
@@ -21,46 +21,46 @@ typedef struct remaining_sum {
  * iterations, and the iterations that then remained. The + 1: an end is
  * reported one iteration late, so the latest iteration may already be the
  * first after the end. */
-static void add_past_durations(const lhi_persistent_change *thing, uint64_t age,
-                               remaining_sum *r)
+static void add_past_durations(const lhi_persistent_change *change,
+                               uint64_t age, remaining_sum *r)
 {
-    uint64_t n = thing->n_ended < LHI_MAX_PAST_DURATIONS
-                     ? thing->n_ended
+    uint64_t n = change->n_ended < LHI_MAX_PAST_DURATIONS
+                     ? change->n_ended
                      : LHI_MAX_PAST_DURATIONS;
     for (uint64_t i = 0; i < n; i++)
-        if (thing->past_steps[i] + 1 >= age) {
+        if (change->past_steps[i] + 1 >= age) {
             r->n_alike++;
             r->left +=
-                thing->past_steps[i] > age ? thing->past_steps[i] - age : 0;
+                change->past_steps[i] > age ? change->past_steps[i] - age : 0;
         }
 }
 
-/* Estimates for how many more iterations the active change `thing` lasts, from
+/* Estimates for how many more iterations the active change `change` lasts, from
  * its own past durations or, if it has none, from those of the n_others changes
  * `others`. */
-static uint64_t estimate_remaining(const lhi_persistent_change *thing,
+static uint64_t estimate_remaining(const lhi_persistent_change *change,
                                    const lhi_persistent_change *others,
                                    uint32_t n_others, uint64_t step)
 {
-    uint64_t age = step + 1 - thing->since_step;
+    uint64_t age = step + 1 - change->since_step;
     remaining_sum r = {0};
-    add_past_durations(thing, age, &r);
-    for (uint32_t i = 0; thing->n_ended == 0 && i < n_others; i++)
+    add_past_durations(change, age, &r);
+    for (uint32_t i = 0; change->n_ended == 0 && i < n_others; i++)
         add_past_durations(&others[i], age, &r);
     return r.n_alike > 0 ? r.left / r.n_alike : age;
 }
 
 uint64_t
-lhi_persistent_change_estimate_remaining(const lhi_persistent_change *things,
+lhi_persistent_change_estimate_remaining(const lhi_persistent_change *changes,
                                          uint32_t n, uint64_t step)
 {
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) {
-        if (!things[i].is_active)
+        if (!changes[i].is_active)
             continue;
         bool is_quiet = i + 1 == n;
-        uint64_t left =
-            estimate_remaining(&things[i], things, is_quiet ? 0 : n - 1, step);
+        uint64_t left = estimate_remaining(&changes[i], changes,
+                                           is_quiet ? 0 : n - 1, step);
         least = left < least ? left : least;
     }
     return least;

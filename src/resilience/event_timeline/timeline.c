@@ -407,7 +407,7 @@ static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x,
     return LH_OK;
 }
 
-/* Stores the names of what every event affects, for display. */
+/* Stores the names of the links and devices that each event affects. */
 static lh_status build_names(lh_event_timeline *c, lh_error *err)
 {
     size_t most = 0;

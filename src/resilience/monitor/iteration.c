@@ -304,9 +304,9 @@ static void sum_busy_times(lh_monitor *m, uint32_t from, uint32_t to)
     }
 }
 
-/* Computes things[d].slowdown, the ratio of device d's mean times to the
+/* Computes quantities[d].slowdown, the ratio of device d's mean times to the
  * pipeline's nominal times, over series `from` to `to` - 1. */
-static void compare_with_nominal(lh_monitor *m, lhi_monitored *things,
+static void compare_with_nominal(lh_monitor *m, lhi_monitored *quantities,
                                  uint32_t from, uint32_t to)
 {
     for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
@@ -322,7 +322,7 @@ static void compare_with_nominal(lh_monitor *m, lhi_monitored *things,
         }
     for (uint32_t d = 0; d < m->pipeline->n_devices; d++) {
         const lhi_busy_time *busy = &m->busy[d];
-        things[d].slowdown =
+        quantities[d].slowdown =
             busy->initial > 0 ? busy->current / busy->initial : 1;
     }
 }
@@ -330,14 +330,16 @@ static void compare_with_nominal(lh_monitor *m, lhi_monitored *things,
 /* Averages the readings of series `from` to `to` - 1 into their initial means.
  * Scales them to their device's normal level, because a new schedule's series
  * may first occur while the device is slow. */
-static void learn_initial(lh_monitor *m, const lhi_monitored *things,
+static void learn_initial(lh_monitor *m, const lhi_monitored *quantities,
                           uint32_t from, uint32_t to)
 {
     for (uint32_t c = 0; c < m->pipeline->n_chunks; c++) {
-        const lhi_monitored *thing = &things[m->pipeline->chunks[c].device];
+        const lhi_monitored *quantity =
+            &quantities[m->pipeline->chunks[c].device];
         for (uint32_t k = from; k < to; k++) {
             lhi_series *s = lhi_monitor_series(m, c, k);
-            double quiet = s->reading.mean * lhi_monitored_normal_ratio(thing);
+            double quiet =
+                s->reading.mean * lhi_monitored_normal_ratio(quantity);
             if (s->reading.n > 0 && s->n_initial < m->warm_up / 2)
                 s->initial += (quiet - s->initial) / ++s->n_initial;
         }
@@ -362,24 +364,26 @@ static lhi_drift_change update_device(lh_monitor *m, lhi_monitored *w,
 }
 
 /* Feeds series `from` to `to` - 1 of each device into the device's drift
- * detector in `things`, reports changes, and updates means and slowdowns. */
-static void update_devices(lh_monitor *m, lhi_monitored *things,
+ * detector in `quantities`, reports changes, and updates means and slowdowns.
+ */
+static void update_devices(lh_monitor *m, lhi_monitored *quantities,
                            lh_monitor_target what, uint32_t from, uint32_t to)
 {
     sum_busy_times(m, from, to);
     for (uint32_t d = 0; d < m->pipeline->n_devices; d++) {
         uint32_t ago;
-        lhi_drift_change move = update_device(m, &things[d], &m->busy[d], &ago);
-        report_change(m, &things[d], what, d, move, ago);
+        lhi_drift_change move =
+            update_device(m, &quantities[d], &m->busy[d], &ago);
+        report_change(m, &quantities[d], what, d, move, ago);
         if (move != LHI_DRIFT_UNCHANGED)
-            things[d].changed_step = m->step;
+            quantities[d].changed_step = m->step;
     }
     for (uint32_t c = 0; c < m->pipeline->n_chunks; c++)
         for (uint32_t k = from; k < to; k++)
             update_series(m, lhi_monitor_series(m, c, k),
-                          &things[m->pipeline->chunks[c].device]);
-    compare_with_nominal(m, things, from, to);
-    learn_initial(m, things, from, to);
+                          &quantities[m->pipeline->chunks[c].device]);
+    compare_with_nominal(m, quantities, from, to);
+    learn_initial(m, quantities, from, to);
 }
 
 /* --- iteration ------------------------------------------------------------ */

@@ -110,7 +110,7 @@ static void store_nominal(lh_monitor *m)
 static lh_status allocate(lh_monitor *m, lh_error *err)
 {
     const lh_pipeline *p = m->pipeline;
-    size_t things = (size_t)p->n_links + 2 * (size_t)p->n_devices;
+    size_t quantities = (size_t)p->n_links + 2 * (size_t)p->n_devices;
     m->links = calloc((size_t)p->n_links + 1, sizeof *m->links);
     m->work = calloc(p->n_devices, sizeof *m->work);
     m->data = calloc(p->n_devices, sizeof *m->data);
@@ -119,8 +119,8 @@ static lh_status allocate(lh_monitor *m, lh_error *err)
                       sizeof *m->first);
     m->busy = calloc(p->n_devices, sizeof *m->busy);
     m->series = calloc((size_t)p->n_chunks * LHI_N_SERIES, sizeof *m->series);
-    m->news = calloc(things, sizeof *m->news);
-    m->active = calloc(things, sizeof *m->active);
+    m->news = calloc(quantities, sizeof *m->news);
+    m->active = calloc(quantities, sizeof *m->active);
     if (!m->links || !m->work || !m->data || !m->first || !m->busy ||
         !m->series || !m->news || !m->active)
         return lhi_fail_nomem(err);
@@ -370,26 +370,26 @@ static lh_status compute_costs(lh_monitor *m, lh_error *err)
     if (m->n_news > 0)
         LHI_TRY(lhi_monitor_simulate(m, NULL, false, &now, err));
     for (uint32_t i = 0; i < m->n_news; i++) {
-        lhi_monitored *thing = find_monitored(m, &m->news[i]);
+        lhi_monitored *quantity = find_monitored(m, &m->news[i]);
         int64_t without = now;
-        if (thing->is_active)
-            LHI_TRY(lhi_monitor_simulate(m, thing, false, &without, err));
+        if (quantity->is_active)
+            LHI_TRY(lhi_monitor_simulate(m, quantity, false, &without, err));
         m->news[i].cost_ns = now - without;
-        thing->event = m->news[i];
+        quantity->event = m->news[i];
     }
     return LH_OK;
 }
 
-/* Appends an event for monitored quantity `thing` (link, device work or
+/* Appends an event for monitored quantity `quantity` (link, device work or
  * data-parallel communication), with its current level, to the active events if
  * it has left its normal level. */
-static void add_if_active(lh_monitor *m, lhi_monitored *thing)
+static void add_if_active(lh_monitor *m, lhi_monitored *quantity)
 {
-    if (!thing->is_active)
+    if (!quantity->is_active)
         return;
-    thing->event.current_ns = thing->detector.level;
-    thing->event.error_ns = lhi_drift_detector_error(&thing->detector);
-    m->active[m->n_active++] = thing->event;
+    quantity->event.current_ns = quantity->detector.level;
+    quantity->event.error_ns = lhi_drift_detector_error(&quantity->detector);
+    m->active[m->n_active++] = quantity->event;
 }
 
 /* Rebuilds the active event list: links, then devices, then data-parallel

@@ -76,13 +76,14 @@ static int64_t round_to_ns(double ns)
     return ns > 0 ? llround(ns) : 0;
 }
 
-/* Returns the ratio of the normal to the current level of `thing` (link, device
- * work or data-parallel communication) if it is `quiet` or all_quiet is set;
- * otherwise 1. */
-static double compute_normal_factor(const lhi_monitored *thing,
+/* Returns the ratio of the normal to the current level of `quantity` (link,
+ * device work or data-parallel communication) if it is `quiet` or all_quiet is
+ * set; otherwise 1. */
+static double compute_normal_factor(const lhi_monitored *quantity,
                                     const lhi_monitored *quiet, bool all_quiet)
 {
-    return all_quiet || thing == quiet ? lhi_monitored_normal_ratio(thing) : 1;
+    return all_quiet || quantity == quiet ? lhi_monitored_normal_ratio(quantity)
+                                          : 1;
 }
 
 /* Sets the estimated pass and collective times of chunk `c` in *out. `work`,

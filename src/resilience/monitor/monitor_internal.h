@@ -115,9 +115,9 @@ static inline lhi_series *lhi_monitor_series(const lh_monitor *m,
 
 /* Returns the ratio of the normal to the present level; 1 without a slowdown.
  */
-static inline double lhi_monitored_normal_ratio(const lhi_monitored *thing)
+static inline double lhi_monitored_normal_ratio(const lhi_monitored *quantity)
 {
-    const lhi_drift_detector *g = &thing->detector;
+    const lhi_drift_detector *g = &quantity->detector;
     return g->has_left && g->level > 0 ? g->normal / g->level : 1;
 }
 
