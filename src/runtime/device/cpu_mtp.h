@@ -69,8 +69,7 @@ void lhi_cpu_mtp_join_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_microbatch_state *slot, bool adds);
 
-/* --- embedding and head, shared with the model (cpu_embedding_head.c) -------
- */
+/* --- embedding and head, shared with the model (cpu_embedding_head.c) ----- */
 
 /* Embeds tokens [t] through this rank's part of the table [v][h], into rows x
  * [r][h]. */

@@ -33,7 +33,7 @@ typedef struct deadlock_walk {
     bool *moved;             /* per message */
     bool *is_available;      /* per message: arrived, and copied if delegated */
     uint32_t *next_in_queue; /* per message: next one in its copy queue */
-    uint32_t *previous_in_queue; /* likewise, the previous one */
+    uint32_t *previous_in_queue; /* per message: previous one */
     bool *delegated;             /* per message */
     uint32_t *consumer;          /* per message: rank */
     uint32_t *before;            /* per message: its post */

@@ -131,8 +131,8 @@ typedef struct lhi_record_counts {
 } lhi_record_counts;
 
 /* Sizes, in bytes, of a proposal's concatenated texts: rows, link orders, paths
- * (lhi_paths_format(); none: as at the start), rank assignment
- * (rank_assignment.h; none: likewise). */
+ * (lhi_paths_format()), rank assignment (rank_assignment.h). Size 0 of the last
+ * two: as at the start. */
 typedef struct lhi_proposal_texts {
     uint32_t n_rows, n_links, n_paths, n_assignment;
 } lhi_proposal_texts;

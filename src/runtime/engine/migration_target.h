@@ -17,7 +17,7 @@ typedef struct lhi_migration_target {
     lhi_rank_assignment assignment;
     uint32_t place;
     lhi_device *device;     /* NULL: a timed rank keeps its device */
-    lhi_training *training; /* likewise */
+    lhi_training *training; /* NULL: kept, like the device */
 } lhi_migration_target;
 
 /* Makes a migration target: this rank's job, device and training under a new

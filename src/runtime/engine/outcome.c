@@ -21,7 +21,7 @@ typedef struct owned_result {
     lhi_switch *rows;
     lh_switch *switches;              /* with the texts of `rows` */
     lhi_rank_assignment *assignments; /* per switch, if parts moved */
-    lh_migration *moved; /* likewise, with the numbers in `assignments` */
+    lh_migration *moved;              /* per switch; refers to `assignments` */
     uint32_t n_switches;
     lhi_adapt_notice *notice_rows;
     lh_adapt_event *notices; /* with the texts of `notice_rows` */

@@ -585,7 +585,8 @@ static uint64_t count_unacknowledged(stream *s)
             continue;
         for (const lhi_outgoing_frame *o = c->first; o; o = o->next)
             n += o->size - o->sent;
-        /* Local processes read what is queued; a launcher watches them. */
+        /* Local processes always read queued bytes; their launcher monitors
+         * them. */
         if (!s->watched && s->silence_ns &&
             ioctl(c->fd, SIOCOUTQ, &queued) == 0 && queued > 0)
             n += (uint64_t)queued;
@@ -655,8 +656,8 @@ static void stream_free(stream *s)
     free(s);
 }
 
-/* Closes the endpoint: sends what is queued, shuts down in order, and stops the
- * communication thread. */
+/* Closes the endpoint: sends the queued frames, performs an orderly shutdown,
+ * and stops the communication thread. */
 static void stream_close(lhi_net *net)
 {
     stream *s = (stream *)net;

@@ -4,7 +4,7 @@
  * then connects to all lower ranks and authenticates with each. The secret
  * itself is never transmitted.
  *
- * One thread does everything. Whatever it waits for, it also serves the pending
+ * A single thread joins. During every wait it also serves the pending
  * connections (pending_connections.h), so that unauthenticated connections
  * neither block a rank nor extend the timeout. A rank whose connection was
  * dropped before authentication reconnects until the timeout. */
