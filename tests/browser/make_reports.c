@@ -117,8 +117,7 @@ static void tiny(const char *dir)
     free_scene(&s);
 }
 
-/* --- Llama-3-70B-like, two sites -------------------------------------------
- */
+/* --- Llama-3-70B-like, two sites ------------------------------------------ */
 
 #define TWO_SITES(latency)                                                     \
     "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 24\ndevices: 8\n"      \
@@ -268,8 +267,7 @@ static void pair(const char *dir)
     free_scene(&m);
 }
 
-/* --- 50,000 passes ----------------------------------------------------------
- */
+/* --- 50,000 passes -------------------------------------------------------- */
 
 static void large(const char *dir)
 {

@@ -48,8 +48,7 @@ typedef struct job_size {
 } job_size;
 
 /* Samples an integer from `least` to `most`, inclusive. */
-/* --- sampling --------------------------------------------------------------
- */
+/* --- sampling ------------------------------------------------------------- */
 
 static inline uint32_t draw(lhi_random *r, uint32_t least, uint32_t most)
 {
@@ -224,8 +223,7 @@ static inline job_parts draw_job(lhi_random *r, const job_size *size)
 }
 
 /* Writes a section's optional keys. Returns the number of bytes. */
-/* --- job file ---------------------------------------------------------------
- */
+/* --- job file ------------------------------------------------------------- */
 
 static inline size_t job_add_given(const job_parts *p, const char *where,
                                    char *out, size_t room)
@@ -296,8 +294,7 @@ static inline lh_job *job_make(const job_parts *p)
     return job;
 }
 
-/* --- realistic jobs ---------------------------------------------------------
- */
+/* --- realistic jobs ------------------------------------------------------- */
 
 #define JOB_H100(n)                                                            \
     {                                                                          \
@@ -368,8 +365,7 @@ static const job_parts real_jobs[] = {
 };
 
 /* Resources that can be added to a job. */
-/* --- additional resources ---------------------------------------------------
- */
+/* --- additional resources ------------------------------------------------- */
 
 typedef enum job_more {
     MORE_MEMORY,

@@ -31,8 +31,7 @@ static char *csv_of(const lh_schedule *s)
     return text;
 }
 
-/* --- schedules by each method ----------------------------------------------
- */
+/* --- schedules by each method --------------------------------------------- */
 
 static void judge(const lh_pipeline *p, const lh_schedule *s)
 {
@@ -231,8 +230,7 @@ static void methods_are_sound(void)
                   n_made[m]);
 }
 
-/* --- enumeration -----------------------------------------------------------
- */
+/* --- enumeration ---------------------------------------------------------- */
 
 enum { MAX_ORDERS = 1700, MAX_LENGTH = 24, MAX_PRODUCT = 20000 };
 

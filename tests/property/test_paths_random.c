@@ -39,8 +39,7 @@ static void hangs(int signal)
     _exit(1);
 }
 
-/* --- cases -----------------------------------------------------------------
- */
+/* --- cases ---------------------------------------------------------------- */
 
 /* A random case: pipeline, event timeline, schedules and data paths. */
 typedef struct setting {
@@ -169,8 +168,7 @@ static void tear_down(setting *s)
     lh_pipeline_free(s->pipeline);
 }
 
-/* --- runs ------------------------------------------------------------------
- */
+/* --- runs ----------------------------------------------------------------- */
 
 static const lh_reschedule *another(void *of, uint64_t step)
 {

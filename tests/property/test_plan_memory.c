@@ -131,8 +131,7 @@ static void parts_are_the_peak(void)
               elastic);
 }
 
-/* --- hand-made jobs --------------------------------------------------------
- */
+/* --- hand-made jobs ------------------------------------------------------- */
 
 static lh_job *job_by_hand(int zero, const char *schedule, int chunks)
 {
@@ -301,8 +300,7 @@ static void parts_of_what_was_measured(void)
     }
 }
 
-/* --- files -----------------------------------------------------------------
- */
+/* --- files ---------------------------------------------------------------- */
 
 /* Replaces `from`, which occurs once, and checks that the file is rejected with
  * the message `says`. */

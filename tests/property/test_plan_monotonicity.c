@@ -30,8 +30,7 @@ static uint64_t first_seed = SEED, work = WORK;
 static const char *size_name = "quick";
 static bool every; /* fix all values in all dimensions */
 
-/* --- comparisons -----------------------------------------------------------
- */
+/* --- comparisons ---------------------------------------------------------- */
 
 /* Kinds of comparisons. */
 typedef enum kind {
@@ -95,8 +94,7 @@ static void compare(uint64_t seed, kind k, const job_parts *more,
     say_job("less", less);
 }
 
-/* --- plans ------------------------------------------------------------------
- */
+/* --- plans ---------------------------------------------------------------- */
 
 /* Plans the job and answers what-if questions. Returns NULL if no layout is
  * feasible. */
@@ -136,8 +134,7 @@ static int64_t ns_of(const lh_plan *plan)
     return plan ? plan->best.iteration_ns : INT64_MAX;
 }
 
-/* --- dimensions -------------------------------------------------------------
- */
+/* --- dimensions ----------------------------------------------------------- */
 
 /* A dimension of the search and its key in the job file. */
 typedef struct dimension {
@@ -338,8 +335,7 @@ static void work_less(uint64_t seed, const job_parts *p, const lh_plan *plan)
     lh_plan_free(worse);
 }
 
-/* --- other links -----------------------------------------------------------
- */
+/* --- other links ---------------------------------------------------------- */
 
 /* Checks whether the plan reports that its layout remains the best if the
  * bandwidth on all links is multiplied by `factor`. */
@@ -392,8 +388,7 @@ static void ask(lhi_random *r, uint64_t seed, const job_parts *p)
     lh_plan_free(plan);
 }
 
-/* --- jobs -------------------------------------------------------------------
- */
+/* --- jobs ----------------------------------------------------------------- */
 
 static void look_at(uint64_t seed, const job_size *size)
 {

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- operations --------------------------------------------------------------
- */
+/* --- operations ----------------------------------------------------------- */
 
 /* y[s][out] += x[s][in] w[out][in]' + b */
 void naive_linear(const double *x, const naive_matrix *w, double *y, size_t s)

@@ -179,8 +179,7 @@ static void eight_stages(void)
     }
 }
 
-/* --- longer queues ----------------------------------------------------------
- */
+/* --- longer queues -------------------------------------------------------- */
 
 static int by_time(const void *a, const void *b)
 {

@@ -149,8 +149,7 @@ static lh_status train(const setup *s, const char *checkpoint, uint64_t steps,
     return status;
 }
 
-/* --- weights -----------------------------------------------------------------
- */
+/* --- weights -------------------------------------------------------------- */
 
 static char *reference;
 static size_t reference_size;
@@ -479,8 +478,7 @@ static void tied_embeddings(void)
     free(first);
 }
 
-/* --- other models ----------------------------------------------------------
- */
+/* --- other models --------------------------------------------------------- */
 
 /* Resumes halfway with another pipeline. */
 static void resume_halfway(setup s, const char *name)

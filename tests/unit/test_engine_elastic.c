@@ -8,8 +8,7 @@
 #include "sharded_runs.h"
 #include "virtual_time.h"
 
-/* --- tests -----------------------------------------------------------------
- */
+/* --- tests ---------------------------------------------------------------- */
 
 static outcome plain; /* two replicas, optimizer sharded */
 
@@ -408,8 +407,7 @@ static void holds_less(void)
     free(b.weights);
 }
 
-/* --- faults ----------------------------------------------------------------
- */
+/* --- faults --------------------------------------------------------------- */
 
 /* Two chunks on one stage; the second one has these operations. */
 #define TWO_CHUNKS(operations)                                                 \

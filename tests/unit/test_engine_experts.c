@@ -19,8 +19,7 @@
 
 enum { DEPTH = 4, N_STEPS = OF_CASES(50), BATCH = 8 /* over all replicas */ };
 
-/* --- models ------------------------------------------------------------------
- */
+/* --- models --------------------------------------------------------------- */
 
 enum { MIXTRAL, QWEN, GROUPED, LATENT, N_KINDS };
 
@@ -451,8 +450,7 @@ static void with_shared_sequences(void)
     lh_train_result_free(whole);
 }
 
-/* --- checkpoints -------------------------------------------------------------
- */
+/* --- checkpoints ---------------------------------------------------------- */
 
 static void files_are_alike(const char *a, const char *b, const char *name)
 {

@@ -114,8 +114,7 @@ static void kill_before(void *of, const lh_iteration *it)
         kill_sibling();
 }
 
-/* --- training ----------------------------------------------------------------
- */
+/* --- training ------------------------------------------------------------- */
 
 /* Configuration of a run. */
 typedef struct setting {

@@ -12,8 +12,7 @@
 
 enum { STEPS = 21, LAYERS = 4, ALL_MICROBATCHES = 4 };
 
-/* --- stopping ----------------------------------------------------------------
- */
+/* --- stopping ------------------------------------------------------------- */
 
 static int stop_in_time(void *of)
 {
@@ -23,8 +22,7 @@ static int stop_in_time(void *of)
     return s->stops_now ? LH_STOP_NOW : LH_STOP_AFTER;
 }
 
-/* --- training ----------------------------------------------------------------
- */
+/* --- training ------------------------------------------------------------- */
 
 static lh_status train(const lh_pipeline *p, uint32_t replicas,
                        const char *transport, lh_receives receives,

@@ -21,8 +21,7 @@ enum {
     SEQUENCES = 2
 };
 
-/* --- models ------------------------------------------------------------------
- */
+/* --- models --------------------------------------------------------------- */
 
 enum { LLAMA, TIED, QWEN, QWEN3, GPT, FALCON, N_MODELS };
 
@@ -50,8 +49,7 @@ static lh_model model_of(int which)
     return m;
 }
 
-/* --- one run -----------------------------------------------------------------
- */
+/* --- one run -------------------------------------------------------------- */
 
 /* Configuration of a run. */
 typedef struct setup {
@@ -144,8 +142,7 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
     return status;
 }
 
-/* --- one rank ----------------------------------------------------------------
- */
+/* --- one rank ------------------------------------------------------------- */
 
 static lh_iteration reference[N_MODELS][2][STEPS];
 
@@ -326,8 +323,7 @@ static void what_cannot_be_cut(void)
     CHECK(!r);
 }
 
-/* --- checkpoints -------------------------------------------------------------
- */
+/* --- checkpoints ---------------------------------------------------------- */
 
 /* Checks that headers and sizes are equal, and numbers within summation error.
  */

@@ -232,8 +232,7 @@ static void what_a_pipeline_has_not_is_refused(void)
     lh_pipeline_free(p);
 }
 
-/* --- rails -----------------------------------------------------------------
- */
+/* --- rails ---------------------------------------------------------------- */
 
 static void rails_that_cannot_be_are_refused(void)
 {

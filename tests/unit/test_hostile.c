@@ -29,8 +29,7 @@ static char *repeat(const char *start, const char *unit, const char *end,
     return out;
 }
 
-/* --- YAML ------------------------------------------------------------------
- */
+/* --- YAML ----------------------------------------------------------------- */
 
 static void short_values_are_refused_before_they_take_too_much(void)
 {
@@ -136,8 +135,7 @@ static void long_values_and_directives_are_refused(void)
     free(text);
 }
 
-/* --- JSON ------------------------------------------------------------------
- */
+/* --- JSON ----------------------------------------------------------------- */
 
 static struct {
     size_t now, most;
@@ -289,8 +287,7 @@ static void headers_of_tensors_are_refused_within_the_bound(void)
     free(text);
 }
 
-/* --- sizes -----------------------------------------------------------------
- */
+/* --- sizes ---------------------------------------------------------------- */
 
 static void every_kind_has_its_size_in_the_documents(void)
 {

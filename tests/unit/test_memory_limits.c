@@ -115,8 +115,7 @@ static void limits_of_the_process(void)
     CHECK(room.bytes <= (uint64_t)1 << 46);
 }
 
-/* --- the cpu device --------------------------------------------------------
- */
+/* --- the cpu device ------------------------------------------------------- */
 
 /* The passes of small_step(). */
 static uint32_t passes_of(const small *s, small_order order, lh_pass *out)

@@ -498,8 +498,7 @@ static void sights(void)
     CHECK_HAS(err.text, "time beyond 73 years");
 }
 
-/* --- before ranks are connected ---------------------------------------------
- */
+/* --- before ranks are connected ------------------------------------------- */
 
 static void cards(void)
 {

@@ -28,8 +28,7 @@
 #include <longhaul/experimental/status.h>
 #include <stdlib.h>
 
-/* --- malloc ----------------------------------------------------------------
- */
+/* --- malloc --------------------------------------------------------------- */
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);

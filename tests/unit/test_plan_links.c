@@ -50,8 +50,7 @@ static lh_plan *make(const lh_job *job, const lh_plan_options *options)
         LH_ALL_LINKS, LH_ALL_LINKS, quantity, relative, value                  \
     }
 
-/* --- what if ----------------------------------------------------------------
- */
+/* --- what if -------------------------------------------------------------- */
 
 static void nothing_changes(void)
 {
@@ -239,8 +238,7 @@ static void measured_links_scale(void)
     lh_job_free(job);
 }
 
-/* --- sensitivity ------------------------------------------------------------
- */
+/* --- sensitivity ---------------------------------------------------------- */
 
 /* Plans quickly with one quantity of some links scaled, through the job's text,
  * as a user would. */
@@ -422,8 +420,7 @@ static void flips_of_plans(void)
     flips_are_where_they_are_said(false);
 }
 
-/* --- the plan's file ---------------------------------------------------------
- */
+/* --- the plan's file ------------------------------------------------------ */
 
 static void plans_with_links_round_trip(void)
 {

@@ -40,8 +40,7 @@ static lh_job *job_of(double east_hour, double gb, double memory,
         memory, gb, east_hour, layout);
 }
 
-/* --- every layout ------------------------------------------------------------
- */
+/* --- every layout --------------------------------------------------------- */
 
 /* All layouts with their results. */
 typedef struct all {

@@ -161,8 +161,7 @@ static void rows_may_come_in_any_order(void)
     check_small(diagnosed(other, other_len), &usual, 3, NULL, 0);
 }
 
-/* --- traces ----------------------------------------------------------------
- */
+/* --- traces --------------------------------------------------------------- */
 
 /* A simulated iteration, written as a trace and replayed, takes as long: a
  * sender's messages enter sequentially and overlap in flight. */

@@ -138,8 +138,7 @@ LH_API const lh_instruction *lh_exec_instructions(const lh_exec *exec,
                                                   uint32_t rank,
                                                   uint32_t *n_instructions);
 
-/* --- running ---------------------------------------------------------------
- */
+/* --- running -------------------------------------------------------------- */
 
 /* A schedule that a run adopts at an iteration boundary. */
 typedef struct lh_reschedule {
@@ -496,14 +495,12 @@ LH_API lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                               const lh_train_options *options,
                               lh_train_result **out, lh_error *err);
 
-/* --- training a plan -------------------------------------------------------
- */
+/* --- training a plan ------------------------------------------------------ */
 
 /* Returns the bytes per message between the plan's stages: one GPU's share. */
 LH_API uint64_t lh_train_message_bytes(const lh_plan *plan);
 
-/* --- measuring -------------------------------------------------------------
- */
+/* --- measuring ------------------------------------------------------------ */
 
 /* Options of lh_profile_measure(). */
 typedef struct lh_measure_options {

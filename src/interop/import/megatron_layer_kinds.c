@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- patterns ---------------------------------------------------------------
- */
+/* --- patterns ------------------------------------------------------------- */
 
 lhi_megatron_key lhi_megatron_pattern_key(const lhi_megatron *m)
 {
@@ -120,8 +119,7 @@ lh_status lhi_megatron_read_pattern(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* --- sizes ------------------------------------------------------------------
- */
+/* --- sizes ---------------------------------------------------------------- */
 
 /* An integer argument with its least value and the member that it sets. */
 typedef struct size_argument {

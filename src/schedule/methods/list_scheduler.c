@@ -149,9 +149,9 @@ static bool can_finish(const list_state *s, const stream_memory *now,
 }
 
 /* Checks with Dijkstra's banker's algorithm whether all microbatches can
- * finish one after another, each with the free memory and what earlier ones
- * release. Among microbatches with the same completed passes, the first has
- * least memory.
+ * finish one after another, each with the free memory and the memory that
+ * earlier ones release. Among microbatches with the same completed passes, the
+ * first has least memory.
  *
  * On success each microbatch leaves at least *spare. Further passes that
  * together take at most *spare are therefore also safe. */

@@ -407,7 +407,7 @@ static lh_status report_late_launch(const engine *e, uint32_t d, size_t point,
 }
 
 /* Fails with LH_EDEADLOCK; the message names the first blocked device d and
- * what it waits for. */
+ * the message or pass that it waits for. */
 static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
 {
     const device_state *dev = &e->devices[d];

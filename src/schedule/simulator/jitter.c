@@ -187,8 +187,7 @@ static lh_status allocate_copies(sampled_pipeline *x, lh_error *err)
     return LH_OK;
 }
 
-/* --- results ---------------------------------------------------------------
- */
+/* --- results -------------------------------------------------------------- */
 
 /* Compares two numbers, for qsort(). */
 static int compare(const void *a, const void *b)
@@ -221,8 +220,7 @@ static void summarise(int64_t *ns, uint32_t n, lh_jitter_result *out)
                               .max_ns = ns[n - 1]};
 }
 
-/* --- checks ----------------------------------------------------------------
- */
+/* --- checks --------------------------------------------------------------- */
 
 /* Checks that the option named `what` has a value from `least` to `most`; NaN
  * is an error. */

@@ -94,8 +94,7 @@ typedef struct portfolio {
     lhi_lns_state near;
 } portfolio;
 
-/* --- tasks
- * ---------------------------------------------------------------------- */
+/* --- tasks ---------------------------------------------------------------- */
 
 /* Returns about the mean duration of an operation, at least 1. */
 static int64_t compute_mean_time(const lhi_shop *s)
@@ -166,8 +165,7 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *k)
     return LH_OK;
 }
 
-/* --- merging results
- * ------------------------------------------------------------ */
+/* --- merging results ------------------------------------------------------ */
 
 /* Passes the answer of a task's search to the solver (`used`: its work), and
  * keeps the search for later rounds or frees it. */
@@ -214,8 +212,7 @@ static lh_status merge(void *context, uint32_t i, const lhi_batch_task *k,
     return lhi_solver_offer_orders(x->r, t->words, t->engine, err);
 }
 
-/* --- planning a round
- * ----------------------------------------------------------- */
+/* --- planning a round ----------------------------------------------------- */
 
 lh_status lhi_portfolio_count_searches(const lhi_solver *r, uint32_t most,
                                        uint32_t *out, lh_error *err)
@@ -270,8 +267,8 @@ static int64_t get_between_deadline(const portfolio *x, int64_t first)
     return from + (x->high - 1 - from) / parts[x->number % 3];
 }
 
-/* Returns the bytes that searches may use: what the lattices leave of the
- * memory, at most half of it. */
+/* Returns the bytes that searches may use: the memory that the lattices do not
+ * use, at most half of the total. */
 static size_t get_search_memory(const lhi_solver *r)
 {
     const size_t room = r->o.memory / 2, taken = r->windows->used;
@@ -351,7 +348,7 @@ static bool prefers_insertion(const lhi_solver *r)
 }
 
 /* Returns additional ticks, beyond `given`, for the search with the longest
- * useful deadline: as many as all other work since the last round. That search
+ * useful deadline: the sum of all other work since the last round. That search
  * is the hardest, but the only one that proves everything, and its clauses hold
  * for all shorter deadlines. */
 static uint64_t compute_extra_ticks(const portfolio *x, uint64_t given)

@@ -21,8 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- constructive heuristics
- * ---------------------------------------------------- */
+/* --- constructive heuristics ---------------------------------------------- */
 
 /* Improves r->found, which is feasible, by justification (list scheduling
  * backward and forward in time) and offers it to the solver. `by`: engine that
@@ -156,8 +155,7 @@ static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
-/* --- driver
- * --------------------------------------------------------------------- */
+/* --- driver --------------------------------------------------------------- */
 
 /* Builds the job shop, the machine orders and the improvement engines of the
  * solver; r->shop stays NULL if the pipeline is unsupported. */

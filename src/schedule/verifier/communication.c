@@ -474,7 +474,7 @@ static lh_status check_execution(const communication *m, uint32_t buffers,
 
 /* --- 4: other cells --- */
 
-/* What the cells of a row so far did with a chunk. */
+/* Effects on a chunk of the row's cells before the current one. */
 typedef struct chunk_state {
     bool is_sharded_chunk; /* the row has UNSHARD cells of it */
     bool unsharded, reduced;

@@ -313,21 +313,22 @@ static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
     const lh_pipeline_desc *d = &text->desc;
     lhi_dp_chunk *list = LHI_NEW(mem, lhi_dp_chunk, d->n_chunks);
     bool *sends = LHI_NEW(mem, bool, d->n_chunks);
-    bool *said = LHI_NEW(mem, bool, d->n_devices);
-    if (!list || !sends || !said)
+    bool *written = LHI_NEW(mem, bool, d->n_devices);
+    if (!list || !sends || !written)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < d->n_dp_ops; i++)
         sends[d->dp_ops[i].chunk] = true;
     for (uint32_t i = 0; i < d->n_chunks; i++)
-        said[d->chunks[i].device] |=
+        written[d->chunks[i].device] |=
             d->chunks[i].all_gather_ns || d->chunks[i].reduce_scatter_ns;
     for (uint32_t i = 0; i < d->n_chunks; i++) {
         const lh_chunk *c = &d->chunks[i];
-        bool ends = c->all_gather_ns || c->reduce_scatter_ns;
-        bool says = d->dp_links && (ends || (sends[i] && !said[c->device]));
-        const char *link = says ? d->dp_links[c->device] : NULL;
-        said[c->device] |= says;
-        if (ends || c->dp_latency_ns || link)
+        bool communicates = c->all_gather_ns || c->reduce_scatter_ns;
+        bool has_path =
+            d->dp_links && (communicates || (sends[i] && !written[c->device]));
+        const char *link = has_path ? d->dp_links[c->device] : NULL;
+        written[c->device] |= has_path;
+        if (communicates || c->dp_latency_ns || link)
             list[text->n_dp_chunks++] =
                 (lhi_dp_chunk){i, c->all_gather_ns, c->reduce_scatter_ns,
                                c->dp_latency_ns, link};

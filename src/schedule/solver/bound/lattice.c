@@ -322,8 +322,7 @@ lhi_lattice *lhi_lattice_make_for_deadline(const lhi_windows *windows,
                         no_memory);
 }
 
-/* --- paths through the lattice -----------------------------------------------
- */
+/* --- paths through the lattice -------------------------------------------- */
 
 /* Context for paths through a lattice. */
 typedef struct path_context {

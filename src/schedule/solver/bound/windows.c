@@ -279,8 +279,7 @@ void lhi_windows_free(lhi_windows *windows)
     windows->first = windows->last = NULL;
 }
 
-/* --- precedence
- * ---------------------------------------------------------------- */
+/* --- precedence ----------------------------------------------------------- */
 
 /* Adds operation `o` to the queue for propagation and marks its machine for
  * tightening. */
@@ -407,8 +406,7 @@ static bool propagate(lhi_windows *w, lhi_budget *budget)
     return ok;
 }
 
-/* --- machines too large for a lattice
- * ------------------------------------------ */
+/* --- machines too large for a lattice ------------------------------------- */
 
 /* Returns the earliest end of the operations that must precede an operation:
  * the first fixed[i] of each stream i. Scheduling them by rising earliest
@@ -501,8 +499,7 @@ static bool tighten_without_lattice(lhi_windows *w, uint32_t m)
     return true;
 }
 
-/* --- combination
- * --------------------------------------------------------------- */
+/* --- combination ---------------------------------------------------------- */
 
 const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *w, uint32_t m)
 {

@@ -72,8 +72,7 @@ struct lhi_inserter {
     uint32_t n_cycles;
 };
 
-/* --- slots
- * ---------------------------------------------------------------------- */
+/* --- slots ---------------------------------------------------------------- */
 
 /* Returns the first placed operation of machine m, in time order, that ends
  * after `ready`. Searches from the end, since it is often one of the last. */
@@ -122,8 +121,7 @@ static void put_in_gap(lhi_inserter *a, uint32_t m, uint32_t o, int64_t ready)
     a->end[o] = ready + time;
 }
 
-/* --- one microbatch
- * ------------------------------------------------------------- */
+/* --- one microbatch ------------------------------------------------------- */
 
 static void place_through(lhi_inserter *a, uint32_t o);
 
@@ -223,8 +221,7 @@ static int64_t evaluate(lhi_inserter *a)
     return time < 0 ? FAR : time;
 }
 
-/* --- prefix
- * --------------------------------------------------------------------- */
+/* --- prefix --------------------------------------------------------------- */
 
 /* Compares operations by time, then by stream, for qsort(). */
 static int compare_times(const void *x, const void *y)
@@ -363,8 +360,7 @@ static void build_prefix(lhi_inserter *a, const lhi_insertion_options *how)
     }
 }
 
-/* --- parameters
- * ----------------------------------------------------------------- */
+/* --- parameters ----------------------------------------------------------- */
 
 /* Returns a random number from 0 to n - 1. */
 static uint32_t draw_below(lhi_inserter *a, uint32_t n)
@@ -522,8 +518,7 @@ static void copy_parameters(const lhi_shop *s, parameters *to,
     to->shift = from->shift;
 }
 
-/* --- annealing
- * ------------------------------------------------------------------ */
+/* --- annealing ------------------------------------------------------------ */
 
 /* Stores the orders of the last schedule, whose objective is `time`, in `best`
  * if that is less than *best_time (< 0: none), and updates *best_time. */
@@ -607,8 +602,7 @@ const int64_t *lhi_inserter_get_ends(const lhi_inserter *a)
     return a->end;
 }
 
-/* --- construction
- * --------------------------------------------------------------- */
+/* --- construction --------------------------------------------------------- */
 
 /* Lists the streams (passes of one kind on one chunk, messages of one route)
  * that a microbatch passes, in order. */
@@ -692,9 +686,9 @@ static bool allocate(lhi_inserter *a, lhi_arena *mem)
     return a->path && a->n && a->next && a->end && a->trip && a->distant_chunks;
 }
 
-/* Checks what insertion requires: one chunk per device, no collectives on links
- * with messages, memory expressed by arcs, and times far from overflow with any
- * parameters. */
+/* Checks the requirements of insertion: one chunk per device, no collectives on
+ * links with messages, memory expressed by arcs, and times far from overflow
+ * with any parameters. */
 static bool is_applicable(const lhi_shop *s)
 {
     const int64_t waits = (int64_t)s->n_streams + s->n_microbatches;

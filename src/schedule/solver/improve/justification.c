@@ -87,8 +87,7 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
     return LH_OK;
 }
 
-/* --- due dates
- * ------------------------------------------------------------------ */
+/* --- due dates ------------------------------------------------------------ */
 
 /* Draws a random perturbation of due dates: its kind, its size, and a time
  * interval of the schedule (length `span`) or all of it. */

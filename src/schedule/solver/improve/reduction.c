@@ -29,8 +29,7 @@ enum {
     RANGE = 4            /* first microbatches tried per task */
 };
 
-/* --- tails
- * ---------------------------------------------------------------------- */
+/* --- tails ---------------------------------------------------------------- */
 
 /* Checks that removing a microbatch never increases a device's memory: no
  * partial sum of a chunk's memory changes is negative. */
@@ -403,8 +402,7 @@ lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks,
     return status;
 }
 
-/* --- solving reduced problems
- * --------------------------------------------------- */
+/* --- solving reduced problems --------------------------------------------- */
 
 /* Stores the bound and the schedule that solver `part` has found for a reduced
  * problem (fewer microbatches) in `g`. */

@@ -183,8 +183,7 @@ static int64_t evaluate(tuner *a)
     return time < 0 ? FAR : time;
 }
 
-/* --- parameters --------------------------------------------------------------
- */
+/* --- parameters ----------------------------------------------------------- */
 
 /* Copies the parameters of the dispatching rule; both have arrays of the same
  * size. */
@@ -277,8 +276,7 @@ static void search_parameters(tuner *a, lhi_machine_orders *best,
     }
 }
 
-/* --- driver
- * --------------------------------------------------------------------- */
+/* --- driver --------------------------------------------------------------- */
 
 /* Derives the precedence rules per stream, the W that releases each F's
  * memory, memory reserves and initial parameters. */

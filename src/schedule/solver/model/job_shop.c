@@ -562,8 +562,7 @@ static void index_arcs(builder *m)
     }
 }
 
-/* --- time ------------------------------------------------------------------
- */
+/* --- time ----------------------------------------------------------------- */
 
 /* Sets heads (earliest starts) and tails (time that must follow) for the
  * data-parallel communication of devices with one chunk. */
@@ -653,8 +652,7 @@ int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units)
     return units * shop->scale + shop->scale - 1;
 }
 
-/* --- construction ------------------------------------------------------------
- */
+/* --- construction --------------------------------------------------------- */
 
 /* Builds machines, streams, rules, arcs and scaled times of the job shop, in
  * this order. */

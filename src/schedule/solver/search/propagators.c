@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* --- heads and tails ---------------------------------------------------------
- */
+/* --- heads and tails ------------------------------------------------------ */
 
 /* Propagates the head (`heads`) of message o, on a machine that follows
  * another's order, to the messages after it; otherwise its tail to the messages
@@ -228,8 +227,7 @@ bool lhi_search_propagate_literal(lhi_search *s, lit l)
            lhi_search_raise_time(s, &s->tail, a, b, s->s->time[b], l);
 }
 
-/* --- one machine
- * --------------------------------------------------------------- */
+/* --- one machine ---------------------------------------------------------- */
 
 /* Operations that run on a machine without idle time. */
 typedef struct block {
@@ -362,8 +360,7 @@ bool lhi_search_check_machines(lhi_search *s)
     return true;
 }
 
-/* --- memory
- * -------------------------------------------------------------------- */
+/* --- memory --------------------------------------------------------------- */
 
 void lhi_search_queue_memory(lhi_search *s, uint32_t op)
 {

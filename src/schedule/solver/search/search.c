@@ -15,8 +15,7 @@ enum { RESTART = 30 };
 
 static const why decision = {WHY_NOT, 0, 0};
 
-/* --- propagation
- * --------------------------------------------------------------- */
+/* --- propagation ---------------------------------------------------------- */
 
 /* Propagates literal `l` (a before b): operations of a stream keep their
  * order, and "before" is transitive. False: conflict. */
@@ -153,8 +152,7 @@ static bool propagate(lhi_search *s)
     }
 }
 
-/* --- heap of open variables
- * ---------------------------------------------------- */
+/* --- heap of open variables ----------------------------------------------- */
 
 /* Restores the heap of open variables (ordered by activity) from position `at`
  * upwards. */
@@ -209,8 +207,7 @@ static void bump_variable(lhi_search *s, uint32_t v)
         sift_up(s, s->heap_at[v]);
 }
 
-/* --- decision levels
- * ----------------------------------------------------------- */
+/* --- decision levels ------------------------------------------------------ */
 
 /* Opens a decision level and records the state to which backtracking returns;
  * false: out of memory. */
@@ -264,8 +261,7 @@ static void fix_root(lhi_search *s)
     s->n_sets = 0;
 }
 
-/* --- conflicts
- * ----------------------------------------------------------------- */
+/* --- conflicts ------------------------------------------------------------ */
 
 /* Marks the conflict's literals: adds those below the highest decision level to
  * the learnt clause, and returns the number of the others. */
@@ -466,8 +462,7 @@ static bool reduce_clauses(lhi_search *s)
     return true;
 }
 
-/* --- main loop
- * ----------------------------------------------------------------- */
+/* --- main loop ------------------------------------------------------------ */
 
 /* Returns element i of the Luby sequence. */
 static uint64_t compute_luby(uint64_t i)

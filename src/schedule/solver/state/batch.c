@@ -10,12 +10,12 @@ static void stop_tasks(lhi_batch *b, uint32_t i)
         atomic_store(&b->pieces[k].end, true);
 }
 
-/* Runs task `i` on thread `who`; thread 0 is the caller's. */
-static void run_task(void *context, uint32_t i, uint32_t who)
+/* Runs task `i` on thread `thread`; thread 0 is the caller's. */
+static void run_task(void *context, uint32_t i, uint32_t thread)
 {
     lhi_batch *b = context;
     lhi_batch_task *k = &b->pieces[i];
-    const bool here = who == 0;
+    const bool here = thread == 0;
     /* A batch may be part of another batch's task. */
     k->budget.may_report = here && b->r->budget.may_report;
     if (here) {

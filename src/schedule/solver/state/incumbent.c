@@ -76,8 +76,7 @@ static void keep_better(lhi_solver *r, lh_schedule *schedule, int64_t ns,
         r->budget.now.best_ns = ns;
 }
 
-/* --- external schedules
- * --------------------------------------------------------- */
+/* --- external schedules --------------------------------------------------- */
 
 /* Checks that every W in the schedule is undivided, or in the requested number
  * of parts. */
@@ -194,8 +193,7 @@ lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err)
     return lhi_solver_enter_schedule(r, copy, "start", err);
 }
 
-/* --- job-shop schedules
- * --------------------------------------------------------- */
+/* --- job-shop schedules --------------------------------------------------- */
 
 /* Converts machine orders to a schedule and makes it the incumbent if it is
  * better; `by`: engine that found them. Keeps message orders only if the
