@@ -394,7 +394,7 @@ lh_status train_migrations_report(cli *c, const lh_train_result *r,
                                        "why"};
     enum { COLUMNS = sizeof head / sizeof *head };
     char step[24], layers[200], hosts[200], vias[200], bytes[24];
-    char said[CLI_TIME_TEXT], took[CLI_TIME_TEXT];
+    char predicted[CLI_TIME_TEXT], took[CLI_TIME_TEXT];
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
     cli_table t = {0};
@@ -417,7 +417,8 @@ lh_status train_migrations_report(cli *c, const lh_train_result *r,
                 ? format_numbers(m->relay_ranks, m->n_places, vias, sizeof vias)
                 : "none",
             bytes,
-            m->predicted_ns > 0 ? cli_time_text(m->predicted_ns, said) : "-",
+            m->predicted_ns > 0 ? cli_time_text(m->predicted_ns, predicted)
+                                : "-",
             cli_time_text(m->ns, took),
             rows[i].why};
         cli_table_row(&t, COLUMNS, cells);
