@@ -718,7 +718,8 @@ static void check_refused(const char *text, const char *why)
 static void what_is_no_recording_is_refused(void)
 {
     check_refused("", "it.csv: is empty");
-    check_refused("{\"traceEvents\": []}\n", "has no operator, range or kernel");
+    check_refused("{\"traceEvents\": []}\n",
+                  "has no operator, range or kernel");
     check_refused("{\"longhaul\":\"trace/1\",\n\"title\":\"\"}\n", "it.csv");
     check_refused("step,stage\n1,2\n", "column 'dp_rank' is missing");
     check_refused("step,step\n", "column 'step' appears twice");
