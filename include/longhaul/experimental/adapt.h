@@ -10,8 +10,8 @@
  *
  * The module uses no threads, files or clock. Search effort is counted in work
  * units, so equal inputs give equal decisions on every machine. The caller runs
- * the iterations and asks after each one, in a separate thread if desired, then
- * reports whether the switch was adopted:
+ * the iterations, requests a decision after each one, in a separate thread if
+ * desired, then reports whether the switch was adopted:
  *
  *     lh_adapt_decide(adapt, &now, &d, err)      i has ended, i + 1 runs
  *     if (d->is_switch) ...                      i + 2 runs, ranks vote
