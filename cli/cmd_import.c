@@ -124,7 +124,7 @@ const cli_command cmd_import = {
         "line that begins with torchrun, "
         "--nnodes and --nproc-per-node give the number of GPUs.\n"
         "\n"
-        "torchtitan refers to models by name; longhaul knows the sizes of "
+        "torchtitan refers to models by name; longhaul has the sizes of "
         "Llama 3, DeepSeek-V3, Qwen3 and gpt-oss. --model sets another. "
         "A DeepSpeed configuration has no model and no sequence length: give "
         "--model and --sequence.\n"

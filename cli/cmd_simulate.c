@@ -705,7 +705,8 @@ const cli_command cmd_simulate = {
         "the pipeline. tolerates_s of slack is the largest delay, including "
         "the current one, that lengthens an iteration by no more than one "
         "traversal in each direction, found by simulation; null with "
-        "tolerates_any if any delay does, null alone if too many simulations "
+        "tolerates_any if any delay does, null without it if too many "
+        "simulations "
         "are needed. A schedule from a file that exceeds the memory limit is "
         "shown with a warning: fits is false, the exit status 0. A method "
         "whose schedule exceeds it is an error.",

@@ -94,7 +94,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .at = offsetof(settings, buffers), .arg = "N", .least = 1,             \
         .most = 1000000,                                                       \
         .help = "Maximum number of posted receives of a rank. Default: "       \
-                "as many as the prediction needs."                             \
+                "the number that the prediction needs."                        \
     }
 
 #define CLI_THREADS_ROW(settings, says)                                        \

@@ -28,7 +28,8 @@
  * - kind: role among the methods, lhi_method_kind */
 #define LHI_METHOD_LIST(X)                                                     \
     X("gpipe", lhi_gpipe, ANY, ANY, QUICK, "all forwards, then all backwards") \
-    X("1f1b", lhi_1f1b, UD, ANY, QUICK, "one forward, one backward")           \
+    X("1f1b", lhi_1f1b, UD, ANY, QUICK,                                        \
+      "warm-up, then one forward and one backward in turn")                    \
     X("interleaved-1f1b", lhi_interleaved_1f1b, LOOP, ANY, QUICK,              \
       "1f1b over several chunks per device, as in Megatron-LM")                \
     X("zb-h1", lhi_zb_h1, UD, SPLIT, QUICK,                                    \
@@ -36,27 +37,27 @@
     X("zb-h2", lhi_zb_h2, UD, SPLIT, QUICK,                                    \
       "zero bubble with twice that memory")                                    \
     X("zb-v", lhi_zb_v, WAVE, SPLIT, QUICK,                                    \
-      "zero bubble on a V, memory of 1f1b")                                    \
+      "zero bubble on a V-shaped placement, memory of 1f1b")                   \
     X("flexible", lhi_flexible, UD_LOOP, ANY, QUICK,                           \
       "interleaved-1f1b in rounds of any size")                                \
     X("dorapp", lhi_dorapp, UD_LOOP, SPLIT, QUICK,                             \
       "flexible with separate weight-gradient passes")                         \
     X("zbv-phases", lhi_zbv_phases, WAVE, SPLIT, QUICK,                        \
-      "zero bubble on a V with the phases of PyTorch's ZBV")                   \
+      "zero bubble on a V-shaped placement, phases of PyTorch's ZBV")          \
     X("interleaved-zbv", lhi_interleaved_zbv, WAVES, SPLIT, QUICK,             \
-      "zero bubble on one or more Vs, made for the network")                   \
+      "zero bubble on one or more V shapes, order simulated with the links")   \
     X("elastic", lhi_elastic, UD_LOOP, ANY, QUICK,                             \
-      "groups enqueued and dequeued, as in PipeMesh")                          \
+      "groups of microbatches forward and backward, as in PipeMesh")           \
     X("slack", lhi_slack, UD, SPLIT, QUICK,                                    \
       "warm-up that absorbs link delays")                                      \
     X("steady-slack", lhi_steady_slack, UD, SPLIT, QUICK,                      \
-      "slack, also in the steady state: one D, one F in turn")                 \
+      "slack with one D and one F in turn in the steady state")                \
     X("steady", lhi_steady, ANY, ANY, QUICK,                                   \
-      "periodic; the period is set by the busiest device")                     \
+      "periodic, with the busiest device's work as the period")                \
     X("greedy", lhi_greedy, ANY, ANY, REPRESENTATIVE,                          \
       "earliest pass first, W split to fill gaps")                             \
     X("look-ahead", lhi_look_ahead, ANY, ANY, SLOW,                            \
-      "greedy, then improved by what is due, seen from the end")               \
+      "greedy, improved by list scheduling with backward due dates")           \
     X("auto", lhi_auto, ANY, ANY, META, "the fastest of all that fit")
 
 /* Chunk layouts that a method supports. */
