@@ -187,6 +187,11 @@ def effort_limits_the_search_over_layouts():
     left = less["search"]["left"]
     check(left > more["search"]["left"] > 10000, f"{left} were left")
     check(less["iteration_ns"] >= more["iteration_ns"], "more work, worse plan")
+    page = (ROOT / "docs/theory/plan-search.md").read_text()
+    known = set(re.findall(r"^\| `([a-z-]+)`", page, re.M)) | {"pipeline"}
+    for plan in less, more:
+        check(plan["search"]["pruned"].keys() <= known,
+              f"{plan['search']['pruned']}: the page has {known}")
     check(re.match(rf"best found; {left} layouts( and elastic plans on \d+)? "
                    r"not explored; at most \d+\.\d % faster is possible; ",
                    less["why"]),

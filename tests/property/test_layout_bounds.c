@@ -287,13 +287,13 @@ static int64_t split_of(const model *m, int64_t low, int64_t high)
 
 static void check_solution(const model *m, uint32_t number, int64_t best)
 {
-    int64_t stay = lhi_bound_compute_residency(&m->c),
-            ramp = lhi_bound_compute_warmup(&m->c);
+    int64_t residency = lhi_bound_compute_residency(&m->c),
+            warmup = lhi_bound_compute_warmup(&m->c);
     const int64_t floors[] = {lhi_bound_compute_work(&m->c),
                               lhi_bound_compute_layers(&m->c),
-                              lhi_bound_compute_path(&m->c), ramp, stay};
-    static const char *const names[] = {"work", "layers", "path", "ramp",
-                                        "stay"};
+                              lhi_bound_compute_path(&m->c), warmup, residency};
+    static const char *const names[] = {"work", "layers", "path", "warm-up",
+                                        "residency"};
     int64_t most = 0;
     for (int i = 0; i < 5; i++) {
         CHECK_MSG(floors[i] <= best,
@@ -457,12 +457,13 @@ static void far_ones_stay_as_long_as_they_have_to(void)
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
     int64_t ns = lh_timeline_makespan(t);
     CHECK(lh_timeline_fits(t, NULL));
-    int64_t stay = lhi_bound_compute_residency(&m.c),
-            ramp = lhi_bound_compute_warmup(&m.c);
-    CHECK_MSG(stay <= ns && (double)stay * 1.01 > (double)ns,
-              "%ld in all, %ld by what stays", (long)ns, (long)stay);
-    CHECK_MSG(ramp <= ns && (double)ramp * 1.01 > (double)ns,
-              "%ld in all, %ld on the first device", (long)ns, (long)ramp);
+    int64_t residency = lhi_bound_compute_residency(&m.c),
+            warmup = lhi_bound_compute_warmup(&m.c);
+    CHECK_MSG(residency <= ns && (double)residency * 1.01 > (double)ns,
+              "%ld in all, %ld by activation residency", (long)ns,
+              (long)residency);
+    CHECK_MSG(warmup <= ns && (double)warmup * 1.01 > (double)ns,
+              "%ld in all, %ld by warm-up", (long)ns, (long)warmup);
     lh_timeline_free(t);
     lh_schedule_free(s);
     lh_pipeline_free(p);
@@ -545,10 +546,11 @@ static void memory_fills_no_sooner_than_they_get_there(void)
     lh_error err = {0};
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
     int64_t ns = lh_timeline_makespan(t),
-            stay = lhi_bound_compute_residency(&m.c);
+            residency = lhi_bound_compute_residency(&m.c);
     CHECK(lh_timeline_fits(t, NULL));
-    CHECK_MSG(stay <= ns && (double)stay * 1.08 > (double)ns,
-              "%ld in all, %ld by what stays", (long)ns, (long)stay);
+    CHECK_MSG(residency <= ns && (double)residency * 1.08 > (double)ns,
+              "%ld in all, %ld by activation residency", (long)ns,
+              (long)residency);
     lh_timeline_free(t);
     lh_schedule_free(s);
     lh_pipeline_free(p);
@@ -686,15 +688,16 @@ static void passes_of_the_head_wait_in_memory(void)
     m.forth[0] = m.back[0] = m.c.wrap_forth = m.c.wrap_back = FAR;
     lh_pipeline *p = build(&m, layers);
     int64_t best = best_of(&m, p, INT64_MAX),
-            ramp = lhi_bound_compute_warmup(&m.c);
+            warmup = lhi_bound_compute_warmup(&m.c);
     /* All work on the head's device runs after the path to it and before the
      * path back, except for the passes that memory admits meanwhile. */
     int64_t work = 20 * (2 * 3 + 30) * UNIT, room = 26 * UNIT;
     int64_t ways = 6 * FAR + 2 * (4 + 10) * UNIT;
-    CHECK_MSG(ramp <= best, "%ld in all, %ld by ramps", (long)best, (long)ramp);
-    CHECK_MSG((double)ramp * 1.001 > (double)(ways + work - 3 * room),
-              "%ld in all, %ld by ramps, %ld at least", (long)best, (long)ramp,
-              (long)(ways + work - 3 * room));
+    CHECK_MSG(warmup <= best, "%ld in all, %ld by warm-up", (long)best,
+              (long)warmup);
+    CHECK_MSG((double)warmup * 1.001 > (double)(ways + work - 3 * room),
+              "%ld in all, %ld by warm-up, %ld at least", (long)best,
+              (long)warmup, (long)(ways + work - 3 * room));
     lh_pipeline_free(p);
 }
 
@@ -739,11 +742,11 @@ static void what_is_reduced_comes_behind_all(void)
     sum_up(&m, &m.site[0], &m.site[0]);
     lh_pipeline *p = build(&m, layers);
     int64_t best = best_of(&m, p, INT64_MAX),
-            ramp = lhi_bound_compute_warmup(&m.c);
+            warmup = lhi_bound_compute_warmup(&m.c);
     int64_t least = first_d + passes - 8 * UNIT + 2 * 50 * UNIT;
-    CHECK_MSG(ramp <= best && (double)ramp * 1.001 > (double)least,
-              "%ld in all, %ld by ramps, %ld at least", (long)best, (long)ramp,
-              (long)least);
+    CHECK_MSG(warmup <= best && (double)warmup * 1.001 > (double)least,
+              "%ld in all, %ld by warm-up, %ld at least", (long)best,
+              (long)warmup, (long)least);
     lh_pipeline_free(p);
 }
 

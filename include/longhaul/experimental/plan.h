@@ -228,7 +228,7 @@ typedef struct lh_plan_dimension_alternative {
 
 /* Number of layouts that a bound excluded before their pipelines were built. */
 typedef struct lh_plan_pruned {
-    /* bound name, such as "ramp": docs/theory/plan-search.md */
+    /* bound name, such as "warm-up": docs/theory/plan-search.md */
     const char *bound;
     uint64_t n;
 } lh_plan_pruned;

@@ -6,8 +6,8 @@
 
 const char *lhi_bound_kind_name(lhi_bound_kind kind)
 {
-    static const char *const names[] = {"none", "work", "layers", "ramp",
-                                        "path", "link", "stay",   "memory"};
+    static const char *const names[] = {"none", "work", "layers",    "warm-up",
+                                        "path", "link", "residency", "memory"};
     return (unsigned)kind < LHI_N_BOUND_KINDS ? names[kind] : "unknown";
 }
 
