@@ -8,8 +8,8 @@ import shutil
 import subprocess
 
 import harness
-from harness import (ROOT, WORK, case, check, finish, makes, read, run, test,
-                     uniform, write)
+from harness import (ROOT, WORK, case, check, finish, long_test, makes, read,
+                     run, test, uniform, write)
 from input_files import HAS_PLAYGROUND, MEGATRON, TORCHTITAN
 from profiled import profiled
 
@@ -292,6 +292,49 @@ def the_readme_shows_the_real_output():
                 capture_output=True, check=True).stdout
             shown = []
         shown.append("")
+
+
+@test
+def the_readme_states_the_numbers_of_its_pages():
+    """Compares each measured claim with the page that has its measurement."""
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    page = (ROOT / "docs/theory/plan-search.md").read_text()
+    gap, seconds = re.search(
+        r"^\| `examples/llama3-405b-100k-gpus.yaml` \|.*\| ([\d.]+ %) \| "
+        r"([\d.]+ s) \|", page, re.M).groups()
+    check(f"in {seconds} of processor time. The plan is within {gap} of a "
+          "proven lower bound" in readme, f"plan-search.md: {seconds}, {gap}")
+    calculon, sailor, shipped = re.search(
+        r"^\| \*\*times faster\*\* \|[^\d]*(\d+)[^\d]*([\d.]+); (\d+)",
+        (ROOT / "bench/README.md").read_text(), re.M).groups()
+    check(f"the search is {calculon} times as fast as Calculon" in readme and
+          f"search is {float(sailor):.0f} times as fast as Sailor, and "
+          f"{shipped} times as fast as Sailor with its default tables" in
+          readme, f"bench/README.md: {calculon}, {sailor}, {shipped}")
+    page = (ROOT / "docs/papers/crosspipe-optimal.md").read_text()
+    gaps = [float(row) for row in re.findall(
+        r"^\| [24] \|(?:[^|]*\|){4} ([\d.]+) % \|", page, re.M)]
+    proven = sum(gap == 0 for gap in gaps)
+    near = sum(gap <= 2 for gap in gaps)
+    check(f"{proven} of [CrossPipe's {len(gaps)} settings]"
+          "(docs/papers/crosspipe-optimal.md) are proven on one core, and "
+          f"{near} come within 2 % of the bound" in readme,
+          f"crosspipe-optimal.md: {proven}, {near} of {len(gaps)}")
+
+
+@long_test
+def the_readme_states_the_size_of_the_largest_search():
+    """Plans with the default effort: 20 s of processor time."""
+    clear()
+    found = json.loads(subprocess.run(
+        [harness.PROGRAM, "plan", ROOT / "examples/llama3-405b-100k-gpus.yaml",
+         "--json"], text=True, cwd=WORK, capture_output=True,
+        check=True).stdout)
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    millions = found["search"]["layouts"] / 1e6
+    check(f"covers {millions:.1f} million layouts" in readme and
+          f"within {100 * found['search']['gap']:.1f} % of a proven" in readme,
+          f"{millions} million, {found['search']['gap']}")
 
 
 finish()

@@ -5,6 +5,7 @@ bench/validate, so docs/validation.md applies to jobs that users write.
 """
 import json
 import os
+import re
 import subprocess
 
 from harness import ANY, ROOT, case, check, finish, read, test, write
@@ -48,6 +49,21 @@ def a_measured_run_is_planned_as_it_is_validated():
             check(abs(peak / run["predicted_bytes"] - 1) < 1e-5,
                   f"{name}, {run['run']}: plan {peak} bytes, validate "
                   f"{run['predicted_bytes']}")
+
+
+@test
+def the_readme_and_the_page_contain_the_results():
+    table = re.search(r"^all +(\d+) +(\d+) +([\d.]+)% +([\d.]+)% +([\d.]+)%",
+                      validate(), re.M)
+    groups, right, mean, worst, any_layout = table.groups()
+    page = (ROOT / "docs/validation.md").read_text()
+    check(f"\n| all | {groups} | {right} | **{mean} %** | {worst} % | "
+          f"{any_layout} % |\n" in page, f"docs/validation.md: {table[0]}")
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    check(f"In {groups} groups of layouts measured by others, the layout that "
+          f"longhaul chooses takes on average {mean} % longer than the fastest "
+          f"measured layout, and {worst} % longer at worst" in readme,
+          f"README.md: {table[0]}")
 
 
 finish()
