@@ -355,8 +355,8 @@ static bool is_far(const lhi_branch_and_bound *b)
            s->best_ns / FAR_FACTOR > compute_open_bound(b);
 }
 
-/* Runs the batch, then dives for an early incumbent: expands only each node's
- * best child while is_far(). */
+/* Runs the batch. Then finds an early incumbent: expands only each node's best
+ * child while is_far(). */
 static lh_status run_local_search(lhi_branch_and_bound *b, lh_error *err)
 {
     const bool evaluated_quickly = b->batch.n_quick_evaluations > 0;
