@@ -93,14 +93,14 @@ static const cli_option options[] = {
      .arg = "S",
      .example_argument = "30",
      .high = 1e9,
-     .help = "Processor seconds, over all threads, instead of --effort for "
-             "layouts: three fifths for layouts, the rest for layer "
-             "partitions, elastic plans and optimal schedules. Extra time: "
-             "--jitter as many again, --sensitivity twice as many, each "
-             "--what-if a tenth, --pareto four thirds, --curves one to two "
-             "times as many; all but --jitter share the most that one of them "
-             "has. The plan then depends on the machine; an "
-             "incomplete search is reported."},
+     .help = "Processor seconds over all threads, in place of --effort: three "
+             "fifths for layouts, a fifth for layer partitions, a fifth for "
+             "elastic plans and optimal schedules. --jitter doubles the time. "
+             "Additional time: a tenth for each --what-if, twice the time for "
+             "--sensitivity, four thirds for --pareto, one to two times for "
+             "--curves; of several such options only the largest counts. The "
+             "plan then depends on the machine; an incomplete search is "
+             "reported."},
     {.name = "threads",
      .type = CLI_COUNT,
      .at = offsetof(settings, threads),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large-neighbourhood search around the best schedule (docs/theory/optimal.md,
- * "All together"). */
+ * "Portfolio"). */
 #ifndef LHI_SCHEDULE_SOLVER_IMPROVE_LARGE_NEIGHBOURHOOD_H
 #define LHI_SCHEDULE_SOLVER_IMPROVE_LARGE_NEIGHBOURHOOD_H
 

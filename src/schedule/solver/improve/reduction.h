@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bounds, and schedules to extend, from pipelines with fewer microbatches
- * (docs/theory/optimal.md, "Fewer microbatches"). */
+ * (docs/theory/optimal.md, "Reduction to fewer microbatches"). */
 #ifndef LHI_SCHEDULE_SOLVER_IMPROVE_REDUCTION_H
 #define LHI_SCHEDULE_SOLVER_IMPROVE_REDUCTION_H
 
