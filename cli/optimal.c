@@ -12,21 +12,20 @@ lh_status cli_check_engines(cli *c, const cli_search *search)
 {
     const char *names[LH_MAX_SOLVE_ENGINES + 1] = {0};
     const char *at = search->without;
-    for (uint32_t i = 0; i < lh_n_solve_engines(); i++)
+    const uint32_t n = lh_n_solve_engines();
+    for (uint32_t i = 0; i < n; i++)
         names[i] = lh_solve_engine_name(i);
     while (at) {
         char name[60] = "";
         const size_t len = strcspn(at, ",");
-        uint32_t i = 0;
+        const bool is_known = lh_solve_engine_find(at, len) < n;
         memcpy(name, at, len < sizeof name ? len : sizeof name - 1);
-        while (names[i] && strcmp(name, names[i]) != 0)
-            i++;
-        const char *near = names[i] ? NULL : cli_find_similar_word(name, names);
+        const char *near = is_known ? NULL : cli_find_similar_word(name, names);
         if (near)
             return cli_usage(c,
                              "--without: unknown engine '%s'; did you mean %s?",
                              name, near);
-        if (!names[i])
+        if (!is_known)
             return cli_usage(c,
                              "--without: unknown engine '%s'; see Engines in "
                              "'longhaul schedule --help'",

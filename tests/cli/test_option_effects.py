@@ -173,6 +173,11 @@ def engines_to_do_without_add_up():
     off = [{e["name"] for e in found["engines"] if not e["on"]}
            for found in (once, twice)]
     check(off[0] == off[1] == {"beams", "insertion"}, f"off: {off}")
+    former = json_case("names of earlier versions", [
+        "schedule", "ud.yaml", "-m", "optimal", "--without",
+        "loose,fewer,regrowth"])
+    check({e["name"] for e in former["engines"] if not e["on"]} ==
+          {"relaxation", "reduction", "destroy-repair"}, former["engines"])
     case("each is checked", ["schedule", "ud.yaml", "-m", "optimal",
                              "--without", "beam", "--without", "beams"], 2,
          err=r"--without: unknown engine 'beam'; did you mean beams\?")

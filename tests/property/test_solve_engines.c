@@ -177,8 +177,8 @@ static lh_pipeline *uniform(unsigned devices, unsigned microbatches)
  * on pipelines with many passes. */
 static void late_ones_begin(void)
 {
-    static const char *const of_many[] = {"refutation", "fewer", "regrowth",
-                                          "mirror"};
+    static const char *const of_many[] = {"refutation", "reduction",
+                                          "destroy-repair", "mirror"};
     static const char *const of_few[] = {"neighbourhoods", "elsewhere",
                                          "shortened"};
     lh_pipeline *many = uniform(16, 96), *few = uniform(8, 64);

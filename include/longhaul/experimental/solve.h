@@ -78,6 +78,10 @@ LH_API const char *lh_solve_engine_name(uint32_t i);
 /* Returns the one-line description of search engine number `i`; NULL: no such
  * engine. Static storage. */
 LH_API const char *lh_solve_engine_about(uint32_t i);
+/* Returns the number of the engine with the name in name[0..len-1], or with a
+ * name of an earlier version: loose (relaxation), fewer (reduction), regrowth
+ * (destroy-repair). lh_n_solve_engines(): there is none. */
+LH_API uint32_t lh_solve_engine_find(const char *name, size_t len);
 /* Capacity for the engines' statistics. */
 enum { LH_MAX_SOLVE_ENGINES = 32 };
 

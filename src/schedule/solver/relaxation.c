@@ -46,10 +46,10 @@ static lh_status raise_bound(lhi_solver *r, lh_error *err)
 
 lh_status lhi_relaxation_raise_bound(lhi_solver *r, lh_error *err)
 {
-    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_LOOSE))
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_RELAXATION))
         return LH_OK;
     const lhi_engine before =
-        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_LOOSE);
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_RELAXATION);
     lh_status status = raise_bound(r, err);
     lhi_budget_restore_engine(&r->budget, before);
     return status;

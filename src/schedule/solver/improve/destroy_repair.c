@@ -82,9 +82,9 @@ static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words,
 {
     lhi_insertion_options insert = {.ticks = how->ticks, .target = how->target};
     int64_t found = -1;
-    if (lhi_budget_is_engine_enabled(budget, LHI_ENGINE_REGROWTH))
+    if (lhi_budget_is_engine_enabled(budget, LHI_ENGINE_DESTROY_REPAIR))
         draw_prefix(a, words, *time, how->reduction, &insert);
-    const lhi_engine engine = insert.n_kept > 0 ? LHI_ENGINE_REGROWTH
+    const lhi_engine engine = insert.n_kept > 0 ? LHI_ENGINE_DESTROY_REPAIR
                               : a->turn         ? LHI_ENGINE_MIRROR
                                                 : LHI_ENGINE_INSERTION;
     const lhi_engine before = lhi_budget_enter_engine(budget, engine);

@@ -51,7 +51,7 @@ lh_status lhi_reduction_make(lhi_solver *r, lhi_reduction **out, lh_error *err)
     *out = NULL;
     /* Devices with several chunks do not benefit: with few microbatches the
      * chunks interleave differently than with many. */
-    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_FEWER) ||
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_REDUCTION) ||
         r->reduction || !r->windows->has_full_lattices ||
         !lhi_shop_has_single_chunks(r->shop) || n < MIN_MICROBATCHES ||
         r->o.fifo || p->has_collectives ||
@@ -492,7 +492,7 @@ static lh_status solve_problems(lhi_solver *r, lh_error *err)
 lh_status lhi_reduction_solve(lhi_solver *r, lh_error *err)
 {
     const lhi_engine before =
-        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_FEWER);
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_REDUCTION);
     lh_status status = solve_problems(r, err);
     lhi_budget_restore_engine(&r->budget, before);
     return status;

@@ -9,12 +9,14 @@
 
 /* X(identifier, name, label for its results, one-line help) */
 #define LHI_ENGINE_LIST(X)                                                     \
-    X(METHODS, "methods", "", "schedules of all other methods to begin with")  \
-    X(LOOSE, "loose", "", "bounds where the parts of a W are not alike")       \
-    X(LATTICE, "lattice", "", "all states that a device can pass through")     \
-    X(LIVE, "live", "", "those of one deadline, where all are too many")       \
+    X(METHODS, "methods", "", "initial schedules by all other methods")        \
+    X(RELAXATION, "relaxation", "", "bounds for W passes with unequal parts")  \
+    X(LATTICE, "lattice", "", "state lattice of each machine")                 \
+    X(LIVE, "live", "",                                                        \
+      "lattice of one deadline, if the complete one is too large")             \
     X(WINDOWS, "windows", "", "bounds by time windows under trial deadlines")  \
-    X(SHAVING, "shaving", "", "orders assumed, which windows may refute")      \
+    X(SHAVING, "shaving", "",                                                  \
+      "orders refuted by windows under the opposite order")                    \
     X(DISPATCHING, "dispatching", "dispatching",                               \
       "list scheduling by due date")                                           \
     X(JUSTIFICATION, "justification", "justification",                         \
@@ -25,7 +27,7 @@
     X(MIRROR, "mirror", "insertion",                                           \
       "insertion in reverse, from the last "                                   \
       "microbatch")                                                            \
-    X(REGROWTH, "regrowth", "insertion",                                       \
+    X(DESTROY_REPAIR, "destroy-repair", "insertion",                           \
       "destroy and repair of the best by insertion")                           \
     X(BEAMS, "beams", "beam search", "beam search over partial schedules")     \
     X(SEARCH, "search", "search",                                              \
@@ -36,20 +38,22 @@
     X(SHORTENED, "shortened", "search",                                        \
       "incremental clause learning just below the best")                       \
     X(REFUTATION, "refutation", "search",                                      \
-      "short searches where they are too large to end")                        \
-    X(ANNEALING, "annealing", "annealing", "random moves on a critical path")  \
+      "short clause learning at the bound of large pipelines")                 \
+    X(ANNEALING, "annealing", "annealing",                                     \
+      "simulated annealing of orders on a critical path")                      \
     X(NEAR, "neighbourhoods", "large neighbourhoods",                          \
       "large-neighbourhood search over time intervals")                        \
     X(ELSEWHERE, "elsewhere", "large neighbourhoods",                          \
       "large-neighbourhood search from near-best schedules")                   \
-    X(FEWER, "fewer", "", "bounds from pipelines with fewer microbatches")     \
+    X(REDUCTION, "reduction", "",                                              \
+      "bounds from pipelines with fewer microbatches")                         \
     X(STRETCHING, "stretching", "stretching",                                  \
       "schedules from fewer microbatches, middle repeated")
 
 /* The solver's engines. */
 typedef enum lhi_engine {
     LHI_ENGINE_NONE, /* work shared by all engines */
-#define LHI_ENGINE_ID(id, name, says, about) LHI_ENGINE_##id,
+#define LHI_ENGINE_ID(id, name, label, about) LHI_ENGINE_##id,
     LHI_ENGINE_LIST(LHI_ENGINE_ID)
 #undef LHI_ENGINE_ID
         LHI_N_ENGINES
