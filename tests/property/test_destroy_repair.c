@@ -29,8 +29,8 @@ typedef struct maker {
     lhi_arena *mem;
     const lhi_shop *shop;
     uint64_t seed;
-    lhi_repairer *regrower;
-    lhi_machine_orders *words;
+    lhi_repairer *repairer;
+    lhi_machine_orders *orders;
     int64_t time;
     lhi_engine by; /* engine that found it */
     uint64_t used; /* ticks in the last call */
@@ -41,13 +41,13 @@ typedef struct maker {
 static bool begin(maker *k)
 {
     lh_error err = {0};
-    k->regrower = NULL;
+    k->repairer = NULL;
     k->time = -1;
     k->by = LHI_ENGINE_NONE;
-    CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &k->words, &err), err);
-    CHECK_OK(lhi_repairer_make(k->shop, k->seed, k->mem, &k->regrower, &err),
+    CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &k->orders, &err), err);
+    CHECK_OK(lhi_repairer_make(k->shop, k->seed, k->mem, &k->repairer, &err),
              err);
-    return k->regrower && !test_state.bad;
+    return k->repairer && !test_state.bad;
 }
 
 static void go_on(maker *k, const lhi_repair_options *how, uint64_t effort)
@@ -58,7 +58,7 @@ static void go_on(maker *k, const lhi_repair_options *how, uint64_t effort)
     const int64_t before = k->time;
     lhi_budget_begin(&budget, &o);
     k->by = LHI_ENGINE_NONE;
-    CHECK_OK(lhi_repairer_run(k->regrower, k->words, &k->time, &k->by, how,
+    CHECK_OK(lhi_repairer_run(k->repairer, k->orders, &k->time, &k->by, how,
                               &budget, &err),
              err);
     k->used = budget.used;
@@ -70,13 +70,13 @@ static bool make(maker *k, const lhi_repair_options *how)
 {
     if (begin(k))
         go_on(k, how, 0);
-    return k->regrower && !test_state.bad;
+    return k->repairer && !test_state.bad;
 }
 
 static bool same(const maker *a, const maker *b)
 {
     return a->time == b->time && a->used == b->used && a->by == b->by &&
-           same_orders(a->words, b->words);
+           same_orders(a->orders, b->orders);
 }
 
 /* --- consecutive calls -------------------------------------------------- */
@@ -102,17 +102,17 @@ static void goes_on(const maker *a, const lhi_repair_options *how)
         CHECK(make(b, how) && same(a, b));
         CHECK(make(b, &quick));
         in_time(b, quick.ticks);
-        lhi_machine_orders *given = b->words;
+        lhi_machine_orders *given = b->orders;
         CHECK(begin(b));
-        lhi_machine_orders_copy(b->words, given);
-        b->time = lhi_machine_orders_evaluate(b->words);
+        lhi_machine_orders_copy(b->orders, given);
+        b->time = lhi_machine_orders_evaluate(b->orders);
         const int64_t before = b->time;
         go_on(b, how, 0);
         CHECK(b->used >= how->ticks);
         in_time(b, how->ticks);
-        hold_orders(b->p, b->words, b->time);
+        hold_orders(b->p, b->orders, b->time);
         n_better += b->time < before;
-        CHECK(b->time < before || same_orders(b->words, given));
+        CHECK(b->time < before || same_orders(b->orders, given));
     }
     CHECK(same(&both[0], &both[1]));
 }
@@ -160,7 +160,7 @@ static int64_t *starts_of(const maker *k, uint32_t n_microbatches,
         start = malloc(shop->n_ops * sizeof *start);
     CHECK(start != NULL);
     for (uint32_t o = 0; start && o < shop->n_ops; o++)
-        start[o] = few.words->end[o] - shop->time[o];
+        start[o] = few.orders->end[o] - shop->time[o];
     return start;
 }
 
@@ -180,7 +180,7 @@ static void takes_fewer(const maker *a, uint32_t parts, rng *r)
             fewer.problems[m].start = starts_of(a, m, parts, a->shop->n_ops);
     if (!test_state.bad && make(&with, &how)) {
         in_time(&with, how.ticks);
-        hold_orders(a->p, with.words, with.time);
+        hold_orders(a->p, with.orders, with.time);
     }
     for (uint32_t m = n; m < fewer.n && !test_state.bad; m++)
         fewer.problems[m].start = starts_of(a, m, parts, a->shop->n_ops);
@@ -215,7 +215,7 @@ static void try_case(uint64_t seed)
         go_on(&a, &how, 0);
         CHECK(a.used >= how.ticks);
         in_time(&a, how.ticks);
-        hold_orders(p, a.words, a.time);
+        hold_orders(p, a.orders, a.time);
         ends_early(&a, &how);
         if (seed % 2)
             goes_on(&a, &how);
@@ -274,7 +274,7 @@ static void trains_meet(void)
             .ticks = 600000,
             .target = TRAINS_GOOD_MS * INT64_C(1000000) / a.shop->unit_ns};
         for (a.seed = 0; a.seed < 6 && make(&a, &how); a.seed++) {
-            hold_orders(a.p, a.words, a.time);
+            hold_orders(a.p, a.orders, a.time);
             CHECK_MSG(a.time <= how.target && ms_of(&a) >= TRAINS_LEAST_MS,
                       "%" PRId64 " ms", ms_of(&a));
         }

@@ -34,7 +34,7 @@ typedef struct maker {
     bool mirrored;
     uint64_t seed;
     lhi_inserter *inserter;
-    lhi_machine_orders *words;
+    lhi_machine_orders *orders;
     int64_t time;
     uint64_t used; /* ticks */
 } maker;
@@ -46,7 +46,7 @@ static bool begin(maker *k)
     k->inserter = NULL;
     k->time = -1;
     k->used = 0;
-    CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &k->words, &err), err);
+    CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &k->orders, &err), err);
     CHECK_OK(lhi_inserter_make(k->shop, k->mirrored, k->seed, k->mem,
                                &k->inserter, &err),
              err);
@@ -58,7 +58,7 @@ static void go_on(maker *k, const lhi_insertion_options *how, uint64_t effort)
     lh_solve_options o = {.effort = effort};
     lhi_budget budget = {0};
     lhi_budget_begin(&budget, &o);
-    lhi_inserter_run(k->inserter, how, k->words, &k->time, &budget);
+    lhi_inserter_run(k->inserter, how, k->orders, &k->time, &budget);
     CHECK(k->time >= 0 && budget.used > 0);
     k->used += budget.used;
 }
@@ -71,13 +71,13 @@ static bool make(maker *k, uint64_t ticks, int64_t target, uint64_t effort)
     return k->inserter && !test_state.bad;
 }
 
-static int64_t *starts_of(const lhi_machine_orders *words, lhi_arena *mem)
+static int64_t *starts_of(const lhi_machine_orders *orders, lhi_arena *mem)
 {
-    const lhi_shop *s = words->shop;
+    const lhi_shop *s = orders->shop;
     int64_t *start = LHI_NEW(mem, int64_t, s->n_ops);
     CHECK(start != NULL);
     for (uint32_t o = 0; start && o < s->n_ops; o++)
-        start[o] = words->end[o] - s->time[o];
+        start[o] = orders->end[o] - s->time[o];
     return start;
 }
 
@@ -87,7 +87,7 @@ static int64_t *starts_of(const lhi_machine_orders *words, lhi_arena *mem)
  */
 typedef struct view {
     const lhi_shop *s;
-    lhi_machine_orders *words;
+    lhi_machine_orders *orders;
     lhi_machine_orders *forward; /* same orders, not mirrored */
     const int64_t *end;
 } view;
@@ -102,7 +102,7 @@ static bool make_view(const maker *k, view *v)
         v->s = mirror;
     }
     if (!test_state.bad)
-        CHECK_OK(lhi_machine_orders_make(v->s, k->mem, &v->words, &err), err);
+        CHECK_OK(lhi_machine_orders_make(v->s, k->mem, &v->orders, &err), err);
     if (!test_state.bad)
         CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &v->forward, &err),
                  err);
@@ -114,8 +114,8 @@ static void order_by_slots(view *v)
 {
     const lhi_shop *s = v->s;
     for (uint32_t m = 0; m < s->n_machines; m++) {
-        uint32_t *order = v->words->order[m];
-        for (uint32_t i = 0; i < v->words->n[m]; i++) {
+        uint32_t *order = v->orders->order[m];
+        for (uint32_t i = 0; i < v->orders->n[m]; i++) {
             uint32_t o = s->streams[s->machines[m].first_stream].first + i;
             uint32_t x = i;
             for (; x > 0 && v->end[order[x - 1]] > v->end[o]; x--)
@@ -152,21 +152,21 @@ static void slots_fit(const view *v)
     const lhi_shop *s = v->s;
     int64_t last = 0;
     for (uint32_t m = 0; m < s->n_machines; m++)
-        for (uint32_t k = 1; k < v->words->n[m]; k++) {
-            const uint32_t *o = &v->words->order[m][k];
+        for (uint32_t k = 1; k < v->orders->n[m]; k++) {
+            const uint32_t *o = &v->orders->order[m][k];
             CHECK_MSG(v->end[o[-1]] <= start_of(v, *o),
                       "%u is there until %" PRId64 ", %u from %" PRId64, o[-1],
                       v->end[o[-1]], *o, start_of(v, *o));
         }
-    CHECK(lhi_machine_orders_evaluate(v->words) >= 0);
+    CHECK(lhi_machine_orders_evaluate(v->orders) >= 0);
     for (uint32_t o = 0; o < s->n_ops; o++) {
         CHECK_MSG(start_of(v, o) >= ready_of(v, o),
                   "%u begins at %" PRId64 ", before %" PRId64, o,
                   start_of(v, o), ready_of(v, o));
-        CHECK(v->words->end[o] <= v->end[o]);
+        CHECK(v->orders->end[o] <= v->end[o]);
         last = v->end[o] + s->tail[o] > last ? v->end[o] + s->tail[o] : last;
     }
-    CHECK(lhi_machine_orders_evaluate(v->words) <= last);
+    CHECK(lhi_machine_orders_evaluate(v->orders) <= last);
 }
 
 /* Checks that no operation would fit into an earlier gap. */
@@ -174,12 +174,12 @@ static void no_gap_is_left(const view *v)
 {
     const lhi_shop *s = v->s;
     for (uint32_t m = 0; m < s->n_machines; m++)
-        for (uint32_t k = 0; k < v->words->n[m]; k++) {
-            const uint32_t o = v->words->order[m][k];
+        for (uint32_t k = 0; k < v->orders->n[m]; k++) {
+            const uint32_t o = v->orders->order[m][k];
             const int64_t ready = ready_of(v, o);
             int64_t from = ready;
             for (uint32_t i = 0; i <= k; i++) {
-                const uint32_t q = v->words->order[m][i];
+                const uint32_t q = v->orders->order[m][i];
                 CHECK_MSG(q == o || start_of(v, q) - from < s->time[o],
                           "%u would fit before %u", o, q);
                 CHECK(q != o || start_of(v, o) == from);
@@ -188,16 +188,16 @@ static void no_gap_is_left(const view *v)
         }
 }
 
-/* Checks the last schedule built; k->words holds the best one. */
+/* Checks the last schedule built; k->orders holds the best one. */
 static void look(const maker *k, view *v)
 {
     v->end = lhi_inserter_get_ends(k->inserter);
     order_by_slots(v);
     slots_fit(v);
     if (k->mirrored)
-        lhi_mirror_convert_orders(v->forward, v->words);
+        lhi_mirror_convert_orders(v->forward, v->orders);
     else
-        lhi_machine_orders_copy(v->forward, v->words);
+        lhi_machine_orders_copy(v->forward, v->orders);
     int64_t time = lhi_machine_orders_evaluate(v->forward);
     CHECK(time >= k->time);
     hold_orders(k->p, v->forward, time);
@@ -218,7 +218,7 @@ static void try_slots(maker *k, rng *r)
         look(k, &v);
         if (i == 0) {
             no_gap_is_left(&v);
-            CHECK(same_orders(k->words, v.forward));
+            CHECK(same_orders(k->orders, v.forward));
         }
     }
 }
@@ -261,14 +261,14 @@ static lhi_machine_orders *turned(const maker *k, lhi_machine_orders *known)
 {
     lh_error err = {0};
     lhi_shop *mirror = NULL;
-    lhi_machine_orders *words = NULL;
+    lhi_machine_orders *orders = NULL;
     if (!k->mirrored)
         return known;
     CHECK_OK(lhi_mirror_make(known->shop, k->mem, &mirror, &err), err);
-    CHECK_OK(lhi_machine_orders_make(mirror, k->mem, &words, &err), err);
-    lhi_mirror_convert_orders(words, known);
-    CHECK(lhi_machine_orders_evaluate(words) >= 0);
-    return words;
+    CHECK_OK(lhi_machine_orders_make(mirror, k->mem, &orders, &err), err);
+    lhi_mirror_convert_orders(orders, known);
+    CHECK(lhi_machine_orders_evaluate(orders) >= 0);
+    return orders;
 }
 
 /* Retains none, some and all of a schedule with as many or fewer microbatches.
@@ -297,7 +297,7 @@ static void try_kept(maker *k, lhi_machine_orders *known, rng *r)
             stay(&v, from, n);
         if (how.start && n == s->n_microbatches)
             CHECK(k->time <= time);
-        hold_orders(k->p, k->words, k->time);
+        hold_orders(k->p, k->orders, k->time);
     }
 }
 
@@ -317,7 +317,7 @@ static void try_fewer(maker *k, uint32_t parts, bool fifo, rng *r)
     n_moved += shop && shop->scale != k->shop->scale;
     CHECK(make(&few, shop->n_ops * 2, 0, 0));
     if (!test_state.bad)
-        try_kept(k, few.words, r);
+        try_kept(k, few.orders, r);
 }
 
 /* --- cases --------------------------------------------------------------- */
@@ -382,9 +382,9 @@ static void makes_the_same(const maker *a, uint64_t ticks)
         lhi_insertion_options how = {.ticks = ticks};
         CHECK(make(b, ticks, 0, 0));
         CHECK(b->used == a->used && b->time == a->time &&
-              same_orders(b->words, a->words));
-        CHECK_INT(lhi_machine_orders_evaluate(b->words), a->time);
-        how.start = starts_of(b->words, b->mem);
+              same_orders(b->orders, a->orders));
+        CHECK_INT(lhi_machine_orders_evaluate(b->orders), a->time);
+        how.start = starts_of(b->orders, b->mem);
         how.n_microbatches = a->shop->n_microbatches;
         how.n_kept = how.n_microbatches / 2;
         go_on(b, &how, 0);
@@ -394,7 +394,7 @@ static void makes_the_same(const maker *a, uint64_t ticks)
     }
     CHECK_INT(both[0].used, both[1].used);
     CHECK_INT(both[0].time, both[1].time);
-    CHECK(same_orders(both[0].words, both[1].words));
+    CHECK(same_orders(both[0].orders, both[1].orders));
 }
 
 static void try_case(uint64_t seed)
@@ -422,7 +422,7 @@ static void try_case(uint64_t seed)
         const lhi_insertion_options how = {.ticks = shop->n_ops * 5};
         n_made++;
         go_on(&a, &how, 0);
-        hold_orders(p, a.words, a.time);
+        hold_orders(p, a.orders, a.time);
         ends_early(&a, how.ticks);
         if (seed % 4 == 1)
             makes_the_same(&a, how.ticks);
@@ -430,7 +430,7 @@ static void try_case(uint64_t seed)
         if (seed % 8 == 0)
             try_slots(&b, &r);
         if (seed % 8 == 2)
-            try_kept(&b, a.words, &r);
+            try_kept(&b, a.orders, &r);
         if (seed % 8 == 4)
             try_fewer(&b, parts, fifo, &r);
         if (seed % 8 == 6)
@@ -527,7 +527,7 @@ static void trains_meet(void)
         CHECK(begin(&a));
         while (a.used <= 2000000 && (a.time < 0 || a.time > how.target))
             go_on(&a, &how, 0);
-        hold_orders(p, a.words, a.time);
+        hold_orders(p, a.orders, a.time);
         const int64_t ms = a.time * shop->unit_ns / 1000000;
         CHECK_MSG(ms >= TRAINS_LEAST_MS && a.time <= how.target,
                   "%" PRId64 " ms", ms);

@@ -25,7 +25,7 @@ typedef struct prover {
     lhi_arena *mem;
     lhi_shop *shop;
     lhi_windows *windows;
-    lhi_machine_orders *words;
+    lhi_machine_orders *orders;
     lhi_clause_log log;
     lhi_certificate *out;
     const char *why; /* reason for a missing proof */
@@ -254,7 +254,7 @@ static lh_status prove_by_search(prover *r, lh_error *err)
                             r->windows, NULL, &search, err));
     lhi_search_set_log(search, &r->log);
     lh_status status = lhi_search_run(search, UINT64_MAX / 2, r->o.memory,
-                                      &r->budget, r->words, &answer, err);
+                                      &r->budget, r->orders, &answer, err);
     lhi_search_free(search);
     if (status != LH_OK)
         return status;
@@ -293,7 +293,7 @@ static lh_status refute(prover *r, lh_error *err)
         return status;
     }
     r->out->c.refuted_ns = r->out->c.makespan_ns - 1;
-    LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &r->words, err));
+    LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &r->orders, err));
     LHI_TRY(lhi_windows_make(r->shop, r->o.memory / 2, &r->budget, r->mem,
                              &r->windows, &impossible, err));
     LHI_TRY(prove_by_windows(r, &done, err));

@@ -58,7 +58,7 @@ typedef struct task {
     task_kind kind;
     lhi_engine engine; /* engine that runs it */
     lhi_arena *mem;
-    lhi_machine_orders *words, *found;
+    lhi_machine_orders *orders, *found;
     lhi_justifier *justifier;
     lhi_search *search;           /* kept between rounds */
     int64_t units;                /* its deadline */
@@ -109,31 +109,31 @@ static int64_t compute_mean_time(const lhi_shop *s)
  * annealing, as its kind says. */
 static lh_status improve(task *t, lhi_batch_task *k)
 {
-    const int64_t mean = compute_mean_time(t->words->shop);
-    t->time = t->before = lhi_machine_orders_evaluate(t->words);
+    const int64_t mean = compute_mean_time(t->orders->shop);
+    t->time = t->before = lhi_machine_orders_evaluate(t->orders);
     if (t->time < 0)
         return LH_OK;
     if (t->kind == TASK_JUSTIFY) {
         lhi_justification_options how = {
             .seed = t->seed, .ticks = k->ticks, .target = t->target};
-        return lhi_justifier_run(t->justifier, t->words, &t->time, &how,
+        return lhi_justifier_run(t->justifier, t->orders, &t->time, &how,
                                  &k->budget, &k->err);
     }
     if (t->kind == TASK_TUNE) {
         lhi_tuning_options how = {
             .seed = t->seed, .ticks = k->ticks, .target = t->target};
-        return lhi_rule_tuning_run(t->words, &t->time, &how, &k->budget, t->mem,
-                                   &k->err);
+        return lhi_rule_tuning_run(t->orders, &t->time, &how, &k->budget,
+                                   t->mem, &k->err);
     }
     lhi_annealing_options how = {.seed = t->seed,
                                  .ticks = k->ticks,
                                  .target = t->target,
                                  .hot = mean / 2 + 1,
                                  .cold = mean / 50 + 1};
-    lhi_machine_orders_copy(t->found, t->words);
-    LHI_TRY(lhi_annealing_run(t->words, t->found, &t->time, &how, &k->budget,
+    lhi_machine_orders_copy(t->found, t->orders);
+    LHI_TRY(lhi_annealing_run(t->orders, t->found, &t->time, &how, &k->budget,
                               t->mem, &k->err));
-    lhi_machine_orders_copy(t->words, t->found);
+    lhi_machine_orders_copy(t->orders, t->found);
     return LH_OK;
 }
 
@@ -209,7 +209,7 @@ static lh_status merge(void *context, uint32_t i, const lhi_batch_task *k,
         return LH_OK;
     x->gained = true;
     x->improved = true;
-    return lhi_solver_offer_orders(x->r, t->words, t->engine, err);
+    return lhi_solver_offer_orders(x->r, t->orders, t->engine, err);
 }
 
 /* --- planning a round ----------------------------------------------------- */
@@ -407,7 +407,7 @@ static lh_status plan_tasks(portfolio *x, bool *refuted)
             t->kind = TASK_NOTHING;
             t->engine = LHI_ENGINE_NONE;
         } else if (t->kind != TASK_SEARCH)
-            lhi_machine_orders_copy(t->words, r->best);
+            lhi_machine_orders_copy(t->orders, r->best);
         x->batch.pieces[i].ticks =
             t->kind == TASK_SEARCH
                 ? ticks + (i == SEARCH_NEAR_INCUMBENT ? more : 0)
@@ -513,7 +513,7 @@ static lh_status make_tasks(portfolio *x, lh_error *err)
         t->mem = lhi_arena_make(0);
         if (!t->mem)
             return lhi_fail_nomem(err);
-        LHI_TRY(lhi_machine_orders_make(r->shop, t->mem, &t->words, err));
+        LHI_TRY(lhi_machine_orders_make(r->shop, t->mem, &t->orders, err));
         LHI_TRY(lhi_machine_orders_make(r->shop, t->mem, &t->found, err));
         LHI_TRY(lhi_justifier_make(r->shop, t->mem, &t->justifier, err));
     }

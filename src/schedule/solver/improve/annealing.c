@@ -228,16 +228,16 @@ static void run_annealing(annealer *a, lhi_machine_orders *best,
     }
 }
 
-lh_status lhi_annealing_run(lhi_machine_orders *words, lhi_machine_orders *best,
-                            int64_t *best_time,
+lh_status lhi_annealing_run(lhi_machine_orders *orders,
+                            lhi_machine_orders *best, int64_t *best_time,
                             const lhi_annealing_options *how,
                             lhi_budget *budget, lhi_arena *mem, lh_error *err)
 {
-    uint32_t n = words->shop->n_ops;
+    uint32_t n = orders->shop->n_ops;
     lhi_mark mark = lhi_arena_mark(mem);
-    annealer a = {.w = words, .rng = how->seed};
+    annealer a = {.w = orders, .rng = how->seed};
     a.before = LHI_NEW(mem, uint32_t, n);
-    a.count = LHI_NEW(mem, uint32_t, words->shop->n_streams);
+    a.count = LHI_NEW(mem, uint32_t, orders->shop->n_streams);
     a.arcs = LHI_NEW(mem, uint32_t, n);
     if (!a.before || !a.count || !a.arcs) {
         lhi_arena_rewind(mem, mark);

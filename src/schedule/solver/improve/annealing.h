@@ -13,11 +13,11 @@ typedef struct lhi_annealing_options {
     int64_t hot, cold; /* temperatures, job-shop time */
 } lhi_annealing_options;
 
-/* Improves machine orders by simulated annealing from `words`, which must be
+/* Improves machine orders by simulated annealing from `orders`, which must be
  * feasible and is left at the last state. If a better objective than
  * *best_time is found, stores the orders in `best` and updates *best_time. */
-lh_status lhi_annealing_run(lhi_machine_orders *words, lhi_machine_orders *best,
-                            int64_t *best_time,
+lh_status lhi_annealing_run(lhi_machine_orders *orders,
+                            lhi_machine_orders *best, int64_t *best_time,
                             const lhi_annealing_options *how,
                             lhi_budget *budget, lhi_arena *mem, lh_error *err);
 

@@ -30,52 +30,53 @@ struct lhi_repairer {
 /* Draws a random reduced problem with a known schedule for *m < n
  * microbatches; NULL: there is none. */
 static const lhi_reduced_problem *
-draw_reduced_problem(lhi_repairer *a, const lhi_reduction *fewer, uint32_t n,
-                     uint32_t *m)
+draw_reduced_problem(lhi_repairer *a, const lhi_reduction *reduction,
+                     uint32_t n, uint32_t *m)
 {
     uint32_t n_known = 0, pick;
-    for (uint32_t i = 2; fewer && i < n; i++)
-        n_known += fewer->problems[i].start != NULL;
+    for (uint32_t i = 2; reduction && i < n; i++)
+        n_known += reduction->problems[i].start != NULL;
     if (n_known == 0)
         return NULL;
     pick = lhi_random_below(&a->random, n_known);
-    for (*m = 2; !fewer->problems[*m].start || pick-- > 0;)
+    for (*m = 2; !reduction->problems[*m].start || pick-- > 0;)
         ++*m;
-    return &fewer->problems[*m];
+    return &reduction->problems[*m];
 }
 
 /* Chooses at random the operations that insertion keeps: part of the best
- * schedule `words` with objective `time`, part of a schedule `fewer` for fewer
- * microbatches, or none. Stores them in *out. */
-static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *words,
-                        int64_t time, const lhi_reduction *fewer,
+ * schedule `orders` with objective `time`, part of a schedule `reduction` for
+ * fewer microbatches, or none. Stores them in *out. */
+static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *orders,
+                        int64_t time, const lhi_reduction *reduction,
                         lhi_insertion_options *out)
 {
     const uint32_t what = lhi_random_below(&a->random, 8);
-    const lhi_reduced_problem *rung = NULL;
+    const lhi_reduced_problem *problem = NULL;
     uint32_t m = 0;
     if (what >= CYCLES_FROM_BEST + CYCLES_FROM_REDUCED)
         return;
     if (what >= CYCLES_FROM_BEST)
-        rung = draw_reduced_problem(a, fewer, words->shop->n_microbatches, &m);
-    if (!rung && time >= 0)
-        m = words->shop->n_microbatches;
+        problem = draw_reduced_problem(a, reduction,
+                                       orders->shop->n_microbatches, &m);
+    if (!problem && time >= 0)
+        m = orders->shop->n_microbatches;
     if (m < 2)
         return;
-    out->start = rung ? rung->start : a->start;
-    if (!rung) {
-        const lhi_shop *s = words->shop;
+    out->start = problem ? problem->start : a->start;
+    if (!problem) {
+        const lhi_shop *s = orders->shop;
         for (uint32_t o = 0; o < s->n_ops; o++)
-            a->start[o] = words->end[o] - s->time[o];
+            a->start[o] = orders->end[o] - s->time[o];
     }
     out->n_microbatches = m;
     out->n_kept = 1 + lhi_random_below(&a->random, m - 1);
 }
 
 /* Runs one annealing cycle of insertion and improves its result by
- * justification; updates `words` and *time if that is better, and *by with the
+ * justification; updates `orders` and *time if that is better, and *by with the
  * engine that found it. */
-static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words,
+static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *orders,
                              int64_t *time, lhi_engine *by,
                              const lhi_repair_options *how, lhi_budget *budget,
                              lh_error *err)
@@ -83,7 +84,7 @@ static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words,
     lhi_insertion_options insert = {.ticks = how->ticks, .target = how->target};
     int64_t found = -1;
     if (lhi_budget_is_engine_enabled(budget, LHI_ENGINE_DESTROY_REPAIR))
-        draw_prefix(a, words, *time, how->reduction, &insert);
+        draw_prefix(a, orders, *time, how->reduction, &insert);
     const lhi_engine engine = insert.n_kept > 0 ? LHI_ENGINE_DESTROY_REPAIR
                               : a->turn         ? LHI_ENGINE_MIRROR
                                                 : LHI_ENGINE_INSERTION;
@@ -99,13 +100,13 @@ static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words,
                                           how->seed, how->target, budget, err));
     if (*time >= 0 && found >= *time)
         return LH_OK;
-    lhi_machine_orders_copy(words, a->found);
-    *time = lhi_machine_orders_evaluate(words);
+    lhi_machine_orders_copy(orders, a->found);
+    *time = lhi_machine_orders_evaluate(orders);
     *by = found < plain ? LHI_ENGINE_JUSTIFICATION : engine;
     return LH_OK;
 }
 
-lh_status lhi_repairer_run(lhi_repairer *a, lhi_machine_orders *words,
+lh_status lhi_repairer_run(lhi_repairer *a, lhi_machine_orders *orders,
                            int64_t *time, lhi_engine *by,
                            const lhi_repair_options *how, lhi_budget *budget,
                            lh_error *err)
@@ -117,7 +118,7 @@ lh_status lhi_repairer_run(lhi_repairer *a, lhi_machine_orders *words,
            (*time < 0 || *time > how->target)) {
         lhi_repair_options rest = *how;
         rest.ticks = end - budget->used;
-        LHI_TRY(repair_once(a, words, time, by, &rest, budget, err));
+        LHI_TRY(repair_once(a, orders, time, by, &rest, budget, err));
     }
     return LH_OK;
 }

@@ -22,10 +22,10 @@ typedef struct lhi_repair_options {
     uint64_t seed;                  /* for justification */
 } lhi_repair_options;
 
-/* Improves the machine orders `words` by destroy and repair. *time: their
+/* Improves `orders` by destroy and repair. *time: their
  * objective as last evaluated (< 0: no orders yet), updated on improvement.
  * *by: the engine that found the improvement. */
-lh_status lhi_repairer_run(lhi_repairer *regrower, lhi_machine_orders *words,
+lh_status lhi_repairer_run(lhi_repairer *repairer, lhi_machine_orders *orders,
                            int64_t *time, lhi_engine *by,
                            const lhi_repair_options *how, lhi_budget *budget,
                            lh_error *err);

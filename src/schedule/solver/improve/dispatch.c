@@ -130,13 +130,13 @@ static void count_waits(dispatcher *d)
     }
 }
 
-lh_status lhi_dispatch_by_due_date(lhi_machine_orders *words,
+lh_status lhi_dispatch_by_due_date(lhi_machine_orders *orders,
                                    const int64_t *due, bool *ok, lhi_arena *mem,
                                    lh_error *err)
 {
-    const lhi_shop *s = words->shop;
+    const lhi_shop *s = orders->shop;
     lhi_mark mark = lhi_arena_mark(mem);
-    dispatcher d = {.s = s, .w = words, .due = due};
+    dispatcher d = {.s = s, .w = orders, .due = due};
     d.next = LHI_NEW(mem, uint32_t, s->n_streams);
     d.free_at = LHI_NEW(mem, int64_t, s->n_machines);
     d.held = LHI_NEW(mem, int64_t, s->n_machines);
@@ -147,13 +147,13 @@ lh_status lhi_dispatch_by_due_date(lhi_machine_orders *words,
         status = lhi_fail_nomem(err);
     if (status == LH_OK) {
         lhi_earliest_machine_reset(&d.first);
-        memset(words->next, 0, s->n_machines * sizeof *words->next);
-        memcpy(words->ready, s->head, s->n_ops * sizeof *words->ready);
+        memset(orders->next, 0, s->n_machines * sizeof *orders->next);
+        memcpy(orders->ready, s->head, s->n_ops * sizeof *orders->ready);
         count_waits(&d);
         *ok = run_all(&d);
     }
     for (uint32_t m = 0; status == LH_OK && *ok && m < s->n_machines; m++)
-        lhi_machine_orders_update_followers(words, m);
+        lhi_machine_orders_update_followers(orders, m);
     lhi_arena_rewind(mem, mark);
     return status;
 }

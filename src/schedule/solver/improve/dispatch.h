@@ -4,9 +4,9 @@
 
 #include "schedule/solver/model/machine_orders.h"
 
-/* Builds machine orders `words` by dispatching the operation with the earliest
+/* Builds `orders` by dispatching the operation with the earliest
  * due date due[op]. *ok is false if memory blocked it. */
-lh_status lhi_dispatch_by_due_date(lhi_machine_orders *words,
+lh_status lhi_dispatch_by_due_date(lhi_machine_orders *orders,
                                    const int64_t *due, bool *ok, lhi_arena *mem,
                                    lh_error *err);
 

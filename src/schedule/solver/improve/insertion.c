@@ -50,7 +50,7 @@ typedef struct prefix {
 /* State of the insertion heuristic. */
 struct lhi_inserter {
     const lhi_shop *s;           /* the job shop or its mirror */
-    lhi_machine_orders *words;   /* its orders */
+    lhi_machine_orders *orders;  /* its orders */
     lhi_machine_orders *forward; /* the original's orders, if s is the mirror */
     uint32_t *path;              /* streams on a microbatch's path */
     uint32_t n_path, turn;
@@ -216,8 +216,8 @@ static int64_t evaluate(lhi_inserter *a)
         place_through(a, s->streams[i].first + s->streams[i].count - 1);
     for (uint32_t m = 0; m < s->n_machines; m++)
         for (uint32_t i = 0; i < a->n[m]; i++)
-            a->words->order[m][i] = a->line[m][i].op;
-    int64_t time = lhi_machine_orders_evaluate(a->words);
+            a->orders->order[m][i] = a->line[m][i].op;
+    int64_t time = lhi_machine_orders_evaluate(a->orders);
     return time < 0 ? FAR : time;
 }
 
@@ -525,18 +525,18 @@ static void copy_parameters(const lhi_shop *s, parameters *to,
 static void keep_better(lhi_inserter *a, int64_t time, lhi_machine_orders *best,
                         int64_t *best_time)
 {
-    const lhi_machine_orders *words = a->words;
+    const lhi_machine_orders *orders = a->orders;
     if (time == FAR || (*best_time >= 0 && time >= *best_time))
         return;
     if (a->forward) {
-        lhi_mirror_convert_orders(a->forward, words);
-        words = a->forward;
+        lhi_mirror_convert_orders(a->forward, orders);
+        orders = a->forward;
         time = lhi_machine_orders_evaluate(a->forward);
     }
     if (time < 0 || (*best_time >= 0 && time >= *best_time))
         return;
     *best_time = time;
-    lhi_machine_orders_copy(best, words);
+    lhi_machine_orders_copy(best, orders);
 }
 
 /* Resets the insertion parameters to 0 and evaluates them; returns the
@@ -720,7 +720,7 @@ lh_status lhi_inserter_make(const lhi_shop *shop, bool mirrored, uint64_t seed,
         LHI_TRY(lhi_machine_orders_make(shop, mem, &a->forward, err));
         a->s = mirror;
     }
-    LHI_TRY(lhi_machine_orders_make(a->s, mem, &a->words, err));
+    LHI_TRY(lhi_machine_orders_make(a->s, mem, &a->orders, err));
     if (!allocate(a, mem))
         return lhi_fail_nomem(err);
     find_path(a);

@@ -20,7 +20,7 @@ enum { N_KINDS = LHI_SCATTER + 1, WALK_STEPS = 8 };
 struct lhi_justifier {
     lhi_arena *mem;
     const lhi_shop *shop;
-    lhi_machine_orders *words, *back; /* for the job shop and its mirror */
+    lhi_machine_orders *orders, *back; /* for the job shop and its mirror */
     int64_t *due, mean;
     uint64_t rng;
 };
@@ -81,7 +81,7 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
     j->mean = j->mean / shop->n_ops + 1;
     lhi_shop *mirror;
     LHI_TRY(lhi_mirror_make(shop, mem, &mirror, err));
-    LHI_TRY(lhi_machine_orders_make(shop, mem, &j->words, err));
+    LHI_TRY(lhi_machine_orders_make(shop, mem, &j->orders, err));
     LHI_TRY(lhi_machine_orders_make(mirror, mem, &j->back, err));
     *out = j;
     return LH_OK;
@@ -145,15 +145,15 @@ static lh_status dispatch_from(lhi_justifier *j, const lhi_machine_orders *from,
     return LH_OK;
 }
 
-/* Copies the machine orders `words` to `best` if their makespan `time` is
+/* Copies the machine orders `orders` to `best` if their makespan `time` is
  * valid and shorter than *best_time; returns whether it did. */
 static bool keep_better(lhi_machine_orders *best, int64_t *best_time,
-                        const lhi_machine_orders *words, int64_t time)
+                        const lhi_machine_orders *orders, int64_t time)
 {
     if (time < 0 || time >= *best_time)
         return false;
     *best_time = time;
-    lhi_machine_orders_copy(best, words);
+    lhi_machine_orders_copy(best, orders);
     lhi_machine_orders_evaluate(best);
     return true;
 }
@@ -179,21 +179,21 @@ static lh_status justify(lhi_justifier *j, lhi_machine_orders *best,
         if (lhi_budget_spend(budget, each))
             break;
         if (back >= 0) {
-            lhi_mirror_convert_orders(j->words, j->back);
-            turned = lhi_machine_orders_evaluate(j->words);
+            lhi_mirror_convert_orders(j->orders, j->back);
+            turned = lhi_machine_orders_evaluate(j->orders);
         }
-        bool better = keep_better(best, best_time, j->words, turned);
+        bool better = keep_better(best, best_time, j->orders, turned);
         if (back >= 0)
             LHI_TRY(
-                dispatch_from(j, j->back, back, &still, j->words, &time, err));
-        better = keep_better(best, best_time, j->words, time) || better;
+                dispatch_from(j, j->back, back, &still, j->orders, &time, err));
+        better = keep_better(best, best_time, j->orders, time) || better;
         since = better ? 0 : since + 1;
         if (lhi_budget_spend(budget, each) || budget->used >= end ||
             (how->unperturbed && !better))
             break;
         /* Walk a few steps away from the best. */
         bool home = better || since % WALK_STEPS == 0 || time < 0;
-        now = home ? best : j->words;
+        now = home ? best : j->orders;
         span = home ? *best_time : time;
     }
     return LH_OK;

@@ -14,7 +14,7 @@ enum {
 
 /* One task's result. */
 typedef struct insertion_task {
-    lhi_machine_orders *words; /* best orders of this task */
+    lhi_machine_orders *orders; /* best orders of this task */
     int64_t time, before;
     lhi_engine by;
 } insertion_task;
@@ -34,7 +34,7 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
     insertion_task *k = &a->all[i];
     lhi_repair_options how = a->how;
     how.ticks = piece->ticks;
-    return lhi_repairer_run(a->r->workers[i].regrower, k->words, &k->time,
+    return lhi_repairer_run(a->r->workers[i].repairer, k->orders, &k->time,
                             &k->by, &how, &piece->budget, &piece->err);
 }
 
@@ -49,7 +49,7 @@ static lh_status merge_task(void *context, uint32_t i,
     (void)piece;
     (void)last; /* nothing remains once a task meets the bound */
     return k->time >= 0 && (k->before < 0 || k->time < k->before)
-               ? lhi_solver_offer_orders(a->r, k->words, k->by, err)
+               ? lhi_solver_offer_orders(a->r, k->orders, k->by, err)
                : LH_OK;
 }
 
@@ -73,8 +73,8 @@ static lh_status make_workers(lhi_solver *r, lh_error *err)
         if (!k->mem)
             return lhi_fail_nomem(err);
         lh_status status = lhi_repairer_make(r->shop, r->o.seed + r->n_workers,
-                                             k->mem, &k->regrower, err);
-        if (status != LH_OK || !k->regrower) {
+                                             k->mem, &k->repairer, err);
+        if (status != LH_OK || !k->repairer) {
             lhi_arena_free(k->mem);
             return status;
         }
@@ -105,10 +105,10 @@ static lh_status make_tasks(insertion_batch *a, lhi_arena *mem,
          i < n && !lhi_budget_spend(&r->budget, r->shop->n_ops / 12); i++) {
         insertion_task *k = &a->all[i];
         k->before = k->time = -1;
-        LHI_TRY(lhi_machine_orders_make(r->shop, mem, &k->words, err));
+        LHI_TRY(lhi_machine_orders_make(r->shop, mem, &k->orders, err));
         if (r->has_orders) {
-            lhi_machine_orders_copy(k->words, r->best);
-            k->before = k->time = lhi_machine_orders_evaluate(k->words);
+            lhi_machine_orders_copy(k->orders, r->best);
+            k->before = k->time = lhi_machine_orders_evaluate(k->orders);
         }
         (*pieces)[i].ticks =
             lhi_budget_get_remaining(&r->budget, a->how.ticks) / n;

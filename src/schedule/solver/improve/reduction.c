@@ -107,7 +107,7 @@ void lhi_reduction_raise_tails(lhi_solver *r)
 /* A schedule with m microbatches. Microbatches from..from + period - 1 are
  * repeated, each time `shift` later. */
 typedef struct extension {
-    const lhi_reduced_problem *rung;
+    const lhi_reduced_problem *problem;
     uint32_t m, from, period;
     int64_t shift;
 } extension;
@@ -127,7 +127,7 @@ static int64_t get_extended_start(const lhi_shop *s, const extension *k,
     /* Streams in the smaller job shop begin at the same fraction of its
      * operations. */
     uint32_t first = t->first / s->n_microbatches * k->m;
-    return k->rung->start[first + x - turns * k->period * t->per] +
+    return k->problem->start[first + x - turns * k->period * t->per] +
            turns * k->shift;
 }
 
@@ -175,9 +175,9 @@ typedef struct extension_task {
     extension at;
     uint32_t end; /* end of the range for `from` */
     lhi_arena *mem;
-    lhi_machine_orders *words, *best_words;
+    lhi_machine_orders *orders, *best_orders;
     lhi_justifier *justifier; /* may be NULL */
-    /* best: job-shop time of any; now: of best_words */
+    /* best: job-shop time of any; now: of best_orders */
     int64_t *due, best, now;
 } extension_task;
 
@@ -196,19 +196,19 @@ static lh_status keep_best(const extension_batch *a, extension_task *k,
                            lhi_batch_task *piece)
 {
     const lhi_solver *r = a->r;
-    int64_t time = lhi_machine_orders_evaluate(k->words);
+    int64_t time = lhi_machine_orders_evaluate(k->orders);
     if (time < 0 || (k->best >= 0 && time > k->best + k->best / 32))
         return LH_OK;
     if (k->best < 0 || time < k->best)
         k->best = time;
     LHI_TRY(lhi_justifier_run_unperturbed(
-        k->justifier, k->words, &time, r->o.seed,
+        k->justifier, k->orders, &time, r->o.seed,
         lhi_shop_get_deadline(r->shop, r->low_units), &piece->budget,
         &piece->err));
     if (time < k->best)
         k->best = time;
     if (k->now < 0 || time < k->now) {
-        lhi_machine_orders_copy(k->best_words, k->words);
+        lhi_machine_orders_copy(k->best_orders, k->orders);
         k->now = time;
     }
     return LH_OK;
@@ -224,10 +224,10 @@ static lh_status try_extension(const extension_batch *a, extension_task *k,
     bool ok;
     fill_due_dates(s, &k->at, k->due);
     lhi_budget_spend(&piece->budget, s->n_ops / 4 + 1);
-    if (order_by_due_date(k->words, k->due))
+    if (order_by_due_date(k->orders, k->due))
         LHI_TRY(keep_best(a, k, piece));
     LHI_TRY(
-        lhi_dispatch_by_due_date(k->words, k->due, &ok, k->mem, &piece->err));
+        lhi_dispatch_by_due_date(k->orders, k->due, &ok, k->mem, &piece->err));
     return ok ? keep_best(a, k, piece) : LH_OK;
 }
 
@@ -241,7 +241,7 @@ static void compute_shifts(const lhi_shop *s, const extension *k, int64_t *out)
     for (uint32_t i = 0; i < s->n_streams && n < 256; i++) {
         uint32_t per = s->streams[i].per;
         const int64_t *start =
-            k->rung->start + s->streams[i].first / s->n_microbatches * k->m;
+            k->problem->start + s->streams[i].first / s->n_microbatches * k->m;
         if (k->from + k->period >= k->m)
             break;
         int64_t d = start[(k->from + k->period) * per] - start[k->from * per];
@@ -292,17 +292,17 @@ static lh_status merge_task(void *context, uint32_t i,
         lhi_solver_convert_to_units(a->r, a->r->best_ns) * a->r->shop->scale <=
             k->now)
         return LH_OK;
-    return lhi_solver_offer_orders(a->r, k->best_words, LHI_ENGINE_STRETCHING,
+    return lhi_solver_offer_orders(a->r, k->best_orders, LHI_ENGINE_STRETCHING,
                                    err);
 }
 
 /* Extends the reduced schedule by repeating one period of microbatches, from
  * each possible first microbatch on; several ranges of first microbatches run
  * in parallel. */
-static lh_status extend_by_period(extension_batch *a, const extension *rung,
+static lh_status extend_by_period(extension_batch *a, const extension *problem,
                                   lh_error *err)
 {
-    for (uint32_t from = 0, end = rung->m - rung->period; from < end;) {
+    for (uint32_t from = 0, end = problem->m - problem->period; from < end;) {
         uint32_t n = 0;
         lhi_solver *r = a->r;
         if (lhi_solver_is_done(r) || r->budget.used >= a->end)
@@ -313,7 +313,7 @@ static lh_status extend_by_period(extension_batch *a, const extension *rung,
             1;
         for (; n < a->n && from < end; n++, from += RANGE) {
             extension_task *k = &a->triers[n];
-            k->at = *rung;
+            k->at = *problem;
             k->at.from = from;
             k->end = from + RANGE < end ? from + RANGE : end;
             k->best = a->best;
@@ -331,7 +331,7 @@ static lh_status extend_by_period(extension_batch *a, const extension *rung,
 static lh_status extend_problem(extension_batch *a, uint32_t m, lh_error *err)
 {
     uint32_t extra = a->r->shop->n_microbatches - m;
-    extension k = {.rung = &a->r->reduction->problems[m], .m = m};
+    extension k = {.problem = &a->r->reduction->problems[m], .m = m};
     for (k.period = 1; k.period < m && k.period <= extra; k.period++)
         if (extra % k.period == 0)
             LHI_TRY(extend_by_period(a, &k, err));
@@ -359,8 +359,8 @@ static lh_status make_tasks(extension_batch *a, lhi_arena *mem, lh_error *err)
         k->due = LHI_NEW(k->mem, int64_t, s->n_ops);
         if (!k->due)
             return lhi_fail_nomem(err);
-        LHI_TRY(lhi_machine_orders_make(s, k->mem, &k->words, err));
-        LHI_TRY(lhi_machine_orders_make(s, k->mem, &k->best_words, err));
+        LHI_TRY(lhi_machine_orders_make(s, k->mem, &k->orders, err));
+        LHI_TRY(lhi_machine_orders_make(s, k->mem, &k->best_orders, err));
         LHI_TRY(lhi_justifier_make(s, k->mem, &k->justifier, err));
     }
     return LH_OK;

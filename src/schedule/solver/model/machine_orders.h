@@ -28,14 +28,14 @@ lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem,
                                   lhi_machine_orders **out, lh_error *err);
 /* Runs all operations in their machine orders. Returns the objective in
  * job-shop time, or -1 if the orders deadlock. */
-int64_t lhi_machine_orders_evaluate(lhi_machine_orders *words);
+int64_t lhi_machine_orders_evaluate(lhi_machine_orders *orders);
 /* Copies the machine orders, without the operations' end times. */
 void lhi_machine_orders_copy(lhi_machine_orders *to,
                              const lhi_machine_orders *from);
 
 /* Sets the orders of the machines that follow `leader` (data-parallel links)
  * according to its order. */
-void lhi_machine_orders_update_followers(lhi_machine_orders *words,
+void lhi_machine_orders_update_followers(lhi_machine_orders *orders,
                                          uint32_t leader);
 
 #endif

@@ -199,14 +199,14 @@ lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err)
  * better; `by`: engine that found them. Keeps message orders only if the
  * schedule is worse with FIFO links. */
 lh_status lhi_solver_offer_orders(lhi_solver *r,
-                                  const lhi_machine_orders *words,
+                                  const lhi_machine_orders *orders,
                                   lhi_engine by, lh_error *err)
 {
     lh_schedule *plain = NULL, *ordered = NULL;
     int64_t plain_ns = -1, ordered_ns = -1;
     bool kept = false;
-    const uint32_t *const *orders = (const uint32_t *const *)words->order;
-    LHI_TRY(lhi_shop_build_schedule(r->shop, orders, false, &plain, err));
+    const uint32_t *const *rows = (const uint32_t *const *)orders->order;
+    LHI_TRY(lhi_shop_build_schedule(r->shop, rows, false, &plain, err));
     lh_status status = evaluate(r, plain, true, &plain_ns, err);
     if (status == LH_EDEADLOCK)
         status = LH_OK;
@@ -217,7 +217,7 @@ lh_status lhi_solver_offer_orders(lhi_solver *r,
     keep_better(r, plain, plain_ns, by, lhi_engine_get_label(by), &kept);
     bool any = kept;
     if (!r->o.fifo) {
-        LHI_TRY(lhi_shop_build_schedule(r->shop, orders, true, &ordered, err));
+        LHI_TRY(lhi_shop_build_schedule(r->shop, rows, true, &ordered, err));
         status = evaluate(r, ordered, false, &ordered_ns, err);
         if (status != LH_OK) {
             lh_schedule_free(ordered);
@@ -228,7 +228,7 @@ lh_status lhi_solver_offer_orders(lhi_solver *r,
         any = any || kept;
     }
     if (any) {
-        lhi_machine_orders_copy(r->best, words);
+        lhi_machine_orders_copy(r->best, orders);
         r->has_orders = true;
     }
     return LH_OK;

@@ -34,7 +34,7 @@ typedef struct lhi_repairer lhi_repairer;
 /* A parallel worker with its own arena; its state persists between calls. */
 typedef struct lhi_worker {
     lhi_arena *mem;
-    lhi_repairer *regrower;
+    lhi_repairer *repairer;
 } lhi_worker;
 
 typedef struct lhi_solver lhi_solver;
@@ -103,7 +103,7 @@ lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err);
 /* Offers orders found by engine `by` as a schedule; keeps message orders only
  * where FIFO is worse. */
 lh_status lhi_solver_offer_orders(lhi_solver *r,
-                                  const lhi_machine_orders *words,
+                                  const lhi_machine_orders *orders,
                                   lhi_engine by, lh_error *err);
 
 /* --- bounds by trial deadlines: raise_bound.c */
