@@ -98,7 +98,7 @@ def a_switch_comes_when_it_can_be_there():
 
 
 @test
-def what_comes_and_goes_does_not_make_it_flap():
+def short_recurring_events_cause_no_flapping():
     """Tests events of two to six iterations with pauses of the same length."""
     for on in (2, 3, 4, 6):
         spans = [(a, a + on) for a in range(20, 200, 2 * on)]
@@ -141,7 +141,7 @@ TIGHT = """
 
 
 @test
-def what_is_soon_over_is_not_answered():
+def short_events_are_not_handled():
     """Tests recurring events that end before they can be detected."""
     write("tight.yaml", TIGHT)
     for on, period in ((2, 20), (3, 20), (4, 20), (5, 40)):
@@ -167,7 +167,7 @@ def copies_that_cost_are_kept_to_slow_links():
 
 
 @test
-def the_same_comes_out_again_with_jitter_too():
+def results_with_jitter_are_deterministic():
     uniform("p.yaml", latency=8, transfer=1)
     write("e.yaml", """
         longhaul: events/1
@@ -186,7 +186,7 @@ def the_same_comes_out_again_with_jitter_too():
 
 
 @test
-def people_read_why():
+def the_text_explains_decisions():
     done = case("text", ["simulate", STAGES, "-s", "zb-h2", *DIRECT,
                          "--events", TRACE, "--steps", "420", "--adapt"],
                 out=r"(?s)no switch .*Events.*Switches.*all messages\s+delegated")
@@ -273,7 +273,7 @@ def paths_that_mean_nothing_are_refused():
 
 
 @test
-def what_rests_in_the_host_costs_copies():
+def activations_on_the_host_cost_copies():
     """Four activations fit on a device and twelve on the host. Activations
     beyond the first four cost a copy each way. On a single device no link wait
     hides the copies, so each of these passes takes a copy longer."""
@@ -308,7 +308,7 @@ def what_rests_in_the_host_costs_copies():
 
 
 @test
-def it_says_what_it_is_for():
+def the_options_that_adapt_requires_are_named():
     for more, words in ((["--adapt"], "--adapt requires --events"),
                         (["--events", TRACE, "--steps", "9", "--staging",
                           "1ms"], "--staging requires --path or --adapt"),

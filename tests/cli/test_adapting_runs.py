@@ -19,7 +19,7 @@ STEPS = 40
 
 
 @test
-def slow_iterations_are_said_where_nothing_is_noticed():
+def slow_iterations_are_printed_without_a_detection():
     """Two of six iterations are slow, while the monitor still calibrates."""
     uniform("p.yaml", microbatches=8)
     write("e.yaml", SLOW.replace("from: 11, to: 1000", "from: 2, to: 4"))
@@ -33,7 +33,7 @@ def slow_iterations_are_said_where_nothing_is_noticed():
 
 
 @test
-def what_was_noticed_and_decided_is_said():
+def detections_and_decisions_are_reported():
     """A link's latency becomes forty times a pass: an iteration then takes 200
     ms in place of 40 ms."""
     uniform("p.yaml", microbatches=8)
@@ -86,7 +86,7 @@ def what_was_noticed_and_decided_is_said():
 
 
 @test
-def people_get_the_reasons():
+def the_text_contains_the_reasons():
     uniform("p.yaml", microbatches=8)
     write("e.yaml", SLOW)
     done = case("text", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
@@ -99,7 +99,7 @@ def people_get_the_reasons():
 
 
 @test
-def what_is_not_moved_is_said():
+def possible_migrations_are_reported():
     """A slow device: the run does not move layers without --moving, and reports
     this."""
     uniform("p.yaml", microbatches=8)
@@ -119,7 +119,7 @@ def what_is_not_moved_is_said():
 
 
 @test
-def what_does_not_go_with_it_is_refused():
+def incompatible_options_are_rejected():
     uniform("p.yaml")
     write("text", "It was the best of times.\n" * 9)
     for more in (["--schedule-at", "1=gpipe"],
@@ -129,7 +129,7 @@ def what_does_not_go_with_it_is_refused():
 
 
 @test
-def weights_do_not_notice():
+def weights_are_unaffected():
     """Final weights are bit-identical with and without events."""
     make_plan(TWO_SITES % 12)
     write("e.yaml", f"""

@@ -79,7 +79,7 @@ def other_transports_run_it_too():
 
 
 @test
-def what_would_stop_is_refused():
+def deadlocks_are_rejected():
     uniform("loop.yaml", devices=2, microbatches=4, placement="loop", chunks=2)
     for command in ("train", "explain", "simulate"):
         case(f"{command} stops", [command, "loop.yaml", "-s", "gpipe", *DIRECT],

@@ -559,7 +559,7 @@ def slurm_fills_in_the_hosts():
 
 
 @test
-def what_is_there_stays_and_a_failure_leaves_nothing():
+def existing_files_are_kept_and_failures_leave_none():
     shim()
     check(planned("megatron", SHARED), "plan")
     make = ["export", "plan.json", "--to", "megatron", "--bundle"]

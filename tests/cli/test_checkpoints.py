@@ -75,7 +75,7 @@ def damage(path, at=-20):
 
 # --- one run at a time -------------------------------------------------------
 @test
-def a_second_run_is_refused_by_name():
+def a_second_run_is_rejected_by_name():
     prepare()
     for transport in ("inproc", "local"):
         first = begin("--checkpoint-every", "1", "--transport", transport,
@@ -103,7 +103,7 @@ def a_second_run_is_refused_by_name():
 
 
 @test
-def of_runs_that_begin_at_once_one_wins():
+def one_of_several_simultaneous_runs_starts():
     """Of simultaneous starts one trains; all others are rejected, also later
     ones."""
     prepare()
@@ -199,7 +199,7 @@ def a_stale_lock_is_taken_over_with_a_remark():
 
 
 @test
-def a_folder_whose_lock_is_taken_away_is_not_written():
+def a_folder_whose_lock_was_replaced_is_not_written():
     prepare()
     first = begin("--checkpoint-every", "1")
     write(f"run/{LOCK}.other", json.dumps(stale()))
@@ -229,7 +229,7 @@ def a_folder_that_nothing_was_written_to_goes_again():
 
 
 @test
-def a_run_that_stops_at_once_says_that_none_was_written():
+def a_run_stopped_at_once_reports_that_no_checkpoint_was_written():
     """An iteration waits for two messages of 600 ms each."""
     prepare()
     write("far.yaml", (TWO_SITES % 8).replace("latency_ms: 1", "latency_ms: 600"))
@@ -262,7 +262,7 @@ def a_run_that_stops_at_once_says_that_none_was_written():
 
 # --- stale files of killed runs -----------------------------------------------
 @test
-def killed_runs_are_cleaned_up_after():
+def stale_files_of_killed_runs_are_removed():
     prepare()
     kept = {}
     for transport in ("inproc", "local", "inproc"):
@@ -295,7 +295,7 @@ def links_at_guessed_names_are_not_followed():
 
 
 @test
-def what_is_not_a_runs_own_stays():
+def files_of_others_are_kept():
     prepare()
     train("a run", 2)
     (WORK / "elsewhere").mkdir()
@@ -452,7 +452,7 @@ def other_data_are_refused():
 
 
 @test
-def options_and_schedule_go_on_unless_overridden():
+def options_and_schedule_are_kept_unless_overridden():
     prepare()
     options = ("--min-rate", "2e-3", "--warmup", "2", "--clip", "0.3",
                "--weight-decay", "0.2")
@@ -634,7 +634,7 @@ def none_that_is_whole_is_an_error():
 
 
 @test
-def what_does_not_fit_is_not_passed_over():
+def checkpoints_of_other_jobs_are_not_skipped():
     restore()
     case("another recipe", arguments(8, "--resume", "run", "--seed", "3"), 1,
          err=r"\Alonghaul: rank \d: run/step-00000006/state\.json: data\.seed: "
@@ -701,7 +701,7 @@ def the_models_epsilon_is_trained_with_written_and_resumed_with():
 
 
 @test
-def what_the_device_does_not_compute_is_planned_and_not_trained():
+def models_that_the_device_lacks_are_planned_and_not_trained():
     prepare()
     scaling = {"rope_type": "linear", "factor": 4.0}
     model = planned_with(rope_scaling={"type": "dynamic"}, hidden_act="relu")

@@ -190,7 +190,7 @@ def fixed(job, plan):
 
 
 @test
-def a_layout_that_is_given_again_takes_no_longer():
+def a_fixed_layout_is_no_slower_than_its_plan():
     """The partition may differ, and be faster. Searches for optimal schedules
     stop after their budget, so another search may miss a schedule."""
     n_elastic = 0
@@ -249,7 +249,7 @@ def layers_of(job, choice):
 
 
 @test
-def a_layout_that_is_given_to_the_last_layer_takes_the_same_time():
+def a_completely_fixed_layout_has_the_same_time():
     """Covers the plan and its alternatives. A job cannot distinguish a loop
     from a wave with two chunks, so its time may be shorter there."""
     n = 0
@@ -280,7 +280,7 @@ def exported(target):
 
 
 @test
-def exports_say_the_time_and_the_state_of_the_plan():
+def exports_contain_the_time_and_state_of_the_plan():
     """Only plans for a program can be exported to it."""
     states = {1: "--use-distributed-optimizer", 2: " optim_grads\n",
               3: " optim_grads_params\n"}
@@ -336,7 +336,7 @@ def network_of(plan):
 
 
 @test
-def a_network_that_nobody_else_uses_takes_the_time_of_the_plan():
+def an_idle_network_gives_the_time_of_the_plan():
     n = {"elastic": 0, "one site": 0, "two sites": 0}
     for seed, _, plan in plans():
         scenario = network_of(plan)

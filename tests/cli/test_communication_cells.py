@@ -238,7 +238,7 @@ def brute_force_agrees_on_small_schedules():
 
 
 @test
-def reported_schedules_are_judged():
+def publicly_reported_schedules_are_verified():
     write("p.yaml", pipeline(2, "loop", 2, 4))
     write("s.csv", CONTRADICTING)
     case("contradicting", ["check", "p.yaml", "s.csv"], 1,

@@ -55,7 +55,7 @@ def replicas_at_two_sites_cross_the_links_between_them():
 
 
 @test
-def a_ring_of_three_sites_takes_a_link_from_each():
+def a_ring_of_three_sites_uses_a_link_from_each():
     made = plan(8, 1, 6, "data", sites=("a", "b", "c"))
     names = names_of(made)[0].split(" + ")
     ends = sorted(name.split(">") for name in names)
@@ -165,7 +165,7 @@ def names_are_where_the_communication_is_shown():
 
 
 @test
-def what_carries_no_name_shows_none():
+def paths_without_names_show_none():
     write("p.yaml", """\
         longhaul: pipeline/1
         microbatches: 2

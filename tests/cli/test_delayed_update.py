@@ -66,7 +66,7 @@ def the_same_bytes_come_out_however_it_is_run():
 
 
 @test
-def a_resumed_run_goes_on_as_if_it_had_not_ended():
+def a_resumed_run_equals_an_uninterrupted_run():
     prepare()
     all_of_it = losses("all", 6, "--delayed-update", "--checkpoint-every", "3")
     rest = losses("rest", 6, "--delayed-update", "--resume",

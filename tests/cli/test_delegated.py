@@ -69,7 +69,7 @@ def faster_with_its_copies():
 
 
 @test
-def it_goes_on_through_events_and_schedules():
+def it_works_with_events_and_schedule_switches():
     pipeline()
     write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n"
           "  - {from: 1, to: 2, links: [0-1], latency: 40}\n")
@@ -113,7 +113,7 @@ def other_transports_run_it_too():
 
 
 @test
-def what_does_nothing_is_refused():
+def options_without_effect_are_rejected():
     pipeline()
     for command in ("train", "explain"):
         case(f"{command} alike", [command, "p.yaml", "-s", "1f1b", "--path",
@@ -133,7 +133,7 @@ def what_does_nothing_is_refused():
 
 
 @test
-def activations_rest_in_the_host():
+def activations_are_stored_on_the_host():
     uniform("h.yaml", devices=2, microbatches=4, times=(3, 3, 3), latency=6,
             limit=2)
     plain = json_case("plain", ["simulate", "h.yaml", "-s", "zb-h2",

@@ -55,7 +55,7 @@ def in_one_job_one_worker_is_slow_and_in_the_other_the_last_stage():
 
 
 @test
-def uneven_sequences_are_no_slow_workers():
+def uneven_sequences_are_not_reported_as_slow_workers():
     """All of 64 workers have longer sequences at times. The advice must be to
     balance sequences, not to replace a machine."""
     found = json_case("SE", ["diagnose", SE])
@@ -72,7 +72,7 @@ def uneven_sequences_are_no_slow_workers():
 
 
 @test
-def what_would_help_is_sorted_by_what_it_gains():
+def remedies_are_sorted_by_their_gain():
     for path, first in ((AR, "replace the worker of stage 0, replica 0"),
                         (ST, "twice as many microbatches")):
         found = json_case(path.name, ["diagnose", path])
@@ -98,7 +98,7 @@ def the_text_fits_on_one_screen():
 
 
 @test
-def the_page_shows_what_the_command_prints():
+def the_document_shows_the_output_of_the_command():
     page = (ROOT / "docs/diagnose.md").read_text()
     shown = re.findall(r"    \$ longhaul (diagnose \S+)\n((?:    .*\n|\n)+)", page)
     check(len(shown) == 5, shown)
@@ -176,7 +176,7 @@ layout: {tensor: 1, context: 1, expert: 1, pipeline: 4, data: 2, micro_batch: 2,
 
 
 @test
-def a_profile_of_a_recording_is_what_its_job_is_planned_with():
+def a_profile_of_a_recording_plans_its_job():
     write("job.yaml", JOB)
     told = json_case("ST", ["diagnose", ST, "--pipeline-out", "now.json",
                             "--profile-out", "st.json", "--job", "job.yaml"])
@@ -198,7 +198,7 @@ def a_profile_of_a_recording_is_what_its_job_is_planned_with():
 
 
 @test
-def a_profile_is_of_what_is_known():
+def a_profile_contains_only_known_quantities():
     case("no job", ["diagnose", ST, "--profile-out", "f"], code=2,
          err=r"--profile-out requires --job FILE: a recording lacks")
     case("a job alone", ["diagnose", ST, "--job", "job.yaml"], code=2,
@@ -216,7 +216,7 @@ def a_profile_is_of_what_is_known():
 
 
 @test
-def the_page_has_what_the_json_has():
+def the_page_has_the_contents_of_the_json():
     for path in AR, ST:
         told = json_case(path.name, ["diagnose", path, "--html", "slow.html"])
         size = (WORK / "slow.html").stat().st_size
@@ -240,7 +240,7 @@ def the_page_has_what_the_json_has():
 
 
 @test
-def the_page_of_a_large_recording_leaves_out_and_says_so():
+def the_page_of_a_large_recording_omits_steps_and_reports_it():
     steps, replicas, microbatches = 30, 70, 40
     rows = ["step,rank,dp_rank,stage,optype,seq_id,mc,gmc,mb_id,start_ts,"
             "duration\n"]
@@ -301,7 +301,7 @@ def traces_of_longhaul_are_steps():
 
 
 @test
-def damage_is_remarked_upon_and_the_rest_is_told():
+def damage_is_reported_and_the_rest_is_diagnosed():
     data = ST.read_bytes()
     (WORK / "cut.csv.gz").write_bytes(data[:len(data) // 2])
     found = json_case("cut", ["diagnose", "cut.csv.gz"])
@@ -325,7 +325,7 @@ def damage_is_remarked_upon_and_the_rest_is_told():
 
 
 @test
-def what_takes_no_time_is_told_without_shares_of_it():
+def steps_without_duration_have_no_shares():
     write("none.csv", "step,dp_rank,stage,optype,mb_id,start_ts,duration\n"
           "1,0,0,forward-compute,0,0,0\n1,0,0,backward-compute,0,0,0\n")
     found = json_case("none", ["diagnose", "none.csv"])
@@ -335,7 +335,7 @@ def what_takes_no_time_is_told_without_shares_of_it():
 
 
 @test
-def what_is_no_recording_is_refused():
+def files_that_are_not_recordings_are_rejected():
     write("trace.json", '{"events": []}\n')
     case("JSON", ["diagnose", "trace.json"], 1,
          err="trace.json: is JSON, but neither a trace of longhaul.*a table")

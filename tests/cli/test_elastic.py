@@ -29,7 +29,7 @@ def plan(name, *more, model=", ffn: 4096", batch=128, training="", gbps=400,
 
 
 @test
-def what_is_sharded_of_experts_is_divided_among_those_that_have_them():
+def expert_shards_are_divided_among_their_ranks():
     """With ZeRO 3 for all chunks a device keeps an eighth of everything, for
     any distribution of experts over ranks. With one expert in eight it keeps
     all of the expert."""
@@ -61,7 +61,7 @@ def devices_may_have_more_than_sixteen_chunks():
 
 
 @test
-def many_microbatches_are_no_reason_to_leave_elastic_plans_out():
+def many_microbatches_do_not_exclude_elastic_plans():
     made = plan("batch", batch=8 * 520, gbps=20, layout="", layers=4)
     check(any("elastic" in row for row in made["methods"]), made["layout"])
 
@@ -86,7 +86,7 @@ def the_published_planner_makes_the_plan_and_ours_stands_beside_it():
 
 
 @test
-def what_the_published_planner_does_not_know_is_refused():
+def features_that_the_published_planner_lacks_are_rejected():
     write("job.yaml", JOB % (24, ", ffn: 4096", 128, "", 400, 1, ""))
     for more in (["--jitter", "x.yaml"], ["--pareto"], ["--curves"],
                  ["--what-if", "latency=1"], ["--sensitivity"],

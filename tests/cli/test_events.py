@@ -24,7 +24,7 @@ EVENTS = """
 
 
 @test
-def the_published_trace_takes_as_long_as_published():
+def the_published_trace_has_the_published_time():
     """The whole trace on the direct path: 45.6 and 48.2 minutes by the model,
     45.4 and 46.9 in the paper."""
     write("joint.yaml", STAGES.read_text() + "backward: joint\n")
@@ -55,7 +55,7 @@ def the_published_stages_keep_as_many_activations_as_their_warm_ups():
 
 
 @test
-def an_iteration_takes_what_its_pipeline_takes_alone():
+def an_iteration_has_the_time_of_its_own_pipeline():
     uniform("p.yaml", latency=8, transfer=1)
     write("e.yaml", EVENTS)
     found = json_case("played", ["simulate", "p.yaml", "-s", "zb-h1",
@@ -73,7 +73,7 @@ def an_iteration_takes_what_its_pipeline_takes_alone():
 
 
 @test
-def people_see_one_screen():
+def the_text_fits_one_screen():
     done = case("text", ["simulate", STAGES, "-s", "zb-h2", *DIRECT,
                          "--events", TRACE, "--steps", "1200"],
                 out=r"\Aschedule +zb-h2, direct path\n"
@@ -85,7 +85,7 @@ def people_see_one_screen():
 
 
 @test
-def what_would_have_no_effect_is_refused():
+def events_without_effect_are_rejected():
     uniform("p.yaml")
     write("e.yaml", EVENTS)
     base = ["simulate", "p.yaml", "-s", "1f1b"]
@@ -134,7 +134,7 @@ def iterations_are_drawn():
 
 
 @test
-def a_run_is_held_against_the_same_events():
+def a_run_is_compared_under_the_same_events():
     uniform("p.yaml", microbatches=6)
     write("e.yaml", EVENTS)
     base = ["p.yaml", "-s", "zb-h1", "--events", "e.yaml", "--steps", "6"]
@@ -226,7 +226,7 @@ def another_schedule_under_events_is_predicted():
 
 
 @test
-def weights_do_not_notice_events():
+def weights_are_unaffected_by_events():
     make_plan(TWO_SITES % 8)
     write("e.yaml", """
         longhaul: events/1
@@ -263,7 +263,7 @@ def weights_do_not_notice_events():
 
 
 @test
-def both_predictions_know_of_events():
+def both_predictions_include_events():
     """Tests the prediction with a shared processor, and the one with a
     processor for each rank."""
     make_plan(TWO_SITES % 8)
@@ -284,7 +284,7 @@ def both_predictions_know_of_events():
 
 
 @test
-def real_links_are_what_they_are():
+def events_of_real_links_are_rejected():
     uniform("p.yaml")
     write("e.yaml", EVENTS)
     case("links", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",

@@ -244,7 +244,7 @@ def every_form_is_shown_and_works():
 
 
 @test
-def units_are_said_where_numbers_have_one():
+def help_names_the_unit_of_every_quantity():
     """The help of every quantity names its unit."""
     units = {"init --link-gbps": "10^9 bit/s",
              "init --latency-ms": "milliseconds",
@@ -264,7 +264,7 @@ def units_are_said_where_numbers_have_one():
 
 
 @test
-def a_form_that_help_shows_is_what_errors_ask_for():
+def errors_request_the_form_in_the_help():
     clear()
     case("a time", ["schedule", "p.yaml", "-m", "optimal", "--objective",
                     "memory", "--makespan", "3980"], 2,

@@ -93,7 +93,7 @@ def the_published_layout_is_one():
 
 
 @test
-def experts_are_cut_where_the_job_says_so():
+def experts_are_divided_if_the_job_requests_it():
     job("tensor: 4, expert: 4, expert_tensor: 2, pipeline: 2, data: 4, "
         "outermost: pipeline", ", dispatcher: deepep")
     case("plan", ["plan", "job.yaml", "--for", "megatron", "-o", "plan.json"],
@@ -187,7 +187,7 @@ def degrees_that_do_not_go_together_are_refused():
 
 
 @test
-def deepep_knows_few_sizes_of_groups():
+def deepep_supports_few_group_sizes():
     text = (JOB.replace("experts: 16", "experts: 256")
             .replace("nodes: 2", "nodes: 16")
             .replace("global_batch: 64", "global_batch: 256")

@@ -176,7 +176,7 @@ def every_plan_for_a_program_is_one_of_its_own():
 
 
 @test
-def the_job_says_it_too():
+def the_target_in_the_job_has_the_same_effect():
     text = job(random.Random(1))
     write("a.yaml", text)
     write("b.yaml", re.sub(r"layout: \{", "layout: {framework: megatron, ",
@@ -217,7 +217,7 @@ def zero_3_in_a_pipeline_keeps_backward_passes_whole():
 
 
 @test
-def contradictions_are_told_before_the_search():
+def contradictions_are_reported_before_the_search():
     text = job(random.Random(1))
     for old, new, target, why in (
             ("layout: {", "layout: {schedule: zb-v, ", "megatron",

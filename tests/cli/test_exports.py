@@ -41,7 +41,7 @@ def pytorch_gets_sends():
 
 
 @test
-def what_cannot_run_there_is_not_exported():
+def unsupported_schedules_are_not_exported():
     """Only the plan's own schedule is exported; it is not replaced."""
     plan()
     case("a searched order", ["export", "plan.json", "--to", "megatron"], 1,
@@ -260,7 +260,7 @@ def conversions_that_were_reported_build_the_model():
 
 
 @test
-def what_megatron_cannot_be_given_is_refused():
+def settings_that_megatron_lacks_are_rejected():
     (WORK / "small").mkdir(exist_ok=True)
     llama = {"model_type": "llama", **TINY}
     linear = {"rope_type": "linear", "factor": 2}
@@ -303,7 +303,7 @@ def what_megatron_cannot_be_given_is_refused():
 
 
 @test
-def a_plan_with_sites_says_where_ranks_are():
+def an_export_with_sites_has_the_ranks_of_each_site():
     """The job fixes the datacenter of each stage and replica."""
     (WORK / "sited.yaml").write_text(SITES + """
 layout:

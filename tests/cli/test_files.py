@@ -59,7 +59,7 @@ def commands():
 
 
 @test
-def every_command_says_that_its_output_cannot_be_written():
+def every_command_reports_output_write_errors():
     inputs()
     listed = re.findall(r"^  (\w+) ", re.search(
         r"Commands:\n(.*?)\n\n", run("--help").stdout, re.S)[1], re.M)
@@ -89,7 +89,7 @@ def every_command_says_that_its_output_cannot_be_written():
 
 
 @test
-def every_option_that_names_an_output_says_that_it_cannot_be_written():
+def every_output_option_reports_write_errors():
     inputs()
     for name, args in commands().items():
         text = run(name, "--help-all").stdout
@@ -106,7 +106,7 @@ def every_option_that_names_an_output_says_that_it_cannot_be_written():
 
 
 @test
-def a_log_that_cannot_be_written_is_said_once_and_the_run_goes_on():
+def a_log_write_error_is_reported_once_and_the_run_continues():
     inputs()
     for transport in ("inproc", "local"):
         found = case(f"log on {transport}",
@@ -244,7 +244,7 @@ def an_output_that_a_job_or_a_scenario_names_is_refused():
 
 
 @test
-def what_nobody_named_is_overwritten_only_by_its_own_kind():
+def default_outputs_overwrite_only_their_own_format():
     inputs()
     other = "notes about the plan\n"
     for name, args in (("plan.json", ["plan", "job.yaml", "--no-optimal"]),
@@ -275,7 +275,7 @@ def what_nobody_named_is_overwritten_only_by_its_own_kind():
 
 # --- special files ------------------------------------------------------------
 @test
-def a_folder_is_no_file():
+def folders_are_rejected_as_files():
     inputs()
     (WORK / "d").mkdir()
     folder = r"\Alonghaul: d/?: [^\n]*(directory|not a file)[^\n]*\n\Z"
@@ -300,7 +300,7 @@ def a_folder_is_no_file():
 
 
 @test
-def a_pipe_is_read_and_a_fifo_that_nobody_writes_to_is_refused():
+def a_pipe_is_read_and_a_fifo_without_writer_is_rejected():
     inputs()
     want = run("simulate", "p.yaml", "-s", "s.csv", "--json").stdout
     for args in ('simulate <(cat p.yaml) -s s.csv --json',
@@ -357,7 +357,7 @@ def a_pipe_is_read_and_a_fifo_that_nobody_writes_to_is_refused():
 
 
 @test
-def a_log_whose_reader_goes_does_not_end_the_run():
+def a_log_without_a_reader_does_not_end_the_run():
     inputs()
     os.mkfifo(WORK / "fifo")
     reader = os.open(WORK / "fifo", os.O_RDONLY | os.O_NONBLOCK)
@@ -384,7 +384,7 @@ def a_log_whose_reader_goes_does_not_end_the_run():
 
 
 @test
-def link_orders_that_lead_nowhere_are_said():
+def unreadable_link_orders_are_reported():
     inputs()
     os.symlink("gone", WORK / "s.links.csv")
     for args in (["simulate", "p.yaml", "-s", "s.csv"],
@@ -403,7 +403,7 @@ def link_orders_that_lead_nowhere_are_said():
 
 
 @test
-def what_memory_lacks_is_never_nothing():
+def a_memory_shortage_is_never_printed_as_zero():
     """The memory shortage of a pipeline or job has a unit in which it is not
     zero."""
     text = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
@@ -433,7 +433,7 @@ layout: {{{layout}}}
 
 
 @test
-def what_memory_lacks_is_what_mends_it():
+def the_stated_memory_suffices():
     """The stated memory suffices and little less does not; only settings that
     the job fixes are named."""
     def plan(memory, training="", layout=""):

@@ -121,7 +121,7 @@ def try_seeds(seeds):
 
 
 @test
-def what_the_engine_does_not_take_is_named_where_memory_rules_out_others():
+def features_that_the_engine_lacks_are_named_if_memory_excludes_the_rest():
     """The error also names a remedy that works."""
     given = {"longhaul": "job/1", "model": MODELS["experts"],
              "training": {"global_batch": 12, "sequence": 64, "zero": 1,

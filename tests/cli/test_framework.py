@@ -40,7 +40,7 @@ def plan(framework, name="plan.json", precision="bf16", zero=1,
 
 
 @test
-def without_it_a_plan_says_nothing_of_it():
+def a_plan_without_framework_does_not_mention_it():
     bare, none = plan(None), plan("preset: none")
     check("framework" not in bare["job"], bare["job"].keys())
     check("receives" not in bare["pipeline"], "receives of a pipeline")
@@ -91,7 +91,7 @@ def overlap_and_fp8_make_it_faster():
 
 
 @test
-def a_key_has_more_to_say_than_the_preset():
+def a_key_overrides_the_preset():
     with_any = lambda text: text.replace("layout: {", "layout: {framework: any, ")
     early = plan("preset: megatron, receives: early", change=with_any)
     none = plan("preset: none")
@@ -228,7 +228,7 @@ def words_that_megatron_adds_are_costed():
 
 
 @test
-def megatron_gets_what_was_costed():
+def megatron_gets_the_costed_settings():
     def flags(framework, old="", new=""):
         write("job.yaml", MOE.format(framework=framework, zero=1)
               .replace(old, new))
@@ -281,7 +281,7 @@ def megatron_gets_what_was_costed():
 
 
 @test
-def what_megatron_cannot_do_is_refused_before_the_search():
+def features_that_megatron_lacks_are_rejected_before_the_search():
     for keys, old, new, why in (
             ("reduce: bf16", "", "", "one value for framework.gradients"),
             ("fp8: dispatch", "", "", "use framework.fp8: matmul"),

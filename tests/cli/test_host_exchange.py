@@ -40,7 +40,7 @@ def seconds(found, step):
 
 
 @test
-def a_slow_link_costs_by_what_it_carries():
+def the_cost_of_a_slow_link_depends_on_its_traffic():
     files()
     # Hosts 0 and 4 have device 0; 0 and 1 are neighbours; 0 and 5 are neither.
     for link, least, most in (("h0-h4", 8, 8.4), ("h4>h0", 8, 8.4),
@@ -56,7 +56,7 @@ def a_slow_link_costs_by_what_it_carries():
 
 
 @test
-def a_host_is_slow_where_it_is():
+def a_slow_host_affects_its_own_stage():
     files()
     events("from: 10, to: 20, device: 6, slower: x2")
     found = played("host")
@@ -65,7 +65,7 @@ def a_host_is_slow_where_it_is():
 
 
 @test
-def a_run_plays_it_on_the_clock():
+def a_timed_run_has_the_predicted_time():
     """Uses the timed device: no iteration may be shorter than predicted."""
     files()
     events("from: 1, to: 3, links: [h0-h4], transfer: 30",
@@ -122,7 +122,7 @@ def hosts_exchange_their_places():
 
 
 @test
-def moving_has_to_pay():
+def unprofitable_exchanges_are_rejected():
     """The exchange costs the savings of twelve iterations."""
     files()
     for last, moves in ((10, 0), (80, 1)):
@@ -153,7 +153,7 @@ def between_two_switches_messages_cross():
 
 
 @test
-def people_are_told():
+def the_text_names_the_exchanges():
     files()
     events("from: 20, to: 80, links: [h0-h4], transfer: 30")
     case("text", ["simulate", "p.yaml", "-s", "zb-h2", "--events", "e.yaml",
@@ -165,7 +165,7 @@ def people_are_told():
 
 
 @test
-def what_cannot_be_is_refused():
+def impossible_requests_are_rejected():
     files()
     events("from: 1, to: 2, links: [h0-h4], transfer: 3")
     base = ["simulate", "p.yaml", "-s", "zb-h2"]

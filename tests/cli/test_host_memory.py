@@ -18,7 +18,7 @@ def slow_first_link(name, limit, unit="activations"):
 
 
 @test
-def warm_ups_are_cut_by_the_device_alone():
+def warm_ups_are_limited_by_device_memory():
     slow_first_link("p.yaml", 4)
     made = ["schedule", "p.yaml", "-m", "slack", "-o", "s.csv"]
     found = json_case("clipped", made)
@@ -38,7 +38,7 @@ def warm_ups_are_cut_by_the_device_alone():
 
 
 @test
-def every_method_has_the_room():
+def every_method_uses_the_host_memory():
     slow_first_link("p.yaml", 4)
     case("over", ["schedule", "p.yaml", "-m", "gpipe"], 1,
          err="gpipe: device 0 needs memory 12 activations, its limit is 4")
@@ -56,7 +56,7 @@ def every_method_has_the_room():
 
 
 @test
-def the_judge_says_what_rests_in_the_host():
+def the_verifier_reports_host_memory():
     slow_first_link("p.yaml", 4)
     case("made", ["schedule", "p.yaml", "-m", "slack", "--host-memory", "2",
                   "-o", "s.csv"], out=ANY)
@@ -80,7 +80,7 @@ def the_judge_says_what_rests_in_the_host():
 
 
 @test
-def what_takes_too_many_simulations_is_not_known():
+def a_slackness_with_too_many_simulations_is_unknown():
     """Copies make each simulation slower, so fewer of them fit into the
     budget."""
     uniform("p.yaml", devices=16, microbatches=256, latency=5, limit=16)
@@ -110,7 +110,7 @@ def bytes_have_units():
 
 
 @test
-def where_it_means_nothing_it_is_refused():
+def the_option_is_rejected_without_effect():
     uniform("free.yaml")
     for command in (["schedule", "free.yaml"], ["simulate", "free.yaml"]):
         case("no limit", [*command, "--host-memory", "all"], 1,

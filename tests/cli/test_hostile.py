@@ -125,7 +125,7 @@ def every_kind_of_document_is_refused_within_the_bound():
 
 
 @test
-def what_never_ends_is_refused_where_it_is_seen_to_be_no_text():
+def endless_files_are_rejected_at_the_first_invalid_text():
     uniform("p.yaml")
     run("simulate", "p.yaml", "-s", "1f1b", "--trace", "t.json")
     run("plan", ROOT / "examples/tiny-llama-cpu.yaml", "-o", "plan.json")
@@ -196,7 +196,7 @@ def hostile_logs_and_tokenizers_are_refused_within_the_bound():
 
 
 @test
-def what_is_too_large_for_its_kind_is_refused_unread():
+def oversized_files_are_rejected_unread():
     """Sparse files: the size is checked before anything is read."""
     uniform("p.yaml")
     for mib, name, args in (

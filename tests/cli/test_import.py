@@ -36,7 +36,7 @@ def has(text, *lines):
 
 
 @test
-def what_was_exported_comes_back_and_costs_the_same():
+def exported_plans_are_imported_with_the_same_cost():
     """Counts seeds whose plans are imported again; infeasible jobs are
     skipped."""
     back = 0
@@ -108,7 +108,7 @@ def exported_arguments(name, job_file):
 
 
 @test
-def what_was_exported_comes_back_with_the_same_arguments():
+def exported_models_are_imported_with_the_same_arguments():
     """Covers models of examples and of Hugging Face, whose constants differ."""
     back, names = 0, set()
     for name, text in training_jobs():
@@ -314,7 +314,7 @@ def the_base_of_rotary_positions_is_kept():
 
 
 @test
-def what_megatron_takes_by_default_is_taken():
+def megatrons_defaults_are_used():
     text = imported(SMALL)
     has(text, "ffn: 4096", "gated: false", "tied_embeddings: true",
         "norm: \"layer\"", "mlp_bias: true", "qkv_bias: true",
@@ -407,7 +407,7 @@ def words_are_cut_as_a_shell_cuts_them():
 
 
 @test
-def nothing_is_left_out_in_silence():
+def omitted_arguments_are_reported():
     text = imported(SMALL + "--lr 1e-4 --seed=7 --fp32-residual-connection "
                             "--lr 2e-4")
     check(text["ignored"] == ["lr", "seed", "lr"], text["ignored"])
@@ -511,7 +511,7 @@ def the_number_of_gpus_has_to_be_known():
 
 
 @test
-def what_runs_today_is_costed_beside_the_plan():
+def the_current_layout_is_costed_beside_the_plan():
     """The current configuration has the time of the imported job, and no longer
     time than necessary."""
     naive = SMALL + "--pipeline-model-parallel-size 8 --use-distributed-" \
@@ -545,7 +545,7 @@ def what_runs_today_is_costed_beside_the_plan():
 
 
 @test
-def what_is_costed_otherwise_is_noted():
+def cost_model_differences_are_noted():
     """A note is printed only if the cost model differs from the arguments."""
     sharded = SMALL + "--use-distributed-optimizer --overlap-grad-reduce "
     whole = sharded + "--overlap-param-gather "
@@ -666,7 +666,7 @@ def sites_may_have_any_name():
 
 
 @test
-def plans_say_why_today_cannot_be_costed():
+def plans_report_why_the_current_layout_cannot_be_costed():
     big = SMALL.replace("-layers 8", "-layers 80").replace(
         "-size 1024", "-size 8192").replace("-heads 16", "-heads 64")
     case("too large", ["plan", "--from", "megatron", big, "--nodes", "2", "-q"],
@@ -695,7 +695,7 @@ def ranks_lie_in_the_sites_in_order():
 
 
 @test
-def ranks_lie_where_the_export_says():
+def ranks_are_imported_as_exported():
     """Ranks are in runs, of which a datacenter may have several, in any
     order."""
     four = SMALL + "--pipeline-model-parallel-size 4 "

@@ -232,7 +232,7 @@ def import_on_some_nodes(path):
 
 
 @test
-def megatrons_own_configurations_come_in_or_say_why():
+def megatrons_own_configurations_are_imported_or_rejected_with_a_reason():
     if not CHECKOUT:
         print("not counted: LONGHAUL_MEGATRON names no checkout of Megatron-LM")
         return

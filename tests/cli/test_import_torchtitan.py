@@ -121,7 +121,7 @@ def comes_back(seed, plan, file):
 
 
 @test
-def what_was_exported_comes_back_and_costs_the_same():
+def exported_plans_are_imported_with_the_same_cost():
     """Counts seeds whose plans are imported again; infeasible jobs are
     skipped."""
     back = tomls = 0
@@ -267,7 +267,7 @@ def rounds_of_microbatches_are_those_of_pytorch():
 
 
 @test
-def replicas_are_what_the_gpus_leave():
+def replicas_follow_from_the_number_of_gpus():
     for more, lines in (
             ("data_parallel_replicate_degree = 2", ("data: 8", "zero: 3")),
             ("data_parallel_replicate_degree = 8\n"
@@ -384,7 +384,7 @@ def errors_give_the_position_in_the_file_that_the_user_wrote():
 
 
 @test
-def nothing_is_left_out_in_silence():
+def omitted_arguments_are_reported():
     text = imported(TOML + "[debug]\nseed = 7\n[optimizer]\nlr = 1e-4\n"
                     "[lr_scheduler]\nwarmup_steps = 2_000\n")
     check(text["ignored"] == ["debug.seed", "optimizer.lr",
@@ -468,7 +468,7 @@ def other_models_are_named():
 
 
 @test
-def what_runs_today_is_costed_beside_the_plan():
+def the_current_layout_is_costed_beside_the_plan():
     write("conf", TOML.replace("tensor_parallel_degree = 2",
                                "pipeline_parallel_degree = 2").replace(
                                    "local_batch_size = 1",

@@ -28,7 +28,7 @@ def without_options_a_job_is_printed():
 
 
 @test
-def what_is_printed_plans_as_it_is():
+def the_printed_job_can_be_planned():
     one = planned(*SMALL)
     check(one["iteration_s"] > 0, "a plan")
     two = planned(*SMALL, "--sites", "2", "--latency-ms", "1")
@@ -158,7 +158,7 @@ def a_config_json_is_a_model():
 
 
 @test
-def completions_know_the_names():
+def completions_contain_the_names():
     for shell in ("bash", "zsh", "fish"):
         case(shell, ["__generate", shell],
              out=r"llama3-8b llama3-70b.*v100-32g a100-40g")

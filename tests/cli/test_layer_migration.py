@@ -65,7 +65,7 @@ def layers_leave_a_slow_device_and_return():
 
 
 @test
-def it_has_to_pay():
+def unprofitable_migrations_are_rejected():
     files("from: 20, to: 30, device: 2, slower: x2")
     found = played("short", *LAYERS, "--moving", "40s")
     check(found["layer_moves"] == [], found["layer_moves"])
@@ -115,7 +115,7 @@ def hosts_and_layers_go_together():
 
 
 @test
-def people_are_told():
+def the_text_names_the_exchanges():
     files("from: 20, to: 120, device: 2, slower: x2")
     case("text", ["simulate", "p.yaml", "-s", "zb-h1", "--events", "e.yaml",
                   "--steps", "130", "--adapt", *LAYERS, "--moving", "400ms"],
@@ -124,7 +124,7 @@ def people_are_told():
 
 
 @test
-def what_cannot_be_is_refused():
+def impossible_requests_are_rejected():
     files("from: 20, to: 120, device: 2, slower: x2")
     base = ["simulate", "p.yaml", "-s", "zb-h1"]
     play = [*base, "--events", "e.yaml", "--steps", "3", "--adapt"]

@@ -95,7 +95,7 @@ def rows_of(said, first, last):
 
 
 @test
-def what_was_asked_for_is_shown_whole():
+def requested_sections_are_complete():
     """Without --show the requested parts are printed below the screen."""
     write("job.yaml", JOB)
     args = ["plan", "job.yaml", *SHORT, "--effort", "20"]
@@ -113,7 +113,7 @@ def what_was_asked_for_is_shown_whole():
 
 
 @test
-def what_was_asked_for_does_not_shorten_the_screen():
+def requested_sections_do_not_shorten_the_screen():
     write("job.yaml", JOB)
     args = ["plan", "job.yaml", *SHORT, "--effort", "20"]
     more = [] if has_few_cases() else ["--sensitivity"]
@@ -238,7 +238,7 @@ def curves_end_in_time():
 
 
 @test
-def what_a_job_fixes_is_not_laid_to_memory():
+def values_fixed_by_a_job_are_not_attributed_to_memory():
     """A single stage is in one datacenter, independent of memory."""
     write("job.yaml", JOB + "layout: {pipeline: 1, tensor: 2, context: 1}\n")
     said = run("plan", "job.yaml", *SHORT, "--effort", "2000",
@@ -281,7 +281,7 @@ def hybrid_sharding_needs_replicas_in_datacenters():
 
 
 @test
-def a_far_cheaper_plan_is_said():
+def a_far_cheaper_plan_is_mentioned():
     """The output for the fastest plan mentions the cheapest one, with its
     cost."""
     said = 0

@@ -35,7 +35,7 @@ def entry(kind, model, **conditions):
 
 
 @test
-def plans_take_what_was_measured():
+def plans_use_measured_times():
     for model, tensor, layers in (("llama3-8b", 1, 32), ("llama3-70b", 4, 80),
                                   ("qwen2.5-72b", 8, 80)):
         plan = json_case(model, ["plan", job(model, tensor), "--effort", "100",
@@ -72,7 +72,7 @@ def open_job(layout, sequence=32768):
 # The formulas predict less time than was measured at context 1, so an
 # unrestricted search takes another layout.
 @test
-def a_plan_of_layouts_that_were_not_measured_says_what_the_measured_take():
+def a_plan_with_unmeasured_layouts_reports_the_time_of_measured_ones():
     open_job("")
     said = run("plan", "open.yaml", *LITTLE, "--html", "plan.html")
     check(said.returncode == 0, said.stderr)
@@ -111,7 +111,7 @@ def a_plan_of_layouts_that_were_not_measured_says_what_the_measured_take():
 
 
 @test
-def a_profile_without_a_pass_of_the_job_says_so():
+def a_profile_without_passes_of_the_job_is_reported():
     open_job("layout: {pipeline: 2, tensor: 2}\n", sequence=30000)
     case("another sequence", ["plan", "open.yaml", *LITTLE],
          out=r"^profile +no passes of this job's model and GPUs with sequence "
@@ -156,7 +156,7 @@ layout: {tensor: 4, context: 1, micro_batch: 1, pipeline: 2, data: 1,
 
 
 @test
-def what_was_measured_can_be():
+def measured_layouts_are_feasible():
     entries = json.loads(H200.read_text())["entries"]
     for e in entries:
         check(e["F_us"] > 0 and e["W_us"] > 0 and

@@ -48,7 +48,7 @@ def replicas_are_ranks_too():
 
 
 @test
-def a_timed_run_says_whose_clock_it_keeps():
+def a_timed_run_prints_its_clock():
     uniform("p.yaml", latency=1, transfer=1)
     words = r"clock +passes follow the predicted times"
     case("for people", ["train", "p.yaml", "-s", "1f1b", "--speed", "20",
@@ -72,7 +72,7 @@ def a_timed_run_says_whose_clock_it_keeps():
 
 
 @test
-def training_is_held_against_its_prediction():
+def training_is_compared_with_its_prediction():
     a_plan()
     if not has_blas():
         return
@@ -217,7 +217,7 @@ def a_run_is_measured_with_ranks_that_share_layers_and_experts():
 
 
 @test
-def a_profile_does_not_say_how_experts_are_cut():
+def a_profile_without_expert_tensor_degree_is_rejected():
     a_plan()
     if not has_blas():
         return
@@ -231,7 +231,7 @@ def a_profile_does_not_say_how_experts_are_cut():
 
 
 @test
-def another_layout_than_the_measured_one_is_said_to_be_modelled():
+def an_unmeasured_layout_is_reported_as_modelled():
     """A run measures one layout. For other layouts formulas apply, which may
     predict less time."""
     a_plan()

@@ -29,7 +29,7 @@ def exported(text):
 
 
 @test
-def megatron_starts_with_what_is_exported():
+def megatron_accepts_the_exported_arguments():
     n = 0
     for seed in range(SEEDS):
         found = exported(job(random.Random(seed)))
@@ -42,7 +42,7 @@ def megatron_starts_with_what_is_exported():
 
 
 @test
-def the_checker_sees_what_megatron_refuses():
+def the_checker_detects_invalid_arguments():
     """Changes one of the valid arguments at a time."""
     right = ("# CUDA_DEVICE_MAX_CONNECTIONS=1\n"
              "--num-layers 16 --hidden-size 1024 --num-attention-heads 16 "
@@ -114,7 +114,7 @@ SMALL = """
 
 
 @test
-def what_megatron_would_refuse_is_refused_before():
+def arguments_that_megatron_rejects_are_rejected():
     biased = ("qkv_bias: true, output_bias: true, mlp_bias: true, "
               "router_bias: true")
     for more, layout, why in (

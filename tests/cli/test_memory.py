@@ -113,7 +113,7 @@ def a_limit_on_data_ends_a_run_with_a_reason():
 
 
 @test
-def what_cannot_fit_is_refused_before_the_start_and_says_how_much_it_is():
+def excessive_memory_is_rejected_before_the_start_with_the_amount():
     if SANITIZED:
         return
     write("text", "the quick brown fox jumps over the lazy dog. " * 80)
@@ -127,7 +127,7 @@ def what_cannot_fit_is_refused_before_the_start_and_says_how_much_it_is():
 
 
 @test
-def ranks_hold_what_was_predicted_and_no_more_than_their_limit():
+def ranks_use_the_predicted_memory_within_their_limit():
     write("text", "the quick brown fox jumps over the lazy dog. " * 80)
     run("plan", ROOT / "examples/tiny-llama-cpu.yaml", "-o", "plan.json")
     if not has_openblas():
@@ -164,7 +164,7 @@ def ranks_hold_what_was_predicted_and_no_more_than_their_limit():
 
 
 @test
-def what_is_held_beyond_the_plan_is_said_where_it_is_so():
+def memory_beyond_the_plan_is_reported():
     write("text", "the quick brown fox jumps over the lazy dog. " * 80)
     if not has_openblas():
         return
@@ -186,7 +186,7 @@ def what_is_held_beyond_the_plan_is_said_where_it_is_so():
 
 
 @test
-def that_openblas_cannot_be_loaded_is_not_said_to_be_its_absence():
+def an_openblas_load_error_is_not_reported_as_absence():
     """A profile runs in one process, without a prior estimate of its memory."""
     if SANITIZED:
         return

@@ -119,7 +119,7 @@ def besieged(transport, limit):
 
 
 @test
-def strangers_before_the_ranks_change_nothing():
+def unauthenticated_connections_do_not_delay_ranks():
     if not LIBRARY:
         print("SKIPPED strangers: DELAY_JOINING_LIBRARY is not given")
         return
@@ -255,7 +255,7 @@ def below(pid):
 
 
 @test
-def a_rank_that_is_asked_alone_says_that_it_goes_on():
+def a_stop_request_to_one_rank_is_reported_and_ignored():
     uniform("p.yaml", devices=2, latency=8, transfer=1)
     args = ["train", "p.yaml", "-s", "1f1b", "--steps", "100000"]
     for transport in ("tcp", "ucx"):
@@ -307,7 +307,7 @@ def ucx_beyond_this_host_has_to_be_allowed():
 
 # --- rails -----------------------------------------------------------------------
 @test
-def weights_do_not_notice_rails():
+def weights_are_unaffected_by_rails():
     """Rail failures are tested in tests/net/rails.sh and test_net_faults.c."""
     make_plan()
     reference = (WORK / "weights").read_bytes()
@@ -325,7 +325,7 @@ def weights_do_not_notice_rails():
 
 
 @test
-def rails_are_refused_in_words():
+def invalid_rails_are_rejected():
     uniform("a.yaml", devices=2, microbatches=4)
     quiet = ["train", "a.yaml", "-s", "1f1b", "--steps", "1"]
     for more, code, why in [
@@ -351,7 +351,7 @@ def rails_are_refused_in_words():
 
 # --- clocks ----------------------------------------------------------------------
 @test
-def clocks_of_other_machines_say_nothing():
+def clocks_of_other_machines_are_not_compared():
     """The clocks of three of four ranks differ by a day from the first
     one's."""
     apart = ["unshare", "-T", "--monotonic", "86400", "--fork"]

@@ -5,7 +5,7 @@ from harness import WORK, case, finish, run, test, uniform, write
 
 
 @test
-def what_is_wrong_with_a_start_names_its_file():
+def errors_in_a_start_name_its_file():
     uniform("p.yaml", devices=2, microbatches=4)
     good = run("schedule", "p.yaml", "-m", "gpipe").stdout.splitlines()
     solve = ["schedule", "p.yaml", "-m", "optimal", "--start", "s.csv"]
@@ -22,7 +22,7 @@ def what_is_wrong_with_a_start_names_its_file():
 
 
 @test
-def what_is_wrong_with_link_orders_names_the_schedule():
+def errors_in_link_orders_name_the_schedule():
     uniform("p.yaml", devices=2, microbatches=2, latency=5, transfer=1)
     (WORK / "s.csv").write_text(run("schedule", "p.yaml", "-m", "gpipe").stdout)
     order = "dc0>dc1,0F0,0F1\n"

@@ -46,7 +46,7 @@ def refused(name, offload, why, *args, **changes):
 
 
 @test
-def pipelines_say_it_and_every_command_has_it():
+def all_commands_support_offload_in_pipelines():
     write("p.yaml", PIPELINE)
     found = json_case("simulated", ["simulate", "p.yaml", "-s", "gpipe"])
     check(found["makespan_s"] == 0.16, found)
@@ -72,7 +72,7 @@ def pipelines_say_it_and_every_command_has_it():
 
 
 @test
-def timed_runs_play_it_at_any_speed():
+def timed_runs_emulate_offload_at_any_speed():
     write("p.yaml", PIPELINE)
     found = json_case("sped up", ["train", "p.yaml", "-s", "gpipe", "-n", "1",
                                   "--speed", "5", "--trace", "t.json"])
@@ -165,7 +165,7 @@ def jobs_that_are_wrong_are_refused():
 
 
 @test
-def runs_are_the_same_and_hold_what_was_predicted():
+def runs_have_equal_weights_and_the_predicted_memory():
     write("text", "the quick brown fox jumps over the lazy dog. " * 80)
     how = ["train", "plan.json", "--device", "cpu", "--data", "text",
            "--steps", "2", "--seed", "3"]
@@ -208,7 +208,7 @@ def runs_are_the_same_and_hold_what_was_predicted():
 
 
 @test
-def what_a_run_that_is_broken_off_copied_is_not_known():
+def copy_times_of_an_aborted_run_are_unknown():
     write("text", "the quick brown fox jumps over the lazy dog. " * 80)
     planned("offload: {layers: 1, storage_gbps: 0.05}")
     args = ["train", "plan.json", "--device", "cpu", "--data", "text",

@@ -61,7 +61,7 @@ def an_option_of_schedule_is_for_a_method_or_is_refused():
 
 
 @test
-def what_a_method_takes_changes_its_schedule():
+def options_of_a_method_change_its_schedule():
     inputs()
     for file, method, args in (
             ("ud.yaml", "slack", ["--warmup", "9,7,4,1"]),
@@ -143,7 +143,7 @@ def an_option_of_train_is_for_the_device_or_is_refused():
 
 
 @test
-def what_is_wrong_is_said_before_the_search():
+def errors_are_reported_before_the_search():
     """An endless search would start if the error were not found before."""
     example = (ROOT / "examples/llama3-405b-100k-gpus.yaml").read_text()
     write("large.yaml", example)

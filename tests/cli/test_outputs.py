@@ -27,7 +27,7 @@ def two_devices():
 
 # --- schedule --------------------------------------------------------------------
 @test
-def schedule_tells_and_writes():
+def schedule_prints_and_writes():
     pipeline()
     case("schedule", ["schedule", "p.yaml", "-m", "zb-h1", "-o", "s.csv"],
          out=r"\Amethod +zb-h1\nmakespan +458 ms\nlower bound .*"
@@ -58,7 +58,7 @@ def auto_names_the_method_that_won():
 
 
 @test
-def what_meets_the_bound_is_optimal():
+def a_schedule_at_the_bound_is_optimal():
     uniform("one.yaml", devices=1)
     found = json_case("one device", ["schedule", "one.yaml", "-m", "gpipe"])
     check(found["status"] == "optimal" and found["gap"] == 0, "a gap of 0")
@@ -75,7 +75,7 @@ def weight_gradients_are_cut_and_made_whole():
 
 
 @test
-def slack_takes_a_warm_up():
+def slack_accepts_a_warm_up():
     pipeline()
     case("warm-up given", ["schedule", "p.yaml", "-m", "slack", "--warmup",
                            "4,3,2,1"], out=r"\A0F0,0F1,0F2,0F3,0[^F]")
@@ -92,7 +92,7 @@ def a_pipeline_comes_from_standard_input():
 
 # --- check -----------------------------------------------------------------------
 @test
-def check_says_that_a_schedule_is_valid():
+def check_reports_a_valid_schedule():
     schedule()
     case("valid", ["check", "p.yaml", "s.csv"],
          out=r"\Avalid: s\.csv takes 458 ms")
@@ -103,7 +103,7 @@ def check_says_that_a_schedule_is_valid():
 
 
 @test
-def check_says_what_is_not_valid():
+def check_reports_violations():
     less_schedule()
     case("not valid", ["check", "p.yaml", "less.csv"], 1,
          out=r"\Anot valid: \d+ violation.*0F7")
@@ -145,7 +145,7 @@ def simulate_accounts_for_all_time():
 
 
 @test
-def stricter_receives_are_no_faster():
+def stricter_receives_are_not_faster():
     pipeline()
     for model in (["--receives", "late"], ["--receives", "late-fd"],
                   ["--coupled", "1"]):
@@ -164,14 +164,14 @@ def the_first_device_is_an_objective():
 
 
 @test
-def simulate_refuses_what_lacks_a_pass():
+def simulate_rejects_a_schedule_without_a_pass():
     less_schedule()
     case("less", ["simulate", "p.yaml", "-s", "less.csv"], 1,
          err=r"\Alonghaul: ")
 
 
 @test
-def memory_over_the_limit_is_told():
+def memory_above_the_limit_is_reported():
     pipeline()
     uniform("roomy.yaml", latency=8, transfer=1)
     run("schedule", "roomy.yaml", "-m", "gpipe", "-o", "g.csv")
@@ -209,7 +209,7 @@ def link_orders_have_every_message():
 
 
 @test
-def a_new_schedule_takes_old_link_orders_away():
+def a_new_schedule_removes_old_link_orders():
     two_devices()
     write("two.links.csv", "dc0>dc1,0F1,0F0\n")
     run("schedule", "two.yaml", "-m", "gpipe", "-o", "two.csv")
@@ -319,7 +319,7 @@ def a_file_is_replaced_whole():
 
 
 @test
-def what_cannot_be_written_is_an_error():
+def write_failures_are_errors():
     schedule()
     plan()
     (WORK / "no").mkdir()
@@ -375,7 +375,7 @@ def closed_standard_output_is_an_error():
 
 
 @test
-def a_reader_that_goes_away_ends_the_program_without_a_word():
+def a_closed_reader_ends_the_program_silently():
     uniform("wave.yaml", placement="wave", chunks=2, latency=8, transfer=1)
     done = subprocess.run(["sh", "-c",
                            f"'{PROGRAM}' simulate wave.yaml --json | true"],

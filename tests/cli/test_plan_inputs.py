@@ -158,7 +158,7 @@ def train_runs_the_same_of_both(plan, pipeline, schedule):
 
 
 @test
-def compare_takes_plans_among_others():
+def compare_accepts_plans_among_pipelines():
     plans()
     sweep = ["--sweep", "latency=0,4ms", "-m", "1f1b,gpipe,greedy,zb-h1"]
     for more in ([], sweep):
@@ -185,7 +185,7 @@ def compare_sweeps_a_plan_from_its_own_time_on():
 
 
 @test
-def what_a_file_lacks_is_said():
+def missing_parts_of_a_file_are_reported():
     plans()
     write("job.yaml", JOB.format(4, "1f1b", 1))
     case("no schedule", ["check", "slack.yaml"], 2,

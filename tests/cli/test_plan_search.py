@@ -45,7 +45,7 @@ def schedules_that_chunks_do_not_suit_are_refused():
 
 # With offloading B is one pass, for any placement.
 @test
-def schedules_that_split_what_is_offloaded_are_refused():
+def schedules_that_split_offloaded_backwards_are_rejected():
     for schedule in "zb-h1", "zb-v", "dorapp", "slack":
         write("job.yaml", JOB.format(f"{{schedule: {schedule}, pipeline: 1}}")
               .replace("training: {", "training: {offload: 0.5, "))
@@ -201,7 +201,7 @@ def effort_limits_the_search_over_layouts():
 # Built pipelines are in a queue for simulation. A lower bound below the
 # incumbent does not prove that a layout is dearer.
 @test
-def what_was_not_simulated_is_not_called_dearer():
+def unsimulated_layouts_are_not_called_dearer():
     job = str(ROOT / "examples/llama3-70b-two-sites.yaml")
     plan = json.loads(run("plan", job, *PLAN[2:], "--effort", "2000", "--top",
                           "9999", "--objective", "cost", "--gpu-hour", "2",
@@ -220,7 +220,7 @@ def what_was_not_simulated_is_not_called_dearer():
 # A row is proven, or states that it is not: a plan with the value fixed may
 # then be better.
 @test
-def a_runner_up_that_is_not_proven_says_so():
+def unproven_alternatives_are_marked():
     plan = json.loads(plan_open("--effort", "2000"))
     rows = [r for r in plan["runners_up"] if "least_s" in r]
     open_ = [r for r in rows if r["least_s"] < r["choice"]["iteration_s"]]
@@ -248,7 +248,7 @@ def a_mixed_layout_without_places_is_not_refused_for_memory():
 
 # Prints the possible speed-up of any plan, and the slowdown of alternatives.
 @test
-def an_elastic_plan_says_what_it_was_compared_with():
+def an_elastic_plan_names_the_compared_plan():
     job = str(ROOT / "examples/llama3-70b-elastic.yaml")
     plan = json.loads(run("plan", job, "--no-optimal", "--effort", "400000",
                           "--json").stdout)
@@ -271,7 +271,7 @@ def an_elastic_plan_says_what_it_was_compared_with():
 
 
 @test
-def a_plan_says_that_a_clock_ended_its_search():
+def a_plan_reports_the_time_limit_of_its_search():
     plan = json.loads(plan_large("--time", "0.1"))
     left = plan["search"]["left"]
     check(left > 100000, f"{left} were left")
@@ -294,7 +294,7 @@ cluster:
 
 # No plan costs less than the proven bound, for any objective.
 @test
-def the_cheapest_says_how_much_cheaper_is_possible():
+def the_cheapest_plan_has_a_cost_gap():
     prices = ["--gpu-hour", "2", "--per-gb", "0.02", "--search", "even"]
     paid = []
     for layout in ("", "layout: {pipeline: 2}\n", "layout: {tensor: 4}\n"):
@@ -321,7 +321,7 @@ def the_cheapest_says_how_much_cheaper_is_possible():
 
 # Plans that take many times as long are omitted, and the output states this.
 @test
-def a_front_leaves_out_what_is_slow():
+def a_front_omits_slow_plans():
     write("job.yaml", SMALL + "layout: {context: 1, micro_batch: 1}\n")
     front = ["plan", "job.yaml", "--no-optimal", "--search", "even", "--json",
              "--effort", "1000", "--gpu-hour", "2", "--pareto"]

@@ -32,7 +32,7 @@ def plan(reserve):
 
 
 @test
-def memory_is_what_the_reserve_leaves():
+def memory_excludes_the_reserve():
     for reserve, words, usable in (
             (None, "of 75.2 GiB (80 GiB less 6 % reserve)", 80745385164),
             ("10%", "of 72.0 GiB (80 GiB less 10 % reserve)", 72 << 30),
@@ -84,7 +84,7 @@ layout: {tensor: 1, context: 1, expert: 8, pipeline: 16, chunks_per_device: 2,
 
 
 @test
-def nothing_that_stands_in_a_plan_is_faster_than_it():
+def no_entry_of_a_plan_is_faster_than_it():
     write("two.yaml", TWO_PLACEMENTS)
     said = run("plan", "two.yaml", "--json", "-o", "two.json")
     check(said.returncode == 0, said.stderr)
@@ -128,7 +128,7 @@ layout: {schedule: interleaved-1f1b, tensor: 4, pipeline: 8, context: 1}
 
 # Jitter does not change the order of methods for passes of a few milliseconds.
 @test
-def choices_under_jitter_are_told_in_the_units_of_their_times():
+def choices_under_jitter_have_the_units_of_their_times():
     write("job.yaml", """longhaul: job/1
 model: {layers: 3, hidden: 256, ffn: 1024, heads: 4, vocab: 5000}
 training: {global_batch: 6, sequence: 512}
@@ -151,7 +151,7 @@ cluster:
 
 # A small effort ends the search for alternatives; none of these was infeasible.
 @test
-def what_jitter_left_untried_is_told_with_its_reason():
+def choices_untried_under_jitter_have_a_reason():
     write("job.yaml", """longhaul: job/1
 model: llama3-70b
 training: {global_batch: 128, sequence: 4096}
@@ -177,7 +177,7 @@ cluster:
 
 
 @test
-def layers_that_differ_are_no_this_layout():
+def layouts_with_other_layers_are_not_called_this_layout():
     write("job.yaml", """longhaul: job/1
 model: {layers: 9, hidden: 512, ffn: 2048, heads: 8, vocab: 40000}
 training: {global_batch: 12, sequence: 1024}
@@ -206,7 +206,7 @@ layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1,
 
 # Only the order of datacenters in the pipeline is open.
 @test
-def layouts_on_other_sites_are_told_apart():
+def layouts_on_other_sites_are_distinguished():
     write("job.yaml", """longhaul: job/1
 model: llama3-8b
 training: {global_batch: 32, sequence: 4096, zero: 1, recompute: none}
@@ -305,7 +305,7 @@ uniform: {placement: ud, chunks_per_device: 1, F: 100000, D: %d, W: 100000}
 
 # A difference that rounds to zero has no minus sign.
 @test
-def nothing_is_less_than_nothing():
+def zero_has_no_minus_sign():
     for name, backward in ("predicted", 200000), ("measured", 199999):
         write(f"{name}.yaml", PIPELINE % backward)
         said = run("simulate", f"{name}.yaml", "-s", "1f1b", "--trace",

@@ -128,7 +128,7 @@ def a_job_is_compared_with_its_plan_best():
 
 
 @test
-def a_plan_says_why_it_takes_its_time():
+def a_plan_has_a_breakdown_of_its_time():
     plan()
     made = loaded("plan.json")
     check(abs(sum(made["account"].values()) - made["iteration_s"]) < 1e-9 and
@@ -190,7 +190,7 @@ def curves_rise_with_oversubscription():
 
 
 @test
-def a_report_of_a_plan_says_why():
+def a_report_of_a_plan_contains_the_reasons():
     curves()
     for part in ("Pipelines or replicas over datacenters",
                  "Network: west", "Breakdown of the iteration",
@@ -212,7 +212,7 @@ def curves_are_of_two_sites_or_more():
 
 # --- plans under jitter ----------------------------------------------------------
 @test
-def simulate_draws_what_plan_does():
+def simulate_and_plan_use_the_same_samples():
     varied()
     made = loaded("varied.json")
     found = json_case("simulate", ["simulate", "varied.json", *VARIED])[

@@ -32,7 +32,7 @@ def check_steps(result, seconds, steps=3, remarks=None):
 
 
 @test
-def a_step_takes_what_it_has_to():
+def a_step_has_its_known_duration():
     result = found(profiled())
     check_steps(result, PASSES_S)
     check([s["step"] for s in result["steps"]] == [5, 6, 7], result["steps"])
@@ -43,7 +43,7 @@ def a_step_takes_what_it_has_to():
 
 
 @test
-def kernels_say_when_a_gpu_worked():
+def kernels_give_the_busy_times_of_a_gpu():
     check_steps(found(profiled(gpu=True)), PASSES_S)
     check_steps(found(profiled(replicas=2, gpu=True)), ALL_S)
 
@@ -112,7 +112,7 @@ def clocks_that_contradict_messages_are_set():
 
 
 @test
-def what_is_damaged_is_counted():
+def damaged_records_are_counted():
     names = profiled(replicas=2)
     text = (WORK / "rank3.json").read_bytes()
     # Truncated within the third step: two steps of its replica remain.
@@ -177,7 +177,7 @@ def all_missing_ranks_are_named():
 
 
 @test
-def steps_without_marks_are_counted_and_missing_ones_left_out():
+def steps_without_marks_are_counted_and_missing_ones_omitted():
     def unmarked(rank, events):
         return [e for e in events if "Step#" not in e["name"] or
                 "Optimizer" in e["name"]]
@@ -193,7 +193,7 @@ def steps_without_marks_are_counted_and_missing_ones_left_out():
 
 
 @test
-def a_map_says_what_traces_do_not():
+def a_map_supplies_ranks_that_traces_lack():
     names = profiled(told=False)
     case("one rank of each stage", ["diagnose", *names],
          out=r"not replayed  rank0.json: does not contain its rank")
@@ -234,7 +234,7 @@ def ranks_of_a_map_may_be_replicas():
 
 
 @test
-def what_a_map_cannot_mean_is_refused():
+def contradictory_maps_are_rejected():
     names = profiled()
     head = "longhaul: ranks/1\n"
     place = "{rank: 0, stage: 0, replica: 0}"

@@ -28,7 +28,7 @@ def schedule_line(*more):
 
 
 @test
-def ranks_are_said_as_they_share_work():
+def ranks_are_printed_by_shared_work():
     write("text", "It was the best of times, it was the worst of times.\n" * 99)
     cpu = ("--device", "cpu", "--data", "text")
     for changes, timed, trained in [
@@ -55,7 +55,7 @@ def ranks_are_said_as_they_share_work():
 
 
 @test
-def experts_are_cut_as_the_plan_says():
+def experts_are_divided_as_planned():
     write("text", "It was the best of times, it was the worst of times.\n" * 99)
     shared = {**EXPERTS, "tensor: 1": "tensor: 2"}
     for then in ("expert: 2, expert_tensor: 2", "expert: 1, expert_tensor: 4",

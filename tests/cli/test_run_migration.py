@@ -61,7 +61,7 @@ WANT = [(2, [1, 3], None, "--layers-at"),
 
 
 @test
-def weights_do_not_notice_on_any_transport():
+def weights_are_unaffected_on_every_transport():
     a_plan()
     if not trains_quietly():
         return
@@ -94,7 +94,7 @@ def a_run_begins_where_parts_are_by_then():
 
 
 @test
-def what_moved_is_said():
+def migrations_are_reported():
     a_plan()
     if not trains_quietly():
         return
@@ -127,7 +127,7 @@ def hosts_that_differ_keep_their_devices():
 
 
 @test
-def timed_devices_take_what_moving_takes():
+def timed_devices_take_the_time_of_a_migration():
     uniform("p.yaml", microbatches=4, times=(8, 8, 8), latency=1, transfer=1)
     base = ["train", "p.yaml", "-s", "1f1b", "--speed", "4", "--steps", "4",
             "--layers", "4,4,4,4", "--layers-at", "2=2,6,6,2"]
@@ -146,7 +146,7 @@ def timed_devices_take_what_moving_takes():
 
 
 @test
-def hosts_take_their_places():
+def exchanged_hosts_avoid_the_slow_link():
     """With exchanged hosts no message uses the ring's slow link."""
     write("ring.yaml", "longhaul: pipeline/1\ntime_unit: us\n"
           "microbatches: 4\ndevices: 2\nuniform: {placement: ud, F: 8000, "
@@ -176,7 +176,7 @@ def hosts_take_their_places():
 
 
 @test
-def what_is_refused_is_asked_for_once():
+def rejected_moves_are_requested_once():
     unlike()
     found = json_case("refused", [
         "train", "unlike.yaml", "-s", "1f1b", "--steps", "7", "--speed", "4",
@@ -195,7 +195,7 @@ def what_is_refused_is_asked_for_once():
 
 
 @test
-def third_hosts_pass_on_what_a_slow_link_would_carry():
+def third_hosts_relay_the_traffic_of_a_slow_link():
     a_plan()
     if not trains_quietly():
         return
@@ -228,7 +228,7 @@ def third_hosts_pass_on_what_a_slow_link_would_carry():
 
 
 @test
-def ranks_exchange_their_places_by_themselves():
+def ranks_exchange_automatically():
     """The slow link is in a ring; tested with both devices."""
     a_plan()
     hosts("from: 12, to: 90, links: [h0-h2], latency: 40")
@@ -311,7 +311,7 @@ FIXED = [
 
 
 @test
-def what_has_to_stay_is_said_before_the_run():
+def immovable_parts_are_reported_before_the_run():
     a_plan()
     if not trains_quietly():
         return
@@ -343,7 +343,7 @@ def moves_of(found):
 
 
 @test
-def layers_leave_a_slow_device_by_themselves():
+def layers_leave_a_slow_device_automatically():
     uniform("p.yaml", microbatches=8, times=(16, 16, 16))
     write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n"
                     "  - {from: 12, to: 60, device: 2, slower: x2}\n")
@@ -375,7 +375,7 @@ def layers_leave_a_slow_device_by_themselves():
 
 
 @test
-def hosts_exchange_their_places_by_themselves():
+def hosts_exchange_automatically():
     links = [(a, b) for a in range(4) for b in (a - 1, a + 1) if 0 <= b < 4]
     write("h.yaml", "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 8\n"
           "devices: 4\nuniform: {placement: ud, F: 12400, D: 12400, W: 12400, "
@@ -399,7 +399,7 @@ def hosts_exchange_their_places_by_themselves():
 
 
 @test
-def what_cannot_be_is_refused():
+def impossible_requests_are_rejected():
     uniform("p.yaml", latency=8, transfer=1)
     a_plan()
     played = ["train", "p.yaml", "-s", "1f1b", "--steps", "3", "--layers",

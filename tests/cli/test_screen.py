@@ -140,7 +140,7 @@ def alternatives_are_whole_rows():
 
 
 @test
-def where_it_runs_is_said_of_the_sites_in_use():
+def the_screen_names_the_sites_in_use():
     """Pipelines span datacenters if they cross from one to another."""
     one = "sites: [{replicas: 1, pipeline: [{datacenter: west, stages: 2}]}]"
     kinds = {
@@ -158,7 +158,7 @@ def where_it_runs_is_said_of_the_sites_in_use():
 
 
 @test
-def a_refused_job_is_no_screen():
+def a_rejected_job_prints_no_screen():
     write("job.yaml", small(layout="schedule: 1f1b, chunks_per_device: 2"))
     done = case("refused", ["plan", "job.yaml"], 1, err=r"1f1b")
     check(len(done.stderr.splitlines()) == 1, done.stderr)
@@ -252,7 +252,7 @@ def a_report_has_all_that_is_shown():
 
 # The share of iterations with a straggler is 1 - (1 - rate)^GPUs.
 @test
-def a_rate_of_each_gpu_is_said_of_all():
+def a_rate_per_gpu_is_printed_for_all_gpus():
     write("job.yaml", small(layout="tensor: 2, pipeline: 2, data: 2"))
     for rate in (0.001, 0.05, 1):
         varied = ["--jitter", f"straggler={rate}x2", "--samples", "5"]
@@ -312,7 +312,7 @@ def links_are_named_by_their_ends():
 
 # Printed alternatives must differ.
 @test
-def alternatives_are_no_ties():
+def alternatives_are_distinguishable():
     write("job.yaml", small(layout="tensor: 2"))
     said = run("plan", "job.yaml", "--no-optimal", "-q", "-o", "plan.json",
                env=WIDE).stdout

@@ -167,7 +167,7 @@ def tensor_and_data_parallelism_are_apart_in_every_account():
 
 
 @test
-def explain_says_what_passes_send_and_only_that():
+def explain_lists_exactly_the_messages_of_passes():
     """Nothing is printed if a datacenter contains one of the replicas."""
     gather, scatter = "all-gather", "reduce-scatter"
     for zero, nodes, context, data, sharding, want in [
@@ -190,7 +190,7 @@ def explain_says_what_passes_send_and_only_that():
 
 
 @test
-def shares_take_their_time_over_emulated_links():
+def gathers_take_their_time_over_emulated_links():
     """Passes of a run wait at least as long as planned."""
     for zero in (2, 3):
         its = plan(SMALL.replace("latency_us: 50", "latency_us: 3000")

@@ -138,7 +138,7 @@ def has_begun(process, transport):
 
 
 @test
-def signals_that_were_blocked_or_ignored_before_are_heard():
+def signals_blocked_or_ignored_by_the_parent_are_handled():
     """The parent process set these masks and actions. Waiting for children
     still works."""
     def hostile():
@@ -281,7 +281,7 @@ def seconds_of(pid):
 
 
 @test
-def what_a_signal_left_undone_is_said():
+def work_skipped_after_a_signal_is_reported():
     """The plan is complete, its sensitivity is not: the output reports this."""
     job = ROOT / "examples/llama3-70b-two-sites.yaml"
     process = start("plan", job, "--sensitivity", "-o", "best.json")

@@ -58,7 +58,7 @@ def every_small_example_is_planned_and_trained():
 
 
 @test
-def experts_are_where_the_job_says():
+def experts_are_placed_as_the_job_requests():
     done = trained(ROOT / "examples/tiny-mixtral-cpu.yaml")
     if is_lacking(done):
         return
@@ -75,7 +75,7 @@ def experts_are_where_the_job_says():
 
 
 @test
-def what_the_planner_chooses_for_many_experts_is_trained():
+def plans_with_many_experts_are_trained():
     """The experts exceed the memory of two nodes, so they are on several ranks,
     of both sites' replicas."""
     job = (ROOT / "examples/tiny-moe-two-sites-cpu.yaml").read_text()

@@ -62,7 +62,7 @@ def wrong_ones_are_found_before_the_run():
 
 
 @test
-def what_was_followed_is_said():
+def switches_are_reported():
     files()
     for transport in ("inproc", "local"):
         (WORK / "log").unlink(missing_ok=True)
@@ -119,7 +119,7 @@ def later_ones_may_be_cut():
 
 
 @test
-def weights_do_not_notice_on_any_transport():
+def weights_are_unaffected_on_every_transport():
     a_plan()
     train = [*TRAIN, "--steps", "21"]
     if not can_train(run(*train, "--checkpoint", "without")):
@@ -134,7 +134,7 @@ def weights_do_not_notice_on_any_transport():
 
 
 @test
-def a_run_goes_on_under_the_schedule_that_it_had():
+def a_resumed_run_keeps_its_schedule():
     a_plan()
     train = [*TRAIN, "--schedule-at", "3=gpipe", "--schedule-at", "7=slack"]
     done = run(*train, "--steps", "8", "--checkpoint", "run",

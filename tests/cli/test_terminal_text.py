@@ -231,7 +231,7 @@ def each_word_hostile(name, most):
 
 
 @test
-def nothing_in_a_file_is_acted_on():
+def files_do_not_control_the_terminal():
     make_inputs()
     done = run("profile", "job.yaml", "-o", "profile.yaml")
     check(done.returncode == 0, f"profile: {done.stderr!r}")
@@ -253,7 +253,7 @@ def nothing_in_a_file_is_acted_on():
 
 
 @test
-def nothing_in_a_schedule_is_acted_on():
+def schedules_do_not_control_the_terminal():
     make_inputs()
     text = (WORK / "s.csv").read_bytes()
     for bad in (text.replace(b"0F1", RAW, 1), RAW + text, text + RAW,
@@ -270,7 +270,7 @@ def nothing_in_a_schedule_is_acted_on():
 
 
 @test
-def nothing_in_a_checkpoint_or_in_data_is_acted_on():
+def checkpoints_and_data_do_not_control_the_terminal():
     make_inputs()
     (WORK / "data.txt").write_bytes(RAW * 4000)
     train = ["train", "plan.json", "--device", "cpu", "-n", "1"]
@@ -287,7 +287,7 @@ def nothing_in_a_checkpoint_or_in_data_is_acted_on():
 
 
 @test
-def nothing_in_an_argument_is_acted_on():
+def arguments_do_not_control_the_terminal():
     make_inputs()
     commands = re.findall(r"^  (\w+) ", run("--help").stdout.decode().split(
         "Commands:")[1].split("\n\n")[0], re.M)

@@ -31,7 +31,7 @@ def check_ratio(name, slower, faster, page):
 
 
 @test
-def pipelines_of_the_dense_model_cross_as_the_page_says():
+def pipelines_of_the_dense_model_cross_as_documented():
     row = re.search(r"^\| 11 \| 1:16 \|.*\| \+([0-9.]+) % \|$", PAGE, re.M)
     page = 1 + float(row[1]) / 100
     layout = ("tensor: 8, expert: 1, data: 4, micro_batch: 4, "
@@ -41,7 +41,7 @@ def pipelines_of_the_dense_model_cross_as_the_page_says():
 
 
 @test
-def replicas_of_the_mixture_cross_as_the_page_says():
+def replicas_of_the_mixture_cross_as_documented():
     row = re.search(r"\(table 2\) \|.*: ([0-9.]+) \|$", PAGE, re.M)
     page = float(row[1])
     check(page >= 1.49, f"{page} is not what was published")

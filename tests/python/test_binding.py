@@ -181,7 +181,7 @@ def plans_without_alternatives_have_none():
 
 
 @test
-def what_if_answers_as_the_program():
+def what_if_equals_the_program():
     path = str(WORK / "job.yaml")
     (WORK / "job.yaml").write_text(JOB)
     plan = longhaul.plan(path, **LITTLE)
@@ -221,7 +221,7 @@ def paths_texts_and_maps_are_the_same_job():
 
 
 @test
-def what_has_no_function_runs_the_program():
+def commands_without_a_function_run_the_program():
     drafted = longhaul.run("init", "--model", "llama3-8b", "--sites", 2)
     check("longhaul: job/1" in drafted["job"], f"{drafted.keys()}")
     error = raises(longhaul.Error, longhaul.run, "explain", "no-such-file")
@@ -236,7 +236,7 @@ def what_has_no_function_runs_the_program():
 
 
 @test
-def errors_say_file_line_and_key():
+def errors_have_file_line_and_key():
     path = str(WORK / "job.yaml")
     (WORK / "job.yaml").write_text(JOB.replace("nodes: 2}]", "nodes: -2}]"))
     error = raises(longhaul.InputError, longhaul.plan, path)
@@ -259,7 +259,7 @@ def errors_say_file_line_and_key():
 
 
 @test
-def errors_of_arguments_are_said():
+def argument_errors_are_reported():
     error = raises(longhaul.InvalidError, longhaul.simulate, TWO_SITES, "zb-q")
     check("zb-h1" in str(error), f"{error}")
     raises(longhaul.UnsupportedError, longhaul.simulate, TWO_SITES, "zb-v")

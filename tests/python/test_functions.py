@@ -251,7 +251,7 @@ def scenarios_of_optical_networks():
 
 
 @test
-def no_command_and_no_argument_is_left_out():
+def every_command_and_argument_is_covered():
     """Every argument of a function is generated above. Every command with a
     function was compared."""
     shown = subprocess.run([PROGRAM, "--help"], text=True, check=True,

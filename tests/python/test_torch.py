@@ -28,7 +28,7 @@ from torch_runs import RATE, run_cases, trains  # noqa: E402
 
 
 @test
-def two_processes_come_to_what_one_does():
+def two_processes_equal_one():
     got = run_cases(2, [
         ("ud", "joint", "1f1b", {}),
         ("ud", "split", "zb-h1", {}),
@@ -43,7 +43,7 @@ def two_processes_come_to_what_one_does():
 
 
 @test
-def four_processes_come_to_what_one_does():
+def four_processes_equal_one():
     run_cases(4, [
         ("ud", "split", "zb-h1", {}),
         ("loop", "split", "interleaved-1f1b", {"path": "delegated"}),
@@ -71,7 +71,7 @@ def by_host_job(rank, cases):
 
 
 @test
-def what_gloo_does_not_send_goes_by_the_hosts_memory():
+def tensors_that_gloo_rejects_use_host_memory():
     cases = [(torch_runs.pipeline(4, placement), schedule, 2, {})
              for placement, schedule in (("ud", "zb-h1"), ("wave", "zb-v"))]
     got = torch_runs.on_ranks(4, by_host_job, cases)
@@ -82,7 +82,7 @@ def what_gloo_does_not_send_goes_by_the_hosts_memory():
 
 
 @test
-def replicas_come_to_what_one_process_does():
+def replicas_equal_one_process():
     want, _ = torch_runs.one_process(2, 8, 2, RATE, 2)
     for kind, backward, schedule in (("ddp", "joint", "1f1b"),
                                      ("fsdp", "split", "zb-h1"),
@@ -199,7 +199,7 @@ def refusing_job(rank, text):
 
 
 @test
-def what_one_rank_cannot_do_none_does():
+def a_rejection_by_one_rank_applies_to_all():
     text = torch_runs.pipeline(2, times=(3, 1, 1))
     got = torch_runs.on_ranks(2, refusing_job, text)
     check(got[0] == got[1] and got[0][1] == "1f1b", f"{got}")
@@ -285,7 +285,7 @@ def refused_job(rank, text):
 
 
 @test
-def what_cannot_be_run_is_refused():
+def unsupported_schedules_are_rejected():
     text = torch_runs.pipeline(2)
     told = torch_runs.on_ranks(2, refused_job, text)[0]
     for said, wanted in zip(told, (

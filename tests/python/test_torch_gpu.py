@@ -63,7 +63,7 @@ def same_losses(got, text, steps):
 
 
 @test
-def two_processes_come_to_what_one_does():
+def two_processes_equal_one():
     got = run_cases(2, [
         ("ud", "joint", "1f1b", {}),
         ("ud", "split", "zb-h1", {}),
@@ -77,7 +77,7 @@ def two_processes_come_to_what_one_does():
 
 
 @test
-def four_processes_come_to_what_one_does():
+def four_processes_equal_one():
     run_cases(4, [
         ("ud", "split", "zb-h1", {}),
         ("loop", "split", "interleaved-1f1b", {}),
@@ -189,7 +189,7 @@ def a_slow_link_brings_another_schedule_and_no_other_bits():
 
 
 @test
-def replicas_come_to_what_one_process_does():
+def replicas_equal_one_process():
     want, _ = on_ranks(1, torch_runs.one_job, 2, 8, 2, RATE, 2, PLACE)[0]
     got = on_ranks(4, torch_runs.replicas_job,
                    torch_runs.pipeline(2, backward="joint"), "1f1b", "ddp",

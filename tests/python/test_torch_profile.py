@@ -121,7 +121,7 @@ def biases_of_queries_keys_and_values_are_part_of_a_layer():
 
 
 @test
-def a_config_s_epsilon_is_computed_and_what_is_not_is_said():
+def the_epsilon_of_a_config_is_computed_and_unsupported_keys_are_reported():
     from longhaul._inputs import job_of
     from longhaul.torch import _layers
 
@@ -145,7 +145,7 @@ def a_config_s_epsilon_is_computed_and_what_is_not_is_said():
 
 
 @test
-def plans_take_what_was_measured():
+def plans_use_measured_times():
     made = profile(JOB, repeats=1)
     layer = entries(made)["layer", 1, 1]
     plan = longhaul.plan(JOB + "profile: " + json.dumps(made) + "\n",
@@ -156,7 +156,7 @@ def plans_take_what_was_measured():
 
 
 @test
-def what_was_measured_is_forgotten():
+def measurements_release_their_memory():
     from longhaul.torch._pieces import Piece, kept_bytes
 
     x = torch.ones(1000, requires_grad=True)
@@ -213,7 +213,7 @@ def hugging_face_models_have_an_entry_of_each_kind():
 
 
 @test
-def heads_with_more_words_to_predict_are_left_out():
+def heads_with_prediction_modules_are_omitted():
     job = JOB.replace("gated: true", "gated: true, mtp_layers: 1")
     got = {e["kind"] for e in profile(job, modules=Model(), repeats=1)[
         "entries"]}
@@ -249,7 +249,7 @@ def refused(wanted, job=JOB, **given):
 
 
 @test
-def what_cannot_be_measured_is_refused():
+def unmeasurable_models_are_rejected():
     experts = JOB.replace("gated: true", "gated: true, experts: 4, "
                           "experts_per_token: 2, expert_ffn: 32")
     refused("has experts", experts)

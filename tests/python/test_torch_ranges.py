@@ -117,7 +117,7 @@ def passes_of_a_loop_are_named_and_their_messages_derived():
 
 
 @test
-def what_names_its_passes_remains():
+def schedules_with_named_passes_are_unchanged():
     on_ranks(1, gpipe_job)
 
 

@@ -96,7 +96,7 @@ def the_wheel_is_small_and_whole():
 
 
 @test
-def it_runs_where_manylinux_does():
+def the_wheel_runs_on_manylinux():
     wheel, auditwheel = the_wheel(), tool("auditwheel", "manylinux")
     if not wheel or not auditwheel:
         return
