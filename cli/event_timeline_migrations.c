@@ -74,28 +74,30 @@ typedef struct migration {
 
 /* Returns the number of migrations of kind `what`: host exchanges, or layer
  * moves between chunks. 0 without an emulation. */
-static uint32_t count_moved(const lh_emulation *played, cli_migration_kind what)
+static uint32_t count_moved(const lh_emulation *emulation,
+                            cli_migration_kind what)
 {
     uint32_t n = 0;
-    if (played && what == CLI_MIGRATION_HOSTS)
-        lh_emulation_exchanges(played, &n);
-    else if (played)
-        lh_emulation_migrations(played, &n);
+    if (emulation && what == CLI_MIGRATION_HOSTS)
+        lh_emulation_exchanges(emulation, &n);
+    else if (emulation)
+        lh_emulation_migrations(emulation, &n);
     return n;
 }
 
 /* Returns migration i of kind `what` (host exchange or layer migration) in a
  * form common to both; its arrays stay with the emulation. */
-static migration find_migration(const lh_emulation *played,
+static migration find_migration(const lh_emulation *emulation,
                                 cli_migration_kind what, uint32_t i)
 {
     uint32_t n;
     if (what == CLI_MIGRATION_HOSTS) {
-        const lh_emulated_exchange *x = &lh_emulation_exchanges(played, &n)[i];
+        const lh_emulated_exchange *x =
+            &lh_emulation_exchanges(emulation, &n)[i];
         return (migration){x->step,      x->n_hosts,      x->n_moves, x->hosts,
                            x->before_ns, x->predicted_ns, x->move_ns, x->why};
     }
-    const lh_emulated_migration *x = &lh_emulation_migrations(played, &n)[i];
+    const lh_emulated_migration *x = &lh_emulation_migrations(emulation, &n)[i];
     return (migration){x->step,      x->n_chunks,     x->n_moves, x->numbers,
                        x->before_ns, x->predicted_ns, x->move_ns, x->why};
 }
@@ -115,10 +117,10 @@ static json_t *make_numbers_json(const migration *x)
 /* Returns migration i of kind `what` (host exchange or layer migration) as
  * JSON. after_ns, the time after the pipeline, is added to its iteration times.
  */
-static json_t *moved_json(const lh_emulation *played, cli_migration_kind what,
-                          uint32_t i, int64_t after_ns)
+static json_t *moved_json(const lh_emulation *emulation,
+                          cli_migration_kind what, uint32_t i, int64_t after_ns)
 {
-    const migration x = find_migration(played, what, i);
+    const migration x = find_migration(emulation, what, i);
     return json_pack("{s:I, s:o, s:I, s:o, s:o, s:o, s:s}", "step",
                      (json_int_t)x.step,
                      what == CLI_MIGRATION_HOSTS ? "hosts" : "layers",
@@ -128,43 +130,43 @@ static json_t *moved_json(const lh_emulation *played, cli_migration_kind what,
                      "move_s", cli_seconds(x.move_ns), "why", x.why);
 }
 
-json_t *cli_migrations_json(const lh_emulation *played, cli_migration_kind what,
-                            int64_t after_ns)
+json_t *cli_migrations_json(const lh_emulation *emulation,
+                            cli_migration_kind what, int64_t after_ns)
 {
-    uint32_t n = count_moved(played, what);
+    uint32_t n = count_moved(emulation, what);
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < n; i++)
-        if (json_array_append_new(list,
-                                  moved_json(played, what, i, after_ns)) != 0) {
+        if (json_array_append_new(
+                list, moved_json(emulation, what, i, after_ns)) != 0) {
             json_decref(list);
             return NULL;
         }
     return list;
 }
 
-json_t *cli_migration_at_json(const lh_emulation *played,
+json_t *cli_migration_at_json(const lh_emulation *emulation,
                               cli_migration_kind what, uint64_t step,
                               int64_t after_ns)
 {
-    uint32_t n = count_moved(played, what);
+    uint32_t n = count_moved(emulation, what);
     for (uint32_t i = 0; i < n; i++)
-        if (find_migration(played, what, i).step == step)
-            return moved_json(played, what, i, after_ns);
+        if (find_migration(emulation, what, i).step == step)
+            return moved_json(emulation, what, i, after_ns);
     return NULL;
 }
 
-uint32_t cli_migrations_fill_table(const lh_emulation *played,
+uint32_t cli_migrations_fill_table(const lh_emulation *emulation,
                                    cli_migration_kind what, int64_t after_ns,
                                    uint32_t most, cli_table *t)
 {
     static const char *const head[] = {"from step", "#iteration", "#moving",
                                        "why"};
     char step[24], one[CLI_TIME_TEXT], move[CLI_TIME_TEXT];
-    uint32_t n = count_moved(played, what);
+    uint32_t n = count_moved(emulation, what);
     if (n > 0)
         cli_table_row(t, 4, head);
     for (uint32_t i = 0; i < n && i < most; i++) {
-        const migration x = find_migration(played, what, i);
+        const migration x = find_migration(emulation, what, i);
         snprintf(step, sizeof step, "%" PRIu64, x.step);
         const char *cells[] = {step,
                                cli_time_text(x.predicted_ns + after_ns, one),
@@ -174,14 +176,14 @@ uint32_t cli_migrations_fill_table(const lh_emulation *played,
     return n;
 }
 
-uint32_t cli_migrations_add_marks(const lh_emulation *played,
+uint32_t cli_migrations_add_marks(const lh_emulation *emulation,
                                   cli_migration_kind what,
                                   lh_report_mark *marks)
 {
-    uint32_t n = count_moved(played, what);
+    uint32_t n = count_moved(emulation, what);
     for (uint32_t i = 0; marks && i < n; i++)
         marks[i] = (lh_report_mark){
-            find_migration(played, what, i).step,
+            find_migration(emulation, what, i).step,
             what == CLI_MIGRATION_HOSTS ? "hosts exchanged" : "layers move"};
     return n;
 }
@@ -191,13 +193,13 @@ const char *cli_migration_title(cli_migration_kind what)
     return what == CLI_MIGRATION_HOSTS ? "Host exchanges" : "Layer migrations";
 }
 
-void cli_migrations_print(cli *c, const lh_emulation *played,
+void cli_migrations_print(cli *c, const lh_emulation *emulation,
                           cli_migration_kind what, int64_t after_ns)
 {
     enum { MOST_ROWS = 12 };
     cli_table t = {0};
     uint32_t n =
-        cli_migrations_fill_table(played, what, after_ns, MOST_ROWS, &t);
+        cli_migrations_fill_table(emulation, what, after_ns, MOST_ROWS, &t);
     if (n == 0)
         return;
     cli_print(c, "\n%s\n", cli_migration_title(what));

@@ -66,7 +66,7 @@ typedef struct event_run {
     lh_event_timeline *timeline;
     int64_t *ns; /* per step */
     int64_t total_ns, after_ns;
-    lh_emulation *played; /* NULL: the schedule is fixed */
+    lh_emulation *emulation; /* NULL: the schedule is fixed */
 } event_run;
 
 /* Returns a schedule's display name: the library refers to the initial one by a
@@ -89,8 +89,8 @@ static const char *get_path_name(const event_run *p, lh_data_path path)
 static lh_emulated_step get_step(const event_run *p, uint32_t step)
 {
     uint64_t n;
-    return p->played ? lh_emulation_steps(p->played, &n)[step]
-                     : (lh_emulated_step){.name = p->view->method};
+    return p->emulation ? lh_emulation_steps(p->emulation, &n)[step]
+                        : (lh_emulated_step){.name = p->view->method};
 }
 
 /* Returns iteration `step` as JSON: time, schedule, path, slow parts and
@@ -103,10 +103,10 @@ static json_t *step_json(const event_run *p, uint32_t step)
                      "schedule", get_schedule_name(p, was.name), "path",
                      get_path_name(p, was.path), "slow",
                      cli_slow_json(p->timeline, step), "exchange",
-                     cli_migration_at_json(p->played, CLI_MIGRATION_HOSTS, step,
-                                           p->after_ns),
+                     cli_migration_at_json(p->emulation, CLI_MIGRATION_HOSTS,
+                                           step, p->after_ns),
                      "layers",
-                     cli_migration_at_json(p->played, CLI_MIGRATION_LAYERS,
+                     cli_migration_at_json(p->emulation, CLI_MIGRATION_LAYERS,
                                            step, p->after_ns));
 }
 
@@ -127,7 +127,7 @@ static json_t *switch_json(const event_run *p, const lh_emulated_switch *x)
 static const lh_emulated_switch *get_switches(const event_run *p, uint32_t *n)
 {
     *n = 0;
-    return p->played ? lh_emulation_switches(p->played, n) : NULL;
+    return p->emulation ? lh_emulation_switches(p->emulation, n) : NULL;
 }
 
 /* Simulates the same run with a fixed schedule, without --adapt: ns[i] is
@@ -149,7 +149,7 @@ static lh_status sum_fixed_times(cli *c, const event_run *p, int64_t *total_ns)
 {
     uint32_t n = p->play->steps;
     *total_ns = -1;
-    if (!p->played || p->play->jitter)
+    if (!p->emulation || p->play->jitter)
         return LH_OK;
     int64_t *ns = calloc(n, sizeof *ns);
     if (!ns)
@@ -173,10 +173,10 @@ static lh_status print_json(cli *c, const event_run *p)
     json_t *moved[CLI_N_MIGRATION_KINDS] = {NULL};
     if (p->places)
         moved[CLI_MIGRATION_HOSTS] =
-            cli_migrations_json(p->played, CLI_MIGRATION_HOSTS, p->after_ns);
+            cli_migrations_json(p->emulation, CLI_MIGRATION_HOSTS, p->after_ns);
     if (p->layers)
-        moved[CLI_MIGRATION_LAYERS] =
-            cli_migrations_json(p->played, CLI_MIGRATION_LAYERS, p->after_ns);
+        moved[CLI_MIGRATION_LAYERS] = cli_migrations_json(
+            p->emulation, CLI_MIGRATION_LAYERS, p->after_ns);
     bool ok = list && switches && (moved[CLI_MIGRATION_HOSTS] || !p->places) &&
               (moved[CLI_MIGRATION_LAYERS] || !p->layers);
     for (uint32_t i = 0; ok && i < p->play->steps; i++)
@@ -355,8 +355,8 @@ static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
                   cli_time_text(kept_ns, a), p->view->method);
     print_spans(c, p, quiet_ns);
     print_switches(c, p);
-    cli_migrations_print(c, p->played, CLI_MIGRATION_HOSTS, p->after_ns);
-    cli_migrations_print(c, p->played, CLI_MIGRATION_LAYERS, p->after_ns);
+    cli_migrations_print(c, p->emulation, CLI_MIGRATION_HOSTS, p->after_ns);
+    cli_migrations_print(c, p->emulation, CLI_MIGRATION_LAYERS, p->after_ns);
     return LH_OK;
 }
 
@@ -394,7 +394,7 @@ static lh_status write_page(cli *c, const event_run *p,
     }
     for (int i = 0; status == LH_OK && i < CLI_N_MIGRATION_KINDS; i++) {
         cli_table moved = {0};
-        if (cli_migrations_fill_table(p->played, (cli_migration_kind)i,
+        if (cli_migrations_fill_table(p->emulation, (cli_migration_kind)i,
                                       p->after_ns, UINT32_MAX, &moved) > 0)
             status = cli_table_report(
                 c, cli_migration_title((cli_migration_kind)i), &moved, report);
@@ -409,21 +409,21 @@ static lh_status write_page(cli *c, const event_run *p,
  * schedule. */
 static lh_status draw_steps(cli *c, const event_run *p)
 {
-    const char *const names[] = {p->played ? "adapting" : p->view->method,
+    const char *const names[] = {p->emulation ? "adapting" : p->view->method,
                                  p->view->method};
     const uint32_t n = p->play->steps;
     uint32_t n_switches;
     const lh_emulated_switch *all = get_switches(p, &n_switches);
     const uint32_t n_hosts =
-        cli_migrations_add_marks(p->played, CLI_MIGRATION_HOSTS, NULL);
+        cli_migrations_add_marks(p->emulation, CLI_MIGRATION_HOSTS, NULL);
     const uint32_t n_moved =
         n_hosts +
-        cli_migrations_add_marks(p->played, CLI_MIGRATION_LAYERS, NULL);
+        cli_migrations_add_marks(p->emulation, CLI_MIGRATION_LAYERS, NULL);
     cli_slow_spans spans = {0};
     lh_report_mark *marks =
         calloc(n_switches + n_moved + (size_t)1, sizeof *marks);
     int64_t *ns = calloc(2 * (size_t)n, sizeof *ns);
-    const bool keeps = p->played && !p->play->jitter;
+    const bool keeps = p->emulation && !p->play->jitter;
     lh_report_iterations drawn = {.size = sizeof drawn,
                                   .title = "Iterations",
                                   .n_iterations = n,
@@ -440,9 +440,9 @@ static lh_status draw_steps(cli *c, const event_run *p)
         for (uint32_t i = 0; i < n_switches; i++)
             marks[i] =
                 (lh_report_mark){all[i].step, get_schedule_name(p, all[i].to)};
-        cli_migrations_add_marks(p->played, CLI_MIGRATION_HOSTS,
+        cli_migrations_add_marks(p->emulation, CLI_MIGRATION_HOSTS,
                                  marks + n_switches);
-        cli_migrations_add_marks(p->played, CLI_MIGRATION_LAYERS,
+        cli_migrations_add_marks(p->emulation, CLI_MIGRATION_LAYERS,
                                  marks + n_switches + n_hosts);
         drawn.spans = spans.all;
         drawn.n_spans = spans.n;
@@ -541,9 +541,9 @@ static lh_status simulate_adaptive(cli *c, event_run *p)
                                         .exchange = p->play->migration_ns > 0,
                                         .layers = p->layers,
                                         .layer_ns = p->layer_ns};
-    CLI_TRY(lh_adapt_emulate(p->timeline, p->view->schedule, &o, n, &p->played,
-                             &c->err));
-    const lh_emulated_step *steps = lh_emulation_steps(p->played, &n);
+    CLI_TRY(lh_adapt_emulate(p->timeline, p->view->schedule, &o, n,
+                             &p->emulation, &c->err));
+    const lh_emulated_step *steps = lh_emulation_steps(p->emulation, &n);
     for (uint64_t i = 0; i < n; i++)
         p->ns[i] = steps[i].ns;
     return LH_OK;
@@ -595,7 +595,7 @@ lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play,
     if (status == LH_OK)
         status = simulate_steps(c, &p, after_ns);
     free(p.ns);
-    lh_emulation_free(p.played);
+    lh_emulation_free(p.emulation);
     lh_event_timeline_free(p.timeline);
     lh_layers_free(p.layers);
     lh_host_placement_free(p.places);

@@ -120,25 +120,25 @@ lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
                            const lh_pipeline *pipeline, lh_layers **out,
                            int64_t *layer_ns);
 /* Returns all migrations of kind `what` (host exchanges or layer migrations) in
- * an emulated run as a JSON list; NULL: out of memory. `played` may be NULL.
+ * an emulated run as a JSON list; NULL: out of memory. `emulation` may be NULL.
  * after_ns, the time after the pipeline, is added to iteration times. */
-json_t *cli_migrations_json(const lh_emulation *played, cli_migration_kind what,
-                            int64_t after_ns);
+json_t *cli_migrations_json(const lh_emulation *emulation,
+                            cli_migration_kind what, int64_t after_ns);
 /* Returns the migrations of kind `what` (host exchanges or layer migrations)
  * before step `step` as JSON; NULL: none, or out of memory. after_ns is added
  * to iteration times. */
-json_t *cli_migration_at_json(const lh_emulation *played,
+json_t *cli_migration_at_json(const lh_emulation *emulation,
                               cli_migration_kind what, uint64_t step,
                               int64_t after_ns);
 /* Adds at most `most` migrations of kind `what` (host exchanges or layer
- * migrations) to a table, a row each; returns the number of all. `played` may
- * be NULL; after_ns is added to iteration times. */
-uint32_t cli_migrations_fill_table(const lh_emulation *played,
+ * migrations) to a table, a row each; returns the number of all. `emulation`
+ * may be NULL; after_ns is added to iteration times. */
+uint32_t cli_migrations_fill_table(const lh_emulation *emulation,
                                    cli_migration_kind what, int64_t after_ns,
                                    uint32_t most, cli_table *t);
 /* Adds the migrations of kind `what` (host exchanges or layer migrations) to
  * the chart as marks, unless `marks` is NULL; returns their number. */
-uint32_t cli_migrations_add_marks(const lh_emulation *played,
+uint32_t cli_migrations_add_marks(const lh_emulation *emulation,
                                   cli_migration_kind what,
                                   lh_report_mark *marks);
 /* Returns the table title for a kind of migration: host exchange, or layer
@@ -147,7 +147,7 @@ const char *cli_migration_title(cli_migration_kind what);
 /* Prints the migrations of kind `what` (host exchanges or layer migrations) in
  * an emulated run. after_ns, the time after the pipeline, is added to iteration
  * times. */
-void cli_migrations_print(cli *c, const lh_emulation *played,
+void cli_migrations_print(cli *c, const lh_emulation *emulation,
                           cli_migration_kind what, int64_t after_ns);
 
 #endif

@@ -67,13 +67,13 @@ static const char *format_peak(const lh_plan *p, char *text, size_t room)
     const char *kind = job->training.precision == LH_PRECISION_FP32
                            ? "of peak in fp32"
                            : "of the 16-bit peak";
-    bool alike = true;
-    for (uint32_t i = 1; i < job->n_datacenters && alike; i++)
-        alike = job->datacenters[i].gpu.flops_per_s <=
-                    job->datacenters[0].gpu.flops_per_s &&
-                job->datacenters[i].gpu.flops_per_s >=
-                    job->datacenters[0].gpu.flops_per_s;
-    if (alike)
+    bool all_equal = true;
+    for (uint32_t i = 1; i < job->n_datacenters && all_equal; i++)
+        all_equal = job->datacenters[i].gpu.flops_per_s <=
+                        job->datacenters[0].gpu.flops_per_s &&
+                    job->datacenters[i].gpu.flops_per_s >=
+                        job->datacenters[0].gpu.flops_per_s;
+    if (all_equal)
         snprintf(text, room, "%s, %.4g TFLOP/s per GPU", kind,
                  job->datacenters[0].gpu.tflops);
     else

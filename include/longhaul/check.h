@@ -25,7 +25,7 @@ typedef struct lh_verdict lh_verdict;
  *   receive at valid positions, in equal orders for each pair of devices, and
  *   they run without deadlock if sends wait for their receives
  *
- * Returns LH_OK for valid and invalid schedules alike. Release with
+ * Returns LH_OK for both valid and invalid schedules. Release with
  * lh_verdict_free(). */
 LH_API lh_status lh_check(const lh_pipeline *pipeline,
                           const lh_schedule *schedule, lh_verdict **out,

@@ -233,15 +233,15 @@ static bool find_block(const lhi_group_layout *f, uint32_t datacenter,
     return false;
 }
 
-bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold,
+bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *groups,
                                           uint32_t datacenter, uint32_t i,
                                           lhi_group_members *out)
 {
     uint64_t first;
 
-    if (!find_block(fold, datacenter, i, &first))
+    if (!find_block(groups, datacenter, i, &first))
         return false;
-    find_members(fold, first, out);
+    find_members(groups, first, out);
     return true;
 }
 
@@ -257,36 +257,37 @@ static bool crosses_boundary(const lhi_group_layout *f, uint32_t site)
     return before / f->block != rank / f->block || before % f->block == 0;
 }
 
-bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold,
+bool lhi_group_layout_find_spanning_group(const lhi_group_layout *groups,
                                           uint32_t i, lhi_group_members *out)
 {
-    for (uint32_t site = 1; site < fold->n_sites; site++)
-        if (crosses_boundary(fold, site) && i-- == 0) {
-            uint64_t rank = count_ranks_before(fold, site);
+    for (uint32_t site = 1; site < groups->n_sites; site++)
+        if (crosses_boundary(groups, site) && i-- == 0) {
+            uint64_t rank = count_ranks_before(groups, site);
 
-            find_members(fold, rank - rank % fold->block, out);
+            find_members(groups, rank - rank % groups->block, out);
             return true;
         }
     return false;
 }
 
-bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold,
+bool lhi_group_layout_find_sharing_group(const lhi_group_layout *groups,
                                          uint32_t datacenter, uint32_t i,
                                          lhi_group_members *out)
 {
-    lhi_group_layout one = *fold;
+    lhi_group_layout one = *groups;
 
-    one.block = one.expert = fold->tensor;
+    one.block = one.expert = groups->tensor;
     one.tensor = 1;
     return lhi_group_layout_find_dispatch_group(&one, datacenter, i, out);
 }
 
-bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold,
+bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *groups,
                                             uint32_t datacenter)
 {
-    return fold->job->datacenters[datacenter].gpus_per_node % fold->tensor ==
+    return groups->job->datacenters[datacenter].gpus_per_node %
+                   groups->tensor ==
                0 &&
-           fold->replica % fold->tensor == 0;
+           groups->replica % groups->tensor == 0;
 }
 
 /* ---- replicas of experts ---- */
@@ -350,7 +351,7 @@ void lhi_group_layout_find_site_replicas(const lhi_group_layout *f,
 
 /* Finds the expert replica groups of number `kind`: ranks at the same position
  * of all expert blocks (ranks that hold every expert once), so with the same
- * experts, and spread alike over the datacenters. */
+ * experts, and spread equally over the datacenters. */
 static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
                                 lhi_expert_replicas *out)
 {
@@ -407,14 +408,14 @@ static double count_rings(const lhi_group_layout *f)
     return rings * f->sharing;
 }
 
-bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i,
+bool lhi_group_layout_find_replicas(const lhi_group_layout *groups, uint32_t i,
                                     lhi_expert_replicas *out)
 {
-    if (i >= fold->n_sites)
+    if (i >= groups->n_sites)
         return false;
-    find_replica_groups(fold, i, out);
+    find_replica_groups(groups, i, out);
     if (out->n && out->group.n_sites > 1)
-        out->group.concurrent = (uint32_t)fmin(UINT32_MAX, count_rings(fold));
+        out->group.concurrent = (uint32_t)fmin(UINT32_MAX, count_rings(groups));
     return true;
 }
 
@@ -422,7 +423,7 @@ bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i,
 
 /* Finds, among the expert groups of a dimension in the datacenter, the one that
  * spans the most datacenters. */
-static void find_widest_group(const lhi_group_layout *fold,
+static void find_widest_group(const lhi_group_layout *groups,
                               lh_cost_dimension dimension, uint32_t datacenter,
                               lhi_group_members *out)
 {
@@ -431,8 +432,8 @@ static void find_widest_group(const lhi_group_layout *fold,
     out->n = 0;
     for (uint32_t i = 0;
          dimension == LH_COST_EXPERT
-             ? lhi_group_layout_find_dispatch_group(fold, datacenter, i, &m)
-             : lhi_group_layout_find_sharing_group(fold, datacenter, i, &m);
+             ? lhi_group_layout_find_dispatch_group(groups, datacenter, i, &m)
+             : lhi_group_layout_find_sharing_group(groups, datacenter, i, &m);
          i++)
         if (m.n > out->n)
             *out = m;
@@ -441,14 +442,14 @@ static void find_widest_group(const lhi_group_layout *fold,
 /* Fills *out, the group for a dimension as the cost model uses it, from the
  * expert group that spans the most datacenters. The range `slice` gives the
  * datacenter. */
-static void fill_group(const lhi_group_layout *fold,
+static void fill_group(const lhi_group_layout *groups,
                        lh_cost_dimension dimension,
                        const lh_cost_layer_range *slice, lh_cost_group *out)
 {
     double near = INFINITY, here = INFINITY, nodes = 0, senders = 1;
     lhi_group_members m;
 
-    find_widest_group(fold, dimension, slice->datacenter, &m);
+    find_widest_group(groups, dimension, slice->datacenter, &m);
     for (uint32_t i = 0; i < m.n; i++) {
         near = fmin(near, m.at[i].fewest_per_node);
         here = fmin(here, m.at[i].members);
@@ -464,7 +465,7 @@ static void fill_group(const lhi_group_layout *fold,
                            .nodes = (uint32_t)nodes};
 }
 
-lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold,
+lh_status lhi_group_layout_compute_group(const lhi_group_layout *groups,
                                          lh_cost_dimension dimension,
                                          const lh_cost_layer_range *slice,
                                          lh_cost_group *out, lh_error *err)
@@ -472,10 +473,10 @@ lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold,
     lhi_expert_replicas c, widest;
 
     if (dimension != LH_COST_DATA) {
-        fill_group(fold, dimension, slice, out);
+        fill_group(groups, dimension, slice, out);
     } else {
         widest.group.n_sites = 0;
-        for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &c); i++)
+        for (uint32_t i = 0; lhi_group_layout_find_replicas(groups, i, &c); i++)
             if (i == 0 || (c.n && c.group.n_sites > widest.group.n_sites))
                 widest = c;
         *out = widest.group;

@@ -35,7 +35,7 @@ typedef struct lhi_group_layout {
 
 /* Returns the node (numbered within its datacenter) of the stage's rank number
  * `rank` in that datacenter. */
-uint64_t lhi_group_layout_find_node(const lhi_group_layout *fold,
+uint64_t lhi_group_layout_find_node(const lhi_group_layout *groups,
                                     uint32_t datacenter, uint64_t rank);
 
 /* Checks that the layer range's replicas add up to the layout's and that their
@@ -58,23 +58,23 @@ lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
 
 /* Finds the i-th distinct group of `expert` GPUs that exchange tokens, with at
  * least one in `datacenter`, into *out. Returns false if there are no more. */
-bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold,
+bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *groups,
                                           uint32_t datacenter, uint32_t i,
                                           lhi_group_members *out);
 /* Finds the groups of GPUs that exchange tokens within the i-th expert block
  * that spans several datacenters; its `tensor` groups are equal. Returns false
  * if there are no more. */
-bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold,
+bool lhi_group_layout_find_spanning_group(const lhi_group_layout *groups,
                                           uint32_t i, lhi_group_members *out);
 /* Finds the i-th distinct group of `tensor` GPUs that share the same experts,
  * with at least one in `datacenter`. Returns false if there are no more. */
-bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold,
+bool lhi_group_layout_find_sharing_group(const lhi_group_layout *groups,
                                          uint32_t datacenter, uint32_t i,
                                          lhi_group_members *out);
 
 /* Checks whether each group of `tensor` GPUs that hold slices of the same
  * experts is on one node of `datacenter`, wherever the replicas are placed. */
-bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold,
+bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *groups,
                                             uint32_t datacenter);
 
 /* The i-th kind of group whose GPUs hold the same experts. */
@@ -86,21 +86,21 @@ typedef struct lhi_expert_replicas {
 } lhi_expert_replicas;
 
 /* Finds the i-th kind of expert replica groups (GPUs with the same experts,
- * spread alike over the datacenters); returns false if there are no more. `out`
- * must not be moved, because it points into itself. */
-bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i,
+ * spread equally over the datacenters); returns false if there are no more.
+ * `out` must not be moved, because it points into itself. */
+bool lhi_group_layout_find_replicas(const lhi_group_layout *groups, uint32_t i,
                                     lhi_expert_replicas *out);
 /* Computes the members, in datacenter `site`, of the expert replica groups of a
  * kind: ranks that hold the same experts. *out has their number and their worst
  * spread over nodes. */
-void lhi_group_layout_find_site_replicas(const lhi_group_layout *fold,
+void lhi_group_layout_find_site_replicas(const lhi_group_layout *groups,
                                          const lhi_expert_replicas *kind,
                                          const lh_cost_site *site,
                                          lh_cost_group *out);
 
 /* Finds an expert process group as lhi_cost_find_group() does, from the
- * process-group layout `fold`. */
-lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold,
+ * process-group layout `groups`. */
+lh_status lhi_group_layout_compute_group(const lhi_group_layout *groups,
                                          lh_cost_dimension dimension,
                                          const lh_cost_layer_range *slice,
                                          lh_cost_group *out, lh_error *err);

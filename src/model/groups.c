@@ -105,19 +105,19 @@ static uint32_t find_replicas_here(const lh_layout *layout,
 }
 
 /* Finds a process group of MoE layers, which share GPUs differently from the
- * dense layers. The replica group is that of dense layers if both are laid out
- * alike. */
+ * dense layers. The replica group is that of dense layers if both have the same
+ * layout. */
 static lh_status find_experts(const lh_job *job, const lh_layout *layout,
                               lh_cost_dimension dimension,
                               const lh_cost_layer_range *slice,
                               lh_cost_group *out, lh_error *err)
 {
-    lhi_group_layout fold;
+    lhi_group_layout groups;
 
-    LHI_TRY(lhi_group_layout_build(job, layout, slice, &fold, err));
-    if (dimension == LH_COST_DATA && fold.matches_dense_layers)
+    LHI_TRY(lhi_group_layout_build(job, layout, slice, &groups, err));
+    if (dimension == LH_COST_DATA && groups.matches_dense_layers)
         return find_replicas(job, layout, slice, out, err);
-    return lhi_group_layout_compute_group(&fold, dimension, slice, out, err);
+    return lhi_group_layout_compute_group(&groups, dimension, slice, out, err);
 }
 
 /* Finds the process group of a dimension for a layer range: its size and its

@@ -21,10 +21,11 @@ static bool have_equal_members(const lhi_group_members *a,
 }
 
 /* Finds the all-to-all time of the slowest group that exchanges tokens in the
- * layer range's datacenter; stores it in p->expert. `fold`: process groups of
+ * layer range's datacenter; stores it in p->expert. `groups`: process groups of
  * the experts. */
 static lh_status find_dispatch_path(lhi_cost_context *p,
-                                    const lhi_group_layout *fold, lh_error *err)
+                                    const lhi_group_layout *groups,
+                                    lh_error *err)
 {
     lhi_exchange exchange =
         lhi_exchange_make(p->job->training.dispatcher, p->job->model);
@@ -32,11 +33,11 @@ static lh_status find_dispatch_path(lhi_cost_context *p,
     lhi_group_members members, last = {.n = 0};
 
     if (p->is_lower_bound)
-        return lhi_all_to_all_compute_lower_bound(p->job, dc, fold->expert,
-                                                  fold->tensor, &exchange,
+        return lhi_all_to_all_compute_lower_bound(p->job, dc, groups->expert,
+                                                  groups->tensor, &exchange,
                                                   &p->options, &p->expert, err);
     for (uint32_t i = 0;
-         lhi_group_layout_find_dispatch_group(fold, dc, i, &members); i++) {
+         lhi_group_layout_find_dispatch_group(groups, dc, i, &members); i++) {
         lhi_exchange_time here;
 
         if (have_equal_members(&members, &last))
@@ -63,21 +64,23 @@ static void take_slower_path(lh_cost_path *to, const lh_cost_path *what)
 }
 
 /* Finds the slowest path among the groups of adjacent GPUs that share experts
- * (expert tensor parallelism); stores it in p->sharing. `fold`: process groups
- * of the experts. */
+ * (expert tensor parallelism); stores it in p->sharing. `groups`: process
+ * groups of the experts. */
 static lh_status find_sharing_path(lhi_cost_context *p,
-                                   const lhi_group_layout *fold, lh_error *err)
+                                   const lhi_group_layout *groups,
+                                   lh_error *err)
 {
     uint32_t dc = p->slice->datacenter;
     lhi_group_members m;
 
     p->sharing = (lh_cost_path){.bytes_per_s = INFINITY};
-    if (p->is_lower_bound && !lhi_group_layout_sharing_is_intra_node(fold, dc))
+    if (p->is_lower_bound &&
+        !lhi_group_layout_sharing_is_intra_node(groups, dc))
         return LH_OK;
-    for (uint32_t i = 0; lhi_group_layout_find_sharing_group(fold, dc, i, &m);
+    for (uint32_t i = 0; lhi_group_layout_find_sharing_group(groups, dc, i, &m);
          i++) {
         lh_cost_site sites[LH_MAX_DATACENTERS];
-        lh_cost_group group = {.size = fold->tensor,
+        lh_cost_group group = {.size = groups->tensor,
                                .per_node = UINT32_MAX,
                                .per_datacenter = UINT32_MAX,
                                .datacenter = m.at[0].datacenter,
@@ -109,14 +112,14 @@ static lh_status find_sharing_path(lhi_cost_context *p,
  * if experts are distributed. */
 static lh_status find_expert_paths(lhi_cost_context *p, lh_error *err)
 {
-    lhi_group_layout fold;
+    lhi_group_layout groups;
 
     if (!p->shape.dispatches_tokens)
         return LH_OK;
-    LHI_TRY(lhi_group_layout_build(p->job, p->layout, p->slice, &fold, err));
-    if (fold.expert > 1)
-        LHI_TRY(find_dispatch_path(p, &fold, err));
-    return fold.tensor > 1 ? find_sharing_path(p, &fold, err) : LH_OK;
+    LHI_TRY(lhi_group_layout_build(p->job, p->layout, p->slice, &groups, err));
+    if (groups.expert > 1)
+        LHI_TRY(find_dispatch_path(p, &groups, err));
+    return groups.tensor > 1 ? find_sharing_path(p, &groups, err) : LH_OK;
 }
 
 /* Computes a lower bound on the path of a group of `size` members, for any

@@ -282,12 +282,12 @@ static uint32_t count_hops_on_link(const lh_job *job,
 {
     uint32_t from = find_ring_site(group, i, n),
              to = find_ring_site(group, i + 1, n);
-    uint32_t alike = 0;
+    uint32_t same = 0;
 
     for (uint32_t k = 0; k < n; k++)
-        alike += lhi_uses_same_link(job, from, to, find_ring_site(group, k, n),
-                                    find_ring_site(group, k + 1, n));
-    return alike;
+        same += lhi_uses_same_link(job, from, to, find_ring_site(group, k, n),
+                                   find_ring_site(group, k + 1, n));
+    return same;
 }
 
 /* Computes the path of a ring through n datacenters. */

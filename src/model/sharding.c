@@ -16,8 +16,8 @@ typedef struct sharding_context {
     const lh_cost_layer_range *slice;
     const lh_cost_options *options;
     lhi_ecmp_cache *known;
-    const lhi_group_layout *fold;    /* of experts; NULL: as all other layers */
-    const lhi_expert_replicas *kind; /* with `fold`: the groups in question */
+    const lhi_group_layout *groups;  /* of experts; NULL: as all other layers */
+    const lhi_expert_replicas *kind; /* with `groups`: the groups in question */
 } sharding_context;
 
 /* Finds the data-parallel group within one datacenter: of experts if the
@@ -25,8 +25,8 @@ typedef struct sharding_context {
 static void find_site_group(const sharding_context *s, const lh_cost_site *site,
                             lh_cost_group *out)
 {
-    if (s->fold)
-        lhi_group_layout_find_site_replicas(s->fold, s->kind, site, out);
+    if (s->groups)
+        lhi_group_layout_find_site_replicas(s->groups, s->kind, site, out);
     else
         lhi_compute_site_group(s->job, s->layout, s->slice, site, out);
 }
@@ -271,7 +271,8 @@ static lh_status add_expert_times(sharding_context *s, double params,
     lhi_data_times slowest = {0};
     lhi_expert_replicas c;
 
-    for (uint32_t i = 0; lhi_group_layout_find_replicas(s->fold, i, &c); i++) {
+    for (uint32_t i = 0; lhi_group_layout_find_replicas(s->groups, i, &c);
+         i++) {
         lhi_data_times here = {0};
 
         if (!c.n)
@@ -298,7 +299,7 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
 {
     sharding_context s = {job, layout, slice, options, known, NULL, NULL};
     lh_cost_group group;
-    lhi_group_layout fold;
+    lhi_group_layout groups;
 
     *out = (lhi_data_times){0};
     LHI_TRY(lhi_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group,
@@ -307,10 +308,10 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
                             params->in_8_bits, out, err));
     if (!(params->experts > 0))
         return LH_OK;
-    LHI_TRY(lhi_group_layout_build(job, layout, slice, &fold, err));
-    if (fold.matches_dense_layers)
+    LHI_TRY(lhi_group_layout_build(job, layout, slice, &groups, err));
+    if (groups.matches_dense_layers)
         return add_group_times(&s, &group, params->experts, 0, out, err);
-    s.fold = &fold;
+    s.groups = &groups;
     return add_expert_times(&s, params->experts, out, err);
 }
 
@@ -508,7 +509,7 @@ static double count_replicas_here(sharding_context *s)
     lhi_expert_replicas c;
 
     s->kind = &c;
-    for (uint32_t i = 0; lhi_group_layout_find_replicas(s->fold, i, &c); i++)
+    for (uint32_t i = 0; lhi_group_layout_find_replicas(s->groups, i, &c); i++)
         if (c.n)
             fewest = fmin(fewest, count_members_here(s, &c.group));
     s->kind = NULL;
@@ -521,7 +522,7 @@ lh_status lhi_count_state_ranks(const lh_job *job, const lh_layout *layout,
 {
     sharding_context s = {job, layout, slice, NULL, NULL, NULL, NULL};
     lh_cost_group group;
-    lhi_group_layout fold;
+    lhi_group_layout groups;
 
     *shared = (double)layout->data * layout->context;
     *experts =
@@ -533,10 +534,10 @@ lh_status lhi_count_state_ranks(const lh_job *job, const lh_layout *layout,
     *shared = *experts = count_members_here(&s, &group);
     if (!job->model->experts)
         return LH_OK;
-    LHI_TRY(lhi_group_layout_build(job, layout, slice, &fold, err));
-    if (fold.matches_dense_layers)
+    LHI_TRY(lhi_group_layout_build(job, layout, slice, &groups, err));
+    if (groups.matches_dense_layers)
         return LH_OK;
-    s.fold = &fold;
+    s.groups = &groups;
     *experts = count_replicas_here(&s);
     return LH_OK;
 }

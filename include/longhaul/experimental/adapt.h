@@ -233,19 +233,19 @@ LH_API lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
                                   uint64_t n_steps, lh_emulation **out,
                                   lh_error *err);
 LH_API void
-lh_emulation_free(lh_emulation *played); /* frees; NULL is a no-op */
+lh_emulation_free(lh_emulation *emulation); /* frees; NULL is a no-op */
 /* Returns the emulated steps in order; borrowed from the emulation. */
-LH_API const lh_emulated_step *lh_emulation_steps(const lh_emulation *played,
+LH_API const lh_emulated_step *lh_emulation_steps(const lh_emulation *emulation,
                                                   uint64_t *n_steps);
 /* Returns the switches in order; borrowed from the emulation. */
 LH_API const lh_emulated_switch *
-lh_emulation_switches(const lh_emulation *played, uint32_t *n_switches);
+lh_emulation_switches(const lh_emulation *emulation, uint32_t *n_switches);
 /* Returns the placement exchanges in order; borrowed from the emulation. */
 LH_API const lh_emulated_exchange *
-lh_emulation_exchanges(const lh_emulation *played, uint32_t *n_exchanges);
+lh_emulation_exchanges(const lh_emulation *emulation, uint32_t *n_exchanges);
 /* Returns the layer migrations in order; borrowed from the emulation. */
 LH_API const lh_emulated_migration *
-lh_emulation_migrations(const lh_emulation *played, uint32_t *n_moves);
+lh_emulation_migrations(const lh_emulation *emulation, uint32_t *n_moves);
 
 #ifdef __cplusplus
 }

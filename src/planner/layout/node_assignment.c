@@ -11,8 +11,8 @@ static lh_status assign_stage(const lh_job *job, const lh_layout *l,
 {
     const lh_cost_layer_range slice = lhi_stage_range(&places->stages[stage]);
     uint64_t n[LH_MAX_DATACENTERS] = {0};
-    lhi_group_layout fold;
-    LHI_TRY(lhi_group_layout_build(job, l, &slice, &fold, err));
+    lhi_group_layout groups;
+    LHI_TRY(lhi_group_layout_build(job, l, &slice, &groups, err));
     for (uint32_t g = 0; g < places->sites->n_groups; g++) {
         uint32_t dc = places->ranks[(size_t)g * l->pipeline + stage].datacenter;
         uint32_t before = 0;
@@ -20,8 +20,8 @@ static lh_status assign_stage(const lh_job *job, const lh_layout *l,
             before += job->datacenters[i].nodes;
         for (uint32_t k = 0;
              k < places->sites->groups[g].replicas * lhi_group_size(l); k++)
-            *nodes++ = before +
-                       (uint32_t)lhi_group_layout_find_node(&fold, dc, n[dc]++);
+            *nodes++ = before + (uint32_t)lhi_group_layout_find_node(
+                                    &groups, dc, n[dc]++);
     }
     return LH_OK;
 }

@@ -179,12 +179,12 @@ static void count_params(counter *c, const ring *r, double params)
 }
 
 /* Counts the gather and reduction traffic of `params` expert parameters, whose
- * process groups are those in `fold`. */
-static void count_experts(counter *c, const lhi_group_layout *fold,
+ * process groups are those in `groups`. */
+static void count_experts(counter *c, const lhi_group_layout *groups,
                           double params)
 {
     lhi_expert_replicas copies;
-    for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &copies);
+    for (uint32_t i = 0; lhi_group_layout_find_replicas(groups, i, &copies);
          i++) {
         ring r = {copies.group.n_sites, copies.sites, (double)copies.n,
                   copies.group.per_datacenter};
@@ -205,7 +205,7 @@ static double count_all_to_alls(const lh_job *job, lh_recompute recompute)
 
 /* Counts the all-to-all traffic of the expert layers in a chunk between
  * datacenters, in bytes. */
-static lh_status count_tokens(counter *c, const lhi_group_layout *fold,
+static lh_status count_tokens(counter *c, const lhi_group_layout *groups,
                               const lh_cost_layer_range *slice, lh_error *err)
 {
     const lh_job *job = c->job;
@@ -229,15 +229,15 @@ static lh_status count_tokens(counter *c, const lhi_group_layout *fold,
     double each = shape.tokens * shape.dispatched * lhi_model_expert_input(m) *
                   (shape.dispatch_element + shape.element) / 2 * passes *
                   layers * c->config->microbatches;
-    for (uint32_t i = 0; lhi_group_layout_find_spanning_group(fold, i, &block);
-         i++)
+    for (uint32_t i = 0;
+         lhi_group_layout_find_spanning_group(groups, i, &block); i++)
         for (uint32_t a = 0; a < block.n; a++)
             for (uint32_t b = 0; b < block.n; b++)
                 if (a != b)
                     c->tokens[(size_t)block.at[a].datacenter *
                                   job->n_datacenters +
                               block.at[b].datacenter] +=
-                        each * fold->tensor * block.at[a].members *
+                        each * groups->tensor * block.at[a].members *
                         block.at[b].members *
                         lhi_all_to_all_compute_share(&block, a, &exchange);
     return LH_OK;
@@ -260,18 +260,18 @@ static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
                   (double)lhi_stage_placement_min_replicas(spread) *
                       l->context};
     lh_cost cost;
-    lhi_group_layout fold;
+    lhi_group_layout groups;
     LHI_TRY(lh_cost_chunk(c->job, l, &slice, &c->options, &cost, err));
     count_params(c, &dense, (double)(cost.params - cost.expert_params));
     if (!cost.expert_params)
         return LH_OK;
-    LHI_TRY(lhi_group_layout_build(c->job, l, &slice, &fold, err));
-    if (fold.matches_dense_layers) {
+    LHI_TRY(lhi_group_layout_build(c->job, l, &slice, &groups, err));
+    if (groups.matches_dense_layers) {
         count_params(c, &dense, (double)cost.expert_params);
         return LH_OK;
     }
-    count_experts(c, &fold, (double)cost.expert_params);
-    return l->expert > 1 ? count_tokens(c, &fold, &slice, err) : LH_OK;
+    count_experts(c, &groups, (double)cost.expert_params);
+    return l->expert > 1 ? count_tokens(c, &groups, &slice, err) : LH_OK;
 }
 
 /* Returns the leader ring count: one per share of the experts, or of the other

@@ -39,12 +39,12 @@ static double get_peak_flops(const lh_job *job, uint32_t datacenter)
 static lh_status sum_peak_flops(const lh_job *job, const lh_layout *l,
                                 lhi_arena *mem, double *out, lh_error *err)
 {
-    bool alike = true;
+    bool all_equal = true;
     double sum = 0;
     for (uint32_t i = 1; i < job->n_datacenters; i++)
-        alike = alike && lhi_equals_exactly(get_peak_flops(job, i),
-                                            get_peak_flops(job, 0));
-    if (alike) {
+        all_equal = all_equal && lhi_equals_exactly(get_peak_flops(job, i),
+                                                    get_peak_flops(job, 0));
+    if (all_equal) {
         *out = get_peak_flops(job, 0) *
                ((double)lhi_group_size(l) * l->pipeline * l->data);
         return LH_OK;

@@ -157,9 +157,9 @@ lh_status lhi_imbalance_find(const lh_recording *recording, lhi_arena *arena,
     for (uint32_t w = 0; w < n; w++)
         room[w] = fmin(compute_correlation(&workers[w].ways),
                        compute_correlation(&workers[w].stages));
-    bool alike = lhi_lower_median(room, n) >= MIN_CORRELATION;
+    bool is_correlated = lhi_lower_median(room, n) >= MIN_CORRELATION;
     for (uint32_t i = 0; i < recording->n_steps; i++)
-        steps[i].is_uneven = alike && steps[i].spread >= MIN_SPREAD;
+        steps[i].is_uneven = is_correlated && steps[i].spread >= MIN_SPREAD;
     *out = steps;
     return LH_OK;
 }

@@ -97,27 +97,28 @@ static void fill_runs(const lhi_replayed_step *p, const uint32_t *device,
 }
 
 lh_status lhi_replay_trace_make(const lh_recording *recording,
-                                const lhi_replayed_step *played,
+                                const lhi_replayed_step *replayed,
                                 lhi_arena *arena, lh_trace *out, lh_error *err)
 {
-    const lhi_op_graph *g = played->step->graph;
+    const lhi_op_graph *g = replayed->step->graph;
     lh_trace t = {.title = "", .source = "", .memory_unit = ""};
     uint32_t *device =
         LHI_NEW(arena, uint32_t, lhi_recording_n_workers(recording));
     int64_t *ends = LHI_NEW(arena, int64_t, (size_t)g->n_ops + 1);
-    uint32_t *first = LHI_NEW(
-        arena, uint32_t, (size_t)played->n_replicas * recording->n_stages + 2);
+    uint32_t *first =
+        LHI_NEW(arena, uint32_t,
+                (size_t)replayed->n_replicas * recording->n_stages + 2);
     if (!device || !ends || !first)
         return lhi_fail_nomem(err);
-    LHI_TRY(name_sites(played, arena, &t, err));
-    LHI_TRY(make_devices(recording, played, arena, device, &t, err));
-    t.makespan_ns = lhi_replay_step(played->step, played->scenario, ends);
+    LHI_TRY(name_sites(replayed, arena, &t, err));
+    LHI_TRY(make_devices(recording, replayed, arena, device, &t, err));
+    t.makespan_ns = lhi_replay_step(replayed->step, replayed->scenario, ends);
     count_runs(g, device, t.n_devices, first);
     t.n_runs = first[t.n_devices];
     lh_trace_run *runs = LHI_NEW(arena, lh_trace_run, t.n_runs);
     if (!runs)
         return lhi_fail_nomem(err);
-    fill_runs(played, device, ends, first, runs);
+    fill_runs(replayed, device, ends, first, runs);
     t.runs = runs;
     *out = t;
     return LH_OK;

@@ -20,7 +20,7 @@ typedef struct lhi_replayed_step {
  * all replicas. Replicas run the same passes, so a file cannot hold this
  * trace: lh_trace_copy() would reject it. */
 lh_status lhi_replay_trace_make(const lh_recording *recording,
-                                const lhi_replayed_step *played,
+                                const lhi_replayed_step *replayed,
                                 lhi_arena *arena, lh_trace *out, lh_error *err);
 
 /* Returns the pass (chunk, microbatch, kind) that operation `i` of a step's

@@ -174,14 +174,14 @@ static lh_status add_replay(page_state *p, uint32_t step,
                             const lhi_scenario *scenario, const char *label,
                             lh_error *err)
 {
-    const lhi_replayed_step played = {.step = &p->recording->steps[step],
-                                      .scenario = scenario,
-                                      .n_replicas = p->n_drawn,
-                                      .replicas = p->drawn};
+    const lhi_replayed_step replayed = {.step = &p->recording->steps[step],
+                                        .scenario = scenario,
+                                        .n_replicas = p->n_drawn,
+                                        .replicas = p->drawn};
     lh_trace trace;
     lhi_mark mark = lhi_arena_mark(p->arena);
     LHI_TRY(
-        lhi_replay_trace_make(p->recording, &played, p->arena, &trace, err));
+        lhi_replay_trace_make(p->recording, &replayed, p->arena, &trace, err));
     lh_status status = add_trace(p, &trace, label, err);
     lhi_arena_rewind(p->arena, mark);
     return status;

@@ -49,11 +49,11 @@ static int64_t find_tick(const lh_trace *t, const lh_report_analysis *a)
  * equal. */
 static void add_column(columns *c, const char *key, uint32_t n)
 {
-    bool alike = true;
-    for (uint32_t i = 1; i < n && alike; i++)
-        alike = c->values[i] == c->values[0];
+    bool all_equal = true;
+    for (uint32_t i = 1; i < n && all_equal; i++)
+        all_equal = c->values[i] == c->values[0];
     lhi_text_printf(c->out, ",\"%s\":", key);
-    if (alike) {
+    if (all_equal) {
         lhi_text_printf(c->out, "%" PRId64, n ? c->values[0] : 0);
         return;
     }

@@ -429,45 +429,45 @@ lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
 }
 
 /* Frees an emulation with its steps, switches and migrations; ignores NULL. */
-void lh_emulation_free(lh_emulation *played)
+void lh_emulation_free(lh_emulation *emulation)
 {
-    if (!played)
+    if (!emulation)
         return;
-    for (uint32_t v = 0; v < played->n_versions; v++)
-        lh_schedule_free(played->versions[v].schedule);
-    free(played->versions);
-    free(played->switches);
-    free(played->exchanges);
-    free(played->layers);
-    free(played->steps);
-    lhi_arena_free(played->mem);
-    free(played);
+    for (uint32_t v = 0; v < emulation->n_versions; v++)
+        lh_schedule_free(emulation->versions[v].schedule);
+    free(emulation->versions);
+    free(emulation->switches);
+    free(emulation->exchanges);
+    free(emulation->layers);
+    free(emulation->steps);
+    lhi_arena_free(emulation->mem);
+    free(emulation);
 }
 
-const lh_emulated_step *lh_emulation_steps(const lh_emulation *played,
+const lh_emulated_step *lh_emulation_steps(const lh_emulation *emulation,
                                            uint64_t *n_steps)
 {
-    *n_steps = played->n_steps;
-    return played->steps;
+    *n_steps = emulation->n_steps;
+    return emulation->steps;
 }
 
-const lh_emulated_switch *lh_emulation_switches(const lh_emulation *played,
+const lh_emulated_switch *lh_emulation_switches(const lh_emulation *emulation,
                                                 uint32_t *n_switches)
 {
-    *n_switches = played->n_switches;
-    return played->switches;
+    *n_switches = emulation->n_switches;
+    return emulation->switches;
 }
 
-const lh_emulated_exchange *lh_emulation_exchanges(const lh_emulation *played,
-                                                   uint32_t *n_exchanges)
+const lh_emulated_exchange *
+lh_emulation_exchanges(const lh_emulation *emulation, uint32_t *n_exchanges)
 {
-    *n_exchanges = played->n_exchanges;
-    return played->exchanges;
+    *n_exchanges = emulation->n_exchanges;
+    return emulation->exchanges;
 }
 
-const lh_emulated_migration *lh_emulation_migrations(const lh_emulation *played,
-                                                     uint32_t *n_moves)
+const lh_emulated_migration *
+lh_emulation_migrations(const lh_emulation *emulation, uint32_t *n_moves)
 {
-    *n_moves = played->n_layers;
-    return played->layers;
+    *n_moves = emulation->n_layers;
+    return emulation->layers;
 }

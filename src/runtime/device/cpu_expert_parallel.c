@@ -81,11 +81,11 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
             group, out, gives, in, gets, &cpu->collective_err);
 }
 
-/* Exchanges the row counts `told` among the group's ranks, calls known(t) to
+/* Exchanges the row counts `counts` among the group's ranks, calls known(t) to
  * compute the sizes of `rows` from them, and then exchanges the rows. Without a
  * group (one rank) it copies locally. */
 static void exchange_with_counts(lhi_cpu *cpu, lhi_group *group,
-                                 const lhi_group_bytes *told,
+                                 const lhi_group_bytes *counts,
                                  const lhi_group_bytes *rows,
                                  void (*known)(void *), exchange_context *t)
 {
@@ -93,10 +93,10 @@ static void exchange_with_counts(lhi_cpu *cpu, lhi_group *group,
         return;
     if (group) {
         cpu->collective_status = lhi_group_all_to_all_with_counts(
-            group, told, rows, known, t, &cpu->collective_err);
+            group, counts, rows, known, t, &cpu->collective_err);
         return;
     }
-    memcpy(told->in, told->out, told->send_bytes[0]);
+    memcpy(counts->in, counts->out, counts->send_bytes[0]);
     known(t);
     if (rows->send_bytes[0] > 0)
         memcpy(rows->in, rows->out, rows->send_bytes[0]);
@@ -249,19 +249,20 @@ static void dispatch_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
     exchange_context t = {cpu, kept};
     uint32_t n = cpu->n_expert_ranks;
     int32_t *out = cpu->row_counts;
-    size_t *told = cpu->exchange_sizes, *gives = told + n, *gets = gives + n;
+    size_t *count_bytes = cpu->exchange_sizes, *gives = count_bytes + n,
+           *gets = gives + n;
     for (uint32_t e = 0; e < cpu->experts; e++)
         out[e] = kept->expert_offsets[e + 1] - kept->expert_offsets[e];
     for (uint32_t i = 0; i < n; i++) {
-        told[i] = cpu->n_local_experts * sizeof *out;
+        count_bytes[i] = cpu->n_local_experts * sizeof *out;
         gives[i] =
             (size_t)(kept->expert_offsets[(i + 1) * cpu->n_local_experts] -
                      kept->expert_offsets[i * cpu->n_local_experts]) *
             cpu->h * sizeof *in;
     }
     const lhi_group_bytes counts = {
-        out, told, false, lhi_cpu_row_counts(cpu, cpu->expert_tensor_rank),
-        told};
+        out, count_bytes, false,
+        lhi_cpu_row_counts(cpu, cpu->expert_tensor_rank), count_bytes};
     const lhi_group_bytes rows = {cpu->dispatch_buffer, gives, false, in, gets};
     exchange_with_counts(cpu, cpu->expert_group, &counts, &rows,
                          compute_recv_bytes, &t);
@@ -287,18 +288,18 @@ static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                  float *in)
 {
     exchange_context t = {cpu, kept};
-    size_t *told = cpu->exchange_sizes,
-           *gets = told + cpu->n_expert_tensor_ranks;
+    size_t *count_bytes = cpu->exchange_sizes,
+           *gets = count_bytes + cpu->n_expert_tensor_ranks;
     size_t mine = 0;
     const int32_t *own = lhi_cpu_row_counts(cpu, cpu->expert_tensor_rank);
     for (uint32_t e = 0; e < cpu->experts; e++)
         mine += (size_t)own[e];
     mine *= cpu->h * sizeof *in;
     for (uint32_t i = 0; i < cpu->n_expert_tensor_ranks; i++)
-        told[i] = cpu->experts * sizeof *own;
-    memcpy(cpu->row_counts, own, told[0]);
-    const lhi_group_bytes counts = {cpu->row_counts, told, true,
-                                    lhi_cpu_row_counts(cpu, 0), told};
+        count_bytes[i] = cpu->experts * sizeof *own;
+    memcpy(cpu->row_counts, own, count_bytes[0]);
+    const lhi_group_bytes counts = {cpu->row_counts, count_bytes, true,
+                                    lhi_cpu_row_counts(cpu, 0), count_bytes};
     const lhi_group_bytes rows = {cpu->received, &mine, true, in, gets};
     exchange_with_counts(cpu, cpu->expert_tensor_group, &counts, &rows,
                          compute_recv_offsets, &t);

@@ -123,11 +123,12 @@ void lhi_shard_groups_list_members(const lh_train_model *m, uint32_t n,
 bool lhi_shard_groups_equal_at_stages(const lh_train_model *m, uint32_t n,
                                       uint32_t n_stages)
 {
-    bool alike = true;
+    bool all_equal = true;
     for (uint32_t i = 0; m->sites && i < n * n_stages; i++)
-        alike = alike && lhi_shard_groups_find(m, n, i / n, i % n).shard ==
+        all_equal =
+            all_equal && lhi_shard_groups_find(m, n, i / n, i % n).shard ==
                              lhi_shard_groups_find(m, n, 0, i % n).shard;
-    return alike;
+    return all_equal;
 }
 
 bool lhi_has_disjoint_expert_groups(const lh_train_model *m,

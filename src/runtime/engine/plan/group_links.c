@@ -100,13 +100,13 @@ static lh_status add_nodes(const lh_plan *plan,
     lhi_ecmp_cache known = {0};
     lhi_exchange_paths paths;
     lhi_group_members members;
-    lhi_group_layout fold;
+    lhi_group_layout groups;
     LHI_TRY(lhi_complete_cost_options(plan->job, NULL, &options, err));
-    LHI_TRY(lhi_group_layout_build(plan->job, &plan->best.layout, &slice, &fold,
-                                   err));
+    LHI_TRY(lhi_group_layout_build(plan->job, &plan->best.layout, &slice,
+                                   &groups, err));
     for (uint32_t i = 0; i < spread->n_sites; i++)
         for (uint32_t k = 0; lhi_group_layout_find_dispatch_group(
-                 &fold, spread->sites[i].datacenter, k, &members);
+                 &groups, spread->sites[i].datacenter, k, &members);
              k++) {
             LHI_TRY(lhi_all_to_all_compute_path_times(
                 plan->job, &members, &options, &known, &paths, err));
