@@ -2,7 +2,7 @@
 """Results: the program's --json output, with types.
 
 Names that end in `_s` are times in seconds, in `_ns` in nanoseconds. Memory is
-in bytes if the name says so, else in the pipeline's unit.
+in bytes if the name ends in `_bytes`, else in the pipeline's unit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches: progress and Ctrl-C.
 
-A search that the main thread starts runs in a thread of its own. The main
+A search that the main thread starts runs in a separate thread. The main
 thread waits and receives the interrupt; the search ends at its next check, and
 its results are dropped. Python never interrupts other threads, so there the
 search runs in the calling thread. The library releases the interpreter's lock.

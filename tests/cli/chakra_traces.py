@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads Chakra execution traces without longhaul, and replays them.
 
-The decoder knows protocol buffers, and of et_def.proto (mlcommons/chakra 0.0.4)
-the field numbers. tests/peers/test_chakra.py compares it with Google's.
+The decoder implements protocol buffers and the field numbers of et_def.proto
+(mlcommons/chakra 0.0.4). tests/peers/test_chakra.py compares it with Google's.
 """
 import struct
 

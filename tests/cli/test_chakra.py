@@ -128,7 +128,7 @@ def traces_of_others_replay():
             {"nodes": 3, "end_s": 28e-6, "compute_s": 23e-6}]}, found)
     case("text", ["simulate", "x.0.et"], 0,
          out="(?s)^iteration +28 us .2 ranks.*23 us on rank 1, the most")
-    # A receive starts with its send, wherever it is listed.
+    # A receive starts with its send, in any order of the list.
     ends = {"comm_src": 0, "comm_dst": 1, "comm_tag": 7, "comm_size": 8}
     write_rank(WORK / "x.0.et", [(9, COMPUTE, 10, [], {}),
                                  (4, SEND, 2, [9], ends)])

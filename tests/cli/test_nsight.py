@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""longhaul diagnose on what `nsys export --type jsonlines` writes. The synthetic files
+"""longhaul diagnose on the output of `nsys export --type jsonlines`. The synthetic files
 have the lines of public exports: events with numbers as texts, and strings by number."""
 import gzip
 import json

@@ -37,7 +37,7 @@ layout: {tensor: 8, pipeline: 4, data: 3, micro_batch: 1%s}
 """
 
 
-# Two sites, so many GPUs in each.
+# Two sites with this number of GPUs each.
 SMALL = """\
 longhaul: job/1
 model: {layers: 4, hidden: 64, ffn: 96, heads: 2, vocab: 256}

@@ -5,7 +5,7 @@
     test_cpsat.py PROGRAM SOURCE [CASES [FIRST]]
 
 Needs ortools; $LONGHAUL_ORTOOLS names a Python that has it, if this one has
-not. Without it the test is skipped, and says so.
+not. Without it the test is skipped with a message.
 """
 import json
 import os

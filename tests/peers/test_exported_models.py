@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exported models compute what transformers computes.
+"""Exported models compute the same logits as transformers.
 
     test_exported_models.py PROGRAM
 

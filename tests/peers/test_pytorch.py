@@ -5,7 +5,7 @@
     test_pytorch.py PROGRAM
 
 Needs torch; $LONGHAUL_TORCH names a Python that has it, if this one has not.
-Without it the test is skipped, and says so.
+Without it the test is skipped with a message.
 """
 import os
 import pathlib

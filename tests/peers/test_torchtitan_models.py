@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Models exported to torchtitan compute what transformers computes.
+"""Models exported to torchtitan compute the same logits as transformers.
 
     test_torchtitan_models.py PROGRAM [NAME...]
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every function that is a command, with random arguments and all that it can
-be given, on random pipelines and scenarios: it returns what the program
-prints, or both refuse.
+"""Every function that has a command: with random arguments, on random pipelines
+and scenarios, it returns the program's output, or both reject the input.
 
     test_functions.py PROGRAM ROOT
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel that tools/get-wheel.sh made, and the package that it installed:
-what is in it, on which machines it runs, its program, headers and types, and
-what the README says of it.
+"""The wheel that tools/get-wheel.sh built and its installed package: contents,
+supported machines, program, headers, types, and the example in the README.
 
 Needs longhaul installed by pip; $LONGHAUL_PYTHON names a Python that has it."""
 import os
