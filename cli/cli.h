@@ -182,7 +182,7 @@ bool cli_is_given(const cli *c, const char *name);
  * created and that no unnamed file would be overwritten. */
 lh_status cli_check_outputs(cli *c);
 /* Checks that no output file is the same file as an input or another output,
- * whatever the path. */
+ * under any path. */
 lh_status cli_check_same_files(cli *c);
 /* Checks that no output file is the same file as `path`, to which an input
  * refers. */

@@ -122,7 +122,7 @@ bool lhi_measurement_matches_job(const lh_job *job, const lh_profile_entry *e)
 }
 
 /* Checks whether the profile has any entry for the model of the kind of `like`
- * (layer, embedding, head or chunk), whatever its layout. */
+ * (layer, embedding, head or chunk), for any layout. */
 static bool has_kind(const lh_profile *profile, const lh_profile_entry *like)
 {
     for (uint32_t i = 0; i < profile->n_entries; i++) {

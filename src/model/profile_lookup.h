@@ -15,7 +15,7 @@ typedef struct lhi_measurement {
 } lhi_measurement;
 
 /* Checks whether a profile entry matches the job's model, sequence length and
- * one of its GPU types, whatever its layout. */
+ * one of its GPU types, for any layout. */
 bool lhi_measurement_matches_job(const lh_job *job, const lh_profile_entry *e);
 
 /* Looks up the measurement of a profile kind (layer, embedding, head, or a

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Optimality certificate: a record that lets a third party check that a
+/* Optimality certificate: a record with which a third party checks that a
  * schedule is optimal. Text form: docs/formats/certificate.md.
  *
  * Experimental: may change in any release, see longhaul.h. */

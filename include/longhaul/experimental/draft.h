@@ -55,7 +55,7 @@ typedef struct lh_draft_options {
  * Precision is bf16, or fp16 where the GPU supports no other.
  *
  * Release *text with lh_text_free(); `len` may be NULL. LH_EINPUT: unknown
- * model or GPU, or a number out of range; `err` says which. */
+ * model or GPU, or a number out of range; `err` names it. */
 LH_API lh_status lh_job_draft(const lh_draft_options *options, char **text,
                               size_t *len, lh_error *err);
 

@@ -84,7 +84,7 @@ typedef struct lh_exec_options {
     size_t size;          /* sizeof(lh_exec_options) */
     lh_receives receives; /* LH_RECEIVES_EARLY (0): as in the pipeline */
     bool fifo;            /* ignore the schedule's link orders */
-    /* Maximum number of pre-posted receives per rank; 0: as many as the
+    /* Maximum number of pre-posted receives per rank; 0: the number that the
      * prediction needs. With fewer, no message is lost, but transfers may start
      * later. */
     uint32_t receive_slots;

@@ -113,10 +113,10 @@ typedef struct lh_solution {
 } lh_solution;
 
 /* Searches the fastest schedule. `options` may be NULL: no limits. Stopping
- * early is not an error. Receives are assumed pre-posted, whatever the
- * pipeline's mode: later receives only delay, so bounds remain valid. Release
- * with lh_solution_fini(). LH_EINVAL: options out of range, or an unknown
- * engine in `disabled_engines`. */
+ * early is not an error. Receives are assumed pre-posted in any mode of the
+ * pipeline: later receives only delay, so bounds remain valid. Release with
+ * lh_solution_fini(). LH_EINVAL: options out of range, or an unknown engine in
+ * `disabled_engines`. */
 LH_API lh_status lh_solve(const lh_pipeline *pipeline,
                           const lh_solve_options *options, lh_solution *out,
                           lh_error *err);

@@ -43,7 +43,7 @@ typedef struct lh_memory_point {
 /* Minimises the memory limit for a makespan of at most options->makespan_ns.
  * limit == limit_bound: proven minimal. `options` may be NULL. Release with
  * lh_memory_point_fini(). LH_EINFEASIBLE: no such schedule exists, or none was
- * found; `err` says which. */
+ * found; `err` names it. */
 LH_API lh_status lh_minimise_memory(const lh_pipeline *pipeline,
                                     const lh_tradeoff_options *options,
                                     lh_memory_point *out, lh_error *err);

@@ -209,7 +209,7 @@ static lh_status read_new_struct(const lhi_read_context *r,
 }
 
 /* Reads a list into a new array and stores its pointer and count in the struct
- * `owner`, as field `row` says. */
+ * `owner`, as defined by field `row`. */
 static lh_status read_list(const lhi_read_context *r,
                            const lhi_schema_field *row, const lhi_node *node,
                            char *owner, lh_error *err)

@@ -96,7 +96,7 @@ static lh_status read_activation(unmodelled_search *f,
     const char *name = class_has->function ? class_has->function : "silu";
     if (node)
         LHI_TRY(lhi_node_get_string(f->doc, node, &name, err));
-    if (class_has->clamped_swiglu) { /* in the code, whatever the file says */
+    if (class_has->clamped_swiglu) { /* in the code, independent of the file */
         m->activation = LH_ACTIVATION_QUICK_GELU;
         m->glu_linear_offset = 1;
         m->swiglu_limit = 7;

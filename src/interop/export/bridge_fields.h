@@ -28,7 +28,7 @@ typedef enum lhi_bridge_value {
     LHI_BRIDGE_TEXTS, /* string list, one per word */
     LHI_BRIDGE_TUPLE, /* tuple from "127,0" */
     LHI_BRIDGE_ENUM,  /* `text` followed by the argument's word */
-    LHI_BRIDGE_FIXED, /* `text`, whatever the argument's words */
+    LHI_BRIDGE_FIXED, /* `text`, for any words of the argument */
     LHI_BRIDGE_NONE,  /* no field: megatron_bridge.c handles it */
 } lhi_bridge_value;
 

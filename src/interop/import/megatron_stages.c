@@ -319,8 +319,8 @@ static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
 }
 
 /* Adds a note for each given bucket argument (number or size of gradient
- * buckets) that buckets are modelled differently; `costed`: the text that says
- * how. */
+ * buckets) that buckets are modelled differently; `costed`: the text that
+ * describes how. */
 static void note_buckets(const lhi_megatron *m, lhi_imported_job *in,
                          const char *costed)
 {

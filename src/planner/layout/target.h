@@ -33,9 +33,9 @@ bool lhi_target_joins_backward(lh_target target, uint32_t pipeline,
 bool lhi_layout_joins_backward(const lh_job *job, uint32_t pipeline);
 
 /* Returns the chunks per device that the target framework uses without a
- * pipeline (one stage), whatever the job requests; 0: any. torchtitan gathers
- * and reduces layer by layer: with ZeRO 2 and 3 within one chunk's passes,
- * otherwise after each layer's passes. */
+ * pipeline (one stage), independent of the job's request; 0: any. torchtitan
+ * gathers and reduces layer by layer: with ZeRO 2 and 3 within one chunk's
+ * passes, otherwise after each layer's passes. */
 uint32_t lhi_target_chunks(lh_target target, uint32_t layers, uint32_t pipeline,
                            uint32_t zero);
 

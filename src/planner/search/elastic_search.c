@@ -72,7 +72,7 @@ static bool is_hopeless(const elastic_branch *t, const node *n)
 }
 
 /* Records the lower bound of a node that the search is done with: searched,
- * pruned, or skipped. No better plan than the bound lies below it. */
+ * pruned, or skipped. No plan below it is faster than the bound. */
 static lh_status record_bound(elastic_branch *t, const node *n, lh_error *err)
 {
     lhi_layout_search *s = t->s;
