@@ -182,6 +182,46 @@ static void print_accuracy(cli *c, const lh_plan *p)
              runs->mean_percent, runs->worst_percent, runs->n, runs->kind);
 }
 
+/* Checks whether a layout is simpler than another: fewer pipeline stages, or as
+ * many, and smaller tensor-parallel and context-parallel groups. */
+static bool is_simpler(const lh_layout *a, const lh_layout *b)
+{
+    if (a->pipeline != b->pipeline)
+        return a->pipeline < b->pipeline;
+    return a->tensor * a->context < b->tensor * b->context;
+}
+
+/* Prints the simplest of the layouts whose time differs from the plan's by less
+ * than the mean error in published runs, if it is simpler than the plan. */
+static void print_ties(cli *c, const lh_plan *p)
+{
+    const lh_choice *simplest = &p->best;
+    char time[CLI_TIME_TEXT], layout[200];
+    uint32_t n = 0;
+    if (!p->accuracy)
+        return;
+    const double most =
+        (double)p->best.iteration_ns * (1 + p->accuracy->mean_percent / 100);
+    for (uint32_t i = 0; i < p->n_alternatives; i++) {
+        const lh_choice *a = &p->alternatives[i];
+        if (a->status != LH_CHOICE_OK || (double)a->iteration_ns > most)
+            continue;
+        n++;
+        if (is_simpler(&a->layout, &simplest->layout))
+            simplest = a;
+    }
+    if (simplest == &p->best)
+        return;
+    cli_wrap(c, "ties",
+             "%" PRIu32 " other layout%s within this average error; the "
+             "simplest is %s (%+.1f %%): %s",
+             n, n == 1 ? " is" : "s are",
+             cli_plan_time(p, (double)simplest->iteration_ns, time),
+             cli_percent_slower((double)simplest->iteration_ns,
+                                (double)p->best.iteration_ns),
+             cli_layout_text(simplest, layout, sizeof layout));
+}
+
 /* Prints iteration time, throughput, memory, jitter, cost and the reason for
  * choosing the plan. */
 static void print_result(cli *c, const lh_plan *p)
@@ -196,6 +236,7 @@ static void print_result(cli *c, const lh_plan *p)
         cli_plan_time(p, (double)b->makespan_ns, pipe),
         cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
     print_accuracy(c, p);
+    print_ties(c, p);
     if (*cli_unmeasured_text(p, unmeasured, sizeof unmeasured))
         cli_wrap(c, "profile", "%s", unmeasured);
     cli_wrap(c, "throughput", "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,
