@@ -106,16 +106,19 @@ static lh_status plan_fully(sensitivity_search *f, const lh_job *job,
     /* per range: halfway, last, each twice */
     enum { MIN_PARTS = 10, EACH = 4 };
     const uint32_t n = EACH * f->plan->sensitivity->n_ranges;
+    const uint32_t parts = n > MIN_PARTS ? n : MIN_PARTS;
     lh_plan_options full = *f->given;
     full.no_optimal = true;
     full.progress = watch_progress;
     full.layout_progress = NULL;
     full.context = f;
-    LHI_TRY(lhi_plan_search_again(job, &full, n > MIN_PARTS ? n : MIN_PARTS,
-                                  mem, NULL, best, err));
+    LHI_TRY(lhi_plan_search_again(job, &full, parts, mem, NULL, best, err));
     LHI_TRY(lhi_found_plans_improve(f->known, &full, job, mem, best, err));
     best->why = "";
-    /* With little work, a part is less than a quick search has. */
+    /* With many ranges, a part is less than a quick search has. */
+    if (lhi_compute_layout_work(&full) / parts >=
+        lhi_search_limits_from_options(&f->options, 1).most_work)
+        return LH_OK;
     lh_choice quick;
     LHI_TRY(plan_quickly(f, job, mem, &quick, err));
     if (lhi_objective_value(f->given, &quick) <
