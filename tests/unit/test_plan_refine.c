@@ -185,31 +185,6 @@ static void own_degrees_have_the_same_partition(void)
     }
 }
 
-/* Checks that `given` is within the tolerance of being no faster than `open`,
- * or with `slower` no slower. */
-static void check_no_better(const lh_plan *open, const lh_plan *given,
-                            bool slower)
-{
-    CHECK(open && given);
-    if (!open || !given)
-        return;
-    const double ratio =
-        (double)given->best.iteration_ns / (double)open->best.iteration_ns;
-    CHECK_MSG(slower ? ratio <= 1.002 : ratio >= 0.998, "%.4f", ratio);
-}
-
-/* Degrees of an alternative do not lead to a faster plan. */
-static void alternatives_are_not_faster(void)
-{
-    static const char path[] = TEST_DATA "/planner/four-sites-lossy.json";
-    const lh_layout degrees = {
-        .tensor = 1, .context = 1, .pipeline = 3, .data = 4, .micro_batch = 8};
-    lh_plan *open = plan_file(path, NULL), *given = plan_file(path, &degrees);
-    check_no_better(open, given, false);
-    lh_plan_free(open);
-    lh_plan_free(given);
-}
-
 /* Twice the bandwidth of the first link does not lead to a slower plan. */
 static void more_bandwidth_is_not_slower(void)
 {
@@ -225,7 +200,10 @@ static void more_bandwidth_is_not_slower(void)
         wans[n].bytes_per_s *= 2;
         CHECK_OK(lh_plan_make(job, NULL, &wider, &err), err);
     }
-    check_no_better(open, wider, true);
+    CHECK(open && wider);
+    if (open && wider)
+        CHECK((double)wider->best.iteration_ns <=
+              1.002 * (double)open->best.iteration_ns);
     lh_plan_free(open);
     lh_plan_free(wider);
     lh_job_free(job);
@@ -260,10 +238,8 @@ int main(void)
     RUN(finds_faster_schedules);
     RUN(keeps_what_is_asked_for);
     RUN(own_degrees_have_the_same_partition);
-    if (!FEW_CASES) {
-        RUN(alternatives_are_not_faster);
+    if (!FEW_CASES)
         RUN(more_bandwidth_is_not_slower);
-    }
     RUN(searches_partitions_for_cost);
     return test_summary();
 }
