@@ -318,4 +318,38 @@ def zero_has_no_minus_sign():
           said.stdout)
 
 
+TIED = """longhaul: job/1
+model: qwen3-30b-a3b
+training: {global_batch: 32, sequence: 8192}
+framework: {preset: %s}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 8
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters: [{name: a, nodes: 2}]
+layout: {micro_batch: 1, expert: 8, context: 1, chunks_per_device: 1}
+"""
+
+
+@test
+def layouts_within_the_accuracy_are_ties():
+    """The simplest has the fewest stages, then the smallest tensor degree; the
+    plan stays the fastest. Without accuracy there are no ties."""
+    args = ("plan", "job.yaml", "--no-optimal", "--search", "even")
+    write("job.yaml", TIED % "megatron")
+    text = " ".join(run(*args).stdout.split())
+    plan = json.loads(run(*args, "--json").stdout)
+    most = plan["iteration_ns"] * (1 + plan["accuracy"]["mean_percent"] / 100)
+    ties = [a for a in plan["alternatives"]
+            if a["status"] == "ok" and a["iteration_ns"] <= most]
+    simplest = min(ties, key=lambda a: (a["layout"]["pipeline"],
+                                        a["layout"]["tensor"]))
+    check(simplest["layout"]["pipeline"] < plan["layout"]["pipeline"], ties)
+    check(f" {len(ties)} other layouts are within this average error; the "
+          f"simplest is {simplest['iteration_s']:.3f} s (" in text, text)
+    write("job.yaml", TIED % "none")
+    check("\nties " not in run(*args).stdout, "ties without accuracy")
+
+
 finish()
