@@ -148,7 +148,6 @@ def degrees_that_are_given_beside_a_schedule_gain_nothing():
 THREE_KINDS = """longhaul: job/1
 model: deepseek-v3
 training: {global_batch: 1536, sequence: 4096, dispatcher: deepep}
-framework: {experts: fused}
 cluster:
   gpu: h100-sxm
   gpus_per_node: 8
@@ -174,7 +173,7 @@ def a_bad_beginning_is_left_with_little_work():
         said = run(*PLAN[:3], "--effort", "400", "--json")
         check(said.returncode == 0, said.stderr)
         times.append(json.loads(said.stdout)["iteration_s"])
-    check(times[0] <= 1.01 * times[1], f"open and given: {times}")
+    check(times[0] <= 1.005 * times[1], f"open and given: {times}")
 
 
 # Equal effort gives equal plans; less effort evaluates fewer layouts. Parts
