@@ -136,8 +136,11 @@ static bool update_table(const char *name, void (*print)(FILE *to), double give,
     if (!to)
         return false;
     print(to);
-    return !on->page ||
-           finish_part(name, on->page, on->write, give, made, fclose(to) == 0);
+    if (!on->page)
+        return true;
+    bool ok = fclose(to) == 0; /* sets `made` */
+
+    return finish_part(name, on->page, on->write, give, made, ok);
 }
 
 static bool update_part(const table *t, const computed *all, bool searched,
