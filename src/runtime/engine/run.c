@@ -451,6 +451,11 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
                    .emulates = m.emulate_links,
                    .model = &m};
     LHI_TRY(check_options(options, &job.o, err));
+    if (job.emulates && lh_pipeline_shares_links(pipeline, LH_NONE))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "data-parallel communication and messages share a link "
+                        "of the plan, which emulated links cannot do: train "
+                        "without --emulate-links, --inject and --events");
     uint32_t transport = find_transport(job.o.transport);
     lhi_job_launch_kind place = transports[transport].place;
     job.shared_clock = place != LHI_RANKS_LAUNCHED;
