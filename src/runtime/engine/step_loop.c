@@ -442,14 +442,20 @@ static void print_remark(const lhi_run_worker *w, const char *text)
         w->job->o.warning(w->job->o.context, text);
 }
 
+/* Returns the strongest stop request to this process or to the one that
+ * launched it (LH_STOP_NO: none). */
+static int find_stop_request(const lhi_job *job)
+{
+    int here = job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
+    int there = job->stop_request ? atomic_load(job->stop_request) : LH_STOP_NO;
+    return here > there ? here : there;
+}
+
 /* Returns the strongest stop request so far (LH_STOP_NO: none); prints a remark
  * at the first one. */
 static int get_stop_request(lhi_run_worker *w)
 {
-    const lhi_job *job = w->job;
-    int here = job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
-    int there = job->stop_request ? atomic_load(job->stop_request) : LH_STOP_NO;
-    int asked = here > there ? here : there;
+    int asked = find_stop_request(w->job);
     if (asked != LH_STOP_NO && !atomic_exchange(&w->stop_reported, true))
         print_remark(
             w, "stopping after this iteration; interrupt again to stop at "
@@ -472,9 +478,8 @@ static void report_unheard_stop(lhi_run_worker *w)
     enum { STEPS_TO_CONFIRM = 2 };
     char text[200];
     const lhi_job *job = w->job;
-    if (!job->launched || !job->o.stop ||
-        w->n_unheard_stops >= STEPS_TO_CONFIRM ||
-        job->o.stop(job->o.context) == LH_STOP_NO ||
+    if (!job->launched || w->n_unheard_stops >= STEPS_TO_CONFIRM ||
+        find_stop_request(job) == LH_STOP_NO ||
         ++w->n_unheard_stops < STEPS_TO_CONFIRM)
         return;
     snprintf(text, sizeof text,
