@@ -232,6 +232,26 @@ static void nothing_is_slow_in_quiet_iterations(void)
     }
 }
 
+/* Emulated links may take no time; a delay of one is found nevertheless. */
+static void a_link_without_a_normal_time_is_located(void)
+{
+    const lhi_hop hops[] = {{0, 1, false}, {2, 3, false}};
+    const double pass_ns[] = {1e6, 1e6, 1e6, 1e6};
+    lhi_host_localiser *l = NULL;
+    lh_error err = {0};
+    uint32_t n;
+    CHECK_OK(lhi_host_localiser_make(2, 2, 2, hops, &l, &err), err);
+    for (uint32_t k = 0; k < 20 + SETTLING; k++) {
+        const double hop_ns[] = {k < 20 ? 0 : 2e6, 0};
+        lhi_host_localiser_add(l, pass_ns, hop_ns);
+    }
+    const lhi_slow_element *all = lhi_host_localiser_slow(l, &n);
+    CHECK_INT(n, 1);
+    CHECK(n == 1 && all[0].kind == LHI_SLOW_LINK && all[0].a == 0 &&
+          all[0].b == 1 && fabs(all[0].extra_ns - 2e6) < 1);
+    lhi_host_localiser_free(l);
+}
+
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
@@ -239,5 +259,6 @@ int main(int argc, char **argv)
         n_quiet = (uint32_t)strtoul(argv[3], NULL, 10);
     RUN(slow_elements_are_named);
     RUN(nothing_is_slow_in_quiet_iterations);
+    RUN(a_link_without_a_normal_time_is_located);
     return test_summary();
 }

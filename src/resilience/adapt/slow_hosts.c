@@ -268,7 +268,7 @@ static size_t format_element(const lhi_slow_hosts *s, const lhi_slow_element *e,
                      e->sends ? "outgoing" : "incoming", s->hosts[e->a]);
     else
         n = snprintf(text, room, "host %" PRIu32, s->hosts[e->a]);
-    if (n > 0 && (size_t)n < room)
+    if (n > 0 && (size_t)n < room && e->factor > 1)
         n += snprintf(text + n, room - (size_t)n, " (%.1f times as long)",
                       e->factor);
     return n > 0 && (size_t)n < room ? (size_t)n : room - 1;

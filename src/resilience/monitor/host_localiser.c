@@ -177,9 +177,10 @@ static bool add_time(monitored_time *t, double ns, double work)
     t->is_measured = true;
     if (t->n >= WARM_UP && is_far_from_mean(t, work))
         return false;
-    /* Scaled to work 1. */
+    /* Scaled to work 1. Emulated links may normally take no time. */
+    const double normal_ns = predict_normal(t, work);
     const double scaled_ns =
-        t->n > 0 ? ns * predict_normal(t, 1) / predict_normal(t, work) : ns;
+        normal_ns > 0 ? ns * predict_normal(t, 1) / normal_ns : ns;
     update_line(t, ns, work);
     lhi_drift_detector_add(&t->detector, (lhi_drift_reading){scaled_ns, 0, 1},
                            t->detector.n_samples < WARM_UP,
@@ -189,7 +190,8 @@ static bool add_time(monitored_time *t, double ns, double work)
     return t->is_slow != was_slow;
 }
 
-/* Returns the duration of a slow element divided by its normal duration. */
+/* Returns the duration of a slow element divided by its normal duration; 1: the
+ * normal duration is 0. */
 static double compute_factor(const monitored_time *t)
 {
     return t->detector.normal > 0 ? t->detector.level / t->detector.normal : 1;

@@ -38,7 +38,7 @@ typedef struct lhi_slow_element {
     uint32_t a, b;
     bool sends;
     uint32_t hop;  /* link: its hop; interface: that with the largest factor */
-    double factor; /* duration / normal duration */
+    double factor; /* duration / normal duration; 1: the latter is 0 */
     double extra_ns; /* per message or collective of `hop`; host: passes */
 } lhi_slow_element;
 
