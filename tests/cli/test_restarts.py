@@ -33,6 +33,7 @@ from harness import (
 )
 
 STEPS = 150
+RANKS = 8
 TRAIN = ["train", "plan.json", "--device", "cpu", "--data", "text", "--rate",
          "1e-2", "--steps", str(STEPS), "--checkpoint-every", "5"]
 
@@ -87,6 +88,13 @@ def has_saved():
     return any((WORK / "run").glob("step-*"))
 
 
+def ranks_after_checkpoint(process):
+    """Processes of all ranks after the first checkpoint; empty if one has
+    ended."""
+    pids = children(process.pid) if until(has_saved, process) else []
+    return pids if len(pids) >= RANKS else []
+
+
 def send(number, pids):
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -108,8 +116,8 @@ def disturbed(number, which, *more):
     for _ in range(5):
         shutil.rmtree(WORK / "run", ignore_errors=True)
         process = begin("--ranks", "local", "--max-restarts", "3", *more)
-        if until(has_saved, process):
-            send(number, [children(process.pid)[rank] for rank in which])
+        ranks = ranks_after_checkpoint(process)
+        send(number, [pid for i, pid in enumerate(ranks) if i in which])
         out, err = process.communicate(timeout=HANGS)
         found = json.loads(out) if process.returncode == 0 else {}
         if not check(process.returncode == 0, f"{which}: {err}"):
@@ -144,8 +152,7 @@ def restarts_are_printed():
     for _ in range(5):
         shutil.rmtree(WORK / "run", ignore_errors=True)
         process = begin("--ranks", "local", "--max-restarts", "1", form=())
-        if until(has_saved, process):
-            send(signal.SIGKILL, children(process.pid)[:1])
+        send(signal.SIGKILL, ranks_after_checkpoint(process)[:1])
         out, err = process.communicate(timeout=HANGS)
         if process.returncode or "\nrestarts " in out:
             break
@@ -170,10 +177,10 @@ def srun(*more):
                   env={"LONGHAUL_SECRET": "0123456789abcdef" * 2,
                        "LONGHAUL_PORT": str(port), "SLURM_JOB_ID": "7",
                        "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank),
-                       "SLURM_STEP_NUM_TASKS": "8",
+                       "SLURM_STEP_NUM_TASKS": str(RANKS),
                        "SLURM_STEP_NUM_NODES": "1",
                        "SLURM_STEP_NODELIST": "localhost"})
-            for rank in range(8)]
+            for rank in range(RANKS)]
 
 
 def ranks_of(started):
@@ -198,7 +205,7 @@ def srun_disturbed(*victims, number=signal.SIGKILL, more=()):
         ends = [one.communicate(timeout=HANGS) for one in started]
         codes = [one.returncode for one in started]
         errors = "".join(err for _, err in ends)
-        if not check(codes == [0] * 8, f"{codes} {errors}"):
+        if not check(codes == [0] * RANKS, f"{codes} {errors}"):
             break
         found = json.loads(ends[0][0])
         if len(found["restarts"]) == len(victims):
@@ -235,9 +242,10 @@ def a_rank_of_mpirun_is_killed():
         shutil.rmtree(WORK / "run", ignore_errors=True)
         process = begin("--transport", "tcp", "--max-restarts", "3",
                         under=["mpirun", "--allow-run-as-root",
-                               "--oversubscribe", "-np", "8"], env=UNDER_MPI)
-        if until(has_saved, process):
-            send(signal.SIGKILL, children(children(process.pid)[4])[:1])
+                               "--oversubscribe", "-np", str(RANKS)],
+                        env=UNDER_MPI)
+        for parent in ranks_after_checkpoint(process)[4:5]:
+            send(signal.SIGKILL, children(parent)[:1])
         out, err = process.communicate(timeout=HANGS)
         found = json.loads(out) if process.returncode == 0 else {}
         if not check(process.returncode == 0, err) or found["restarts"]:
@@ -254,7 +262,8 @@ def a_rank_is_killed_too_often():
     check(until(has_saved, process), "it has begun")
     first = children(process.pid)
     send(signal.SIGKILL, first[1:2])
-    until(lambda: len(set(children(process.pid)) - set(first)) == 8, process)
+    until(lambda: len(set(children(process.pid)) - set(first)) == RANKS,
+          process)
     send(signal.SIGKILL, children(process.pid)[1:2])
     out, err = process.communicate(timeout=HANGS)
     check(process.returncode == 1 and out == "" and
