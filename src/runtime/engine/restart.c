@@ -38,9 +38,12 @@ lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err)
 lh_status lhi_run_record_make(const lh_train_options *o, lhi_run_record **out,
                               lh_error *err)
 {
+    const size_t restarts_bytes =
+        sizeof(lhi_run_record) + o->max_restarts * sizeof(lh_train_restart);
+    if (o->steps >= (SIZE_MAX - restarts_bytes) / sizeof(lh_iteration))
+        return lhi_fail_nomem(err);
     const size_t n = (size_t)o->steps + 1;
-    const size_t bytes = sizeof(lhi_run_record) + n * sizeof(lh_iteration) +
-                         o->max_restarts * sizeof(lh_train_restart);
+    const size_t bytes = restarts_bytes + n * sizeof(lh_iteration);
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
