@@ -159,7 +159,7 @@ static void check_begin(const lh_monitor_event *e, double before_ns,
     CHECK(e->cost_ns > 0);
 }
 
-static void a_slow_link_is_answered(void)
+static void a_slow_link_causes_a_switch(void)
 {
     static const char *const transports[] = {"inproc", "local"};
     for (size_t t = 0; t < 2; t++) {
@@ -197,7 +197,7 @@ static void a_slow_link_is_answered(void)
 
 /* Also with blocking sends and rendezvous receives: neither makes a link or a
  * device look slow. */
-static void what_goes_by_is_told_to_be_over(void)
+static void the_end_of_a_slowdown_is_reported(void)
 {
     for (uint32_t coupled = 0; coupled <= 1; coupled++) {
         setting s = set_up(slow_for_a_while, "zb-h1", coupled);
@@ -313,7 +313,7 @@ static void planned_times_are_replaced_by_measured_ones(void)
     }
 }
 
-static void adapting_is_refused_beside_other_wills(void)
+static void incompatible_options_are_rejected(void)
 {
     lh_error err = {0};
     lh_train_result *r = NULL;
@@ -348,10 +348,10 @@ static void adapting_is_refused_beside_other_wills(void)
 
 int main(void)
 {
-    RUN_VIRTUAL(a_slow_link_is_answered);
-    RUN_VIRTUAL(what_goes_by_is_told_to_be_over);
+    RUN_VIRTUAL(a_slow_link_causes_a_switch);
+    RUN_VIRTUAL(the_end_of_a_slowdown_is_reported);
     RUN_VIRTUAL(a_slow_link_is_delegated);
     RUN_VIRTUAL(planned_times_are_replaced_by_measured_ones);
-    RUN_VIRTUAL(adapting_is_refused_beside_other_wills);
+    RUN_VIRTUAL(incompatible_options_are_rejected);
     return test_summary();
 }

@@ -54,7 +54,7 @@ static lh_status prove_as(lh_exec *x, uint32_t queue, lh_error *err)
     return lhi_exec_check_deadlock(x, err);
 }
 
-static void the_proof_knows_the_queue(void)
+static void the_deadlock_check_models_the_queue(void)
 {
     uint32_t n_stop = 0, n_go = 0;
     for (uint64_t seed = 0; seed < PLANS; seed++) {
@@ -92,7 +92,7 @@ static void the_proof_knows_the_queue(void)
 
 /* --- runs match the model ------------------------------------------------- */
 
-static void one_entry_is_the_simulators(void)
+static void one_entry_gives_simulated_times(void)
 {
     static const lh_receives receives[] = {
         LH_RECEIVES_LATE, LH_RECEIVES_LATE_FD, LH_RECEIVES_EARLY};
@@ -211,7 +211,7 @@ static void check_device(const lh_exec *x, uint32_t device,
     free(arrived_ns);
 }
 
-static void longer_queues_hold_what_they_can(void)
+static void longer_queues_accept_as_many_sends(void)
 {
     uint32_t n_run = 0;
     for (uint64_t seed = 0; seed < RUNS / 2; seed++) {
@@ -248,7 +248,7 @@ static int some_time(void *context)
 }
 
 /* A rank that waits for a queue entry is notified when the run ends. */
-static void stops_in_a_full_queue(void)
+static void runs_stop_in_a_full_queue(void)
 {
     static const char slow[] =
         "longhaul: pipeline/1\ntime_unit: s\nmicrobatches: 4\ndevices: 2\n"
@@ -275,10 +275,10 @@ static void stops_in_a_full_queue(void)
 
 int main(void)
 {
-    RUN_VIRTUAL(the_proof_knows_the_queue);
-    RUN_VIRTUAL(one_entry_is_the_simulators);
+    RUN_VIRTUAL(the_deadlock_check_models_the_queue);
+    RUN_VIRTUAL(one_entry_gives_simulated_times);
     RUN_VIRTUAL(eight_stages);
-    RUN_VIRTUAL(longer_queues_hold_what_they_can);
-    RUN_VIRTUAL(stops_in_a_full_queue);
+    RUN_VIRTUAL(longer_queues_accept_as_many_sends);
+    RUN_VIRTUAL(runs_stop_in_a_full_queue);
     return test_summary();
 }

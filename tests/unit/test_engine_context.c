@@ -120,7 +120,7 @@ static double furthest(const double *a, const double *b)
 }
 
 /* Seeded configurations, each compared with one rank. */
-static void as_whole_sequences(void)
+static void results_are_those_of_whole_sequences(void)
 {
     static const char *const schedules[] = {"1f1b", "zb-h1", "gpipe",
                                             "interleaved-1f1b", "zb-v"};
@@ -200,7 +200,7 @@ static void same_bits(void)
     }
 }
 
-static void refuses(void)
+static void invalid_settings_are_rejected(void)
 {
     lh_train_model m = lh_train_model_defaults();
     setup s = {.context = 2,
@@ -235,9 +235,9 @@ static void refuses(void)
 int main(void)
 {
     write_text();
-    RUN_VIRTUAL(as_whole_sequences);
+    RUN_VIRTUAL(results_are_those_of_whole_sequences);
     RUN_VIRTUAL(same_bits);
-    RUN_VIRTUAL(refuses);
+    RUN_VIRTUAL(invalid_settings_are_rejected);
     unlink(text_path);
     return test_summary();
 }

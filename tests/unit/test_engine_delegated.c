@@ -71,7 +71,7 @@ static lh_status simulate(const lh_pipeline *p, const lh_schedule *s,
     return status;
 }
 
-static void dates_are_the_simulators(void)
+static void times_are_those_of_the_simulator(void)
 {
     uint32_t n_run = 0, n_mixed = 0, n_many = 0, n_blocked = 0;
     for (uint64_t seed = 0; seed < RUNS; seed++) {
@@ -132,7 +132,7 @@ static uint32_t queues_out(const lh_exec *x, uint32_t rank)
 
 /* Device 0 produces 8 activations per second; copies of half a second move 2
  * per queue (Adaptra, section 5.2: 4 queues). */
-static void as_many_as_the_rule_says(void)
+static void copy_queues_are_counted_by_the_rule(void)
 {
     static const struct {
         int64_t staging_ms;
@@ -161,7 +161,7 @@ static void as_many_as_the_rule_says(void)
     lh_pipeline_free(p);
 }
 
-static void too_many_are_refused(void)
+static void too_many_queues_are_rejected(void)
 {
     char text[400];
     snprintf(text, sizeof text,
@@ -221,7 +221,7 @@ static void few_buffers_are_enough(void)
 }
 
 /* Moves the first message behind all others in its queue. */
-static void the_proof_knows_the_queues(void)
+static void the_deadlock_check_models_the_queues(void)
 {
     lh_pipeline *p = pipeline_of(every_eighth);
     lh_schedule *s = schedule_by(p, "1f1b");
@@ -251,7 +251,7 @@ static void the_proof_knows_the_queues(void)
 
 /* Memory for two out of four microbatches: the others are offloaded to the
  * host, and their copies make passes longer. */
-static void what_rests_in_the_host_is_copied(void)
+static void offloaded_activations_are_copied(void)
 {
     static const char text[] =
         "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 8\ndevices: 4\n"
@@ -304,7 +304,7 @@ static int some_time(void *context)
 }
 
 /* A rank waits for a message that takes a day. */
-static void stops_while_one_is_on_its_way(void)
+static void runs_stop_during_a_transfer(void)
 {
     static const char slow[] =
         "longhaul: pipeline/1\ntime_unit: s\nmicrobatches: 4\ndevices: 2\n"
@@ -338,12 +338,12 @@ static void stops_while_one_is_on_its_way(void)
 
 int main(void)
 {
-    RUN_VIRTUAL(as_many_as_the_rule_says);
-    RUN_VIRTUAL(too_many_are_refused);
-    RUN_VIRTUAL(dates_are_the_simulators);
-    RUN_VIRTUAL(the_proof_knows_the_queues);
+    RUN_VIRTUAL(copy_queues_are_counted_by_the_rule);
+    RUN_VIRTUAL(too_many_queues_are_rejected);
+    RUN_VIRTUAL(times_are_those_of_the_simulator);
+    RUN_VIRTUAL(the_deadlock_check_models_the_queues);
     RUN_VIRTUAL(few_buffers_are_enough);
-    RUN_VIRTUAL(what_rests_in_the_host_is_copied);
-    RUN_VIRTUAL(stops_while_one_is_on_its_way);
+    RUN_VIRTUAL(offloaded_activations_are_copied);
+    RUN_VIRTUAL(runs_stop_during_a_transfer);
     return test_summary();
 }

@@ -12,7 +12,7 @@
 
 static outcome plain; /* two replicas, optimizer sharded */
 
-static void all_at_once_is_as_before(void)
+static void one_group_equals_zero_1(void)
 {
     static const setup all[] = {
         {.stages = 2,
@@ -250,7 +250,7 @@ static void levels_change_at_checkpoints(void)
 
 /* Another pass order launches the same operations, which must provide the data
  * that its passes need; otherwise it is rejected. */
-static void other_orders(void)
+static void other_pass_orders(void)
 {
     static const struct {
         const char *groups, *method, *refused;
@@ -300,7 +300,7 @@ static void draw_groups(uint32_t *state, uint32_t n, uint32_t least, char *text)
 }
 
 /* Random groups, shares, buckets, chunks, stages and replicas. */
-static void any_of_them(void)
+static void random_plans(void)
 {
     uint32_t state = 7;
     for (uint32_t i = 0; i < OF_CASES(12); i++) {
@@ -385,7 +385,7 @@ static void with_other_degrees(void)
 }
 
 /* Less than half where model state dominates: four replicas, many chunks. */
-static void holds_less(void)
+static void memory_is_lower(void)
 {
     const setup much = {.stages = 1,
                         .chunks = 8,
@@ -430,7 +430,7 @@ static void holds_less(void)
     "  - {chunk: 1, all_gather: 5, kind: AGB, bucket: " b                      \
     ", launch: " launched waits "}\n"
 
-static void refuses(void)
+static void invalid_plans_are_rejected(void)
 {
     static const struct {
         setup s;
@@ -475,7 +475,7 @@ static void refuses(void)
 }
 
 /* While the other ranks wait in a gather or scatter. */
-static void killed(void)
+static void a_rank_is_killed(void)
 {
     setup s = {.stages = 2,
                .chunks = 2,
@@ -498,16 +498,16 @@ int main(void)
 {
     if (!folder_begin("sharded", 9000))
         return 1;
-    RUN_VIRTUAL(all_at_once_is_as_before);
+    RUN_VIRTUAL(one_group_equals_zero_1);
     RUN_VIRTUAL(groups);
     RUN_VIRTUAL(experts);
     RUN_VIRTUAL(levels_change_at_checkpoints);
-    RUN_VIRTUAL(other_orders);
-    RUN_VIRTUAL(any_of_them);
+    RUN_VIRTUAL(other_pass_orders);
+    RUN_VIRTUAL(random_plans);
     RUN_VIRTUAL(with_other_degrees);
-    RUN_VIRTUAL(holds_less);
-    RUN_VIRTUAL(refuses);
-    RUN_VIRTUAL(killed);
+    RUN_VIRTUAL(memory_is_lower);
+    RUN_VIRTUAL(invalid_plans_are_rejected);
+    RUN_VIRTUAL(a_rank_is_killed);
     free(plain.weights);
     folder_end();
     return test_summary();

@@ -163,7 +163,7 @@ static void predictions_differ(void)
     tear_down(&s);
 }
 
-static void what_cannot_be_slow_is_refused(void)
+static void unsupported_events_are_rejected(void)
 {
     lh_error err = {0};
     lh_train_result *r = NULL;
@@ -190,6 +190,6 @@ int main(void)
 {
     RUN_VIRTUAL(each_step_is_as_simulated);
     RUN_VIRTUAL(predictions_differ);
-    RUN_VIRTUAL(what_cannot_be_slow_is_refused);
+    RUN_VIRTUAL(unsupported_events_are_rejected);
     return test_summary();
 }

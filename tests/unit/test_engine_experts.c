@@ -159,7 +159,7 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
 enum { MOST_REPLICAS = 4 };
 static lh_iteration wanted[N_KINDS][MOST_REPLICAS + 1][N_STEPS];
 
-static void all_on_each(void)
+static void ranks_with_all_experts(void)
 {
     for (int kind = 0; kind < N_KINDS; kind++)
         for (uint32_t replicas = 1; replicas <= MOST_REPLICAS; replicas *= 2) {
@@ -259,7 +259,7 @@ static const char *const ways[][2] = {{"1f1b", "ud"},
                                       {"zb-v", "wave"}};
 static const uint32_t parts[] = {0, LH_PART_ALL, 0xa2, 0x51};
 
-static void some_on_each(void)
+static void ranks_with_a_part_of_the_experts(void)
 {
     uint32_t state = 3;
     for (int i = 0; i < OF_CASES(24); i++) {
@@ -285,7 +285,7 @@ static void some_on_each(void)
 /* Expert groups may span these ranks, too. Otherwise every rank has all
  * experts, or experts are split over as many ranks as layers, fewer, or more.
  */
-static void where_layers_are_shared(void)
+static void experts_with_tensor_parallelism(void)
 {
     uint32_t state = 5;
     for (int i = 0; i < OF_CASES(10); i++) {
@@ -323,7 +323,7 @@ static void where_layers_are_shared(void)
 
 /* Experts are sharded over a site's replicas of the same experts, and summed
  * across sites; none may be counted twice. */
-static void over_sites(void)
+static void experts_across_sites(void)
 {
     static const struct {
         uint32_t replicas, context, tensor, expert, cut, zero, sites;
@@ -357,7 +357,7 @@ static void over_sites(void)
 
 /* A token is sent once per node, also with nodes of three ranks and one, and to
  * all ranks that share an expert. */
-static void by_way_of_nodes(void)
+static void tokens_are_sent_once_per_node(void)
 {
     const way base = {.replicas = 4, .expert = 4, .zero = 1};
     const struct {
@@ -394,7 +394,7 @@ static void by_way_of_nodes(void)
 
 /* Ranks have all rows between products: experts split like layers process all
  * rows, others each rank's share. */
-static void with_whole_rows(void)
+static void ranks_with_all_rows(void)
 {
     const struct {
         int kind;
@@ -426,7 +426,7 @@ static void with_whole_rows(void)
 }
 
 /* Expert groups span replicas and context-parallel ranks. */
-static void with_shared_sequences(void)
+static void experts_with_context_parallelism(void)
 {
     way w = simple;
     lh_train_result *whole = NULL, *parted = NULL;
@@ -523,7 +523,7 @@ static void checkpoints_are_the_same(void)
     }
 }
 
-static void what_is_refused(void)
+static void unsupported_experts_are_rejected(void)
 {
     way w = simple;
     lh_train_result *r = NULL;
@@ -560,15 +560,15 @@ int main(void)
     if (!folder_begin("experts", 0))
         return 1;
     write_words();
-    RUN_VIRTUAL(all_on_each);
-    RUN_VIRTUAL(some_on_each);
-    RUN_VIRTUAL(where_layers_are_shared);
-    RUN_VIRTUAL(over_sites);
-    RUN_VIRTUAL(by_way_of_nodes);
-    RUN_VIRTUAL(with_whole_rows);
-    RUN_VIRTUAL(with_shared_sequences);
+    RUN_VIRTUAL(ranks_with_all_experts);
+    RUN_VIRTUAL(ranks_with_a_part_of_the_experts);
+    RUN_VIRTUAL(experts_with_tensor_parallelism);
+    RUN_VIRTUAL(experts_across_sites);
+    RUN_VIRTUAL(tokens_are_sent_once_per_node);
+    RUN_VIRTUAL(ranks_with_all_rows);
+    RUN_VIRTUAL(experts_with_context_parallelism);
     RUN_VIRTUAL(checkpoints_are_the_same);
-    RUN_VIRTUAL(what_is_refused);
+    RUN_VIRTUAL(unsupported_experts_are_rejected);
     folder_end();
     return test_summary();
 }

@@ -153,7 +153,7 @@ static lh_status under(int64_t limit, change *c, lh_error *err)
 
 /* One byte below the prediction, the run does not start. Late messages may need
  * more buffers than predicted. */
-static void refused_before_it_starts(void)
+static void runs_above_the_limit_do_not_start(void)
 {
     lh_error err;
     change none = {0};
@@ -168,7 +168,7 @@ static void refused_before_it_starts(void)
 }
 
 /* GPipe stores all microbatches at once. */
-static void schedules_are_refused(void)
+static void schedules_above_the_limit_are_rejected(void)
 {
     lh_error err;
     change more = {.method = "gpipe"};
@@ -179,7 +179,7 @@ static void schedules_are_refused(void)
 }
 
 /* During a schedule switch, both schedules have their buffers. */
-static void ends_after_the_step(void)
+static void exceeded_limits_end_the_run_after_the_step(void)
 {
     lh_error err;
     char command[128];
@@ -207,7 +207,7 @@ static void limits_in_bytes_alone(void)
     }
 }
 
-static void timed_devices_hold_nothing(void)
+static void timed_devices_use_no_memory(void)
 {
     lh_error err;
     lh_train_result *r = NULL;
@@ -240,11 +240,11 @@ int main(void)
     if (file)
         fclose(file);
     most = most_predicted();
-    RUN_VIRTUAL(refused_before_it_starts);
-    RUN_VIRTUAL(schedules_are_refused);
-    RUN_VIRTUAL(ends_after_the_step);
+    RUN_VIRTUAL(runs_above_the_limit_do_not_start);
+    RUN_VIRTUAL(schedules_above_the_limit_are_rejected);
+    RUN_VIRTUAL(exceeded_limits_end_the_run_after_the_step);
     RUN_VIRTUAL(limits_in_bytes_alone);
-    RUN_VIRTUAL(timed_devices_hold_nothing);
+    RUN_VIRTUAL(timed_devices_use_no_memory);
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     CHECK_INT(system(command), 0);
     return test_summary();

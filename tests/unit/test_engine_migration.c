@@ -231,7 +231,7 @@ static files quiet_files(uint32_t replicas, bool tied)
     return files_of(name, STEPS);
 }
 
-static void weights_do_not_notice(void)
+static void weights_are_unaffected(void)
 {
     static const char *const placements[] = {"ud", "loop", "wave"};
     static const char *const transports[] = {"inproc", "local"};
@@ -281,7 +281,7 @@ static void weights_do_not_notice(void)
 }
 
 /* A checkpoint contains the model, independent of its distribution. */
-static void checkpoints_do_not_notice(void)
+static void checkpoints_are_unaffected(void)
 {
     for (uint32_t replicas = 1; replicas <= 2; replicas++) {
         lh_error err;
@@ -313,7 +313,7 @@ static void checkpoints_do_not_notice(void)
 
 /* --- rejected migrations -------------------------------------------------- */
 
-static void one_against_it(void)
+static void one_rank_rejects_the_migration(void)
 {
     static const char *const transports[] = {"inproc", "local"};
     static const char *const why[] = {"but the job has 7",
@@ -353,7 +353,7 @@ static void one_against_it(void)
 }
 
 /* Rejected before the run starts, with the reason. */
-static void what_has_to_stay(void)
+static void invalid_migrations_are_rejected(void)
 {
     static const struct {
         uint32_t tensor, context;
@@ -422,7 +422,7 @@ static void what_has_to_stay(void)
     }
 }
 
-static void killed_in_between(void)
+static void ranks_are_killed_during_a_migration(void)
 {
     lh_error err;
     lh_train_result *r = NULL;
@@ -534,11 +534,11 @@ int main(void)
 {
     if (!folder_begin("moves", 4000))
         return 1;
-    RUN_VIRTUAL(weights_do_not_notice);
-    RUN_VIRTUAL(checkpoints_do_not_notice);
-    RUN_VIRTUAL(one_against_it);
-    RUN_VIRTUAL(what_has_to_stay);
-    RUN_VIRTUAL(killed_in_between);
+    RUN_VIRTUAL(weights_are_unaffected);
+    RUN_VIRTUAL(checkpoints_are_unaffected);
+    RUN_VIRTUAL(one_rank_rejects_the_migration);
+    RUN_VIRTUAL(invalid_migrations_are_rejected);
+    RUN_VIRTUAL(ranks_are_killed_during_a_migration);
     RUN_VIRTUAL(timed_layers);
     folder_end();
     return test_summary();

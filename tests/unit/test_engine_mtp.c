@@ -211,7 +211,7 @@ static uint32_t below(uint32_t *state, uint32_t n)
 
 static uint32_t n_drawn; /* from the command line */
 
-static void drawn_combinations(void)
+static void random_combinations(void)
 {
     static const char *const methods[] = {"1f1b", "zb-h1", "zb-h2", "gpipe"};
     static const uint32_t parts[] = {0, LH_PART_ALL, 0x51};
@@ -252,7 +252,7 @@ static void degrees(void)
 }
 
 /* Any schedule of stages and any recomputation gives the same bits. */
-static void the_same_bits(void)
+static void schedules_give_the_same_bits(void)
 {
     static const char *const methods[] = {"1f1b", "zb-h1"};
     for (int i = 0; i < 2; i++) {
@@ -318,7 +318,7 @@ static void check_names(const char *run_name, const lh_model *m)
     free(bytes);
 }
 
-static void checkpoints_are_anyones(void)
+static void checkpoints_are_independent_of_the_layout(void)
 {
     for (int i = 0; i < 2; i++) {
         setup one = alone, many = alone;
@@ -344,9 +344,9 @@ int main(int argc, char **argv)
         return 1;
     RUN_VIRTUAL(one_rank);
     RUN_VIRTUAL(degrees);
-    RUN_VIRTUAL(drawn_combinations);
-    RUN_VIRTUAL(the_same_bits);
-    RUN_VIRTUAL(checkpoints_are_anyones);
+    RUN_VIRTUAL(random_combinations);
+    RUN_VIRTUAL(schedules_give_the_same_bits);
+    RUN_VIRTUAL(checkpoints_are_independent_of_the_layout);
     folder_end();
     return test_summary();
 }

@@ -206,7 +206,7 @@ static void the_slowest_replica_counts(void)
 
 /* Real links do not report when they were free; the derived entries do not
  * depend on clock offsets. */
-static void clocks_that_differ_change_no_entry(void)
+static void clock_offsets_change_no_entry_time(void)
 {
     stage s;
     uint32_t n;
@@ -232,7 +232,7 @@ static void clocks_that_differ_change_no_entry(void)
     tear_down(&s);
 }
 
-static void what_is_gathered_is_told_but_parts(void)
+static void collectives_of_whole_chunks_are_observed(void)
 {
     stage s;
     lhi_collective_record played[] = {{1, false, LH_NONE, 1, 2, 5, 9, 0},
@@ -254,7 +254,7 @@ int main(void)
 {
     RUN_VIRTUAL(messages_are_as_simulated);
     RUN_VIRTUAL(the_slowest_replica_counts);
-    RUN_VIRTUAL(clocks_that_differ_change_no_entry);
-    RUN_VIRTUAL(what_is_gathered_is_told_but_parts);
+    RUN_VIRTUAL(clock_offsets_change_no_entry_time);
+    RUN_VIRTUAL(collectives_of_whole_chunks_are_observed);
     return test_summary();
 }

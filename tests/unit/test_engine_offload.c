@@ -213,7 +213,7 @@ static void compare(setup s, const char *what)
     free(weights[1]);
 }
 
-static void not_a_bit_changes(void)
+static void weights_are_unaffected(void)
 {
     const uint32_t cheap = 1u << LH_PART_ATTENTION_NORM |
                            1u << LH_PART_MLP_NORM | 1u << LH_PART_ACTIVATION;
@@ -240,7 +240,7 @@ static void not_a_bit_changes(void)
 }
 
 /* Ranks that communicate within passes are unaffected, too. */
-static void nor_with_ranks_that_share(void)
+static void weights_of_ranks_that_communicate_are_unaffected(void)
 {
     static lh_model mixtral;
     mixtral = tiny_mixtral(LAYERS);
@@ -260,7 +260,7 @@ static void nor_with_ranks_that_share(void)
 
 /* With emulated links, file bandwidth is emulated, too: copies take the
  * pipeline's time, and passes wait for them. */
-static void copies_take_the_pipelines_time(void)
+static void copies_take_the_time_of_the_pipeline(void)
 {
     lh_error err = {0};
     lh_train_result *r = NULL;
@@ -340,7 +340,7 @@ static int kill_one(void *none)
     return LH_STOP_NO;
 }
 
-static void nor_do_ranks_whose_others_are_killed(void)
+static void lost_ranks_do_not_wait_for_copies(void)
 {
     lh_error err = {0};
     lh_train_result *r = NULL;
@@ -355,7 +355,7 @@ static void nor_do_ranks_whose_others_are_killed(void)
     stop = NULL;
 }
 
-static void a_folder_that_is_none_is_refused(void)
+static void an_invalid_folder_is_rejected(void)
 {
     lh_error err = {0};
     lh_train_result *r = NULL;
@@ -397,7 +397,7 @@ static void a_full_disk_ends_the_run(void)
 }
 
 /* The pipeline's copies and the model's offload must agree. */
-static void what_does_not_agree_is_refused(void)
+static void inconsistent_offloads_are_rejected(void)
 {
     lh_error err = {0};
     lh_train_result *r = NULL;
@@ -416,14 +416,14 @@ int main(void)
     snprintf(files, sizeof files, "%s/files", folder);
     CHECK_INT(mkdir(files, 0700), 0);
     training_text(text_path, 6000);
-    RUN_VIRTUAL(not_a_bit_changes);
-    RUN_VIRTUAL(nor_with_ranks_that_share);
-    RUN_VIRTUAL(copies_take_the_pipelines_time);
+    RUN_VIRTUAL(weights_are_unaffected);
+    RUN_VIRTUAL(weights_of_ranks_that_communicate_are_unaffected);
+    RUN_VIRTUAL(copies_take_the_time_of_the_pipeline);
     RUN_VIRTUAL(interruptions_do_not_wait_for_copies);
-    RUN_VIRTUAL(nor_do_ranks_whose_others_are_killed);
-    RUN_VIRTUAL(a_folder_that_is_none_is_refused);
+    RUN_VIRTUAL(lost_ranks_do_not_wait_for_copies);
+    RUN_VIRTUAL(an_invalid_folder_is_rejected);
     RUN_VIRTUAL(a_full_disk_ends_the_run);
-    RUN_VIRTUAL(what_does_not_agree_is_refused);
+    RUN_VIRTUAL(inconsistent_offloads_are_rejected);
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     CHECK_INT(system(command), 0);
     return test_summary();

@@ -184,7 +184,7 @@ static void check_observed(const lh_pipeline *p, bool joint,
 
 /* Excludes warm-up and unusually long iterations; as many steps as are
  * recorded, fewer, or more. */
-static void times_come_out_again(void)
+static void profiles_contain_the_given_times(void)
 {
     static const char *const methods[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
     static const uint32_t steps[] = {5, 10, 64, 150};
@@ -221,6 +221,6 @@ static void times_come_out_again(void)
 
 int main(void)
 {
-    RUN_VIRTUAL(times_come_out_again);
+    RUN_VIRTUAL(profiles_contain_the_given_times);
     return test_summary();
 }

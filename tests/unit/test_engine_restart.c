@@ -236,7 +236,7 @@ static void errors_are_not_repeated(void)
     CHECK_INT(n_deaths, 0);
 }
 
-static void what_cannot_restart_is_refused(void)
+static void runs_that_cannot_restart_are_rejected(void)
 {
     const uint32_t first_layers[] = {0, 2, LAYERS};
     lh_train_model m = lh_train_model_defaults();
@@ -287,7 +287,7 @@ int main(int argc, char **argv)
     RUN(ranks_are_killed);
     RUN(restarts_are_limited);
     RUN(errors_are_not_repeated);
-    RUN(what_cannot_restart_is_refused);
+    RUN(runs_that_cannot_restart_are_rejected);
     lh_exec_free(exec);
     lh_schedule_free(schedule);
     lh_pipeline_free(pipeline);

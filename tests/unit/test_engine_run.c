@@ -167,7 +167,7 @@ static void data_parallel(void)
 /* Passes wait for their rank's data stream, including prefetched gathers and
  * operations launched by passes: all message times equal the simulator's to the
  * nanosecond. */
-static void data_streams_are_played_in_time(void)
+static void data_streams_have_simulated_times(void)
 {
     static const random_shape shape = {.max_devices = 4,
                                        .max_microbatches = 6,
@@ -355,7 +355,7 @@ static int stop_caller(void *of)
     return getpid() == c->pid ? c->says : LH_STOP_NO;
 }
 
-static void processes_stop_where_they_were_called(void)
+static void only_the_launching_process_stops_a_run(void)
 {
     char text[512];
     snprintf(text, sizeof text, four, "ud");
@@ -411,11 +411,11 @@ int main(void)
     RUN_VIRTUAL(every_placement);
     RUN_VIRTUAL(random_schedules);
     RUN_VIRTUAL(data_parallel);
-    RUN_VIRTUAL(data_streams_are_played_in_time);
+    RUN_VIRTUAL(data_streams_have_simulated_times);
     RUN(interrupted);
     RUN(interrupted_in_the_middle);
     RUN(interrupted_after_the_last);
-    RUN(processes_stop_where_they_were_called);
+    RUN(only_the_launching_process_stops_a_run);
     RUN_VIRTUAL(refusals);
     return test_summary();
 }

@@ -99,7 +99,7 @@ static void check_switches(const lh_train_result *r, const schedules *s,
     CHECK(r->trace && r->trace->n_runs == n_runs);
 }
 
-static void weights_do_not_notice(void)
+static void weights_are_unaffected(void)
 {
     static const char *const placements[] = {"ud", "loop", "wave"};
     static const char *const transports[] = {"inproc", "local"};
@@ -183,7 +183,7 @@ static lh_status play(const lh_pipeline *p, const char *transport, script *s,
     return status;
 }
 
-static void all_stay_with_what_is(void)
+static void rejected_schedules_change_nothing(void)
 {
     static const char *const transports[] = {"inproc", "local"};
     lh_pipeline *p = two_devices(2), *other = two_devices(3);
@@ -337,8 +337,8 @@ int main(void)
 {
     if (!folder_begin("switch", 4000))
         return 1;
-    RUN_VIRTUAL(weights_do_not_notice);
-    RUN_VIRTUAL(all_stay_with_what_is);
+    RUN_VIRTUAL(weights_are_unaffected);
+    RUN_VIRTUAL(rejected_schedules_change_nothing);
     RUN_VIRTUAL(coupled_ranks);
     RUN_VIRTUAL(stopped_and_killed);
     RUN_VIRTUAL(stopped_as_it_begins);

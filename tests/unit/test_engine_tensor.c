@@ -311,7 +311,7 @@ static void whole_rows(void)
     }
 }
 
-static void what_cannot_be_cut(void)
+static void invalid_degrees_are_rejected(void)
 {
     setup s = alone;
     lh_error err;
@@ -370,7 +370,7 @@ static void go_on(setup first, setup then, const char *name)
     lh_train_result_free(r);
 }
 
-static void checkpoints_are_anyones(void)
+static void checkpoints_are_independent_of_the_layout(void)
 {
     static const int models[] = {LLAMA, TIED, QWEN, GPT, FALCON};
     for (size_t k = 0; k < sizeof models / sizeof *models; k++) {
@@ -407,8 +407,8 @@ int main(void)
     RUN_VIRTUAL(one_rank);
     RUN_VIRTUAL(seeded_combinations);
     RUN_VIRTUAL(whole_rows);
-    RUN_VIRTUAL(what_cannot_be_cut);
-    RUN_VIRTUAL(checkpoints_are_anyones);
+    RUN_VIRTUAL(invalid_degrees_are_rejected);
+    RUN_VIRTUAL(checkpoints_are_independent_of_the_layout);
     folder_end();
     return test_summary();
 }

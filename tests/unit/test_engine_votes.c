@@ -158,7 +158,7 @@ static void vote(duel *d, uint64_t round, const lhi_vote *v)
 }
 
 /* Rejects the first, accepts the second, rejects the third. */
-static void one_vote_against(void)
+static void one_rank_rejects_a_schedule(void)
 {
     duel d;
     begin_duel(&d, 0);
@@ -190,7 +190,7 @@ static void one_vote_against(void)
     CHECK_INT(d.script.n_told, 3);
 }
 
-static void rank_1_breaks_off(void)
+static void rank_1_fails_during_a_vote(void)
 {
     static const char *const why[] = {"a vote whose refusal is 7",
                                       "a vote on step 9, not 0", "rank 1"};
@@ -363,8 +363,8 @@ static void commands_out_of_order(void)
 
 int main(void)
 {
-    RUN_VIRTUAL(one_vote_against);
-    RUN_VIRTUAL(rank_1_breaks_off);
+    RUN_VIRTUAL(one_rank_rejects_a_schedule);
+    RUN_VIRTUAL(rank_1_fails_during_a_vote);
     RUN_VIRTUAL(bad_schedules_from_rank_0);
     RUN_VIRTUAL(commands_out_of_order);
     return test_summary();

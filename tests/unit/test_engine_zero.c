@@ -16,7 +16,7 @@ static const uint32_t apart[] = {0, 1, 0, 1, 0, 1, 0, 1};
 static const uint32_t apart_at_2[] = {0, 0, 1, 1, 0, 1, 0, 1};
 
 /* The sums do not depend on the owner of the optimizer state. */
-static void nothing_is_shared(void)
+static void optimizer_shards_do_not_change_sums(void)
 {
     const setup one = {.stages = 2, .chunks = 1, .replicas = 4};
     setup none = one;
@@ -289,7 +289,7 @@ static void levels_change(void)
 }
 
 /* Less memory with each level, finally less than half. */
-static void holds_less(void)
+static void memory_is_lower(void)
 {
     setup s = {.stages = 1, .chunks = 1, .replicas = 4, .sites = alone};
     double most[5];
@@ -347,7 +347,7 @@ static void moves(void)
     free(stays.weights);
 }
 
-static void refuses(void)
+static void invalid_levels_are_rejected(void)
 {
     static const uint32_t uneven[] = {0, 0, 0, 1};
     static const struct {
@@ -399,7 +399,7 @@ static void refuses(void)
 }
 
 /* While the other ranks wait in a gather or scatter. */
-static void killed(void)
+static void a_rank_is_killed(void)
 {
     setup s = {.stages = 2,
                .chunks = 1,
@@ -418,16 +418,16 @@ int main(void)
 {
     if (!folder_begin("sharded", 9000))
         return 1;
-    RUN_VIRTUAL(nothing_is_shared);
+    RUN_VIRTUAL(optimizer_shards_do_not_change_sums);
     RUN_VIRTUAL(layers);
     RUN_VIRTUAL(links_are_emulated);
     RUN_VIRTUAL(families);
     RUN_VIRTUAL(sites);
     RUN_VIRTUAL(levels_change);
-    RUN_VIRTUAL(holds_less);
+    RUN_VIRTUAL(memory_is_lower);
     RUN_VIRTUAL(moves);
-    RUN_VIRTUAL(refuses);
-    RUN_VIRTUAL(killed);
+    RUN_VIRTUAL(invalid_levels_are_rejected);
+    RUN_VIRTUAL(a_rank_is_killed);
     folder_end();
     return test_summary();
 }
