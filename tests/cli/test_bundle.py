@@ -370,7 +370,8 @@ cluster:
   links: [{between: ["a b", c], latency_ms: 5, gbps: 100,
            load_balancing: ecmp, queue_pairs: 4}]
 layout: {tensor: 2, context: 1, pipeline: 4, data: 3, micro_batch: 1,
-         chunks_per_device: 1, outermost: pipeline, schedule: 1f1b}
+         chunks_per_device: 1, outermost: pipeline, schedule: 1f1b,
+         packing: dense}
 """
 
 
