@@ -160,7 +160,8 @@ static void try_start(engine *e, uint32_t d)
             start = in->arrive_ns;
         run->message = in->message;
     }
-    /* False forever: only this device's later passes launch the missing
+    /* On shared links false until the last piece is sent, see on_piece();
+     * otherwise forever: only this device's later passes launch the missing
      * operation. */
     if (!lhi_dp_clock_get_start(&e->data, pass, &start))
         return;
