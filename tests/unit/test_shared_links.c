@@ -150,6 +150,17 @@ static void errors(void)
     rejects("  piece: 0.0001\n"
             "  chunks: [{chunk: 1, all_gather: 27, link: wan}]\n",
             "p:12: data_parallel.piece: gives too many pieces");
+    rejects("  piece: 1\n"
+            "  chunks: [{chunk: 1, all_gather: 65537, link: wan}]\n",
+            "p:12: data_parallel.piece: gives too many pieces");
+}
+
+/* A communication may have 65536 pieces. */
+static void most_pieces(void)
+{
+    lh_pipeline_free(
+        parse("  piece: 1\n"
+              "  chunks: [{chunk: 1, all_gather: 65536, link: wan}]\n"));
 }
 
 /* The canonical text has the rules, and reads back the same. */
@@ -257,6 +268,7 @@ int main(void)
     RUN(worked_numbers);
     RUN(several_links);
     RUN(errors);
+    RUN(most_pieces);
     RUN(text_form);
     RUN(timed_devices);
     RUN(jitter);

@@ -72,7 +72,9 @@ static bool count_pieces(const lh_pipeline *p, uint32_t chunk,
 {
     if (!lhi_shares_link(p, p->chunks[chunk].device))
         return true;
-    uint64_t n = (uint64_t)(transfer_ns / p->dp_piece_ns) + 1;
+    uint64_t n = transfer_ns <= p->dp_piece_ns
+                     ? 1
+                     : (uint64_t)((transfer_ns - 1) / p->dp_piece_ns) + 1;
     *total += n;
     return n <= MAX_PIECES && *total <= MAX_ALL_PIECES;
 }
