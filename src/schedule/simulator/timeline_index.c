@@ -107,6 +107,19 @@ static int64_t get_sent_ns(const lh_timeline *t, uint32_t index)
                                  : t->pieces[index - t->n_messages].sent_ns;
 }
 
+/* Returns the maximum number of uses of links: every message has at most one,
+ * every piece one of each link that it occupies. */
+static size_t count_uses(const lhi_timeline_index *f)
+{
+    const lh_timeline *t = f->t;
+    size_t n = t->n_messages;
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
+        uint32_t d = t->collectives[t->pieces[i].collective].device;
+        n += f->p->shared_at[d + 1] - f->p->shared_at[d];
+    }
+    return n;
+}
+
 /* Lists all messages and pieces on links in uses[]; returns their number. */
 static size_t list_uses(const lhi_timeline_index *f, link_use *uses)
 {
@@ -133,8 +146,7 @@ static lh_status find_pieces(lhi_timeline_index *f, lhi_arena *mem,
                              lh_error *err)
 {
     const lh_timeline *t = f->t;
-    size_t most = t->n_messages + (size_t)t->n_pieces * t->n_resources;
-    link_use *uses = LHI_NEW(mem, link_use, most);
+    link_use *uses = LHI_NEW(mem, link_use, count_uses(f));
     f->last_pieces = LHI_NEW(mem, uint32_t, t->n_collectives);
     f->piece_before = LHI_NEW(mem, uint32_t, t->n_pieces);
     if (!uses || !f->last_pieces || !f->piece_before)
