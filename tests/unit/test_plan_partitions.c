@@ -92,6 +92,24 @@ static void never_slower(void)
     }
 }
 
+/* Monte Carlo sampling considers the job's own method even if it is slow. */
+static void slow_method_is_sampled(void)
+{
+    lh_job *job = job_on(600, ", schedule: look-ahead");
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_plan_options o = {.size = sizeof o,
+                         .partition = LH_PARTITION_MONTE_CARLO,
+                         .max_chunk_ratio = 2,
+                         .sampling = {2, 2, 2, 2, 1},
+                         .no_optimal = true};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    if (plan)
+        CHECK_STR(plan->best.layout.schedule, "look-ahead");
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 /* The last chunk has the vocabulary matrix, as much work as a few layers: 1F1B
  * with one chunk per rank is faster if it has fewer layers. Compared with all
  * partitions, none is faster. */
@@ -360,6 +378,7 @@ static void in_the_file(void)
 int main(void)
 {
     RUN(never_slower);
+    RUN(slow_method_is_sampled);
     RUN(head_gets_less);
     RUN(work_is_made_even);
     RUN(summits_are_climbed_from_last);

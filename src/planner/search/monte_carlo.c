@@ -2,6 +2,7 @@
 /* Monte Carlo over complete configurations by ScaleAcross Explorer (2026,
  * section 5), for comparison. Samples layouts, schedules and partitions, keeps
  * the fastest, and changes each many times by one layer. */
+#include "planner/layout/choice.h"
 #include "planner/layout/layer_partition.h"
 #include "planner/layout/partition_search.h"
 #include "planner/layout/space.h"
@@ -233,14 +234,15 @@ static lh_status change_partition(monte_carlo *d, const kept_partition *one,
 /* --- complete search ------------------------------------------------------ */
 
 /* Samples a schedule method for the current layout among the fast ones that
- * plans with as many stages consider, under which the even partition fits the
- * memory; *fits: there is one. */
+ * plans with as many stages consider (the job's own even if it is slow), under
+ * which the even partition fits the memory; *fits: there is one. */
 static lh_status sample_method(monte_carlo *d, bool *fits, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
     const lh_layout *l = &s->candidates[d->layout].config.layout;
     uint32_t n = l->pipeline * l->chunks_per_device;
     uint32_t first = lhi_random_below(&d->random, lhi_n_methods);
+    const bool own = lhi_schedule_requested(s->job) == LHI_REQUEST_METHOD;
     uint32_t *even = calloc(n, sizeof *even);
     lh_status status = even ? LH_OK : lhi_fail_nomem(err);
     *fits = false;
@@ -249,7 +251,7 @@ static lh_status sample_method(monte_carlo *d, bool *fits, lh_error *err)
     for (uint32_t i = 0; i < lhi_n_methods && status == LH_OK && !*fits; i++) {
         const lhi_method *m = &lhi_methods[(first + i) % lhi_n_methods];
         int64_t ns = INT64_MAX;
-        if (m->kind == LHI_METHOD_SLOW ||
+        if ((m->kind == LHI_METHOD_SLOW && !own) ||
             !lhi_method_is_considered(s->job, &s->options, l->pipeline, m))
             continue;
         d->method = m->name;
