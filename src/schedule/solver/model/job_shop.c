@@ -16,7 +16,7 @@ typedef struct arc {
 } arc;
 
 /* State while building a job shop. */
-typedef struct maker {
+typedef struct builder {
     lhi_shop *s;
     const lh_pipeline *p;
     bool fifo, loose;
@@ -155,8 +155,9 @@ static bool occupies_link(const builder *m, uint32_t c, uint32_t r)
 {
     const lh_pipeline *p = m->p;
     uint32_t d = p->chunks[c].device;
-    for (uint32_t i = shares_link(m, d) ? p->shared_at[d] : UINT32_MAX;
-         i < UINT32_MAX && i < p->shared_at[d + 1]; i++)
+    if (!shares_link(m, d))
+        return false;
+    for (uint32_t i = p->shared_at[d]; i < p->shared_at[d + 1]; i++)
         if (p->shared[i] == r)
             return true;
     return false;
