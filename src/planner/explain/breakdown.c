@@ -65,6 +65,7 @@ static lh_status remove_data_traffic(breakdown *a, lh_error *err)
         ops[i] = desc.dp_ops[i];
         ops[i].transfer_ns = 0;
     }
+    desc.dp_links = NULL; /* operations do not queue behind messages */
     desc.chunks = chunks;
     desc.dp_ops = ops;
     return replace_reduced(a, &desc, err);
