@@ -5,13 +5,14 @@
  *     validate-published [--check PAGE | --write PAGE | --job N |
  *                         --fit [--iterations N]] [FOLDER]
  *
- * FOLDER contains megatron-bridge/, meta/ and torchtitan/ (default bench/data).
- * Each run becomes a job file with a fixed layout, planned as by `longhaul
- * plan`; --job prints the job of row N of all files, counted from 0. Runs that
- * a job cannot express are listed with the reason. --write writes the results
- * to PAGE (docs/validation.md), between the two lines that begin with "<!--
- * validate-published"; --check fails if PAGE differs from the current results.
- * Both fail if the errors in lh_find_validated_runs() differ from the results.
+ * FOLDER contains megatron-bridge/, meta/, experts/ and torchtitan/ (default
+ * bench/data). Each run becomes a job file with a fixed layout, planned as by
+ * `longhaul plan`; --job prints the job of row N of all files, counted from 0.
+ * Runs that a job cannot express are listed with the reason. --write writes the
+ * results to PAGE (docs/validation.md), between the two lines that begin with
+ * "<!-- validate-published"; --check fails if PAGE differs from the current
+ * results. Both fail if the errors in lh_find_validated_runs() differ from the
+ * results.
  * --fit refits the constants to the runs not held out, starting at the current
  * values, and prints them with the means of both halves; it stops after 80
  * steps unless --iterations is given. */
