@@ -191,8 +191,8 @@ static bool is_simpler(const lh_layout *a, const lh_layout *b)
     return a->tensor * a->context < b->tensor * b->context;
 }
 
-/* Prints the simplest of the layouts whose time differs from the plan's by less
- * than the mean error in published runs, if it is simpler than the plan. */
+/* Prints the simplest of the plan's other layouts that are slower by at most
+ * the mean error in published runs, if it is simpler than the plan's. */
 static void print_ties(cli *c, const lh_plan *p)
 {
     const lh_choice *simplest = &p->best;
@@ -213,9 +213,9 @@ static void print_ties(cli *c, const lh_plan *p)
     if (simplest == &p->best)
         return;
     cli_wrap(c, "ties",
-             "%" PRIu32 " other layout%s within this average error; the "
-             "simplest is %s (%+.1f %%): %s",
-             n, n == 1 ? " is" : "s are",
+             "%" PRIu32 " of the %" PRIu32 " other layouts in the plan %s "
+             "within this average error; the simplest is %s (%+.1f %%): %s",
+             n, p->n_alternatives, n == 1 ? "is" : "are",
              cli_plan_time(p, (double)simplest->iteration_ns, time),
              cli_percent_slower((double)simplest->iteration_ns,
                                 (double)p->best.iteration_ns),
