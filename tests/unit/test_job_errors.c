@@ -65,6 +65,10 @@ static void bad_models_are_refused(void)
     refuse(MAP("layer_pattern: \"**--/*\""), "exactly if mtp_layers");
     refuse(MAP("layer_pattern: \"M*--\""), "layers M require mamba_heads");
     refuse(MAP("layer_pattern: \"G*--\""), "layers G require linear_value");
+    refuse(MAP("layer_pattern: \"**--\", linear_value_heads: 2, "
+               "linear_key_heads: 2, linear_key_head_dim: 8, "
+               "linear_value_head_dim: 8"),
+           "linear_value_heads has no effect without layers G");
     refuse(MAP("layer_pattern: \"E*--\""), "layers E require experts");
     refuse(MAP("layer_pattern: \"**--\", sliding_window: 8"),
            "cannot be combined with sliding windows");

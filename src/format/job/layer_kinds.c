@@ -108,6 +108,9 @@ const char *lhi_layer_pattern_check(const lh_model *m)
                "mamba_groups, mamba_head_dim and mamba_state_dim";
     if (strchr(p, 'G') && !m->linear_value_heads)
         return "layers G require linear_value_heads";
+    if (!strchr(p, 'G') && m->linear_value_heads)
+        return "linear_value_heads has no effect without layers G in "
+               "layer_pattern";
     if (strchr(p, 'E') && !m->experts)
         return "layers E require experts";
     if (strchr(p, '-') && !m->ffn)
