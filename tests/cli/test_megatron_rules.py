@@ -135,6 +135,17 @@ def arguments_that_megatron_rejects_are_rejected():
              "outermost: data, sharding: hybrid", "reduces expert gradients")):
         write("job.yaml", sharded.format(more="gated: true", layout=layout))
         case(why, ["plan", "job.yaml", "-q"], 1, err=why)
+    gathered = SMALL.replace("zero: 1", "zero: 1, dispatcher: allgather")
+    overlapped = gathered.replace(
+        "layout: {{", "framework: {{overlap: {{expert: 0.5}}}}\n    layout: {{")
+    why = "overlaps expert communication only without training.dispatcher"
+    write("job.yaml", overlapped.format(
+        more="gated: true", layout="tensor: 1, context: 1, pipeline: 1, "
+        "data: 16, expert: 4, outermost: data, sharding: full"))
+    case(why, ["plan", "job.yaml", "-q"], 1, err=why)
+    found = exported(gathered.format(more="gated: true", layout="expert: 4"))
+    check(found and "--moe-token-dispatcher-type allgather" in found[0] and
+          complaints(*found) == [], found)
     found = exported(sharded.format(more="gated: true", layout="expert: 4"))
     check(found and "--use-megatron-fsdp" in found[0] and
           complaints(*found) == [], found)

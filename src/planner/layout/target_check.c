@@ -129,6 +129,11 @@ static lh_status check_megatron_group(const lh_job *job, const lh_layout *l,
                         "expert_tensor of 2, 4, 8, 16, 24, 32, 64, 128, 144 "
                         "or 160, or training.dispatcher: alltoall",
                         block);
+    if (job->training.dispatcher == LH_DISPATCHER_ALL_GATHER &&
+        overlaps_experts(job, l))
+        return fail_unsupported(LH_TARGET_MEGATRON, err,
+                                "overlaps expert communication only without "
+                                "training.dispatcher: allgather");
     if (job->framework.no_sequence_parallel && job->model->experts &&
         l->tensor > 1)
         return fail_unsupported(
