@@ -47,7 +47,7 @@ typedef struct lhi_shape {
     bool adds_biases;
     /* Tokens from an all-to-all are ordered by sender, and are sorted by expert
      * and back (Megatron Core, MoEAlltoAllTokenDispatcher, with several experts
-     * on a GPU). */
+     * on a GPU), after GPUs that share an expert have gathered them. */
     bool sorts_tokens;
     bool fused_experts; /* framework.experts: fused */
     double dispatched;  /* copies per token in `tokens` that a GPU sends */

@@ -139,8 +139,10 @@ static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
     lhi_work_add_pointwise(&out->f, 4 * moved, 4);
     lhi_work_add_pointwise(&out->d, 4 * moved, 4);
     if (shape->sorts_tokens) {
-        lhi_work_add_pointwise(&out->f, 4 * received, 2);
-        lhi_work_add_pointwise(&out->d, 4 * received, 2);
+        double sorted = 4 * received * shape->expert_tensor;
+
+        lhi_work_add_pointwise(&out->f, sorted, 2);
+        lhi_work_add_pointwise(&out->d, sorted, 2);
     }
     if (!shape->fused_experts) {
         out->f.dispatches += 1;
