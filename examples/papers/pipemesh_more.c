@@ -98,7 +98,7 @@ void pipemesh_print_claims(void)
 
 void pipemesh_print_missing(double efficiency)
 {
-    printf("\n## What does not match, and what cannot be derived\n\n* M_p "
+    printf("\n## Differences, and values that cannot be derived\n\n* M_p "
            "for the elastic plans: the formula gives 15 to 30 %% more than "
            "published; 8/M\n  would have to be about 5.2/M.\n* Critical DP "
            "of the depth-first rows on 100 Gb/s is 13 and 27 %% less than "

@@ -506,7 +506,7 @@ static void print_layouts(void)
 static void print_schedules(void)
 {
     static const double overs[] = {1, 2, 4, 8, 16};
-    puts("## Schedules that cross\n\nDense model, PP-out: "
+    puts("## Schedules across buildings\n\nDense model, PP-out: "
          "`interleaved-zbv` against `dorapp`. The I and W passes "
          "of\n`interleaved-zbv` are assumed to take 4 % longer for the finer "
          "split.\n\n| microbatches | oversubscription | generated for the "
