@@ -135,6 +135,10 @@ static void hybrid_layers_are_read(void)
     CHECK(!parse_of("nemotron_h",
                     HYBRID ", \"hybrid_override_pattern\": \"M-\"", &err));
     CHECK_HAS(err.text, "is not the number of layers, 2");
+    CHECK(!parse("{\"model_type\": \"nemotron_h\", "
+                 "\"layers_block_type\": []}",
+                 &err));
+    CHECK_HAS(err.text, "has 0 layers, not 1 to 16384");
     CHECK(!parse_of("nemotron_h",
                     HYBRID ", \"hybrid_override_pattern\": \"M-M+-M\"", &err));
     CHECK_HAS(err.text, "has a letter other than M");

@@ -67,9 +67,14 @@ static lh_status read_pattern(reader *r, lh_error *err)
                             "kinds of the layers, is missing");
     const size_t n = strlen(layers);
     uint32_t given;
+    if (n == 0 || n > LHI_MAX_LAYERS)
+        return lhi_doc_fail(r->doc, r->map, err, LH_EINPUT,
+                            "hybrid_override_pattern or layers_block_type has "
+                            "%zu layers, not 1 to %d",
+                            n, (int)LHI_MAX_LAYERS);
     LHI_TRY(lhi_config_read_number(r, "num_hidden_layers", LHI_MAX_LAYERS,
                                    (uint32_t)n, &given, err));
-    if (n != given || n == 0 || n > LHI_MAX_LAYERS)
+    if (n != given)
         return lhi_doc_fail(r->doc, lhi_node_find(r->map, "num_hidden_layers"),
                             err, LH_EINPUT,
                             "is not the number of layers, %zu, whose kinds are "
