@@ -245,8 +245,7 @@ static const explained_argument noted[] = {
      "the optimizer step is modelled without overlap with the gathers"},
     {"perform-rl-step", LHI_ARITY_FLAG,
      "an iteration is modelled from its samples on; generating them, and "
-     "passes "
-     "of a reference model, are not modelled"},
+     "passes of a reference model, are not modelled"},
     {"phase-transition-iterations", LHI_ARITY_ONE,
      "one phase is modelled, with the given batch and sequence"},
     {"pipeline-model-parallel-comm-backend", LHI_ARITY_ONE,
