@@ -211,8 +211,8 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
                           "the model's linear_key_heads", "tensor", err));
     LHI_TRY(check_divides(m->mamba_groups, layout->tensor,
                           "the model's mamba_groups", "tensor", err));
-    LHI_TRY(check_divides(m->mamba_heads, layout->tensor * layout->context,
-                          "the model's mamba_heads", "tensor x context", err));
+    LHI_TRY(check_divides(m->mamba_heads / layout->tensor, layout->context,
+                          "the model's mamba_heads / tensor", "context", err));
     if (layout->context > 1 && (m->linear_value_heads || m->index_topk))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "context parallelism of models with %s is not "
