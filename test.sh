@@ -99,10 +99,10 @@ suite() {
     build=$1
     shift
     rm -f "$build/meson-logs/testlog.json"
-    # Two tests more at a time than there are processors: some tests wait. Only a
-    # test that hangs reaches its limit.
+    # Three tests more at a time than there are processors: some tests wait. Only
+    # a test that hangs reaches its limit.
     meson test -C "$build" --no-rebuild --print-errorlogs --quiet \
-        --timeout-multiplier 4 --num-processes $(($(nproc) + 2)) "$@" \
+        --timeout-multiplier 4 --num-processes $(($(nproc) + 3)) "$@" \
         >build-logs/suite.log 2>&1 </dev/null
     if ! numbers=$(python3 tools/count-tests.py "$build/meson-logs/testlog.json"); then
         cat build-logs/suite.log
