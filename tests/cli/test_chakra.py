@@ -193,4 +193,37 @@ def wrong_uses_are_refused():
          err=r"et\.4\.et: is the trace of a further rank, from another export")
 
 
+@test
+def bytes_are_those_of_symbolic_tensor_graph():
+    """Elements of its traces (commit 3a7f49c0, main.py --pp 2 --dp 2 --num_stacks
+    4 --dmodel 1024 --dff 4096 --head 16 --kvhead 16 --dvocal 32000 --seq 512
+    --batch 16 --micro_batch 2), which have no norms."""
+    message, parameters, norms = 524288, 2 * 12582912 + 32768000, 1024
+    write("stg.yaml", """
+        longhaul: job/1
+        model: {layers: 4, hidden: 1024, ffn: 4096, heads: 16, vocab: 32000,
+                gated: false, tied_embeddings: false}
+        training: {global_batch: 16, sequence: 512, zero: 1, recompute: none}
+        cluster:
+          gpu: h100-sxm
+          gpus_per_node: 4
+          node_link: {gbps: 3600, latency_us: 3}
+          fabric: {gbps: 400, latency_us: 8}
+          datacenters: [{name: a, nodes: 1}]
+        layout: {tensor: 1, context: 1, pipeline: 2, data: 2, micro_batch: 1,
+                 chunks_per_device: 1, outermost: pipeline, schedule: 1f1b}
+        """)
+    case("plan", ["plan", "stg.yaml", *SOON, "-q", "-o", "stg.json"], out=ANY)
+    ranks, _ = exported("stg.json", 4)
+    for rank, nodes in enumerate(ranks):
+        sizes = {kind: [n["comm_size"] for n in nodes if n["type"] == kind]
+                 for kind in (SEND, COLLECTIVE)}
+        check(sizes[SEND] == [2 * message] * 8, f"rank {rank}: {sizes}")
+        # Parameters in 2 bytes, gradients in 4; two norms per layer, and one
+        # before the head.
+        elements = parameters + (4 if rank < 2 else 5) * norms
+        check(sorted(sizes[COLLECTIVE]) == [2 * elements, 4 * elements],
+              f"rank {rank}: {sizes}")
+
+
 finish()
