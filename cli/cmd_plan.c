@@ -131,10 +131,10 @@ static const cli_option options[] = {
      .preset = "searched",
      .choices = elastic_planners,
      .help =
-         "How to make elastic plans: by event-driven search, or by PipeMesh's "
-         "published planner and chunk rule, on the degrees where they are "
-         "fastest. The published plan is then the result, shown next to the "
-         "searched one."},
+         "How to choose the microbatch groups and sharding of elastic plans: "
+         "by simulating candidates (searched), or by PipeMesh's published "
+         "rules on the degrees whose searched plan is fastest (published). "
+         "The latter plan is then the result, shown next to the searched one."},
     {.name = "draws",
      .type = CLI_TEXT,
      .at = offsetof(settings, draws),

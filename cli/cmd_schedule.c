@@ -61,16 +61,18 @@ static const cli_option options[] = {
      .at = offsetof(settings, enqueue),
      .arg = "N,N,...",
      .example_argument = "8,4",
-     .help = "elastic: sizes of the forward microbatch groups; their sum is "
-             "the number of microbatches. Default: the pipeline's own, or the "
-             "queue with the least time by PipeMesh's formula."},
+     .help = "elastic: sizes of the groups of microbatches whose forward "
+             "passes run together; their sum is the number of microbatches. "
+             "Default: the pipeline's own, or the queue with the least time by "
+             "PipeMesh's formula."},
     {.name = "dequeue",
      .type = CLI_TEXT,
      .at = offsetof(settings, dequeue),
      .arg = "N,N,...",
      .example_argument = "6,6",
-     .help = "elastic: sizes of the backward groups. Default: as many groups "
-             "as --enqueue, of equal size."},
+     .help = "elastic: sizes of the groups of microbatches whose backward "
+             "passes run together; like --enqueue. Default: as many groups "
+             "as there, of equal size."},
     {.name = "any-network",
      .type = CLI_FLAG,
      .at = offsetof(settings, any_network),
@@ -82,7 +84,8 @@ static const cli_option options[] = {
     {.name = "whole",
      .type = CLI_FLAG,
      .at = offsetof(settings, whole),
-     .help = "Merge split weight-gradient passes where that costs least, and "
+     .help = "Merge the parts of each split weight-gradient pass (W) into one "
+             "pass, at the place in the order where that costs least, and "
              "print the cost."},
     CLI_MODEL_ROWS(settings),
     {.name = "objective",

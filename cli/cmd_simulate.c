@@ -64,7 +64,7 @@ static const cli_option options[] = {
      .type = CLI_FLAG,
      .at = offsetof(settings, play.adapt),
      .help = "With --events: switch to another schedule and, with --coupled or "
-             "--receives late, another path, if that pays off."},
+             "--receives late, to delegated sends, if that pays off."},
     {.name = "same-sums",
      .type = CLI_FLAG,
      .at = offsetof(settings, play.same_sums),

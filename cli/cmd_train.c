@@ -128,7 +128,8 @@ static const cli_option options[] = {
         train_settings,
         "When to post receives, and so when a transfer may start: ahead of "
         "need (early), when the rank reaches the pass (late), or late but "
-        "never delayed by weight-gradient passes (late-fd)."),
+        "never delayed by weight-gradient passes (late-fd); or as in the "
+        "plan (pipeline)."),
     CLI_COUPLED_ROW(train_settings),
     CLI_PATH_ROWS(
         train_settings, staging_ns,

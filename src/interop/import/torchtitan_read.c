@@ -378,8 +378,8 @@ static lh_status read_launcher(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads a command line: first the launcher, unless the options are defaults,
- * then all options. */
+/* Reads a command line: the launcher (torchrun), which a list of torchtitan's
+ * default options lacks, then all options. */
 static lh_status read_options(reader *r, const char *text, size_t len,
                               lh_error *err)
 {

@@ -95,9 +95,9 @@ static void reset_thread(parallel_job *j, worker *w, uint32_t thread)
     w->own.mem = w->mem;
 }
 
-/* Runs part `i` on worker `w` (thread number `thread`), with the search's
- * incumbent and, for Pareto searches, its own front. Records the first part
- * with a refused layout. */
+/* Runs part `i` of the layouts on worker `w` (thread number `thread`), with the
+ * search's incumbent and, for Pareto searches, the part's own front. Records
+ * the worker's first part in which a layout broke a rule of the job. */
 static lh_status run_part(parallel_job *j, worker *w, uint32_t thread,
                           uint32_t i)
 {

@@ -218,7 +218,8 @@ static void end_row(picture *p, row_boxes *r)
 
 /* --- shares, if slices are too numerous ----------------------------------- */
 
-/* Allocates each kind's share of each pixel-wide column: [column][kind]. */
+/* Allocates zeroed shares of the kinds of passes in each pixel-wide column of
+ * the plot: [column][kind]. */
 static double *make_shares(picture *p)
 {
     double *used = calloc((size_t)p->plot * N_KINDS, sizeof *used);

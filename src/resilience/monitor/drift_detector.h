@@ -56,8 +56,8 @@ lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *detector,
                                         lhi_drift_reading reading, bool learns,
                                         double least, uint32_t *ago);
 
-/* Returns to the normal level before a departure, and forgets the readings in
- * the window. */
+/* Restores the normal level that was learned before the readings departed from
+ * it, and clears the window of readings. */
 void lhi_drift_detector_reset(lhi_drift_detector *detector);
 
 /* Returns the standard error, in ns, of the current level that the drift

@@ -59,8 +59,8 @@ void lhi_group_set_link(lhi_group *group, int64_t latency_ns,
 /* Lets the emulated transfer of the next collective of `g` overlap with that
  * of the last collective of `before`: the latter's duration is subtracted. */
 void lhi_group_overlap_next(lhi_group *group, const lhi_group *before);
-/* Returns the total emulated link time of all collectives of the group,
- * counted from the arrival of each call's last message. */
+/* Returns the total time for which the emulated link delayed the group's
+ * collectives after their last message had really arrived. */
 int64_t lhi_group_emulated_ns(const lhi_group *group);
 /* Returns the total duration of all collectives of the group, including waits
  * for other members (for split shifts, only the second half). */

@@ -343,7 +343,8 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
     }
 }
 
-/* Adds an event for every data-parallel piece that is new. */
+/* Adds an event for each piece of data-parallel communication that became
+ * ready since the last call. */
 static void add_pieces(engine *e)
 {
     int64_t ready_ns;

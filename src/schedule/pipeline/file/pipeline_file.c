@@ -304,9 +304,9 @@ static lh_status list_links(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
-/* Lists the chunks to write under 'data_parallel'. A device's link name is
- * written with its chunks that have their own times, or else with the first
- * chunk that has operations. */
+/* Lists the chunks with data-parallel times or operations, which are written
+ * under 'data_parallel'. A device's link name is written with its chunks that
+ * have times, or else with the first chunk that has operations. */
 static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
                                 lh_error *err)
 {

@@ -126,7 +126,8 @@ static int compare_ends(const void *a, const void *b)
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Compares device pairs by position, for qsort(). */
+/* Compares device pairs by the position of their chunks in chunk order, for
+ * qsort(). */
 static int compare_nth(const void *a, const void *b)
 {
     const pair *x = a, *y = b;
