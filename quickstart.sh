@@ -43,10 +43,10 @@ $longhaul simulate out/plan.json --trace out/trace.json
 
 # Runs at four times the planned speed; messages carry fewer bytes, but have their
 # planned durations.
-played='--speed 4 --steps 2 --message-bytes 65536'
-say "The plan, run here: longhaul train out/plan.json $played"
+emulated='--speed 4 --steps 2 --message-bytes 65536'
+say "The plan, run here: longhaul train out/plan.json $emulated"
 # shellcheck disable=SC2086 # words
-$longhaul train out/plan.json $played --trace out/measured.json \
+$longhaul train out/plan.json $emulated --trace out/measured.json \
     --html out/run.html >out/run.txt
 cat out/run.txt
 
@@ -57,7 +57,7 @@ say 'The fastest layout for 1F1B, run in the same way'
 } >out/1f1b.yaml
 $longhaul plan out/1f1b.yaml -o out/1f1b.json --top 1 >/dev/null
 # shellcheck disable=SC2086 # words
-$longhaul train out/1f1b.json $played >out/run-1f1b.txt
+$longhaul train out/1f1b.json $emulated >out/run-1f1b.txt
 cat out/run-1f1b.txt
 
 say 'Training for real, on this processor: longhaul train out/tiny.json --device cpu'
@@ -78,9 +78,9 @@ cat out/run-tiny.txt
 
 say 'Result'
 sed -n -e '/^iteration /p' -e '/^layout /p' -e '/^schedule /p' out/plan.txt
-sed -n 's/^measured  \(.*\)/played x4 \1 of the deadlines that its passes keep/p' \
+sed -n 's/^measured  \(.*\)/emulated  \1 from the plan, at 4 times its speed/p' \
     out/run.txt
-sed -n 's/^measured  \(.*\)/with 1f1b \1 of those/p' out/run-1f1b.txt
+sed -n 's/^measured  \(.*\)/with 1f1b \1 from its own plan/p' out/run-1f1b.txt
 sed -n 's/^predicted     /next run      predicted /p' out/run-tiny.txt
 sed -n 's/^measured  /trained   /p' out/run-tiny.txt
 echo
