@@ -146,9 +146,13 @@ def every_dimension_is_there_once_and_every_plan():
         for label in "given", "no other":
             found = re.search(rf"^  {label} +(.*):", table, re.M)
             named += found[1].split(", ") if found else []
-        # Sharding is a choice only where the plan's replicas shard over sites.
-        expected = {*DIMENSIONS, *({"sharding"} & {*named})}
-        check(sorted(named) == sorted(expected), f"{named}\n{table}")
+        plan = json.loads(read("plan.json"))
+        layout = plan["layout"]
+        # The replicas of the plan in several datacenters share their state.
+        shards = (plan["zero"] > 0 and layout["data"] > 1 and
+                  layout["outermost"] == "data")
+        check(sorted(named) == sorted((*DIMENSIONS, *["sharding"] * shards)),
+              f"{named}\n{table}")
         shown = [row[4] for row in rows]
         check(len(set(shown)) == len(shown) > 1, f"twice the same\n{table}")
         given = re.search(r"^  given +(.*): fixed by the job", table,
