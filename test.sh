@@ -17,7 +17,7 @@ stages with their times and the twenty slowest tests; the last line is
                          other ones by gcc, the library by a plain compiler,
                          10 s for each fuzzer
     ./test.sh --quick    under 4 minutes: one optimised build, and the suites
-                         house, unit, heavy, property, fuzz
+                         house, unit, property, fuzz
     ./test.sh --all      hours: all random cases by clang and with sanitizers,
                          threads with ThreadSanitizer, suite slow, 60 s for each
                          fuzzer
@@ -206,13 +206,13 @@ if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
 fi
 
 if [ "$mode" = quick ]; then
-    stage 'gcc, optimised: suites house, unit, heavy, property, fuzz'
+    stage 'gcc, optimised: suites house, unit, property, fuzz'
     # Writing debug information takes longer than it saves.
     [ -f build-quick/build.ninja ] ||
         step 'configure build-quick' meson setup build-quick \
             -Doptimization=2 -Ddebug=false -Dplayground=disabled \
             -Dpage=disabled
-    suites build-quick house unit heavy property fuzz
+    suites build-quick house unit property fuzz
     finish
     exit
 fi
