@@ -70,6 +70,9 @@ static void bad_models_are_refused(void)
                "linear_value_head_dim: 8"),
            "linear_value_heads has no effect without layers G");
     refuse(MAP("layer_pattern: \"E*--\""), "layers E require experts");
+    refuse(MAP("layer_pattern: \"**--\", experts: 4, expert_ffn: 8, "
+               "experts_per_token: 2"),
+           "experts have no effect without layers E");
     refuse(MAP("layer_pattern: \"**--\", sliding_window: 8"),
            "cannot be combined with sliding windows");
     refuse(MAP("index_heads: 2"), "index_heads: has no effect without "

@@ -113,6 +113,8 @@ const char *lhi_layer_pattern_check(const lh_model *m)
                "layer_pattern";
     if (strchr(p, 'E') && !m->experts)
         return "layers E require experts";
+    if (!strchr(p, 'E') && m->experts)
+        return "experts have no effect without layers E in layer_pattern";
     if (strchr(p, '-') && !m->ffn)
         return "layers - require ffn";
     if (m->sliding_window || m->parallel_block || m->kv_lora_rank ||
