@@ -318,6 +318,20 @@ def others_have_no_parallel_blocks():
 
 
 @test
+def torchtitan_has_no_hybrid_models():
+    config = ROOT / "tests/data/configs/Nemotron-H-8B-Base-8K/config.json"
+    for options, preset in (["--for", "torchtitan"], ""), ([], "torchtitan"):
+        text = run("init", "-m", config, "-n", "2").stdout
+        if preset:
+            text = text.replace("# framework: {preset: megatron",
+                                f"framework: {{preset: {preset}")
+        write("job.yaml", text)
+        case(f"hybrid {options}", ["plan", "job.yaml", *options], 1,
+             err="torchtitan has no layers of one block, such as Mamba-2; use "
+                 "a model without layer_pattern")
+
+
+@test
 def the_preset_of_who_runs_the_plan_holds_where_a_section_names_none():
     def ways(key, *options, named="framework: megatron, "):
         framework = "" if key is None else f"framework: {{{key}}}"

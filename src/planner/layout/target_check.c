@@ -389,6 +389,11 @@ static lh_status check_torchtitan_job(const lh_job *job, lh_error *err)
             LH_TARGET_TORCHTITAN, err,
             "runs attention and MLP sequentially; use a model with "
             "parallel_block: false");
+    if (job->model->layer_pattern)
+        return fail_unsupported(
+            LH_TARGET_TORCHTITAN, err,
+            "has no layers of one block, such as Mamba-2; use a model without "
+            "layer_pattern");
     if (lhi_job_uses_dropout(job))
         return fail_unsupported(
             LH_TARGET_TORCHTITAN, err,
