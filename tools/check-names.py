@@ -8,15 +8,14 @@
   CLI_HELP_H for cli/help.h, CLI_H for cli/cli.h, LONGHAUL_PLAN_H for
   include/longhaul/plan.h.
 - Every lh_, lhi_ and cli_ function, table and type is defined once.
-- Retired words do not occur. The table "Retired words" of docs/glossary.md lists
-  them; the third column selects the checks of a row, separated by commas:
+- Retired words do not occur. tools/retired-words.tsv lists them, in lines of three
+  columns; the third column selects the checks of a line, separated by commas:
     name  identifiers of C, Python and JavaScript: the word, or its plural with
           s, as a complete part (`lent` in lent_to, not in silent). A word that
           ends with _ only counts where _ follows in the identifier.
     file  file names without suffix, below src, cli, include, python and wasm
     text  phrases in documents (*.md), and in all files of cli and src/report;
           upper and lower case are equal
-  A row without a value is not checked.
 """
 import collections
 import io
@@ -29,7 +28,7 @@ import tokenize
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else '.')
 SOURCES = ('include', 'src', 'cli', 'python', 'wasm')
 CHECKS = {'name', 'file', 'text'}
-GLOSSARY = 'docs/glossary.md'
+RETIRED = 'tools/retired-words.tsv'
 problems = []
 
 
@@ -124,21 +123,17 @@ for symbol, places in sorted(definitions.items()):
 def read_retired():
     """Returns the retired words and their replacements, for each check."""
     retired = {check: {} for check in CHECKS}
-    if not (root / GLOSSARY).is_file():
-        problems.append(f'{GLOSSARY} does not exist')
+    if not (root / RETIRED).is_file():
+        problems.append(f'{RETIRED} does not exist')
         return retired
-    section = re.split(r'^## Retired words$', read(GLOSSARY), flags=re.M)
-    rows = [[cell.strip() for cell in line.strip().strip('|').split('|')]
-            for line in section[-1].splitlines() if line.startswith('|')][2:]
-    if len(section) != 2 or not rows:
-        problems.append(f'{GLOSSARY} has no table of retired words')
-        return retired
-    for row in rows:
-        checks = set(re.findall(r'\w+', row[2])) if len(row) == 3 else {'?'}
-        if checks - CHECKS:
-            problems.append(f'{GLOSSARY}: the row of {row[0]} must have three '
-                            'columns, the third with name, file, text or '
-                            'nothing')
+    for number, line in enumerate(read(RETIRED).splitlines(), 1):
+        if line.startswith('#'):
+            continue
+        row = line.split('\t')
+        checks = set(re.findall(r'\w+', row[2])) if len(row) == 3 else set()
+        if not checks or checks - CHECKS:
+            problems.append(f'{RETIRED}:{number}: {row[0]} must have three '
+                            'columns, the third with name, file or text')
             continue
         words = re.sub(r'\(.*?\)|`', '', row[0]).split(',')
         for check in checks:
@@ -190,8 +185,6 @@ texts = [name for name in list_files('.')
          if name.startswith(('cli/', 'src/report/')) or
          name.endswith('.md') and not name.startswith('tests/')]
 for name in texts:
-    if name == GLOSSARY:
-        continue
     text = join_text(read(name))
     for word, better in retired['text'].items():
         for found in re.finditer(rf'\b{re.escape(word)}\b', text, re.I):

@@ -19,7 +19,7 @@ def header(guard, text=""):
     return f"#ifndef {guard}\n#define {guard}\n{text}\n#endif\n"
 
 
-# Two modules, of which planner uses base; a program, a test and a glossary.
+# Two modules, of which planner uses base; a program, a test and retired words.
 TREE = {
     "tools/layers.txt": "# dependencies\nbase:\nplanner: base\n",
     "include/longhaul/plan.h": header(
@@ -38,15 +38,11 @@ TREE = {
                   "int main(void)\n{\n    return lh_plan_make();\n}\n",
     "tests/unit/test_plan.c": "#include <longhaul/plan.h>\n",
     "tests/data/plan.c": "not C\n",
-    "docs/glossary.md": "## Terms\n\n| term | meaning |\n| --- | --- |\n"
-                        "| ready queue | passes |\n\n## Retired words\n\n"
-                        "| retired | use | where checked |\n"
-                        "| --- | --- | --- |\n"
-                        "| lent, go_deaf | partition transfer | name |\n"
-                        "| cards_ | records | name |\n"
-                        "| dive (search) | local search | name, file |\n"
-                        "| is said, first sight | is printed | text |\n"
-                        "| left | unexplored | |\n",
+    "tools/retired-words.tsv": "# retired, use, checks\n"
+                               "lent, go_deaf\tpartition transfer\tname\n"
+                               "cards_\trecords\tname\n"
+                               "dive (search)\tlocal search\tname, file\n"
+                               "is said, first sight\tis printed\ttext\n",
 }
 
 
@@ -207,12 +203,10 @@ for name, text in (
 passes(NAMES, "a retired phrase elsewhere",
        {"src/base/one.c": "/* It is said. */\n", "tests/one.md": "is said\n",
         "README.md": "This saidst.\n"})
-finds(NAMES, "a glossary without the table", ["docs/glossary.md", "no table"],
-      {"docs/glossary.md": "## Terms\n"})
-finds(NAMES, "a row with another value", ["docs/glossary.md", "lend"],
-      more("docs/glossary.md", "| lend | partition transfer | names |\n"))
-finds(NAMES, "a row of two columns", ["docs/glossary.md", "lend"],
-      more("docs/glossary.md", "| lend | partition transfer |\n"))
+finds(NAMES, "a line with another value", ["tools/retired-words.tsv:6", "lend"],
+      more("tools/retired-words.tsv", "lend\tpartition transfer\tnames\n"))
+finds(NAMES, "a line of two columns", ["tools/retired-words.tsv:6", "lend"],
+      more("tools/retired-words.tsv", "lend\tpartition transfer\n"))
 
 # --- duplicates ------------------------------------------------------------------
 DUPLICATES = "check-duplicates.py"
