@@ -18,6 +18,7 @@
           upper and lower case are equal
 """
 import collections
+import functools
 import io
 import os
 import pathlib
@@ -146,11 +147,25 @@ def pattern_of_name(word):
     return rf'(?:^|_){parts}' + ('_' if word.endswith('_') else 's?(?:_|$)')
 
 
-def matches_name(pattern, identifier):
-    """Splits camelCase, except for a word that ends with _."""
-    if not pattern.endswith('_'):
-        identifier = re.sub(r'(?<=[a-z\d])(?=[A-Z])', '_', identifier)
-    return re.search(pattern, identifier.lower())
+def compile_any(patterns):
+    """Compiles a pattern that matches if any of these does."""
+    return re.compile('|'.join(patterns) or r'(?!)', re.I)
+
+
+def split_camel_case(identifier):
+    return re.sub(r'(?<=[a-z\d])(?=[A-Z])', '_', identifier)
+
+
+@functools.cache
+def list_retired(identifier):
+    """Returns the retired words in an identifier. Splits camelCase, except for
+    a word that ends with _."""
+    split = split_camel_case(identifier)
+    if not (any_name.search(split) or any_prefix.search(identifier)):
+        return []
+    return [word for word in retired['name'] if re.search(
+        pattern_of_name(word), identifier if word.endswith('_') else split,
+        re.I)]
 
 
 def join_text(text):
@@ -161,20 +176,17 @@ def join_text(text):
 
 
 retired = read_retired()
-names = [(pattern_of_name(word), word) for word in retired['name']]
-quick_filter = re.compile('|'.join(
-    re.escape(word.split('_')[0].split(' ')[0]) for word in retired['name'])
-    or r'(?!)', re.I)
+any_name = compile_any(pattern_of_name(word) for word in retired['name']
+                       if not word.endswith('_'))
+any_prefix = compile_any(pattern_of_name(word) for word in retired['name']
+                         if word.endswith('_'))
 for name in sources:
     if not name.endswith(('.c', '.h', '.py', '.js')):
         continue
     for identifier in sorted(list_identifiers(name)):
-        if not quick_filter.search(identifier):
-            continue
-        for pattern, word in names:
-            if matches_name(pattern, identifier):
-                problems.append(f'{name}: {identifier}: "{word}" is retired, '
-                                f'use: {retired["name"][word]}')
+        problems += [f'{name}: {identifier}: "{word}" is retired, use: '
+                     f'{retired["name"][word]}'
+                     for word in list_retired(identifier)]
 for name in sources:
     stem = pathlib.PurePath(name).stem.replace('-', '_')
     for word, better in retired['file'].items():
@@ -184,8 +196,11 @@ for name in sources:
 texts = [name for name in list_files('.')
          if name.startswith(('cli/', 'src/report/')) or
          name.endswith('.md') and not name.startswith('tests/')]
+any_text = compile_any(rf'\b{re.escape(word)}\b' for word in retired['text'])
 for name in texts:
     text = join_text(read(name))
+    if not any_text.search(text):
+        continue
     for word, better in retired['text'].items():
         for found in re.finditer(rf'\b{re.escape(word)}\b', text, re.I):
             context = text[max(found.start() - 20, 0):found.end() + 20]
