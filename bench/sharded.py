@@ -15,11 +15,10 @@ has them).
 """
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -82,13 +81,13 @@ def ours(program, replicas, steps, data, folder, zero):
                 for one in done["memory"]))
 
 
-def worker(replicas, rank, port, steps, data, weights):
-    """Runs one PyTorch process; rank 0 prints."""
+def worker(replicas, rank, meeting, steps, data, weights):
+    """Trains in one PyTorch process; returns [loss, seconds] of each step."""
     import torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}",
-                            rank=rank, world_size=replicas)
+    dist.init_process_group("gloo", init_method=meeting, rank=rank,
+                            world_size=replicas)
     mesh = dist.device_mesh.init_device_mesh("cpu", (replicas,))
     model = peer.Llama(peer.read_safetensors(weights), HEADS, KV_HEADS,
                        HEAD_DIM, SEQUENCE)
@@ -106,26 +105,30 @@ def worker(replicas, rank, port, steps, data, weights):
         dist.all_reduce(loss)
         # gradients, and so partial losses, are means over replicas
         rows.append([loss.item() / replicas, seconds])
-    if rank == 0:
-        print(json.dumps(rows))
     dist.destroy_process_group()
+    return rows
 
 
-def theirs(replicas, steps, data, weights, program=__file__):
-    """Returns losses and step times of `program --worker` processes."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    all_ = [subprocess.Popen(
-        [sys.executable, program, "--worker",
-         *map(str, (replicas, rank, port, steps, data, weights))],
-        stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
-        for rank in range(replicas)]
-    said = [one.communicate(timeout=1500)[0] for one in all_]
-    if any(one.returncode for one in all_):
-        sys.exit("PyTorch's processes failed")
-    rows = json.loads(said[0])
+def theirs(replicas, steps, data, weights, worker):
+    """Returns losses and step times of one worker per replica. The processes are
+    forked, so that only this one imports torch; rank 0 writes its rows."""
+    def work(rank, folder):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        rows = worker(replicas, rank, f"file://{folder}/meeting", steps, data,
+                      weights)
+        if rank == 0:
+            pathlib.Path(folder, "rows").write_text(json.dumps(rows))
+
+    with tempfile.TemporaryDirectory() as folder:
+        all_ = [multiprocessing.get_context("fork").Process(
+            target=work, args=(rank, folder)) for rank in range(replicas)]
+        for one in all_:
+            one.start()
+        for one in all_:
+            one.join()
+        if any(one.exitcode for one in all_):
+            sys.exit("PyTorch's processes failed")
+        rows = json.loads(pathlib.Path(folder, "rows").read_text())
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
@@ -143,7 +146,8 @@ def compare(program, replicas, steps, data, levels=(3, 1)):
             if zero == 3:
                 want = losses
         got, seconds = theirs(replicas, steps, data,
-                              folder / "step-00000001/model.safetensors")
+                              folder / "step-00000001/model.safetensors",
+                              worker)
     row["torch_s"] = statistics.median(seconds[1:])
     row["losses"], row["torch_losses"] = want, got
     row["worst_loss"] = max(abs(a / b - 1) for a, b in zip(want, got))
@@ -152,10 +156,6 @@ def compare(program, replicas, steps, data, levels=(3, 1)):
 
 
 def main():
-    if sys.argv[1] == "--worker":
-        numbers = [int(x) for x in sys.argv[2:6]]
-        worker(*numbers, *sys.argv[6:])
-        return
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("program")
     arguments.add_argument("--replicas", type=int, default=2)

@@ -169,17 +169,16 @@ def cut(model, mesh):
             "mlp.down_proj": RowwiseParallel(output_layouts=Shard(1))})
 
 
-def worker(ranks, rank, port, steps, data, weights):
-    """Runs one PyTorch process; rank 0 prints."""
+def worker(ranks, rank, meeting, steps, data, weights):
+    """Trains in one PyTorch process; returns [loss, seconds] of each step."""
     import torch.distributed as dist
     from torch.distributed.tensor.parallel import loss_parallel
     torch.set_num_threads(1)
     model = Llama(peer.read_safetensors(weights))
     within = contextlib.nullcontext
     if ranks > 1:
-        dist.init_process_group(
-            "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank,
-            world_size=ranks)
+        dist.init_process_group("gloo", init_method=meeting, rank=rank,
+                                world_size=ranks)
         cut(model, dist.device_mesh.init_device_mesh("cpu", (ranks,)))
         within = loss_parallel
     train = peer.Training(model, numpy.fromfile(data, "uint8"), SEQUENCE,
@@ -193,10 +192,9 @@ def worker(ranks, rank, port, steps, data, weights):
             begin = time.monotonic()
             loss = train.step()[0]
             rows.append([loss, time.monotonic() - begin])
-    if rank == 0:
-        print(json.dumps(rows))
     if ranks > 1:
         dist.destroy_process_group()
+    return rows
 
 
 def compare(program, ranks, steps, data, rounds=1, alone=True):
@@ -213,7 +211,7 @@ def compare(program, ranks, steps, data, rounds=1, alone=True):
             turns[f"ours_{n}"] = lambda plan=plan: ours(
                 program, plan, steps, data, folder)
             turns[f"torch_{n}"] = lambda n=n: theirs(
-                n, steps, data, weights, __file__)
+                n, steps, data, weights, worker)
         losses, seconds = {}, {key: [] for key in turns}
         for _ in range(rounds):
             for key, turn in turns.items():
@@ -234,10 +232,6 @@ def compare(program, ranks, steps, data, rounds=1, alone=True):
 
 
 def main():
-    if sys.argv[1:2] == ["--worker"]:
-        numbers = [int(x) for x in sys.argv[2:6]]
-        worker(*numbers, *sys.argv[6:])
-        return
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("program")
     arguments.add_argument("--ranks", type=int, default=2)
