@@ -209,7 +209,8 @@ static void slow_elements_are_named(void)
         lhi_host_localiser_free(j.localiser);
     }
     printf("%u of %u located, %u ended\n", n_right, n_cases, n_ended);
-    CHECK(n_right >= 0.99 * n_cases && n_ended >= 0.99 * n_cases);
+    /* 9,998 and 9,997 of 10,000 other scenarios. */
+    CHECK(n_right >= 0.999 * n_cases && n_ended >= 0.999 * n_cases);
 }
 
 static void nothing_is_slow_in_quiet_iterations(void)

@@ -127,14 +127,17 @@ static double predict_normal(const monitored_time *t, double work)
            fmin(fmax(slope, 0), fmax(most, 0)) * (work - t->mean_work);
 }
 
-/* Updates the line through the normal times by one time. Skips times that
- * deviate by so much that they may be the first of a slowdown. */
-static void update_line(monitored_time *t, double ns, double work)
+/* Updates the line through the normal times by one time; `is_normal`: unless it
+ * deviates by so much that it may be the first of a slowdown. Otherwise only
+ * the work is added, as if its time were on the line: work that grows during a
+ * slowdown must not remain far from the mean. */
+static void update_line(monitored_time *t, double ns, double work,
+                        bool is_normal)
 {
-    const double off = ns - predict_normal(t, work);
-    if (t->n >= WARM_UP &&
-        (t->detector.has_left || fabs(off) > outlier * t->detector.normal))
-        return;
+    const double on_line = predict_normal(t, work);
+    if (t->n >= WARM_UP && (!is_normal || t->detector.has_left ||
+                            fabs(ns - on_line) > outlier * t->detector.normal))
+        ns = on_line;
     t->n = fmin(t->n + 1, LINE_ITERATIONS);
     const double off_ns = ns - t->normal_ns, off_work = work - t->mean_work,
                  share = 1 / t->n;
@@ -175,13 +178,15 @@ static bool add_time(monitored_time *t, double ns, double work)
     if (isnan(ns))
         return false;
     t->is_measured = true;
-    if (t->n >= WARM_UP && is_far_from_mean(t, work))
+    if (t->n >= WARM_UP && is_far_from_mean(t, work)) {
+        update_line(t, ns, work, false);
         return false;
+    }
     /* Scaled to work 1. Emulated links may normally take no time. */
     const double normal_ns = predict_normal(t, work);
     const double scaled_ns =
         normal_ns > 0 ? ns * predict_normal(t, 1) / normal_ns : ns;
-    update_line(t, ns, work);
+    update_line(t, ns, work, true);
     lhi_drift_detector_add(&t->detector, (lhi_drift_reading){scaled_ns, 0, 1},
                            t->detector.n_samples < WARM_UP,
                            min_change * t->detector.normal, &ago);
