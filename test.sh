@@ -99,10 +99,10 @@ suite() {
     build=$1
     shift
     rm -f "$build/meson-logs/testlog.json"
-    # Three tests more at a time than there are processors: some tests wait. Only
-    # a test that hangs reaches its limit.
+    # Four tests more at a time than there are processors: some tests wait. Only a
+    # test that hangs reaches its limit.
     meson test -C "$build" --no-rebuild --print-errorlogs --quiet \
-        --timeout-multiplier 4 --num-processes $(($(nproc) + 3)) "$@" \
+        --timeout-multiplier 4 --num-processes $(($(nproc) + 4)) "$@" \
         >build-logs/suite.log 2>&1 </dev/null
     if ! numbers=$(python3 tools/count-tests.py "$build/meson-logs/testlog.json"); then
         cat build-logs/suite.log
@@ -116,22 +116,48 @@ suite() {
     passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
 }
 
-# get SCRIPT FOLDER: runs a script of tools/ that fills the folder. Tests that
-# need the folder skip without it.
+# begin NAME COMMAND...: starts a job in the background.
+begin() {
+    job=$1
+    shift
+    "$@" >"build-logs/$job.log" 2>&1 </dev/null &
+    eval "job_$job=$!"
+}
+
+# end NAME: waits for a job; returns its status. Prints its log if it failed.
+end() {
+    eval "pid=\${job_$1:-} job_$1="
+    [ -n "$pid" ] || return 0
+    wait "$pid" || {
+        tail -n 40 "build-logs/$1.log"
+        return 1
+    }
+}
+
+# get NAME FOLDER: waits for the job that fills the folder.
+# Tests that need the folder skip without it.
 get() {
-    if sh "tools/$1" "$2" >"build-logs/$2.log" 2>&1 </dev/null; then
+    if end "$1"; then
         echo "$2: installed"
     else
-        tail -n 5 "build-logs/$2.log"
         echo "$2 IS NOT AVAILABLE: the tests that need it will be skipped"
         return 1
     fi
 }
 
+await_packages() {
+    [ -z "${job_packages:-}" ] ||
+        step 'packages that tests need' end packages
+}
+
+# configure FOLDER OPTIONS...: unless it is configured.
+configure() {
+    [ -f "$1/build.ninja" ] || meson setup "$@"
+}
+
 # build FOLDER OPTIONS...: configures if need be, and builds.
 build() {
-    [ -f "$1/build.ninja" ] || step "configure $1" meson setup "$@" || return
-    step "build $1" ninja -C "$1"
+    step "configure $1" configure "$@" && step "build $1" ninja -C "$1"
 }
 
 # suites FOLDER NAMES...: builds the programs that these suites run, and runs
@@ -166,15 +192,6 @@ fuzz() {
     fi
 }
 
-# packages_end: waits for the packages that only tests need.
-packages_end() {
-    [ -n "$packages_job" ] || return 0
-    wait "$packages_job"
-    step "packages that tests need" test $? = 0 ||
-        tail -n 20 build-logs/packages.log
-    packages_job=''
-}
-
 # finish: prints the times and the last line; its status is the run's.
 finish() {
     stage 'Times'
@@ -195,9 +212,10 @@ finish() {
 packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
     libjansson-dev zlib1g-dev libssl-dev libucx-dev libopenmpi-dev openmpi-bin
     libopenblas0-pthread iproute2 procps clang libclang-rt-14-dev lld ccache
-    python3 python3-dev python3-venv binutils'
-more_packages='slurmctld slurmd slurm-client munge wasi-libc
-    libclang-rt-14-dev-wasm32 nodejs mandoc chromium zsh fish'
+    python3 python3-dev python3-venv binutils wasi-libc
+    libclang-rt-14-dev-wasm32'
+more_packages='slurmctld slurmd slurm-client munge nodejs mandoc chromium zsh
+    fish'
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     stage 'Packages'
     # shellcheck disable=SC2086 # words
@@ -218,22 +236,20 @@ if [ "$mode" = quick ]; then
 fi
 
 # Mostly downloads: they run in parallel with the first builds.
-torch_job='' packages_job=''
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     stage 'Sources of the playground'
-    get get-wasm.sh build-wasm
     # shellcheck disable=SC2086 # words
-    sh tools/need-packages.sh $more_packages >build-logs/packages.log 2>&1 \
-        </dev/null &
-    packages_job=$!
+    begin packages sh tools/need-packages.sh $more_packages
+    begin wasm sh tools/get-wasm.sh build-wasm
     if [ -z "${LONGHAUL_TORCH:-}" ] && ! python3 -c 'import torch' 2>/dev/null; then
-        get get-torch.sh build-torch >build-logs/torch.said 2>&1 &
-        torch_job=$!
+        begin torch sh tools/get-torch.sh build-torch
+        LONGHAUL_TORCH=$PWD/build-torch/bin/python
     fi
+    get wasm build-wasm
 fi
 
 if [ "$mode" = all ]; then
-    packages_end
+    await_packages
     stage 'gcc, AddressSanitizer, UndefinedBehaviorSanitizer: all suites'
     # With -g1 a report has file and line.
     if build build-asan -Dbuildtype=debugoptimized -Dc_args=-g1 \
@@ -244,61 +260,75 @@ fi
 
 sanitized=''
 if command -v clang >/dev/null; then
-    stage 'clang, AddressSanitizer, UndefinedBehaviorSanitizer: unit, fuzz'
-    # AddressSanitizer finds the accesses that these three checks precede; without
-    # them the build takes a fifth less. --all has them.
-    checks='-fno-sanitize=null,object-size,pointer-overflow'
-    [ "$mode" != all ] || checks=''
-    [ -f build-fuzz/build.ninja ] ||
-        CC=clang CC_LD=$(command -v ld.lld >/dev/null && echo lld || echo bfd) \
-            step 'configure build-fuzz' meson setup build-fuzz \
-            -Dfuzz=true -Doptimization=1 -Dc_args="-g1 $checks" \
-            -Db_sanitize=address,undefined -Db_lundef=false \
-            -Dplayground=disabled -Dpage=disabled
-    suites build-fuzz unit fuzz
     sanitized=yes
+else
+    skip 'clang is not installed: no sanitizers, no fuzzing'
+fi
+# AddressSanitizer finds the accesses that these three checks precede; without
+# them the build takes a fifth less. --all has them.
+checks='-fno-sanitize=null,object-size,pointer-overflow'
+[ "$mode" != all ] || checks=''
+configure_fuzz() {
+    CC=clang CC_LD=$(command -v ld.lld >/dev/null && echo lld || echo bfd) \
+        configure build-fuzz -Dfuzz=true -Doptimization=1 \
+        -Dc_args="-g1 $checks" -Db_sanitize=address,undefined \
+        -Db_lundef=false -Dplayground=disabled -Dpage=disabled
+}
+[ -z "$sanitized" ] || begin configure configure_fuzz
+if [ "$mode" = all ]; then
+    stage 'clang, optimised: build'
+    main='build-clang'
+    CC=clang build $main -Dbuildtype=release -Dall_cases=true
+else
+    stage 'gcc, optimised: build'
+    main='build-gcc'
+    step 'configure build-gcc' configure $main -Doptimization=2 -Ddebug=false
+    ninja -C $main build.ninja >/dev/null # meson.build may be newer
+    # Unit tests and replays run with sanitizers, if there is clang.
+    # shellcheck disable=SC2046 # a list
+    step 'build build-gcc' ninja -C $main $([ -z "$sanitized" ] ||
+        python3 tools/suite-targets.py $main --without unit fuzz slow)
+fi
+# These wait for downloads, or use the processor while tests wait. The wheel
+# takes its objects from ccache.
+if [ -z "${LONGHAUL_PYTHON:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
+    begin wheel sh tools/get-wheel.sh build-wheel
+fi
+begin plain nice -n 10 sh tools/plain-cc.sh
+
+if [ -n "$sanitized" ]; then
+    stage 'clang, AddressSanitizer, UndefinedBehaviorSanitizer: unit, fuzz'
+    step 'configure build-fuzz' end configure
+    suites build-fuzz unit fuzz
     if [ "$seconds" -gt 0 ]; then
         stage "Fuzzers: $seconds s each"
         fuzz
     fi
-else
-    skip 'clang is not installed: no sanitizers, no fuzzing'
 fi
 
 if [ "$mode" = all ]; then
     stage 'ThreadSanitizer: suite threads'
-    [ -f build-tsan/build.ninja ] ||
-        step 'configure build-tsan' meson setup build-tsan \
-            -Dbuildtype=debugoptimized -Dc_args=-g1 -Dplayground=disabled \
-            -Db_sanitize=thread -Db_lundef=false
+    step 'configure build-tsan' configure build-tsan \
+        -Dbuildtype=debugoptimized -Dc_args=-g1 -Dplayground=disabled \
+        -Db_sanitize=thread -Db_lundef=false
     suites build-tsan threads
 fi
 
-packages_end
-
-stage 'The library by a plain compiler, without configuring'
-step 'cc -std=c11' sh tools/plain-cc.sh
-
-if [ "$mode" = all ]; then
-    stage 'clang, optimised: all suites'
-    main=build-clang
-    CC=clang build $main -Dbuildtype=release -Dall_cases=true
-else
-    stage 'gcc, optimised: all suites, without those run with sanitizers'
-    main=build-gcc
-    build $main -Doptimization=2 -Ddebug=false
+stage 'Waiting for packages, downloads and the plain compiler'
+await_packages
+step 'the library by cc -std=c11, without configuring' end plain
+if [ -n "${job_wheel:-}" ]; then
+    get wheel build-wheel && export LONGHAUL_PYTHON="$PWD/build-wheel/bin/python"
 fi
-if [ -z "${LONGHAUL_PYTHON:-}" ] && [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
-    get get-wheel.sh build-wheel &&
-        export LONGHAUL_PYTHON="$PWD/build-wheel/bin/python"
+if [ -n "${job_torch:-}" ]; then
+    get torch build-torch || LONGHAUL_TORCH=
 fi
-if [ -n "$torch_job" ]; then
-    wait "$torch_job" && export LONGHAUL_TORCH="$PWD/build-torch/bin/python"
-    cat build-logs/torch.said
-fi
+[ -z "${LONGHAUL_TORCH:-}" ] || export LONGHAUL_TORCH
 if [ "$mode" = usual ] && [ -n "$sanitized" ]; then
+    stage 'gcc, optimised: all suites, without those run with sanitizers'
     suite $main --no-suite unit --no-suite fuzz
 else
+    stage "$main: all suites"
     suite $main
 fi
 if [ "$mode" = all ]; then
