@@ -328,6 +328,20 @@ static void describe_site(const lh_plan *p, uint32_t datacenter, words *w)
         add_words(w, "", "idle");
 }
 
+/* Appends why GPUs of a datacenter are idle: the price of the best plan that
+ * uses more of them, or why there is none. */
+static void add_idle(words *w, const lh_plan *p, uint32_t datacenter)
+{
+    for (uint32_t i = 0; i < p->n_idle; i++) {
+        const lh_plan_idle *it = &p->idle[i];
+        if (it->datacenter != datacenter)
+            continue;
+        if (it->gpus < p->job->datacenters[datacenter].gpus)
+            add_words(w, "; ", "%" PRIu32 " idle", it->gpus);
+        add_words(w, "; ", "%s%s", it->best ? "using more: " : "", it->why);
+    }
+}
+
 void cli_plan_sites(cli *c, const lh_plan *p)
 {
     uint32_t used[LH_MAX_DATACENTERS] = {0};
@@ -348,6 +362,7 @@ void cli_plan_sites(cli *c, const lh_plan *p)
         char name[4 * NAME + 4], gpus[40];
         words w = {0};
         describe_site(p, i, &w);
+        add_idle(&w, p, i);
         snprintf(gpus, sizeof gpus, "%" PRIu32 " of %" PRIu32 " GPUs", used[i],
                  p->job->datacenters[i].gpus);
         const char *cells[] = {

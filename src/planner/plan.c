@@ -7,6 +7,7 @@
 #include "planner/explain/rank_memory.h"
 #include "planner/explain/unmeasured.h"
 #include "planner/explain/whatif.h"
+#include "planner/idle.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/outside_space.h"
 #include "planner/layout/target.h"
@@ -134,8 +135,9 @@ static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
     return status;
 }
 
-/* Searches for the plan, also with the memory margin; then fills its time
- * breakdown, memory, values outside the search space, and alternatives. */
+/* Searches for the plan, also with the memory margin and with idle GPUs; then
+ * fills its time breakdown, memory, values outside the search space, and
+ * alternatives. */
 static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
 {
@@ -150,6 +152,8 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     if (status == LH_OK)
         status =
             lhi_plan_search_with_margin(options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_explain_idle(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_explain_time(plan->job, options, plan->mem,
                                        &plan->plan, err);

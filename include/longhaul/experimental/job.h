@@ -316,6 +316,9 @@ typedef struct lh_layout {
      * or data; LH_OUTERMOST_ANY: see lh_layout_rank_order(). */
     lh_outermost rank_order;
     lh_packing packing;
+    /* Unequal microbatches: sequences per replica and microbatch of each group
+     * of `sites`; micro_batch is the largest. NULL: micro_batch for all. */
+    const uint32_t *group_micro_batches;
 } lh_layout;
 
 /* Returns the layout's expert_tensor or its default: 1 if expert > 1, else
@@ -352,6 +355,10 @@ struct lh_job {
     uint32_t n_files;
     const char *const *files;
     uint32_t schedule_line; /* line of layout.schedule in the text; 0: absent */
+    /* Least GPUs that a plan uses in each datacenter, n_datacenters entries;
+     * NULL (always after parsing): no requirement. Searches for the cost of
+     * idle GPUs set it in a copy of the job. */
+    const uint32_t *min_gpus;
 };
 
 /* Returns a GPU preset (16-bit peak) with static lifetime; NULL: no such

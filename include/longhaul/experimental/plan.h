@@ -286,6 +286,17 @@ typedef struct lh_validated_runs {
  * profile or an efficiency. Static storage. */
 LH_API const lh_validated_runs *lh_find_validated_runs(const lh_job *job);
 
+/* GPUs of a datacenter that a plan leaves idle, and the best plan that uses
+ * more of the datacenter's GPUs. */
+typedef struct lh_plan_idle {
+    uint32_t datacenter;
+    uint32_t gpus;         /* idle there */
+    const lh_choice *best; /* best one found; NULL: none */
+    /* lower bound on the iteration time of all such plans; -1: unknown */
+    int64_t bound_ns;
+    const char *why; /* the reason: "+3.1 %, best found" */
+} lh_plan_idle;
+
 struct lh_plan {
     const char *name;        /* job name */
     const char *version;     /* longhaul version that wrote it */
@@ -347,6 +358,8 @@ struct lh_plan {
      * profile. */
     const lh_plan_unmeasured *unmeasured;
     const lh_plan_margin *margin; /* NULL: not requested */
+    uint32_t n_idle; /* datacenters with idle GPUs, in the job's order */
+    const lh_plan_idle *idle;
     /* Recommendations for every inter-datacenter link of the plan, by `from`,
      * then `to`; and the iteration time with all recommended settings and with
      * the current ones (the job's, else the simplest); -1: not simulated. */

@@ -260,6 +260,7 @@ lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(check_front(r->doc, p, err));
     LHI_TRY(check_sizes(r->doc, p, err));
     LHI_TRY(lhi_memory_check(r->doc, p, err));
+    LHI_TRY(lhi_idle_check(r->doc, p, err));
     if (p->best.status != LH_CHOICE_OK)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "status"), err,
                             LH_EINPUT, "must be 'ok' in a plan");

@@ -360,6 +360,8 @@ static const lhi_schema_field plan_rows[] = {
      .table = &unmeasured_table, .when = LHI_OPTIONAL},
     {"margin", LHI_STRUCT_POINTER(lh_plan, margin), .table = &margin_table,
      .when = LHI_OPTIONAL},
+    {"idle", LHI_LIST(lh_plan, idle, n_idle), .table = &lhi_idle_table,
+     .when = LHI_OPTIONAL},
     {"job", LHI_CUSTOM(lh_plan), .write = write_job}, /* read first */
 };
 const lhi_schema lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),

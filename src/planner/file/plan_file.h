@@ -10,7 +10,7 @@
  *     choice_file.c                layout and choice
  *     choice_check.c               redundant values in a choice
  *     breakdown_file.c, advice_file.c, curves_file.c, memory_file.c,
- *     cost_file.c, robust_file.c, whatif_file.c
+ *     cost_file.c, idle_file.c, robust_file.c, whatif_file.c
  *                                  optional parts of a plan
  * Hooks, starts and checks of these tables get the lh_plan as their context;
  * its job is set before anything is read. */
@@ -28,6 +28,7 @@ extern const lhi_schema lhi_jitter_table; /* lh_jitter_result */
 extern const lhi_schema lhi_robust_table;
 extern const lhi_schema lhi_account_table;
 extern const lhi_schema lhi_memory_table;
+extern const lhi_schema lhi_idle_table;
 extern const lhi_schema lhi_runner_table;
 extern const lhi_schema lhi_curve_table;
 extern const lhi_schema lhi_link_advice_table;
@@ -59,6 +60,15 @@ lh_status lhi_check_elastic_operations(const lhi_doc *doc, const lh_plan *plan,
  * plan's pipeline. LH_EINPUT: the file was edited; `err` has the key. */
 lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p,
                                      lh_error *err);
+
+/* Reads the name of one of the plan's datacenters; *out: its index in the job.
+ * LH_EINPUT: the job has no datacenter of this name. */
+lh_status lhi_plan_read_datacenter(const lhi_read_context *r,
+                                   const lhi_node *node, uint32_t *out,
+                                   lh_error *err);
+/* Checks the plan's `idle`: the datacenters with idle GPUs, in order, each with
+ * its number of them. */
+lh_status lhi_idle_check(const lhi_doc *doc, const lh_plan *p, lh_error *err);
 
 /* Checks the plan's `memory`: every rank occurs once, and the parts add up to
  * its total. */

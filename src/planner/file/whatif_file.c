@@ -106,10 +106,9 @@ static const lhi_schema_field flip_rows[] = {
 static const lhi_schema flip_table = {
     LHI_ROWS("flip", lh_plan_break_even, flip_rows), .check = check_factors};
 
-/* Finds the index of the datacenter that a text in the document names, into
- * *out. LH_EINPUT: the job has no datacenter of this name. */
-static lh_status find_site(const lhi_read_context *r, const lhi_node *node,
-                           uint32_t *out, lh_error *err)
+lh_status lhi_plan_read_datacenter(const lhi_read_context *r,
+                                   const lhi_node *node, uint32_t *out,
+                                   lh_error *err)
 {
     const lh_job *job = ((const lh_plan *)r->context)->job;
     const char *name;
@@ -130,8 +129,8 @@ static lh_status read_between(const lhi_read_context *r, const lhi_node *list,
     if (list->n_items != 2)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
                             "must name two datacenters");
-    LHI_TRY(find_site(r, list->first, &range->from, err));
-    LHI_TRY(find_site(r, list->first->next, &range->to, err));
+    LHI_TRY(lhi_plan_read_datacenter(r, list->first, &range->from, err));
+    LHI_TRY(lhi_plan_read_datacenter(r, list->first->next, &range->to, err));
     if (range->from != range->to)
         return LH_OK;
     return lhi_doc_fail(r->doc, list, err, LH_EINPUT,

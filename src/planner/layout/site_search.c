@@ -167,13 +167,35 @@ static bool is_allowed(const placement_search *f, const lhi_placement_draft *d)
     }
 }
 
+/* Checks whether a complete draft placement uses as many GPUs of each
+ * datacenter as the job requires. */
+static bool has_required_gpus(const placement_search *f,
+                              const lhi_placement_draft *d)
+{
+    const uint32_t *least = f->c.job->min_gpus;
+    for (uint32_t dc = 0; least && dc < f->c.job->n_datacenters; dc++) {
+        uint64_t used = 0;
+        for (uint32_t g = 0; g < d->n_groups; g++)
+            for (uint32_t i = d->from[g]; i < d->from[g + 1]; i++)
+                if (d->site[i] == dc)
+                    used +=
+                        (uint64_t)d->replicas[g] * d->stages[i] * f->c.group;
+        if (used < least[dc])
+            return false;
+    }
+    return true;
+}
+
 /* Estimates a complete draft placement and stores it, unless an equivalent one
- * was stored before. `always`: it is never dropped. */
+ * was stored before or the job requires GPUs that it leaves idle. `always`: it
+ * is never dropped. */
 static lh_status add_complete(placement_search *f, lhi_placement_draft *d,
                               bool always, lh_error *err)
 {
     lhi_placement_draft canonical;
     bool is_new;
+    if (!has_required_gpus(f, d))
+        return LH_OK;
     lhi_placement_make_canonical(&f->c, d, &canonical);
     LHI_TRY(check_duplicate(f, hash_draft(&canonical), &is_new, err));
     if (!is_new)

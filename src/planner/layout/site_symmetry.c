@@ -8,11 +8,12 @@
 
 #include <string.h>
 
-/* Checks whether two datacenters are equivalent inside and have equal GPU
- * prices; their size and links may differ. */
+/* Checks whether two datacenters are equivalent inside, have equal GPU prices
+ * and the same number of required GPUs; their size and links may differ. */
 static bool have_same_kind(const lh_job *job, uint32_t a, uint32_t b)
 {
     return lhi_datacenters_are_equivalent(job, a, b) &&
+           (!job->min_gpus || job->min_gpus[a] == job->min_gpus[b]) &&
            lhi_equals_exactly(job->datacenters[a].usd_per_gpu_hour,
                               job->datacenters[b].usd_per_gpu_hour);
 }

@@ -221,6 +221,16 @@ static bool does_expert_group_fit(const lh_layout *l, uint32_t data)
     return (uint64_t)lhi_group_size(l) * data % lh_layout_expert_block(l) == 0;
 }
 
+/* Checks whether layouts with `gpus` GPUs can use as many GPUs of each
+ * datacenter as the job requires. */
+static bool has_required_gpus(const lh_job *job, uint64_t gpus)
+{
+    for (uint32_t i = 0; job->min_gpus && i < job->n_datacenters; i++)
+        if (gpus < job->min_gpus[i])
+            return false;
+    return true;
+}
+
 /* Visits every pipeline and data degree that fits and counts them in *n;
  * `visit` false: only counts. */
 static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
@@ -236,7 +246,10 @@ static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
         for (uint32_t i = 0; i < s->n_data; i++) {
             uint32_t d = s->data[i];
             if (!is_allowed(d, g->want->data) || (uint64_t)pp * d > groups ||
-                batch / d % l->micro_batch != 0 || !does_expert_group_fit(l, d))
+                batch / d % l->micro_batch != 0 ||
+                !does_expert_group_fit(l, d) ||
+                !has_required_gpus(s->job,
+                                   (uint64_t)pp * d * lhi_group_size(l)))
                 continue;
             uint32_t m = batch / d / l->micro_batch;
             if (m > LHI_MOST_MICROBATCHES && !g->want->micro_batch) {
@@ -348,7 +361,9 @@ static lh_status add_placements(expansion *g, lh_error *err)
     uint32_t n = 0;
     if (g->space->job->n_datacenters > 1)
         LHI_TRY(lhi_sites_store_find(g->space->places, l, &list, &n, err));
-    if (n == 0) /* all in one datacenter, or bounds report the reason */
+    if (n == 0 && g->space->job->n_datacenters > 1 && g->space->job->min_gpus)
+        return LH_OK; /* no placement uses the required GPUs */
+    if (n == 0)       /* all in one datacenter, or bounds report the reason */
         return add_outermost(g, err);
     for (uint32_t i = 0; i < n; i++) {
         l->sites = &list[i];

@@ -401,7 +401,8 @@ static bool is_stopped_by_watcher(const lhi_branch_and_bound *b)
 }
 
 /* Checks whether `parts` out of PARTS equal parts of the work budget are used
- * up, or the caller asks to stop. Always false without an incumbent. */
+ * up, or the caller asks to stop. Always false without an incumbent, unless the
+ * job requires GPUs that another plan leaves idle. */
 static bool has_stopped(lhi_branch_and_bound *b, uint32_t parts)
 {
     lhi_layout_search *s = b->s;
@@ -410,7 +411,7 @@ static bool has_stopped(lhi_branch_and_bound *b, uint32_t parts)
         s->options.quick = s->options.quick || s->best_ns != INT64_MAX;
         return s->best_ns != INT64_MAX;
     }
-    if (s->best_ns == INT64_MAX)
+    if (s->best_ns == INT64_MAX && !s->job->min_gpus)
         return false;
     return lhi_search_limits_are_reached(&b->limits, b->work, parts, PARTS) ||
            b->n_built > MAX_BUILT || b->n_nodes - b->n_unused > MAX_NODES;

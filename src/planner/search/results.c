@@ -242,9 +242,25 @@ static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
                     s->job->name, s->first_refusal.text);
 }
 
+/* Reports why no layout uses as many GPUs of a datacenter as the job requires:
+ * the text of a plan's idle GPUs. */
+static lh_status fail_idle(const lhi_layout_search *s, lh_error *err)
+{
+    return lhi_fail(err, LH_EINFEASIBLE, "%s",
+                    !s->complete ? "does not fit: the search found no layout "
+                                   "that uses more of its GPUs"
+                    : s->lacks_memory
+                        ? "does not fit: no layout that uses more of its GPUs "
+                          "fits in memory"
+                        : "does not fit: no layout that the job allows uses "
+                          "more of its GPUs");
+}
+
 /* Reports why no layout works, and the one key of the job that prevents it. */
 static lh_status fail_with_key(lhi_layout_search *s, lh_error *err)
 {
+    if (s->job->min_gpus)
+        return fail_idle(s, err);
     char key[LHI_INFEASIBLE_KEY_TEXT] = "";
     lh_error why = {0};
     if (!s->cancelled && s->options.partition != LH_PARTITION_MONTE_CARLO)
