@@ -199,6 +199,23 @@ static bool is_single_site(const lh_sites *sites)
     return sites != NULL;
 }
 
+/* Appends the sequences per microbatch; unequal ones with their datacenters. */
+static void add_micro_batches(words *w, const lh_plan *p)
+{
+    const lh_layout *l = &p->best.layout;
+    const lh_datacenter *all = p->job->datacenters;
+    const uint32_t n = l->group_micro_batches ? l->sites->n_groups : 0;
+    add_words(w, ", ", "mb ");
+    for (uint32_t g = 0; g < n; g++)
+        add_words(w, g ? ", " : "", "%" PRIu32 " in %s",
+                  l->group_micro_batches[g],
+                  all[l->sites->groups[g].parts[0].datacenter].name);
+    if (!n)
+        add_words(w, "", "%" PRIu32, l->micro_batch);
+    add_words(w, " ", "(sequence%s per microbatch)",
+              l->micro_batch > 1 ? "s" : "");
+}
+
 /* Appends the layout in cli_layout_text() notation, each abbreviation with its
  * meaning. */
 static void add_layout(words *w, const lh_plan *p)
@@ -216,8 +233,7 @@ static void add_layout(words *w, const lh_plan *p)
               l->pipeline, l->chunks_per_device, l->chunks_per_device,
               l->chunks_per_device > 1 ? "s" : "");
     add_words(w, ", ", "DP %" PRIu32 " (data)", l->data);
-    add_words(w, ", ", "mb %" PRIu32 " (sequence%s per microbatch)",
-              l->micro_batch, l->micro_batch > 1 ? "s" : "");
+    add_micro_batches(w, p);
     if (p->job->n_datacenters > 1)
         add_words(w, ", ", "%s",
                   is_single_site(l->sites) ? "all in one datacenter"

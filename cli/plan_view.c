@@ -29,14 +29,19 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
         if (more[i].degree > 1)
             len += snprintf(buffer + len, room - (size_t)len, " %s %" PRIu32,
                             more[i].name, more[i].degree);
-    char zero[24] = "";
+    char zero[24] = "", sizes[LH_MAX_DATACENTERS * 4] = "";
+    int at = snprintf(sizes, sizeof sizes, "%" PRIu32, l->micro_batch);
+    for (uint32_t g = 0; l->group_micro_batches && g < l->sites->n_groups; g++)
+        at = (g ? at : 0) +
+             snprintf(sizes + (g ? at : 0), sizeof sizes - (size_t)(g ? at : 0),
+                      "%s%" PRIu32, g ? "/" : "", l->group_micro_batches[g]);
     if (c->zero > 1)
         snprintf(zero, sizeof zero, " ZeRO %" PRIu32, c->zero);
     snprintf(
         buffer + len, room - (size_t)len,
-        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %" PRIu32
+        " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %s"
         " %s%s%s%s%s%s%s%s%s",
-        l->pipeline, l->chunks_per_device, l->data, l->micro_batch,
+        l->pipeline, l->chunks_per_device, l->data, sizes,
         get_outermost_text(l->outermost), l->rank_order ? " ranks by " : "",
         l->rank_order ? lh_outermost_name(l->rank_order) : "",
         l->packing == LH_PACKING_ALIGNED ? " aligned" : "", zero,

@@ -19,6 +19,7 @@
 #include "planner/search/refine.h"
 #include "planner/search/robust.h"
 #include "planner/search/search_budget.h"
+#include "planner/unequal.h"
 
 #include "base/fail.h"
 #include "format/job/parse.h"
@@ -147,6 +148,8 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */
     lh_status status = lhi_plan_search_and_refine(
         plan->job, &all, plan->mem, &unexplored, &plan->plan, err);
+    if (status == LH_OK)
+        status = lhi_plan_search_unequal(options, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->jitter)
         status = choose_robust(options, plan, err);
     if (status == LH_OK)

@@ -170,13 +170,16 @@ static lh_status check_layout(lhi_job_reader *r, const lhi_node *map,
                             "%s has %u layers",
                             (unsigned long long)chunks, job->model->name,
                             job->model->layers);
-    uint64_t share = get_degree(l->data) * get_degree(l->micro_batch);
+    uint64_t share = l->group_micro_batches
+                         ? lhi_layout_count_sequences(l)
+                         : get_degree(l->data) * get_degree(l->micro_batch);
     if (job->training.global_batch % share != 0)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "the global batch of %u is not divisible by data x "
-                            "micro_batch = %llu",
+                            "micro_batch = %llu%s",
                             job->training.global_batch,
-                            (unsigned long long)share);
+                            (unsigned long long)share,
+                            l->group_micro_batches ? " over all groups" : "");
     node = lhi_node_find(map, "tensor");
     if (l->tensor && job->model->heads % l->tensor != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,

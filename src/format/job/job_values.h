@@ -35,6 +35,13 @@ const char *lhi_loss_name(lh_loss loss);
 /* Returns the FP8 mode's name as in the job format; static storage. */
 const char *lhi_fp8_name(lh_fp8 fp8);
 
+/* Returns the sequences of a microbatch on each replica of group `group` of the
+ * layout's sites. */
+uint32_t lhi_layout_group_micro_batch(const lh_layout *layout, uint32_t group);
+/* Returns the sequences of a microbatch over all replicas; 0 if a degree is
+ * open. */
+uint64_t lhi_layout_count_sequences(const lh_layout *layout);
+
 /* Returns the bytes per element of a precision. */
 uint32_t lhi_precision_bytes(lh_precision precision);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Relations between a layout's degrees. */
+#include "format/job/job_values.h"
 #include "format/job/model_size.h"
 #include "format/job/parse.h"
 
@@ -13,6 +14,23 @@ uint32_t lh_layout_expert_tensor(const lh_layout *layout)
 uint64_t lh_layout_expert_block(const lh_layout *layout)
 {
     return (uint64_t)layout->expert * lh_layout_expert_tensor(layout);
+}
+
+uint32_t lhi_layout_group_micro_batch(const lh_layout *layout, uint32_t group)
+{
+    return layout->group_micro_batches ? layout->group_micro_batches[group]
+                                       : layout->micro_batch;
+}
+
+uint64_t lhi_layout_count_sequences(const lh_layout *layout)
+{
+    uint64_t all = 0;
+    if (!layout->group_micro_batches)
+        return (uint64_t)layout->data * layout->micro_batch;
+    for (uint32_t g = 0; g < layout->sites->n_groups; g++)
+        all += (uint64_t)layout->sites->groups[g].replicas *
+               layout->group_micro_batches[g];
+    return all;
 }
 
 double lhi_layout_count_params(const lh_model *m, const lh_layout *l,

@@ -62,7 +62,8 @@ static lh_status read_part(const reader *r, const lhi_node *node,
 static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
                             lh_error *err)
 {
-    static const char *const keys[] = {"replicas", "pipeline", NULL};
+    static const char *const keys[] = {"replicas", "micro_batch", "pipeline",
+                                       NULL};
     const lhi_node *list;
     LHI_TRY(lhi_node_check_keys(r->doc, map, keys, err));
     LHI_TRY(read_count(r, map, "replicas", &out->replicas, err));
@@ -217,6 +218,65 @@ static lh_status check_outermost(reader *r, const lhi_node *list,
                                 : "each within one datacenter");
 }
 
+/* ---- unequal microbatches ---- */
+
+/* Checks a group that gives its own `micro_batch`: it has a replica count and
+ * is alone in one datacenter. */
+static lh_status check_unequal_group(const reader *r, const lhi_node *map,
+                                     const lh_sites *sites, lh_error *err)
+{
+    const lhi_node *node = lhi_node_find(map, "micro_batch");
+    const lh_site_group *group = &sites->groups[map->index];
+    if (!group->replicas)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "requires 'replicas' beside it");
+    if (group->n_parts > 1)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "requires a pipeline in one datacenter, not %u",
+                            group->n_parts);
+    for (uint32_t g = 0; g < map->index; g++)
+        if (sites->groups[g].parts[0].datacenter == group->parts[0].datacenter)
+            return lhi_doc_fail(
+                r->doc, node, err, LH_EINPUT,
+                "datacenter '%s' is in an earlier group; join both groups",
+                r->job->datacenters[group->parts[0].datacenter].name);
+    return LH_OK;
+}
+
+/* Reads the groups' own `micro_batch`, which all or none of them have, into the
+ * layout; its micro_batch becomes the largest. */
+static lh_status read_unequal(const reader *r, const lhi_node *list,
+                              const lh_sites *sites, lh_error *err)
+{
+    lh_layout *l = r->layout;
+    uint32_t n = 0, most = 0;
+    const lhi_node *last = NULL;
+    for (const lhi_node *map = list->first; map; map = map->next)
+        n += lhi_node_find(map, "micro_batch") != NULL;
+    if (n == 0)
+        return LH_OK;
+    uint32_t *sizes = LHI_NEW(r->mem, uint32_t, sites->n_groups);
+    if (!sizes)
+        return lhi_fail_nomem(err);
+    for (const lhi_node *map = list->first; map; map = map->next) {
+        LHI_TRY(lhi_node_require(r->doc, map, "micro_batch", &last, err));
+        LHI_TRY(lhi_node_get_u32(r->doc, last, 1, LHI_MAX_DEGREE,
+                                 &sizes[map->index], err));
+        LHI_TRY(check_unequal_group(r, map, sites, err));
+        most = sizes[map->index] > most ? sizes[map->index] : most;
+    }
+    if (l->micro_batch && l->micro_batch != most)
+        return lhi_doc_fail(r->doc, last, err, LH_EINPUT,
+                            "the largest of all groups is %u, but the layout's "
+                            "micro_batch is %u",
+                            most, l->micro_batch);
+    l->micro_batch = most;
+    for (uint32_t g = 0; g < sites->n_groups; g++)
+        if (sizes[g] != most)
+            l->group_micro_batches = sizes;
+    return LH_OK;
+}
+
 lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                               const lh_job *job, bool complete, lhi_arena *mem,
                               lh_layout *layout, lh_error *err)
@@ -241,6 +301,7 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
     LHI_TRY(check_replicas(&r, list, sites, err));
     LHI_TRY(check_shared_datacenters(&r, list, sites, err));
     LHI_TRY(check_outermost(&r, list, sites, err));
+    LHI_TRY(read_unequal(&r, list, sites, err));
     layout->sites = sites;
     return LH_OK;
 }
@@ -258,13 +319,18 @@ static json_t *part_to_json(const lh_job *job, const lh_site_stages *part)
                      (json_int_t)part->stages);
 }
 
-/* Converts a group of replicas to JSON. */
-static json_t *group_to_json(const lh_job *job, const lh_site_group *group)
+/* Converts a layout's group of replicas to JSON. */
+static json_t *group_to_json(const lh_job *job, const lh_layout *layout,
+                             uint32_t g)
 {
+    const lh_site_group *group = &layout->sites->groups[g];
     json_t *map = json_object(), *list = json_array();
     bool ok = map && list;
     if (ok && group->replicas)
         ok = lhi_json_set(map, "replicas", json_integer(group->replicas));
+    if (ok && layout->group_micro_batches)
+        ok = lhi_json_set(map, "micro_batch",
+                          json_integer(layout->group_micro_batches[g]));
     for (uint32_t i = 0; ok && i < group->n_parts; i++)
         ok = json_array_append_new(list, part_to_json(job, &group->parts[i])) ==
              0;
@@ -273,12 +339,11 @@ static json_t *group_to_json(const lh_job *job, const lh_site_group *group)
     return lhi_json_finish(map, ok);
 }
 
-json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites)
+json_t *lhi_sites_to_json(const lh_job *job, const lh_layout *layout)
 {
     json_t *list = json_array();
-    for (uint32_t g = 0; list && g < sites->n_groups; g++)
-        if (json_array_append_new(list,
-                                  group_to_json(job, &sites->groups[g])) != 0) {
+    for (uint32_t g = 0; list && g < layout->sites->n_groups; g++)
+        if (json_array_append_new(list, group_to_json(job, layout, g)) != 0) {
             json_decref(list);
             return NULL;
         }

@@ -284,14 +284,14 @@ lh_status lhi_job_from_node(const lhi_doc *doc, const lhi_node *map,
 
 /* Reads the key `sites` of a layout (placement of stages and replicas in
  * datacenters), whose other keys are already read. Fills layout->sites,
- * allocated in `mem`, and derives pipeline and data where possible. `complete`:
- * no number may be missing. */
+ * allocated in `mem`, and derives pipeline, data and micro_batch where
+ * possible. `complete`: no number may be missing. */
 lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
                               const lh_job *job, bool complete, lhi_arena *mem,
                               lh_layout *layout, lh_error *err);
-/* Converts a placement of stages and replicas in datacenters to JSON; NULL if
- * allocation fails. */
-json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
+/* Converts a layout's placement of stages and replicas in datacenters to JSON;
+ * NULL if allocation fails. */
+json_t *lhi_sites_to_json(const lh_job *job, const lh_layout *layout);
 
 /* --- drafts --- */
 

@@ -82,6 +82,7 @@ static lh_status plan_point(const curve_builder *p, lh_job *job,
     job->layout.expert = best->expert;
     job->layout.outermost = LH_OUTERMOST_ANY;
     job->layout.sites = sites;
+    job->layout.group_micro_batches = NULL;
     lh_plan there = {.job = job};
     lh_status status = lhi_plan_search(job, &how, scratch, NULL, &there, &why);
     *ns = status == LH_OK ? there.best.iteration_ns : -1;

@@ -2,6 +2,8 @@
 /* Checks a choice for consistency: redundant and derived values must agree with
  * the rest and with the job, because files are edited by hand. */
 #include "planner/file/plan_file.h"
+
+#include "format/job/job_values.h"
 #include "planner/layout/choice.h"
 #include "planner/search/candidate.h"
 
@@ -160,7 +162,7 @@ static lh_status check_recompute(const checker *k, lh_error *err)
 static lh_status check_batch(const checker *k, lh_error *err)
 {
     const lh_layout *l = &k->c->layout;
-    double batch = (double)l->data * l->micro_batch * k->c->microbatches;
+    double batch = (double)lhi_layout_count_sequences(l) * k->c->microbatches;
     if (!(batch < k->job->training.global_batch) &&
         !(batch > k->job->training.global_batch))
         return LH_OK;

@@ -22,7 +22,7 @@ static json_t *write_sites(const void *owner, const void *context)
 {
     const lh_layout *layout = owner;
     const lh_plan *plan = context;
-    return lhi_sites_to_json(plan->job, layout->sites);
+    return lhi_sites_to_json(plan->job, layout);
 }
 
 #define DEGREE(key, member)                                                    \

@@ -68,9 +68,11 @@ static lh_status cost_message(lhi_layout_builder *b, uint32_t from, uint32_t to,
                                .estimate_missing = true};
     for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
         lh_cost_hop hop = make_hop(b, g, from, to);
+        const lh_layout own =
+            lhi_layout_in_datacenter(&b->config->layout, hop.from);
         lh_cost_message here;
-        LHI_TRY(lhi_compute_hop_message(b->job, &b->config->layout, &hop,
-                                        &options, &b->busiest, &here, err));
+        LHI_TRY(lhi_compute_hop_message(b->job, &own, &hop, &options,
+                                        &b->busiest, &here, err));
         if (g == 0) {
             *out = here;
             continue;
@@ -335,6 +337,11 @@ static lh_status allocate_arrays(lhi_layout_builder *b, lh_error *err)
     b->workspace = LHI_NEW(b->mem, int64_t, P);
     b->buffers = LHI_NEW(b->mem, int64_t, P);
     b->dp_links = LHI_NEW(b->mem, const char *, P);
+    if (b->config->layout.group_micro_batches) {
+        b->site_costs = LHI_NEW(b->mem, lh_cost, b->n_chunks * n);
+        if (!b->site_costs)
+            return lhi_fail_nomem(err);
+    }
     if (!b->shared || !b->chunks || !b->links || !b->link_before ||
         !b->last_link || !b->optimizer_ns || !b->workspace || !b->buffers ||
         !b->dp_links)
@@ -390,6 +397,8 @@ static lh_status make_pipeline(lhi_layout_builder *b, lh_error *err)
         if (b->optimizer_ns[d] > b->built->optimizer_ns)
             b->built->optimizer_ns = b->optimizer_ns[d];
     }
+    if (b->site_costs)
+        lhi_layout_builder_set_memory(b, limits);
     /* A device's last reduction comes after its last pass. */
     b->built->overhead_ns +=
         lhi_find_iteration_overhead_ns(b->job) + b->late_ns;
@@ -465,7 +474,8 @@ static lh_status build_config(const lh_job *job, const lhi_config *config,
     lh_job as_configured = lhi_config_job(job, config);
     lhi_layout_builder b = {.job = &as_configured,
                             .config = config,
-                            .known = known,
+                            /* the cache has no costs per datacenter */
+                            .known = l->group_micro_batches ? NULL : known,
                             .parts = parts,
                             .built = built};
     uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
@@ -516,7 +526,7 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
     lhi_config config = {
         .layout = *layout, .placement = placement, .recompute = recompute};
     lhi_built_layout built;
-    uint64_t step = (uint64_t)layout->data * layout->micro_batch;
+    uint64_t step = lhi_layout_count_sequences(layout);
     if (!layout->tensor || !layout->context || !layout->expert ||
         !layout->pipeline || !step || !layout->chunks_per_device)
         return lhi_fail(err, LH_EINVAL, "the layout is incomplete");

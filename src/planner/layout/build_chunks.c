@@ -10,6 +10,8 @@
 #include "model/shape.h"
 #include "model/sharding.h"
 
+#include <string.h>
+
 /* Replaces the times of *pass by those of `other` if their sum, F, D and W, is
  * larger. */
 static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
@@ -18,9 +20,7 @@ static void take_slower(lh_pass_cost *pass, const lh_pass_cost *other)
         *pass = *other;
 }
 
-/* Returns the model-state bytes in a cost: its static bytes without workspace
- * and buffers, which all passes of a device share. */
-static int64_t get_state_bytes(const lh_cost *cost)
+int64_t lhi_cost_state_bytes(const lh_cost *cost)
 {
     return cost->static_bytes - cost->workspace_bytes - cost->buffer_bytes;
 }
@@ -46,8 +46,9 @@ static lh_cost_source join_sources(lh_cost_source x, lh_cost_source y)
  * replica's time, and memory is that of the fullest. */
 static void merge_worst(lh_cost *cost, const lh_cost *here)
 {
-    int64_t state = lhi_max_int64(get_state_bytes(cost), get_state_bytes(here));
-    if (state > get_state_bytes(cost)) {
+    int64_t state =
+        lhi_max_int64(lhi_cost_state_bytes(cost), lhi_cost_state_bytes(here));
+    if (state > lhi_cost_state_bytes(cost)) {
         cost->weight_bytes = here->weight_bytes;
         cost->gradient_bytes = here->gradient_bytes;
         cost->optimizer_bytes = here->optimizer_bytes;
@@ -90,11 +91,17 @@ static lh_status cost_slice(lhi_layout_builder *b,
                                .estimate_missing = true};
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         lh_cost here;
-        if (lhi_stage_placement_repeats(b->job, &b->config->layout, spread, i))
+        if (!b->site_costs &&
+            lhi_stage_placement_repeats(b->job, &b->config->layout, spread, i))
             continue;
         slice.datacenter = spread->sites[i].datacenter;
-        LHI_TRY(lhi_chunk_cost_in_sequence(b->job, &b->config->layout, &slice,
-                                           &options, &b->busiest, &here, err));
+        const lh_layout own =
+            lhi_layout_in_datacenter(&b->config->layout, slice.datacenter);
+        LHI_TRY(lhi_chunk_cost_in_sequence(b->job, &own, &slice, &options,
+                                           &b->busiest, &here, err));
+        if (b->site_costs)
+            b->site_costs[(size_t)slice.chunk * b->job->n_datacenters + i] =
+                here;
         if (i == 0)
             *cost = here;
         else
@@ -178,6 +185,15 @@ static bool has_last_cost(const lhi_layout_builder *b, uint32_t c,
     return true;
 }
 
+/* Copies the costs per datacenter, if there are any, to an equivalent chunk. */
+static void copy_site_costs(lhi_layout_builder *b, uint32_t from, uint32_t to)
+{
+    const size_t n = b->job->n_datacenters;
+    if (b->site_costs)
+        memcpy(&b->site_costs[to * n], &b->site_costs[from * n],
+               n * sizeof *b->site_costs);
+}
+
 /* Computes chunk `c`'s cost; reuses the cached cost or that of an equivalent
  * chunk. */
 static lh_status compute_chunk_cost(lhi_layout_builder *b, uint32_t c,
@@ -189,10 +205,12 @@ static lh_status compute_chunk_cost(lhi_layout_builder *b, uint32_t c,
     if (b->known && lhi_build_cache_find_cost(b->known, c, slice.first_layer,
                                               slice.n_layers, cost))
         return LH_OK;
-    if (has_last_cost(b, c, &slice))
+    if (has_last_cost(b, c, &slice)) {
         *cost = b->last;
-    else
+        copy_site_costs(b, b->last_chunk, c);
+    } else {
         LHI_TRY(cost_slice(b, spread, slice, cost, err));
+    }
     b->last = *cost;
     b->last_chunk = c;
     if (b->known)
@@ -203,7 +221,7 @@ static lh_status compute_chunk_cost(lhi_layout_builder *b, uint32_t c,
 
 lhi_state_parts lhi_state_parts_of(const lh_cost *cost)
 {
-    int64_t state = get_state_bytes(cost);
+    int64_t state = lhi_cost_state_bytes(cost);
     lhi_state_parts out = {cost->weight_bytes, cost->gradient_bytes,
                            cost->optimizer_bytes};
     double counted =
@@ -219,9 +237,7 @@ lhi_state_parts lhi_state_parts_of(const lh_cost *cost)
     return out;
 }
 
-/* Adds the bytes of a chunk's weights, gradients and optimizer state to its
- * device's memory parts. */
-static void add_state(const lh_cost *cost, lh_plan_memory *to)
+void lhi_memory_add_state(const lh_cost *cost, lh_plan_memory *to)
 {
     lhi_state_parts state = lhi_state_parts_of(cost);
     to->parameters_bytes += state.weights;
@@ -278,9 +294,9 @@ lh_status lhi_layout_builder_add_chunk(lhi_layout_builder *b, uint32_t c,
     chunk->mem_w = -cost.weight_input_bytes;
     chunk->offload_ns = cost.offload_ns;
     /* Weights, gradients, optimizer; measured if the profile has them. */
-    chunk->mem_static = get_state_bytes(&cost);
-    if (b->parts)
-        add_state(&cost, &b->parts[d]);
+    chunk->mem_static = lhi_cost_state_bytes(&cost);
+    if (b->parts && !b->site_costs)
+        lhi_memory_add_state(&cost, &b->parts[d]);
     /* Counted once, for any chunk count on the device. */
     chunk->mem_static += raise_maximum(&b->buffers[d], cost.buffer_bytes) +
                          raise_maximum(&b->workspace[d], cost.workspace_bytes);

@@ -27,6 +27,9 @@ typedef struct lhi_layout_builder {
     int64_t late_ns; /* late part of reductions, beyond the chunk latencies */
     int64_t *optimizer_ns, *workspace, *buffers; /* per device */
     lh_plan_memory *parts; /* per device; NULL: not required */
+    /* with unequal microbatches the costs of chunk c in the i-th datacenter of
+     * its stage: [c * n_datacenters + i]; else NULL */
+    lh_cost *site_costs;
     lhi_built_layout *built;
 } lhi_layout_builder;
 
@@ -34,5 +37,15 @@ typedef struct lhi_layout_builder {
  * construction. */
 lh_status lhi_layout_builder_add_chunk(lhi_layout_builder *b, uint32_t c,
                                        lh_error *err);
+
+/* Returns the model-state bytes in a cost: its static bytes without workspace
+ * and buffers, which all passes of a device share. */
+int64_t lhi_cost_state_bytes(const lh_cost *cost);
+/* Adds the bytes of a chunk's weights, gradients and optimizer state to its
+ * device's memory parts. */
+void lhi_memory_add_state(const lh_cost *cost, lh_plan_memory *to);
+/* Sets the memory of all chunks and devices with unequal microbatches, from
+ * b->site_costs; limits[]: per device. */
+void lhi_layout_builder_set_memory(lhi_layout_builder *b, int64_t *limits);
 
 #endif

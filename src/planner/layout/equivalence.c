@@ -2,6 +2,7 @@
 #include "planner/layout/equivalence.h"
 
 #include "base/exact_equality.h"
+#include "format/job/job_values.h"
 #include "model/paths.h"
 #include "model/work.h"
 #include "planner/layout/choice.h"
@@ -40,6 +41,19 @@ bool lhi_sites_are_equal(const lh_sites *a, const lh_sites *b)
     return true;
 }
 
+/* Checks whether two layouts with equal sites have the same microbatch size in
+ * every replica group. */
+static bool have_equal_micro_batches(const lh_layout *a, const lh_layout *b)
+{
+    if (!a->group_micro_batches && !b->group_micro_batches)
+        return true; /* compared with the degrees */
+    for (uint32_t g = 0; g < a->sites->n_groups; g++)
+        if (lhi_layout_group_micro_batch(a, g) !=
+            lhi_layout_group_micro_batch(b, g))
+            return false;
+    return true;
+}
+
 bool lhi_degrees_are_equal(const lh_layout *a, const lh_layout *b)
 {
     return a->tensor == b->tensor && a->context == b->context &&
@@ -57,7 +71,8 @@ bool lhi_configs_are_equal(const lhi_config *a, const lhi_config *b)
            x->outermost == y->outermost && x->rank_order == y->rank_order &&
            x->packing == y->packing && x->sharding == y->sharding &&
            a->placement == b->placement && a->recompute == b->recompute &&
-           a->zero == b->zero && lhi_sites_are_equal(x->sites, y->sites);
+           a->zero == b->zero && lhi_sites_are_equal(x->sites, y->sites) &&
+           have_equal_micro_batches(x, y);
 }
 
 bool lhi_choices_are_equal(const lh_choice *a, const lh_choice *b)

@@ -128,6 +128,11 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config);
 /* Returns the number of GPUs of one pipeline rank: tensor x context. */
 uint32_t lhi_group_size(const lh_layout *layout);
 
+/* Returns the layout as its replicas in one datacenter see it: with their
+ * micro_batch. */
+lh_layout lhi_layout_in_datacenter(const lh_layout *layout,
+                                   uint32_t datacenter);
+
 /* Checks whether experts have their own process groups, different from those of
  * the dense layers. */
 bool lhi_layout_is_folded(const lh_layout *layout);

@@ -45,7 +45,7 @@ lh_status lhi_space_list_outside_values(const lhi_space *space, lhi_arena *mem,
                         tr->sequence / l->context);
     add_degree(&t, "expert_tensor", l->expert_tensor, l->expert_tensor == 1);
     add_degree(&t, "micro_batch", l->micro_batch,
-               lhi_space_micro_batch(l->micro_batch));
+               l->group_micro_batches || lhi_space_micro_batch(l->micro_batch));
     add_degree(&t, "chunks_per_device", l->chunks_per_device,
                lhi_space_chunks(l->chunks_per_device));
     if (tr->zero_given && tr->zero == 0)

@@ -12,6 +12,17 @@ uint32_t lhi_group_size(const lh_layout *layout)
     return layout->tensor * layout->context;
 }
 
+lh_layout lhi_layout_in_datacenter(const lh_layout *layout, uint32_t datacenter)
+{
+    lh_layout out = *layout;
+    const uint32_t n =
+        layout->group_micro_batches ? layout->sites->n_groups : 0;
+    for (uint32_t g = 0; g < n; g++)
+        if (layout->sites->groups[g].parts[0].datacenter == datacenter)
+            out.micro_batch = layout->group_micro_batches[g];
+    return out;
+}
+
 bool lhi_layout_is_folded(const lh_layout *layout)
 {
     return layout->expert > 1 ||
@@ -385,6 +396,9 @@ bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
     for (uint32_t k = 0; k < i; k++)
         if ((layout->sharding <= LH_SHARDING_FULL ||
              sites[k].replicas == sites[i].replicas) &&
+            lhi_layout_in_datacenter(layout, sites[k].datacenter).micro_batch ==
+                lhi_layout_in_datacenter(layout, sites[i].datacenter)
+                    .micro_batch &&
             lhi_datacenters_are_equivalent(job, sites[k].datacenter,
                                            sites[i].datacenter) &&
             lhi_stage_nodes_are_alike(job, layout, spread, sites[k].datacenter,
@@ -449,12 +463,30 @@ static lh_status find_stage_placements(placement_builder *p, lh_error *err)
     return LH_OK;
 }
 
+/* Checks that with unequal microbatches all ranks that share experts process
+ * equally many tokens. LH_EUNSUPPORTED: some expert group spans datacenters. */
+static lh_status check_unequal(const lh_layout *l, lh_error *err)
+{
+    const uint64_t block = lh_layout_expert_block(l);
+    for (uint32_t g = 0; l->group_micro_batches && g < l->sites->n_groups; g++)
+        if ((uint64_t)l->sites->groups[g].replicas * lhi_group_size(l) %
+                block !=
+            0)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "with unequal microbatches the ranks of every "
+                            "group in layout.sites must divide into expert "
+                            "groups of %" PRIu64,
+                            block);
+    return LH_OK;
+}
+
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
                            lhi_arena *mem, lhi_layout_placement *out,
                            lh_error *err)
 {
     placement_builder p = {
         .job = job, .layout = layout, .sites = layout->sites, .mem = mem};
+    LHI_TRY(check_unequal(layout, err));
     if (!p.sites)
         LHI_TRY(lhi_sites_default(job, layout, mem, &p.sites, err));
     p.ranks = LHI_NEW(mem, lhi_rank_location,

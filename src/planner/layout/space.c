@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/layout/space.h"
 
+#include "format/job/job_values.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/target.h"
 
@@ -110,7 +111,8 @@ static lh_status add_micro_batches(expansion *g, lh_error *err)
     uint32_t batch = g->space->job->training.global_batch;
     for (uint32_t mb = 1; mb <= MOST_MICRO_BATCH; mb *= 2) {
         uint32_t size = g->want->micro_batch ? g->want->micro_batch : mb;
-        if (size <= batch && batch % size == 0) {
+        if (size <= batch &&
+            (batch % size == 0 || g->want->group_micro_batches)) {
             l->micro_batch = size;
             LHI_TRY(visit_child(g, err));
         }
@@ -231,6 +233,15 @@ static bool has_required_gpus(const lh_job *job, uint64_t gpus)
     return true;
 }
 
+/* Returns the sequences of a microbatch over `data` replicas: with unequal
+ * microbatches, over those of the job's sites. */
+static uint64_t count_sequences(const expansion *g, uint32_t data)
+{
+    return g->want->group_micro_batches
+               ? lhi_layout_count_sequences(g->want)
+               : (uint64_t)data * g->config.layout.micro_batch;
+}
+
 /* Visits every pipeline and data degree that fits and counts them in *n;
  * `visit` false: only counts. */
 static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
@@ -246,12 +257,12 @@ static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
         for (uint32_t i = 0; i < s->n_data; i++) {
             uint32_t d = s->data[i];
             if (!is_allowed(d, g->want->data) || (uint64_t)pp * d > groups ||
-                batch / d % l->micro_batch != 0 ||
+                batch % count_sequences(g, d) != 0 ||
                 !does_expert_group_fit(l, d) ||
                 !has_required_gpus(s->job,
                                    (uint64_t)pp * d * lhi_group_size(l)))
                 continue;
-            uint32_t m = batch / d / l->micro_batch;
+            uint32_t m = (uint32_t)(batch / count_sequences(g, d));
             if (m > LHI_MOST_MICROBATCHES && !g->want->micro_batch) {
                 if (g->dropped)
                     ++*g->dropped;
@@ -367,6 +378,7 @@ static lh_status add_placements(expansion *g, lh_error *err)
         return add_outermost(g, err);
     for (uint32_t i = 0; i < n; i++) {
         l->sites = &list[i];
+        l->group_micro_batches = g->want->group_micro_batches;
         l->outermost = g->want->outermost ? g->want->outermost
                                           : lhi_sites_outermost(&list[i]);
         LHI_TRY(add_rank_orders(g, err));
@@ -558,6 +570,15 @@ uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
     return c.n;
 }
 
+/* Checks whether the batch divides evenly over `data` replicas; with unequal
+ * microbatches, whether the job has that many. */
+static bool is_data_degree(const lh_job *job, uint32_t data)
+{
+    return job->layout.group_micro_batches
+               ? data == job->layout.data
+               : job->training.global_batch % data == 0;
+}
+
 lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
                          lh_error *err)
 {
@@ -569,12 +590,12 @@ lh_status lhi_space_init(const lh_job *job, lhi_arena *mem, lhi_space *out,
         if (job->datacenters[i].gpus_per_node < s->node)
             s->node = job->datacenters[i].gpus_per_node;
     for (uint32_t d = 1; d <= batch && d <= job->n_gpus; d++)
-        s->n_data += batch % d == 0;
+        s->n_data += is_data_degree(job, d);
     s->data = calloc(s->n_data + (size_t)1, sizeof *s->data);
     if (!s->data)
         return lhi_fail_nomem(err);
     for (uint32_t d = batch < job->n_gpus ? batch : job->n_gpus; d > 0; d--)
-        if (batch % d == 0)
+        if (is_data_degree(job, d))
             s->data[n++] = d;
     return LH_OK;
 }

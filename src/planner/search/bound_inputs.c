@@ -3,6 +3,7 @@
  * and the stage placement. */
 #include "planner/search/bound_inputs_internal.h"
 
+#include "format/job/job_values.h"
 #include "model/shape.h"
 #include "model/sharding.h"
 #include "planner/layout/equivalence.h"
@@ -268,20 +269,35 @@ static bool is_known(const lhi_bound_inputs *f, lhi_level level,
     return known;
 }
 
+/* Returns the layout with the microbatch size that the job fixes for a
+ * datacenter by unequal microbatches; without them, the layout itself. */
+static lh_layout set_micro_batch(const lh_job *job, const lh_layout *layout,
+                                 uint32_t datacenter)
+{
+    lh_layout out = *layout;
+    if (job->layout.group_micro_batches)
+        out.micro_batch =
+            lhi_layout_in_datacenter(&job->layout, datacenter).micro_batch;
+    return out;
+}
+
 /* Computes the costs of every datacenter (f->sites[1..n]) and the least over
  * all of them (f->sites[0]). */
 static lh_status cost_sites(lhi_bound_inputs *f, const lh_job *job,
                             const lh_layout *layout, lh_error *err)
 {
     for (uint32_t d = 0; d < job->n_datacenters; d++) {
+        const lh_layout own = set_micro_batch(job, layout, d);
         uint32_t same = 0;
-        while (same < d && !lhi_datacenters_are_equivalent(job, same, d))
+        while (same < d && (!lhi_datacenters_are_equivalent(job, same, d) ||
+                            set_micro_batch(job, layout, same).micro_batch !=
+                                own.micro_batch))
             same++;
         lhi_bound_site *s = &f->sites[d + 1];
         if (same < d) {
             *s = f->sites[same + 1];
         } else {
-            LHI_TRY(cost_site(f, job, layout, d, s, err));
+            LHI_TRY(cost_site(f, job, &own, d, s, err));
             s->slowness = compute_slowness(s, d ? &f->sites[1] : s);
             clear_unknown(f, s);
         }
@@ -356,7 +372,7 @@ static lh_status remove_end_communication(lhi_bound_inputs *f,
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
     lhi_sharding_times sent;
-    double step = (double)layout->data * layout->micro_batch;
+    double step = (double)lhi_layout_count_sequences(layout);
     double n = fmax(1, floor(job->training.global_batch / step));
     double each = layout->pipeline / n;
     if (cost->f.blocking_ns == 0 && cost->w.blocking_ns == 0)
@@ -374,12 +390,14 @@ static lh_status remove_end_communication(lhi_bound_inputs *f,
  * `microbatches`: passes per iteration, as in
  * lhi_bound_inputs_add_zero_traffic(). */
 static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
-                           const lh_layout *layout, uint32_t microbatches,
+                           const lh_layout *all, uint32_t microbatches,
                            const lhi_stage_placement *spread,
                            uint32_t datacenter, lhi_bound_site *s,
                            lh_error *err)
 {
     lh_cost whole;
+    const lh_layout own = lhi_layout_in_datacenter(all, datacenter);
+    const lh_layout *layout = &own;
     lh_cost_layer_range slice = lhi_stage_range(spread);
     slice.n_layers = job->model->layers;
     slice.embedding = slice.head = true;
@@ -590,7 +608,11 @@ static lh_status compute_bound(lhi_bound_inputs *f, lhi_level level,
     }
     f->n_sites = job.n_datacenters + 1;
     if (level < LHI_LEVEL_DEGREES) {
-        raise_bound(out, compute_work_bound(f, &layout), LHI_BOUND_WORK);
+        /* The number of microbatches follows from `sites` if it fixes them. */
+        raise_bound(
+            out,
+            job.layout.group_micro_batches ? 0 : compute_work_bound(f, &layout),
+            LHI_BOUND_WORK);
         return LH_OK;
     }
     uint32_t v = level >= LHI_LEVEL_COMPLETE ? layout.chunks_per_device : 0;
@@ -646,13 +668,31 @@ lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *f,
     return compute_bound(f, LHI_LEVEL_COMPLETE, config, below_ns, out, err);
 }
 
+lh_status lhi_bound_inputs_compute_passes(lhi_bound_inputs *f,
+                                          const lhi_config *config,
+                                          uint32_t datacenter, int64_t *ns,
+                                          lh_error *err)
+{
+    lh_job job;
+    lh_layout layout;
+    lhi_bound_site *s = &f->sites[0];
+    complete_with_cheapest(f, LHI_LEVEL_GROUP, config, &job, &layout);
+    f->last.tensor = 0; /* the sites' costs are overwritten */
+    LHI_TRY(cost_site(f, &job, &layout, datacenter, s, err));
+    clear_unknown(f, s);
+    *ns = s->f + s->d + s->w;
+    return LH_OK;
+}
+
 /* Sets whether the model's times and memory are valid lower bounds: a profile
  * that measured passes replaces the memory, and one that measured whole chunks
  * also the times. */
 static void check_profile(lhi_bound_inputs *f)
 {
     const lh_profile *p = f->job->profile;
-    f->times_known = f->memory_known = true;
+    f->times_known = true;
+    /* Each datacenter has its own activations with unequal microbatches. */
+    f->memory_known = !f->job->layout.group_micro_batches;
     for (uint32_t i = 0; p && i < p->n_entries; i++) {
         f->memory_known = false;
         if (p->entries[i].kind == LH_PROFILE_CHUNK)

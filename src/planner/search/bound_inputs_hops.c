@@ -16,7 +16,8 @@ static lh_status compute_hop(lhi_bound_inputs *f, const lh_layout *layout,
                                      places->sites->groups[0].replicas);
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    LHI_TRY(lhi_compute_hop_message(f->job, layout, &hop, &options, &f->busiest,
+    const lh_layout own = lhi_layout_in_datacenter(layout, hop.from);
+    LHI_TRY(lhi_compute_hop_message(f->job, &own, &hop, &options, &f->busiest,
                                     out, err));
     out->transfer_ns = lhi_min_int64(out->transfer_ns, LHI_BOUND_MAX_NS);
     out->latency_ns = lhi_min_int64(out->latency_ns, LHI_BOUND_MAX_NS);

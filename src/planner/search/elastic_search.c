@@ -479,6 +479,10 @@ lh_status lhi_elastic_search(lhi_layout_search *s, bool all,
         .own_value = INT64_MAX,
         .best = &found};
     lh_status status = LH_OK;
+    if (s->job->layout.group_micro_batches) {
+        *out = found; /* elastic plans have equal microbatches */
+        return LH_OK;
+    }
     if (best) {
         t.best_value = lhi_objective_value(&s->options, &best->choice);
         t.best_ns = best->choice.iteration_ns;

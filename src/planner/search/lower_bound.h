@@ -148,6 +148,14 @@ lh_status lhi_bound_inputs_compute(lhi_bound_inputs *floors, lhi_level level,
                                    const lhi_config *config,
                                    lhi_lower_bound *out, lh_error *err);
 
+/* Computes in *ns a lower bound on the F, D and W of the whole model for one
+ * microbatch of a configuration with decided tensor, context and expert degrees
+ * and micro_batch, on a datacenter's GPUs. */
+lh_status lhi_bound_inputs_compute_passes(lhi_bound_inputs *floors,
+                                          const lhi_config *config,
+                                          uint32_t datacenter, int64_t *ns,
+                                          lh_error *err);
+
 /* Computes a complete configuration's lower bound including
  * lhi_bound_compute_partition(): slower, and only up to `below_ns`. */
 lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *floors,

@@ -5,6 +5,7 @@
 
 #include "planner/layout/layer_partition.h"
 #include "planner/search/objective.h"
+#include "planner/search/unequal_bound.h"
 
 #include "base/integer_math.h"
 
@@ -103,6 +104,11 @@ lh_status lhi_branch_and_bound_compute_proven(lhi_branch_and_bound *b,
             lhi_layout_search_drop(s, n->level, &n->config, n->floor.ns, err));
     }
     s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
+    if (lhi_unequal_is_searched(s->job, &s->options)) {
+        int64_t unequal_ns;
+        LHI_TRY(lhi_unequal_compute_bound(s->job, &unequal_ns, err));
+        s->proven_ns = lhi_min_int64(s->proven_ns, unequal_ns);
+    }
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];
         int64_t ns = c->lower_bound.ns;

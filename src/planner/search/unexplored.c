@@ -57,6 +57,8 @@ static uint64_t hash_sites(const lh_layout *l)
     hash = add_to_hash(hash, l->packing);
     for (uint32_t g = 0; l->sites && g < l->sites->n_groups; g++) {
         const lh_site_group *group = &l->sites->groups[g];
+        if (l->group_micro_batches)
+            hash = add_to_hash(hash, l->group_micro_batches[g]);
         hash = add_to_hash(add_to_hash(hash, group->replicas), group->n_parts);
         for (uint32_t i = 0; i < group->n_parts; i++)
             hash = add_to_hash(add_to_hash(hash, group->parts[i].datacenter),

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Unequal microbatches: replicas in datacenters with different GPUs process
+ * different numbers of sequences per microbatch (docs/theory/unequal.md). */
+#ifndef LHI_PLANNER_SEARCH_UNEQUAL_BOUND_H
+#define LHI_PLANNER_SEARCH_UNEQUAL_BOUND_H
+
+#include "planner/search/lower_bound.h"
+
+enum {
+    LHI_UNEQUAL_MAX_SITES = 4,      /* more datacenters are not searched */
+    LHI_UNEQUAL_MAX_MICRO_BATCH = 8 /* largest size searched, in sequences */
+};
+
+/* Checks whether the search for a plan also tries unequal microbatches: there
+ * are few datacenters with different GPUs, and neither the job nor the options
+ * exclude them. */
+bool lhi_unequal_is_searched(const lh_job *job, const lh_plan_options *options);
+
+/* Least times of all passes of one microbatch, without messages, with one set
+ * of tensor, context and expert degrees. */
+typedef struct lhi_unequal_times {
+    lhi_config group; /* degrees up to LHI_LEVEL_GROUP, micro_batch 1 */
+    uint32_t ranks[LHI_UNEQUAL_MAX_SITES]; /* pipeline ranks that fit */
+    /* [datacenter][micro_batch - 1], in ns */
+    int64_t ns[LHI_UNEQUAL_MAX_SITES][LHI_UNEQUAL_MAX_MICRO_BATCH];
+} lhi_unequal_times;
+
+/* Lists these times for all degrees of the job's search space, in `mem`. */
+lh_status lhi_unequal_list_times(const lh_job *job, lhi_arena *mem,
+                                 lhi_unequal_times **out, uint32_t *n,
+                                 lh_error *err);
+
+/* Computes in *ns a lower bound on the iteration time of all plans with unequal
+ * microbatches: all passes on all GPUs, each datacenter with its best size. */
+lh_status lhi_unequal_compute_bound(const lh_job *job, int64_t *ns,
+                                    lh_error *err);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans with unequal microbatches (docs/theory/unequal.md):
+ * 1. Lists degrees, replicas per datacenter and microbatch sizes whose product
+ *    is the global batch, and estimates their iteration times.
+ * 2. Searches the remaining dimensions of the best estimates quickly.
+ * 3. Searches those of the best results again, with more work. */
+#include "planner/unequal.h"
+
+#include "base/fail.h"
+#include "planner/explain/whatif.h"
+#include "planner/layout/choice.h"
+#include "planner/search/objective.h"
+#include "planner/search/plan_search.h"
+#include "planner/search/unequal_bound.h"
+
+#include <string.h>
+
+enum {
+    MAX_QUICK = 24,  /* estimates searched quickly */
+    MAX_DEGREES = 3, /* of them, with the same degrees */
+    MAX_FULL = 2,    /* results searched again */
+    MAX_REPLICAS = 8 /* replica counts tried per datacenter */
+};
+
+/* Replicas and microbatch sizes per datacenter; 0 replicas: idle. */
+typedef struct unequal_layout {
+    const lhi_unequal_times *times;
+    uint32_t pipeline;
+    uint32_t replicas[LHI_UNEQUAL_MAX_SITES];
+    uint32_t micro_batch[LHI_UNEQUAL_MAX_SITES];
+    double ns; /* estimate, then the quick search's result */
+} unequal_layout;
+
+/* Search state. */
+typedef struct unequal_search {
+    const lh_job *job;
+    unequal_layout best[MAX_QUICK]; /* least times first */
+    uint32_t n;
+} unequal_search;
+
+/* --- estimates ------------------------------------------------------------ */
+
+/* Checks whether two layouts have the same tensor, context, expert and pipeline
+ * degrees. */
+static bool have_same_degrees(const unequal_layout *a, const unequal_layout *b)
+{
+    return a->times == b->times && a->pipeline == b->pipeline;
+}
+
+/* Removes entry `i` of the best layouts. */
+static void remove_entry(unequal_search *s, uint32_t i)
+{
+    s->n--;
+    memmove(&s->best[i], &s->best[i + 1], (s->n - i) * sizeof *s->best);
+}
+
+/* Stores a layout among the best if its estimate is low enough; at most
+ * MAX_DEGREES entries have the same degrees. */
+static void keep_layout(unequal_search *s, const unequal_layout *l)
+{
+    uint32_t same = 0, last = 0, at;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (have_same_degrees(&s->best[i], l)) {
+            if (memcmp(s->best[i].replicas, l->replicas, sizeof l->replicas) ==
+                    0 &&
+                memcmp(s->best[i].micro_batch, l->micro_batch,
+                       sizeof l->micro_batch) == 0)
+                return;
+            same++;
+            last = i;
+        }
+    if (same == MAX_DEGREES) {
+        if (s->best[last].ns <= l->ns)
+            return;
+        remove_entry(s, last);
+    } else if (s->n == MAX_QUICK) {
+        if (s->best[s->n - 1].ns <= l->ns)
+            return;
+        s->n--;
+    }
+    for (at = s->n++; at > 0 && s->best[at - 1].ns > l->ns; at--)
+        s->best[at] = s->best[at - 1];
+    s->best[at] = *l;
+}
+
+/* Estimates a layout with all replicas and sizes set, and stores it if its
+ * microbatches divide the batch and are unequal. The estimate is the passes of
+ * the slowest datacenter and the bubble of a pipeline with one chunk per
+ * device. */
+static void finish_layout(unequal_search *s, unequal_layout *l)
+{
+    const uint32_t n = s->job->n_datacenters;
+    uint64_t sequences = 0;
+    uint32_t groups = 0, first = 0;
+    bool unequal = false;
+    double slowest = 0;
+    for (uint32_t dc = 0; dc < n; dc++) {
+        if (!l->replicas[dc])
+            continue;
+        const uint32_t mb = l->micro_batch[dc];
+        const double ns = (double)l->times->ns[dc][mb - 1];
+        first = groups++ ? first : mb;
+        unequal = unequal || mb != first;
+        sequences += (uint64_t)l->replicas[dc] * mb;
+        slowest = ns > slowest ? ns : slowest;
+    }
+    if (!unequal || s->job->training.global_batch % sequences != 0)
+        return;
+    const double microbatches =
+        (double)(s->job->training.global_batch / sequences);
+    l->ns = slowest / l->pipeline * (microbatches + l->pipeline - 1);
+    keep_layout(s, l);
+}
+
+/* Returns the i-th replica count to try out of at most `most`: the largest
+ * ones, then powers of two; 0: no more. */
+static uint32_t get_replicas(uint32_t most, uint32_t i)
+{
+    uint32_t power = 1;
+    if (i < MAX_REPLICAS / 2 || most <= MAX_REPLICAS)
+        return i < most ? most - i : 0;
+    while (2 * power <= most)
+        power *= 2;
+    return power >> (i - MAX_REPLICAS / 2);
+}
+
+/* Sets the replicas and sizes of the datacenters from `dc` on in every way in
+ * which no microbatch takes longer than `most_ns`. Of two datacenters, all
+ * sizes are tried; of more, the two largest ones. */
+static void set_sites(unequal_search *s, unequal_layout *l, uint32_t dc,
+                      int64_t most_ns)
+{
+    const uint32_t n = s->job->n_datacenters;
+    const uint32_t room = dc < n ? l->times->ranks[dc] / l->pipeline : 0;
+    uint32_t sizes = 0;
+    if (dc == n) {
+        finish_layout(s, l);
+        return;
+    }
+    l->replicas[dc] = l->micro_batch[dc] = 0;
+    set_sites(s, l, dc + 1, most_ns);
+    for (uint32_t mb = LHI_UNEQUAL_MAX_MICRO_BATCH; mb > 0; mb--) {
+        if (l->times->ns[dc][mb - 1] > most_ns || (n > 2 && sizes == 2))
+            continue;
+        sizes++;
+        for (uint32_t i = 0; i < MAX_REPLICAS && get_replicas(room, i); i++) {
+            l->replicas[dc] = get_replicas(room, i);
+            l->micro_batch[dc] = mb;
+            set_sites(s, l, dc + 1, most_ns);
+        }
+    }
+    l->replicas[dc] = l->micro_batch[dc] = 0;
+}
+
+/* Lists the layouts with one set of degrees: every datacenter and size in turn
+ * is the slowest one. */
+static void list_layouts(unequal_search *s, const lhi_unequal_times *times,
+                         uint32_t pipeline)
+{
+    unequal_layout l = {.times = times, .pipeline = pipeline};
+    for (uint32_t dc = 0; dc < s->job->n_datacenters; dc++)
+        for (uint32_t i = 0; i < LHI_UNEQUAL_MAX_MICRO_BATCH; i++)
+            if (times->ranks[dc] >= pipeline)
+                set_sites(s, &l, 0, times->ns[dc][i]);
+}
+
+/* Lists the layouts of all degrees that the job allows and that fit at least
+ * one replica in two datacenters. */
+static void list_all(unequal_search *s, const lhi_unequal_times *all,
+                     uint32_t n)
+{
+    const uint32_t want = s->job->layout.pipeline;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t pp = 1; pp <= s->job->model->layers; pp++) {
+            uint32_t sites = 0;
+            for (uint32_t dc = 0; dc < s->job->n_datacenters; dc++)
+                sites += all[i].ranks[dc] >= pp;
+            if (sites > 1 && (!want || want == pp))
+                list_layouts(s, &all[i], pp);
+        }
+}
+
+/* --- searches ------------------------------------------------------------- */
+
+/* Fixes a layout's degrees, sites and microbatches in a copy of the job, with
+ * its lists in `mem`. */
+static lh_status fix_layout(const unequal_layout *l, lhi_arena *mem,
+                            lh_job *job, lh_error *err)
+{
+    const uint32_t n = job->n_datacenters;
+    lh_sites *sites = LHI_NEW(mem, lh_sites, 1);
+    lh_site_group *groups = LHI_NEW(mem, lh_site_group, n);
+    lh_site_stages *parts = LHI_NEW(mem, lh_site_stages, n);
+    uint32_t *sizes = LHI_NEW(mem, uint32_t, n);
+    uint32_t *gpus = LHI_NEW(mem, uint32_t, n);
+    lh_layout *to = &job->layout;
+    if (!sites || !groups || !parts || !sizes || !gpus)
+        return lhi_fail_nomem(err);
+    to->micro_batch = to->data = 0;
+    for (uint32_t dc = 0; dc < n; dc++) {
+        if (!l->replicas[dc])
+            continue;
+        const uint32_t g = sites->n_groups++;
+        parts[g] = (lh_site_stages){dc, l->pipeline};
+        groups[g] = (lh_site_group){
+            .replicas = l->replicas[dc], .n_parts = 1, .parts = &parts[g]};
+        sizes[g] = l->micro_batch[dc];
+        gpus[dc] = l->replicas[dc] * l->pipeline *
+                   lhi_group_size(&l->times->group.layout);
+        to->data += l->replicas[dc];
+        to->micro_batch =
+            sizes[g] > to->micro_batch ? sizes[g] : to->micro_batch;
+    }
+    job->min_gpus = gpus;
+    sites->groups = groups;
+    to->sites = sites;
+    to->group_micro_batches = sizes;
+    to->tensor = l->times->group.layout.tensor;
+    to->context = l->times->group.layout.context;
+    to->expert = l->times->group.layout.expert;
+    to->expert_tensor = l->times->group.layout.expert_tensor;
+    to->pipeline = l->pipeline;
+    to->outermost = LH_OUTERMOST_DATA;
+    return LH_OK;
+}
+
+/* Searches the best plan with a layout's degrees, sites and microbatches, with
+ * 1/`parts` of a short search's work. There is none if *there has no schedule.
+ * The caller frees its pipeline and schedule. */
+static lh_status search_layout(const unequal_layout *l,
+                               const lh_plan_options *options, uint32_t parts,
+                               lhi_arena *mem, const lh_plan *plan,
+                               lh_plan *there, lh_error *err)
+{
+    lh_job job = *plan->job;
+    lh_error why = {0};
+    LHI_TRY(fix_layout(l, mem, &job, err));
+    const lh_status status =
+        lhi_plan_search_short(&job, options, parts, mem, there, &why);
+    there->job = plan->job;
+    if (status == LH_OK)
+        return LH_OK;
+    lh_pipeline_free((lh_pipeline *)there->pipeline);
+    lh_schedule_free((lh_schedule *)there->schedule);
+    *there = (lh_plan){0};
+    if (status == LH_EINFEASIBLE || lhi_layout_is_infeasible(status))
+        return LH_OK;
+    if (err)
+        *err = why;
+    return status;
+}
+
+/* Searches the best estimates quickly, replaces their times by the results and
+ * sorts them; those that do not work are removed. */
+static lh_status search_quickly(unequal_search *s,
+                                const lh_plan_options *options, lhi_arena *mem,
+                                const lh_plan *plan, lh_error *err)
+{
+    lh_plan_options quick = *options;
+    unequal_search found = {.job = s->job};
+    quick.quick = true;
+    for (uint32_t i = 0; i < s->n; i++) {
+        lh_plan there = {0};
+        LHI_TRY(search_layout(&s->best[i], &quick, MAX_QUICK, mem, plan, &there,
+                              err));
+        if (there.schedule) {
+            unequal_layout it = s->best[i];
+            it.ns = (double)there.best.iteration_ns;
+            keep_layout(&found, &it);
+        }
+        lh_pipeline_free((lh_pipeline *)there.pipeline);
+        lh_schedule_free((lh_schedule *)there.schedule);
+    }
+    *s = found;
+    return LH_OK;
+}
+
+lh_status lhi_plan_search_unequal(const lh_plan_options *options,
+                                  lhi_arena *mem, lh_plan *plan, lh_error *err)
+{
+    unequal_search s = {.job = plan->job};
+    lhi_unequal_times *all;
+    uint32_t n;
+    if (!lhi_unequal_is_searched(plan->job, options))
+        return LH_OK;
+    LHI_TRY(lhi_unequal_list_times(plan->job, mem, &all, &n, err));
+    list_all(&s, all, n);
+    LHI_TRY(search_quickly(&s, options, mem, plan, err));
+    for (uint32_t i = 0; i < s.n && i < MAX_FULL; i++) {
+        lh_plan there = {0};
+        lh_status status = search_layout(&s.best[i], options, MAX_FULL, mem,
+                                         plan, &there, err);
+        if (status == LH_OK && there.schedule)
+            status = lhi_plan_adopt_if_better(plan->job, options, mem, &there,
+                                              plan, err);
+        lh_pipeline_free((lh_pipeline *)there.pipeline);
+        lh_schedule_free((lh_schedule *)there.schedule);
+        LHI_TRY(status);
+    }
+    return LH_OK;
+}
