@@ -10,6 +10,7 @@
     X(cmd_init)                                                                \
     X(cmd_import)                                                              \
     X(cmd_plan)                                                                \
+    X(cmd_size)                                                                \
     X(cmd_playground)                                                          \
     X(cmd_compare)                                                             \
     X(cmd_simulate)                                                            \

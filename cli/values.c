@@ -61,11 +61,12 @@ bool cli_parse_number(const char *text, cli_number *out, const char **rest)
     static const struct {
         const char *name;
         double ns;
-    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+    } units[] = {{"ns", 1},     {"us", 1e3},   {"ms", 1e6},   {"s", 1e9},
+                 {"min", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
     out->timed = false;
     if (!cli_parse_real(text, &out->value, rest))
         return false;
-    for (uint32_t i = 0; i < 4 && !out->timed; i++) {
+    for (uint32_t i = 0; i < sizeof units / sizeof *units && !out->timed; i++) {
         size_t len = strlen(units[i].name);
         if (strncmp(*rest, units[i].name, len) == 0) {
             out->value *= units[i].ns;
@@ -73,7 +74,7 @@ bool cli_parse_number(const char *text, cli_number *out, const char **rest)
             *rest += len;
         }
     }
-    return out->value <= 0x1p53;
+    return out->value <= (out->timed ? 0x1p62 : 0x1p53);
 }
 
 bool cli_parse_time(const char *text, int64_t *out_ns)

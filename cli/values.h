@@ -16,7 +16,8 @@ bool cli_parse_numbers(const char *text, uint32_t least, uint32_t n,
  * it. Returns false if there is none. */
 bool cli_parse_real(const char *text, double *out, const char **rest);
 
-/* Number up to 2^53, with or without a time unit: ns, us, ms, s. */
+/* Number up to 2^53, or time up to 2^62 ns with its unit: ns, us, ms, s, min,
+ * h, d. */
 typedef struct cli_number {
     double value; /* ns if it has a unit */
     bool timed;   /* has a unit */

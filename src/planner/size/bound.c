@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds over all sizes, by branch and bound on boxes of sizes. A box holds the
+ * sizes between two corners. Its upper corner has the most nodes, so that the
+ * bound on its iteration time holds for the whole box: a layout for fewer nodes
+ * is also one for more. Without failures a run is never longer. */
+#include "planner/size/size_internal.h"
+
+#include "base/fail.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    MAX_BOXES = 4000 /* stops the search; the bound stays valid */
+};
+/* The sizes from `low` to `high`. */
+typedef struct box {
+    uint32_t low[LH_MAX_DATACENTERS], high[LH_MAX_DATACENTERS];
+    double value; /* lower bound on the objective */
+} box;
+
+/* State of one branch and bound. */
+typedef struct bound_search {
+    lhi_size_search *s;
+    bool cost;           /* objective: USD, else GPUs */
+    double usd_per_flop; /* least, over the GPU types */
+    uint32_t n_boxes;
+    box *boxes;
+} bound_search;
+
+/* Checks whether all of a's node counts are at most b's. */
+static bool is_within(const lhi_size_search *s, const uint32_t *a,
+                      const uint32_t *b)
+{
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        if (a[i] > b[i])
+            return false;
+    return true;
+}
+
+/* Returns the best known bound on the iteration time of all sizes up to
+ * `nodes`, in seconds. */
+static double find_known_bound_s(const lhi_size_search *s,
+                                 const uint32_t *nodes)
+{
+    double bound = lhi_size_flops_bound_s(s, nodes);
+    for (uint32_t i = 0; i < s->n_planned; i++)
+        if ((double)s->planned[i]->bound_ns / 1e9 > bound &&
+            is_within(s, nodes, s->planned[i]->nodes))
+            bound = (double)s->planned[i]->bound_ns / 1e9;
+    return bound;
+}
+
+/* Counts the GPUs of a size with its spares. */
+static double count_gpus(const lhi_size_search *s, const uint32_t *nodes)
+{
+    double gpus = 0;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        gpus += (double)(nodes[i] + (nodes[i] ? s->failures.spares : 0)) *
+                s->job->datacenters[i].gpus_per_node;
+    return gpus;
+}
+
+/* Returns the price per hour of a size with its spares. */
+static double price_hour(const lhi_size_search *s, const uint32_t *nodes)
+{
+    const double share = s->options.spot_price;
+    double usd = 0;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        usd += (double)(nodes[i] + (nodes[i] ? s->failures.spares : 0)) *
+               s->job->datacenters[i].gpus_per_node *
+               s->job->datacenters[i].usd_per_gpu_hour;
+    return share > 0 && share < 1 ? share * usd : usd;
+}
+
+/* Sets the lower bound on the box's objective. Returns false if no size in it
+ * can meet the requirements. */
+static bool bound_box(const bound_search *b, box *x)
+{
+    const lhi_size_search *s = b->s;
+    const double deadline = s->options.deadline_s;
+    const double seconds = find_known_bound_s(s, x->high) * s->iterations;
+    x->value = count_gpus(s, x->low);
+    double usd = price_hour(s, x->low) * seconds / 3600;
+    usd = fmax(usd, b->usd_per_flop * s->flops * s->iterations);
+    if (b->cost)
+        x->value = usd;
+    return !(deadline > 0 && seconds > deadline) &&
+           !(s->options.budget_usd > 0 && usd > s->options.budget_usd);
+}
+
+/* Removes the open box with the least bound into *out. */
+static void take_least(bound_search *b, box *out)
+{
+    uint32_t least = 0;
+    for (uint32_t i = 1; i < b->n_boxes; i++)
+        if (b->boxes[i].value < b->boxes[least].value)
+            least = i;
+    *out = b->boxes[least];
+    b->boxes[least] = b->boxes[--b->n_boxes];
+}
+
+/* Returns the datacenter with the widest range in the box; its width is 0 if
+ * the box holds one size. */
+static uint32_t find_widest(const bound_search *b, const box *x)
+{
+    uint32_t widest = 0;
+    for (uint32_t i = 1; i < b->s->job->n_datacenters; i++)
+        if (x->high[i] - x->low[i] > x->high[widest] - x->low[widest])
+            widest = i;
+    return widest;
+}
+
+/* Returns the least price of a floating-point operation at peak rates. */
+static double price_flop(const lhi_size_search *s)
+{
+    double least = DBL_MAX;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
+        const lh_datacenter *site = &s->job->datacenters[i];
+        if (s->ranges[i].most)
+            least = fmin(least, site->usd_per_gpu_hour / 3600 /
+                                    lhi_size_peak_flops(s->job, site));
+    }
+    const double share = s->options.spot_price;
+    return share > 0 && share < 1 ? share * least : least;
+}
+
+/* Computes a lower bound on the objective over all sizes that may meet the
+ * requirements; 0: none may. */
+static double search(bound_search *b)
+{
+    const uint32_t n = b->s->job->n_datacenters;
+    box x = {.value = 0};
+    for (uint32_t i = 0; i < n; i++) {
+        x.low[i] = b->s->ranges[i].least;
+        x.high[i] = b->s->ranges[i].most;
+    }
+    if (!bound_box(b, &x))
+        return 0;
+    b->boxes[b->n_boxes++] = x;
+    while (b->n_boxes > 0) {
+        take_least(b, &x);
+        const uint32_t at = find_widest(b, &x);
+        if (x.high[at] == x.low[at] || b->n_boxes + 2 > MAX_BOXES)
+            return x.value;
+        box lower = x, upper = x;
+        lower.high[at] = x.low[at] + (x.high[at] - x.low[at]) / 2;
+        upper.low[at] = lower.high[at] + 1;
+        box *const halves[] = {&lower, &upper};
+        for (int i = 0; i < 2; i++) {
+            const bool open = bound_box(b, halves[i]);
+            halves[i]->value = fmax(halves[i]->value, x.value);
+            if (open)
+                b->boxes[b->n_boxes++] = *halves[i];
+        }
+    }
+    return 0;
+}
+
+lh_status lhi_size_bound(lhi_size_search *s, lh_error *err)
+{
+    bound_search b = {.s = s,
+                      .usd_per_flop = s->priced ? price_flop(s) : 0,
+                      .boxes = LHI_NEW(s->mem, box, MAX_BOXES)};
+    if (!b.boxes)
+        return lhi_fail_nomem(err);
+    s->result->gpus_bound = (uint32_t)search(&b);
+    if (!s->priced)
+        return LH_OK;
+    b.cost = true;
+    b.n_boxes = 0;
+    s->result->usd_bound = search(&b);
+    return LH_OK;
+}

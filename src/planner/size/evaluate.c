@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Evaluates one size: plans it, and predicts time and cost of the training. */
+#include "planner/size/size_internal.h"
+
+#include "base/fail.h"
+#include "format/job/parse.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Effort of a quick plan, in units of lh_plan_options.layout_effort: a plan of
+ * Llama 3 70B on 64 to 512 GPUs is then within 5 % of the full search's. */
+enum { QUICK_EFFORT = 4000000 };
+/* The same for the sizes that are reported, which also get elastic plans. */
+enum { FULL_EFFORT = 1000000 };
+
+/* --- job of a size -------------------------------------------------------- */
+
+/* Copies the datacenters in use and the links between them to *sized. */
+static lh_status select_sites(const lh_job *job, const uint32_t *nodes,
+                              lhi_arena *mem, lh_job *sized, lh_error *err)
+{
+    const uint32_t n = job->n_datacenters;
+    lh_datacenter *sites = LHI_NEW(mem, lh_datacenter, n);
+    lh_wan *wans = LHI_NEW(mem, lh_wan, (size_t)n * n);
+    uint32_t used[LH_MAX_DATACENTERS], k = 0;
+    if (!sites || !wans)
+        return lhi_fail_nomem(err);
+    sized->n_gpus = sized->n_nodes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!nodes[i])
+            continue;
+        sites[k] = job->datacenters[i];
+        sites[k].nodes = nodes[i];
+        sites[k].gpus = nodes[i] * sites[k].gpus_per_node;
+        sized->n_nodes += nodes[i];
+        sized->n_gpus += sites[k].gpus;
+        used[k++] = i;
+    }
+    for (uint32_t a = 0; a < k; a++)
+        for (uint32_t b = 0; b < k; b++)
+            wans[(size_t)a * k + b] = job->wans[(size_t)used[a] * n + used[b]];
+    sized->n_datacenters = k;
+    sized->datacenters = sites;
+    sized->wans = wans;
+    return LH_OK;
+}
+
+lh_status lh_size_job(const lh_job *job, const uint32_t *nodes, lh_job **out,
+                      lh_error *err)
+{
+    char *text;
+    size_t len;
+    lh_job sized = *job;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = select_sites(job, nodes, mem, &sized, err);
+    if (status == LH_OK && sized.n_nodes == 0)
+        status = lhi_fail(err, LH_EINVAL, "a size without nodes");
+    if (status == LH_OK)
+        status = lh_job_format(&sized, &text, &len, err);
+    if (status == LH_OK) {
+        status = lh_job_parse(text, len, job->name, NULL, out, err);
+        lh_text_free(text);
+    }
+    lhi_arena_free(mem);
+    return status;
+}
+
+/* --- plans ---------------------------------------------------------------- */
+
+const lhi_planned_size *lhi_size_find_planned(const lhi_size_search *s,
+                                              const uint32_t *nodes)
+{
+    const size_t bytes = s->job->n_datacenters * sizeof *nodes;
+    for (uint32_t i = 0; i < s->n_planned; i++)
+        if (memcmp(s->planned[i]->nodes, nodes, bytes) == 0)
+            return s->planned[i];
+    return NULL;
+}
+
+/* Appends an empty planned size to the list. */
+static lhi_planned_size *add_planned(lhi_size_search *s, const uint32_t *nodes,
+                                     lh_error *err)
+{
+    if (s->n_planned == s->n_allocated) {
+        const uint32_t room = s->n_allocated ? 2 * s->n_allocated : 64;
+        lhi_planned_size **all = LHI_NEW(s->mem, lhi_planned_size *, room);
+        if (!all) {
+            lhi_fail_nomem(err);
+            return NULL;
+        }
+        if (s->n_planned)
+            memcpy(all, s->planned, s->n_planned * sizeof(*all));
+        s->planned = all;
+        s->n_allocated = room;
+    }
+    lhi_planned_size *size = LHI_NEW(s->mem, lhi_planned_size, 1);
+    if (!size) {
+        lhi_fail_nomem(err);
+        return NULL;
+    }
+    memcpy(size->nodes, nodes, s->job->n_datacenters * sizeof *nodes);
+    s->planned[s->n_planned++] = size;
+    return size;
+}
+
+/* Appends a feasible choice of a plan to the size's plans. */
+static void keep_choice(lhi_planned_size *size, const lh_choice *choice)
+{
+    if (choice->status != LH_CHOICE_OK || size->n_plans == LHI_SIZE_PLANS)
+        return;
+    lhi_sized_plan *plan = &size->plans[size->n_plans++];
+    plan->layout = choice->layout;
+    plan->layout.schedule = NULL; /* the plan owns what they point to */
+    plan->layout.sites = NULL;
+    plan->layout.chunk_layers = NULL;
+    plan->layout.n_chunk_layers = 0;
+    plan->iteration_ns = choice->iteration_ns;
+    plan->between_usd = choice->cost ? choice->cost->between_usd : 0;
+}
+
+/* Copies the plan's best choices to the size; `most`: number of them. */
+static void keep_plan(lhi_planned_size *size, const lh_plan *plan,
+                      uint32_t most)
+{
+    keep_choice(size, &plan->best);
+    for (uint32_t i = 0; i < plan->n_alternatives && i + 1 < most; i++)
+        keep_choice(size, &plan->alternatives[i]);
+    if (plan->objective == LH_PLAN_FASTEST &&
+        plan->search_bound_ns > size->bound_ns)
+        size->bound_ns = plan->search_bound_ns;
+}
+
+/* Checks whether any link between the job's datacenters has a price. */
+static bool has_priced_links(const lh_job *job)
+{
+    const uint32_t n = job->n_datacenters * job->n_datacenters;
+    for (uint32_t i = 0; i < n; i++)
+        if (job->wans[i].usd_per_gb > 0)
+            return true;
+    return false;
+}
+
+/* Moves the fastest plan to the front. */
+static void move_fastest_first(lhi_planned_size *size)
+{
+    for (uint32_t i = 1; i < size->n_plans; i++)
+        if (size->plans[i].iteration_ns < size->plans[0].iteration_ns) {
+            const lhi_sized_plan fastest = size->plans[i];
+            size->plans[i] = size->plans[0];
+            size->plans[0] = fastest;
+        }
+}
+
+/* Plans the job of a size for one objective, and keeps its `most` best choices.
+ * A job without a working layout has none. */
+static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
+                                lh_plan_objective objective, uint32_t most,
+                                lhi_planned_size *size, lh_error *err)
+{
+    lh_plan *plan = NULL;
+    lh_error why = {0};
+    const lh_plan_options o = {
+        .size = sizeof o,
+        .top = most,
+        .objective = objective,
+        .threads = s->options.threads,
+        .no_optimal = true,
+        .partition = LH_PARTITION_EVEN,
+        .quick = !size->full || objective == LH_PLAN_CHEAPEST,
+        .layout_effort = size->full ? FULL_EFFORT : QUICK_EFFORT};
+    lh_status status = lh_plan_make(job, &o, &plan, &why);
+    if (status == LH_OK)
+        keep_plan(size, plan, most);
+    else if (status != LH_EINFEASIBLE && err)
+        *err = why;
+    lh_plan_free(plan);
+    return status == LH_EINFEASIBLE ? LH_OK : status;
+}
+
+/* Plans a size for time and, if traffic has a price, for cost. */
+static lh_status plan_size(lhi_size_search *s, lhi_planned_size *size,
+                           lh_error *err)
+{
+    lh_job *job = NULL;
+    const uint32_t half = (LHI_SIZE_PLANS - 1) / 2;
+    LHI_TRY(lh_size_job(s->job, size->nodes, &job, err));
+    lh_status status = plan_objective(s, job, LH_PLAN_FASTEST, half, size, err);
+    if (status == LH_OK && s->priced && has_priced_links(job))
+        status = plan_objective(s, job, LH_PLAN_CHEAPEST, half, size, err);
+    move_fastest_first(size);
+    lh_job_free(job);
+    s->n_plans_made++;
+    return status;
+}
+
+lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
+                        const lhi_planned_size **out, lh_error *err)
+{
+    lhi_planned_size *size =
+        (lhi_planned_size *)lhi_size_find_planned(s, nodes);
+    *out = size;
+    if (size && (size->full || !full))
+        return LH_OK;
+    if (s->options.progress &&
+        s->options.progress(s->options.context, s->n_plans_made,
+                            s->options.effort))
+        return lhi_fail(err, LH_ECANCELED, "stopped");
+    if (!size)
+        size = add_planned(s, nodes, err);
+    if (!size)
+        return LH_ENOMEM;
+    *out = size;
+    size->full = full;
+    const lhi_planned_size quick = *size;
+    size->n_plans = 0;
+    LHI_TRY(plan_size(s, size, err));
+    if (quick.n_plans && (!size->n_plans || quick.plans[0].iteration_ns <
+                                                size->plans[0].iteration_ns)) {
+        memmove(size->plans + 1, size->plans, /* the quick search was better */
+                (LHI_SIZE_PLANS - 1) * sizeof *size->plans);
+        size->plans[0] = quick.plans[0];
+        size->n_plans += size->n_plans < LHI_SIZE_PLANS;
+    }
+    return LH_OK;
+}
+
+/* --- training run --------------------------------------------------------- */
+
+lh_status lhi_size_predict(const lhi_size_search *s,
+                           const lhi_planned_size *size,
+                           const lhi_sized_plan *plan, bool spot, lh_size *out,
+                           lh_error *err)
+{
+    const lh_job *job = s->job;
+    lh_failures f = s->failures;
+    double usd_per_hour = 0;
+    *out = (lh_size){.spot = spot,
+                     .layout = plan->layout,
+                     .iteration_ns = plan->iteration_ns,
+                     .usd = -1,
+                     .gpus_usd = -1,
+                     .between_usd = -1};
+    if (spot) /* rates add up */
+        f.node_mtbf_s = 1 / (1 / s->options.spot_mtbf_s +
+                             (f.node_mtbf_s > 0 ? 1 / f.node_mtbf_s : 0));
+    LHI_TRY(lh_goodput_compute(job, size->nodes, &f, &out->goodput, err));
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        const lh_datacenter *site = &job->datacenters[i];
+        const uint32_t spares = size->nodes[i] ? f.spares : 0;
+        out->nodes[i] = size->nodes[i];
+        out->gpus += size->nodes[i] * site->gpus_per_node;
+        out->spare_gpus += spares * site->gpus_per_node;
+        usd_per_hour += (double)(size->nodes[i] + spares) *
+                        site->gpus_per_node * site->usd_per_gpu_hour;
+    }
+    const double seconds = (double)plan->iteration_ns / 1e9;
+    out->tokens_per_s =
+        (double)job->training.global_batch * job->training.sequence / seconds;
+    out->train_s = s->iterations * seconds / out->goodput.fraction;
+    if (s->priced) {
+        out->gpus_usd = usd_per_hour * out->train_s / 3600 *
+                        (spot ? s->options.spot_price : 1);
+        out->between_usd = plan->between_usd * s->iterations;
+        out->usd = out->gpus_usd + out->between_usd;
+    }
+    return LH_OK;
+}
+
+bool lhi_size_meets(const lhi_size_search *s, const lh_size *size)
+{
+    const lh_size_options *o = &s->options;
+    return isfinite(size->train_s) &&
+           (!(o->deadline_s > 0) || size->train_s <= o->deadline_s) &&
+           (!(o->budget_usd > 0) || size->usd <= o->budget_usd);
+}

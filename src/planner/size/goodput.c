@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Training time lost to failures: docs/theory/sizes.md#goodput.
+ *
+ * A job fails as a Poisson process. Every failure discards the work since the
+ * last checkpoint and stops training for the restart. Failed nodes return after
+ * a repair; until then spares replace them, and without spares the job runs
+ * more slowly on the remaining nodes. */
+#include <longhaul/experimental/size.h>
+
+#include "base/fail.h"
+#include "base/options.h"
+
+#include <float.h>
+#include <math.h>
+
+/* Bisection steps: halves the bracket below double precision. */
+enum { BISECTIONS = 200 };
+
+double lh_checkpoint_interval_s(double checkpoint_s, double mtbf_s)
+{
+    if (!(checkpoint_s > 0 && mtbf_s > 0 && mtbf_s <= DBL_MAX))
+        return 0;
+    /* (1 - y) e^(y + c) = 1 for y = interval / MTBF and c = checkpoint / MTBF,
+     * where the derivative of the progress is 0; 0 < y < 1. */
+    const double c = checkpoint_s / mtbf_s;
+    double low = 0, high = 1;
+    for (int i = 0; i < BISECTIONS; i++) {
+        const double y = (low + high) / 2;
+        *(log1p(-y) + y + c > 0 ? &low : &high) = y;
+    }
+    return (low + high) / 2 * mtbf_s;
+}
+
+/* Returns the share of the time that makes progress, with a failure every
+ * `mtbf` seconds of running. A segment of `interval` and its checkpoint takes
+ * e^(x) - 1 failures on average until it succeeds, x = (interval + checkpoint)
+ * / mtbf; each costs mtbf on average and the restart. */
+static double compute_progress(double interval, double checkpoint,
+                               double restart, double mtbf)
+{
+    if (!(interval > 0))
+        return mtbf / (mtbf + restart);
+    const double failures = expm1((interval + checkpoint) / mtbf);
+    return interval / ((mtbf + restart) * failures);
+}
+
+/* Returns the mean number of nodes that no spare replaces. The number of nodes
+ * under repair is Poisson distributed with this mean (M/G/infinity queue). */
+static double count_missing(double mean, uint32_t spares)
+{
+    /* E[max(0, k - s)] = mean - s + sum over k < s of (s - k) P(k) */
+    double probability = exp(-mean), sum = 0;
+    for (uint32_t k = 0; k < spares; k++) {
+        sum += (spares - k) * probability;
+        probability *= mean / (k + 1);
+    }
+    return fmax(0, mean - spares + sum);
+}
+
+/* Checks that all times are finite and not negative. */
+static lh_status check_times(const lh_failures *f, lh_error *err)
+{
+    const double all[] = {f->gpu_mtbf_s,   f->node_mtbf_s, f->link_mtbf_s,
+                          f->checkpoint_s, f->restart_s,   f->repair_s,
+                          f->link_repair_s};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!(all[i] >= 0 && all[i] <= DBL_MAX))
+            return lhi_fail(err, LH_EINVAL,
+                            "lh_failures: a time is %g s; expected 0 or more",
+                            all[i]);
+    return LH_OK;
+}
+
+lh_status lh_goodput_compute(const lh_job *job, const uint32_t *nodes,
+                             const lh_failures *failures, lh_goodput *out,
+                             lh_error *err)
+{
+    lh_failures f;
+    uint32_t used = 0, sites = 0;
+    double node_rate = 0, missing = 0;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_failures, &f, failures, err));
+    LHI_TRY(check_times(&f, err));
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        const double gpus =
+            (double)nodes[i] * job->datacenters[i].gpus_per_node;
+        double rate = f.gpu_mtbf_s > 0 ? gpus / f.gpu_mtbf_s : 0;
+        rate += f.node_mtbf_s > 0 ? nodes[i] / f.node_mtbf_s : 0;
+        used += nodes[i];
+        sites += nodes[i] > 0;
+        node_rate += rate;
+        missing += count_missing(rate * f.repair_s, f.spares);
+    }
+    const double links = (double)sites * (sites ? sites - 1 : 0) / 2;
+    const double link_rate = f.link_mtbf_s > 0 ? links / f.link_mtbf_s : 0;
+    const double rate = node_rate + link_rate;
+    *out = (lh_goodput){.failures_per_s = rate, .progress = 1, .speed = 1};
+    if (rate > 0) {
+        const double stop = f.restart_s + link_rate / rate * f.link_repair_s;
+        out->interval_s = lh_checkpoint_interval_s(f.checkpoint_s, 1 / rate);
+        out->progress =
+            compute_progress(out->interval_s, f.checkpoint_s, stop, 1 / rate);
+    }
+    if (used)
+        out->speed = fmax(0, 1 - missing / used);
+    out->fraction = out->progress * out->speed;
+    return LH_OK;
+}

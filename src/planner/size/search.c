@@ -1,0 +1,634 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Search over sizes: docs/theory/sizes.md.
+ *
+ * 1. If the ranges hold few sizes, all of them are planned.
+ * 2. Otherwise bisection finds the smallest size that meets the deadline, in
+ *    proportion over all datacenters and in each datacenter alone: with more
+ *    nodes no plan is lost, so that the time only decreases.
+ * 3. Local search then removes nodes, moves them between datacenters, and adds
+ *    some, while the cost or the number of GPUs decreases.
+ * 4. The best sizes are planned again with a longer search.
+ * 5. bound.c computes the bounds on all other sizes. */
+#include "planner/size/size_internal.h"
+
+#include "base/fail.h"
+#include "base/options.h"
+#include "planner/search/cost.h"
+
+#include <longhaul/experimental/cost.h>
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEFAULT_EFFORT = 24,    /* sizes to plan: about 20 s of processor time for
+                             * Llama 3 70B */
+    DEFAULT_LOST_NODES = 2, /* loss of nodes that is planned too */
+    MAX_CONFIRMED = 2,      /* better sizes planned by a longer search */
+};
+
+/* A size is not planned if it must exceed the highest efficiency of the planned
+ * ones by more: smaller sizes are more efficient by a few percent, and other
+ * GPUs reach up to a fifth more of their peak. */
+static const double EFFICIENCY_MARGIN = 1.25;
+
+/* Compares sizes: by GPUs, then cost; or by cost, then GPUs. */
+typedef bool is_better_fn(const lh_size *a, const lh_size *b);
+
+/* Returns all GPUs of a size, spares included. */
+static uint32_t count_gpus(const lh_size *size)
+{
+    return size->gpus + size->spare_gpus;
+}
+
+static bool has_fewer_gpus(const lh_size *a, const lh_size *b)
+{
+    if (count_gpus(a) != count_gpus(b))
+        return count_gpus(a) < count_gpus(b);
+    return a->usd != b->usd ? a->usd < b->usd : a->train_s < b->train_s;
+}
+
+static bool is_cheaper(const lh_size *a, const lh_size *b)
+{
+    if (a->usd != b->usd)
+        return a->usd < b->usd;
+    return has_fewer_gpus(a, b);
+}
+
+static bool is_faster(const lh_size *a, const lh_size *b)
+{
+    return a->train_s != b->train_s ? a->train_s < b->train_s
+                                    : is_cheaper(a, b);
+}
+
+/* --- one size ------------------------------------------------------------- */
+
+/* Predicts the best run of a planned size, over its plans, on demand and on
+ * spot capacity. *found: `all` is set, or a run meets the requirements. */
+static lh_status find_best_run(const lhi_size_search *s,
+                               const lhi_planned_size *size, bool all,
+                               is_better_fn *is_better, bool *found,
+                               lh_size *out, lh_error *err)
+{
+    *found = false;
+    for (uint32_t i = 0; i < size->n_plans; i++)
+        for (int spot = 0; spot <= (s->options.spot_price > 0); spot++) {
+            lh_size run;
+            LHI_TRY(
+                lhi_size_predict(s, size, &size->plans[i], spot, &run, err));
+            if (!all && !lhi_size_meets(s, &run))
+                continue;
+            if (!*found || is_better(&run, out))
+                *out = run;
+            *found = true;
+        }
+    return LH_OK;
+}
+
+/* Finds the best run over all planned sizes. */
+static lh_status find_best(const lhi_size_search *s, bool all,
+                           is_better_fn *is_better, bool *found, lh_size *out,
+                           lh_error *err)
+{
+    *found = false;
+    for (uint32_t i = 0; i < s->n_planned; i++) {
+        lh_size run;
+        bool here;
+        LHI_TRY(
+            find_best_run(s, s->planned[i], all, is_better, &here, &run, err));
+        if (here && (!*found || is_better(&run, out)))
+            *out = run;
+        *found = *found || here;
+    }
+    return LH_OK;
+}
+
+double lhi_size_peak_flops(const lh_job *job, const lh_datacenter *site)
+{
+    return job->framework.fp8 != LH_FP8_NONE && site->gpu.fp8_tflops > 0
+               ? site->gpu.fp8_tflops * 1e12
+               : site->gpu.flops_per_s;
+}
+
+double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes)
+{
+    double rate = 0;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
+        const lh_datacenter *site = &s->job->datacenters[i];
+        rate += (double)nodes[i] * site->gpus_per_node *
+                lhi_size_peak_flops(s->job, site);
+    }
+    return rate > 0 ? s->flops / rate : INFINITY;
+}
+
+/* Returns the longest iteration that can meet the deadline, in seconds. */
+static double longest_iteration_s(const lhi_size_search *s)
+{
+    return s->options.deadline_s > 0 ? s->options.deadline_s / s->iterations
+                                     : DBL_MAX;
+}
+
+/* Checks whether the search may plan another size. */
+static bool may_plan(const lhi_size_search *s)
+{
+    return s->n_plans_made < s->options.effort;
+}
+
+/* Checks whether a size would meet the deadline only with an efficiency far
+ * above that of all planned sizes. */
+static bool is_hopeless(const lhi_size_search *s, const uint32_t *nodes)
+{
+    double efficiency = 0; /* time of the matrix products, relative to all */
+    for (uint32_t i = 0; i < s->n_planned; i++) {
+        const lhi_planned_size *size = s->planned[i];
+        if (size->n_plans)
+            efficiency = fmax(efficiency,
+                              lhi_size_flops_bound_s(s, size->nodes) /
+                                  ((double)size->plans[0].iteration_ns / 1e9));
+    }
+    if (!(efficiency > 0))
+        efficiency = 1;
+    return lhi_size_flops_bound_s(s, nodes) >
+           longest_iteration_s(s) * fmin(1, efficiency * EFFICIENCY_MARGIN);
+}
+
+/* Checks whether a size trains before the deadline; plans it if needed. False
+ * also if that is unlikely, or if the effort is used up. */
+static lh_status check_deadline(lhi_size_search *s, const uint32_t *nodes,
+                                bool *meets, lh_error *err)
+{
+    const lhi_planned_size *size = lhi_size_find_planned(s, nodes);
+    lh_size run;
+    *meets = false;
+    if (!size && (!may_plan(s) || is_hopeless(s, nodes)))
+        return LH_OK;
+    LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
+    LHI_TRY(find_best_run(s, size, true, is_faster, meets, &run, err));
+    if (*meets && s->options.deadline_s > 0)
+        *meets = run.train_s <= s->options.deadline_s;
+    return LH_OK;
+}
+
+/* --- all sizes ------------------------------------------------------------ */
+
+/* Advances to the next size in the ranges; false: there is none. */
+static bool next_size(const lhi_size_search *s, uint32_t *nodes)
+{
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
+        if (nodes[i] < s->ranges[i].most) {
+            nodes[i]++;
+            return true;
+        }
+        nodes[i] = s->ranges[i].least;
+    }
+    return false;
+}
+
+/* Checks whether a size has any nodes. */
+static bool has_nodes(const lhi_size_search *s, const uint32_t *nodes)
+{
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        if (nodes[i])
+            return true;
+    return false;
+}
+
+/* Fills `nodes` with the least or the most nodes of the ranges. */
+static void fill_nodes(const lhi_size_search *s, bool most, uint32_t *nodes)
+{
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        nodes[i] = most ? s->ranges[i].most : s->ranges[i].least;
+}
+
+/* Plans every size whose matrix products could meet the deadline. */
+static lh_status plan_all(lhi_size_search *s, lh_error *err)
+{
+    uint32_t nodes[LH_MAX_DATACENTERS] = {0};
+    const lhi_planned_size *size;
+    fill_nodes(s, false, nodes);
+    do {
+        if (has_nodes(s, nodes) &&
+            lhi_size_flops_bound_s(s, nodes) <= longest_iteration_s(s))
+            LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
+    } while (next_size(s, nodes));
+    s->result->all_planned = true;
+    return LH_OK;
+}
+
+/* --- bisection ------------------------------------------------------------ */
+
+/* Fills `nodes` with the sizes at step `at` of `steps` between `low` and
+ * `high`. */
+static void interpolate(const lhi_size_search *s, const uint32_t *low,
+                        const uint32_t *high, uint32_t at, uint32_t steps,
+                        uint32_t *nodes)
+{
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        nodes[i] = low[i] + (uint32_t)((uint64_t)(high[i] - low[i]) * at /
+                                       (steps ? steps : 1));
+}
+
+/* Finds the smallest size between `low` and `high` that meets the deadline, if
+ * `high` does. *found: `nodes` is that size. */
+static lh_status bisect(lhi_size_search *s, const uint32_t *low,
+                        const uint32_t *high, bool *found, uint32_t *nodes,
+                        lh_error *err)
+{
+    uint32_t steps = 0, a = 0, b;
+    uint32_t middle[LH_MAX_DATACENTERS];
+    bool meets;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        if (high[i] - low[i] > steps)
+            steps = high[i] - low[i];
+    b = steps;
+    LHI_TRY(check_deadline(s, high, found, err));
+    if (!*found)
+        return LH_OK;
+    if (has_nodes(s, low)) {
+        LHI_TRY(check_deadline(s, low, &meets, err));
+        b = meets ? 0 : b;
+    }
+    while (a + 1 < b) {
+        const uint32_t at = a + (b - a) / 2;
+        interpolate(s, low, high, at, steps, middle);
+        meets = false;
+        if (has_nodes(s, middle))
+            LHI_TRY(check_deadline(s, middle, &meets, err));
+        *(meets ? &b : &a) = at;
+    }
+    interpolate(s, low, high, b, steps, nodes);
+    return LH_OK;
+}
+
+/* --- local search --------------------------------------------------------- */
+
+/* Plans a neighbour of `nodes`, and replaces them if it is better. */
+static lh_status try_neighbour(lhi_size_search *s, const uint32_t *other,
+                               is_better_fn *is_better, lh_size *best,
+                               bool *moved, lh_error *err)
+{
+    const lhi_planned_size *size = lhi_size_find_planned(s, other);
+    lh_size run;
+    bool found;
+    if (!has_nodes(s, other) ||
+        (!size && (!may_plan(s) || is_hopeless(s, other))))
+        return LH_OK;
+    LHI_TRY(lhi_size_plan(s, other, false, &size, err));
+    LHI_TRY(find_best_run(s, size, false, is_better, &found, &run, err));
+    if (found && is_better(&run, best)) {
+        *best = run;
+        *moved = true;
+    }
+    return LH_OK;
+}
+
+/* Changes the nodes of datacenter `i` by `change`, within its range; false: it
+ * has no such number. */
+static bool change_nodes(const lhi_size_search *s, uint32_t *nodes, uint32_t i,
+                         int64_t change)
+{
+    const int64_t n = (int64_t)nodes[i] + change;
+    if (n < s->ranges[i].least || n > s->ranges[i].most)
+        return false;
+    nodes[i] = (uint32_t)n;
+    return true;
+}
+
+/* Tries all neighbours of the best size at distance `step`: `step` nodes less
+ * or more in one datacenter, or moved to another one. */
+static lh_status try_step(lhi_size_search *s, int64_t step,
+                          is_better_fn *is_better, lh_size *best, bool *moved,
+                          lh_error *err)
+{
+    const uint32_t n = s->job->n_datacenters;
+    for (uint32_t i = 0; i < n && !*moved; i++)
+        for (uint32_t j = 0; j < n && !*moved; j++)
+            for (int64_t more = step; more >= 0 && !*moved; more -= step) {
+                uint32_t other[LH_MAX_DATACENTERS];
+                memcpy(other, best->nodes, sizeof other);
+                /* i == j: fewer nodes, or more of them */
+                if (i == j ? !change_nodes(s, other, i, more ? -step : step)
+                           : !more || !change_nodes(s, other, i, -step) ||
+                                 !change_nodes(s, other, j, step))
+                    continue;
+                LHI_TRY(try_neighbour(s, other, is_better, best, moved, err));
+            }
+    return LH_OK;
+}
+
+/* Improves the best size by local search with decreasing steps. */
+static lh_status climb(lhi_size_search *s, is_better_fn *is_better,
+                       lh_error *err)
+{
+    lh_size best;
+    bool found;
+    LHI_TRY(find_best(s, false, is_better, &found, &best, err));
+    if (!found)
+        return LH_OK;
+    int64_t step = 1;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        while (2 * step <= best.nodes[i] / 2)
+            step *= 2;
+    while (step > 0 && may_plan(s)) {
+        bool moved = false;
+        LHI_TRY(try_step(s, step, is_better, &best, &moved, err));
+        if (!moved)
+            step /= 2;
+    }
+    return LH_OK;
+}
+
+/* Bisects in proportion over all datacenters, then in each alone. */
+static lh_status search_ranges(lhi_size_search *s, lh_error *err)
+{
+    const uint32_t n = s->job->n_datacenters;
+    uint32_t low[LH_MAX_DATACENTERS], high[LH_MAX_DATACENTERS],
+        nodes[LH_MAX_DATACENTERS];
+    bool found;
+    fill_nodes(s, false, low);
+    fill_nodes(s, true, high);
+    LHI_TRY(bisect(s, low, high, &found, nodes, err));
+    for (uint32_t i = 0; i < n && n > 1; i++) {
+        fill_nodes(s, false, high);
+        high[i] = s->ranges[i].most;
+        LHI_TRY(bisect(s, low, high, &found, nodes, err));
+    }
+    if (s->priced)
+        LHI_TRY(climb(s, is_cheaper, err));
+    return climb(s, has_fewer_gpus, err);
+}
+
+/* --- result --------------------------------------------------------------- */
+
+/* Returns the ratio of the times of the longer and the quick search of the
+ * best size, by which other sizes may improve too; at most 1. */
+static double compute_improvement(int64_t quick_ns, int64_t full_ns)
+{
+    return quick_ns > 0 ? fmin(1, (double)full_ns / (double)quick_ns) : 1;
+}
+
+/* Finds the best size that was planned quickly only, and that would meet the
+ * requirements if the longer search improved it by `factor`. */
+static lh_status find_promising(const lhi_size_search *s, double factor,
+                                is_better_fn *is_better, const lh_size *best,
+                                const lhi_planned_size **out, lh_error *err)
+{
+    lh_size promising = *best;
+    *out = NULL;
+    for (uint32_t i = 0; i < s->n_planned; i++) {
+        const lhi_planned_size *size = s->planned[i];
+        if (size->full || !size->n_plans)
+            continue;
+        lhi_sized_plan plan = size->plans[0];
+        plan.iteration_ns = llround((double)plan.iteration_ns * factor);
+        lh_size run;
+        LHI_TRY(lhi_size_predict(s, size, &plan, best->spot, &run, err));
+        if (lhi_size_meets(s, &run) && is_better(&run, &promising)) {
+            promising = run;
+            *out = size;
+        }
+    }
+    return LH_OK;
+}
+
+/* Plans the best size by the longer search, and then better ones that it may
+ * make feasible. */
+static lh_status confirm(lhi_size_search *s, is_better_fn *is_better,
+                         bool *found, lh_size *best, lh_error *err)
+{
+    LHI_TRY(find_best(s, false, is_better, found, best, err));
+    if (!*found)
+        return LH_OK;
+    const lhi_planned_size *size = lhi_size_find_planned(s, best->nodes);
+    const int64_t quick_ns = size->plans[0].iteration_ns;
+    LHI_TRY(lhi_size_plan(s, best->nodes, true, &size, err));
+    const double factor =
+        compute_improvement(quick_ns, size->plans[0].iteration_ns);
+    LHI_TRY(find_best(s, false, is_better, found, best, err));
+    for (int i = 0; i < MAX_CONFIRMED; i++) {
+        LHI_TRY(find_promising(s, factor, is_better, best, &size, err));
+        if (!size)
+            break;
+        LHI_TRY(lhi_size_plan(s, size->nodes, true, &size, err));
+        LHI_TRY(find_best(s, false, is_better, found, best, err));
+    }
+    return LH_OK;
+}
+
+/* Plans the loss of nodes in each datacenter of the size. */
+static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
+{
+    const uint32_t lost = s->options.lost_nodes;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
+        uint32_t nodes[LH_MAX_DATACENTERS];
+        const lhi_planned_size *rest;
+        lh_size run;
+        if (!size->nodes[i])
+            continue;
+        lh_size_loss *loss = &size->losses[size->n_losses++];
+        *loss = (lh_size_loss){.datacenter = i,
+                               .nodes = lost < size->nodes[i] ? lost
+                                                              : size->nodes[i],
+                               .iteration_s = -1,
+                               .train_s = -1};
+        memcpy(nodes, size->nodes, sizeof nodes);
+        nodes[i] -= loss->nodes;
+        if (!has_nodes(s, nodes))
+            continue;
+        LHI_TRY(lhi_size_plan(s, nodes, true, &rest, err));
+        if (!rest->n_plans)
+            continue;
+        LHI_TRY(
+            lhi_size_predict(s, rest, &rest->plans[0], size->spot, &run, err));
+        loss->iteration_s = (double)run.iteration_ns / 1e9;
+        loss->train_s = run.train_s;
+        loss->meets_deadline = !(s->options.deadline_s > 0) ||
+                               run.train_s <= s->options.deadline_s;
+    }
+    return LH_OK;
+}
+
+/* Fills the result: the best sizes, or the fastest, and the bounds. */
+static lh_status fill_result(lhi_size_search *s, lh_error *err)
+{
+    lh_size_result *r = s->result;
+    bool found;
+    LHI_TRY(confirm(s, has_fewer_gpus, &found, &r->fewest, err));
+    if (found && s->priced)
+        LHI_TRY(confirm(s, is_cheaper, &found, &r->cheapest, err));
+    if (found) { /* the second step may have found fewer GPUs */
+        LHI_TRY(find_best(s, false, has_fewer_gpus, &found, &r->fewest, err));
+        if (!s->priced)
+            r->cheapest = r->fewest;
+        r->n_found = memcmp(r->fewest.nodes, r->cheapest.nodes,
+                            sizeof r->fewest.nodes) == 0 &&
+                             r->fewest.spot == r->cheapest.spot
+                         ? 1
+                         : 2;
+        LHI_TRY(plan_losses(s, &r->fewest, err));
+        if (r->n_found == 2)
+            LHI_TRY(plan_losses(s, &r->cheapest, err));
+        else
+            r->cheapest = r->fewest;
+    } else {
+        LHI_TRY(find_best(s, true, is_faster, &found, &r->fewest, err));
+        if (!found)
+            return lhi_fail(err, LH_EINFEASIBLE,
+                            "%s: no size in the ranges fits in memory",
+                            s->job->name);
+        r->cheapest = r->fewest;
+    }
+    LHI_TRY(lhi_size_bound(s, err));
+    r->n_planned = s->n_planned;
+    return LH_OK;
+}
+
+/* --- options -------------------------------------------------------------- */
+
+/* Checks the job: its datacenters must be independent of each other. */
+static lh_status check_job(const lh_job *job, lh_error *err)
+{
+    bool one_fabric = true;
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        const lh_datacenter *site = &job->datacenters[i];
+        if (site->zone_of)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s: cluster.datacenters: sizes of datacenters "
+                            "with zones are not searched; give '%s' nodes in "
+                            "place of zones",
+                            job->name, site->zone_of);
+        one_fabric = one_fabric && site->fabric.gbps > 0;
+    }
+    if (job->layout.sites)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: layout.sites: remove it; the search decides which "
+                        "datacenters are used",
+                        job->name);
+    if (!one_fabric)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: cluster.fabric: required for sizes of several "
+                        "nodes",
+                        job->name);
+    return LH_OK;
+}
+
+/* Fills in the ranges, and counts their sizes. */
+static lh_status set_ranges(lhi_size_search *s, lh_error *err)
+{
+    const uint32_t n = s->job->n_datacenters;
+    double gpus = 0;
+    s->result->n_sizes = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        const lh_datacenter *site = &s->job->datacenters[i];
+        lh_size_range *r = &s->ranges[i];
+        *r = s->options.ranges ? s->options.ranges[i]
+                               : (lh_size_range){n == 1, site->nodes};
+        if (r->least > r->most || r->most == 0)
+            return lhi_fail(err, LH_EINVAL,
+                            "lh_size_options.ranges: %" PRIu32 " to %" PRIu32
+                            " nodes in '%s'; expected at least one size",
+                            r->least, r->most, site->name);
+        gpus += (double)r->most * site->gpus_per_node;
+        s->result->n_sizes *= r->most - r->least + 1;
+    }
+    if (gpus > LH_MAX_GPUS)
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_size_options.ranges: %.0f GPUs; at most %u are "
+                        "allowed",
+                        gpus, LH_MAX_GPUS);
+    return LH_OK;
+}
+
+/* Checks a number of the options: finite, and not negative. */
+static lh_status check_number(const char *name, double value, lh_error *err)
+{
+    if (value >= 0 && value <= DBL_MAX)
+        return LH_OK;
+    return lhi_fail(err, LH_EINVAL,
+                    "lh_size_options.%s is %g; expected 0 or more", name,
+                    value);
+}
+
+/* Checks the options and fills in their defaults. */
+static lh_status set_options(lhi_size_search *s, lh_error *err)
+{
+    lh_size_options *o = &s->options;
+    LHI_TRY(check_number("tokens", o->tokens, err));
+    LHI_TRY(check_number("deadline_s", o->deadline_s, err));
+    LHI_TRY(check_number("budget_usd", o->budget_usd, err));
+    LHI_TRY(check_number("spot_price", o->spot_price, err));
+    LHI_TRY(check_number("spot_mtbf_s", o->spot_mtbf_s, err));
+    if (!(o->tokens > 0))
+        return lhi_fail(err, LH_EINVAL, "lh_size_options.tokens is required");
+    if ((o->spot_price > 0) != (o->spot_mtbf_s > 0))
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_size_options: spot_price requires spot_mtbf_s, and "
+                        "the reverse");
+    if ((o->budget_usd > 0 || o->spot_price > 0) && !s->priced)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: cluster.usd_per_gpu_hour: required for a budget "
+                        "and for spot capacity",
+                        s->job->name);
+    o->effort = o->effort ? o->effort : DEFAULT_EFFORT;
+    o->lost_nodes = o->lost_nodes ? o->lost_nodes : DEFAULT_LOST_NODES;
+    s->failures.size = sizeof s->failures;
+    if (o->failures)
+        LHI_TRY(LHI_OPTIONS_COPY(lh_failures, &s->failures, o->failures, err));
+    return LH_OK;
+}
+
+/* Searches the sizes of the job; `given` without prices of the options. */
+static lh_status run(lhi_size_search *s, const lh_job *given, lh_job *priced,
+                     lh_error *err)
+{
+    const lh_plan_options prices = {.size = sizeof prices,
+                                    .usd_per_gpu_hour =
+                                        s->options.usd_per_gpu_hour,
+                                    .usd_per_gb = s->options.usd_per_gb};
+    LHI_TRY(lhi_pricing_override_job(given, &prices, s->mem, priced, err));
+    s->job = priced;
+    s->priced = lhi_pricing_has_prices(priced);
+    LHI_TRY(check_job(s->job, err));
+    LHI_TRY(set_options(s, err));
+    LHI_TRY(set_ranges(s, err));
+    s->iterations = s->options.tokens / ((double)given->training.global_batch *
+                                         given->training.sequence);
+    s->flops = lh_cost_iteration_flops(s->job);
+    if (s->result->n_sizes <= s->options.effort)
+        LHI_TRY(plan_all(s, err));
+    else
+        LHI_TRY(search_ranges(s, err));
+    if (!s->n_planned) { /* too slow by its matrix products: plan the largest */
+        uint32_t most[LH_MAX_DATACENTERS] = {0};
+        const lhi_planned_size *size;
+        fill_nodes(s, true, most);
+        LHI_TRY(lhi_size_plan(s, most, false, &size, err));
+    }
+    return fill_result(s, err);
+}
+
+lh_status lh_size_find(const lh_job *job, const lh_size_options *options,
+                       lh_size_result **out, lh_error *err)
+{
+    lh_job priced;
+    lhi_size_search s = {.result = NULL};
+    LHI_TRY(LHI_OPTIONS_COPY(lh_size_options, &s.options, options, err));
+    s.mem = lhi_arena_make(0);
+    s.result = calloc(1, sizeof *s.result);
+    lh_status status =
+        s.mem && s.result ? run(&s, job, &priced, err) : lhi_fail_nomem(err);
+    lhi_arena_free(s.mem);
+    if (status == LH_OK)
+        *out = s.result;
+    else
+        free(s.result);
+    return status;
+}
+
+void lh_size_result_free(lh_size_result *result)
+{
+    free(result);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search over sizes. */
+#ifndef LHI_PLANNER_SIZE_INTERNAL_H
+#define LHI_PLANNER_SIZE_INTERNAL_H
+
+#include <longhaul/experimental/size.h>
+
+#include "base/arena.h"
+
+/* Plans kept per size: the fastest, and cheaper alternatives. */
+enum { LHI_SIZE_PLANS = 11 };
+
+/* One plan of a size. */
+typedef struct lhi_sized_plan {
+    lh_layout layout; /* without pointers */
+    int64_t iteration_ns;
+    double between_usd; /* traffic per iteration */
+} lhi_sized_plan;
+
+/* A planned size. */
+typedef struct lhi_planned_size {
+    uint32_t nodes[LH_MAX_DATACENTERS];
+    bool full;        /* not by a quick search only */
+    uint32_t n_plans; /* 0: no layout works */
+    lhi_sized_plan plans[LHI_SIZE_PLANS];
+    int64_t bound_ns; /* on the iteration time of every layout; 0: none */
+} lhi_planned_size;
+
+/* State of a search. */
+typedef struct lhi_size_search {
+    const lh_job *job; /* with the prices of the options */
+    lh_size_options options;
+    lh_failures failures;
+    lh_size_range ranges[LH_MAX_DATACENTERS];
+    bool priced;
+    double iterations; /* to train all tokens */
+    double flops;      /* per iteration, matrix products */
+    lhi_arena *mem;
+    uint32_t n_planned, n_allocated;
+    lhi_planned_size **planned;
+    uint32_t n_plans_made;
+    lh_size_result *result;
+} lhi_size_search;
+
+/* Plans a size, unless it was planned before. `full`: not only by a quick
+ * search. */
+lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
+                        const lhi_planned_size **out, lh_error *err);
+/* Returns the planned size, full or quick; NULL: not planned. */
+const lhi_planned_size *lhi_size_find_planned(const lhi_size_search *s,
+                                              const uint32_t *nodes);
+
+/* Predicts the training run with one plan of a size. */
+lh_status lhi_size_predict(const lhi_size_search *s,
+                           const lhi_planned_size *size,
+                           const lhi_sized_plan *plan, bool spot, lh_size *out,
+                           lh_error *err);
+/* Checks whether a predicted run ends before the deadline and within the
+ * budget. */
+bool lhi_size_meets(const lhi_size_search *s, const lh_size *size);
+
+/* Returns the highest rate of matrix products of a datacenter's GPU, in FLOP/s.
+ */
+double lhi_size_peak_flops(const lh_job *job, const lh_datacenter *site);
+/* Returns a lower bound, in seconds, on the iteration time of every size with
+ * at most these nodes: matrix products at the GPUs' peak rates. */
+double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes);
+
+/* Computes the bounds of the result: no size with fewer GPUs, or at less cost,
+ * meets the requirements. */
+lh_status lhi_size_bound(lhi_size_search *s, lh_error *err);
+
+#endif
