@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -95,6 +95,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         inject: str | None = None,
         path: str | Iterable[str] | None = None,
         adapt: bool | Any = False,
+        schedule_at: Mapping[int, Any] | None = None,
         **options: Any,
     ) -> None:
         """Makes a runtime for this rank's part of a plan.
@@ -113,6 +114,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 cannot send GPU memory: delegated.
             adapt: True: measure, and switch schedules when links and devices
                 change; a longhaul.torch.Adapt for its options.
+            schedule_at: schedules from these steps on, counted from 0.
             options: those of PyTorch's runtime, such as `scale_grads`.
 
         Raises:
@@ -163,7 +165,13 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._follow(self._course.chosen(schedule))
         for stage in self._stages:
             self._take_over(stage)
+        self._planned = self._prepare_switches(schedule_at or {})
         self._control: Leader | Follower | None = None
+        if adapt and self._planned:
+            raise UnsupportedError(
+                "schedule_at: a run with adapt chooses its schedules; leave "
+                "one of both out"
+            )
         if adapt:
             self._begin_adapting(adapt)
 
@@ -302,6 +310,14 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._order = order
         self.order = order.name
         self._coming = self._sent_here(order)
+
+    def _prepare_switches(self, at: Mapping[int, Any]) -> dict[int, Order]:
+        """Resolves and checks schedules in advance, so that none fails during
+        the run."""
+        orders = {step: self._course.chosen(one) for step, one in at.items()}
+        for order in orders.values():
+            self._check(order)
+        return orders
 
     def _sent_here(self, order: Order) -> list[tuple[bool, int, int]]:
         """Returns the messages that other devices send to this one, in their
@@ -464,6 +480,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         begin = host_ns()
         self._is_whole = False  # until it has completed
         trains = self._has_backward
+        if trains and self._steps in self._planned:
+            self._follow(self._planned.pop(self._steps))
         self._order_of_step = self._order
         if trains and self._control is not None:
             self._control.begin(self._steps)

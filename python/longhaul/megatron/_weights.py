@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+"""Weight gradients of Megatron's linear layers, separate from input gradients.
+
+Megatron-core defers the weight gradient of an output layer if its linear
+function gets a buffer for output gradients (`grad_output_buffer`). The same
+function here runs each linear layer of a chunk that way, with a detached
+weight: its backward computes the input gradient, with the communication of
+tensor and sequence parallelism, and keeps the output gradient. A W pass then
+computes the weight gradient, and passes it to the parameter through autograd,
+so that the hooks of data parallelism run as after any backward pass.
+
+Other parameters (norms, embeddings, routers) get their gradients in D.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel import layers
+from megatron.core.utils import prepare_input_tensors_for_wgrad_compute
+
+from .._errors import UnsupportedError
+
+_LINEAR = (layers.ColumnParallelLinear, layers.RowParallelLinear)
+
+
+@dataclasses.dataclass
+class _Call:
+    """A call of a linear layer. `grads` receives its output gradient in D."""
+
+    input: torch.Tensor
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    is_fused: bool
+    is_sequence_parallel: bool
+    group: Any
+    grads: list[torch.Tensor]
+
+
+class WeightGradients:
+    """The deferred weight gradients of a chunk of the model."""
+
+    def __init__(self, chunk: torch.nn.Module) -> None:
+        """Redirects the linear layers of a chunk.
+
+        Raises:
+            UnsupportedError: the chunk has linear layers of Transformer
+                Engine, whose weight gradients cannot be deferred like this.
+        """
+        self._calls: dict[int, list[_Call]] = {}
+        self._current: list[_Call] | None = None
+        # A weight that is an embedding as well gets its gradient in D.
+        self._joint: set[int] = set()
+        for name, module in chunk.named_modules():
+            if isinstance(module, _LINEAR):
+                module._forward_impl = partial(self._run, module._forward_impl)
+            elif _is_transformer_engine_linear(module):
+                raise UnsupportedError(
+                    f"{name}: the schedule has separate weight gradients, and "
+                    "Transformer Engine's layers compute both gradients at "
+                    "once; build the model with --transformer-impl local, or "
+                    "take a schedule with joint backward passes"
+                )
+            else:
+                for parameter in module.parameters(recurse=False):
+                    self._joint.add(id(parameter))
+
+    @contextlib.contextmanager
+    def of(self, microbatch: int) -> Iterator[None]:
+        """Defers weight gradients in this context: in the microbatch's F, and
+        in its D, where recomputation runs the layers again."""
+        self._current = self._calls.setdefault(microbatch, [])
+        try:
+            yield
+        finally:
+            self._current = None
+
+    def clear(self) -> None:
+        self._calls.clear()
+
+    def _run(
+        self,
+        direct: Any,
+        input: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        **more: Any,
+    ) -> torch.Tensor:
+        """Runs a linear layer, in place of its `_forward_impl`."""
+        if (
+            self._current is None
+            or not torch.is_grad_enabled()
+            or not (input.requires_grad and weight.requires_grad)
+            or not weight.is_leaf
+            or id(weight) in self._joint
+        ):
+            return direct(input=input, weight=weight, bias=bias, **more)
+        group = more["tp_group"]
+        if group is None:
+            group = parallel_state.get_tensor_model_parallel_group()
+        call = _Call(
+            input.detach(),
+            weight,
+            bias,
+            more["gradient_accumulation_fusion"],
+            more["sequence_parallel"],
+            group,
+            [],
+        )
+        self._current.append(call)
+        # The function only looks at its buffer if gradients are fused; no
+        # fused kernel runs for a gradient that is deferred.
+        more |= {
+            "gradient_accumulation_fusion": True,
+            "grad_output_buffer": call.grads,
+            "wgrad_deferral_limit": 0,
+        }
+        output = layers.linear_with_grad_accumulation_and_async_allreduce(
+            input, weight.detach(), None, **more
+        )
+        return output if bias is None else output + bias.detach()
+
+    def compute(self, microbatch: int) -> None:
+        """Runs W of a microbatch, from the last layer to the first."""
+        calls = [c for c in self._calls.pop(microbatch) if c.grads]
+        left = Counter(id(call.weight) for call in calls)
+        sums: dict[int, torch.Tensor] = {}
+        while calls:
+            call = calls.pop()
+            key = id(call.weight)
+            grad, of_bias = _gradients(call)
+            if key in sums:
+                grad = sums.pop(key).add_(grad)
+            left[key] -= 1
+            if left[key]:
+                sums[key] = grad
+            else:  # its hooks run once
+                torch.autograd.backward(call.weight, grad)
+            if call.bias is not None and call.bias.requires_grad:
+                torch.autograd.backward(call.bias, of_bias)
+
+
+def _is_transformer_engine_linear(module: torch.nn.Module) -> bool:
+    return any(
+        base.__module__.startswith("transformer_engine")
+        and "Linear" in base.__name__
+        for base in type(module).__mro__
+    )
+
+
+def _gradients(call: _Call) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Computes the gradients of a call's weight and bias, like the backward of
+    Megatron's linear function."""
+    (grad,), total = call.grads, call.input
+    if call.is_sequence_parallel:
+        shape = list(total.shape)
+        shape[0] *= call.group.size()
+        total = total.new_empty(shape)
+        layers.dist_all_gather_func(total, call.input, group=call.group)
+    grad, total = prepare_input_tensors_for_wgrad_compute(grad, total)
+    of_bias = None if call.bias is None else grad.sum(dim=0)
+    weight = call.weight
+    if not call.is_fused:
+        return grad.t().matmul(total), of_bias
+    kernels = layers.fused_weight_gradient_mlp_cuda
+    accumulate = (
+        kernels.wgrad_gemm_accum_fp32
+        if weight.main_grad.dtype == torch.float32
+        else kernels.wgrad_gemm_accum_fp16
+    )
+    accumulate(total, grad, weight.main_grad)
+    weight.grad_added_to_main_grad = True  # hooks do not add this one
+    return torch.zeros_like(weight), of_bias

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs for the tests of longhaul.megatron: small models of megatron-core on processes
+over gloo and CPUs, by megatron-core's own functions and by plans.
+
+megatron-core expects a GPU. Here `cuda` stands for the CPU, and dropout's generator is
+absent; everything else is megatron-core as installed.
+"""
+import contextlib
+import re
+import zlib
+from functools import partial
+
+import torch
+import torch_runs
+from megatron.core import parallel_state, tensor_parallel
+from megatron.core.distributed import (
+    DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads)
+from megatron.core.models.gpt import GPTModel
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.pipeline_parallel import get_forward_backward_func
+from megatron.core.transformer import TransformerConfig
+from megatron.core.transformer.moe import moe_utils
+from megatron.core.transformer.transformer_block import (
+    TransformerBlockSubmodules)
+from megatron.core.utils import get_model_config
+from torch.overrides import TorchFunctionMode
+
+HIDDEN, HEADS, SEQUENCE, VOCABULARY, ROWS = 16, 4, 8, 32, 2
+MICROBATCHES = 8
+LAYERS = 2  # of a pipeline rank
+
+
+class OnCpu(TorchFunctionMode):
+    """Creates tensors on the CPU in place of a GPU."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") == "cuda":
+            kwargs["device"] = "cpu"
+        made = function(*args, **kwargs)
+        if function is torch.Tensor.type and made == "torch.FloatTensor":
+            return "torch.cuda.FloatTensor"  # the optimizer's only type
+        return made
+
+
+class NoTracker:
+    """Replaces dropout's random generator, which needs a GPU."""
+
+    def fork(self, *_):
+        return contextlib.nullcontext()
+
+    def is_initialized(self):
+        return False
+
+
+class Norm(torch.nn.LayerNorm):
+    """A norm for sequence parallelism, which megatron-core's for CPUs lacks."""
+
+    def __init__(self, config, hidden_size, eps=1e-5, **_):
+        super().__init__(hidden_size, eps=eps)
+        for p in self.parameters():
+            p.sequence_parallel = config.sequence_parallel
+
+
+def use_cpu():
+    tensor_parallel.random._CUDA_RNG_STATE_TRACKER = NoTracker()
+    tensor_parallel.random._CUDA_RNG_STATE_TRACKER_INITIALIZED = True
+    tensor_parallel.random._get_all_rng_states = lambda: ()
+    tensor_parallel.random._set_all_rng_states = lambda *_: None
+    moe_utils.te_general_gemm = None  # undefined without Transformer Engine
+    torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.synchronize = lambda *_: None
+
+
+class Model:
+    """The chunks of a model on this rank, with the same weights in any
+    placement."""
+
+    def __init__(self, places, ddp=None, **settings):
+        from longhaul.megatron import Layout
+
+        self.places = places
+        ranks = max(places) + 1
+        rank = parallel_state.get_pipeline_model_parallel_rank()
+        own = [k for k, at in enumerate(places) if at == rank]
+        parallel_state.set_virtual_pipeline_model_parallel_world_size(
+            len(own) if len(own) > 1 else None)
+        self.layers = LAYERS * ranks // len(places)  # of a chunk
+        chunks = ["t" * self.layers for _ in places]
+        chunks[0], chunks[-1] = "E" + chunks[0], chunks[-1] + "L"
+        self.config = TransformerConfig(**{
+            "num_layers": LAYERS * ranks, "hidden_size": HIDDEN,
+            "num_attention_heads": HEADS, "ffn_hidden_size": 2 * HIDDEN,
+            "use_cpu_initialization": True, "hidden_dropout": 0.0,
+            "attention_dropout": 0.0, "pipeline_dtype": torch.float32,
+            "tensor_model_parallel_size":
+                parallel_state.get_tensor_model_parallel_world_size(),
+            "expert_model_parallel_size":
+                parallel_state.get_expert_model_parallel_world_size(),
+            "pipeline_model_parallel_size": ranks,
+            "virtual_pipeline_model_parallel_size":
+                len(own) if len(own) > 1 else None,
+            "microbatch_group_size_per_vp_stage": ranks,
+            "pipeline_model_parallel_layout": Layout("|".join(chunks), places),
+            "deallocate_pipeline_outputs": True,
+            "gradient_accumulation_fusion": False,
+            **settings})
+        spec = get_gpt_layer_local_spec(num_experts=self.config.num_moe_experts)
+        spec.submodules.input_layernorm = Norm
+        spec.submodules.pre_mlp_layernorm = Norm
+        block = TransformerBlockSubmodules([spec] * self.layers, Norm)
+        overlaps = ddp is not None and ddp.overlap_grad_reduce
+        self.chunks = []
+        for v, k in enumerate(own):
+            module = GPTModel(
+                self.config, block, VOCABULARY, SEQUENCE,
+                pre_process=k == 0, post_process=k == len(places) - 1,
+                share_embeddings_and_output_weights=False,
+                vp_stage=v if len(own) > 1 else None)
+            fill(module, k * self.layers)
+            self.chunks.append(DistributedDataParallel(
+                self.config, ddp or DistributedDataParallelConfig(), module))
+        self.config.finalize_model_grads_func = finalize_model_grads
+        if overlaps:
+            self.config.no_sync_func = [c.no_sync for c in self.chunks]
+            if len(self.chunks) == 1:
+                self.config.no_sync_func = self.config.no_sync_func[0]
+
+    def tensors(self, of):
+        """Returns a tensor of each parameter, by names that no placement
+        changes."""
+        rank = parallel_state.get_pipeline_model_parallel_rank()
+        own = [k for k, at in enumerate(self.places) if at == rank]
+        return {named(name, k * self.layers): of(p).detach().clone()
+                for k, chunk in zip(own, self.chunks)
+                for name, p in chunk.module.named_parameters()}
+
+
+def named(name, first):
+    """Returns a parameter's name with the layer's number in the model."""
+    return re.sub(r"(?<=layers\.)\d+", lambda m: str(int(m[0]) + first), name,
+                  count=1)
+
+
+def fill(module, first):
+    """Sets weights that depend on the parameter and its share alone."""
+    for name, p in module.named_parameters():
+        share = ""
+        if getattr(p, "tensor_model_parallel", False):
+            share += f" {parallel_state.get_tensor_model_parallel_rank()}"
+        if not getattr(p, "allreduce", True):
+            share += f" of {parallel_state.get_expert_model_parallel_rank()}"
+        seed = zlib.crc32((named(name, first) + share).encode())
+        generator = torch.Generator("cpu").manual_seed(seed)
+        with torch.no_grad():
+            p.normal_(std=0.3, generator=generator)
+            if "norm" in name and name.endswith("weight"):
+                p += 1
+
+
+def batches(step):
+    """Yields this replica's microbatches of a step."""
+    replica = parallel_state.get_data_parallel_rank()
+    generator = torch.Generator("cpu").manual_seed(100 * step + replica)
+    for _ in range(MICROBATCHES):
+        yield torch.randint(VOCABULARY, (ROWS, SEQUENCE + 1),
+                            generator=generator, device="cpu")
+
+
+def forward_step(iterator, model):
+    tokens = next(iterator)
+    places = torch.arange(SEQUENCE, device="cpu").expand(ROWS, -1)
+    mask = torch.ones(1, 1, SEQUENCE, SEQUENCE, dtype=torch.bool,
+                      device="cpu").triu(1)
+    output = model(tokens[:, :-1], places, mask, labels=tokens[:, 1:])
+    return output, partial(loss_of, get_model_config(model))
+
+
+def loss_of(config, losses):
+    total = losses.float().sum()
+    count = torch.tensor(losses.numel(), dtype=torch.int, device="cpu")
+    if config.calculate_per_token_loss:
+        return total, count, {"loss": total.detach().clone()}
+    return total / count, {"loss": (total / count).detach().clone()}
+
+
+def train(run, model, steps, optimizer=None, forward_only=False):
+    """Runs iterations; returns their losses and the last gradients, or with an
+    optimizer, which shards gradients, the weights."""
+    losses = []
+    for step in range(steps):
+        for chunk in model.chunks:
+            chunk.zero_grad_buffer()
+        if optimizer:
+            optimizer.zero_grad()
+        iterators = [batches(step) for _ in model.chunks]
+        several = len(model.chunks) > 1
+        stored = run(
+            forward_step_func=forward_step,
+            data_iterator=iterators if several else iterators[0],
+            model=model.chunks if several else model.chunks[0],
+            num_microbatches=MICROBATCHES, seq_length=SEQUENCE,
+            micro_batch_size=ROWS, forward_only=forward_only)
+        losses.append([one["loss"].item() for one in stored])
+        if optimizer:
+            optimizer.step()
+    if not optimizer:
+        return losses, model.tensors(lambda p: p.main_grad)
+    for chunk in model.chunks:
+        if chunk.ddp_config.overlap_param_gather:
+            chunk.start_param_sync(force_sync=True)
+    return losses, model.tensors(lambda p: p)
+
+
+def start(layout):
+    parallel_state.initialize_model_parallel(
+        tensor_model_parallel_size=layout.get("tensor", 1),
+        pipeline_model_parallel_size=layout["pipeline"],
+        virtual_pipeline_model_parallel_size=layout.get("virtual"),
+        expert_model_parallel_size=layout.get("expert", 1),
+        expert_tensor_parallel_size=1 if "expert" in layout else None,
+        create_gloo_process_groups=False)
+
+
+def loop(ranks, chunks):
+    return tuple(k % ranks for k in range(chunks))
+
+
+def _merged(mine):
+    """Gathers the tensors of all pipeline ranks, for the placements of the
+    plans."""
+    group = parallel_state.get_pipeline_model_parallel_group()
+    parts = [None] * group.size()
+    torch.distributed.all_gather_object(parts, mine, group=group)
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def compare(name, got, want, tolerance=0.0):
+    """Returns the differences between two runs: losses where this rank has
+    some, and gradients or weights."""
+    wrong = []
+    (losses, tensors), (known, all_known) = got, want
+    if any(losses) and any(known) and losses != known:
+        off = max(abs(a - b) for x, y in zip(losses, known)
+                  for a, b in zip(x, y))
+        if not off <= tolerance:
+            wrong.append(f"{name}: losses differ by {off:g}")
+    for key, one in tensors.items():
+        off = (one - all_known[key]).abs().max().item()
+        scale = all_known[key].abs().max().item()
+        if not off <= tolerance * max(scale, 1e-3):
+            wrong.append(f"{name}: {key} differs by {off:g} "
+                         f"of {scale:g}")
+        if scale == 0:
+            wrong.append(f"{name}: {key} is 0")
+    return wrong
+
+
+def job(rank, groups):
+    """Runs groups of cases: each has a layout, a model, and plans that are
+    compared with megatron-core's own function."""
+    use_cpu()
+    wrong, count = [], 0
+    with OnCpu():
+        for layout, settings, ddp, cases in groups:
+            start(layout)
+            wants = {}
+            for case in cases:
+                count += 1
+                wrong += run_case(layout, settings, ddp, case, wants)
+            parallel_state.destroy_model_parallel()
+    return wrong, count
+
+
+def run_case(layout, settings, ddp, case, wants):
+    from longhaul.megatron import ForwardBackward
+    from longhaul.torch import places
+
+    placement, backward, schedule, options = case
+    options = dict(options)
+    steps = options.pop("steps", 1)
+    reads = options.pop("forward_only", False)
+    tolerance = options.pop("tolerance", 0.0)
+    text = torch_runs.pipeline(layout["pipeline"], placement, MICROBATCHES,
+                               backward, latency=options.pop("latency", 0))
+    where = places(text)
+    made = (lambda: DistributedDataParallelConfig(**ddp)) if ddp else (
+        lambda: None)
+    if steps not in wants:
+        wants[steps] = by_megatron(layout, 1, settings, made, steps)
+    want = wants[steps]
+    name = f"{layout} {settings} {ddp} {case}"
+    if schedule == "megatron":  # its own interleaved 1F1B
+        return compare(name, by_megatron(layout, 2, settings, made, steps), want)
+    model = Model(where, made(), **settings)
+    run = ForwardBackward(text, schedule=schedule, **options)
+    got = train(run, model, steps, optimizer_of(model, made()), reads)
+    if reads:
+        got = got[0], {}
+    run.close()
+    if parallel_state.get_pipeline_model_parallel_rank() == max(where):
+        assert all(got[0]), f"{case}: the last rank has no losses"
+    return compare(name, got, want, tolerance)
+
+
+def by_megatron(layout, chunks, settings, made, steps):
+    """Runs megatron-core's own function, with this many chunks on a rank."""
+    ranks = layout["pipeline"]
+    model = Model(loop(ranks, chunks * ranks), made(), **settings)
+    losses, tensors = train(get_forward_backward_func(), model, steps,
+                              optimizer_of(model, made()))
+    return losses, _merged(tensors)
+
+
+def optimizer_of(model, ddp):
+    if not ddp or not ddp.use_distributed_optimizer:
+        return None
+    return get_megatron_optimizer(
+        OptimizerConfig(optimizer="adam", lr=0.01, use_distributed_optimizer=True,
+                        bf16=False, params_dtype=torch.float32,
+                        clip_grad=0.0),
+        model.chunks, use_gloo_process_groups=False)
+
+
+def run_groups(ranks, groups):
+    """Runs groups on this many processes; returns the differences and the
+    number of cases."""
+    got = torch_runs.on_ranks(ranks, job, groups)
+    return [f"rank {rank}: {one}" for rank, (wrong, _) in enumerate(got)
+            for one in wrong], got[0][1]

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul.megatron: plans run as megatron-core's forward-backward function, over gloo
+with small models on CPUs. Losses and gradients equal those of megatron-core's own
+schedules, bit for bit.
+
+Needs torch and megatron-core ($LONGHAUL_TORCH names a Python that has them) and
+longhaul installed by pip, for the same Python or for that which $LONGHAUL_PYTHON names.
+"""
+import logging
+import pathlib
+import sys
+import warnings
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
+from import_torch import longhaul, torch  # noqa: E402
+from skip_without import skip_without  # noqa: E402
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+try:
+    import megatron.core  # noqa: F401
+except ImportError as error:
+    skip_without("megatron-core", error, "", "longhaul.megatron")
+
+import harness  # noqa: E402
+import megatron_runs  # noqa: E402
+import torch_runs  # noqa: E402
+from harness import check, long_test, test  # noqa: E402
+
+EXPERTS = {"num_moe_experts": 4, "moe_router_topk": 2, "add_bias_linear": False,
+           "moe_token_dispatcher_type": "allgather", "moe_aux_loss_coeff": 0.01,
+           "moe_router_load_balancing_type": "aux_loss"}
+RECOMPUTED = {"calculate_per_token_loss": True, "recompute_granularity": "full",
+              "recompute_method": "uniform", "recompute_num_layers": 1}
+SHARDED = {"use_distributed_optimizer": True, "overlap_grad_reduce": True,
+           "overlap_param_gather": True}
+
+
+def compare(ranks, groups):
+    wrong, count = megatron_runs.run_groups(ranks, groups)
+    check(count == sum(len(group[3]) for group in groups), f"{count} cases")
+    check(not wrong, f"{len(wrong)} differences:\n" + "\n".join(wrong[:20]))
+
+
+@test
+def two_ranks_equal_megatron():
+    compare(2, [
+        ({"pipeline": 2}, {}, None, [
+            ("ud", "split", "look-ahead", {"path": "delegated"}),
+            ("loop", "joint", "interleaved-1f1b", {}),
+            ("wave", "split", "zb-v", {"inject": "dc0-dc1=latency:1ms"}),
+            ("wave", "split", "zb-v", {"forward_only": True}),
+            ("ud", "split", "1f1b", {"steps": 3, "schedule_at":
+                                     {1: "zb-h1", 2: "gpipe"}})]),
+        ({"pipeline": 2}, EXPERTS | RECOMPUTED, None, [
+            ("wave", "split", "zb-v", {})]),
+    ])
+
+
+@test
+def four_ranks_equal_megatron():
+    compare(4, [
+        ({"pipeline": 4}, {}, None, [("loop", "joint", "megatron", {})]),
+        ({"pipeline": 2, "tensor": 2}, {"sequence_parallel": True}, None, [
+            ("ud", "split", "zb-h1", {})]),
+        ({"pipeline": 2, "expert": 2}, EXPERTS, SHARDED, [
+            ("wave", "split", "zb-v", {"steps": 2})]),
+    ])
+
+
+def methods_of(placement):
+    """Yields the methods that schedule a placement, with the kind of their
+    backward passes."""
+    for backward in ("joint", "split"):
+        text = torch_runs.pipeline(2, placement, backward=backward)
+        for name in [*longhaul.methods(), "optimal"]:
+            if name == "elastic":
+                continue
+            try:
+                longhaul.schedule(text, name)
+            except longhaul.Error:
+                continue
+            yield backward, name
+
+
+def every_method(ranks):
+    groups = []
+    for placement in ("ud", "loop", "wave"):
+        groups.append(({"pipeline": ranks}, {}, None, [
+            (placement, backward, name, {})
+            for backward, name in methods_of(placement)]))
+    return groups
+
+
+@long_test
+def every_method_on_two_ranks_equals_megatron():
+    compare(2, every_method(2))
+
+
+@long_test
+def every_method_on_four_ranks_equals_megatron():
+    compare(4, every_method(4))
+
+
+@long_test
+def every_layout_on_four_ranks_equals_megatron():
+    cases = [(placement, backward, name, {"steps": 2})
+             for placement in ("ud", "loop", "wave")
+             for backward, name in methods_of(placement)
+             if name in ("1f1b", "zb-h1", "look-ahead", "interleaved-1f1b",
+                         "zb-v", "greedy")]
+    compare(4, [(layout, settings, sharding, cases)
+                for layout, settings in (
+                    ({"pipeline": 2, "tensor": 2}, {}),
+                    ({"pipeline": 2, "tensor": 2}, {"sequence_parallel": True}),
+                    ({"pipeline": 2, "expert": 2}, EXPERTS),
+                    ({"pipeline": 2}, RECOMPUTED))
+                for sharding in (None, SHARDED)])
+
+
+@long_test
+def eight_ranks_equal_megatron():
+    compare(8, [
+        ({"pipeline": 8}, {}, None, [
+            ("loop", "joint", "megatron", {}),
+            ("ud", "split", "look-ahead", {"path": "delegated"}),
+            ("wave", "split", "zb-v", {})]),
+        ({"pipeline": 4, "tensor": 2}, {"sequence_parallel": True}, SHARDED, [
+            ("ud", "split", "zb-h1", {"steps": 2})]),
+        ({"pipeline": 2, "tensor": 2}, {"sequence_parallel": True}, SHARDED, [
+            ("wave", "split", "zb-v", {"steps": 2})]),
+        ({"pipeline": 2, "expert": 4}, EXPERTS, SHARDED, [
+            ("loop", "split", "greedy", {"steps": 2})]),
+    ])
+
+
+def adapting_job(rank):
+    """Slows a link down, with passes of some milliseconds."""
+    import time
+
+    from longhaul.megatron import ForwardBackward
+    from longhaul.torch import Adapt, places
+
+    megatron_runs.use_cpu()
+    text = torch_runs.pipeline(2, times=(4, 4, 4), latency=1)
+    with megatron_runs.OnCpu():
+        megatron_runs.start({"pipeline": 2})
+        model = megatron_runs.Model(places(text))
+        for chunk in model.chunks:
+            chunk.register_forward_hook(lambda *_: time.sleep(0.003))
+        run = ForwardBackward(
+            text, schedule="1f1b", inject="",
+            adapt=Adapt(warm_up=4, least_steps=1, effort=20000))
+        losses = []
+        for step in range(14):
+            if step == 6:
+                run.runtime.inject("dc0-dc1=latency:60ms")
+            losses += megatron_runs.train(run, model, 1)[0]
+        run.close()
+    return losses, [(one.to, one.refused) for one in run.runtime.switches]
+
+
+@long_test
+def a_slower_link_switches_the_schedule():
+    got = torch_runs.on_ranks(2, adapting_job)
+    check(got[0][1] == got[1][1] and got[0][1], f"switches {got[0][1]}")
+    losses = got[1][0]
+    check(all(one == losses[0] for one in losses),
+          "a switch changes the losses of the same batches")
+
+
+def errors_job(rank):
+    """Collects the messages of wrong uses."""
+    from longhaul.megatron import ForwardBackward, Layout
+    from longhaul.torch import places
+
+    megatron_runs.use_cpu()
+    text = torch_runs.pipeline(2)
+    made = []
+
+    def collect(call):
+        try:
+            call()
+            made.append("no error")
+        except longhaul.Error as error:
+            made.append(str(error))
+
+    class FusedLinear(torch.nn.Linear):
+        """Stands for a layer of Transformer Engine."""
+
+    FusedLinear.__module__ = "transformer_engine.pytorch"
+    with megatron_runs.OnCpu():
+        megatron_runs.start({"pipeline": 2})
+        model = megatron_runs.Model(places(text))
+        given = {"forward_step_func": None, "data_iterator": None,
+                 "seq_length": 8, "micro_batch_size": 2,
+                 "model": model.chunks}
+        run = ForwardBackward(text, schedule="1f1b")
+        collect(lambda: run(num_microbatches=7, **given))
+        run.close()
+        collect(lambda: ForwardBackward(
+            torch_runs.pipeline(2, "wave"), schedule="zb-v")(
+                num_microbatches=8, **given))
+        model.config.variable_seq_lengths = True
+        collect(lambda: run(num_microbatches=8, **given))
+        model.config.variable_seq_lengths = False
+        model.chunks[0].module.extra = FusedLinear(2, 2)
+        collect(lambda: ForwardBackward(text, schedule="zb-h1")(
+            num_microbatches=8, **given))
+        collect(lambda: ForwardBackward(
+            text, schedule="1f1b", adapt=True, schedule_at={1: "zb-h1"})(
+                num_microbatches=8, **given))
+    collect(lambda: Layout("Et|tL", (0, 1, 1, 0)))
+    return made
+
+
+@test
+def wrong_uses_are_reported():
+    got = torch_runs.on_ranks(2, errors_job)
+    check(len(got[0]) == len(got[1]), f"ranks report {got}")
+    for line, part in zip(got[0], (
+            "num_microbatches: 7; the plan has 8",
+            "model: has 1 chunks on pipeline rank",
+            "--variable-seq-lengths",
+            "extra: the schedule has separate weight gradients, and Transformer",
+            "schedule_at: a run with adapt chooses",
+            "layout: has 2 chunks; the plan has 4"), strict=True):
+        check(part in line, f"{line!r} lacks {part!r}")
+
+
+if __name__ == "__main__":
+    harness.finish()
