@@ -89,6 +89,8 @@ echo "all layouts   $PWD/out/plan.html"
 echo "trace         $PWD/out/trace.json (open in https://ui.perfetto.dev)"
 echo "measured      $PWD/out/run.html"
 echo "report        $PWD/out/report.html"
+echo 'several hosts  install libssl-dev and build again; for mpirun also'
+echo '              libopenmpi-dev, since ranks find each other by MPI then'
 if $longhaul playground -o out/playground.html 2>/dev/null; then
     echo "playground    $PWD/out/playground.html"
 fi

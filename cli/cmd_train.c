@@ -28,7 +28,7 @@ static const cli_option options[] = {
      .choices = train_transports,
      .help = "Message transport: inproc (ranks are threads of one process), "
              "local (ranks are processes of this machine), ucx or tcp (ranks "
-             "are started by mpirun or srun)."},
+             "are started by mpirun, srun, torchrun or --hosts)."},
     {.name = "ranks",
      .type = CLI_CHOICE,
      .at = offsetof(train_settings, ranks),
@@ -240,6 +240,16 @@ static const cli_option options[] = {
              "messages; the others take over from one that fails. A rail is an "
              "interface (eth1), a network (10.1.0.0/24) or an address of this "
              "rank."},
+    {.name = "hosts",
+     .type = CLI_TEXT,
+     .at = offsetof(train_settings, hosts),
+     .arg = "NAME:RANKS,...",
+     .example_argument = "west-0:4,east-0:4",
+     .help = "tcp, ucx: start this host's ranks. Run the same command on each "
+             "host, with LONGHAUL_SECRET. This host is the one with the name "
+             "that uname -n prints, or the one at position NODE_RANK, from 0. "
+             "Rank 0 runs on the first host; its port is MASTER_PORT (default "
+             "29500)."},
     {.name = "emulate-links",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, emulate_links),

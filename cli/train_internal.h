@@ -30,8 +30,8 @@ extern const char *const train_devices[], *const train_transports[];
 /* The train command's settings. */
 typedef struct train_settings {
     const char *schedule, *schedule_at, *events, *inject, *trace, *html, *svg,
-        *log, *profile_out, *path, *host_memory, *rails, *layers, *layers_at,
-        *places_at;
+        *log, *profile_out, *path, *host_memory, *rails, *hosts, *layers,
+        *layers_at, *places_at;
     int64_t staging_ns, moving_ns, silence_ns;
     uint32_t device, transport, ranks, replicas, steps, progress_every,
         sub_blocks, buffers, message_bytes, speed, memory, max_restarts;
@@ -312,5 +312,9 @@ lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
 void train_restarts_print(cli *c, const lh_train_result *r);
 /* Returns the run's restarts as JSON; NULL: no memory. */
 json_t *train_restarts_json(const lh_train_result *r);
+
+/* With --hosts: continues as each of this host's ranks in a child process, with
+ * the variables that torchrun sets, and ends the parent process after them. */
+lh_status train_hosts_start(cli *c);
 
 #endif

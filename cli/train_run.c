@@ -583,6 +583,7 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     const train_settings *s = c->settings;
     const cli_model model = s->model;
     CLI_TRY(check_options(c));
+    CLI_TRY(train_hosts_start(c));
     CLI_TRY(cli_problem_read(c, c->operands[0], false, problem));
     if (s->device == LH_TRAIN_CPU)
         CLI_TRY(check_cpu(c, problem->plan));

@@ -99,7 +99,7 @@ static void set(const char *const *pairs)
 
 static void finds_rank_0(void)
 {
-    lhi_slurm_settings s;
+    lhi_launch_settings s;
     lh_error err;
     set(NULL);
     CHECK(lhi_slurm_is_launched());
@@ -174,9 +174,9 @@ static void says_what_is_wrong(void)
         {"LONGHAUL_PORT", "65536", "'65536' is not a port"},
         {"LONGHAUL_PORT", "1-2", "'1-2' is not a port"},
     };
-    const lhi_slurm_settings before = {.rank = 77, .host = "before"};
+    const lhi_launch_settings before = {.rank = 77, .host = "before"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        lhi_slurm_settings s = before;
+        lhi_launch_settings s = before;
         lh_error err;
         SET(cases[i].name, cases[i].value);
         CHECK_INT(lhi_slurm_read_environment(&s, &err), LH_EINVAL);
@@ -188,7 +188,7 @@ static void says_what_is_wrong(void)
 /* Rank 0 must be on the node where the other ranks expect it. */
 static void rank_0_is_where_others_look(void)
 {
-    lhi_slurm_settings s;
+    lhi_launch_settings s;
     lh_error err;
     SET("SLURM_PROCID", "0");
     CHECK(lhi_slurm_is_first_rank());

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs one rank in a process that mpirun, srun or a similar launcher started.
- */
+/* Runs one rank in a process that mpirun, srun, torchrun or a similar launcher
+ * started. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "runtime/engine/restart.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
 #include "runtime/transport/slurm.h"
+#include "runtime/transport/torchrun.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,9 +43,9 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
 typedef struct start {
     lhi_job *job;
     uint32_t rank;
-    lhi_mpi *mpi; /* NULL: started by srun */
+    lhi_mpi *mpi; /* NULL: started by srun or torchrun */
     const lhi_mpi_setup *setup;
-    const lhi_tcp_options *tcp;   /* of ranks started by srun */
+    const lhi_tcp_options *tcp;   /* of ranks started so */
     lhi_attempt_failure *failure; /* shared with a child process */
 } start;
 
@@ -185,21 +186,35 @@ static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                     n_ranks, n, how, n);
 }
 
-/* Runs this process as one rank of a Slurm step: connects to the other ranks
- * and runs the job. *result: its result. */
-static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
-                                const lhi_net_link *links,
-                                lhi_rank_result *result, lh_error *err)
+/* Checks whether this is rank 0 of torchrun or srun. All ranks detect errors in
+ * the environment, but only rank 0 prints them. */
+static bool is_first_rank(bool by_torchrun)
 {
-    lhi_slurm_settings s;
+    uint64_t rank;
+    return by_torchrun
+               ? lhi_launch_parse_number("RANK", UINT32_MAX, NULL, &rank) &&
+                     rank == 0
+               : lhi_slurm_is_first_rank();
+}
+
+/* Runs this process as one rank that torchrun or srun started: connects to the
+ * other ranks and runs the job. *result: its result. */
+static lh_status run_by_environment(lhi_job *job, bool by_torchrun,
+                                    uint32_t n_links, const lhi_net_link *links,
+                                    lhi_rank_result *result, lh_error *err)
+{
+    lhi_launch_settings s;
     unsigned char digest[LHI_SETUP_BYTES];
-    const lh_status status = lhi_slurm_read_environment(&s, err);
+    const lh_status status = by_torchrun
+                                 ? lhi_torchrun_read_environment(&s, err)
+                                 : lhi_slurm_read_environment(&s, err);
     if (status != LH_OK) {
-        if (!lhi_slurm_is_first_rank())
+        if (!is_first_rank(by_torchrun))
             exit_with_message(job, NULL);
         return status;
     }
-    LHI_TRY(check_ranks(job, s.rank, s.n_ranks, "srun -n", err));
+    LHI_TRY(check_ranks(job, s.rank, s.n_ranks,
+                        by_torchrun ? "WORLD_SIZE" : "srun -n", err));
     LHI_TRY(lhi_job_compute_digest(job, digest, err));
     const lhi_tcp_options o = {.rank = s.rank,
                                .n_ranks = s.n_ranks,
@@ -209,7 +224,7 @@ static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
                                .setup = digest,
                                .secret = s.secret,
                                .secret_size = strlen(s.secret),
-                               .join_ns = LHI_SLURM_JOIN_TIMEOUT_NS,
+                               .join_ns = LHI_LAUNCH_JOIN_TIMEOUT_NS,
                                .silence_ns = job->o.silence_ns,
                                .n_links = n_links,
                                .links = links,
@@ -227,14 +242,18 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
     lhi_mpi *mpi;
     uint32_t n = lhi_grid_count_ranks(&job->grid);
     job->launched = true;
-    if (lhi_slurm_is_launched())
-        return run_slurm_task(job, n_links, links, result, err);
+    const bool by_torchrun = lhi_torchrun_is_launched();
+    if (by_torchrun || lhi_slurm_is_launched())
+        return run_by_environment(job, by_torchrun, n_links, links, result,
+                                  err);
     if (!lhi_mpi_is_launched())
         return lhi_fail(err, LH_EINVAL,
-                        "transport %s requires ranks started by mpirun or "
-                        "srun: mpirun -np %" PRIu32
-                        " longhaul train ..., or srun -n %" PRIu32,
-                        job->o.transport, n, n);
+                        "transport %s requires ranks started by mpirun, srun "
+                        "or torchrun: mpirun -np %" PRIu32
+                        " longhaul train ..., srun -n %" PRIu32
+                        ", or RANK, WORLD_SIZE=%" PRIu32
+                        ", MASTER_ADDR and MASTER_PORT in the environment",
+                        job->o.transport, n, n, n);
     lhi_mpi_setup work = {.transport = job->o.transport,
                           .insecure = job->o.insecure,
                           .n_rails = job->o.n_rails,

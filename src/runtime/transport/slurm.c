@@ -5,7 +5,6 @@
 #include "base/fail.h"
 #include "runtime/transport/sockets.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -15,35 +14,21 @@
 /* Ports below Linux's ephemeral range. */
 enum { FIRST_PORT = 20000, N_PORTS = 10000 };
 
-/* Parses a number from 0 to `most` in the environment variable `name`; `ends`
- * lists characters that may follow it. False: unset or invalid. */
-static bool parse_number(const char *name, uint64_t most, const char *ends,
-                         uint64_t *out)
-{
-    const char *text = getenv(name);
-    char *end;
-    if (!text || *text < '0' || *text > '9')
-        return false;
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    if (errno || n > most || (*end && (!ends || !strchr(ends, *end))))
-        return false;
-    *out = n;
-    return true;
-}
-
 /* Checks that the process itself is a Slurm step task. Open MPI's and Hydra's
  * mpirun start their helpers by srun, so the Slurm variables may describe a
  * helper. */
 static bool is_step_task(void)
 {
     uint64_t rank, n, pmi;
-    if (!parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
-        !parse_number("SLURM_STEP_NUM_TASKS", UINT32_MAX, NULL, &n) ||
+    if (!lhi_launch_parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
+        !lhi_launch_parse_number("SLURM_STEP_NUM_TASKS", UINT32_MAX, NULL,
+                                 &n) ||
         getenv("OMPI_COMM_WORLD_SIZE"))
         return false;
-    return (!parse_number("PMI_RANK", UINT32_MAX, NULL, &pmi) || pmi == rank) &&
-           (!parse_number("PMI_SIZE", UINT32_MAX, NULL, &pmi) || pmi == n);
+    return (!lhi_launch_parse_number("PMI_RANK", UINT32_MAX, NULL, &pmi) ||
+            pmi == rank) &&
+           (!lhi_launch_parse_number("PMI_SIZE", UINT32_MAX, NULL, &pmi) ||
+            pmi == n);
 }
 
 bool lhi_slurm_is_launched(void)
@@ -55,13 +40,14 @@ bool lhi_slurm_is_launched(void)
 bool lhi_slurm_is_first_rank(void)
 {
     uint64_t rank;
-    return parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) && rank == 0;
+    return lhi_launch_parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) &&
+           rank == 0;
 }
 
 lh_status lhi_slurm_first_node(const char *list, char *out, size_t room,
                                lh_error *err)
 {
-    char name[sizeof((lhi_slurm_settings *)NULL)->host];
+    char name[sizeof((lhi_launch_settings *)NULL)->host];
     size_t n = 0;
     const char *at = list;
     while (*at && *at != ',' && n < sizeof name) {
@@ -98,7 +84,7 @@ static bool is_loopback(const struct sockaddr_storage *a)
 }
 
 /* Checks that rank 0 runs on the host to which the others connect. */
-static lh_status check_first_host(const lhi_slurm_settings *s, lh_error *err)
+static lh_status check_first_host(const lhi_launch_settings *s, lh_error *err)
 {
     const char *here = getenv("SLURMD_NODENAME");
     if (here && strcmp(here, s->host) != 0)
@@ -125,18 +111,15 @@ static lh_status check_first_host(const lhi_slurm_settings *s, lh_error *err)
 
 /* Determines rank 0's host: from LONGHAUL_HOST, else loopback for one node,
  * else the step's first node. */
-static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
+static lh_status find_host(lhi_launch_settings *s, lh_error *err)
 {
     const char *named = getenv("LONGHAUL_HOST");
     const char *nodes = getenv("SLURM_STEP_NODELIST");
     uint64_t n_nodes = 0;
-    if (named && *named) {
-        if (strlen(named) >= sizeof s->host)
-            return lhi_fail(err, LH_EINVAL, "LONGHAUL_HOST is too long");
-        snprintf(s->host, sizeof s->host, "%s", named);
-        return LH_OK;
-    }
-    if (parse_number("SLURM_STEP_NUM_NODES", UINT32_MAX, NULL, &n_nodes) &&
+    if (named && *named)
+        return lhi_launch_set_host(s, "LONGHAUL_HOST", named, err);
+    if (lhi_launch_parse_number("SLURM_STEP_NUM_NODES", UINT32_MAX, NULL,
+                                &n_nodes) &&
         n_nodes == 1) {
         snprintf(s->host, sizeof s->host, "127.0.0.1");
         return LH_OK;
@@ -151,46 +134,27 @@ static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
 
 /* Determines rank 0's port: from LONGHAUL_PORT, else the first that Slurm
  * reserved, else computed from `job` and `step`. */
-static lh_status find_port(lhi_slurm_settings *s, uint64_t job, uint64_t step,
+static lh_status find_port(lhi_launch_settings *s, uint64_t job, uint64_t step,
                            lh_error *err)
 {
     uint64_t port;
-    if (getenv("LONGHAUL_PORT")) {
-        if (!parse_number("LONGHAUL_PORT", 65535, NULL, &port) || port == 0)
-            return lhi_fail(
-                err, LH_EINVAL,
-                "LONGHAUL_PORT: '%.20s' is not a port; use 1 to 65535",
-                getenv("LONGHAUL_PORT"));
-    } else if (!parse_number("SLURM_STEP_RESV_PORTS", 65535, "-,", &port) ||
-               port == 0) {
+    if (!lhi_launch_parse_number("SLURM_STEP_RESV_PORTS", 65535, "-,", &port) ||
+        port == 0)
         /* Concurrent jobs on a node have nearby numbers, so spread them. */
         port = FIRST_PORT + (job % N_PORTS * 61 + step % N_PORTS) % N_PORTS;
-    }
-    s->port = (uint16_t)port;
-    return LH_OK;
+    return lhi_launch_read_port(s, (uint16_t)port, err);
 }
 
-/* Reads the job's secret from LONGHAUL_SECRET. */
-static lh_status find_secret(lhi_slurm_settings *s, lh_error *err)
+lh_status lhi_slurm_read_environment(lhi_launch_settings *out, lh_error *err)
 {
-    s->secret = getenv("LONGHAUL_SECRET");
-    if (s->secret && strlen(s->secret) >= LHI_SECRET_MIN_BYTES)
-        return LH_OK;
-    return lhi_fail(err, LH_EINVAL,
-                    "ranks started by srun without MPI authenticate with "
-                    "LONGHAUL_SECRET, at least %d characters: before srun, "
-                    "export LONGHAUL_SECRET=$(openssl rand -hex 32)",
-                    LHI_SECRET_MIN_BYTES);
-}
-
-lh_status lhi_slurm_read_environment(lhi_slurm_settings *out, lh_error *err)
-{
-    lhi_slurm_settings s = {0};
+    lhi_launch_settings s = {0};
     uint64_t rank, n, job, step;
-    if (!parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
-        !parse_number("SLURM_STEP_NUM_TASKS", LHI_NET_MAX_RANKS, NULL, &n) ||
-        !parse_number("SLURM_JOB_ID", UINT32_MAX, NULL, &job) ||
-        !parse_number("SLURM_STEP_ID", UINT32_MAX, NULL, &step) || rank >= n)
+    if (!lhi_launch_parse_number("SLURM_PROCID", UINT32_MAX, NULL, &rank) ||
+        !lhi_launch_parse_number("SLURM_STEP_NUM_TASKS", LHI_NET_MAX_RANKS,
+                                 NULL, &n) ||
+        !lhi_launch_parse_number("SLURM_JOB_ID", UINT32_MAX, NULL, &job) ||
+        !lhi_launch_parse_number("SLURM_STEP_ID", UINT32_MAX, NULL, &step) ||
+        rank >= n)
         return lhi_fail(
             err, LH_EINVAL,
             "SLURM_PROCID, SLURM_STEP_NUM_TASKS (at most %d), SLURM_JOB_ID and "
@@ -199,7 +163,7 @@ lh_status lhi_slurm_read_environment(lhi_slurm_settings *out, lh_error *err)
     s.rank = (uint32_t)rank;
     s.n_ranks = (uint32_t)n;
     snprintf(s.job, sizeof s.job, "slurm %" PRIu64 ".%" PRIu64, job, step);
-    LHI_TRY(find_secret(&s, err));
+    LHI_TRY(lhi_launch_read_secret(&s, "srun", err));
     LHI_TRY(find_port(&s, job, step, err));
     LHI_TRY(find_host(&s, err));
     *out = s;

@@ -5,19 +5,7 @@
 #ifndef LHI_RUNTIME_TRANSPORT_SLURM_H
 #define LHI_RUNTIME_TRANSPORT_SLURM_H
 
-#include "runtime/transport/transport.h"
-
-/* Timeout for all ranks to join; nodes may start seconds apart. */
-#define LHI_SLURM_JOIN_TIMEOUT_NS INT64_C(60000000000)
-
-/* This process's settings from the environment. */
-typedef struct lhi_slurm_settings {
-    uint32_t rank, n_ranks;
-    char host[256]; /* rank 0's */
-    uint16_t port;  /* rank 0's */
-    char job[64];   /* name of the step */
-    const char *secret;
-} lhi_slurm_settings;
+#include "runtime/transport/launch_settings.h"
 
 /* Checks whether this process is a Slurm task to be started this way: it has a
  * secret in LONGHAUL_SECRET, or no MPI or PMI variables. */
@@ -31,7 +19,7 @@ bool lhi_slurm_is_first_rank(void);
  * node. The port is LONGHAUL_PORT, or the first that Slurm reserved for the
  * step, or one computed from the step's number. LH_EINVAL: a variable is
  * missing or invalid; `err` has the remedy. */
-lh_status lhi_slurm_read_environment(lhi_slurm_settings *out, lh_error *err);
+lh_status lhi_slurm_read_environment(lhi_launch_settings *out, lh_error *err);
 
 /* Returns the first name in a Slurm node list: n07 for "n[07-12,20],m".
  * LH_EINVAL: invalid list, or the name does not fit `room` bytes. */

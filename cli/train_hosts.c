@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts the ranks of this host for --hosts. Each rank is a child process with
+ * torchrun's variables. */
+#define _GNU_SOURCE /* strchrnul */
+#include "train_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_LOCAL = 1024, MASTER_PORT = 29500 }; /* torchrun's default port */
+
+/* The ranks of all hosts, and those of this one. */
+typedef struct hosts {
+    char first[256]; /* the host of rank 0 */
+    uint32_t n_hosts, n_ranks;
+    uint32_t begin, n_local; /* of this host; n_local 0: not in the list */
+} hosts;
+
+static pid_t children[MOST_LOCAL];
+static volatile sig_atomic_t n_children;
+
+/* Checks whether the host list's entry number `index`, a name of `len` bytes,
+ * is this host: number NODE_RANK, or the host's name with or without its
+ * domain. */
+static bool is_here(const char *name, size_t len, uint32_t index)
+{
+    const char *number = getenv("NODE_RANK");
+    struct utsname here;
+    if (number)
+        return strtoul(number, NULL, 10) == index;
+    if (uname(&here) != 0)
+        return false;
+    size_t whole = strlen(here.nodename);
+    size_t shorter = strcspn(here.nodename, ".");
+    return (len == whole || len == shorter) &&
+           strncmp(name, here.nodename, len) == 0;
+}
+
+/* Parses --hosts: NAME:RANKS,... */
+static lh_status parse_hosts(cli *c, const char *text, hosts *h)
+{
+    for (const char *at = text; at; h->n_hosts++) {
+        const char *end = strchrnul(at, ',');
+        const char *colon = memrchr(at, ':', (size_t)(end - at));
+        char *after;
+        unsigned long n = colon ? strtoul(colon + 1, &after, 10) : 0;
+        size_t len = colon ? (size_t)(colon - at) : 0;
+        if (len == 0 || len >= sizeof h->first || n == 0 || n > MOST_LOCAL ||
+            after != end)
+            return cli_usage(c,
+                             "--hosts: '%.*s' must be NAME:RANKS, with at most "
+                             "%d ranks",
+                             (int)(end - at), at, MOST_LOCAL);
+        if (h->n_hosts == 0)
+            snprintf(h->first, sizeof h->first, "%.*s", (int)len, at);
+        if (is_here(at, len, h->n_hosts)) {
+            if (h->n_local)
+                return cli_usage(c, "--hosts: '%.*s' is there twice", (int)len,
+                                 at);
+            h->begin = h->n_ranks;
+            h->n_local = (uint32_t)n;
+        }
+        h->n_ranks += (uint32_t)n;
+        at = *end ? end + 1 : NULL;
+    }
+    return LH_OK;
+}
+
+/* Sets a variable to a number. */
+static void set_number(const char *name, uint32_t n)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%" PRIu32, n);
+    setenv(name, text, 1);
+}
+
+/* Passes a signal on to the ranks (signal handler). */
+static void pass_on(int number)
+{
+    int saved = errno;
+    for (int i = 0; i < n_children; i++)
+        kill(children[i], number);
+    errno = saved;
+}
+
+/* Waits for all ranks. Returns the exit status of the first that failed, else
+ * 0. A rank that ends early ends the others through their connections. */
+static int wait_for_ranks(void)
+{
+    int failed = 0;
+    for (int i = 0; i < n_children; i++) {
+        int status;
+        while (waitpid(children[i], &status, 0) < 0 && errno == EINTR)
+            continue;
+        int code =
+            WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (!failed)
+            failed = code;
+    }
+    return failed;
+}
+
+/* Continues as one of this host's ranks in a child process. In the parent
+ * process waits for all and ends it. Ranks have their own process group, so
+ * that a terminal's signals reach each of them once. */
+static lh_status start_ranks(cli *c, const hosts *h)
+{
+    const pid_t parent = getpid();
+    for (uint32_t i = 0; i < h->n_local; i++) {
+        pid_t child = fork();
+        if (child < 0) {
+            pass_on(SIGKILL);
+            return cli_usage(c, "--hosts: cannot start a rank: %s",
+                             strerror(errno));
+        }
+        if (child == 0) {
+            setpgid(0, 0);
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != parent)
+                _exit(1);
+            n_children = 0;
+            set_number("RANK", h->begin + i);
+            return LH_OK;
+        }
+        children[i] = child;
+        n_children = (int)i + 1;
+    }
+    static const int passed[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        sigaction(passed[i], &(struct sigaction){.sa_handler = pass_on}, NULL);
+    _exit(wait_for_ranks());
+}
+
+lh_status train_hosts_start(cli *c)
+{
+    const train_settings *s = c->settings;
+    hosts h = {0};
+    if (!s->hosts)
+        return LH_OK;
+    if (s->transport <= TRAIN_LOCAL)
+        return cli_usage(c, "--hosts requires --transport tcp or ucx");
+    if (getenv("RANK"))
+        return cli_usage(c, "--hosts starts ranks itself, and RANK is set as "
+                            "in a rank of torchrun: leave one of both out");
+    CLI_TRY(parse_hosts(c, s->hosts, &h));
+    if (!h.n_local)
+        return cli_usage(c, "--hosts: this host is not in the list; use the "
+                            "names that uname -n prints, or set NODE_RANK to "
+                            "the position in the list, from 0");
+    set_number("WORLD_SIZE", h.n_ranks);
+    setenv("MASTER_ADDR", h.n_hosts > 1 ? h.first : "127.0.0.1", 1);
+    if (!getenv("MASTER_PORT"))
+        set_number("MASTER_PORT", MASTER_PORT);
+    unsetenv("TORCHELASTIC_RUN_ID"); /* no torchrun listens on the port */
+    return start_ranks(c, &h);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Settings of a rank whose launcher passes them in environment variables. */
+#ifndef LHI_RUNTIME_TRANSPORT_LAUNCH_SETTINGS_H
+#define LHI_RUNTIME_TRANSPORT_LAUNCH_SETTINGS_H
+
+#include "runtime/transport/transport.h"
+
+/* Timeout for all ranks to join; nodes may start seconds apart. */
+#define LHI_LAUNCH_JOIN_TIMEOUT_NS INT64_C(60000000000)
+
+/* This process's settings from the environment. */
+typedef struct lhi_launch_settings {
+    uint32_t rank, n_ranks;
+    char host[256]; /* rank 0's */
+    uint16_t port;  /* rank 0's */
+    char job[64];   /* name of the job, equal on all ranks */
+    const char *secret;
+} lhi_launch_settings;
+
+/* Parses a number from 0 to `most` in the environment variable `name`; `ends`
+ * lists characters that may follow it, NULL: none. False: unset or invalid. */
+bool lhi_launch_parse_number(const char *name, uint64_t most, const char *ends,
+                             uint64_t *out);
+
+/* Reads the job's secret from LONGHAUL_SECRET. LH_EINVAL: it is missing or too
+ * short; the message names the launcher, such as "srun". */
+lh_status lhi_launch_read_secret(lhi_launch_settings *s, const char *launcher,
+                                 lh_error *err);
+
+/* Reads rank 0's port from LONGHAUL_PORT; `port` if that is not set. LH_EINVAL:
+ * it is not a port. */
+lh_status lhi_launch_read_port(lhi_launch_settings *s, uint16_t port,
+                               lh_error *err);
+
+/* Sets rank 0's host. LH_EINVAL: the value of the variable `name` is too long.
+ */
+lh_status lhi_launch_set_host(lhi_launch_settings *s, const char *name,
+                              const char *host, lh_error *err);
+
+#endif

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that torchrun's variables or --hosts start, over tcp."""
+import os
+import socket
+import subprocess
+import sys
+
+import harness
+from harness import ENVIRONMENT, PROGRAM, WORK, case, check, test, uniform
+
+TRAIN = ["train", "pair.yaml", "-s", "1f1b", "--transport", "tcp", "--steps", "1",
+         "--json"]
+NAME = os.uname().nodename
+LAUNCH = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK",
+          "TORCHELASTIC_RUN_ID", "LONGHAUL_SECRET", "LONGHAUL_PORT")
+SECRET = {"LONGHAUL_SECRET": "0123456789abcdef"}
+for name in LAUNCH:
+    ENVIRONMENT.pop(name, None)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def together(*starts):
+    """Runs the program at the same time with each pair of arguments and
+    variables; returns statuses, outputs and errors."""
+    uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    running = [subprocess.Popen(
+        [PROGRAM, *TRAIN, *args], env=ENVIRONMENT | env, text=True, cwd=WORK,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for args, env in starts]
+    return [(*one.communicate(timeout=harness.HANGS), one.returncode)
+            for one in running]
+
+
+def check_run(ended):
+    check([code for _, _, code in ended] == [0] * len(ended), f"{ended}")
+    check('"transport": "tcp"' in ended[0][0], f"{ended[0]}")
+    check(not any(out for out, _, _ in ended[1:]), f"{ended}")
+
+
+def rank(number, **more):
+    return [], SECRET | {"RANK": str(number), "WORLD_SIZE": "2",
+                         "MASTER_ADDR": "127.0.0.1", **more}
+
+
+@test
+def torchrun_s_variables_start_a_rank():
+    port = str(free_port())
+    check_run(together(*(rank(r, MASTER_PORT=port) for r in range(2))))
+
+
+@test
+def the_port_of_torchrun_s_own_server_stays_free():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = str(server.getsockname()[1])
+        check_run(together(*(rank(r, MASTER_PORT=port, TORCHELASTIC_RUN_ID="x")
+                             for r in range(2))))
+
+
+@test
+def hosts_start_the_ranks_of_each_host():
+    check_run(together((["--hosts", f"{NAME}:2"],
+                        SECRET | {"MASTER_PORT": str(free_port())})))
+    port = {"MASTER_PORT": str(free_port())}
+    two = ["--hosts", "127.0.0.1:1,localhost:1"]
+    check_run(together(*((two, SECRET | port | {"NODE_RANK": str(n)})
+                         for n in range(2))))
+
+
+@test
+def wrong_launches_are_reported():
+    uniform("pair.yaml", devices=2, microbatches=2, times=(1, 1, 1))
+    given = SECRET | {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                      "MASTER_PORT": "1"}
+    for env, message in (
+            (given | {"WORLD_SIZE": "3"}, "3 ranks were started, but the plan "
+             "has 2: WORLD_SIZE 2"),
+            (given | {"RANK": "2"}, r"RANK, WORLD_SIZE \(at most 4096\) and "),
+            (given | {"LONGHAUL_SECRET": "short"}, "ranks started by torchrun"),
+            (given | {"LONGHAUL_PORT": "0"}, "LONGHAUL_PORT: '0' is not a port"),
+            ({}, "RANK, WORLD_SIZE=2, MASTER_ADDR and MASTER_PORT")):
+        # Rank 0 alone reports an error that all ranks detect.
+        says = "" if env.get("RANK") == "2" else message
+        case("environment", TRAIN, 1, err=says, env=env)
+    for hosts, message in (
+            ("a:1,b", "'b' must be NAME:RANKS"), ("a:0", "'a:0' must be"),
+            (":2", "':2' must be"), ("nowhere:2", "not in the list"),
+            (f"{NAME}:1,{NAME}:1", "is there twice")):
+        case("hosts", [*TRAIN, "--hosts", hosts], 2, err=message)
+    case("both", [*TRAIN, "--hosts", f"{NAME}:2"], 2, err="RANK is set", env=given)
+    case("transport", ["train", "pair.yaml", "--hosts", "a:2"], 2,
+         err="--hosts requires --transport tcp or ucx")
+
+
+if __name__ == "__main__":
+    (lacks,) = together(([], SECRET | {"RANK": "0", "WORLD_SIZE": "1",
+                                       "MASTER_ADDR": "127.0.0.1",
+                                       "MASTER_PORT": "1"}))
+    if "this build" in lacks[1]:
+        print(f"SKIPPED: {lacks[1]}", file=sys.stderr)
+        sys.exit(77)
+    harness.finish()
