@@ -60,6 +60,13 @@ static lh_status with_table(const void *given, lh_error *err)
     return say_report(status, r, err);
 }
 
+static lh_status with_decision(const void *given, lh_error *err)
+{
+    lh_report *r = report();
+    lh_status status = lh_report_set_decision(r, given, err);
+    return say_report(status, r, err);
+}
+
 /* Fills in the recording and the diagnosis; the test owns the block. */
 static lh_status with_diagnosis(const void *given, lh_error *err)
 {

@@ -197,6 +197,8 @@ static const lh_report_table table = {
 static const char *const sentences[] = {"it is slow"};
 static const lh_report_diagnosis diagnosis_page = {
     .size = sizeof diagnosis_page, .n_sentences = 1, .sentences = sentences};
+static const lh_report_decision decision = {
+    .size = sizeof decision, .n_sentences = 1, .sentences = sentences};
 static const lh_svg_options svg = {
     .size = sizeof svg, .width = 900, .analysis = &small_analysis};
 static const lh_terminal_options terminal = {
@@ -266,6 +268,7 @@ static const taker takers[] = {
     TAKER(lh_report_differences, with_differences, &small_differences, n_rows),
     TAKER(lh_report_iterations, course_drawn, &small_course, n_spans),
     TAKER(lh_report_table, with_table, &table, n_columns),
+    TAKER(lh_report_decision, with_decision, &decision, n_notes),
     TAKER(lh_report_diagnosis, with_diagnosis, &diagnosis_page, n_sentences),
     TAKER(lh_report_what_if, asked, &what_if, mfu),
     TAKER(lh_svg_options, drawn, &svg, analysis),

@@ -241,6 +241,61 @@ static void two_beside_each_other(void)
     lh_report_free(report);
 }
 
+static void decisions(void)
+{
+    lh_error err = {0};
+    lh_report *report = NULL;
+    const char *const sentences[] = {"Train <it>."};
+    const char *notes[] = {"Safe", "none"};
+    lh_report_site sites[] = {{"west", "1 of 2 h100", "stage 0", 0.5},
+                              {"east", "0 of 2 h100", "idle", 0}};
+    lh_report_site_link link = {0, 1, "20 ms", "1 GB", 0.25};
+    lh_report_tradeoff point = {"TP 1", NULL, 30, 7, -1};
+    lh_report_decision d = {.size = sizeof d,
+                            .n_sentences = 1,
+                            .sentences = sentences,
+                            .n_sites = 2,
+                            .sites = sites,
+                            .n_links = 1,
+                            .links = &link,
+                            .n_notes = 1,
+                            .notes = notes,
+                            .n_tradeoffs = 1,
+                            .tradeoffs = &point};
+    CHECK_OK(lh_report_make("", &report, &err), err);
+    CHECK_OK(lh_report_set_decision(report, &d, &err), err);
+    CHECK_OK(lh_report_set_decision(report, &d, &err), err);
+    char *text = html_of(report);
+    CHECK_INT(count(text, "\"decision\":"), 1);
+    CHECK_HAS(text,
+              "\"decision\":{\"sentences\":[\"Train \\u003cit>.\"],"
+              "\"notes\":[\"Safe\",\"none\"],\"sites\":[{\"texts\":[\"west\","
+              "\"1 of 2 h100\",\"stage 0\"],\"used\":500000},{\"texts\":["
+              "\"east\",\"0 of 2 h100\",\"idle\"],\"used\":0}],\"links\":[{"
+              "\"texts\":[\"20 ms\",\"1 GB\"],\"from\":0,\"to\":1,"
+              "\"use\":250000}],\"tradeoffs\":[{\"texts\":[\"TP 1\",\"\"],"
+              "\"ns\":30,\"bytes\":7,\"usd\":-1}]}");
+    lh_text_free(text);
+    point.usd = NAN;
+    CHECK_INT(lh_report_set_decision(report, &d, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "tradeoffs[0]");
+    link.to = 2;
+    CHECK_INT(lh_report_set_decision(report, &d, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "links[0]");
+    link.to = 1;
+    link.use = NAN;
+    CHECK_INT(lh_report_set_decision(report, &d, &err), LH_EINVAL);
+    sites[1].used = 1.5;
+    CHECK_INT(lh_report_set_decision(report, &d, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "sites[1]");
+    notes[1] = NULL;
+    CHECK_INT(lh_report_set_decision(report, &d, &err), LH_EINVAL);
+    CHECK_HAS(err.text, "notes[0]");
+    d.n_notes = 1001;
+    CHECK_INT(lh_report_set_decision(report, &d, &err), LH_EINVAL);
+    lh_report_free(report);
+}
+
 /* --- SVG ----------------------------------------------------------------- */
 
 static void svg_of_everything(void)
@@ -494,6 +549,7 @@ int main(void)
     RUN(page_of_everything);
     RUN(iterations_that_differ);
     RUN(two_beside_each_other);
+    RUN(decisions);
     RUN(page_refuses);
     RUN(svg_of_everything);
     RUN(pictures_of_extremes);

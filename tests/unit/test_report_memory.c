@@ -66,6 +66,10 @@ static lh_status fill(lh_report *report, lh_error *err)
         status = lh_report_add_card(report, "a", "b", "c", err);
     if (status == LH_OK)
         status = lh_report_add_memory(report, "rank 0", 9, 1, &kind, err);
+    const lh_report_decision decision = {
+        .size = sizeof decision, .n_sentences = 1, .sentences = texts};
+    if (status == LH_OK)
+        status = lh_report_set_decision(report, &decision, err);
     if (status == LH_OK)
         status = lh_report_add_table(report, &table, err);
     if (status == LH_OK)

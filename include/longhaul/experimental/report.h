@@ -158,6 +158,45 @@ typedef struct lh_report_differences {
     const lh_report_difference *rows;
 } lh_report_differences;
 
+/* A datacenter on the map of a plan. */
+typedef struct lh_report_site {
+    const char *name;  /* "west" */
+    const char *gpus;  /* "128 of 128 h100-sxm" */
+    const char *holds; /* "stages 0-1 of 16 replicas: 40 layers" */
+    double used;       /* share of its GPUs in use, 0..1 */
+} lh_report_site;
+/* One direction of a link on the map of a plan. */
+typedef struct lh_report_site_link {
+    uint32_t from, to;   /* indices of sites */
+    const char *values;  /* "20 ms, 3200 Gb/s" */
+    const char *carries; /* "2048 messages of 58.7 MB" */
+    double use; /* traffic over what the link carries in an iteration; < 0:
+                 * unknown */
+} lh_report_site_link;
+/* A plan on the chart of time against cost or memory. */
+typedef struct lh_report_tradeoff {
+    const char *name; /* layout and schedule */
+    const char *mark; /* "this plan", "knee"; NULL or "": none */
+    int64_t iteration_ns, peak_bytes; /* >= 0 */
+    double usd; /* per iteration; < 0: unknown. The chart is over the cost if
+                 * all are known, else over the memory. */
+} lh_report_tradeoff;
+/* A plan as a decision, at the top of the page. */
+typedef struct lh_report_decision {
+    size_t size;          /* sizeof(lh_report_decision) */
+    uint32_t n_sentences; /* the recommendation */
+    const char *const *sentences;
+    uint32_t n_sites; /* at most 1000, as all counts */
+    const lh_report_site *sites;
+    uint32_t n_links;
+    const lh_report_site_link *links;
+    uint32_t n_notes; /* what would change the decision: 2 texts each,
+                       * a heading and a sentence */
+    const char *const *notes;
+    uint32_t n_tradeoffs; /* fastest first; 0: no chart */
+    const lh_report_tradeoff *tradeoffs;
+} lh_report_decision;
+
 /* A diagnosis and its recording. */
 typedef struct lh_report_diagnosis {
     size_t size; /* sizeof(lh_report_diagnosis) */
@@ -232,6 +271,14 @@ LH_API lh_status lh_report_add_table(lh_report *report,
  * number of columns. */
 LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
                                      const char *const *cells, lh_error *err);
+
+/* Sets the recommendation at the top of the page, with a map of the sites and
+ * a chart of the Pareto front; the other parts of the page are then folded. A
+ * second decision replaces the first. LH_EINVAL: a text is missing or not
+ * UTF-8, or a number is out of range. */
+LH_API lh_status lh_report_set_decision(lh_report *report,
+                                        const lh_report_decision *decision,
+                                        lh_error *err);
 
 /* Adds the iteration time chart above the timelines. LH_EINVAL: counts or times
  * are out of range. */

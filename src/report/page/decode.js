@@ -364,6 +364,42 @@ function decodeTrace(from) {
   return t;
 }
 
+/* Devices whose memory differs by less than this share of the largest peak are
+ * drawn once. */
+const SAME_MEMORY = 0.02;
+
+/* Joins consecutive numbers: "3", "3\u20137". */
+function rangeText(first, last) {
+  return first === last ? String(first) : `${first}\u2013${last}`;
+}
+
+/* Groups consecutive devices of a site whose peak and mean memory and whose
+ * limits are alike: [{first, last, d}], `d` the fullest of them. */
+function memoryGroups(t) {
+  const most = Math.max(1e-9, ...t.memory.map((m) => m.max));
+  const mean = t.memory.map((m) => {
+    let sum = 0;
+    for (let i = 0; i < m.n; i++)
+      sum += m.values[i] * ((i + 1 < m.n ? m.times[i + 1] : t.makespan) -
+        m.times[i]);
+    return sum / Math.max(1, t.makespan);
+  });
+  const alike = (a, b) => t.site[a] === t.site[b] && t.limit[a] === t.limit[b] &&
+    Math.abs(t.memory[a].max - t.memory[b].max) < SAME_MEMORY * most &&
+    Math.abs(mean[a] - mean[b]) < SAME_MEMORY * most;
+  const groups = [];
+  for (const d of t.rows.devices) {
+    const group = groups[groups.length - 1];
+    if (group && !t.per && d === group.last + 1 && alike(group.first, d)) {
+      group.last = d;
+      if (t.memory[d].max > t.memory[group.d].max) group.d = d;
+    } else {
+      groups.push({ first: d, last: d, d });
+    }
+  }
+  return groups;
+}
+
 /* If replicas are displayed side by side, a device is one stage of one
  * replica. */
 function deviceName(t, d) {

@@ -117,40 +117,95 @@ function waitSentence(t) {
 /* Share of the limit from which memory counts as nearly full. */
 const NEAR = 0.95;
 
-/* Returns {name, limit, parts: [[kind, bytes]]} for each device. */
+function memorySum(d) {
+  return d.parts.reduce((all, [, bytes]) => all + bytes, 0);
+}
+
+/* Joins consecutive stages of a site with the same parts, to SAME_MEMORY of the
+ * limit: [{first, last, d}], `d` the fullest of them. */
+function memoryRows(list) {
+  const t = traces[0];
+  const site = (i) => (t && t.devices === list.length ? t.site[i] : 0);
+  const groups = [];
+  list.forEach((d, i) => {
+    const group = groups[groups.length - 1];
+    const scale = SAME_MEMORY * Math.max(d.limit, memorySum(d));
+    const alike = group && site(group.first) === site(i) &&
+      list[group.first].limit === d.limit && d.parts.every(([, bytes], k) =>
+      Math.abs(bytes - list[group.first].parts[k][1]) < scale);
+    if (!alike) {
+      groups.push({ first: i, last: i, d });
+      return;
+    }
+    group.last = i;
+    if (memorySum(d) > memorySum(group.d)) group.d = d;
+  });
+  return groups;
+}
+
+/* The parts of a device's memory as one bar; `whole`: bytes of a full bar. */
+function memoryBar(d, whole) {
+  return el('div', { class: 'stack-bar' }, ...d.parts.map(
+    ([kind, bytes], k) => el('i', { title: `${kind}: ${memory(bytes, 'B')}`,
+      style: `width:${100 * bytes / whole}%;background:var(--k${k % 8})` })));
+}
+
+function memoryLegend(d) {
+  return el('div', { class: 'legend' }, ...d.parts.map(([kind], k) =>
+    el('span', {}, el('i', { style: `background:var(--k${k % 8})` }), kind)));
+}
+
+/* A legend with the size of each part, and of the free memory. */
+function memorySizes(d) {
+  const whole = Math.max(d.limit, memorySum(d));
+  const item = (kind, bytes, color) => el('span', {},
+    el('i', { style: `background:var(${color})` }),
+    `${kind} ${memory(bytes, 'B')} (${percent(bytes / whole)})`);
+  return el('div', { class: 'legend' }, ...d.parts.map(([kind, bytes], k) =>
+    (bytes > 0 ? item(kind, bytes, `--k${k % 8}`) : null)).filter((x) => x),
+  whole > memorySum(d) ? item('free', whole - memorySum(d), '--track') : null);
+}
+
+/* Returns the device with the least free memory, or null. */
+function fullestOf(list) {
+  const free = (d) => (d.limit > 0 ? d.limit : 0) - memorySum(d);
+  return (list || []).reduce((x, d) => (!x || free(d) < free(x) ? d : x), null);
+}
+
+/* Shows {name, limit, parts: [[kind, bytes]]} for each device. */
 function showMemory(list) {
   if (!list || !list.length) return;
   $('memory').hidden = false;
-  const kinds = list[0].parts.map(([kind]) => kind);
-  const sum = (d) => d.parts.reduce((all, [, bytes]) => all + bytes, 0);
-  const whole = Math.max(...list.map((d) => Math.max(d.limit, sum(d))));
-  const near = list.filter((d) => d.limit > 0 && sum(d) >= NEAR * d.limit);
-  const row = (d) => {
-    const all = sum(d);
-    const bar = el('div', { class: 'stack-bar' }, ...d.parts.map(
-      ([kind, bytes], k) => el('i', { title: `${kind}: ${memory(bytes, 'B')}`,
-        style: `width:${100 * bytes / whole}%;background:var(--k${k % 8})` })));
+  const whole = Math.max(...list.map((d) => Math.max(d.limit, memorySum(d))));
+  const isNear = (d) => d.limit > 0 && memorySum(d) >= NEAR * d.limit;
+  const near = list.filter(isNear);
+  const row = ({ first, last, d }) => {
+    const all = memorySum(d);
+    const bar = memoryBar(d, whole);
     if (d.limit > 0)
       bar.append(el('b', { class: 'limit', 'aria-hidden': 'true',
         style: `left:${100 * d.limit / whole}%` }));
     return el('div', { class: 'stack-row memory-row' +
-      (near.includes(d) ? ' near' : '') }, el('span', {}, d.name), bar,
+      (isNear(d) ? ' near' : '') }, el('span', {}, first === last ? d.name
+      : `${d.name.replace(/ \d+$/, '')}s ${rangeText(first, last)}`), bar,
     el('b', {}, memory(all, 'B') + (d.limit > 0
       ? `, ${percent(all / d.limit)}` : '')));
   };
+  const rows = memoryRows(list);
   $('memory').replaceChildren(el('div', { class: 'panel-head' },
     el('h2', {}, 'Memory'), el('p', { class: near.length ? 'note up' : 'note' },
       !list[0].limit ? 'peak of each device' : near.length
         ? `${near.length} of ${list.length} devices have less than ` +
           `${percent(1 - NEAR)} of their limit left`
         : 'peak of each device; the line marks its limit')),
-  ...list.slice(0, 256).map(row),
-  el('div', { class: 'legend', style: 'margin-top:9px' },
-    ...kinds.map((kind, k) => el('span', {}, el('i', { style:
-      `background:var(--k${k % 8})` }), kind))));
-  if (list.length > 256)
+  ...rows.slice(0, 256).map(row), memoryLegend(list[0]));
+  if (rows.length < list.length)
+    $('memory').append(el('p', { class: 'note' }, 'A row of several stages ' +
+      'shows the fullest; their parts differ by less than ' +
+      `${percent(SAME_MEMORY)} of the limit.`));
+  if (rows.length > 256)
     $('memory').append(el('p', { class: 'note' },
-      `The first 256 of ${list.length} devices.`));
+      `The first 256 of ${rows.length} rows.`));
 }
 
 /* --- units ------------------------------------------------------------------------ */

@@ -24,7 +24,10 @@ function partsBar({ parts: title, list }) {
 function textTable(title, head, rows) {
   const numeric = head.map((name) => name.startsWith('#'));
   const kind = (i) => (numeric[i] ? 'num' : '');
-  const box = el('div', {}, el('h3', {}, title), el('div', { class: 'scroll' },
+  /* Below a decision, a table opens on demand. */
+  const box = el(data.decision ? 'details' : 'div', {}, data.decision
+    ? el('summary', {}, `${title} (${rows.length})`) : el('h3', {}, title),
+  el('div', { class: 'scroll' },
     el('table', { class: 'texts' }, el('thead', {}, el('tr', {},
       ...head.map((name, i) => el('th', { class: kind(i), scope: 'col' },
         numeric[i] ? name.slice(1) : name)))),
@@ -42,7 +45,9 @@ function showReasons() {
   if (document.querySelector('.course')) /* from a run, not from a plan */
     $('reasons').querySelector('h2').textContent = 'Decisions and their reasons';
   reasons.forEach((item, i) => {
-    if (item.parts !== undefined) {
+    if (item.parts !== undefined && data.decision) {
+      return; /* a part of the decision */
+    } else if (item.parts !== undefined) {
       $('reason-list').append(partsBar(item));
     } else if (item.table !== undefined) {
       let last = i + 1;

@@ -50,6 +50,7 @@ void lh_report_free(lh_report *report)
     lhi_text_fini(&report->reasons);
     lhi_text_fini(&report->iteration_charts);
     lhi_text_fini(&report->diagnosis);
+    lhi_text_fini(&report->decision);
     lhi_text_fini(&report->what_if);
     free(report);
 }
@@ -223,6 +224,10 @@ static void add_data(lhi_text *page, const lh_report *report)
     if (report->diagnosis.len) {
         lhi_text_puts(out, ",\n\"diagnosis\":");
         lhi_text_add(out, report->diagnosis.data, report->diagnosis.len);
+    }
+    if (report->decision.len) {
+        lhi_text_puts(out, ",\n\"decision\":");
+        lhi_text_add(out, report->decision.data, report->decision.len);
     }
     lhi_text_puts(out, "}");
     if (!json.failed)

@@ -704,6 +704,7 @@ traces.forEach((t, i) => {
 $('timeline').hidden = panels.length === 0;
 showHeading();
 showLegend();
+showDecision(data.decision);
 showReasons();
 showMemory(data.memory);
 showVaried(data.varied);
@@ -730,3 +731,4 @@ window.addEventListener('hashchange', applyAddress);
 applyAddress();
 wireWhatIf();
 wireFolding();
+if (data.decision) foldDetails();

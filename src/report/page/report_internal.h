@@ -13,6 +13,7 @@
  *     text_tables.c    text tables and breakdown bars
  *     differences.c    a table that compares two configurations
  *     distribution.c   a histogram for varying iterations
+ *     decision.c       a plan's recommendation, map and Pareto front
  *     explain.c        an analysis in terms of its trace
  *     markup.c         markup helpers for pictures and the page
  *     timeline_rows.c  selection, order and names of a timeline's rows
@@ -43,7 +44,7 @@ struct lh_report {
     lhi_text facts, traces, rows, sweeps, reasons; /* JSON list items */
     lhi_text cards, memory, varied, differences;   /* JSON list items */
     lhi_text iteration_charts;                     /* page sections */
-    lhi_text diagnosis;                            /* JSON; empty: none */
+    lhi_text diagnosis, decision;                  /* JSON; empty: none */
     lhi_text what_if;   /* a JSON object; empty: none */
     uint32_t n_columns; /* in the last table; 0: none yet */
 };

@@ -94,8 +94,11 @@ class Panel {
       const limits = t.limit.filter((v) => v !== null);
       const peak = Math.max(1e-9, ...t.memory.map((m) => m.max));
       this.memTop = Math.max(peak, ...limits.filter((v) => v < 3 * peak));
-      const mh = t.devices <= 16 ? 30 : t.devices <= 64 ? 16 : 10;
-      for (const d of t.rows.devices) push({ type: 'mem', d, h: mh, gap: 3 });
+      const groups = memoryGroups(t);
+      const mh = groups.length <= 16 ? 30 : groups.length <= 64 ? 16 : 10;
+      for (const { first, last, d } of groups)
+        push({ type: 'mem', d, h: mh, gap: 3, name: first === last
+          ? deviceName(t, d) : `devices ${rangeText(first, last)}` });
     }
     this.rows = rows;
     this.height = y + 6;
@@ -309,7 +312,7 @@ class Panel {
       name = row.link.name;
       right = percent(row.link.track.busy() / t.makespan);
     } else {
-      name = deviceName(t, row.d);
+      name = row.name;
       right = memory(t.memory[row.d].max, t.unit === 'bytes' ? 'bytes' : '');
     }
     ctx.font = `${row.type === 'dp' ? 9 : size}px ${FONT}`;
