@@ -31,6 +31,13 @@ void cli_breakdown_parts(const lh_plan_breakdown *a,
     memcpy(parts, all, sizeof all);
 }
 
+/* Adds the last part, the overhead, to the one before it, the optimizer. */
+static void merge_optimizer(lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS])
+{
+    parts[OPTIMIZER].name = "optimizer and overhead";
+    parts[OPTIMIZER].ns += parts[OPTIMIZER + 1].ns;
+}
+
 void cli_plan_breakdown(cli *c, const lh_plan *p)
 {
     const lh_plan_breakdown *a = p->breakdown;
@@ -38,8 +45,7 @@ void cli_plan_breakdown(cli *c, const lh_plan *p)
         return;
     lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS];
     cli_breakdown_parts(a, parts);
-    parts[OPTIMIZER].name = "optimizer and overhead";
-    parts[OPTIMIZER].ns += parts[OPTIMIZER + 1].ns;
+    merge_optimizer(parts);
     char text[600];
     size_t len = 0;
     for (uint32_t i = 0; i <= OPTIMIZER; i++) {
@@ -320,8 +326,9 @@ static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
         return LH_OK;
     lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS];
     cli_breakdown_parts(a, parts);
+    merge_optimizer(parts);
     return lh_report_add_breakdown(report, "Breakdown of the iteration",
-                                   CLI_BREAKDOWN_PARTS, parts, &c->err);
+                                   OPTIMIZER + 1, parts, &c->err);
 }
 
 /* Adds a row with one network setting and its rates and times to the report. */
@@ -350,18 +357,59 @@ static lh_status add_option(cli *c, const lh_advice_question *q,
     return lh_report_add_cells(report, 6, cells, &c->err);
 }
 
-/* Adds a table with the network settings advised for a link to the report. */
-static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
+/* Checks whether another setting than the plan's gains 0.05 % or more. */
+static bool has_gain(const lh_advice_question *q)
 {
+    return q->change_advised || q->gain >= 0.0005;
+}
+
+/* Checks whether an earlier link of the plan has the advice of link `i`. */
+static bool is_repeated(const lh_plan *p, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (same_advice(&p->network[k], &p->network[i]))
+            return true;
+    return false;
+}
+
+/* Adds a row for all questions of a link where no setting gains 0.05 %; the
+ * plan file has their options. */
+static lh_status add_no_gain(cli *c, const lh_link_advice *a, lh_report *report)
+{
+    char names[200];
+    size_t len = 0;
+    for (uint32_t k = 0; k < a->n_questions; k++)
+        if (!has_gain(&a->questions[k]) && len < sizeof names)
+            len += (size_t)snprintf(
+                names + len, sizeof names - len, "%s%s", len ? ", " : "",
+                lh_advice_topic_name(a->questions[k].topic));
+    const char *cells[] = {names, "any", "nothing to gain", "", "", ""};
+    return len ? lh_report_add_cells(report, 6, cells, &c->err) : LH_OK;
+}
+
+/* Adds a table with the network settings advised for link `first` of the plan,
+ * and for the links with the same traffic and advice, to the report. */
+static lh_status add_link(cli *c, const lh_plan *p, uint32_t first,
+                          lh_report *report)
+{
+    const lh_link_advice *a = &p->network[first];
     static const char *const head[] = {"Question", "setting",  "",
                                        "#a flow",  "#message", "#iteration"};
-    char title[200];
+    char title[1000];
     lh_report_table table = {
         .size = sizeof table, .title = title, .n_columns = 6, .head = head};
-    snprintf(title, sizeof title, "Network: %.80s>%.80s", a->from, a->to);
+    size_t len = (size_t)snprintf(title, sizeof title, "Network: %.80s>%.80s",
+                                  a->from, a->to);
+    for (uint32_t k = first + 1; k < p->n_network; k++)
+        if (same_advice(a, &p->network[k]) && len < sizeof title)
+            len += (size_t)snprintf(title + len, sizeof title - len,
+                                    ", %.80s>%.80s", p->network[k].from,
+                                    p->network[k].to);
     CLI_TRY(lh_report_add_table(report, &table, &c->err));
     for (uint32_t k = 0; k < a->n_questions; k++) {
         const lh_advice_question *q = &a->questions[k];
+        if (!has_gain(q))
+            continue;
         for (int other = 0; other < 2; other++) /* the advised option first */
             for (uint32_t i = 0; i < q->n_options; i++)
                 if (q->options[i].advised == !other)
@@ -371,7 +419,7 @@ static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
         if (q->confidence)
             CLI_TRY(lh_report_add_cells(report, 6, sure, &c->err));
     }
-    return LH_OK;
+    return add_no_gain(c, a, report);
 }
 
 /* Adds the iteration time curves over one link quantity to the report. */
@@ -411,7 +459,7 @@ static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
                 ? lh_pipeline_memory_limit(p->pipeline, m->rank)
                 : 0;
         char name[40];
-        snprintf(name, sizeof name, "rank %" PRIu32, m->rank);
+        snprintf(name, sizeof name, "stage %" PRIu32, m->rank);
         CLI_TRY(
             lh_report_add_memory(report, name, limit == LH_NO_LIMIT ? 0 : limit,
                                  sizeof kinds / sizeof *kinds, kinds, &c->err));
@@ -421,6 +469,7 @@ static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
 
 lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report)
 {
+    CLI_TRY(cli_plan_decision(c, p, report));
     CLI_TRY(cli_plan_summary(c, p, report));
     CLI_TRY(add_account(c, p, report));
     CLI_TRY(add_memory(c, p, report));
@@ -429,7 +478,8 @@ lh_status cli_plan_reasons(cli *c, const lh_plan *p, lh_report *report)
         CLI_TRY(cli_report_pareto_front(c, p, report));
     CLI_TRY(cli_report_links(c, p, report));
     for (uint32_t i = 0; i < p->n_network; i++)
-        CLI_TRY(add_link(c, &p->network[i], report));
+        if (!is_repeated(p, i))
+            CLI_TRY(add_link(c, p, i, report));
     for (uint32_t i = 0; i < p->n_curves; i++)
         CLI_TRY(add_curve(c, p, &p->curves[i], report));
     return LH_OK;

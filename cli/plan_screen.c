@@ -142,34 +142,6 @@ static void print_target(cli *c, const lh_plan *p)
                  other->layout.schedule, lh_placement_name(other->placement));
 }
 
-/* Prints the best plan with the --margin memory free. */
-static void print_margin(cli *c, const lh_plan *p)
-{
-    const lh_plan_margin *m = p->margin;
-    char amount[40], time[CLI_TIME_TEXT], layout[240];
-    if (!m)
-        return;
-    if (m->percent > 0)
-        snprintf(amount, sizeof amount, "%.4g %% free", m->percent);
-    else
-        snprintf(amount, sizeof amount, "%.4g GiB free", m->gib);
-    if (!m->best) {
-        cli_wrap(c, "margin", "no plan found with %s", amount);
-        return;
-    }
-    const double free_gib =
-        (double)(m->best->memory_limit_bytes - m->best->peak_memory_bytes) /
-        0x1p30;
-    cli_wrap(c, "margin",
-             "with %s: %s (%+.1f %%), %.1f GiB free beyond the reserve, with "
-             "%s, %s",
-             amount, cli_plan_time(p, (double)m->best->iteration_ns, time),
-             cli_percent_slower((double)m->best->iteration_ns,
-                                (double)p->best.iteration_ns),
-             free_gib, m->best->layout.schedule,
-             cli_layout_text(m->best, layout, sizeof layout));
-}
-
 /* Prints the error of modelled times in published runs of this kind. */
 static void print_accuracy(cli *c, const lh_plan *p)
 {
@@ -182,46 +154,6 @@ static void print_accuracy(cli *c, const lh_plan *p)
              runs->mean_percent, runs->worst_percent, runs->n, runs->kind);
 }
 
-/* Checks whether a layout is simpler than another: fewer pipeline stages, or as
- * many, and smaller tensor-parallel and context-parallel groups. */
-static bool is_simpler(const lh_layout *a, const lh_layout *b)
-{
-    if (a->pipeline != b->pipeline)
-        return a->pipeline < b->pipeline;
-    return a->tensor * a->context < b->tensor * b->context;
-}
-
-/* Prints the simplest of the plan's other layouts that are slower by at most
- * the mean error in published runs, if it is simpler than the plan's. */
-static void print_ties(cli *c, const lh_plan *p)
-{
-    const lh_choice *simplest = &p->best;
-    char time[CLI_TIME_TEXT], layout[200];
-    uint32_t n = 0;
-    if (!p->accuracy)
-        return;
-    const double most =
-        (double)p->best.iteration_ns * (1 + p->accuracy->mean_percent / 100);
-    for (uint32_t i = 0; i < p->n_alternatives; i++) {
-        const lh_choice *a = &p->alternatives[i];
-        if (a->status != LH_CHOICE_OK || (double)a->iteration_ns > most)
-            continue;
-        n++;
-        if (is_simpler(&a->layout, &simplest->layout))
-            simplest = a;
-    }
-    if (simplest == &p->best)
-        return;
-    cli_wrap(c, "ties",
-             "%" PRIu32 " of the %" PRIu32 " other layouts in the plan %s "
-             "within this average error; the simplest is %s (%+.1f %%): %s",
-             n, p->n_alternatives, n == 1 ? "is" : "are",
-             cli_plan_time(p, (double)simplest->iteration_ns, time),
-             cli_percent_slower((double)simplest->iteration_ns,
-                                (double)p->best.iteration_ns),
-             cli_layout_text(simplest, layout, sizeof layout));
-}
-
 /* Prints iteration time, throughput, memory, jitter, cost and the reason for
  * choosing the plan. */
 static void print_result(cli *c, const lh_plan *p)
@@ -229,6 +161,7 @@ static void print_result(cli *c, const lh_plan *p)
     const lh_choice *b = &p->best;
     char peak[80], all[CLI_TIME_TEXT], pipe[CLI_TIME_TEXT];
     char after[CLI_TIME_TEXT], unmeasured[CLI_UNMEASURED_TEXT];
+    char note[CLI_NOTE_TEXT];
     print_target(c, p);
     cli_wrap(
         c, "iteration", "%s (%s): pipeline %s, optimizer and overhead %s",
@@ -236,14 +169,16 @@ static void print_result(cli *c, const lh_plan *p)
         cli_plan_time(p, (double)b->makespan_ns, pipe),
         cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
     print_accuracy(c, p);
-    print_ties(c, p);
+    if (*cli_plan_ties_text(p, note, sizeof note))
+        cli_wrap(c, "ties", "%s", note);
     if (*cli_unmeasured_text(p, unmeasured, sizeof unmeasured))
         cli_wrap(c, "profile", "%s", unmeasured);
     cli_wrap(c, "throughput", "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,
              100 * b->mfu, format_peak(p, peak, sizeof peak));
     if (b->jitter)
         print_jitter(c, p);
-    print_margin(c, p);
+    if (*cli_plan_margin_text(p, note, sizeof note))
+        cli_wrap(c, "margin", "%s", note);
     cli_print_cost(c, b);
     cli_print_cheaper_plans(c, p);
     cli_wrap(c, "why", "%s", b->why);

@@ -64,9 +64,35 @@ void cli_plan_other_layouts(cli *c, const lh_plan *plan, uint32_t most);
 /* Prints the link settings that gain more than 1 %. */
 void cli_plan_network_gain(cli *c, const lh_plan *plan);
 
+/* Capacities for the texts below, in bytes. */
+enum { CLI_SITE_TEXT = 1200, CLI_ENDS_TEXT = 300 };
+/* Formats the stages and replicas that run in a datacenter, or that it is idle,
+ * into `text`, truncated to `room` bytes; *gpus: its GPUs in use. False: the
+ * plan does not place its GPUs. */
+bool cli_plan_site_text(const lh_plan *plan, uint32_t datacenter,
+                        uint32_t *gpus, char *text, size_t room);
+/* Formats the link whose end points, rather than the link itself, limit a
+ * GPU's rate most into `text`, which it returns; "": none. */
+const char *cli_plan_ends_text(const lh_plan *plan, char *text, size_t room);
+
 /* Adds key figures, model, layout, datacenters and the search statistics to a
  * report. */
 lh_status cli_plan_summary(cli *c, const lh_plan *plan, lh_report *report);
+
+/* --- decision ----------------------------------------------------------- */
+
+/* Capacity for the texts below, in bytes. */
+enum { CLI_NOTE_TEXT = 600 };
+/* Formats the best plan with the --margin memory free into `text`, which it
+ * returns; "": not requested. */
+const char *cli_plan_margin_text(const lh_plan *plan, char *text, size_t room);
+/* Formats the simplest of the plan's other layouts that are slower by at most
+ * the mean error in published runs into `text`, which it returns; "": none is
+ * simpler than the plan's. */
+const char *cli_plan_ties_text(const lh_plan *plan, char *text, size_t room);
+/* Sets the report's decision: recommendation, map of the sites, alternatives
+ * and Pareto front. */
+lh_status cli_plan_decision(cli *c, const lh_plan *plan, lh_report *report);
 
 /* --- parts -------------------------------------------------------------- */
 

@@ -537,23 +537,23 @@ static void describe_gain(const lh_link_advice *a, words *w)
     }
 }
 
-/* Prints the link whose end points, rather than the link itself, limit a GPU's
- * rate most. */
-static void print_ends_limit(cli *c, const lh_plan *p)
+const char *cli_plan_ends_text(const lh_plan *p, char *text, size_t room)
 {
     lh_ends_limit limit;
     char from[4 * NAME + 4], to[4 * NAME + 4];
+    *text = '\0';
     if (!lh_plan_find_ends_limit(p, &limit))
-        return;
+        return text;
     const double gbps = 8e-9;
-    cli_wrap(
-        c, "ends",
-        limit.planned
-            ? "%s>%s: windows allow a GPU %.3g of %.3g Gb/s, as planned"
-            : "%s>%s: NCCL's default buffers allow a GPU %.3g of %.3g Gb/s",
-        cli_shorten(limit.from, NAME, from, sizeof from),
-        cli_shorten(limit.to, NAME, to, sizeof to),
-        limit.ends_bytes_per_s * gbps, limit.link_bytes_per_s * gbps);
+    snprintf(text, room,
+             limit.planned
+                 ? "%s>%s: windows allow a GPU %.3g of %.3g Gb/s, as planned"
+                 : "%s>%s: NCCL's default buffers allow a GPU %.3g of %.3g "
+                   "Gb/s",
+             cli_shorten(limit.from, NAME, from, sizeof from),
+             cli_shorten(limit.to, NAME, to, sizeof to),
+             limit.ends_bytes_per_s * gbps, limit.link_bytes_per_s * gbps);
+    return text;
 }
 
 void cli_plan_network_gain(cli *c, const lh_plan *p)
@@ -582,10 +582,25 @@ void cli_plan_network_gain(cli *c, const lh_plan *p)
                  "--show network %s (%+.1f %%)",
                  cli_plan_time(p, (double)p->network_ns, time),
                  100 * as_advised);
-    print_ends_limit(c, p);
+    char ends[CLI_ENDS_TEXT];
+    if (*cli_plan_ends_text(p, ends, sizeof ends))
+        cli_wrap(c, "ends", "%s", ends);
 }
 
 /* --- report ------------------------------------------------------------- */
+
+bool cli_plan_site_text(const lh_plan *p, uint32_t datacenter, uint32_t *gpus,
+                        char *text, size_t room)
+{
+    uint32_t used[LH_MAX_DATACENTERS] = {0};
+    words w = {0};
+    if (!count_gpus(p, used))
+        return false;
+    describe_site(p, datacenter, &w);
+    snprintf(text, room, "%s", w.text);
+    *gpus = used[datacenter];
+    return true;
+}
 
 /* Adds a fact to the report, with invalid UTF-8 replaced. */
 static lh_status add_fact(cli *c, lh_report *report, const char *name,
@@ -598,18 +613,16 @@ static lh_status add_fact(cli *c, lh_report *report, const char *name,
 static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
 {
     static const char *const head[] = {"datacenter", "#GPUs", "holds"};
-    uint32_t used[LH_MAX_DATACENTERS] = {0};
     cli_table t = {0};
-    if (!count_gpus(p, used))
-        return LH_OK;
     cli_table_row(&t, 3, head);
     for (uint32_t i = 0; i < p->job->n_datacenters; i++) {
-        char gpus[40];
-        words w = {0};
-        describe_site(p, i, &w);
-        snprintf(gpus, sizeof gpus, "%" PRIu32 " of %" PRIu32, used[i],
+        char gpus[40], holds[CLI_SITE_TEXT];
+        uint32_t used = 0;
+        if (!cli_plan_site_text(p, i, &used, holds, sizeof holds))
+            continue;
+        snprintf(gpus, sizeof gpus, "%" PRIu32 " of %" PRIu32, used,
                  p->job->datacenters[i].gpus);
-        const char *cells[] = {p->job->datacenters[i].name, gpus, w.text};
+        const char *cells[] = {p->job->datacenters[i].name, gpus, holds};
         cli_table_row(&t, 3, cells);
     }
     return cli_table_report(c, "Layer placement", &t, report);

@@ -217,29 +217,58 @@ static void add_break_even(cli_table *t, const lh_plan *p,
     cli_table_note(t, note);
 }
 
+/* Formats the links of a range, "west-east", into `text`, which it returns. */
+static const char *name_links(const lh_job *job, const lh_plan_range *r,
+                              char *text, size_t room)
+{
+    const lh_datacenter *sites = job->datacenters;
+    if (r->from == LH_ALL_LINKS)
+        snprintf(text, room, "%s",
+                 job->n_datacenters > 2 ? "all links" : "the link");
+    else
+        snprintf(text, room, "%.70s-%.70s", sites[r->from].name,
+                 sites[r->to].name);
+    return text;
+}
+
 /* Adds a table row for one link quantity (latency, bandwidth), with notes for
  * its break-even factors. */
 static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
 {
     const lh_plan_sensitivity *s = p->sensitivity;
-    const lh_datacenter *sites = p->job->datacenters;
     const double job = get_link_value(p->job, r);
     range_end low, high;
     char name[160], a[48], b[48];
     find_ends(s, r, &low, &high);
-    if (r->from == LH_ALL_LINKS)
-        snprintf(name, sizeof name, "%s",
-                 p->job->n_datacenters > 2 ? "all links" : "the link");
-    else
-        snprintf(name, sizeof name, "%.70s-%.70s", sites[r->from].name,
-                 sites[r->to].name);
-    const char *cells[] = {name, lh_link_quantity_name(r->quantity),
+    const char *cells[] = {name_links(p->job, r, name, sizeof name),
+                           lh_link_quantity_name(r->quantity),
                            format_end(r, job, &low, a, sizeof a),
                            format_end(r, job, &high, b, sizeof b),
                            r->n_break_evens ? "" : "no other layout is better"};
     cli_table_row(t, 5, cells);
     for (uint32_t i = 0; i < r->n_break_evens; i++)
         add_break_even(t, p, r, &r->break_evens[i], job);
+}
+
+const char *cli_sensitivity_text(const lh_plan *p, char *text, size_t room)
+{
+    const lh_plan_sensitivity *s = p->sensitivity;
+    size_t len = 0;
+    *text = '\0';
+    for (uint32_t i = 0; s && i < s->n_ranges && len < room; i++) {
+        const lh_plan_range *r = &s->ranges[i];
+        const double job = get_link_value(p->job, r);
+        range_end low, high;
+        char name[160], a[48], b[48];
+        find_ends(s, r, &low, &high);
+        len += (size_t)snprintf(
+            text + len, room - len, "%s%s of %s: the best from %s to %s",
+            len ? "; " : "", lh_link_quantity_name(r->quantity),
+            name_links(p->job, r, name, sizeof name),
+            format_end(r, job, &low, a, sizeof a),
+            format_end(r, job, &high, b, sizeof b));
+    }
+    return text;
 }
 
 /* Fills a table with the ranges of all link quantities. */

@@ -57,6 +57,76 @@ def test_cards(browser, plan):
                     r"over link", says), f"idle: {says}")
 
 
+def test_decision(browser, plan):
+    """The first screen has the recommendation, the sites with the use of their
+    links, and where time and memory go; the details are folded."""
+    text = browser.run("document.querySelector('#decision').innerText")
+    said = browser.run("[...document.querySelectorAll('.advice p')]"
+                       ".map((p) => p.textContent.replace(/\\u00a0/g, ' '))")
+    check(len(said) == 3 and f"{plan['iteration_s'] * 1e3:.3f} ms" in said[1],
+          f"recommendation: {said}")
+    check(f"more than {100 * plan['search']['gap']:.1f} % faster" in said[2],
+          f"proof: {said}")
+    sites = browser.run("[...document.querySelectorAll('.site-box')].map((s) => "
+                        "[...s.children].map((c) => c.textContent))")
+    check([s[0] for s in sites] == ["west", "east"] and
+          all(s[1].startswith("2 of 2 ") and "stages" in s[3] for s in sites),
+          f"map: {sites}")
+    use = browser.run("[...document.querySelectorAll('.link-use')].map((l) => "
+                      "[l.children[0].textContent, l.children[2].textContent])")
+    for to, share in use:
+        link = next(x for x in plan["network"] if f"to {x['to']}" == to)
+        want = (link["messages"] * link["message_bytes"] + link["data_bytes"]
+                ) * 8 / 1e9 / plan["iteration_s"]  # of 1 Gb/s
+        check(abs(number(share) - 100 * want) < 0.06, f"{to}: {share}, {want}")
+    check(len(use) == 2, f"links: {use}")
+    fullest = min(plan["memory"], key=lambda m: -sum(
+        v for k, v in m.items() if k.endswith("_bytes")))
+    for kind in ("parameters", "gradients", "optimizer", "activations"):
+        mib = fullest[kind + "_bytes"] / 2 ** 20
+        shown = re.search(kind + r" ([\d.]+)\s([KM])iB", text)
+        check(shown and abs(float(shown[1]) / (1024 if shown[2] == "K" else 1)
+                            - mib) < 0.006, f"{kind}: {shown}, {mib}")
+    check(re.search(r"free [\d.]+\s[KM]iB", text), f"free memory: {text}")
+    check("Safe alternative" in text and "Next layout" in text and
+          "--sensitivity" in text, f"alternatives: {text}")
+    bottom, screen = browser.run(
+        "[document.querySelector('#decision').getBoundingClientRect().bottom + "
+        "scrollY, innerHeight]")
+    wide = browser.run("innerWidth") > 1000
+    check(not wide or bottom < screen, f"the decision ends at {bottom}")
+    closed = browser.run("[...document.querySelectorAll('main > .panel.folded')]"
+                         ".map((p) => p.id)")
+    check(set(closed) >= {"compare", "reasons", "memory", "idle", "about"} and
+          "timeline" not in closed, f"folded: {closed}")
+    browser.ask("Emulation.setEmulatedMedia", media="print")
+    hidden = browser.run("[...document.querySelectorAll('.folded:not(#what-if) > "
+                         ".panel-head + *')].filter((x) => !x.getClientRects().length && "
+                         "x.tagName !== 'DETAILS').length")
+    browser.ask("Emulation.setEmulatedMedia", media="")
+    check(hidden == 0, f"{hidden} folded panels are not printed")
+
+
+def test_merged(browser, folder):
+    """Stages of a site with equal memory share a row, and directions of a link
+    a table."""
+    write(folder, "equal.yaml", JOB.replace("layers: 4", "layers: 12").replace(
+        "pipeline: 4", "pipeline: 4, schedule: gpipe").replace("0.004", "0.012"))
+    longhaul(folder, "plan", "equal.yaml", "--no-optimal", "-o", "equal.json",
+             "--html", "equal.html", "-q")
+    with open(os.path.join(folder, "equal.json"), encoding="utf-8") as f:
+        plan = json.load(f)
+    browser.open(os.path.join(folder, "equal.html"))
+    rows = browser.run("[...document.querySelectorAll('.memory-row span')]"
+                       ".map((s) => s.textContent)")
+    check(rows == ["stages 0\u20131", "stage 2", "stage 3"], f"memory: {rows}")
+    tables = browser.run("[...document.querySelectorAll('#reasons summary')]"
+                         ".map((s) => s.textContent)")
+    networks = [t for t in tables if t.startswith("Network")]
+    check(len(plan["network"]) == 2 and len(networks) == 1 and
+          "west>east, east>west" in networks[0], f"network: {networks}")
+
+
 def test_varied(browser, plan):
     """The histogram contains every iteration that the plan sampled."""
     told = plan["jitter"]
@@ -297,12 +367,15 @@ def test_fold_and_sort(browser):
     folded = ("document.querySelector('#links .scroll').getClientRects()"
               ".length === 0")
     fold = "document.querySelector('#links .fold')"
-    check(not browser.run(folded), "folded from the beginning")
+    state = f"{fold}.getAttribute('aria-expanded')"
+    check(browser.run(folded) and browser.run(state) == "false",
+          "details below a decision are open from the beginning")
     browser.run(f"{fold}.click()")
-    check(browser.run(folded) and browser.run(
-        f"{fold}.getAttribute('aria-expanded')") == "false", "does not fold")
+    check(not browser.run(folded) and browser.run(state) == "true",
+          "does not unfold")
     browser.run(f"{fold}.click()")
-    check(not browser.run(folded), "does not unfold")
+    check(browser.run(folded), "does not fold")
+    browser.run(f"{fold}.click()")
     names = ("[...document.querySelectorAll('#links tbody tr')].map((r) => "
              "[r.cells[0].textContent, parseFloat(r.cells[2].textContent)])")
     head = "document.querySelectorAll('#links th')[%d].firstChild.click()"
@@ -420,17 +493,19 @@ def main():
         path = os.path.join(folder, "r.html")
         if browser_path:
             with chromium.Browser(browser_path) as browser:
-                for size in ((1500, 1200), (800, 1200)):
+                for size in ((1500, 1200), (800, 1200), (420, 900)):
                     check(browser.open(path, size=size), "does not open")
                     browser.wait("document.documentElement.dataset.asking "
                                  "!== '1'")
                     check(browser.run("document.documentElement.scrollWidth")
                           <= size[0], f"wider than {size[0]} pixels")
+                    test_decision(browser, plan)
                     test_cards(browser, plan)
                     test_memory(browser, plan)
                     test_varied(browser, plan)
                     test_fold_and_sort(browser)
                     test_words(browser, size[0])
+                test_merged(browser, folder)
                 test_two_plans(browser, folder, plan)
                 test_mixed(browser, folder)
                 test_optical(browser, folder)
