@@ -28,6 +28,10 @@ typedef struct lh_pass {
     uint16_t part;    /* split W: 0..n_parts-1; else 0 */
     uint16_t n_parts; /* 1: not split */
     uint8_t kind;     /* lh_pass_kind */
+    /* An F and the B that follows it in the order run as one overlapped pair
+     * (PyTorch's OVERLAP_F_B). Both passes are marked. Pipelines without
+     * `overlap` run them as two passes. */
+    bool overlapped;
 } lh_pass;
 
 /* A schedule. Release with lh_schedule_free(). */
@@ -37,8 +41,7 @@ typedef struct lh_schedule lh_schedule;
 LH_API void lh_schedule_free(lh_schedule *schedule);
 
 /* Parses a schedule CSV, including PyTorch's: cells with communication actions
- * (SEND_F, RECV_B, UNSHARD, ...) are kept apart from the passes; overlapped
- * pairs are separated. */
+ * (SEND_F, RECV_B, UNSHARD, ...) are kept apart from the passes. */
 LH_API lh_status lh_schedule_parse(const char *text, size_t len,
                                    const char *name, lh_schedule **out,
                                    lh_error *err);

@@ -6,6 +6,7 @@
 #include "cases.h"
 #include "naive_sim.h"
 #include "random_pipeline.h"
+#include "schedule/pipeline/accessors.h"
 #include "test.h"
 
 #include <longhaul/check.h>
@@ -302,6 +303,84 @@ static void all_agree(void)
               n_deadlocks);
 }
 
+/* Returns a pipeline with two directions or overlapped pairs or both. Without
+ * zero times, so that no pass ends after reduce-scatters of the same time. */
+static lh_pipeline *make_two_way(rng *r)
+{
+    static const random_shape shape = {.no_zero_times = true};
+    lh_pipeline *one = random_pipeline(r, &shape);
+    lh_pipeline *p = two_way_pipeline(r, one);
+    lh_pipeline_free(one);
+    if (rng_chance(r, 30)) {
+        one = p;
+        p = sharing_pipeline(r, one);
+        lh_pipeline_free(one);
+    }
+    return p;
+}
+
+/* Pipelines with two directions and overlapped pairs. */
+static void two_way_pipelines_agree(void)
+{
+    uint32_t n_deadlocks = 0, n_both = 0;
+    for (uint32_t i = first_case; i < first_case + n_cases / 4; i++) {
+        rng r = {UINT64_C(3000000000) + i};
+        bool delegated[MOST_LINKS];
+        lh_pipeline *p = make_two_way(&r);
+        lh_schedule *walked =
+            random_schedule(&r, p, rng_chance(&r, 50), rng_chance(&r, 30));
+        lh_schedule *s = overlapping_schedule(&r, p, walked, true);
+        lh_sim_options o = some_options(&r, delegated);
+        if (lhi_pipeline_overlap_f_b(p) > 0)
+            o.coupled_queue = 0; /* rejected together with pairs */
+        n_both +=
+            lhi_pipeline_is_bidirectional(p) && lhi_pipeline_overlap_f_b(p) > 0;
+        bool before = test_state.bad;
+        test_state.bad = false;
+        compare(p, s, &o, &n_deadlocks);
+        if (test_state.bad) {
+            fprintf(stderr, "case %" PRIu32 ": receives %d, fifo %d\n", i,
+                    (int)o.receives, o.fifo);
+            if (!before)
+                print_case(p, s);
+        }
+        test_state.bad |= before;
+        lh_schedule_free(walked);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    CHECK_MSG(n_both * 20 >= n_cases / 4, "only %" PRIu32 " have both", n_both);
+}
+
+/* Pairs in which the B needs the F: both the simulator and the verifier find
+ * them. */
+static void dependent_pairs_are_wrong(void)
+{
+    uint32_t n_wrong = 0;
+    for (uint32_t i = first_case; i < first_case + n_cases / 20; i++) {
+        rng r = {UINT64_C(4000000000) + i};
+        lh_pipeline *p = make_two_way(&r);
+        lh_schedule *walked = random_schedule(&r, p, false, false);
+        lh_schedule *s = overlapping_schedule(&r, p, walked, false);
+        lh_timeline *t = NULL;
+        lh_verdict *v = NULL;
+        lh_error err = {0};
+        lh_status status = lh_simulate(p, s, NULL, &t, &err);
+        CHECK_OK(lh_check(p, s, &v, &err), err);
+        CHECK_INT(lh_verdict_makespan(v) >= 0, status == LH_OK);
+        if (t)
+            CHECK_INT(lh_verdict_makespan(v), lh_timeline_makespan(t));
+        n_wrong += status != LH_OK;
+        lh_timeline_free(t);
+        lh_verdict_free(v);
+        lh_schedule_free(walked);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+    CHECK_MSG(n_wrong * 20 > n_cases / 20, "only %" PRIu32 " are wrong",
+              n_wrong);
+}
+
 /* Broken schedules: the verifier accepts a schedule if and only if the
  * simulator can run it and it fits. */
 static void agree_on_what_is_wrong(void)
@@ -347,6 +426,8 @@ int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(all_agree);
+    RUN(two_way_pipelines_agree);
+    RUN(dependent_pairs_are_wrong);
     RUN(agree_on_what_is_wrong);
     return test_summary();
 }

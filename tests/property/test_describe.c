@@ -76,7 +76,8 @@ static void copies_lose_nothing(void)
     }
 }
 
-/* A description that uses every field. A positional initialiser that lacks a
+/* A description that uses every field, except those that exclude others: see
+ * two_directions_are_described(). A positional initialiser that lacks a
  * field does not compile: a new field needs a non-default value here and a
  * comparison below. */
 static const lh_chunk chunks[] = {{1, 2, 3, 4, 5, -6, 1, 8, 9, 10, 11, 12},
@@ -97,7 +98,7 @@ static const uint32_t enqueue[] = {3, 2}, dequeue[] = {1, 1, 3};
 static const lh_pipeline_desc all = {
     sizeof all, 2, 5, true, 2, chunks, 2, links, limits, "KiB", 2, sites,
     device_sites, 2, ops, 2, 2, 3, enqueue, dequeue,
-    LH_RECEIVES_LATE_FD, dp_links, 3, LH_DP_PIPELINE_FIRST};
+    LH_RECEIVES_LATE_FD, dp_links, 3, LH_DP_PIPELINE_FIRST, false, 0};
 /* clang-format on */
 #pragma GCC diagnostic pop
 
@@ -158,6 +159,24 @@ static void every_field_is_described(void)
     check_same(p, make(&d));
 }
 
+static void two_directions_are_described(void)
+{
+    lh_chunk plain[2] = {chunks[0], chunks[1]};
+    plain[0].offload_ns = plain[1].offload_ns = 0;
+    const lh_pipeline_desc two_way = {.size = sizeof two_way,
+                                      .n_devices = 2,
+                                      .n_microbatches = 5,
+                                      .n_chunks = 2,
+                                      .chunks = plain,
+                                      .bidirectional = true,
+                                      .overlap_f_b = 0.875};
+    lh_pipeline *p = make(&two_way);
+    lh_pipeline_desc d = describe(p);
+    CHECK(d.bidirectional);
+    CHECK_NEAR(d.overlap_f_b, 0.875, 0);
+    check_same(p, make(&d));
+}
+
 /* Descriptions whose size is that of older and newer headers. */
 static void other_sizes(void)
 {
@@ -199,6 +218,7 @@ int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(every_field_is_described);
+    RUN(two_directions_are_described);
     RUN(random_ones_come_back);
     RUN(copies_lose_nothing);
     RUN(other_sizes);

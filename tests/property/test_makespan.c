@@ -224,6 +224,41 @@ static void bounds_hold(void)
               n_tight);
 }
 
+/* The library's bound on pipelines with two directions and overlapped pairs. */
+static void two_way_bounds_hold(void)
+{
+    uint32_t n_tight = 0, n = n_cases / 4;
+    for (uint32_t i = first_case; i < first_case + n; i++) {
+        rng r = {UINT64_C(5000000000) + i};
+        lh_pipeline *one = random_pipeline(&r, NULL);
+        lh_pipeline *wide = two_way_pipeline(&r, one);
+        lh_schedule *walked =
+            random_schedule(&r, wide, rng_chance(&r, 50), rng_chance(&r, 30));
+        lh_schedule *s = overlapping_schedule(&r, wide, walked, true);
+        lh_pipeline *p = just_enough(wide, s);
+        lh_bound bound;
+        lh_error err = {0};
+        int64_t ns = p ? makespan(p, s, NULL) : -1;
+        if (ns >= 0) {
+            CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
+            n_tight += bound.ns == ns;
+            if (bound.ns > ns) {
+                CHECK_MSG(false,
+                          "case %" PRIu32 ": makespan %" PRId64
+                          ", bound %" PRId64 " (%s)",
+                          i, ns, bound.ns, bound.text);
+                print_case(p, s);
+            }
+        }
+        lh_schedule_free(s);
+        lh_schedule_free(walked);
+        lh_pipeline_free(p);
+        lh_pipeline_free(wide);
+        lh_pipeline_free(one);
+    }
+    CHECK_MSG(n_tight * 50 > n, "only %" PRIu32 " bounds are reached", n_tight);
+}
+
 /* --- delays -------------------------------------------------------------- */
 
 static void grow(rng *r, const lh_pipeline *p, const lh_schedule *s,
@@ -334,6 +369,7 @@ int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(bounds_hold);
+    RUN(two_way_bounds_hold);
     RUN(private_links_never_speed_up);
     RUN(ordered_links_never_speed_up);
     RUN(shared_links_can_speed_up);

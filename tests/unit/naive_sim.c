@@ -22,6 +22,8 @@ typedef struct item {
     int64_t start_ns, end_ns, issued_ns;
     struct item *source;   /* producer of its input, or NULL */
     struct item *consumer; /* consumer of its output, or NULL */
+    struct item *partner;  /* B of the overlapped pair that this F begins */
+    struct item *opener;   /* F of the overlapped pair that this B ends */
     /* The message with its output, if the consumer is on another device. */
     bool travels, delegated, issued, posted, ready, departed;
     const lh_link *link; /* NULL: there is none */
@@ -63,6 +65,7 @@ typedef struct world {
     int64_t *gathered_ns; /* [chunk] */
     int64_t *operated_ns; /* [operation]: arrival; NEVER: not known */
     bool *gathers;        /* [chunk]: its all-gather is issued */
+    bool *due;            /* [chunk]: its reduce-scatter starts now */
     sharer *sharers;      /* [device] */
     uint64_t n_entries;
     uint64_t n_issued;
@@ -90,6 +93,12 @@ static int64_t part_of(int64_t total, const lh_pass *pass)
     return (int64_t)(upto - before);
 }
 
+/* Returns the factor of the passes in an overlapped pair; 0: no such pass. */
+static double overlap_of(const world *w, const lh_pass *pass)
+{
+    return pass->overlapped ? lhi_pipeline_overlap_f_b(w->p) : 0;
+}
+
 static void describe(const world *w, item *it)
 {
     const lh_chunk *k = lh_pipeline_chunk(w->p, it->pass.chunk);
@@ -106,6 +115,21 @@ static void describe(const world *w, item *it)
         it->time_ns = part_of(k->w_ns, &it->pass);
         it->memory = part_of(k->mem_w, &it->pass);
     }
+    double factor = overlap_of(w, &it->pass);
+    if (factor > 0) {
+        double exact = (double)it->time_ns * factor;
+        it->time_ns = (int64_t)exact;
+        it->time_ns += exact - (double)it->time_ns >= 0.5;
+    }
+}
+
+static void pair_up(item *const *order, uint32_t count, const world *w)
+{
+    for (uint32_t i = 0; i + 1 < count; i++)
+        if (order[i]->pass.kind == LH_F && overlap_of(w, &order[i]->pass) > 0) {
+            order[i]->partner = order[i + 1];
+            order[i + 1]->opener = order[i];
+        }
 }
 
 /* Checks whether `a` is F and `b` the next chunk's F, or the same with D and B.
@@ -124,7 +148,10 @@ static void connect(world *w)
     for (uint32_t i = 0; i < w->n_items; i++)
         for (uint32_t k = 0; k < w->n_items; k++) {
             item *a = &w->items[i], *b = &w->items[k];
-            if (!feeds(&a->pass, &b->pass))
+            uint32_t half = lh_pipeline_n_chunks(w->p) / 2;
+            if (!feeds(&a->pass, &b->pass) ||
+                (lhi_pipeline_is_bidirectional(w->p) &&
+                 (a->pass.chunk < half) != (b->pass.chunk < half)))
                 continue;
             a->consumer = b;
             b->source = a;
@@ -189,6 +216,7 @@ static void take_schedule(world *w)
             describe(w, it);
             w->orders[d][i] = it;
         }
+        pair_up(w->orders[d], out->counts[d], w);
     }
 }
 
@@ -288,6 +316,7 @@ static void gather_all(world *w)
     uint32_t n = lh_pipeline_n_chunks(w->p);
     w->gathered_ns = grab(n, sizeof *w->gathered_ns);
     w->gathers = grab(n, sizeof *w->gathers);
+    w->due = grab(n, sizeof *w->due);
     uint32_t n_ops = lhi_pipeline_n_dp_ops(w->p);
     w->out->collectives =
         grab((size_t)2 * n + n_ops, sizeof *w->out->collectives);
@@ -320,13 +349,28 @@ static bool begins_gathered(const world *w, const item *it)
 /* Called when a chunk's W or B has ended. */
 static void scatter_if_last(world *w, uint32_t chunk)
 {
+    uint32_t n = lh_pipeline_n_chunks(w->p);
+    uint32_t copy =
+        lhi_pipeline_is_bidirectional(w->p) ? (chunk + n / 2) % n : chunk;
     for (uint32_t i = 0; i < w->n_items; i++) {
         const item *it = &w->items[i];
-        if (it->pass.chunk == chunk && it->pass.kind >= LH_W && !it->ended)
+        if ((it->pass.chunk == chunk || it->pass.chunk == copy) &&
+            it->pass.kind >= LH_W && !it->ended)
             return;
     }
-    if (lh_pipeline_chunk(w->p, chunk)->reduce_scatter_ns > 0)
+    if (copy == chunk && lh_pipeline_chunk(w->p, chunk)->reduce_scatter_ns > 0)
         collect(w, chunk, true);
+    w->due[chunk] = w->due[copy] = copy != chunk;
+}
+
+/* Starts the reduce-scatters of chunks whose copies have ended. */
+static void scatter_copies(world *w)
+{
+    for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->p); c++) {
+        if (w->due[c] && lh_pipeline_chunk(w->p, c)->reduce_scatter_ns > 0)
+            collect(w, c, true);
+        w->due[c] = false;
+    }
 }
 
 static bool is_at(const lh_pass *pass, const lh_dp_pass *at)
@@ -416,7 +460,11 @@ static bool go_on(world *w)
             continue;
         it->gone_on = any = true;
         it->issued_ns = w->now;
-        if (it->travels) {
+        if (it->opener && it->opener->travels) {
+            it->opener->issued = true;
+            it->opener->nth = w->n_issued++;
+        }
+        if (it->travels && !it->partner) {
             it->issued = true;
             it->nth = w->n_issued++;
         }
@@ -432,6 +480,8 @@ static bool is_posted(const world *w, const item *message)
         return true;
     for (uint32_t i = to->position; i-- > 0;) {
         const item *before = w->orders[to->device][i];
+        if (before == to->opener)
+            continue;
         if (w->options.receives == LH_RECEIVES_LATE ||
             before->pass.kind != LH_W)
             return before->gone_on;
@@ -458,11 +508,13 @@ static bool has_input(const world *w, const item *it)
         return false;
     if (!has_operations(w, &it->pass))
         return false;
+    if (it->partner && !has_input(w, it->partner))
+        return false;
     if (!it->source)
         return true;
     if (it->source->travels)
         return it->source->departed && it->source->arrive_ns <= w->now;
-    return it->source->ended;
+    return it->source->partner ? it->source->partner->ended : it->source->ended;
 }
 
 static bool start_passes(world *w)
@@ -648,6 +700,7 @@ static void settle(world *w, bool *entered)
             any |= make_ready(w);
             any |= start_passes(w);
         } while (any);
+        scatter_copies(w);
         any = enter_one(w, entered);
         if (!any)
             any = send_piece(w);
@@ -726,7 +779,7 @@ static void take_result(world *w)
                 .from = it->device,
                 .to = it->consumer->device,
                 .link = it->link ? it->link->name : NULL,
-                .produced_ns = it->end_ns,
+                .produced_ns = it->partner ? it->partner->end_ns : it->end_ns,
                 .ready_ns = it->ready_ns,
                 .depart_ns = it->depart_ns,
                 .sent_ns = it->sent_ns,
@@ -763,6 +816,7 @@ naive_result *naive_simulate(const lh_pipeline *p, const lh_schedule *s,
     free(w.gathered_ns);
     free(w.operated_ns);
     free(w.gathers);
+    free(w.due);
     for (uint32_t d = 0; d < w.out->n_devices; d++) {
         free(w.sharers[d].queue);
         free(w.sharers[d].whole_ns);

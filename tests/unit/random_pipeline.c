@@ -437,6 +437,15 @@ lh_pipeline *sharing_pipeline(rng *r, const lh_pipeline *p)
     return out;
 }
 
+lh_pipeline *two_way_pipeline(rng *r, const lh_pipeline *p)
+{
+    copy c = copy_of(p);
+    c.desc.bidirectional = c.desc.n_chunks % 2 == 0 && rng_chance(r, 80);
+    if (rng_chance(r, 70))
+        c.desc.overlap_f_b = (50 + rng_below(r, 51)) / 100.0;
+    return make_copy(&c);
+}
+
 /* --- schedules ------------------------------------------------------------ */
 
 /* Progress of one chunk and microbatch. */
@@ -478,14 +487,21 @@ static const char *link_name(const lh_pipeline *p, uint32_t from, uint32_t to)
     return NULL;
 }
 
+/* Returns the number of chunks that a microbatch passes. */
+static uint32_t path_length(const lh_pipeline *p)
+{
+    return lh_pipeline_n_chunks(p) / (lhi_pipeline_is_bidirectional(p) ? 2 : 1);
+}
+
 static bool consumer_of(const lh_pipeline *p, const lh_pass *pass, uint32_t *to)
 {
+    uint32_t length = path_length(p), at = pass->chunk % length;
     if (pass->kind == LH_F) {
         *to = pass->chunk + 1;
-        return pass->chunk + 1 < lh_pipeline_n_chunks(p);
+        return at + 1 < length;
     }
     *to = pass->chunk - 1;
-    return pass->kind != LH_W && pass->chunk > 0;
+    return pass->kind != LH_W && at > 0;
 }
 
 /* Returns the explicit order that a pass's message belongs to, or NULL. */
@@ -548,11 +564,11 @@ static bool ready_pass(walk *w, uint32_t c, uint32_t m, lh_pass *out)
     *out = (lh_pass){.chunk = c, .microbatch = m, .n_parts = 1};
     if (!k->f_done) {
         out->kind = LH_F;
-        return c == 0 || k->f_input;
+        return c % path_length(w->p) == 0 || k->f_input;
     }
     if (!k->d_done) {
         out->kind = k->unite ? LH_B : LH_D;
-        return c + 1 == w->n_chunks || k->d_input;
+        return (c + 1) % path_length(w->p) == 0 || k->d_input;
     }
     if (k->unite || k->part == k->n_parts)
         return false;
@@ -650,6 +666,41 @@ lh_schedule *random_schedule(rng *r, const lh_pipeline *p, bool parts,
     return s;
 }
 
+lh_schedule *overlapping_schedule(rng *r, const lh_pipeline *p,
+                                  const lh_schedule *s, bool valid)
+{
+    uint32_t devices = lh_schedule_n_devices(s), length = path_length(p);
+    lh_pass **orders = grab(devices, sizeof *orders);
+    uint32_t *counts = grab(devices, sizeof *counts);
+    uint32_t n_links = lh_schedule_n_link_orders(s);
+    for (uint32_t d = 0; d < devices; d++) {
+        const lh_pass *order = lh_schedule_order(s, d, &counts[d]);
+        orders[d] = grab(counts[d], sizeof(lh_pass));
+        memcpy(orders[d], order, counts[d] * sizeof *order);
+        for (uint32_t i = 0; i + 1 < counts[d]; i++) {
+            lh_pass *a = &orders[d][i], *b = a + 1;
+            if (a->kind != LH_F || b->kind != LH_B ||
+                (valid && a->microbatch == b->microbatch &&
+                 a->chunk / length == b->chunk / length) ||
+                rng_chance(r, 30))
+                continue;
+            a->overlapped = b->overlapped = true;
+            i++;
+        }
+    }
+    lh_schedule *out = NULL;
+    lh_error err = {0};
+    must(lh_schedule_make(
+             devices, (const lh_pass *const *)orders, counts, n_links,
+             n_links ? lh_schedule_link_order(s, 0) : NULL, &out, &err),
+         &err);
+    for (uint32_t d = 0; d < devices; d++)
+        free(orders[d]);
+    free(orders);
+    free(counts);
+    return out;
+}
+
 /* --- broken schedules ----------------------------------------------------- */
 
 static void spoil(rng *r, lh_pass **orders, uint32_t *counts, uint32_t devices)
@@ -676,8 +727,8 @@ static void spoil(rng *r, lh_pass **orders, uint32_t *counts, uint32_t devices)
         orders[e][counts[e]++] = pass;
         break;
     case 4: /* another kind */
-        orders[d][i] = (lh_pass){pass.chunk, pass.microbatch, 0, 1,
-                                 (uint8_t)rng_below(r, 4)};
+        orders[d][i] = (lh_pass){pass.chunk, pass.microbatch,          0,
+                                 1,          (uint8_t)rng_below(r, 4), false};
         break;
     case 5: /* different parts */
         if (pass.kind == LH_W) {

@@ -70,6 +70,16 @@ lh_pipeline *communicating_pipeline(rng *r, const lh_pipeline *p,
  * into pieces in half of the cases, shares links with messages. */
 lh_pipeline *sharing_pipeline(rng *r, const lh_pipeline *p);
 
+/* Copies the pipeline, which has no data-parallel operations, with two
+ * directions if its chunks are even in number, and often with overlapped
+ * pairs. Call it before random_schedule(). */
+lh_pipeline *two_way_pipeline(rng *r, const lh_pipeline *p);
+
+/* Copies the schedule and marks some of its F and B that follow each other as
+ * overlapped pairs; `valid`: only those that do not depend on each other. */
+lh_schedule *overlapping_schedule(rng *r, const lh_pipeline *p,
+                                  const lh_schedule *s, bool valid);
+
 /* Prints both as text, for a failed check. */
 void print_case(const lh_pipeline *p, const lh_schedule *s);
 

@@ -182,7 +182,7 @@ static void orders_of_links(void)
         orders[d] = lh_schedule_order(m.schedule, d, &counts[d]);
     lh_pass forwards[6];
     for (uint32_t i = 0; i < 6; i++)
-        forwards[i] = (lh_pass){1, i, 0, 1, LH_F};
+        forwards[i] = (lh_pass){1, i, 0, 1, LH_F, false};
     const lh_link_order order = {lh_pipeline_link(m.pipeline, 0)->name, 6,
                                  forwards};
     lh_schedule *said = NULL, *plain = NULL;

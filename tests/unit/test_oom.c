@@ -522,10 +522,10 @@ static void pictures(void)
 
 static bool prepare(void)
 {
-    static const lh_pass forth[] = {{0, 0, 0, 1, LH_F},
-                                    {0, 1, 0, 1, LH_F},
-                                    {0, 2, 0, 1, LH_F},
-                                    {0, 3, 0, 1, LH_F}};
+    static const lh_pass forth[] = {{0, 0, 0, 1, LH_F, false},
+                                    {0, 1, 0, 1, LH_F, false},
+                                    {0, 2, 0, 1, LH_F, false},
+                                    {0, 3, 0, 1, LH_F, false}};
     const lh_link_order order = {"a", 4, forth};
     const lh_method_options cut = {.size = sizeof cut, .sub_blocks = 2};
     const lh_optical_options alone = {.size = sizeof alone, .threads = 1};

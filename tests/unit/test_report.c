@@ -333,8 +333,15 @@ static void pictures_of_extremes(void)
     const int64_t far = INT64_C(1) << 53;
     lh_trace_device device = {0, 0, LH_NO_LIMIT, NULL};
     lh_trace_run runs[] = {
-        {{0, 0, 0, 1, LH_F}, 0, LH_NONE, 0, 0, 0, 0, 0},
-        {{0, 0, 0, 1, LH_B}, 0, LH_NONE, far, far, far, INT64_MAX, INT64_MIN}};
+        {{0, 0, 0, 1, LH_F, false}, 0, LH_NONE, 0, 0, 0, 0, 0},
+        {{0, 0, 0, 1, LH_B, false},
+         0,
+         LH_NONE,
+         far,
+         far,
+         far,
+         INT64_MAX,
+         INT64_MIN}};
     lh_trace t = {.title = "\x01",
                   .source = "simulated",
                   .memory_unit = "",
@@ -372,7 +379,7 @@ static void svg_of_many(void)
     lh_trace_device device = {0, 0, LH_NO_LIMIT, NULL};
     lh_trace_run *runs = calloc(N, sizeof *runs);
     for (uint32_t i = 0; i < N; i++)
-        runs[i] = (lh_trace_run){{0, i / 3, 0, 1, (uint8_t)(i % 3)},
+        runs[i] = (lh_trace_run){{0, i / 3, 0, 1, (uint8_t)(i % 3), false},
                                  0,
                                  LH_NONE,
                                  i * 10,

@@ -387,7 +387,7 @@ static void link_orders_name_what_runs(void)
     lh_pipeline *p =
         uniform_make((uniform){"ud", 2, 2, 1, 2, 3, 2, 5, 4, 2, NULL});
     lh_schedule *s = parse(two_by_two), *with = NULL;
-    lh_pass names[2] = {{1, 0, 0, 1, LH_B}, {1, 1, 0, 1, LH_D}};
+    lh_pass names[2] = {{1, 0, 0, 1, LH_B, false}, {1, 1, 0, 1, LH_D, false}};
     lh_link_order order = {"dc1>dc0", 2, names};
     const lh_pass *rows[2];
     uint32_t counts[2];

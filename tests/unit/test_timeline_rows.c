@@ -32,7 +32,7 @@ static lh_trace *make_trace(void)
     lh_error err = {0};
     int64_t now = 0;
     for (uint32_t c = 0; c < N_CHUNKS; c++) {
-        const lh_pass pass = {c, 0, 0, 1, LH_F};
+        const lh_pass pass = {c, 0, 0, 1, LH_F, false};
         runs[c] = (lh_trace_run){.pass = pass,
                                  .device = device_of(c),
                                  .waits_for = LH_NONE,
@@ -45,18 +45,19 @@ static lh_trace *make_trace(void)
         const uint32_t from = device_of(c), to = device_of(c + 1);
         const bool far = devices[from].site != devices[to].site;
         const int64_t takes = far ? 20 : from == 3 ? 1 : 60;
-        messages[c] = (lh_trace_message){.producer = pass,
-                                         .consumer = {c + 1, 0, 0, 1, LH_F},
-                                         .from = from,
-                                         .to = to,
-                                         .link = far         ? 2
-                                                 : from == 3 ? 1
-                                                             : 0,
-                                         .produced_ns = now,
-                                         .ready_ns = now,
-                                         .depart_ns = now,
-                                         .sent_ns = now + takes,
-                                         .arrive_ns = now + takes};
+        messages[c] =
+            (lh_trace_message){.producer = pass,
+                               .consumer = {c + 1, 0, 0, 1, LH_F, false},
+                               .from = from,
+                               .to = to,
+                               .link = far         ? 2
+                                       : from == 3 ? 1
+                                                   : 0,
+                               .produced_ns = now,
+                               .ready_ns = now,
+                               .depart_ns = now,
+                               .sent_ns = now + takes,
+                               .arrive_ns = now + takes};
         now += takes;
     }
     const lh_trace t = {.title = "rows",
@@ -150,7 +151,7 @@ static void replicas_stay(void)
     char *text = NULL;
     lh_trace_run runs[4] = {0};
     for (uint32_t d = 0; d < 4; d++)
-        runs[d] = (lh_trace_run){.pass = {1 - d % 2, 0, 0, 1, LH_F},
+        runs[d] = (lh_trace_run){.pass = {1 - d % 2, 0, 0, 1, LH_F, false},
                                  .device = d,
                                  .waits_for = LH_NONE,
                                  .end_ns = 100,

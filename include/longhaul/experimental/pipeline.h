@@ -101,8 +101,8 @@ typedef struct lh_site {
 /* Input of lh_pipeline_make(), which copies it. NULL or 0 in optional members:
  * absent. */
 typedef struct lh_pipeline_desc {
-    size_t size; /* sizeof(lh_pipeline_desc) */
-    uint32_t n_devices, n_microbatches;
+    size_t size;                        /* sizeof(lh_pipeline_desc) */
+    uint32_t n_devices, n_microbatches; /* per direction */
     bool joint; /* backward is one pass B; else separate D and W */
     uint32_t n_chunks;
     const lh_chunk *chunks; /* in model order */
@@ -138,6 +138,15 @@ typedef struct lh_pipeline_desc {
      * shared. */
     int64_t dp_piece_ns;
     lh_dp_priority dp_priority;
+    /* Two directions (Chimera, DualPipe): the first half of the chunks is the
+     * model, the second half is a copy of it with the same number of chunks.
+     * Each half runs n_microbatches microbatches of its own. Gradients are
+     * summed over both copies: a chunk's reduce-scatter starts when the last
+     * passes of both copies have ended. */
+    bool bidirectional;
+    /* Duration of an overlapped F and B, relative to the sum of both; 0: pairs
+     * run as two passes. Above 0 to 1. */
+    double overlap_f_b;
 } lh_pipeline_desc;
 
 /* Creates a pipeline. LH_EINPUT: a value is out of range or contradicts
@@ -217,12 +226,14 @@ LH_API bool lh_pipeline_has_host(const lh_pipeline *pipeline);
 LH_API uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline,
                                         uint32_t device);
 
-/* Placement of chunks on devices (CrossPipe: UD, Loop, Wave). */
+/* Placement of chunks on devices (CrossPipe: UD, Loop, Wave, BD). */
 typedef enum lh_placement {
     LH_PLACEMENT_OTHER,
     LH_PLACEMENT_UD,   /* chunk c on device c */
     LH_PLACEMENT_LOOP, /* chunk c on device c mod P, at least 2P chunks */
     LH_PLACEMENT_WAVE, /* 2P chunks: forth and back */
+    /* two directions: chunk c on device c, its copy P + c on P - 1 - c */
+    LH_PLACEMENT_BD,
 } lh_placement;
 
 /* Returns the placement's name; static storage. */

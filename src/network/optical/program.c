@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "network/optical/program.h"
 
+#include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/simulate.h>
@@ -216,6 +217,8 @@ lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
 {
     lh_timeline *timeline = NULL;
     lh_sim_options options = {.size = sizeof options, .fifo = true};
+    LHI_TRY(lhi_pipeline_require_one_direction(
+        pipeline, "the optical network simulation", err));
     LHI_TRY(lh_simulate(pipeline, schedule, &options, &timeline, err));
     lh_timeline_free(timeline);
     uint32_t n = lh_schedule_n_devices(schedule);
@@ -247,8 +250,7 @@ lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
             const lh_pass *pass = &order[i];
             bool forward = pass->kind == LH_F;
             tasks[t] =
-                (lhi_task){.duration_ns = lhi_pass_duration(
-                               lh_pipeline_chunk(pipeline, pass->chunk), pass),
+                (lhi_task){.duration_ns = lhi_pass_duration(pipeline, pass),
                            .bits = bits,
                            .device = d,
                            .producer = LH_NONE,

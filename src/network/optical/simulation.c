@@ -567,7 +567,7 @@ static void end_task(run *r, job *j, uint32_t task)
             send_message(r, j, task);
     }
     if (j->program->pipeline)
-        lhi_dp_clock_on_end(&j->data, &t->pass, r->now);
+        (void)lhi_dp_clock_on_end(&j->data, &t->pass, r->now);
     try_start(r, j, t->device);
     if (--j->left == 0)
         end_passes(r, j);

@@ -3,6 +3,7 @@
 #include "resilience/adapt/migration.h"
 
 #include "base/options.h"
+#include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
@@ -190,6 +191,7 @@ lh_status lh_adapt_make(const lh_pipeline *pipeline,
                         lh_error *err)
 {
     lh_adapt_options o;
+    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "--adapt", err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_options, &o, options, err));
     lh_adapt *a = calloc(1, sizeof *a);
     if (!a)

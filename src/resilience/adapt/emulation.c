@@ -63,8 +63,8 @@ static void record_passes(const lh_pipeline *pipeline, const lh_timeline *t,
         const lh_timeline_run *runs = lh_timeline_runs(t, d, &n);
         for (uint32_t i = 0; i < n; i++) {
             const lh_pass *pass = &runs[i].pass;
-            m->passes[m->observation.n_passes++] = (lh_observed_pass){
-                *pass, lhi_pass_duration(&pipeline->chunks[pass->chunk], pass)};
+            m->passes[m->observation.n_passes++] =
+                (lh_observed_pass){*pass, lhi_pass_duration(pipeline, pass)};
         }
     }
     m->observation.passes = m->passes;

@@ -248,7 +248,7 @@ static void read_series(lh_monitor *m, const lh_observation *seen)
     for (size_t i = 0; i < seen->n_passes; i++) {
         const lh_pass *pass = &seen->passes[i].pass;
         const lh_chunk *chunk = &m->pipeline->chunks[pass->chunk];
-        int64_t part = lhi_pass_duration(chunk, pass);
+        int64_t part = lhi_pass_duration(m->pipeline, pass);
         double whole = pass->n_parts > 1 && part > 0
                            ? (double)chunk->w_ns / (double)part
                            : 1;

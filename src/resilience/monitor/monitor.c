@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "base/sort.h"
 #include "resilience/monitor/monitor.h"
+#include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/schedule_internal.h"
 
 #include <inttypes.h>
@@ -182,6 +183,7 @@ lh_status lh_monitor_make(const lh_pipeline *pipeline,
                           lh_error *err)
 {
     lh_monitor_options o;
+    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "the monitor", err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_monitor_options, &o, options, err));
     lh_monitor *m = calloc(1, sizeof *m);
     if (!m)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds a pipeline with another layer partition. */
 #include "resilience/placement/layers_internal.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -56,6 +57,7 @@ static lh_status set_up(lh_layers *l, const lh_pipeline *pipeline,
 lh_status lh_layers_make(const lh_pipeline *pipeline, const uint32_t *layers,
                          lh_layers **out, lh_error *err)
 {
+    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "moving layers", err));
     lhi_arena *mem = lhi_arena_make(0);
     lh_layers *l = mem ? LHI_NEW(mem, lh_layers, 1) : NULL;
     if (!l) {

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "resilience/placement/placement.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -177,6 +178,8 @@ lh_status lh_host_placement_make(const lh_pipeline *pipeline,
                                  lh_host_placement **out, lh_error *err)
 {
     lh_host_placement_options o;
+    LHI_TRY(lhi_pipeline_require_one_direction(pipeline,
+                                               "the placement of hosts", err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_host_placement_options, &o, options, err));
     lhi_arena *mem = lhi_arena_make(0);
     lh_host_placement *s = mem ? LHI_NEW(mem, lh_host_placement, 1) : NULL;

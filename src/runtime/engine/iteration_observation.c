@@ -394,10 +394,9 @@ void lhi_iteration_observation_scale_layers(lhi_iteration_observation *s,
 {
     for (size_t i = 0; i < s->n_passes; i++) {
         lh_observed_pass *p = &s->passes[i];
-        uint32_t c = p->pass.chunk;
-        p->ns = scale_to_initial(
-            p->ns, lhi_pass_duration(&s->pipeline->chunks[c], &p->pass),
-            lhi_pass_duration(&now->chunks[c], &p->pass));
+        p->ns =
+            scale_to_initial(p->ns, lhi_pass_duration(s->pipeline, &p->pass),
+                             lhi_pass_duration(now, &p->pass));
     }
     for (size_t i = 0; i < s->n_collectives; i++) {
         lh_observed_collective *x = &s->collectives[i];

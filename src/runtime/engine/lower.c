@@ -4,6 +4,7 @@
  * produced (CrossPipe §6.3), so they never delay a pass. */
 #include "base/options.h"
 #include "runtime/engine/execution_plan.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/simulate.h>
 
@@ -37,8 +38,8 @@ static uint32_t find_input(const lowering *l, const lh_pass *pass)
 {
     uint32_t i = get_input_number(l, pass->chunk, pass->microbatch);
     if (pass->kind == LH_F)
-        return pass->chunk > 0 ? i : LH_NONE;
-    if (pass->kind == LH_W || pass->chunk + 1 == l->p->n_chunks)
+        return lhi_is_first_chunk(l->p, pass->chunk) ? LH_NONE : i;
+    if (pass->kind == LH_W || lhi_is_last_chunk(l->p, pass->chunk))
         return LH_NONE;
     return l->x->n_half + i;
 }
@@ -52,11 +53,12 @@ static uint32_t find_output(const lowering *l, const lh_pass *pass,
     uint32_t n = l->p->n_microbatches;
     if (pass->kind == LH_F) {
         *route = &l->p->forward[pass->chunk];
-        return pass->chunk + 1 < l->p->n_chunks ? i + n : LH_NONE;
+        return lhi_is_last_chunk(l->p, pass->chunk) ? LH_NONE : i + n;
     }
     *route = &l->p->backward[pass->chunk];
-    return pass->kind != LH_W && pass->chunk > 0 ? l->x->n_half + i - n
-                                                 : LH_NONE;
+    return pass->kind == LH_W || lhi_is_first_chunk(l->p, pass->chunk)
+               ? LH_NONE
+               : l->x->n_half + i - n;
 }
 
 /* Checks whether input number `input` comes from another rank. */
@@ -174,8 +176,7 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
     out->input = find_input(l, &run->pass);
     out->output = find_output(l, &run->pass, &route);
     out->host_copy_ns =
-        run->end_ns - run->start_ns -
-        lhi_pass_duration(&l->p->chunks[run->pass.chunk], &run->pass);
+        run->end_ns - run->start_ns - lhi_pass_duration(l->p, &run->pass);
     if (out->input != LH_NONE)
         out->local_input = !is_message(l, out->input);
     if (out->output == LH_NONE)
@@ -385,7 +386,8 @@ static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
 {
     for (; from < end && rank->data[from].after <= after; from++) {
         const lhi_exec_data *data = &rank->data[from];
-        lh_pass what = {data->chunk, 0, 0, 1, data->is_scatter ? LH_W : LH_F};
+        lh_pass what = {data->chunk, 0, 0, 1, data->is_scatter ? LH_W : LH_F,
+                        false};
         lh_instruction *in =
             add_instruction(rank, LH_STREAM_DATA, &what, data->after);
         in->op = data->op;
@@ -403,8 +405,8 @@ static void add_copies(lhi_exec_rank *rank, uint32_t i, bool is_back)
     const lhi_exec_pass *pass = &rank->passes[i];
     for (uint32_t k = pass->first_copy; k < pass[1].first_copy; k++) {
         const lhi_offload_copy *copy = &rank->copies[k];
-        lh_pass what = {copy->chunk, copy->microbatch, 0, 1,
-                        is_back ? LH_B : LH_F};
+        lh_pass what = {copy->chunk, copy->microbatch,      0,
+                        1,           is_back ? LH_B : LH_F, false};
         if (copy->to_device != is_back)
             continue;
         lh_instruction *in =
@@ -548,6 +550,7 @@ lh_status lh_exec_make(const lh_pipeline *pipeline, const lh_schedule *schedule,
                        lh_error *err)
 {
     lh_exec *x;
+    LHI_TRY(lhi_pipeline_reject_overlap(pipeline, "explain", err));
     LHI_TRY(lhi_exec_lower(pipeline, schedule, options, &x, err));
     lh_status status = lhi_exec_check_deadlock(x, err);
     if (status != LH_OK) {

@@ -71,7 +71,7 @@ static lh_status write_tokens(const measurement *m, char *path, lh_error *err)
 static lh_status run_pass(measurement *m, uint32_t part, lh_pass_kind kind,
                           uint32_t microbatch, bool counts, lh_error *err)
 {
-    lh_pass pass = {part, microbatch, 0, 1, (uint8_t)kind};
+    lh_pass pass = {part, microbatch, 0, 1, (uint8_t)kind, false};
     char *forward = m->messages[0], *backward = m->messages[1];
     const void *in = NULL;
     void *out = NULL;

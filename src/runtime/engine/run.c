@@ -9,6 +9,7 @@
 #include "runtime/engine/migration_target.h"
 #include "runtime/engine/restart.h"
 #include "runtime/engine/shard_groups.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -195,6 +196,7 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
     lhi_job job = {.pipeline = pipeline, .exec = exec};
     job.grid = (lhi_grid){exec->n_ranks, 1, 1, 1, 1, 1};
     LHI_TRY(check_plan(pipeline, exec, err));
+    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "train", err));
     LHI_TRY(check_options(options, &job.o, err));
     if (lh_pipeline_shares_links(pipeline, LH_NONE))
         return lhi_fail(err, LH_EUNSUPPORTED,
@@ -444,6 +446,7 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
 {
     lh_train_model m;
     LHI_TRY(check_plan(pipeline, exec, err));
+    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "train", err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_train_model, &m, model, err));
     LHI_TRY(check_model(&m, exec, err));
     lhi_job job = {.pipeline = pipeline,

@@ -162,6 +162,21 @@ bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
            lhi_dispatcher_get_headroom(device);
 }
 
+bool lhi_dispatcher_fits_pair(const lhi_dispatcher *planner, uint32_t f,
+                              uint32_t b, int64_t room)
+{
+    uint32_t length = lhi_count_direction_chunks(planner->pipeline);
+    const lh_chunk *back = &planner->pipeline->chunks[b];
+    int64_t need_f = compute_need(planner, f, LH_F);
+    int64_t change = back->mem_d + back->mem_w;
+    if (f / length == b / length &&
+        planner->chunks[f].next_f == planner->chunks[b].next_d)
+        return false;
+    if (need_f == INT64_MIN)
+        need_f = 0;
+    return need_f + (change > 0 ? change : 0) <= room;
+}
+
 /* --- ready queue --------------------------------------------------------- */
 
 static const lhi_ready_entry empty_entry = {LHI_NEVER, LHI_NEVER, LHI_NEVER};
@@ -295,13 +310,13 @@ static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
     uint32_t c = pass->chunk, m = pass->microbatch;
     *reader = LH_NONE;
     bool forward = pass->kind == LH_F;
-    if (forward && c + 1 == pipe->n_chunks) {
+    if (forward && lhi_is_last_chunk(pipe, c)) {
         p->chunks[c].d_at[m] = end_ns;
         if (m == p->chunks[c].next_d)
             update_entry(p, c, LH_D);
         return true;
     }
-    if (!forward && c == 0)
+    if (!forward && lhi_is_first_chunk(pipe, c))
         return true;
     uint32_t to = forward ? c + 1 : c - 1;
     lhi_dispatcher_chunk *next = &p->chunks[to];
@@ -350,22 +365,23 @@ static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
     return &order->passes[order->count - 1];
 }
 
-/* Runs the pass that a device has chosen and updates its time, memory and ready
- * queues. *reader: device whose next choice may change; LH_NONE: no device.
- * False: out of memory. */
-static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
+/* Updates a device's time and memory after a pass that starts at `start`. */
+static void add_to_clock(lhi_dispatcher *p, lhi_dispatcher_device *d,
+                         const lh_pass *pass, int64_t start)
 {
-    lhi_dispatcher_device *d = &p->devices[device];
-    int64_t start = p->choices[device].start_ns;
-    const lh_pass *pass = add_choice(p, device, &p->choices[device]);
     const lh_chunk *chunk = &p->pipeline->chunks[pass->chunk];
-    d->free_ns = start + lhi_pass_duration(chunk, pass);
+    d->free_ns = start + lhi_pass_duration(p->pipeline, pass);
     d->memory += lhi_pass_memory_change(chunk, pass);
     p->orders->tight =
         p->orders->tight || lhi_dispatcher_get_headroom(d) < d->most_need;
+}
+
+/* Updates the ready queues after a pass that ran from `start` to now, and
+ * delivers its output. Returns as send_output(). */
+static bool finish_pass(lhi_dispatcher *p, lhi_dispatcher_device *d,
+                        const lh_pass *pass, int64_t start, uint32_t *reader)
+{
     *reader = LH_NONE;
-    move_arrived(&d->f, d->free_ns);
-    move_arrived(&d->d, d->free_ns);
     if (pass->kind == LH_W)
         return true;
     update_entry(p, pass->chunk, pass->kind == LH_F ? LH_F : LH_D);
@@ -377,6 +393,33 @@ static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
     return send_output(p, pass, start, d->free_ns, reader);
 }
 
+/* Runs the pass or the overlapped pair that a device has chosen and updates its
+ * time, memory and ready queues. readers[]: devices whose next choice may
+ * change; LH_NONE: no device. False: out of memory. */
+static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t readers[2])
+{
+    lhi_dispatcher_device *d = &p->devices[device];
+    const lhi_dispatcher_choice choice = p->choices[device];
+    lh_pass *pass = add_choice(p, device, &choice);
+    readers[1] = LH_NONE;
+    if (choice.has_pair) {
+        const lhi_dispatcher_choice back = {.kind = LH_D, .chunk = choice.pair};
+        lh_pass *b = add_choice(p, device, &back);
+        d->w_pending -= p->pipeline->joint ? 0 : 1; /* B includes W */
+        b->kind = LH_B;
+        b->overlapped = pass->overlapped = true;
+        add_to_clock(p, d, pass, choice.start_ns);
+        add_to_clock(p, d, b, d->free_ns);
+    } else {
+        add_to_clock(p, d, pass, choice.start_ns);
+    }
+    move_arrived(&d->f, d->free_ns);
+    move_arrived(&d->d, d->free_ns);
+    return finish_pass(p, d, pass, choice.start_ns, &readers[0]) &&
+           (!choice.has_pair ||
+            finish_pass(p, d, pass + 1, choice.start_ns, &readers[1]));
+}
+
 /* --- setup --------------------------------------------------------------- */
 
 /* Computes the memory reserves reserve_f and reserve_d: by how much the
@@ -385,7 +428,10 @@ static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
  *
  * An F or D is admitted only if its reserve stays free. The oldest microbatch
  * needs none except for its own pass, because younger ones were admitted with
- * capacity for all its earlier passes. So no order deadlocks. */
+ * capacity for all its earlier passes. So no order deadlocks. With two
+ * directions, the two microbatches with the same number count as one: an F
+ * leaves room for one on the chunk that is closer to its model's end, so the
+ * passes closest to the end can always proceed. */
 static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
                              int64_t *whole)
 {
@@ -470,7 +516,10 @@ static lh_status assign_chunks(lhi_dispatcher *p, lh_error *err)
         d->n_chunks = 0;
         d->limit = lh_pipeline_memory_limit(pipe, i);
     }
-    for (uint32_t c = 0; c < pipe->n_chunks; c++) {
+    uint32_t length = lhi_count_direction_chunks(pipe);
+    for (uint32_t i = 0; i < pipe->n_chunks; i++) {
+        uint32_t n_directions = pipe->n_chunks / length;
+        uint32_t c = i % n_directions * length + i / n_directions;
         lhi_dispatcher_device *d = &p->devices[pipe->chunks[c].device];
         p->chunks[c].index = d->n_chunks;
         all[(d->chunks - all) + d->n_chunks++] = c;
@@ -527,13 +576,18 @@ static lh_status init_planner(lhi_dispatcher *p, lh_error *err)
     LHI_TRY(assign_chunks(p, err));
     compute_gather_times(p);
     for (size_t i = 0; i < n_inputs; i++)
-        inputs[i] = i < n ? 0 : LHI_NEVER; /* F on chunk 0 needs no input */
+        inputs[i] = LHI_NEVER;
     for (uint32_t c = 0; c < pipe->n_chunks; c++) {
         p->chunks[c].f_at = inputs + 2 * (size_t)c * n;
         p->chunks[c].d_at = p->chunks[c].f_at + n;
     }
-    p->chunks[0].f_at[0] = p->gathered_ns[0];
-    update_entry(p, 0, LH_F);
+    for (uint32_t c = 0; c < pipe->n_chunks; c++) {
+        if (!lhi_is_first_chunk(pipe, c))
+            continue;
+        memset(p->chunks[c].f_at, 0, n * sizeof *p->chunks[c].f_at);
+        p->chunks[c].f_at[0] = p->gathered_ns[c];
+        update_entry(p, c, LH_F);
+    }
     return LH_OK;
 }
 
@@ -573,17 +627,23 @@ static lh_status dispatch_all(lhi_dispatcher *p,
         p->choices[i] = choose(p, i, policy);
     }
     build_tree(p);
-    for (; left > 0; left--) {
-        uint32_t device = p->tree[1], reader;
+    while (left > 0) {
+        uint32_t device = p->tree[1], readers[2];
         if (p->choices[device].start_ns == LHI_NEVER)
             return report_blocked(p, err);
-        if (!run_choice(p, device, &reader))
+        /* The B of a pair includes all parts of its W. */
+        left -= !p->choices[device].has_pair ? 1
+                : p->pipeline->joint         ? 2
+                                             : 2 + p->n_parts;
+        if (!run_choice(p, device, readers))
             return lhi_fail_nomem(err);
         p->choices[device] = choose(p, device, policy);
         update_tree(p, device);
-        if (reader != LH_NONE && reader != device) {
-            p->choices[reader] = choose(p, reader, policy);
-            update_tree(p, reader);
+        for (uint32_t i = 0; i < 2; i++) {
+            if (readers[i] == LH_NONE || readers[i] == device)
+                continue;
+            p->choices[readers[i]] = choose(p, readers[i], policy);
+            update_tree(p, readers[i]);
         }
     }
     return LH_OK;

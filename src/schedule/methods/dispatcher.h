@@ -32,8 +32,8 @@ typedef struct lhi_ready_entry {
 } lhi_ready_entry;
 
 /* Ready queue: the next Fs, or Ds, on a device's chunks whose input time is
- * known. A tournament tree with one leaf per chunk, in model order; nodes[1] is
- * the root. */
+ * known. A tournament tree with one leaf per chunk, in the device's order;
+ * nodes[1] is the root. */
 typedef struct lhi_ready_queue {
     lhi_ready_entry *nodes;
     uint32_t leaves;
@@ -41,7 +41,9 @@ typedef struct lhi_ready_queue {
 
 /* Dispatch state per device. */
 typedef struct lhi_dispatcher_device {
-    const uint32_t *chunks; /* in model order */
+    /* In model order: of two directions, a chunk closer to the model's end is
+     * later. */
+    const uint32_t *chunks;
     uint32_t n_chunks;
     lhi_ready_queue f, d; /* d: D or B */
     int64_t free_ns;
@@ -59,6 +61,9 @@ typedef struct lhi_dispatcher_choice {
     int64_t start_ns;  /* LHI_NEVER: nothing at present */
     lh_pass_kind kind; /* LH_D: D or B; LH_W: the next W part */
     uint32_t chunk;    /* for F and D */
+    /* F only: the chunk whose next B runs overlapped with it, if has_pair. */
+    uint32_t pair;
+    bool has_pair;
 } lhi_dispatcher_choice;
 
 typedef struct lhi_dispatcher lhi_dispatcher;
@@ -113,6 +118,12 @@ int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
 bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
                          const lhi_dispatcher_device *device, uint32_t chunk,
                          lh_pass_kind kind);
+
+/* Checks whether the next F of chunk `f` and the next B of chunk `b` can run as
+ * an overlapped pair: neither needs the other, and both fit into `room`
+ * bytes. */
+bool lhi_dispatcher_fits_pair(const lhi_dispatcher *planner, uint32_t f,
+                              uint32_t b, int64_t room);
 
 /* Returns the memory in bytes that the device may still take below its
  * limit. */

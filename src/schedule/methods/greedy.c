@@ -56,6 +56,49 @@ static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p,
     return d->last == LH_F ? LH_D : LH_F;
 }
 
+/* Completes the choice of an F or D to an overlapped pair, if the pipeline has
+ * pairs and one is worth its wait: the other pass gets its input by the time
+ * that the pair saves. The memory of both passes must fit into `room`. */
+static void find_pair(const lhi_dispatcher *p, const lhi_dispatcher_device *d,
+                      int64_t room, lhi_dispatcher_choice *choice)
+{
+    const lh_pipeline *pipe = p->pipeline;
+    if (pipe->overlap_f_b == 0 || choice->kind == LH_W)
+        return;
+    bool forward = choice->kind == LH_F;
+    int64_t best_ns = LHI_NEVER;
+    for (uint32_t i = d->n_chunks; i-- > 0;) {
+        const uint32_t f = forward ? choice->chunk : d->chunks[i];
+        const uint32_t b = forward ? d->chunks[i] : choice->chunk;
+        lh_pass pass = {.chunk = f, .kind = LH_F, .n_parts = 1};
+        lh_pass back = {.chunk = b, .kind = LH_B, .n_parts = 1};
+        int64_t at =
+            lhi_dispatcher_get_start(p, d, d->chunks[i], forward ? LH_D : LH_F);
+        int64_t saved =
+            lhi_pass_duration(pipe, &pass) + lhi_pass_duration(pipe, &back);
+        pass.overlapped = back.overlapped = true;
+        saved -=
+            lhi_pass_duration(pipe, &pass) + lhi_pass_duration(pipe, &back);
+        if (at == LHI_NEVER || at - choice->start_ns > saved || at >= best_ns)
+            continue;
+        if (!lhi_dispatcher_fits_pair(p, f, b, room))
+            continue;
+        best_ns = at;
+        choice->pair = d->chunks[i];
+    }
+    if (best_ns == LHI_NEVER)
+        return;
+    choice->has_pair = true;
+    if (best_ns > choice->start_ns)
+        choice->start_ns = best_ns;
+    if (!forward) {
+        uint32_t back = choice->chunk;
+        choice->kind = LH_F;
+        choice->chunk = choice->pair;
+        choice->pair = back;
+    }
+}
+
 /* Dispatch policy for greedy: chooses F, D or a W part for a device. */
 static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
                                     const void *policy)
@@ -81,6 +124,7 @@ static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
         choice.kind = first == LH_F ? LH_D : LH_F;
         choice.chunk = other->chunk;
     }
+    find_pair(p, d, room, &choice);
     return choice;
 }
 

@@ -2,6 +2,7 @@
 #include "schedule/methods/sched.h"
 
 #include "base/options.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/schedule.h>
 
@@ -9,6 +10,9 @@
 
 /* Requirements on the pipeline, appended to a method's description. */
 #define NEEDS_ANY_ANY ""
+#define NEEDS_ONE_DIRECTION_ANY " (ud, loop, wave)"
+#define NEEDS_BD_ANY " (bd)"
+#define NEEDS_BD_SPLIT " (bd, split)"
 #define NEEDS_UD_ANY " (ud)"
 #define NEEDS_LOOP_ANY " (loop)"
 #define NEEDS_UD_LOOP_ANY " (ud, loop)"
@@ -131,7 +135,7 @@ static lh_status check_placement(const lh_pipeline *p, lh_placement placement,
 static lh_status check_waves(const lh_pipeline *p, lh_error *err)
 {
     uint32_t devices = p->n_devices;
-    bool folded = p->n_chunks % devices == 0;
+    bool folded = p->n_chunks % devices == 0 && !p->bidirectional;
     for (uint32_t c = 0; c < p->n_chunks && folded; c++) {
         uint32_t at = c % devices;
         if (c / devices % 2)
@@ -154,6 +158,10 @@ static lh_status check_chunk_layout(const lh_pipeline *p,
     switch (chunks) {
     case LHI_CHUNK_LAYOUT_ANY:
         return LH_OK;
+    case LHI_CHUNK_LAYOUT_ONE_DIRECTION:
+        return lhi_pipeline_require_one_direction(p, "the method", err);
+    case LHI_CHUNK_LAYOUT_BD:
+        return check_placement(p, LH_PLACEMENT_BD, err);
     case LHI_CHUNK_LAYOUT_UD:
         return check_placement(p, LH_PLACEMENT_UD, err);
     case LHI_CHUNK_LAYOUT_UD_LOOP:

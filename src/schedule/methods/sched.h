@@ -46,28 +46,35 @@
       "zero bubble on a V-shaped placement, phases of PyTorch's ZBV")          \
     X("interleaved-zbv", lhi_interleaved_zbv, WAVES, SPLIT, QUICK,             \
       "zero bubble on one or more V shapes, order simulated with the links")   \
+    X("dualpipev", lhi_dualpipev, WAVE, SPLIT, QUICK,                          \
+      "DualPipe on a V-shaped placement, as in DeepSeek's dualpipev.py")       \
+    X("dualpipe", lhi_dualpipe, BD, SPLIT, QUICK,                              \
+      "zero bubble in two directions, as in DeepSeek's dualpipe.py")           \
+    X("chimera", lhi_chimera, BD, ANY, QUICK, "1f1b in two directions")        \
     X("elastic", lhi_elastic, UD_LOOP, ANY, QUICK,                             \
       "groups of microbatches forward and backward, as in PipeMesh")           \
     X("slack", lhi_slack, UD, SPLIT, QUICK,                                    \
       "warm-up that absorbs link delays")                                      \
     X("steady-slack", lhi_steady_slack, UD, SPLIT, QUICK,                      \
       "slack with one D and one F in turn in the steady state")                \
-    X("steady", lhi_steady, ANY, ANY, QUICK,                                   \
+    X("steady", lhi_steady, ONE_DIRECTION, ANY, QUICK,                         \
       "periodic, with the busiest device's work as the period")                \
     X("greedy", lhi_greedy, ANY, ANY, REPRESENTATIVE,                          \
       "earliest pass first, W split to fill gaps")                             \
-    X("look-ahead", lhi_look_ahead, ANY, ANY, SLOW,                            \
+    X("look-ahead", lhi_look_ahead, ONE_DIRECTION, ANY, SLOW,                  \
       "greedy, improved by list scheduling with backward due dates")           \
     X("auto", lhi_auto, ANY, ANY, META, "the fastest of all that fit")
 
 /* Chunk layouts that a method supports. */
 typedef enum lhi_chunk_layout {
     LHI_CHUNK_LAYOUT_ANY,
+    LHI_CHUNK_LAYOUT_ONE_DIRECTION, /* and no overlapped pairs */
     LHI_CHUNK_LAYOUT_UD,
     LHI_CHUNK_LAYOUT_LOOP,
     LHI_CHUNK_LAYOUT_UD_LOOP, /* either */
     LHI_CHUNK_LAYOUT_WAVE,
     LHI_CHUNK_LAYOUT_WAVES, /* down the devices and back, repeated */
+    LHI_CHUNK_LAYOUT_BD,
 } lhi_chunk_layout;
 
 /* A method's role and cost. */
@@ -136,6 +143,9 @@ lh_status lhi_method_build_orders(const lhi_method *method,
                                   const lh_pipeline *pipeline,
                                   const lh_method_options *options,
                                   lhi_orders *out, lh_error *err);
+
+/* Fails with LH_EUNSUPPORTED for an odd number of devices. */
+lh_status lhi_check_even_devices(const lh_pipeline *pipeline, lh_error *err);
 
 /* Checks whether a status means that the method does not apply to this
  * pipeline; another method may. All other failures are fatal. */

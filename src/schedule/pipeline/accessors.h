@@ -5,10 +5,28 @@
 
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
+#include <longhaul/status.h>
 
 /* Checks whether a chunk's backward is one pass B; false: it is split into D
  * (input gradient) and W (weight gradient). */
 bool lhi_pipeline_is_joint(const lh_pipeline *pipeline);
+
+/* Checks whether the second half of the chunks is a copy of the first half,
+ * with microbatches of its own. */
+bool lhi_pipeline_is_bidirectional(const lh_pipeline *pipeline);
+
+/* Returns the duration of an overlapped F and B, relative to their sum; 0: no
+ * overlapped pairs. */
+double lhi_pipeline_overlap_f_b(const lh_pipeline *pipeline);
+
+/* Fails with LH_EUNSUPPORTED if the pipeline has overlapped pairs; `what` names
+ * the function that does not support them. */
+lh_status lhi_pipeline_reject_overlap(const lh_pipeline *pipeline,
+                                      const char *what, lh_error *err);
+/* Fails with LH_EUNSUPPORTED if the pipeline has two directions or overlapped
+ * pairs; `what` names the function that does not support them. */
+lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
+                                             const char *what, lh_error *err);
 
 /* Returns the number of data-parallel operations within the iteration. */
 uint32_t lhi_pipeline_n_dp_ops(const lh_pipeline *pipeline);
@@ -30,8 +48,8 @@ uint32_t lhi_pipeline_n_sites(const lh_pipeline *pipeline);
 /* Returns the datacenter's name; borrowed. */
 const char *lhi_pipeline_site_name(const lh_pipeline *pipeline, uint32_t site);
 
-/* Returns the chunk placement on devices (UD, Loop, Wave), LH_PLACEMENT_OTHER
- * if it is not a named one. */
+/* Returns the chunk placement on devices (UD, Loop, Wave, BD),
+ * LH_PLACEMENT_OTHER if it is not a named one. */
 lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline);
 
 /* Returns the column, in its row of the file, of pass number `pass` of a

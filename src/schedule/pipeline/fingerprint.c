@@ -115,9 +115,11 @@ lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *p)
                                p->first_gathers,
                                (uint64_t)p->receives,
                                p->has_limits,
-                               (uint64_t)p->placement};
+                               (uint64_t)p->placement,
+                               p->bidirectional};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         mix(&m, counts[i]);
+    mix_share(&m, p->overlap_f_b);
     mix_text(&m, p->memory_unit);
     for (uint32_t d = 0; d < p->n_devices; d++) {
         mix_time(&m, lh_pipeline_memory_limit(p, d));

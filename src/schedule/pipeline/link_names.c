@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looking up links by user-supplied names. */
 #include "schedule/pipeline/link_names.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include "base/fail.h"
 
@@ -119,6 +120,8 @@ static bool has_messages(const lh_pipeline *p, uint32_t from, uint32_t to)
     for (uint32_t c = 0; c + 1 < n; c++) {
         uint32_t x = lh_pipeline_chunk(p, c)->device;
         uint32_t y = lh_pipeline_chunk(p, c + 1)->device;
+        if (lhi_is_last_chunk(p, c))
+            continue;
         if ((x == from && y == to) || (x == to && y == from))
             return true;
     }

@@ -73,6 +73,31 @@ static lh_status check_counts(const lh_pipeline_desc *d,
                        " forward passes, the supported maximum; use fewer "
                        "microbatches",
                        d->n_chunks, d->n_microbatches, LH_MAX_PASSES);
+    if (d->bidirectional && d->n_chunks % 2)
+        return fail_at(origin, AT_ROOT, 0, err,
+                       "bidirectional: %" PRIu32
+                       " chunks cannot be two copies of a model; give an even "
+                       "number, first the model's chunks, then their copies",
+                       d->n_chunks);
+    if (d->bidirectional && (d->n_dp_ops || d->n_enqueue))
+        return fail_at(
+            origin, AT_ROOT, 0, err,
+            "bidirectional: data-parallel operations that passes "
+            "launch (operations, groups, elastic) require one "
+            "direction; use all_gather and reduce_scatter of chunks");
+    if (d->bidirectional && d->n_initial_gathers)
+        return fail_at(origin, AT_ROOT, 0, err,
+                       "bidirectional: data_parallel.prefetch requires one "
+                       "direction; remove it, so that all all-gathers start at "
+                       "time 0");
+    if (!(d->overlap_f_b >= 0 && d->overlap_f_b <= 1))
+        return fail_at(origin, AT_ROOT, 0, err,
+                       "overlap: the factor of F+B is out of range; above 0 to "
+                       "1");
+    if (d->overlap_f_b > 0 && d->n_dp_ops)
+        return fail_at(origin, AT_ROOT, 0, err,
+                       "overlap: cannot be combined with data-parallel "
+                       "operations that passes launch; remove one of them");
     if (d->receives > LH_RECEIVES_LATE_FD)
         return fail_at(origin, AT_ROOT, 0, err, "receives: unknown kind %d",
                        (int)d->receives);
@@ -117,6 +142,10 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
             return fail_at(origin, AT_CHUNK, c, err,
                            "offload: requires backward: joint, because the "
                            "activations kept from D to W cannot be offloaded");
+        if (k->offload_ns > 0 && d->overlap_f_b > 0)
+            return fail_at(origin, AT_CHUNK, c, err,
+                           "offload: cannot be combined with 'overlap'; remove "
+                           "one of them");
     }
     return LH_OK;
 }
@@ -310,8 +339,8 @@ static lhi_route find_route(const lh_pipeline *p, const lh_link *const *sorted,
     return route;
 }
 
-/* Determines the placement from the devices of all chunks: UD, Loop, Wave or
- * other. */
+/* Determines the placement from the devices of all chunks: UD, Loop, Wave, BD
+ * or other. */
 static lh_placement find_placement(const lh_pipeline *p)
 {
     uint32_t devices = p->n_devices;
@@ -322,6 +351,8 @@ static lh_placement find_placement(const lh_pipeline *p)
         wave = wave &&
                p->chunks[c].device == (c < devices ? c : 2 * devices - 1 - c);
     }
+    if (p->bidirectional)
+        return wave ? LH_PLACEMENT_BD : LH_PLACEMENT_OTHER;
     if (loop)
         return p->n_chunks == devices ? LH_PLACEMENT_UD : LH_PLACEMENT_LOOP;
     return wave ? LH_PLACEMENT_WAVE : LH_PLACEMENT_OTHER;
@@ -353,10 +384,10 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
         uint32_t device = p->chunks[c].device;
         p->forward[c] = p->backward[c] =
             (lhi_route){.link = LH_NONE, .resource = LH_NONE};
-        if (c + 1 < p->n_chunks)
+        if (!lhi_is_last_chunk(p, c))
             p->forward[c] =
                 find_route(p, sorted, device, p->chunks[c + 1].device);
-        if (c > 0)
+        if (!lhi_is_first_chunk(p, c))
             p->backward[c] =
                 find_route(p, sorted, device, p->chunks[c - 1].device);
     }
@@ -451,6 +482,8 @@ static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
     p->n_microbatches = d->n_microbatches;
     p->n_chunks = d->n_chunks;
     p->joint = d->joint;
+    p->bidirectional = d->bidirectional;
+    p->overlap_f_b = d->overlap_f_b;
     p->chunks = LHI_NEW(p->mem, lh_chunk, d->n_chunks);
     if (!p->chunks)
         return lhi_fail_nomem(err);
@@ -549,6 +582,8 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     all.dp_links = p->dp_links;
     all.dp_piece_ns = p->dp_piece_ns;
     all.dp_priority = p->dp_priority;
+    all.bidirectional = p->bidirectional;
+    all.overlap_f_b = p->overlap_f_b;
     if (!fits_size(&all, size))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the pipeline does not fit into an lh_pipeline_desc of "
@@ -584,6 +619,16 @@ uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline)
 bool lhi_pipeline_is_joint(const lh_pipeline *pipeline)
 {
     return pipeline->joint;
+}
+
+bool lhi_pipeline_is_bidirectional(const lh_pipeline *pipeline)
+{
+    return pipeline->bidirectional;
+}
+
+double lhi_pipeline_overlap_f_b(const lh_pipeline *pipeline)
+{
+    return pipeline->overlap_f_b;
 }
 
 bool lh_pipeline_offloads(const lh_pipeline *pipeline)
@@ -637,6 +682,30 @@ bool lhi_link_is_inter_site(const lh_pipeline *p, const lh_link *link)
                                  lh_pipeline_device_site(p, link->to);
 }
 
+lh_status lhi_pipeline_reject_overlap(const lh_pipeline *pipeline,
+                                      const char *what, lh_error *err)
+{
+    if (pipeline->overlap_f_b == 0)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "%s does not support overlapped passes (overlap): the "
+                    "methods dualpipe, dualpipev and greedy do, and simulate, "
+                    "check and compare",
+                    what);
+}
+
+lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
+                                             const char *what, lh_error *err)
+{
+    if (!pipeline->bidirectional)
+        return lhi_pipeline_reject_overlap(pipeline, what, err);
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "%s does not support two directions (placement bd): the "
+                    "methods dualpipe, chimera, greedy and gpipe do, and "
+                    "simulate, check, compare and explain",
+                    what);
+}
+
 lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline)
 {
     return pipeline->placement;
@@ -651,6 +720,8 @@ const char *lh_placement_name(lh_placement placement)
         return "loop";
     case LH_PLACEMENT_WAVE:
         return "wave";
+    case LH_PLACEMENT_BD:
+        return "bd";
     default:
         return "irregular";
     }

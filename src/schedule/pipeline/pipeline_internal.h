@@ -36,6 +36,8 @@ struct lh_pipeline {
     lhi_arena *mem;
     uint32_t n_devices, n_microbatches, n_chunks, n_links, n_sites;
     bool joint;
+    bool bidirectional;
+    double overlap_f_b;   /* 0: no overlapped pairs */
     bool has_collectives; /* some chunk has an all-gather or reduce-scatter */
     bool offloads;        /* some chunk's activations are offloaded */
     lh_chunk *chunks;
@@ -52,8 +54,10 @@ struct lh_pipeline {
     uint32_t *resources_by_name; /* indices in strcmp() order */
     uint32_t *resource_routes;   /* per resource: routes that use it */
     uint32_t *link_resources;    /* per link */
-    lhi_route *forward;          /* [c]: from chunk c to c+1; last unused */
-    lhi_route *backward;         /* [c]: from chunk c to c-1; first unused */
+    lhi_route *forward;          /* [c]: from chunk c to c+1; last chunks:
+                                  * unused */
+    lhi_route *backward;         /* [c]: from chunk c to c-1; first chunks:
+                                  * unused */
     lh_placement placement;
     /* Operations sorted by the index of their launching pass, see
      * lhi_pass_index(): pass i launches dp_first[i]..dp_first[i + 1] - 1 and
@@ -80,6 +84,38 @@ struct lh_pipeline {
      * description; NULL: 0. */
     int64_t *blocked_until_ns;
 };
+
+/* Returns the number of chunks that a microbatch passes: all, or half of them
+ * in a pipeline with two directions. */
+static inline uint32_t lhi_count_direction_chunks(const lh_pipeline *p)
+{
+    return p->bidirectional ? p->n_chunks / 2 : p->n_chunks;
+}
+
+/* Checks whether a chunk is the first of its direction: its F needs no other
+ * pass. */
+static inline bool lhi_is_first_chunk(const lh_pipeline *p, uint32_t chunk)
+{
+    return chunk == 0 || (p->bidirectional && chunk == p->n_chunks / 2);
+}
+
+/* Checks whether a chunk is the last of its direction: its D or B needs only
+ * its own F. */
+static inline bool lhi_is_last_chunk(const lh_pipeline *p, uint32_t chunk)
+{
+    return chunk + 1 == p->n_chunks ||
+           (p->bidirectional && chunk + 1 == p->n_chunks / 2);
+}
+
+/* Returns the chunk of the other direction with the same parameters; LH_NONE:
+ * the pipeline has one direction. */
+static inline uint32_t lhi_get_copy(const lh_pipeline *p, uint32_t chunk)
+{
+    uint32_t half = p->n_chunks / 2;
+    return !p->bidirectional ? LH_NONE
+           : chunk < half    ? chunk + half
+                             : chunk - half;
+}
 
 /* Blocks link `link`'s resource for messages until until_ns. */
 lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link,
@@ -219,10 +255,23 @@ static inline int64_t lhi_split_evenly(int64_t total, uint32_t part,
     return each + rest * (part + 1) / n_parts - rest * part / n_parts;
 }
 
-/* Returns the duration of a pass of `chunk`. */
-static inline int64_t lhi_pass_duration(const lh_chunk *chunk,
+/* Checks whether a pass is part of a pair that runs overlapped. */
+static inline bool lhi_is_overlapped(const lh_pipeline *p, const lh_pass *pass)
+{
+    return pass->overlapped && p->overlap_f_b > 0;
+}
+
+/* Returns the duration of a pass. The duration of an overlapped F is its part
+ * of the pair's duration; its output is available at the end of the pair. */
+static inline int64_t lhi_pass_duration(const lh_pipeline *p,
                                         const lh_pass *pass)
 {
+    const lh_chunk *chunk = &p->chunks[pass->chunk];
+    if (lhi_is_overlapped(p, pass)) {
+        int64_t alone =
+            pass->kind == LH_F ? chunk->f_ns : chunk->d_ns + chunk->w_ns;
+        return (int64_t)((double)alone * p->overlap_f_b + 0.5);
+    }
     switch (pass->kind) {
     case LH_F:
         return chunk->f_ns;

@@ -167,6 +167,26 @@ static lh_status check_form(const lh_pass *pass, lh_error *err)
     return LH_OK;
 }
 
+/* Checks that every marked pass is part of a pair: an F directly followed by a
+ * B. */
+static lh_status check_pairs(const lh_pass *passes, uint32_t n, lh_error *err)
+{
+    char text[LH_PASS_TEXT_SIZE];
+    for (uint32_t i = 0; i < n; i++) {
+        if (!passes[i].overlapped)
+            continue;
+        if (passes[i].kind == LH_F && i + 1 < n && passes[i + 1].overlapped &&
+            passes[i + 1].kind == LH_B)
+            i++;
+        else
+            return lhi_fail(err, LH_EINVAL,
+                            "pass %s is marked as overlapped, but is not an F "
+                            "followed by a marked B",
+                            lh_pass_format(&passes[i], text));
+    }
+    return LH_OK;
+}
+
 /* Checks the form of n passes and copies them into the schedule's arena. */
 static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
                              const lh_pass **out, lh_error *err)
@@ -209,6 +229,7 @@ static lh_status copy_orders(lh_schedule *s, uint32_t n_devices,
     s->n_devices = n_devices;
     for (uint32_t d = 0; d < n_devices; d++) {
         LHI_TRY(copy_passes(s, orders[d], counts[d], &s->orders[d], err));
+        LHI_TRY(check_pairs(s->orders[d], counts[d], err));
         s->counts[d] = counts[d];
     }
     for (uint32_t i = 0; i < n_link_orders; i++) {

@@ -85,7 +85,7 @@ static int64_t find_memory_block_start(const lhi_timeline_index *f, uint32_t d,
         return INT64_MAX;
     if (run->message != LH_NONE)
         return f->t->messages[run->message].arrive_ns;
-    if (run->pass.chunk == 0)
+    if (lhi_is_first_chunk(f->p, run->pass.chunk))
         return 0;
     lh_pass producer = run->pass;
     producer.chunk--;
@@ -117,6 +117,20 @@ static void attribute_rest(const lhi_timeline_index *f,
     attribute(idle, LH_CAUSE_DATA_PARALLEL, &from, until);
 }
 
+/* Returns the message that a pass waits for; LH_NONE: none. For the F of an
+ * overlapped pair, which starts with its B, this is the later message. */
+static uint32_t find_awaited_message(const lhi_timeline_index *f,
+                                     const lh_timeline_run *run)
+{
+    uint32_t a = run->message;
+    if (run->pass.kind != LH_F || !lhi_is_overlapped(f->p, &run->pass))
+        return a;
+    uint32_t b = run[1].message;
+    if (a == LH_NONE || b == LH_NONE)
+        return a == LH_NONE ? b : a;
+    return f->t->messages[b].arrive_ns > f->t->messages[a].arrive_ns ? b : a;
+}
+
 /* Splits the idle time before one pass, from time `from` on, by cause into
  * idle[]. blocked_since: when a forward had its input but exceeded memory. */
 static void attribute_gap(const lhi_timeline_index *f,
@@ -127,11 +141,12 @@ static void attribute_gap(const lhi_timeline_index *f,
     int64_t until = run->start_ns;
     if (from >= until)
         return;
-    if (run->message == LH_NONE) {
+    uint32_t message = find_awaited_message(f, run);
+    if (message == LH_NONE) {
         attribute_rest(f, run, from, idle);
         return;
     }
-    const lh_message *m = &t->messages[run->message];
+    const lh_message *m = &t->messages[message];
     const lh_timeline_run *producer = lhi_timeline_get_run(
         t, m->from, lhi_timeline_find_run(f, &m->producer));
     int64_t produced = m->produced_ns < until ? m->produced_ns : until;
@@ -375,9 +390,9 @@ static bool step_from_run(path_walk *w)
         step_to_run(w, run->device, i - 1);
         return true;
     }
-    if (run->message != LH_NONE &&
-        t->messages[run->message].arrive_ns == w->at_ns) {
-        step_to_message(w, &t->messages[run->message], true);
+    uint32_t message = find_awaited_message(w->f, run);
+    if (message != LH_NONE && t->messages[message].arrive_ns == w->at_ns) {
+        step_to_message(w, &t->messages[message], true);
         return true;
     }
     if (w->at_ns == 0)
@@ -434,6 +449,9 @@ static bool step_from_message(path_walk *w)
         return step_to_link_use(w, w->f->before_on_link[m - t->messages]);
     }
     uint32_t maker = lhi_timeline_find_run(w->f, &m->producer);
+    const lh_timeline_run *made = lhi_timeline_get_run(t, m->from, maker);
+    if (made->pass.kind == LH_F && lhi_is_overlapped(w->f->p, &made->pass))
+        maker++; /* sent at the end of the pair, with the output of its B */
     if (lhi_timeline_get_run(t, m->from, maker)->issued_ns == m->ready_ns ||
         m->produced_ns == m->ready_ns) {
         step_to_run(w, m->from, maker);
@@ -485,23 +503,32 @@ static bool step_to_first_forward(path_walk *w, const lh_collective *c)
     return false;
 }
 
+/* Continues the critical path at the device's last pass that ends at `end_ns`.
+ * Returns false if there is none. */
+static bool step_to_last_pass(path_walk *w, uint32_t device, int64_t end_ns)
+{
+    for (uint32_t i = lhi_timeline_count_runs(w->f->t, device); i-- > 0;)
+        if (lhi_timeline_get_run(w->f->t, device, i)->end_ns == end_ns) {
+            step_to_run(w, device, i);
+            return true;
+        }
+    return false;
+}
+
 /* Continues the critical path from collective `c`'s launch at its launching
  * pass, or the pass that made it ready. Returns false if it finds none. */
 static bool step_from_launch(path_walk *w, const lh_collective *c)
 {
-    const lh_timeline *t = w->f->t;
     if (c->op != LH_NONE) {
         step_to_launch(w, c);
         return true;
     }
     if (!c->is_reduce_scatter)
         return step_to_first_forward(w, c);
-    for (uint32_t i = lhi_timeline_count_runs(t, c->device); i-- > 0;)
-        if (lhi_timeline_get_run(t, c->device, i)->end_ns == c->ready_ns) {
-            step_to_run(w, c->device, i);
-            return true;
-        }
-    return false;
+    uint32_t copy = lhi_get_copy(w->f->p, c->chunk);
+    return step_to_last_pass(w, c->device, c->ready_ns) ||
+           (copy != LH_NONE &&
+            step_to_last_pass(w, w->f->p->chunks[copy].device, c->ready_ns));
 }
 
 /* Continues the critical path from the time `since_ns` at which collective `c`

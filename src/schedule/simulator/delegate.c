@@ -93,7 +93,7 @@ static uint32_t add_missing(const lh_pipeline *p, int64_t ns, lh_link *links,
             uint32_t a = p->chunks[c].device, b = p->chunks[c + 1].device;
             lh_link link = {back ? b : a, back ? a : b, ns, 0, NULL};
             uint32_t i = first;
-            if (!r->message || r->link != LH_NONE)
+            if (lhi_is_last_chunk(p, c) || !r->message || r->link != LH_NONE)
                 continue;
             while (i < n &&
                    (links[i].from != link.from || links[i].to != link.to))

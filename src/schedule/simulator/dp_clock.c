@@ -172,10 +172,20 @@ void lhi_dp_clock_on_start(lhi_dp_clock *c, const lh_pass *pass, int64_t start)
     c->next_gather[pass->chunk] = LH_NONE;
 }
 
-void lhi_dp_clock_on_end(lhi_dp_clock *c, const lh_pass *pass, int64_t now)
+bool lhi_dp_clock_on_end(lhi_dp_clock *c, const lh_pass *pass, int64_t now)
 {
-    if ((pass->kind == LH_W || pass->kind == LH_B) &&
-        --c->n_unreleased[pass->chunk] == 0 &&
-        c->p->chunks[pass->chunk].reduce_scatter_ns > 0)
-        send_chunk(c, pass->chunk, true, now);
+    if ((pass->kind != LH_W && pass->kind != LH_B) ||
+        --c->n_unreleased[pass->chunk] > 0)
+        return false;
+    uint32_t copy = lhi_get_copy(c->p, pass->chunk);
+    if (copy != LH_NONE)
+        return c->n_unreleased[copy] == 0;
+    lhi_dp_clock_scatter(c, pass->chunk, now);
+    return false;
+}
+
+void lhi_dp_clock_scatter(lhi_dp_clock *c, uint32_t chunk, int64_t now)
+{
+    if (c->p->chunks[chunk].reduce_scatter_ns > 0)
+        send_chunk(c, chunk, true, now);
 }

@@ -88,9 +88,13 @@ bool lhi_dp_clock_get_start(const lhi_dp_clock *clock, const lh_pass *pass,
  * order. */
 void lhi_dp_clock_on_start(lhi_dp_clock *clock, const lh_pass *pass,
                            int64_t start);
-/* Launches the collectives (all-gathers, reduce-scatters) that follow a pass,
- * which has ended at `now`. */
-void lhi_dp_clock_on_end(lhi_dp_clock *clock, const lh_pass *pass, int64_t now);
+/* Launches the reduce-scatter that follows a pass, which has ended at `now`.
+ * Returns true if the pass was the last of two copies of a chunk: the caller
+ * then calls lhi_dp_clock_scatter() for both, after all passes that end at
+ * `now`, lower chunks first. */
+bool lhi_dp_clock_on_end(lhi_dp_clock *clock, const lh_pass *pass, int64_t now);
+/* Launches a chunk's reduce-scatter at time `now`, if it has one. */
+void lhi_dp_clock_scatter(lhi_dp_clock *clock, uint32_t chunk, int64_t now);
 
 /* --- internal to the clock ------------------------------------------------ */
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes makespans of many schedules for one pipeline, fast.
  *
+ * Overlapped pairs, and reduce-scatters over two copies of the parameters, use
+ * the event engine.
+ *
  * If every link carries only one device's messages, FIFO equals that device's
  * own order, so no event queue is needed: devices run in any order as far as
  * their inputs are known, with the same end times. Links with several senders
@@ -254,15 +257,15 @@ static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
                 if (!side && e->next_gather)
                     issue_next_gather(e, c, now);
             }
-            if (!side && c + 1 < p->n_chunks) {
+            if (!side && !lhi_is_last_chunk(p, c)) {
                 route = &p->forward[c];
                 out = at + n;
-            } else if (side && c > 0) {
+            } else if (side && !lhi_is_first_chunk(p, c)) {
                 route = &p->backward[c];
                 out = at - n;
             }
         }
-        now += lhi_pass_duration(chunk, pass);
+        now += lhi_pass_duration(p, pass);
         if (route) {
             uint32_t to = p->chunks[side ? c - 1 : c + 1].device;
             e->arrive[side][out] = compute_arrival(e, route, now);
@@ -314,9 +317,13 @@ static void reset(lh_evaluator *e)
     memset(e->seen.parts, 0, n * sizeof *e->seen.parts);
     for (size_t i = 0; i < n; i++)
         e->arrive[0][i] = e->arrive[1][i] = UNKNOWN;
-    /* The first chunk's F and the last chunk's backward need no input. */
-    memset(e->arrive[0], 0, row * sizeof *e->arrive[0]);
-    memset(e->arrive[1] + (n - row), 0, row * sizeof *e->arrive[1]);
+    /* A first chunk's F and a last chunk's backward need no input. */
+    for (uint32_t c = 0; c < p->n_chunks; c++) {
+        if (lhi_is_first_chunk(p, c))
+            memset(e->arrive[0] + c * row, 0, row * sizeof *e->arrive[0]);
+        if (lhi_is_last_chunk(p, c))
+            memset(e->arrive[1] + c * row, 0, row * sizeof *e->arrive[1]);
+    }
     if (p->blocked_until_ns)
         memcpy(e->link_free, p->blocked_until_ns,
                p->n_resources * sizeof *e->link_free);
@@ -354,7 +361,8 @@ lh_status lh_evaluator_run(lh_evaluator *evaluator, const lh_schedule *schedule,
     lh_evaluator *e = evaluator;
     const lh_pipeline *p = e->p;
     bool ordered = schedule->n_link_orders > 0 && !e->options.fifo;
-    if (!e->private_links || ordered || p->offloads || p->shared_at ||
+    if (p->overlap_f_b > 0 || (p->bidirectional && p->has_collectives) ||
+        !e->private_links || ordered || p->offloads || p->shared_at ||
         e->options.coupled_queue || e->options.receives != LH_RECEIVES_EARLY ||
         (e->options.host_copy_ns > 0 && lh_pipeline_has_host(p)))
         return run_events(e, schedule, makespan_ns, err);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event engine. It processes five event kinds in time order; at equal
- * times queue entries come free first, then passes end, then messages enter
+/* The event engine. It processes six event kinds in time order; at equal times
+ * queue entries come free first, then passes end, then messages enter
  * their links, then data-parallel pieces, each by device number:
  *
  *     FREE  a message arrived, or its transfer ended, so the sender's queue
  *           entry is free (coupled queues only; Adaptra, section 3.2)
  *     END   a pass ends; its output becomes a message
+ *     SCATTER the reduce-scatter of a chunk whose copies have both ended; by
+ *           chunk
  *     ENTER a message with its receive posted enters its link
  *     RETRY a data-parallel piece waits for shared links that are free now;
  *           by order of entry (priority: pipeline-first)
@@ -25,7 +27,7 @@
 #include <string.h>
 
 /* Event kinds, in processing order at equal times. */
-enum event_kind { FREE, END, ENTER, RETRY, PIECE };
+enum event_kind { FREE, END, SCATTER, ENTER, RETRY, PIECE };
 
 /* In place of a time: not yet computed. */
 #define UNKNOWN INT64_MIN
@@ -88,8 +90,8 @@ static uint64_t get_input(const engine *e, const lh_pass *pass)
     uint64_t i =
         (uint64_t)pass->chunk * e->p->n_microbatches + pass->microbatch;
     if (pass->kind == LH_F)
-        return pass->chunk > 0 ? i : NO_INPUT;
-    if (pass->kind == LH_W || pass->chunk + 1 == e->p->n_chunks)
+        return lhi_is_first_chunk(e->p, pass->chunk) ? NO_INPUT : i;
+    if (pass->kind == LH_W || lhi_is_last_chunk(e->p, pass->chunk))
         return NO_INPUT;
     return e->n_half + i;
 }
@@ -104,10 +106,38 @@ static uint64_t get_output(const engine *e, const lh_pass *pass,
     uint64_t i = pass->chunk * n + pass->microbatch;
     if (pass->kind == LH_F) {
         *route = &p->forward[pass->chunk];
-        return pass->chunk + 1 < p->n_chunks ? i + n : NO_INPUT;
+        return lhi_is_last_chunk(p, pass->chunk) ? NO_INPUT : i + n;
     }
     *route = &p->backward[pass->chunk];
-    return pass->kind != LH_W && pass->chunk > 0 ? e->n_half + i - n : NO_INPUT;
+    return pass->kind == LH_W || lhi_is_first_chunk(p, pass->chunk)
+               ? NO_INPUT
+               : e->n_half + i - n;
+}
+
+/* Checks whether the device's next pass is an F that runs overlapped with the
+ * B after it. */
+static bool starts_pair(const engine *e, const device_state *dev)
+{
+    return dev->pos < dev->count && dev->order[dev->pos].kind == LH_F &&
+           lhi_is_overlapped(e->p, &dev->order[dev->pos]);
+}
+
+/* Raises *start to the arrival of a pass's input, and sets *message to the
+ * input's message. Returns false if the arrival is not known yet. */
+static bool get_arrival(const engine *e, const lh_pass *pass, int64_t *start,
+                        uint32_t *message)
+{
+    uint64_t needs = get_input(e, pass);
+    *message = LH_NONE;
+    if (needs == NO_INPUT)
+        return true;
+    const input *in = &e->inputs[needs];
+    if (in->arrive_ns == UNKNOWN)
+        return false;
+    if (in->arrive_ns > *start)
+        *start = in->arrive_ns;
+    *message = in->message;
+    return true;
 }
 
 /* Checks whether a message on the route is sent directly, not delegated
@@ -149,17 +179,11 @@ static void try_start(engine *e, uint32_t d)
         return;
     const lh_pass *pass = &dev->order[dev->pos];
     lh_timeline_run *run = &dev->runs[dev->pos];
-    uint64_t needs = get_input(e, pass);
     int64_t start = dev->free_ns;
-    run->message = LH_NONE;
-    if (needs != NO_INPUT) {
-        const input *in = &e->inputs[needs];
-        if (in->arrive_ns == UNKNOWN)
-            return;
-        if (in->arrive_ns > start)
-            start = in->arrive_ns;
-        run->message = in->message;
-    }
+    uint32_t of_b;
+    if (!get_arrival(e, pass, &start, &run->message) ||
+        (starts_pair(e, dev) && !get_arrival(e, pass + 1, &start, &of_b)))
+        return;
     /* On shared links false until the last piece is sent, see on_piece();
      * otherwise forever: only this device's later passes launch the missing
      * operation. */
@@ -171,7 +195,7 @@ static void try_start(engine *e, uint32_t d)
     run->pass = *pass;
     run->device = d;
     run->start_ns = start;
-    run->end_ns = start + lhi_pass_duration(&e->p->chunks[pass->chunk], pass);
+    run->end_ns = start + lhi_pass_duration(e->p, pass);
     if (e->copies)
         run->end_ns += e->copies[run - e->t->runs];
     dev->running = true;
@@ -208,11 +232,16 @@ static void post_due_receives(engine *e, const device_state *dev, int64_t now,
 {
     if (e->options.receives == LH_RECEIVES_LATE) {
         post_receive(e, dev, dev->pos, now);
+        if (starts_pair(e, dev))
+            post_receive(e, dev, dev->pos + 1, now);
     } else if (e->options.receives == LH_RECEIVES_LATE_FD && !after_w) {
         uint32_t pos = dev->pos;
         while (pos < dev->count && dev->order[pos].kind == LH_W)
             pos++;
         post_receive(e, dev, pos, now);
+        if (pos < dev->count && dev->order[pos].kind == LH_F &&
+            lhi_is_overlapped(e->p, &dev->order[pos]))
+            post_receive(e, dev, pos + 1, now);
     }
 }
 
@@ -242,31 +271,50 @@ static void issue_message(engine *e, uint32_t d, uint64_t out, int64_t now)
         push_event(e, now, ENTER, d, out);
 }
 
+/* Makes a pass's output available at time `now`: sends it, or passes it to
+ * another chunk of the device. Returns false if the send queue is full. */
+static bool deliver_output(engine *e, uint32_t d, const lh_pass *pass,
+                           int64_t now)
+{
+    device_state *dev = &e->devices[d];
+    const lhi_route *route;
+    uint64_t out = get_output(e, pass, &route);
+    if (out == NO_INPUT)
+        return true;
+    if (!route->message) {
+        e->inputs[out].arrive_ns = now;
+        return true;
+    }
+    uint32_t queue = e->options.coupled_queue;
+    e->inputs[out].produced_ns = now;
+    if (queue && dev->in_flight == queue && is_direct(e, route)) {
+        dev->stalled_on = out;
+        return false;
+    }
+    issue_message(e, d, out, now);
+    return true;
+}
+
 /* Handles the end of device d's pass: sends the output, or stalls the device
- * if its send queue is full. */
+ * if its send queue is full. The output of an overlapped F is sent at the end
+ * of the B of its pair. */
 static void on_end(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
     const lh_pass *pass = &dev->order[dev->pos];
-    const lhi_route *route;
-    uint64_t out = get_output(e, pass, &route);
+    bool overlapped = lhi_is_overlapped(e->p, pass);
     dev->running = false;
     if (now > e->t->makespan_ns)
         e->t->makespan_ns = now;
-    lhi_dp_clock_on_end(&e->data, pass, now);
-    lhi_copy_clock_on_end(&e->offload, d, dev->pos, now);
-    if (out != NO_INPUT && route->message) {
-        uint32_t queue = e->options.coupled_queue;
-        e->inputs[out].produced_ns = now;
-        if (queue && dev->in_flight == queue && is_direct(e, route)) {
-            dev->stalled_on = out;
-            return;
-        }
-        issue_message(e, d, out, now);
-    } else if (out != NO_INPUT) {
-        e->inputs[out].arrive_ns = now;
+    if (lhi_dp_clock_on_end(&e->data, pass, now)) {
+        push_event(e, now, SCATTER, pass->chunk, 0);
+        push_event(e, now, SCATTER, lhi_get_copy(e->p, pass->chunk), 0);
     }
-    advance_device(e, d, now);
+    lhi_copy_clock_on_end(&e->offload, d, dev->pos, now);
+    if (overlapped && pass->kind != LH_F)
+        deliver_output(e, d, pass - 1, now);
+    if ((overlapped && pass->kind == LH_F) || deliver_output(e, d, pass, now))
+        advance_device(e, d, now);
 }
 
 /* Handles a freed entry in device d's send queue: issues a stalled message and
@@ -311,15 +359,18 @@ static void depart_message(engine *e, uint64_t i, const lhi_route *route)
     msg->arrive_ns = in->arrive_ns = msg->sent_ns + route->latency_ns;
     /* The final kinds, D or B, are filled in later from the orders. */
     device_state *to = &e->devices[msg->to];
+    bool starts =
+        to->pos < to->count && !to->running &&
+        (get_input(e, &to->order[to->pos]) == i ||
+         (starts_pair(e, to) && get_input(e, &to->order[to->pos + 1]) == i));
     uint8_t kind = is_f ? LH_F : LH_D;
-    msg->consumer = (lh_pass){c, m, 0, 1, kind};
-    msg->producer = (lh_pass){from_chunk, m, 0, 1, kind};
+    msg->consumer = (lh_pass){c, m, 0, 1, kind, false};
+    msg->producer = (lh_pass){from_chunk, m, 0, 1, kind, false};
     if (e->options.coupled_queue && is_direct(e, route))
         push_event(
             e, e->options.coupled_until_sent ? msg->sent_ns : msg->arrive_ns,
             FREE, msg->from, 0);
-    if (to->pos < to->count && !to->running &&
-        get_input(e, &to->order[to->pos]) == i)
+    if (starts)
         try_start(e, msg->to);
 }
 
@@ -416,6 +467,9 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
     char here[LH_PASS_TEXT_SIZE], there[LH_PASS_TEXT_SIZE];
     const lh_pass *pass = &dev->order[dev->pos];
     uint64_t needs = get_input(e, pass);
+    if (starts_pair(e, dev) &&
+        (needs == NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
+        needs = get_input(e, ++pass);
     size_t point =
         lhi_pass_index(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
     lh_pass_format(pass, here);
@@ -458,6 +512,9 @@ static lh_status run_events(engine *e, lh_error *err)
             break;
         case END:
             on_end(e, d, event.time_ns);
+            break;
+        case SCATTER: /* d: the chunk */
+            lhi_dp_clock_scatter(&e->data, d, event.time_ns);
             break;
         case ENTER:
             on_enter(e, event.payload, event.time_ns);
@@ -730,10 +787,26 @@ static void compute_totals(engine *e)
         t->first_device_end_ns = t->runs[t->offsets[first + 1] - 1].end_ns;
 }
 
+/* Fails if the pipeline has overlapped pairs together with a feature that
+ * could separate the passes of a pair. */
+static lh_status check_overlap(const engine *e, lh_error *err)
+{
+    const char *what = e->options.coupled_queue     ? "coupled sends"
+                       : lh_pipeline_has_host(e->p) ? "host memory"
+                                                    : NULL;
+    if (e->p->overlap_f_b == 0 || !what)
+        return LH_OK;
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "%s cannot be combined with overlapped passes; remove "
+                    "'overlap' from the pipeline",
+                    what);
+}
+
 /* Checks the orders, simulates them, and computes the timeline's totals. */
 static lh_status run_all(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;
+    LHI_TRY(check_overlap(e, err));
     uint64_t n = (uint64_t)p->n_chunks * p->n_microbatches;
     lhi_mark mark = lhi_arena_mark(e->mem);
     lhi_observed_passes seen = {LHI_NEW(e->mem, uint8_t, n),

@@ -55,6 +55,19 @@ static const char *check_pass(const lh_pipeline *p, uint32_t device,
     }
 }
 
+/* Checks that no pass of an overlapped pair depends on the other: the passes
+ * have different microbatches, or run in different directions. Returns NULL if
+ * so, otherwise an error text. */
+static const char *check_pair(const lh_pipeline *p, const lh_pass *f)
+{
+    const lh_pass *b = f + 1;
+    uint32_t half = lhi_count_direction_chunks(p);
+    if (f->kind != LH_F || !lhi_is_overlapped(p, f) ||
+        f->microbatch != b->microbatch || f->chunk / half != b->chunk / half)
+        return NULL;
+    return "overlaps with a backward pass that depends on it";
+}
+
 /* Fails with the first pass of the pipeline that the schedule lacks. */
 static lh_status report_missing(const lh_pipeline *p,
                                 const lhi_observed_passes *seen, lh_error *err)
@@ -120,6 +133,8 @@ lh_status lhi_orders_check(const lh_pipeline *pipeline,
         const lh_pass *order = schedule->orders[d];
         for (uint32_t i = 0; i < schedule->counts[d]; i++) {
             const char *wrong = check_pass(pipeline, d, &order[i], seen);
+            if (!wrong)
+                wrong = check_pair(pipeline, &order[i]);
             if (wrong)
                 return report_cell(schedule, d, i, wrong, err);
         }

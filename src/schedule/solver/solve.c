@@ -359,6 +359,7 @@ static lh_status solve_early(const lh_pipeline *pipeline,
                              lh_error *err)
 {
     lhi_solver r = {.p = pipeline, .solve = run_solver};
+    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "the search", err));
     if (lhi_pipeline_n_dp_ops(pipeline) > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search does not support data-parallel operations "

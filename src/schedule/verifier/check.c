@@ -2,6 +2,8 @@
 /* The schedule verifier: runs all checks in sequence. */
 #include "schedule/verifier/verifier.h"
 
+#include "schedule/pipeline/accessors.h"
+
 #include <longhaul/experimental/check.h>
 
 #include <inttypes.h>
@@ -85,6 +87,8 @@ lh_status lh_check_buffered(const lh_pipeline *pipeline,
         .schedule = schedule,
         .n_devices = lh_pipeline_n_devices(pipeline),
         .n_chunks = lh_pipeline_n_chunks(pipeline),
+        .path_length = lh_pipeline_n_chunks(pipeline) /
+                       (lhi_pipeline_is_bidirectional(pipeline) ? 2 : 1),
         .n_microbatches = lh_pipeline_n_microbatches(pipeline),
         .mem = lhi_arena_make(0),
     };

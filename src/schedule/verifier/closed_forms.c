@@ -292,6 +292,7 @@ static lh_status make_closed_form(closed_form *f, lhi_arena *mem, lh_error *err)
     f->links = (lhi_verifier){.pipeline = f->p,
                               .n_devices = lh_pipeline_n_devices(f->p),
                               .n_chunks = f->n_chunks,
+                              .path_length = f->n_chunks,
                               .n_microbatches = f->n,
                               .mem = mem};
     f->first_f = LHI_NEW(mem, int64_t, n);

@@ -76,14 +76,16 @@ static uint32_t get_device(const communication *m, uint32_t chunk)
 static void find_message(communication *m, end *e)
 {
     const lhi_verifier *judge = m->judge;
-    const uint32_t chunk = e->comm.chunk, last = judge->n_chunks - 1;
+    const uint32_t chunk = e->comm.chunk;
     e->backward =
         e->comm.kind == LH_COMM_SEND_B || e->comm.kind == LH_COMM_RECV_B;
     e->is_receive =
         e->comm.kind == LH_COMM_RECV_F || e->comm.kind == LH_COMM_RECV_B;
     const bool up = e->backward == e->is_receive; /* other end: chunk + 1 */
-    if (chunk > last || e->comm.microbatch >= judge->n_microbatches ||
-        (up ? chunk == last : chunk == 0)) {
+    if (chunk >= judge->n_chunks ||
+        e->comm.microbatch >= judge->n_microbatches ||
+        !(up ? lhi_verify_has_next(judge, chunk)
+             : lhi_verify_has_previous(judge, chunk))) {
         add_end_violation(m, e, "belongs to no message of this pipeline");
         return;
     }

@@ -85,12 +85,13 @@ lh_status lhi_verify_find_links(lhi_verifier *judge, lh_error *err)
     if (n)
         qsort(sorted, n, sizeof *sorted, compare_ends);
     number_names(judge, names, n);
-    for (uint32_t c = 0; c + 1 < judge->n_chunks; c++) {
-        judge->forward[c] = find_link(judge, sorted, n, c, c + 1);
-        judge->backward[c + 1] = find_link(judge, sorted, n, c + 1, c);
+    for (uint32_t c = 0; c < judge->n_chunks; c++) {
+        judge->forward[c] = judge->backward[c] = LHI_SAME_DEVICE;
+        if (lhi_verify_has_next(judge, c))
+            judge->forward[c] = find_link(judge, sorted, n, c, c + 1);
+        if (lhi_verify_has_previous(judge, c))
+            judge->backward[c] = find_link(judge, sorted, n, c, c - 1);
     }
-    judge->forward[judge->n_chunks - 1] = LHI_SAME_DEVICE;
-    judge->backward[0] = LHI_SAME_DEVICE;
     return LH_OK;
 }
 
@@ -99,10 +100,11 @@ uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
 {
     const lh_pass *pass = &judge->passes[node];
     uint32_t to = LH_NONE, link = LHI_SAME_DEVICE;
-    if (pass->kind == LH_F && pass->chunk + 1 < judge->n_chunks) {
+    if (pass->kind == LH_F && lhi_verify_has_next(judge, pass->chunk)) {
         to = pass->chunk + 1;
         link = judge->forward[pass->chunk];
-    } else if ((pass->kind == LH_D || pass->kind == LH_B) && pass->chunk > 0) {
+    } else if ((pass->kind == LH_D || pass->kind == LH_B) &&
+               lhi_verify_has_previous(judge, pass->chunk)) {
         to = pass->chunk - 1;
         link = judge->backward[pass->chunk];
     }

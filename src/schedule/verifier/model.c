@@ -551,6 +551,10 @@ static lh_status make_builder(builder *b, const char **why, lh_error *err)
             *why = "the parts of a weight-gradient pass have different times "
                    "or memory";
     }
+    if (lhi_pipeline_is_bidirectional(b->p) ||
+        lhi_pipeline_overlap_f_b(b->p) > 0)
+        *why = "certificates do not support two directions (bidirectional) "
+               "and overlapped passes (overlap)";
     if (total > 1e18)
         *why = "its memory amounts add up to more than 10^18";
     if ((double)n * b->n * (4.0 + b->parts) > MOST_OPS ||
@@ -607,6 +611,7 @@ lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
     b.links = (lhi_verifier){.pipeline = p,
                              .n_devices = b.n_devices,
                              .n_chunks = b.n_chunks,
+                             .path_length = b.n_chunks,
                              .n_microbatches = b.n,
                              .mem = mem};
     LHI_TRY(build(&b, why, err));

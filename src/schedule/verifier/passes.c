@@ -329,18 +329,46 @@ static void check_neighbours(lhi_verifier *judge, uint32_t node)
     const lh_pass *pass = &judge->passes[node];
     uint32_t to = pass->chunk, source;
     if (pass->kind == LH_F) {
-        if (to == 0 || judge->forward[to - 1] != LHI_SAME_DEVICE)
+        if (!lhi_verify_has_previous(judge, to) ||
+            judge->forward[to - 1] != LHI_SAME_DEVICE)
             return;
         lh_pass before = *pass;
         before.chunk = to - 1;
         source = lhi_verify_find_pass(judge, &before);
     } else {
-        if (pass->kind == LH_W || to + 1 == judge->n_chunks ||
+        if (pass->kind == LH_W || !lhi_verify_has_next(judge, to) ||
             judge->backward[to + 1] != LHI_SAME_DEVICE)
             return;
         source = lhi_verify_find_gradient(judge, to + 1, pass->microbatch);
     }
     check_after(judge, node, source);
+}
+
+bool lhi_verify_starts_pair(const lhi_verifier *judge, uint32_t node)
+{
+    const lh_pass *pass = &judge->passes[node];
+    return pass->overlapped && pass->kind == LH_F &&
+           lhi_pipeline_overlap_f_b(judge->pipeline) > 0;
+}
+
+/* Checks that the B of an overlapped pair does not need its F: through all
+ * chunks after the F, a microbatch's B needs its F on every chunk of its
+ * direction. */
+static void check_pair(lhi_verifier *judge, uint32_t node)
+{
+    if (!lhi_verify_starts_pair(judge, node))
+        return;
+    const lh_pass *f = &judge->passes[node], *b = f + 1;
+    char text[LH_PASS_TEXT_SIZE], other[LH_PASS_TEXT_SIZE];
+    if (f->microbatch != b->microbatch ||
+        f->chunk / judge->path_length != b->chunk / judge->path_length)
+        return;
+    lhi_verify_add_violation(judge,
+                             "device %" PRIu32 ", cell %" PRIu32
+                             ": %s overlaps with %s, which needs its output",
+                             judge->rows[node],
+                             lhi_verify_get_cell(judge, node),
+                             lh_pass_format(f, text), lh_pass_format(b, other));
 }
 
 lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err)
@@ -366,5 +394,7 @@ lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err)
                       (uint64_t)judge->n_chunks * judge->n_microbatches);
     for (i = 0; i < judge->n_sorted; i++)
         check_neighbours(judge, judge->sorted[i].node);
+    for (i = 0; i < judge->n_sorted; i++)
+        check_pair(judge, judge->sorted[i].node);
     return LH_OK;
 }

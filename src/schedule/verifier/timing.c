@@ -14,8 +14,15 @@
 #include <longhaul/experimental/schedule.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Payloads of events: a node, whose message enters its link; a device, whose
+ * piece of data-parallel communication does; a chunk, whose reduce-scatter is
+ * launched. */
+#define FIRST_PIECE ((uint64_t)LH_NONE)
+#define FIRST_SCATTER (2 * (uint64_t)LH_NONE)
 
 /* In place of a time: not yet computed. */
 #define UNKNOWN (-1)
@@ -45,6 +52,7 @@ typedef struct run {
     uint32_t *fetch, *fetch_end; /* [device]: its range in `fetches` */
     bool *begun;                 /* [chunk]: its first F has started */
     uint64_t *left;              /* [chunk]: remaining W and B passes */
+    int64_t *released_ns;        /* [chunk]: end of the last one so far */
     int64_t *link_free_ns;       /* [resource] */
     ordered_link *orders;        /* [resource] */
     uint32_t *launches;  /* [node]: first operation that starts with it, or
@@ -84,6 +92,17 @@ static void extend_makespan(simulation *r, int64_t time_ns)
 {
     if (time_ns > r->makespan_ns)
         r->makespan_ns = time_ns;
+}
+
+/* Returns the duration of the overlapped pair of an F and the B after it, in
+ * ns: each pass times the pipeline's factor, rounded. */
+static int64_t compute_pair_ns(const lhi_verifier *judge, const lh_pass *f)
+{
+    const lh_chunk *a = lh_pipeline_chunk(judge->pipeline, f->chunk);
+    const lh_chunk *b = lh_pipeline_chunk(judge->pipeline, f[1].chunk);
+    double factor = lhi_pipeline_overlap_f_b(judge->pipeline);
+    return llround((double)a->f_ns * factor) +
+           llround((double)(b->d_ns + b->w_ns) * factor);
 }
 
 /* Returns the duration of a pass, in ns. */
@@ -126,14 +145,14 @@ static void queue_piece(simulation *r, uint32_t device, int64_t time_ns,
     lhi_event event = {.time_ns = time_ns,
                        .rank = (uint64_t)judge->n_rows,
                        .seq = ticket,
-                       .payload = (uint64_t)LH_NONE + device};
+                       .payload = FIRST_PIECE + device};
     if (ticket == 0)
         event.rank += 1 + (uint64_t)device;
     if (!lhi_heap_push(&r->heap, event))
         r->judge->no_memory = true;
 }
 
-/* Launches a collective on its device's data-parallel link. On a link of the
+/* launches a collective on its device's data-parallel link. On a link of the
  * device's own its arrival is known at once. */
 static void launch_collective(simulation *r, lhi_verify_collective what)
 {
@@ -314,8 +333,52 @@ static void post_due_receives(simulation *r, uint32_t device, uint32_t node)
     if (lh_pipeline_receives(judge->pipeline) == LH_RECEIVES_LATE_FD)
         while (node < end && judge->passes[node].kind == LH_W)
             node++;
-    if (node < end)
-        post_receive(r, node, r->free_ns[device]);
+    if (node == end)
+        return;
+    post_receive(r, node, r->free_ns[device]);
+    if (lhi_verify_starts_pair(judge, node))
+        post_receive(r, node + 1, r->free_ns[device]);
+}
+
+/* Launches a chunk's reduce-scatter at now_ns, if it has one. */
+static void launch_scatter(simulation *r, uint32_t chunk, int64_t now_ns)
+{
+    int64_t transfer_ns =
+        lh_pipeline_chunk(r->judge->pipeline, chunk)->reduce_scatter_ns;
+    if (transfer_ns)
+        launch_collective(r,
+                          (lhi_verify_collective){.chunk = chunk,
+                                                  .op = LH_NONE,
+                                                  .launched_ns = now_ns,
+                                                  .transfer_ns = transfer_ns});
+}
+
+/* Counts a W or B of `chunk` that ends at end_ns, and starts the reduce-scatter
+ * after the last one. With two directions it sums the gradients of both copies:
+ * both reduce-scatters start when both have ended. Their devices may have been
+ * advanced to different times, so the launches wait for their turn in the
+ * heap. */
+static void release_gradients(simulation *r, uint32_t chunk, int64_t end_ns)
+{
+    const lhi_verifier *judge = r->judge;
+    uint32_t copy = (chunk + judge->path_length) % judge->n_chunks;
+    if (r->released_ns[chunk] < end_ns)
+        r->released_ns[chunk] = end_ns;
+    if (--r->left[chunk] > 0 || r->left[copy] > 0)
+        return;
+    if (copy == chunk) {
+        launch_scatter(r, chunk, end_ns);
+        return;
+    }
+    if (r->released_ns[copy] > end_ns)
+        end_ns = r->released_ns[copy];
+    for (uint32_t i = 0; i < 2; i++) { /* before messages of the same time */
+        lhi_event event = {.time_ns = end_ns,
+                           .seq = i ? copy : chunk,
+                           .payload = FIRST_SCATTER + (i ? copy : chunk)};
+        if (!lhi_heap_push(&r->heap, event))
+            r->judge->no_memory = true;
+    }
 }
 
 /* Records the end of the pass of `node`, starts the reduce-scatter after a
@@ -324,17 +387,11 @@ static void end_pass(simulation *r, uint32_t node, int64_t end_ns)
 {
     lhi_verifier *judge = r->judge;
     const lh_pass *pass = &judge->passes[node];
-    const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
     r->ends[node] = end_ns;
     r->n_done++;
     extend_makespan(r, end_ns);
-    if ((pass->kind == LH_W || pass->kind == LH_B) &&
-        --r->left[pass->chunk] == 0 && chunk->reduce_scatter_ns)
-        launch_collective(r, (lhi_verify_collective){
-                                 .chunk = pass->chunk,
-                                 .op = LH_NONE,
-                                 .launched_ns = end_ns,
-                                 .transfer_ns = chunk->reduce_scatter_ns});
+    if (pass->kind == LH_W || pass->kind == LH_B)
+        release_gradients(r, pass->chunk, end_ns);
     if (r->consumers[node] == LH_NONE)
         return;
     uint32_t link = lhi_verify_get_link(judge, node, NULL);
@@ -392,11 +449,15 @@ static void advance_device(simulation *r, uint32_t device)
         const lh_pass *pass = &judge->passes[node];
         if (r->posted_ns)
             post_due_receives(r, device, node);
-        if (r->inputs[node] == UNKNOWN)
+        bool pair = lhi_verify_starts_pair(judge, node);
+        if (r->inputs[node] == UNKNOWN ||
+            (pair && r->inputs[node + 1] == UNKNOWN))
             return;
         int64_t start_ns = r->free_ns[device];
         if (r->inputs[node] > start_ns)
             start_ns = r->inputs[node];
+        if (pair && r->inputs[node + 1] > start_ns)
+            start_ns = r->inputs[node + 1];
         if (pass->kind == LH_F && r->gathered_ns[pass->chunk] > start_ns)
             start_ns = r->gathered_ns[pass->chunk];
         if (start_ns == INT64_MAX)
@@ -412,6 +473,12 @@ static void advance_device(simulation *r, uint32_t device)
         }
         if (pass->kind == LH_F)
             begin_chunk(r, device, pass->chunk, start_ns);
+        if (pair) { /* both outputs are available at its end */
+            r->free_ns[device] = start_ns + compute_pair_ns(judge, pass);
+            end_pass(r, node, r->free_ns[device]);
+            end_pass(r, ++r->next[device], r->free_ns[device]);
+            continue;
+        }
         fetch_activations(r, node, end, start_ns);
         r->free_ns[device] = start_ns + get_duration(judge, pass);
         store_activations(r, node, r->free_ns[device]);
@@ -504,7 +571,7 @@ static lh_status find_copies(simulation *r, lh_error *err)
  * schedule. */
 static uint32_t find_node(const lhi_verifier *judge, const lh_dp_pass *at)
 {
-    lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F};
+    lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F, false};
     return at->backward
                ? lhi_verify_find_gradient(judge, at->chunk, at->microbatch)
                : lhi_verify_find_pass(judge, &forward);
@@ -591,6 +658,7 @@ static lh_status make_simulation(simulation *r, lh_error *err)
     r->fetch_end = LHI_NEW(mem, uint32_t, judge->n_devices);
     r->begun = LHI_NEW(mem, bool, judge->n_chunks);
     r->left = LHI_NEW(mem, uint64_t, judge->n_chunks);
+    r->released_ns = LHI_NEW(mem, int64_t, judge->n_chunks);
     r->link_free_ns = LHI_NEW(mem, int64_t, judge->n_resources);
     r->orders = LHI_NEW(mem, ordered_link, judge->n_resources);
     r->stack = LHI_NEW(mem, uint32_t, judge->n_devices);
@@ -598,8 +666,8 @@ static lh_status make_simulation(simulation *r, lh_error *err)
     if (!r->consumers || !r->sources || !r->inputs || !r->ends ||
         !r->entering || !r->fetches || !r->fetch || !r->fetch_end ||
         !r->begun || !r->next || !r->free_ns || !r->dp_free_ns ||
-        !r->gathered_ns || !r->left || !r->link_free_ns || !r->orders ||
-        !r->stack || !r->stacked)
+        !r->gathered_ns || !r->left || !r->released_ns || !r->link_free_ns ||
+        !r->orders || !r->stack || !r->stacked)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < judge->n_chunks; c++)
         r->gathered_ns[c] = UNKNOWN;
@@ -619,7 +687,10 @@ static uint32_t find_blocker(const simulation *r, uint32_t device, char *why)
     const lhi_verifier *judge = r->judge;
     char text[LH_PASS_TEXT_SIZE], needs[LH_PASS_TEXT_SIZE],
         first[LH_PASS_TEXT_SIZE];
-    uint32_t node = r->next[device], source = r->sources[node];
+    uint32_t node = r->next[device];
+    if (lhi_verify_starts_pair(judge, node) && r->inputs[node] != UNKNOWN)
+        node++;
+    uint32_t source = r->sources[node];
     lh_pass_format(&judge->passes[node], text);
     if (r->inputs[node] != UNKNOWN) {
         uint32_t i = 0;
@@ -694,8 +765,12 @@ lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err)
     advance_all(&r);
     lhi_event event;
     while (!judge->no_memory && lhi_heap_pop(&r.heap, &event)) {
-        if (event.payload >= LH_NONE)
-            enter_piece(&r, (uint32_t)(event.payload - LH_NONE), event.time_ns);
+        if (event.payload >= FIRST_SCATTER)
+            launch_scatter(&r, (uint32_t)(event.payload - FIRST_SCATTER),
+                           event.time_ns);
+        else if (event.payload >= FIRST_PIECE)
+            enter_piece(&r, (uint32_t)(event.payload - FIRST_PIECE),
+                        event.time_ns);
         else
             enter_link(&r, (uint32_t)event.payload, event.time_ns);
         advance_all(&r);

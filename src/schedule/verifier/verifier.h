@@ -54,6 +54,8 @@ typedef struct lhi_verifier {
     lhi_arena *mem; /* scratch */
     bool no_memory; /* an allocation failed: verdict invalid */
     uint32_t n_devices, n_chunks, n_microbatches;
+    uint32_t path_length; /* chunks that a microbatch passes: all, or half of
+                           * them with two directions */
     uint32_t n_rows;
     uint32_t *first;         /* [row]: first node; [n_rows]: number of nodes */
     lh_pass *passes;         /* [node] */
@@ -71,6 +73,23 @@ typedef struct lhi_verifier {
  * device. */
 #define LHI_NO_LINK (UINT32_MAX - 1)
 #define LHI_SAME_DEVICE UINT32_MAX
+
+/* Checks whether chunk c + 1 runs the microbatches of chunk c next. */
+static inline bool lhi_verify_has_next(const lhi_verifier *judge, uint32_t c)
+{
+    return c % judge->path_length + 1 < judge->path_length;
+}
+
+/* Checks whether chunk c - 1 runs the microbatches of chunk c before it. */
+static inline bool lhi_verify_has_previous(const lhi_verifier *judge,
+                                           uint32_t c)
+{
+    return c % judge->path_length > 0;
+}
+
+/* Checks whether the pass of `node` is an F that runs overlapped with the B
+ * after it. */
+bool lhi_verify_starts_pair(const lhi_verifier *judge, uint32_t node);
 
 /* Adds a violation with a text to the verdict (verdict.c). */
 void lhi_verify_add_violation(lhi_verifier *judge, const char *format, ...)

@@ -139,6 +139,36 @@ static json_t *write_limits(const void *owner, const void *context)
                             : json_null();
 }
 
+/* --- overlap -------------------------------------------------------------- */
+
+/* Reads the duration of an overlapped F and B, relative to their sum (schema
+ * callback). */
+static lh_status read_overlap(const lhi_read_context *r, const lhi_node *map,
+                              void *owner, lh_error *err)
+{
+    lh_pipeline_desc *d = &((lhi_pipeline_text *)owner)->desc;
+    static const lhi_schema_field rows[] = {
+        {"F+B", LHI_REAL(lh_pipeline_desc, overlap_f_b), .high = 1},
+    };
+    static const lhi_schema table = {
+        LHI_ROWS("overlap", lh_pipeline_desc, rows)};
+    LHI_TRY(lhi_schema_read(r, map, &table, d, err));
+    if (d->overlap_f_b > 0)
+        return LH_OK;
+    return lhi_doc_fail(r->doc, lhi_node_find(map, "F+B"), err, LH_EINPUT,
+                        "must be above 0; remove the key 'overlap' to run F "
+                        "and B one after the other");
+}
+
+/* Writes the key `overlap` (schema callback). */
+static json_t *write_overlap(const void *owner, const void *context)
+{
+    (void)context;
+    const lh_pipeline_desc *d = &((const lhi_pipeline_text *)owner)->desc;
+    return d->overlap_f_b > 0 ? json_pack("{s:f}", "F+B", d->overlap_f_b)
+                              : json_null();
+}
+
 /* --- root map ------------------------------------------------------------ */
 
 static const char *const backwards[] = {"split", "joint", NULL};
@@ -169,6 +199,10 @@ static const lhi_schema_field pipeline_rows[] = {
      .most = LH_MAX_DEVICES},
     {"backward", LHI_ENUM(lhi_pipeline_text, desc.joint), .names = backwards,
      .when = LHI_DEFAULTED},
+    {"bidirectional", LHI_BOOL(lhi_pipeline_text, desc.bidirectional),
+     .when = LHI_OPTIONAL},
+    {"overlap", LHI_CUSTOM(lhi_pipeline_text), .read = read_overlap,
+     .write = write_overlap, .when = LHI_OPTIONAL},
     {"chunks", LHI_LIST(lhi_pipeline_text, desc.chunks, desc.n_chunks),
      .table = &chunk_table, .min_items = 1, .max_items = LH_MAX_CHUNKS,
      .when = LHI_DEFAULTED},

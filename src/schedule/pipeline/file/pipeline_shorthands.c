@@ -28,8 +28,8 @@ typedef struct uniform_text {
     lh_chunk model;
 } uniform_text;
 
-enum { UD, LOOP, WAVE };
-static const char *const placements[] = {"ud", "loop", "wave", NULL};
+enum { UD, LOOP, WAVE, BD };
+static const char *const placements[] = {"ud", "loop", "wave", "bd", NULL};
 
 /* Sets a missing chunk count per device to the placement's default, and checks
  * that the number fits the placement (schema callback). */
@@ -41,12 +41,15 @@ static lh_status check_uniform(const lhi_read_context *r, const lhi_node *map,
     if (u->chunks_per_device == 0)
         u->chunks_per_device = u->placement == UD ? 1 : 2;
     uint32_t v = u->chunks_per_device;
-    if ((u->placement == UD && v != 1) || (u->placement == WAVE && v % 2))
-        return lhi_doc_fail(
-            r->doc, map, err, LH_EINPUT,
-            "chunks_per_device is %" PRIu32 ", but placement %s requires %s", v,
-            placements[u->placement],
-            u->placement == UD ? "1" : "2, or another even number");
+    if ((u->placement == UD && v != 1) || (u->placement == WAVE && v % 2) ||
+        (u->placement == BD && v != 2))
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "chunks_per_device is %" PRIu32
+                            ", but placement %s requires %s",
+                            v, placements[u->placement],
+                            u->placement == UD   ? "1"
+                            : u->placement == BD ? "2"
+                                                 : "2, or another even number");
     if ((uint64_t)text->desc.n_devices * v > LH_MAX_CHUNKS)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "%" PRIu32 " devices times %" PRIu32
@@ -71,20 +74,23 @@ lh_status lhi_uniform_read(const lhi_read_context *r, const lhi_node *map,
     lh_pipeline_desc *d = &((lhi_pipeline_text *)owner)->desc;
     uniform_text u = {0};
     LHI_TRY(reject_both(r, map, "chunks", err));
+    LHI_TRY(reject_both(r, map, "bidirectional", err));
     LHI_TRY(lhi_schema_read(r, map, &lhi_uniform_schema, &u, err));
     uint32_t v = u.chunks_per_device, P = d->n_devices;
+    uint32_t share = u.placement == BD ? 1 : v; /* chunks of one microbatch */
     lh_chunk *chunks = LHI_NEW(r->mem, lh_chunk, (size_t)P * v);
     if (!chunks)
         return lhi_fail_nomem(err);
-    u.model.f_ns = (u.model.f_ns + v / 2) / v;
-    u.model.d_ns = (u.model.d_ns + v / 2) / v;
-    u.model.w_ns = (u.model.w_ns + v / 2) / v;
-    u.model.offload_ns = (u.model.offload_ns + v / 2) / v;
+    u.model.f_ns = (u.model.f_ns + share / 2) / share;
+    u.model.d_ns = (u.model.d_ns + share / 2) / share;
+    u.model.w_ns = (u.model.w_ns + share / 2) / share;
+    u.model.offload_ns = (u.model.offload_ns + share / 2) / share;
     for (uint32_t c = 0; c < P * v; c++) {
-        bool back = u.placement == WAVE && c / P % 2;
+        bool back = u.placement >= WAVE && c / P % 2;
         chunks[c] = u.model;
         chunks[c].device = back ? P - 1 - c % P : c % P;
     }
+    d->bidirectional = u.placement == BD;
     d->n_chunks = P * v;
     d->chunks = chunks;
     return LH_OK;
@@ -145,7 +151,8 @@ static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
         uint32_t a = d->chunks[c].device, b = d->chunks[c + 1].device;
         if (a >= d->n_devices || b >= d->n_devices)
             continue; /* lhi_pipeline_make() rejects it with its line */
-        if (group[a] == group[b])
+        if (group[a] == group[b] ||
+            (d->bidirectional && c + 1 == d->n_chunks / 2))
             continue;
         pairs[n] = (pair){a, b, n};
         n++;

@@ -100,8 +100,8 @@ typedef struct row_cells {
     uint32_t n_comms;
 } row_cells;
 
-/* Reads a CSV cell into the row; the two passes in an overlapped pair
- * "(0F7;7B3)OVERLAP_F_B" run one after the other here. */
+/* Reads a CSV cell into the row; marks the two passes of an overlapped pair
+ * "(0F7;7B3)OVERLAP_F_B". */
 static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
 {
     lh_comm *comm = &row->comms[row->n_comms];
@@ -122,14 +122,22 @@ static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
     span after = {close ? close + 1 : cell.end, cell.end};
     if (!close || !skip_text(&after, "OVERLAP_F_B") || after.at != after.end)
         return fail_cell(r, cell, err,
-                         "must be (<pass>;<pass>)OVERLAP_F_B, such as "
+                         "must be (<F>;<B>)OVERLAP_F_B, such as "
                          "(0F7;7B3)OVERLAP_F_B");
     span inside = {cell.at + 1, close};
+    lh_pass *pair = &row->passes[row->n];
+    uint32_t n = 0;
     while (inside.at < inside.end) {
-        LHI_TRY(read_pass(r, trim(cut_part(&inside, ';')), &row->passes[row->n],
-                          err));
-        row->n++;
+        if (n == 2)
+            return fail_cell(r, cell, err, "an overlapped pair has two passes");
+        LHI_TRY(read_pass(r, trim(cut_part(&inside, ';')), &pair[n], err));
+        pair[n++].overlapped = true;
     }
+    if (n != 2 || pair[0].kind != LH_F || pair[1].kind != LH_B)
+        return fail_cell(r, cell, err,
+                         "an overlapped pair is an F, then a B, such as "
+                         "(0F7;7B3)OVERLAP_F_B");
+    row->n += n;
     return LH_OK;
 }
 
@@ -386,14 +394,20 @@ lh_status lh_schedule_read(const char *path, bool fifo, lh_schedule **out,
     return LH_OK;
 }
 
-/* Appends n passes, separated by commas. */
+/* Appends n passes, separated by commas; overlapped pairs are one cell. */
 static void add_passes(lhi_text *out, const lh_pass *passes, uint32_t n)
 {
     char cell[LH_PASS_TEXT_SIZE];
     for (uint32_t i = 0; i < n; i++) {
+        const bool pair = passes[i].overlapped && passes[i].kind == LH_F;
+        const bool paired = passes[i].overlapped && !pair;
         if (i)
-            lhi_text_add(out, ",", 1);
+            lhi_text_add(out, paired ? ";" : ",", 1);
+        if (pair)
+            lhi_text_add(out, "(", 1);
         lhi_text_puts(out, lh_pass_format(&passes[i], cell));
+        if (paired)
+            lhi_text_puts(out, ")OVERLAP_F_B");
     }
 }
 

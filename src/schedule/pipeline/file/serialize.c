@@ -234,6 +234,11 @@ static void walk_all(traversal *w, lh_pipeline_desc *d)
     traverse_index(w, &d->n_devices);
     traverse_index(w, &d->n_microbatches);
     traverse_flag(w, &d->joint);
+    traverse_flag(w, &d->bidirectional);
+    int64_t overlap = (int64_t)lhi_double_to_bits(d->overlap_f_b);
+    traverse_number(w, &overlap);
+    if (!w->out)
+        d->overlap_f_b = lhi_double_from_bits((uint64_t)overlap);
     traverse_index(w, &receives);
     traverse_index(w, &d->n_initial_gathers);
     w->bad = w->bad || receives > LH_RECEIVES_LATE_FD;

@@ -25,14 +25,21 @@ typedef struct times {
     int64_t f, d, w;
 } times;
 
-/* Returns the durations of a chunk's F, D and W in ns; if the pipeline's
- * backward is joint, D includes W, and W is 0. */
+/* Returns a duration that a pass has at least, even in an overlapped pair. */
+static int64_t scale_to_overlap(const lh_pipeline *p, int64_t ns)
+{
+    return p->overlap_f_b > 0 ? (int64_t)((double)ns * p->overlap_f_b) : ns;
+}
+
+/* Returns the durations of a chunk's F, D and W in ns, those in an overlapped
+ * pair if there may be pairs; if the pipeline's backward is joint, D includes
+ * W, and W is 0. */
 static times get_times(const lh_pipeline *p, uint32_t chunk)
 {
     const lh_chunk *c = &p->chunks[chunk];
-    if (p->joint)
-        return (times){c->f_ns, c->d_ns + c->w_ns, 0};
-    return (times){c->f_ns, c->d_ns, c->w_ns};
+    times t = {scale_to_overlap(p, c->f_ns), scale_to_overlap(p, c->d_ns),
+               scale_to_overlap(p, c->w_ns)};
+    return p->joint ? (times){t.f, t.d + t.w, 0} : t;
 }
 
 /* Returns a route's transfer time plus latency, in ns. */
@@ -62,13 +69,17 @@ static void compute_path_times(const lh_pipeline *p, path_times *w)
 {
     uint32_t n = p->n_chunks;
     for (uint32_t c = 0; c < n; c++) {
-        int64_t came = c ? w->head_f[c - 1] + get_times(p, c - 1).f +
-                               compute_hop_time(&p->forward[c - 1])
-                         : 0;
+        int64_t came = lhi_is_first_chunk(p, c)
+                           ? 0
+                           : w->head_f[c - 1] + get_times(p, c - 1).f +
+                                 compute_hop_time(&p->forward[c - 1]);
         w->head_f[c] = lhi_max_int64(came, get_gather_time(&p->chunks[c]));
     }
-    w->head_d[n - 1] = w->head_f[n - 1] + get_times(p, n - 1).f;
-    for (uint32_t c = n - 1; c-- > 0;) {
+    for (uint32_t c = n; c-- > 0;) {
+        if (lhi_is_last_chunk(p, c)) {
+            w->head_d[c] = w->head_f[c] + get_times(p, c).f;
+            continue;
+        }
         times next = get_times(p, c + 1);
         int64_t back = next.d + compute_hop_time(&p->backward[c + 1]);
         w->head_d[c] = w->head_d[c + 1] + back;
@@ -77,13 +88,13 @@ static void compute_path_times(const lh_pipeline *p, path_times *w)
     }
     for (uint32_t c = 0; c < n; c++) {
         w->tail_d[c] = get_times(p, c).w + get_scatter_time(&p->chunks[c]);
-        if (c > 0)
+        if (!lhi_is_first_chunk(p, c))
             w->tail_d[c] = lhi_max_int64(
                 w->tail_d[c], compute_hop_time(&p->backward[c]) +
                                   get_times(p, c - 1).d + w->tail_d[c - 1]);
     }
     for (uint32_t c = n; c-- > 0;) {
-        if (c + 1 < n)
+        if (!lhi_is_last_chunk(p, c))
             w->tail_f[c] = compute_hop_time(&p->forward[c]) +
                            get_times(p, c + 1).f + w->tail_f[c + 1];
         else
@@ -272,11 +283,11 @@ static void bound_links(const lh_pipeline *p, const path_times *w,
                         link_sum *sums, lh_bound *best)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
-        if (c + 1 < p->n_chunks)
+        if (!lhi_is_last_chunk(p, c))
             add_message(sums, &p->forward[c], w->head_f[c] + get_times(p, c).f,
                         p->forward[c].latency_ns + get_times(p, c + 1).f +
                             w->tail_f[c + 1]);
-        if (c > 0)
+        if (!lhi_is_first_chunk(p, c))
             add_message(sums, &p->backward[c], w->head_d[c] + get_times(p, c).d,
                         p->backward[c].latency_ns + get_times(p, c - 1).d +
                             w->tail_d[c - 1]);

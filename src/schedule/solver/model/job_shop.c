@@ -291,8 +291,8 @@ static int64_t get_operation_ns(const builder *m, const lhi_stream *t,
                                 uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
-    lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
-                    LH_W};
+    lh_pass part = {t->chunk,         0,    (uint16_t)(x % t->per),
+                    (uint16_t)t->per, LH_W, false};
     if (t->kind == LHI_W && m->loose)
         return compute_min_share(c->w_ns, t->per);
     switch (t->kind) {
@@ -300,7 +300,7 @@ static int64_t get_operation_ns(const builder *m, const lhi_stream *t,
     case LHI_D:
         return get_pass_ns(m->p, t->chunk, t->kind == LHI_F);
     case LHI_W:
-        return lhi_pass_duration(c, &part);
+        return lhi_pass_duration(m->p, &part);
     case LHI_MESSAGE_F:
         return m->p->forward[t->chunk].transfer_ns;
     case LHI_MESSAGE_D:
@@ -317,8 +317,8 @@ static int64_t get_operation_memory(const builder *m, const lhi_stream *t,
                                     uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
-    lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
-                    LH_W};
+    lh_pass part = {t->chunk,         0,    (uint16_t)(x % t->per),
+                    (uint16_t)t->per, LH_W, false};
     if (t->kind == LHI_W && m->loose)
         return compute_min_share(c->mem_w, t->per);
     switch (t->kind) {

@@ -13,7 +13,7 @@ static lh_pass convert_operation(const lhi_shop *s, uint32_t op)
 {
     const lhi_stream *t = &s->streams[s->stream_of[op]];
     uint32_t x = op - t->first;
-    lh_pass pass = {t->chunk, x / t->per, 0, 1, LH_F};
+    lh_pass pass = {t->chunk, x / t->per, 0, 1, LH_F, false};
     uint8_t back = s->p->joint ? LH_B : LH_D;
     switch (t->kind) {
     case LHI_D:
