@@ -92,7 +92,11 @@ static lh_status check_list_jitter(const lhi_doc *doc, const char *key,
     return LH_OK;
 }
 
-/* Checks the plan's jitter samples, its methods and its alternatives. */
+/* Checks the iteration times sampled with jitter (random link delays and device
+ * speeds) of the plan, and of each entry of its `methods` and `alternatives`.
+ * Fails with LH_EINPUT if `robust` (the jitter's distribution) is present
+ * without the plan's `jitter` (the sampled times), if an entry has `jitter`
+ * without `robust`, or if an entry has more samples than `robust` requests. */
 static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {

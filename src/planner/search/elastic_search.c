@@ -406,8 +406,9 @@ static bool is_bounded(const elastic_branch *t)
     return !t->open.count || t->nodes[t->open.items[0].payload].bounded;
 }
 
-/* Expands the node with the least bound until that bound is one over all chunk
- * counts of a layout. Searches no plans, because bounds are cheap. */
+/* Repeatedly expands the open node with the least lower bound, until the least
+ * bound belongs to a placed layout whose bound covers all its chunk counts.
+ * Computes only bounds, which are cheap, and searches no elastic plans. */
 static lh_status tighten_bounds(elastic_branch *t, lh_error *err)
 {
     lhi_event e;

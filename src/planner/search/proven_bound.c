@@ -49,8 +49,11 @@ static void note_open(const lhi_layout_search *s, lhi_level level,
         o->add_unexplored(o->context, level, config, &least);
 }
 
-/* Raises the bounds of open layouts by the slower partition bound, from the
- * least bound on: only the least determines the proven bound. */
+/* Raises the lower bounds of open layouts by the partition bound, which is
+ * slower to compute. Always raises the layout with the least bound, until the
+ * least bound belongs to a layout that has been raised already, or
+ * MAX_PARTITION_BOUNDS layouts have been raised. The other layouts' bounds do
+ * not affect the proven bound, which is the least bound. */
 static lh_status tighten_bounds(lhi_branch_and_bound *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;

@@ -2,10 +2,12 @@
 /* Methods "flexible" (Meta, "The Llama 3 Herd of Models", 2024, section 3.3)
  * and "dorapp" (ScaleAcross Explorer, 2026, section 4).
  *
- * Microbatches run through a device's chunks in rounds of `group`,
- * where interleaved 1F1B uses rounds of P. Larger rounds give a chunk's
- * messages more time to arrive. DoraPP splits input and weight gradients and
- * defers weight gradients to the end. */
+ * A round is a group of consecutive microbatches. A device runs all
+ * microbatches of a round on one chunk before it runs them on its next chunk,
+ * and starts the next round after its last chunk. Interleaved 1F1B has P
+ * microbatches (the device count) in a round. Larger rounds give a chunk's
+ * messages more time to arrive. DoraPP also splits input and weight gradients,
+ * and defers weight gradients at the end of the iteration. */
 #include "schedule/methods/sched.h"
 
 #include <inttypes.h>
@@ -19,8 +21,8 @@ typedef struct round_cursor {
     uint32_t first, leg, at; /* first: of the round; at: in the round */
 } round_cursor;
 
-/* Returns the microbatch count in the cursor's current round (a group that
- * passes all chunks); the last may be smaller. */
+/* Returns the microbatch count in the cursor's current round: `group`, or fewer
+ * in the last round. */
 static uint32_t get_round_size(const round_cursor *w)
 {
     uint32_t left = w->n - w->first;
@@ -170,7 +172,9 @@ static lh_status make_orders(const lh_pipeline *p,
     return status;
 }
 
-/* Method "flexible": interleaved 1F1B in rounds with any microbatch count. */
+/* Method "flexible": interleaved 1F1B with options->round_size microbatches in
+ * a round (0: P). A round is a group of consecutive microbatches that a device
+ * runs on one chunk before it runs them on its next chunk. */
 lh_status lhi_flexible(const lh_pipeline *pipeline,
                        const lh_method_options *options, lhi_orders *out,
                        lh_error *err)
@@ -178,7 +182,11 @@ lh_status lhi_flexible(const lh_pipeline *pipeline,
     return make_orders(pipeline, options, 2, put_flexible, out, err);
 }
 
-/* Method "dorapp": microbatch rounds with D and W split and W deferred. */
+/* Method "dorapp": the forward and backward order of "flexible", with D and W
+ * as separate passes. A device runs W directly after D while forwards remain,
+ * and then delays as many W passes as its number. A round is a group of
+ * consecutive microbatches that a device runs on one chunk before it runs them
+ * on its next chunk; options->round_size is its size (0: P). */
 lh_status lhi_dorapp(const lh_pipeline *pipeline,
                      const lh_method_options *options, lhi_orders *out,
                      lh_error *err)
