@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search over sizes. */
-#ifndef LHI_PLANNER_SIZE_INTERNAL_H
-#define LHI_PLANNER_SIZE_INTERNAL_H
+#ifndef LHI_PLANNER_SIZE_SIZE_INTERNAL_H
+#define LHI_PLANNER_SIZE_SIZE_INTERNAL_H
 
 #include <longhaul/experimental/size.h>
 
