@@ -478,6 +478,9 @@ typedef struct lh_train_model {
      * are removed before the first one is written. Otherwise such a folder is
      * LH_EINPUT. */
     bool fresh;
+    /* Sequences per microbatch of each replica, `replicas` entries, the largest
+     * of which is micro_batch; NULL: micro_batch for all. */
+    const uint32_t *micro_batches;
 } lh_train_model;
 
 /* GPT-2's dropout rate. */

@@ -709,6 +709,10 @@ lh_status lh_export_chakra(const lh_pipeline *pipeline,
 {
     lh_timeline *timeline = NULL;
     lh_trace *trace = NULL;
+    if (plan && plan->best.layout.group_micro_batches)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the messages of unequal microbatches have no single "
+                        "size; plan with one micro_batch");
     lh_status status = lh_simulate(pipeline, schedule, NULL, &timeline, err);
     if (status == LH_OK)
         status = lh_trace_make(pipeline, timeline, NULL, &trace, err);

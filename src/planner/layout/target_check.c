@@ -656,8 +656,8 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
                            const lhi_config *config, lh_error *err)
 {
     LHI_TRY(check_values(target, level, config, err));
-    if (target != LH_TARGET_ANY && level == LHI_LEVEL_PLACED &&
-        config->layout.group_micro_batches)
+    if (target != LH_TARGET_ANY && target != LH_TARGET_LONGHAUL &&
+        level == LHI_LEVEL_PLACED && config->layout.group_micro_batches)
         return fail_unsupported(target, err,
                                 "has one micro_batch for all replicas; remove "
                                 "it from the groups of layout.sites");

@@ -15,8 +15,9 @@ bool lhi_unequal_is_searched(const lh_job *job, const lh_plan_options *options)
     for (uint32_t i = 1; i < job->n_datacenters; i++)
         differ = differ || !lhi_datacenters_are_equivalent(job, 0, i);
     return differ && job->n_datacenters <= LHI_UNEQUAL_MAX_SITES &&
-           job->target == LH_TARGET_ANY && !l->sites && !l->data &&
-           !l->micro_batch &&
+           (job->target == LH_TARGET_ANY ||
+            job->target == LH_TARGET_LONGHAUL) &&
+           !l->sites && !l->data && !l->micro_batch &&
            (l->outermost == LH_OUTERMOST_ANY ||
             l->outermost == LH_OUTERMOST_DATA) &&
            !(l->schedule && strcmp(l->schedule, "elastic") == 0) &&

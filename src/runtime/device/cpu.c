@@ -516,8 +516,13 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
     cpu->replica = o->replica;
     cpu->n_replicas = o->n_replicas;
     cpu->epsilon = (float)(o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5);
-    cpu->loss_scale = (float)(1 / ((double)o->n_replicas * o->n_microbatches *
-                                   cpu->microbatch * cpu->whole_sequence));
+    const uint64_t own = (uint64_t)cpu->microbatch * o->n_microbatches;
+    cpu->step_sequences =
+        o->step_sequences ? o->step_sequences : own * o->n_replicas;
+    cpu->first_sequence =
+        o->step_sequences ? o->first_sequence : own * o->replica;
+    cpu->loss_scale =
+        (float)(1 / ((double)cpu->step_sequences * cpu->whole_sequence));
     cpu->sgemm = o->sgemm;
     if (!cpu->sgemm)
         LHI_TRY(lhi_blas_load(1, &cpu->sgemm, err));

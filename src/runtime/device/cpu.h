@@ -322,6 +322,8 @@ typedef struct lhi_cpu {
     uint64_t seed;
     /* sequence: tokens per sequence that are local, out of whole_sequence. */
     uint32_t sequence, whole_sequence, microbatch, t, n_microbatches;
+    /* sequences per step over all replicas, and over the earlier ones */
+    uint64_t step_sequences, first_sequence;
     /* Context parallelism: this rank's index, the number of ranks, and the
      * tokens per local piece (half the rank's share of a sequence; all of it
      * when alone). */

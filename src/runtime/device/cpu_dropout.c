@@ -15,9 +15,8 @@ bool lhi_cpu_has_dropout(const lhi_cpu *cpu)
 
 uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch)
 {
-    uint64_t replica = (uint64_t)cpu->replica * cpu->n_microbatches;
-    uint64_t all = (uint64_t)cpu->n_replicas * cpu->n_microbatches;
-    return (cpu->step * all + replica + microbatch) * cpu->microbatch;
+    return cpu->step * cpu->step_sequences + cpu->first_sequence +
+           (uint64_t)microbatch * cpu->microbatch;
 }
 
 lhi_drop lhi_cpu_embedding_dropout(const lhi_cpu *cpu, uint32_t microbatch)

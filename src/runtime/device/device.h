@@ -255,6 +255,9 @@ typedef struct lhi_cpu_options {
     uint32_t sequence;    /* tokens per sequence */
     uint32_t n_microbatches;
     uint32_t replica, n_replicas; /* data parallelism */
+    /* With unequal microbatches: sequences per step over all replicas, and over
+     * the earlier ones. 0: microbatch * n_microbatches per replica. */
+    uint64_t step_sequences, first_sequence;
     /* Context parallelism: this rank's index and the number of ranks that share
      * each sequence; 0, 0: none. Requires join(). */
     uint32_t context, n_contexts;

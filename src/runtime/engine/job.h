@@ -98,6 +98,8 @@ typedef struct lhi_job {
     lh_train_model restarted; /* target of `model` after a restart */
 } lhi_job;
 
+/* Returns the sequences of a microbatch over the first n replicas. */
+uint64_t lhi_job_count_sequences(const lh_train_model *m, uint32_t n);
 /* Fills the cpu device's options for a rank of a job with a model, without data
  * and sgemm. Release options->mine with free(). */
 lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,

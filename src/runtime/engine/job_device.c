@@ -17,6 +17,16 @@ static void list_nodes(const lhi_job *job, const lhi_grid_coords *at,
                        at->expert_tensor];
 }
 
+uint64_t lhi_job_count_sequences(const lh_train_model *m, uint32_t n)
+{
+    uint64_t all = 0;
+    if (!m->micro_batches)
+        return (uint64_t)n * m->micro_batch;
+    for (uint32_t r = 0; r < n; r++)
+        all += m->micro_batches[r];
+    return all;
+}
+
 lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
                                    lhi_cpu_options *out, lh_error *err)
 {
@@ -28,6 +38,7 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
     uint32_t *mine = calloc((size_t)x->n_chunks + grid->expert, sizeof *mine);
     const lhi_grid_coords at = lhi_grid_find_coords(grid, rank);
     bool shares = lhi_grid_group_size(grid, LHI_GRID_DATA) > 1;
+    const uint64_t microbatches = x->n_half / x->n_chunks;
     uint32_t n = 0;
     if (!mine)
         return lhi_fail_nomem(err);
@@ -50,11 +61,15 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
         .sharded_gradients = shares ? m->sharded_gradients : 0,
         .sharded_parameters = shares ? m->sharded_parameters : 0,
         .shards_by_layer = shares && m->per_layer_sharding,
-        .microbatch = m->micro_batch,
+        .microbatch =
+            m->micro_batches ? m->micro_batches[at.replica] : m->micro_batch,
         .sequence = m->sequence,
         .n_microbatches = x->n_half / x->n_chunks,
         .replica = at.replica,
         .n_replicas = grid->replicas,
+        .step_sequences =
+            microbatches * lhi_job_count_sequences(m, grid->replicas),
+        .first_sequence = microbatches * lhi_job_count_sequences(m, at.replica),
         .context = at.context,
         .n_contexts = grid->context,
         .n_tensor = grid->tensor,

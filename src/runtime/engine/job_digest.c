@@ -217,6 +217,9 @@ static lh_status digest_plan(unsigned char sum[DIGEST_BYTES],
                          i < job->exec->n_ranks * job->grid.replicas;
          i++)
         digest_numbers(sum, &(uint64_t){job->model->sites[i]}, 1);
+    for (uint32_t i = 0;
+         job->model && job->model->micro_batches && i < job->grid.replicas; i++)
+        digest_numbers(sum, &(uint64_t){job->model->micro_batches[i]}, 1);
     for (uint32_t i = 0; job->model && job->model->nodes &&
                          i < lhi_grid_count_ranks(&job->grid);
          i++)

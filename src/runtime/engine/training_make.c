@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "runtime/engine/job.h"
 #include "runtime/engine/training_internal.h"
 
 #include "base/realtime.h"
@@ -284,8 +285,8 @@ static void set_recipe(lhi_training *t, const lhi_train_options *with)
     const lh_exec *exec = t->o.exec;
     const uint32_t job_options = ~0u << LHI_RECIPE_DROPOUT;
     t->recipe = (lhi_recipe){
-        .global_batch = (uint64_t)t->o.grid->replicas *
-                        (exec->n_half / exec->n_chunks) * m->micro_batch,
+        .global_batch = lhi_job_count_sequences(m, t->o.grid->replicas) *
+                        (exec->n_half / exec->n_chunks),
         .sequence = m->sequence,
         .seed = m->seed,
         .data = t->o.data_fingerprint,

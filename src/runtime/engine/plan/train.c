@@ -84,6 +84,10 @@ static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
     const lh_layout *l = &plan->best.layout;
     lh_layout usual = *l;
     usual.expert_tensor = 0;
+    if (run && run->profiles && l->group_micro_batches)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "a profile cannot record unequal microbatches: train "
+                        "without writing one, or plan with one micro_batch");
     if (!run || !run->profiles || !plan->job->model->experts ||
         lh_layout_expert_tensor(l) == lh_layout_expert_tensor(&usual))
         return LH_OK;
@@ -94,6 +98,24 @@ static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
         ": train without writing one, or remove expert_tensor from the job's "
         "layout",
         lh_layout_expert_tensor(l), l->tensor);
+}
+
+/* Lists each replica's sequences per microbatch in *out if they are unequal;
+ * else *out is NULL. Release with free(). */
+static lh_status list_micro_batches(const lh_layout *l, uint32_t **out,
+                                    lh_error *err)
+{
+    uint32_t replica = 0;
+    *out = NULL;
+    if (!l->group_micro_batches)
+        return LH_OK;
+    *out = calloc(l->data, sizeof **out);
+    if (!*out)
+        return lhi_fail_nomem(err);
+    for (uint32_t g = 0; g < l->sites->n_groups; g++)
+        for (uint32_t i = 0; i < l->sites->groups[g].replicas; i++)
+            (*out)[replica++] = l->group_micro_batches[g];
+    return LH_OK;
 }
 
 /* Rejects weight decay with the optimizer Adam: the cpu device has AdamW, which
@@ -377,7 +399,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     uint32_t *again =
         calloc((size_t)model->layers + model->mtp_layers + 1, sizeof *again);
     bool *offload = list_offload(plan, n_chunks);
-    uint32_t *sites = NULL, *nodes = NULL;
+    uint32_t *sites = NULL, *nodes = NULL, *micro_batches = NULL;
     lh_status status = first && again && offload
                            ? list_recomputed(plan, n_chunks, again, err)
                            : lhi_fail_nomem(err);
@@ -386,6 +408,9 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     if (status == LH_OK)
         status = list_nodes(plan, &nodes, err);
     m.nodes = nodes;
+    if (status == LH_OK)
+        status = list_micro_batches(&plan->best.layout, &micro_batches, err);
+    m.micro_batches = micro_batches;
     if (status == LH_OK)
         status = lhi_plan_set_group_links(plan, &m, err);
     if (status == LH_OK) {
@@ -408,6 +433,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     free(offload);
     free(sites);
     free(nodes);
+    free(micro_batches);
     return status;
 }
 

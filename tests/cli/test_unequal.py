@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Unequal microbatches: groups of layout.sites with their own micro_batch."""
+from harness import ANY, case, check, finish, json_case, test, write
+
+JOB = """\
+    longhaul: job/1
+    model: {{layers: 4, hidden: 32, ffn: 64, heads: 4, kv_heads: 2,
+            head_dim: 8, vocab: 256{model}}}
+    training: {{global_batch: 16, sequence: 16, precision: fp32,
+               optimizer: adamw, recompute: none{training}}}
+    cluster:
+      gpus_per_node: 1
+      node_link: {{gbps: 80, latency_us: 10}}
+      fabric: {{gbps: 10, latency_us: 50}}
+      datacenters:
+        - {{name: north, nodes: 2,
+           gpu: {{tflops: 0.05, memory_gib: 4, memory_gbps: 20}}}}
+        - {{name: south, nodes: 2,
+           gpu: {{tflops: 0.15, memory_gib: 4, memory_gbps: 60}}}}
+      links:
+        - {{between: [north, south], latency_ms: 1, gbps: 1}}
+    layout: {{{layout}}}
+    """
+ONE = ("tensor: 1, context: 1, expert: 1, pipeline: 1, data: 1, "
+       "micro_batch: 1")
+EXPERTS = ", experts: 4, experts_per_token: 2, expert_ffn: 32"
+
+
+def sites(north, south, first=1, second=3):
+    """Returns `sites` with a group in each datacenter."""
+    return (f"sites: [{{replicas: {north}, micro_batch: {first}, "
+            f"pipeline: [north]}}, {{replicas: {south}, "
+            f"micro_batch: {second}, pipeline: [south]}}]")
+
+
+def losses(name, layout, model="", training=", zero: 1"):
+    """Plans the job and returns the losses of four steps."""
+    write(f"{name}.yaml", JOB.format(layout=layout, model=model,
+                                     training=training))
+    case(name, ["plan", f"{name}.yaml", "-o", f"{name}.json", "--no-optimal"],
+         out=ANY)
+    write("text", "It was the best of times, it was the worst of times.\n" * 90)
+    said = json_case(name, ["train", f"{name}.json", "--device", "cpu",
+                            "--data", "text", "--steps", "4", "--rate",
+                            "1e-2", "--warmup", "0"])
+    return [one["loss"] for one in said["iterations"]]
+
+
+def check_losses(want, got):
+    for a, b in zip(want, got, strict=True):
+        check(abs(a - b) <= 1e-4 * a, (want, got))
+
+
+@test
+def training_equals_one_process():
+    """Unequal replicas process the batch's sequences once each, with equal
+    weight."""
+    want = losses("one", ONE)
+    check_losses(want, losses("pipelines", "tensor: 1, context: 1, "
+                              "pipeline: 2, " + sites(1, 1)))
+    check_losses(want, losses("replicas", "tensor: 1, context: 1, "
+                              "pipeline: 1, " + sites(2, 2)))
+    check_losses(want, losses("tensor", "tensor: 2, context: 1, pipeline: 1, "
+                              "chunks_per_device: 2, " + sites(1, 1),
+                              training=", zero: 3"))
+
+
+@test
+def training_with_experts_and_dropout_equals_one_process():
+    more = ", zero: 1, balance_loss: 0.01, dropout: 0.1"
+    want = losses("experts-one", ONE, EXPERTS, more)
+    check_losses(want, losses("experts", "tensor: 1, context: 1, expert: 2, "
+                              "pipeline: 1, sharding: hybrid, " + sites(2, 2),
+                              EXPERTS, more))
+
+
+@test
+def programs_that_cannot_run_them_refuse():
+    losses("planned", "tensor: 1, context: 1, pipeline: 2, schedule: 1f1b, "
+           + sites(1, 1))
+    for target, why in [("megatron", "Megatron-LM has one micro_batch"),
+                        ("megatron-bridge", "Megatron-LM has one micro_batch"),
+                        ("torchtitan", "torchtitan has one micro_batch"),
+                        ("chakra", "unequal microbatches")]:
+        case(target, ["export", "planned.json", "--to", target, "-o", "out"],
+             code=1, err=f".*{why}.*\n")
+    case("profile", ["train", "planned.json", "--device", "cpu", "--data",
+                     "text", "--steps", "1", "--profile-out", "profile.yaml"],
+         code=1, err=".*a profile cannot record unequal microbatches.*\n")
+
+
+@test
+def contradictions_are_errors():
+    for layout, why in [
+            (sites(1, 1).replace("micro_batch: 1, ", ""), "micro_batch"),
+            (sites(1, 1).replace("replicas: 1, ", "", 1),
+             "requires 'replicas' beside it"),
+            (sites(1, 1) + ", micro_batch: 2",
+             "the largest of all groups is 3, but the layout's micro_batch "
+             "is 2"),
+            ("sites: [{replicas: 1, micro_batch: 1, "
+             "pipeline: [north, south]}]",
+             "requires a pipeline in one datacenter, not 2"),
+            (sites(1, 1).replace("south", "north").replace(
+                "[north]", "[{datacenter: north, stages: 1}]"),
+             "datacenter 'north' is in an earlier group; join both groups"),
+            (sites(1, 2), "not divisible by data x micro_batch = 7 over all")]:
+        write("bad.yaml", JOB.format(layout=layout, model="", training=""))
+        case(why, ["plan", "bad.yaml"], code=1, err=f".*{why}.*\n")
+
+
+finish()
