@@ -6,7 +6,7 @@
 
 #include "base/fail.h"
 #include "planner/explain/whatif.h"
-#include "planner/layout/choice.h"
+#include "planner/layout/layout.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
 
@@ -71,19 +71,7 @@ static lh_status search_with_more(const lh_plan_options *options,
         return lhi_fail_nomem(err);
     least[dc] = count_used(plan->job, &plan->best.layout, dc) + 1;
     job.min_gpus = least;
-    const lh_status status =
-        lhi_plan_search_short(&job, options, parts, mem, there, why);
-    there->job = plan->job;
-    if (status == LH_OK)
-        return LH_OK;
-    lh_pipeline_free((lh_pipeline *)there->pipeline);
-    lh_schedule_free((lh_schedule *)there->schedule);
-    *there = (lh_plan){0};
-    if (status == LH_EINFEASIBLE || lhi_layout_is_infeasible(status))
-        return LH_OK;
-    if (err)
-        *err = *why;
-    return status;
+    return lhi_plan_search_possible(&job, options, parts, mem, there, why, err);
 }
 
 /* Formats into it->why what the best plan with more of the GPUs costs, and

@@ -7,7 +7,6 @@
 #include "base/fail.h"
 #include "base/integer_math.h"
 #include "planner/explain/whatif.h"
-#include "planner/layout/choice.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
 
@@ -76,28 +75,6 @@ static int64_t remove_margin(const lh_job *job, const lh_datacenter *sites,
     return limit;
 }
 
-/* Searches the best plan for `job`, whose memory reserve includes the margin.
- * There is none if *there has no schedule. The caller frees its pipeline and
- * schedule. */
-static lh_status search_job_with_margin(const lh_plan_options *options,
-                                        const lh_job *job, lhi_arena *mem,
-                                        lh_plan *there, lh_error *err)
-{
-    lh_error why = {0};
-    const lh_status status =
-        lhi_plan_search_short(job, options, 1, mem, there, &why);
-    if (status == LH_OK)
-        return LH_OK;
-    lh_pipeline_free((lh_pipeline *)there->pipeline);
-    lh_schedule_free((lh_schedule *)there->schedule);
-    *there = (lh_plan){0};
-    if (status == LH_EINFEASIBLE || lhi_layout_is_infeasible(status))
-        return LH_OK;
-    if (err)
-        *err = why;
-    return status;
-}
-
 lh_status lhi_plan_search_with_margin(const lh_plan_options *options,
                                       lhi_arena *mem, lh_plan *plan,
                                       lh_error *err)
@@ -120,7 +97,8 @@ lh_status lhi_plan_search_with_margin(const lh_plan_options *options,
     lh_job job = *plan->job;
     job.datacenters = sites;
     lh_plan there = {0};
-    LHI_TRY(search_job_with_margin(options, &job, mem, &there, err));
+    lh_error why = {0};
+    LHI_TRY(lhi_plan_search_possible(&job, options, 1, mem, &there, &why, err));
     if (!there.schedule)
         return LH_OK;
     *found = there.best;

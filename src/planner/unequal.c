@@ -8,7 +8,7 @@
 
 #include "base/fail.h"
 #include "planner/explain/whatif.h"
-#include "planner/layout/choice.h"
+#include "planner/layout/layout.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
 #include "planner/search/unequal_bound.h"
@@ -235,19 +235,8 @@ static lh_status search_layout(const unequal_layout *l,
     lh_job job = *plan->job;
     lh_error why = {0};
     LHI_TRY(fix_layout(l, mem, &job, err));
-    const lh_status status =
-        lhi_plan_search_short(&job, options, parts, mem, there, &why);
-    there->job = plan->job;
-    if (status == LH_OK)
-        return LH_OK;
-    lh_pipeline_free((lh_pipeline *)there->pipeline);
-    lh_schedule_free((lh_schedule *)there->schedule);
-    *there = (lh_plan){0};
-    if (status == LH_EINFEASIBLE || lhi_layout_is_infeasible(status))
-        return LH_OK;
-    if (err)
-        *err = why;
-    return status;
+    return lhi_plan_search_possible(&job, options, parts, mem, there, &why,
+                                    err);
 }
 
 /* Searches the best estimates quickly, replaces their times by the results and

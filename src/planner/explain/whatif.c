@@ -5,6 +5,7 @@
 #include "planner/explain/whatif.h"
 
 #include "base/fail.h"
+#include "planner/layout/choice.h"
 #include "planner/layout/link_override.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
@@ -73,6 +74,25 @@ lh_status lhi_plan_search_short(const lh_job *job,
 {
     const lh_plan_options own = ensure_minimum_work(options, WORK_DIVISOR);
     return search_with_share(job, &own, WORK_DIVISOR * parts, mem, out, err);
+}
+
+lh_status lhi_plan_search_possible(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   uint32_t parts, lhi_arena *mem, lh_plan *out,
+                                   lh_error *why, lh_error *err)
+{
+    const lh_status status =
+        lhi_plan_search_short(job, options, parts, mem, out, why);
+    if (status == LH_OK)
+        return LH_OK;
+    lh_pipeline_free((lh_pipeline *)out->pipeline);
+    lh_schedule_free((lh_schedule *)out->schedule);
+    *out = (lh_plan){0};
+    if (status == LH_EINFEASIBLE || lhi_layout_is_infeasible(status))
+        return LH_OK;
+    if (err)
+        *err = *why;
+    return status;
 }
 
 /* Searches a changed job's best plan with a tenth of the plan's work, but at

@@ -25,6 +25,14 @@ lh_status lhi_plan_search_short(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
                                 lhi_arena *mem, lh_plan *out, lh_error *err);
 
+/* As lhi_plan_search_short(), but without a plan if no layout works: *out then
+ * has no schedule, and *why the reason. The caller frees out->pipeline and
+ * out->schedule. */
+lh_status lhi_plan_search_possible(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   uint32_t parts, lhi_arena *mem, lh_plan *out,
+                                   lh_error *why, lh_error *err);
+
 /* Finds the best plan without the restrictions of the target program
  * (job->target), and stores it in plan->unrestricted if it is better than the
  * plan. */

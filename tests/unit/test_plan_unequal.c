@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans with unequal microbatches, against brute force over the replicas and
+ * sizes of small jobs. */
+#include "jobs.h"
+#include "plans.h"
+
+#include "planner/layout/layout.h"
+#include "planner/search/plan_search.h"
+#include "planner/search/unequal_bound.h"
+
+#include <longhaul/experimental/plan.h>
+#include <string.h>
+
+/* A small model on two datacenters whose GPUs differ by a factor `speed`, with
+ * a slow link; `layout`: the job's layout. */
+static lh_job *job_of(unsigned batch, double speed, double gbps,
+                      const char *layout)
+{
+    return job_with(
+        JOB_TWO_SITES,
+        "  gpus_per_node: 2\n"
+        "  datacenters:\n"
+        "   - {name: west, nodes: 1, gpu: {tflops: 100, memory_gib: 40, "
+        "memory_gbps: 1500, efficiency: 0.5}}\n"
+        "   - {name: east, nodes: 1, gpu: {tflops: %g, memory_gib: 80, "
+        "memory_gbps: 3000, efficiency: 0.5}}\n"
+        "  links: [{between: [west, east], latency_ms: 20, gbps: %g}]\n"
+        "model: {layers: 4, hidden: 2048, ffn: 5504, heads: 16, "
+        "vocab: 32000}\n"
+        "training: {global_batch: %u, sequence: 2048, zero: 1, "
+        "recompute: none}\nlayout: %s\n",
+        100 * speed, gbps, batch, layout);
+}
+
+static const lh_plan_options usual = {
+    .size = sizeof usual, .no_optimal = true, .layout_effort = LITTLE_WORK};
+
+/* Plans a job and frees it. NULL: nothing fits. */
+static lh_plan *plan_it(lh_job *job)
+{
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    lh_status status = lh_plan_make(job, &usual, &plan, &err);
+    CHECK(status == LH_OK || status == LH_EINFEASIBLE);
+    lh_job_free(job);
+    return plan;
+}
+
+/* Returns the best iteration of all unequal layouts with these degrees,
+ * replicas and sizes given, by planning each; INT64_MAX: none. */
+static int64_t find_by_brute_force(unsigned batch, double speed, double gbps)
+{
+    enum { MOST = 4 };
+    int64_t best = INT64_MAX;
+    for (unsigned tp = 1; tp <= 2; tp++)
+        for (unsigned pp = 1; pp * tp <= 2; pp++)
+            for (unsigned r = 1; r * tp * pp <= 2; r++)
+                for (unsigned q = 1; q * tp * pp <= 2; q++)
+                    for (unsigned a = 1; a <= MOST; a++)
+                        for (unsigned b = 1; b <= MOST; b++) {
+                            char layout[300];
+                            if (a == b || batch % (r * a + q * b) != 0)
+                                continue;
+                            snprintf(layout, sizeof layout,
+                                     "{tensor: %u, context: 1, pipeline: %u, "
+                                     "sites: [{replicas: %u, micro_batch: %u, "
+                                     "pipeline: [west]}, {replicas: %u, "
+                                     "micro_batch: %u, pipeline: [east]}]}",
+                                     tp, pp, r, a, q, b);
+                            lh_plan *p =
+                                plan_it(job_of(batch, speed, gbps, layout));
+                            if (p && p->best.iteration_ns < best)
+                                best = p->best.iteration_ns;
+                            lh_plan_free(p);
+                        }
+    return best;
+}
+
+/* The search finds a plan that is as fast as the best unequal one, if that is
+ * faster than equal microbatches; bounds hold. */
+static void search_equals_brute_force(void)
+{
+    static const struct {
+        unsigned batch;
+        double speed, gbps;
+    } cases[] = {{48, 3, 40}, {36, 2, 5}};
+    const int n = 2;
+    for (int i = 0; i < n; i++) {
+        const int64_t brute =
+            find_by_brute_force(cases[i].batch, cases[i].speed, cases[i].gbps);
+        lh_job *job = job_of(cases[i].batch, cases[i].speed, cases[i].gbps,
+                             "{context: 1}");
+        int64_t bound = 0;
+        lh_error err = {0};
+        CHECK(lhi_unequal_is_searched(job, &usual));
+        CHECK_OK(lhi_unequal_compute_bound(job, &bound, &err), err);
+        CHECK(bound > 0 && bound <= brute);
+        lh_plan *plan = plan_it(job);
+        CHECK(plan->best.iteration_ns <= brute + brute / 500);
+        CHECK(plan->search_bound_ns <= brute);
+        CHECK(plan->search_bound_ns <= plan->best.iteration_ns);
+        if (plan->best.layout.group_micro_batches)
+            CHECK(plan->best.iteration_ns >= brute - brute / 500);
+        lh_plan_free(plan);
+    }
+}
+
+/* Datacenters with a slow link between different GPUs: unequal microbatches
+ * win, and the file keeps them. */
+static void unequal_plans_win_and_are_kept(void)
+{
+    lh_plan *plan = plan_it(job_of(960, 3, 5, "{context: 1}"));
+    const lh_layout *l = &plan->best.layout;
+    CHECK(l->group_micro_batches != NULL);
+    if (l->group_micro_batches) {
+        uint64_t all = 0;
+        for (uint32_t g = 0; g < l->sites->n_groups; g++) {
+            CHECK(l->group_micro_batches[g] <= l->micro_batch);
+            all += (uint64_t)l->sites->groups[g].replicas *
+                   l->group_micro_batches[g];
+        }
+        CHECK(all * plan->best.microbatches == 960);
+        CHECK(plan->n_alternatives > 0 &&
+              plan->alternatives[0].iteration_ns > plan->best.iteration_ns);
+        lh_plan *again = plan_again(plan, NULL);
+        CHECK(again && again->best.layout.group_micro_batches &&
+              again->best.layout.group_micro_batches[1] ==
+                  l->group_micro_batches[1]);
+        lh_plan_free(again);
+    }
+    lh_plan_free(plan);
+}
+
+/* Equal sizes in every group are the layout's micro_batch. */
+static void equal_sizes_are_no_special_case(void)
+{
+    lh_plan *with = plan_it(job_of(
+        32, 3, 10,
+        "{tensor: 1, context: 1, pipeline: 2, sites: [{replicas: 1, "
+        "micro_batch: 2, pipeline: [west]}, {replicas: 1, micro_batch: 2, "
+        "pipeline: [east]}]}"));
+    lh_plan *without = plan_it(job_of(
+        32, 3, 10,
+        "{tensor: 1, context: 1, pipeline: 2, micro_batch: 2, sites: "
+        "[{replicas: 1, pipeline: [west]}, {replicas: 1, pipeline: [east]}]}"));
+    CHECK(!with->best.layout.group_micro_batches);
+    CHECK(with->best.iteration_ns == without->best.iteration_ns);
+    CHECK(with->best.peak_memory_bytes == without->best.peak_memory_bytes);
+    lh_plan_free(with);
+    lh_plan_free(without);
+}
+
+/* Builds the pipeline of a job with one microbatch size, or `sizes`, per
+ * datacenter. */
+static lh_pipeline *build(const lh_job *job, uint32_t micro_batch,
+                          const uint32_t *sizes)
+{
+    static const lh_site_stages parts[] = {{0, 2}, {1, 2}};
+    static const lh_site_group groups[] = {{1, 1, &parts[0]},
+                                           {1, 1, &parts[1]}};
+    static const lh_sites both = {2, groups};
+    const lh_layout layout = {.tensor = 1,
+                              .context = 1,
+                              .expert = 1,
+                              .pipeline = 2,
+                              .data = 2,
+                              .micro_batch = micro_batch,
+                              .chunks_per_device = 1,
+                              .outermost = LH_OUTERMOST_DATA,
+                              .sites = &both,
+                              .group_micro_batches = sizes};
+    lh_pipeline *p = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_pipeline(job, &layout, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE,
+                              &p, NULL, &err),
+             err);
+    return p;
+}
+
+/* Passes take the longest of the datacenters' own sizes, so they are no longer
+ * than with the largest size everywhere and no shorter than with the smallest;
+ * the fullest datacenter gives the memory. */
+static void passes_and_memory_are_each_datacenters(void)
+{
+    static const uint32_t sizes[] = {1, 3}, turned[] = {3, 1};
+    lh_job *job = job_of(48, 3, 10, "{}");
+    lh_pipeline *small = build(job, 1, NULL), *large = build(job, 3, NULL),
+                *fit = build(job, 3, sizes), *worst = build(job, 3, turned);
+    CHECK(lh_pipeline_n_microbatches(fit) == 12);
+    for (uint32_t c = 0; c < 2; c++) {
+        const lh_chunk *s = lh_pipeline_chunk(small, c),
+                       *l = lh_pipeline_chunk(large, c),
+                       *f = lh_pipeline_chunk(fit, c),
+                       *w = lh_pipeline_chunk(worst, c);
+        CHECK(f->f_ns >= s->f_ns && f->f_ns < l->f_ns);
+        /* the slow GPUs have the large microbatches */
+        CHECK(w->f_ns == l->f_ns && w->mem_f == l->mem_f);
+        CHECK(lh_pipeline_memory_limit(worst, c) ==
+              lh_gpu_usable_bytes(&job->datacenters[0].gpu));
+        /* three times the activations in twice the memory: the fast GPUs */
+        CHECK(f->mem_f == l->mem_f);
+        CHECK(lh_pipeline_memory_limit(fit, c) ==
+              lh_gpu_usable_bytes(&job->datacenters[1].gpu));
+    }
+    lh_pipeline_free(small);
+    lh_pipeline_free(large);
+    lh_pipeline_free(fit);
+    lh_pipeline_free(worst);
+    lh_job_free(job);
+}
+
+/* Jobs that fix the microbatch, or with equal GPUs, have equal ones. */
+static void some_jobs_have_none(void)
+{
+    static const char *const layouts[] = {"{micro_batch: 1}", "{data: 2}",
+                                          "{outermost: pipeline}"};
+    for (int i = 0; i < 3; i++) {
+        lh_job *job = job_of(32, 3, 10, layouts[i]);
+        CHECK(!lhi_unequal_is_searched(job, &usual));
+        lh_job_free(job);
+    }
+    lh_job *equal = job_two_sites("{}", 32, 40);
+    CHECK(!lhi_unequal_is_searched(equal, &usual));
+    lh_job_free(equal);
+}
+
+int main(void)
+{
+    RUN(search_equals_brute_force);
+    RUN(unequal_plans_win_and_are_kept);
+    RUN(equal_sizes_are_no_special_case);
+    RUN(passes_and_memory_are_each_datacenters);
+    RUN(some_jobs_have_none);
+    return test_summary();
+}
