@@ -13,13 +13,15 @@
 #include "planner/search/plan_search.h"
 #include "planner/search/unequal_bound.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
-    MAX_QUICK = 24,  /* estimates searched quickly */
-    MAX_DEGREES = 3, /* of them, with the same degrees */
-    MAX_FULL = 2,    /* results searched again */
-    MAX_REPLICAS = 8 /* replica counts tried per datacenter */
+    MAX_QUICK = 24,      /* estimates searched quickly */
+    MAX_DEGREES = 3,     /* of them, with the same degrees */
+    MAX_FULL = 2,        /* results searched again */
+    MAX_REPLICAS = 8,    /* replica counts tried per datacenter */
+    MAX_FEW_REPLICAS = 3 /* with more than two datacenters */
 };
 
 /* Replicas and microbatch sizes per datacenter; 0 replicas: idle. */
@@ -117,11 +119,11 @@ static void finish_layout(unequal_search *s, unequal_layout *l)
 static uint32_t get_replicas(uint32_t most, uint32_t i)
 {
     uint32_t power = 1;
-    if (i < MAX_REPLICAS / 2 || most <= MAX_REPLICAS)
+    if (i < MAX_FEW_REPLICAS - 1 || most <= MAX_REPLICAS)
         return i < most ? most - i : 0;
     while (2 * power <= most)
         power *= 2;
-    return power >> (i - MAX_REPLICAS / 2);
+    return power >> (i - MAX_FEW_REPLICAS + 1);
 }
 
 /* Sets the replicas and sizes of the datacenters from `dc` on in every way in
@@ -132,6 +134,7 @@ static void set_sites(unequal_search *s, unequal_layout *l, uint32_t dc,
 {
     const uint32_t n = s->job->n_datacenters;
     const uint32_t room = dc < n ? l->times->ranks[dc] / l->pipeline : 0;
+    const uint32_t most = n > 2 ? MAX_FEW_REPLICAS : MAX_REPLICAS;
     uint32_t sizes = 0;
     if (dc == n) {
         finish_layout(s, l);
@@ -143,7 +146,7 @@ static void set_sites(unequal_search *s, unequal_layout *l, uint32_t dc,
         if (l->times->ns[dc][mb - 1] > most_ns || (n > 2 && sizes == 2))
             continue;
         sizes++;
-        for (uint32_t i = 0; i < MAX_REPLICAS && get_replicas(room, i); i++) {
+        for (uint32_t i = 0; i < most && get_replicas(room, i); i++) {
             l->replicas[dc] = get_replicas(room, i);
             l->micro_batch[dc] = mb;
             set_sites(s, l, dc + 1, most_ns);
@@ -152,13 +155,35 @@ static void set_sites(unequal_search *s, unequal_layout *l, uint32_t dc,
     l->replicas[dc] = l->micro_batch[dc] = 0;
 }
 
-/* Lists the layouts with one set of degrees: every datacenter and size in turn
- * is the slowest one. */
+/* Returns an estimate in ns that no layout with these degrees is below: all
+ * replicas that fit process sequences at their datacenter's highest rate. */
+static double estimate_least(const unequal_search *s,
+                             const lhi_unequal_times *times, uint32_t pipeline)
+{
+    double rate = 0;
+    for (uint32_t dc = 0; dc < s->job->n_datacenters; dc++) {
+        const uint32_t room = times->ranks[dc] / pipeline;
+        double most = 0;
+        for (uint32_t i = 0; i < LHI_UNEQUAL_MAX_MICRO_BATCH; i++)
+            most = fmax(most, (i + 1.0) / fmax((double)times->ns[dc][i], 1));
+        rate += (double)room * pipeline * most;
+    }
+    return s->job->training.global_batch / rate;
+}
+
+/* Lists the layouts with one set of degrees. Of more than two datacenters,
+ * every datacenter and size in turn is the slowest one. */
 static void list_layouts(unequal_search *s, const lhi_unequal_times *times,
                          uint32_t pipeline)
 {
     unequal_layout l = {.times = times, .pipeline = pipeline};
-    for (uint32_t dc = 0; dc < s->job->n_datacenters; dc++)
+    const uint32_t n = s->job->n_datacenters;
+    if (s->n == MAX_QUICK &&
+        estimate_least(s, times, pipeline) >= s->best[MAX_QUICK - 1].ns)
+        return;
+    if (n == 2)
+        set_sites(s, &l, 0, INT64_MAX);
+    for (uint32_t dc = 0; n > 2 && dc < n; dc++)
         for (uint32_t i = 0; i < LHI_UNEQUAL_MAX_MICRO_BATCH; i++)
             if (times->ranks[dc] >= pipeline)
                 set_sites(s, &l, 0, times->ns[dc][i]);
