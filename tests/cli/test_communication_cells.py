@@ -9,8 +9,8 @@ import itertools
 import random
 import re
 
-from harness import (ANY, ROOT, case, check, finish, has_few_cases, json_case, run,
-                     test, write)
+from harness import (ANY, ROOT, case, check, finish, has_few_cases, json_case, read,
+                     run, test, write)
 
 SEEDS = 300 if has_few_cases() else 3000
 
@@ -323,6 +323,24 @@ def exports_with_communication_are_valid():
                              "compute_comms", "-o", f"s{i}.csv"],
              out="written")
         case(f"check {i}", ["check", "p.yaml", f"s{i}.csv"], out=r"\Avalid: ")
+
+
+@test
+def exported_pairs_are_valid():
+    """The messages of an overlapped pair are received before it and sent after
+    it, as PyTorch runs it, also if the passes do not overlap here."""
+    for i, overlap in enumerate(["", "overlap: {F+B: 0.8}\n"] * 3):
+        devices, n = [(2, 4), (2, 7), (4, 8)][i // 2]
+        text = pipeline(devices, "wave", 2, n, "split")
+        write("p.yaml", text + overlap + "datacenters: {count: 2, latency: "
+                                         f"{[0, 30, 5][i // 2]}}}\n")
+        case(f"pairs {i}", ["export", "p.yaml", "--schedule", "dualpipev",
+                            "--form", "compute_comms", "-o", "s.csv"],
+             out="written")
+        rows = read("s.csv")
+        case(f"check pairs {i}", ["check", "p.yaml", "s.csv"],
+             out=r"\Avalid: ")
+        check(rows.count(")OVERLAP_F_B") > devices, f"pairs {i} are cells")
 
 
 finish()

@@ -63,6 +63,19 @@ def interleaved(devices, n, rank):
             if found]
 
 
+def dualpipev(devices, n, rank):
+    """Returns the row of a schedule file with PyTorch's own DualPipeV."""
+    stages = [types.SimpleNamespace(
+        num_stages=2 * devices, group_size=devices, group_rank=rank,
+        stage_index=index, is_first=index == 0,
+        is_last=index + 1 == 2 * devices, has_backward=True,
+        stage_index_to_group_rank=None, submod=torch.nn.Module())
+        for index in (rank, 2 * devices - 1 - rank)]
+    made = schedules.ScheduleDualPipeV(
+        stages, n, loss_fn=lambda out, target: out)
+    return ",".join(str(a) for a in made.pipeline_order[rank] if a)
+
+
 def load(name, path, devices, stages, microbatches, place):
     """Loads, lowers and validates; then simulates the lowered schedule to
     detect deadlocks."""
@@ -78,9 +91,11 @@ def load(name, path, devices, stages, microbatches, place):
     simulate = getattr(schedules, "_simulate_comms_compute", None)
     if simulate:
         # Of the lowered actions the simulation supports only sends and
-        # receives.
+        # receives, and the passes of pairs instead of the pairs.
         known = re.compile(r"\d+(F|I|W|B|(SEND|RECV)_[FB])\d+")
-        orders = {rank: [a for a in actions if known.fullmatch(str(a))]
+        orders = {rank: [a for action in actions
+                         for a in getattr(action, "sub_actions", None)
+                         or [action] if known.fullmatch(str(a))]
                   for rank, actions in run.pipeline_order_with_comms.items()}
         try:
             simulate(orders, lambda s: mapping[s], stages)
@@ -96,7 +111,8 @@ def make(temp, name, devices, n, placement, chunks, method, more=()):
         f"microbatches: {n}\ndevices: {devices}\nbackward: split\n"
         f"uniform: {{placement: {placement}, chunks_per_device: {chunks}, "
         "F: 38, D: 48, W: 20, memory: {F: 1, D: 0, W: -1}}\n"
-        "datacenters: {count: 2, latency: 20, transfer: 3}\n")
+        f"datacenters: {{count: {2 - devices % 2}, latency: 20, "
+        "transfer: 3}\n")
     done = subprocess.run([PROGRAM, "schedule", pipeline, "-m", method, "-o",
                            path, *more], capture_output=True, text=True)
     check(done.returncode == 0, f"{name}: {done.stderr}")
@@ -115,7 +131,7 @@ with tempfile.TemporaryDirectory(prefix="longhaul-torch-") as folder:
             ("zb-h2", "ud", 1, ()), ("zb-v", "wave", 2, ()),
             ("slack", "ud", 1, ()), ("steady-slack", "ud", 1, ()),
             ("greedy", "ud", 1, ()), ("greedy", "loop", 2, ()),
-            ("greedy", "wave", 2, ()),
+            ("greedy", "wave", 2, ()), ("dualpipev", "wave", 2, ()),
             ("greedy", "ud", 1, ("--sub-blocks", "4", "--whole"))):
         for devices, n in ((2, 4), (4, 8), (8, 32)):
             name = f"{method}-{placement}{chunks}-{devices}x{n}"
@@ -137,6 +153,13 @@ with tempfile.TemporaryDirectory(prefix="longhaul-torch-") as folder:
             check(own is None or own == mine,
                   f"{n} microbatches on {devices}, rank {rank}: {mine}, "
                   f"PyTorch has {own}")
+    if hasattr(schedules, "ScheduleDualPipeV"):
+        for devices, n in ((1, 2), (2, 5), (4, 10), (5, 12)):
+            rows = make(temp, "dualpipev", devices, n, "wave", 2, "dualpipev"
+                        ).read_text().splitlines()
+            for rank in range(devices):
+                check(rows[rank] == dualpipev(devices, n, rank),
+                      f"dualpipev {devices}x{n}, rank {rank}")
     # PyTorch's validation rejects an invalid schedule, so it is effective.
     path = make(temp, "wrong", 4, 8, "ud", 1, "1f1b")
     path.write_text(path.read_text().replace("2F3,", "", 1))

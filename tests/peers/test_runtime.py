@@ -121,7 +121,7 @@ with tempfile.TemporaryDirectory(prefix="longhaul-runtime-") as temp:
                   ("interleaved-1f1b", "loop"), ("dorapp", "loop"),
                   ("flexible", "loop"), ("zb-v", "wave"),
                   ("zbv-phases", "wave"), ("interleaved-zbv", "wave"),
-                  ("greedy", "wave"))
+                  ("greedy", "wave"), ("dualpipev", "wave"))
                  for form in forms]
         multiprocessing.start_processes(
             work, (devices, cases, port, temp), nprocs=devices,

@@ -95,7 +95,7 @@ static void play(const lh_pipeline *p, const lh_schedule *s,
 }
 
 static const char four[] =
-    "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 6\ndevices: 4\n"
+    "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 8\ndevices: 4\n"
     "uniform: {placement: %s, F: 2, D: 3, W: 2, memory: {F: 1, W: -1}}\n"
     "datacenters: {count: 2, latency: 5, transfer: 1}\n";
 
@@ -105,6 +105,7 @@ static void every_placement(void)
                                            {"ud", "zb-h1"},
                                            {"ud", "greedy"},
                                            {"wave", "zb-v"},
+                                           {"wave", "dualpipev"},
                                            {"loop", "greedy"}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
         for (int receives = 0; receives < 3; receives++) {

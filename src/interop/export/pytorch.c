@@ -4,19 +4,56 @@
 #include "interop/export/export_internal.h"
 
 #include <longhaul/experimental/export.h>
+#include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/simulate.h>
 
-/* Formats the passes and communication actions of a simulated timeline as CSV,
+/* Builds a copy of the pipeline in which the passes of a pair run as one, as in
+ * PyTorch, if they do not in the pipeline itself. */
+static lh_status join_pairs(const lh_pipeline *pipeline, lh_pipeline **out,
+                            lh_error *err)
+{
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
+    if (!(desc.overlap_f_b > 0))
+        desc.overlap_f_b = 1;
+    return lh_pipeline_make(&desc, out, err);
+}
+
+/* Checks whether the schedule has overlapped pairs. */
+static bool has_pairs(const lh_schedule *schedule)
+{
+    for (uint32_t d = 0; d < lh_schedule_n_devices(schedule); d++) {
+        uint32_t n;
+        const lh_pass *order = lh_schedule_order(schedule, d, &n);
+        for (uint32_t i = 0; i < n; i++)
+            if (order[i].overlapped)
+                return true;
+    }
+    return false;
+}
+
+/* Formats the passes and communication actions of a simulated schedule as CSV,
  * in its order. The caller frees *text. */
 static lh_status format_with_comms(const lh_pipeline *pipeline,
-                                   const lh_timeline *timeline, char **text,
+                                   const lh_schedule *schedule, char **text,
                                    size_t *len, lh_error *err)
 {
+    lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
+    lh_pipeline *joined = NULL;
+    lh_timeline *timeline = NULL;
     lh_trace *trace = NULL;
-    LHI_TRY(lh_trace_make(pipeline, timeline, NULL, &trace, err));
-    lh_status status = lhi_export_pytorch_comms(trace, text, len, err);
+    if (has_pairs(schedule))
+        LHI_TRY(join_pairs(pipeline, &joined, err));
+    const lh_pipeline *p = joined ? joined : pipeline;
+    lh_status status = lh_simulate(p, schedule, &fifo, &timeline, err);
+    if (status == LH_OK)
+        status = lh_trace_make(p, timeline, NULL, &trace, err);
+    if (status == LH_OK)
+        status = lhi_export_pytorch_comms(trace, text, len, err);
     lh_trace_free(trace);
+    lh_timeline_free(timeline);
+    lh_pipeline_free(joined);
     return status;
 }
 
@@ -43,7 +80,7 @@ lh_status lh_export_pytorch(const lh_pipeline *pipeline,
     if (status == LH_OK)
         status = form == LH_PYTORCH_COMPUTE_ONLY
                      ? lh_schedule_format(whole, text, len, err)
-                     : format_with_comms(pipeline, after, text, len, err);
+                     : format_with_comms(pipeline, whole, text, len, err);
     if (status == LH_OK && cost_ns)
         *cost_ns = lh_timeline_makespan(after) - lh_timeline_makespan(before);
     lh_timeline_free(after);

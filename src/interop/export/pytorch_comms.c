@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a schedule with explicit communication for PyTorch. */
+/* Writes a schedule with explicit communication for PyTorch. The passes of an
+ * overlapped pair are one action of PyTorch, so the trace must be that of a
+ * pipeline with overlapped passes. */
 #include "interop/export/export_internal.h"
 
 #include <inttypes.h>
@@ -64,11 +66,20 @@ static uint32_t find_run_after_producer(const comms *m,
     return at;
 }
 
-/* Appends an action on a message to those of a device, before run `before`.
- * `at_ns` orders the actions there. */
+/* Checks whether run `r` is the B of an overlapped pair. */
+static bool ends_pair(const comms *m, uint32_t r)
+{
+    return r < m->trace->n_runs && m->trace->runs[r].pass.overlapped &&
+           m->trace->runs[r].pass.kind == LH_B;
+}
+
+/* Appends an action on a message to those of a device, before run `before`, or
+ * after the pair that this run ends. `at_ns` orders the actions there. */
 static void add_action(comms *m, uint32_t device, uint32_t before,
                        uint32_t message, enum action_kind kind, int64_t at_ns)
 {
+    if (before < m->first[device + 1] && ends_pair(m, before))
+        before++;
     m->actions[m->n++] = (action){.device = device,
                                   .before = before,
                                   .at_ns = at_ns,
@@ -112,17 +123,36 @@ static void put_action(lhi_text *out, const comms *m, const action *a)
                     forward ? 'F' : 'B', of->microbatch);
 }
 
-/* Adds the cell of a pass. Adds UNSHARD before a chunk's first pass, and
- * RESHARD and the gradient reduction after its last. */
-static void put_run(lhi_text *out, comms *m, const lh_pass *pass)
+/* Adds UNSHARD before a chunk's first pass. */
+static void put_unshard(lhi_text *out, comms *m, uint32_t chunk)
 {
-    char cell[LH_PASS_TEXT_SIZE];
-    uint32_t chunk = pass->chunk;
+    if (m->begun[chunk])
+        return;
     begin_cell(out);
-    if (!m->begun[chunk])
-        lhi_text_printf(out, "%" PRIu32 "UNSHARD,", chunk);
+    lhi_text_printf(out, "%" PRIu32 "UNSHARD", chunk);
     m->begun[chunk] = true;
-    lhi_text_printf(out, "%s", lh_pass_format(pass, cell));
+}
+
+/* Adds the cell of a pass, or of an overlapped pair at its F. Adds UNSHARD
+ * before a chunk's first pass, and RESHARD and the gradient reduction after its
+ * last. */
+static void put_run(lhi_text *out, comms *m, const lh_trace_run *run)
+{
+    const lh_pass *pass = &run->pass;
+    char cell[LH_PASS_TEXT_SIZE], back[LH_PASS_TEXT_SIZE];
+    put_unshard(out, m, pass->chunk);
+    if (pass->overlapped) {
+        const lh_pass *b = &run[1].pass;
+        put_unshard(out, m, b->chunk);
+        begin_cell(out);
+        lhi_text_printf(out, "(%s;%s)OVERLAP_F_B", lh_pass_format(pass, cell),
+                        lh_pass_format(b, back));
+        pass = b;
+    } else {
+        begin_cell(out);
+        lhi_text_puts(out, lh_pass_format(pass, cell));
+    }
+    uint32_t chunk = pass->chunk;
     bool last = pass->kind == LH_W || pass->kind == LH_B;
     if (last && --m->n_left[chunk] == 0)
         lhi_text_printf(out,
@@ -141,8 +171,8 @@ static void put_rows(lhi_text *out, comms *m)
             while (next < m->n && m->actions[next].device == d &&
                    m->actions[next].before == r)
                 put_action(out, m, &m->actions[next++]);
-            if (r < m->first[d + 1])
-                put_run(out, m, &m->trace->runs[r].pass);
+            if (r < m->first[d + 1] && !ends_pair(m, r))
+                put_run(out, m, &m->trace->runs[r]);
         }
         lhi_text_puts(out, "\n");
     }
