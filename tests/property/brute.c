@@ -56,6 +56,18 @@ typedef struct layer {
     uint32_t n_labels;
 } layer;
 
+/* Checks whether chunk c begins or ends the path of its microbatches. */
+static bool begins(const lh_pipeline *p, uint32_t c)
+{
+    uint32_t n = lh_pipeline_n_chunks(p);
+    return c == 0 || (lhi_pipeline_is_bidirectional(p) && 2 * c == n);
+}
+
+static bool ends(const lh_pipeline *p, uint32_t c)
+{
+    return c + 1 == lh_pipeline_n_chunks(p) || begins(p, c + 1);
+}
+
 static const lh_link *link_of(const lh_pipeline *p, uint32_t a, uint32_t b)
 {
     uint32_t from = lh_pipeline_chunk(p, a)->device;
@@ -87,7 +99,7 @@ static void count_users(const lh_pipeline *p, uint32_t number, uint32_t *kinds,
     *several = false;
     for (uint32_t c = 0; c < lh_pipeline_n_chunks(p); c++)
         for (int back = 0; back < 2; back++) {
-            if (back ? c == 0 : c + 1 == lh_pipeline_n_chunks(p))
+            if (back ? begins(p, c) : ends(p, c))
                 continue;
             const lh_link *l = link_of(p, c, back ? c - 1 : c + 1);
             if (!l || link_number(p, l) != number)
@@ -174,9 +186,8 @@ static bool set_up(brute *b)
             s.weight = true;
             b->w[c] = add(b, s);
         }
-        b->mf[c] = c + 1 < lh_pipeline_n_chunks(p) ? add_message(b, c, true)
-                                                   : UINT32_MAX;
-        b->md[c] = c > 0 ? add_message(b, c, false) : UINT32_MAX;
+        b->mf[c] = ends(p, c) ? UINT32_MAX : add_message(b, c, true);
+        b->md[c] = begins(p, c) ? UINT32_MAX : add_message(b, c, false);
     }
     b->width = b->n_machines + 2 * b->n_devices + 1;
     for (uint32_t i = 0; i < b->n_streams; i++) {
@@ -231,7 +242,7 @@ static void hand_on(const brute *b, int64_t *v, uint32_t i, uint32_t x,
                     int64_t now)
 {
     const stream *s = &b->s[i];
-    uint32_t c = s->chunk, last = lh_pipeline_n_chunks(b->p) - 1;
+    uint32_t c = s->chunk;
     if (s->message) {
         uint32_t to = s->forward ? c + 1 : c - 1;
         arrives(b, v, s->forward ? b->f[to] : b->d[to], x,
@@ -241,7 +252,7 @@ static void hand_on(const brute *b, int64_t *v, uint32_t i, uint32_t x,
     if (s->weight)
         return;
     if (s->forward) {
-        if (c == last)
+        if (ends(b->p, c))
             arrives(b, v, b->d[c], x, now);
         else if (b->mf[c] != UINT32_MAX)
             arrives(b, v, b->mf[c], x, now);
@@ -252,9 +263,11 @@ static void hand_on(const brute *b, int64_t *v, uint32_t i, uint32_t x,
     if (b->w[c] != UINT32_MAX)
         for (uint32_t k = 0; k < b->o.parts; k++)
             arrives(b, v, b->w[c], x * b->o.parts + k, now);
-    if (c > 0 && b->md[c] != UINT32_MAX)
+    if (begins(b->p, c))
+        return;
+    if (b->md[c] != UINT32_MAX)
         arrives(b, v, b->md[c], x, now);
-    else if (c > 0)
+    else
         send(b, v, c, c - 1, b->d[c - 1], x, now);
 }
 
@@ -437,8 +450,9 @@ brute_answer brute_force(const lh_pipeline *p, const brute_options *options)
         v[i] = i <= b.n_machines + 2 * b.n_devices ? 0 : -1;
     for (uint32_t d = 0; d < b.n_devices; d++)
         *scatter_at(&b, v, d) = b.gathers[d];
-    for (uint32_t x = 0; x < b.n; x++)
-        arrives(&b, v, b.f[0], x, 0);
+    for (uint32_t c = 0; c < lh_pipeline_n_chunks(p); c++)
+        for (uint32_t x = 0; begins(p, c) && x < b.n; x++)
+            arrives(&b, v, b.f[c], x, 0);
     uint8_t counts[MAX_STREAMS] = {0};
     layer *layers = calloc(2, sizeof *layers);
     insert(&layers[0], &b, find(&layers[0], &b, counts), v);

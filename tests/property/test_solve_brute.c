@@ -23,7 +23,7 @@ static uint32_t n_cases = OF_CASES(3000), first_case;
 /* Counts of cases by feature and outcome. */
 typedef struct tally {
     uint32_t compared, too_many, infeasible, shared, parts, fifo, first_device;
-    uint32_t gathers, ordered, open;
+    uint32_t gathers, ordered, two_way, open;
 } tally;
 
 static tally seen;
@@ -126,10 +126,28 @@ static void judge(const lh_pipeline *p, const lh_solve_options *o,
     seen.gathers += lh_pipeline_chunk(p, 0)->all_gather_ns > 0;
 }
 
-static void compare(uint32_t number)
+/* Returns a pipeline with two directions. */
+static lh_pipeline *make_two_way(rng *r)
 {
-    rng r = {number};
-    lh_pipeline *p = make(&r);
+    const random_shape shape = {.max_devices = 3,
+                                .max_chunks = 2,
+                                .max_microbatches = 1 + rng_below(r, 3),
+                                .no_data_parallel = true};
+    lh_pipeline *p = random_pipeline(r, &shape), *out = NULL;
+    lh_pipeline_desc desc = {.size = sizeof desc};
+    lh_error err = {0};
+    CHECK_OK(lh_pipeline_describe(p, &desc, &err), err);
+    desc.bidirectional = desc.n_chunks % 2 == 0;
+    seen.two_way += desc.bidirectional;
+    CHECK_OK(lh_pipeline_make(&desc, &out, &err), err);
+    lh_pipeline_free(p);
+    return out;
+}
+
+static void compare(uint32_t number, bool two_way)
+{
+    rng r = {number + (two_way ? UINT64_C(7000000000) : 0)};
+    lh_pipeline *p = two_way ? make_two_way(&r) : make(&r);
     lh_solve_options o = {.size = sizeof o, .effort = 3000000};
     lh_solution s = {0};
     lh_error err = {0};
@@ -157,13 +175,16 @@ static void compare(uint32_t number)
 static void agrees_with_brute_force(void)
 {
     for (uint32_t i = 0; i < n_cases && !test_state.bad; i++)
-        compare(first_case + i);
+        compare(first_case + i, false);
+    for (uint32_t i = 0; i < n_cases / 10 && !test_state.bad; i++)
+        compare(first_case + i, true);
     printf("%u compared (%u infeasible, %u with shared links, %u in parts, "
            "%u first in first out, %u first device, %u data parallel, %u with "
-           "message orders), %u too large, %u not proven\n",
+           "message orders, %u in two directions), %u too large, %u not "
+           "proven\n",
            seen.compared, seen.infeasible, seen.shared, seen.parts, seen.fifo,
-           seen.first_device, seen.gathers, seen.ordered, seen.too_many,
-           seen.open);
+           seen.first_device, seen.gathers, seen.ordered, seen.two_way,
+           seen.too_many, seen.open);
     CHECK_INT(seen.open, 0);
     CHECK(n_cases < 3000 || seen.compared >= 2000);
 }

@@ -7,10 +7,12 @@
 #include "uniform.h"
 
 #include <longhaul/check.h>
+#include <longhaul/experimental/certificate.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/experimental/simulate.h>
+#include <longhaul/experimental/solve.h>
 
 /* --- format --------------------------------------------------------------- */
 
@@ -251,6 +253,46 @@ static void unsupported_pipelines_are_named(void)
     lh_pipeline_free(odd);
 }
 
+/* Two directions with a proof; other parts name the methods that support
+ * them. */
+static void optimal_is_proven(void)
+{
+    lh_pipeline *p = uniform_make((uniform){.placement = "bd",
+                                            .devices = 4,
+                                            .microbatches = 4,
+                                            .f = 100,
+                                            .d = 120,
+                                            .w = 80,
+                                            .datacenters = 2,
+                                            .latency = 60,
+                                            .transfer = 20,
+                                            .memory = 5});
+    lh_pipeline *pairs = two_way("bd", 4, 4, "overlap: {F+B: 0.9}\n");
+    lh_pipeline *sums =
+        two_way("bd", 4, 4, "data_parallel: [{chunk: 0, reduce_scatter: 1}]\n");
+    lh_solve_options o = {.size = sizeof o, .effort = 20000000};
+    lh_solution s = {0}, none = {0};
+    lh_verdict *v = NULL;
+    lh_certificate *c = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_solve(p, &o, &s, &err), err);
+    CHECK_INT(s.status, LH_SOLVE_OPTIMAL);
+    CHECK_OK(lh_check(p, s.schedule, &v, &err), err);
+    CHECK(lh_verdict_valid(v));
+    CHECK_INT(lh_verdict_makespan(v), s.makespan_ns);
+    CHECK_INT(lh_certify(p, &o, &s, &c, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "a certificate does not support two directions");
+    CHECK_INT(lh_solve(pairs, &o, &none, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "does not support overlapped passes");
+    CHECK_INT(lh_solve(sums, &o, &none, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "only without data-parallel communication");
+    lh_verdict_free(v);
+    lh_solution_fini(&s);
+    lh_pipeline_free(sums);
+    lh_pipeline_free(pairs);
+    lh_pipeline_free(p);
+}
+
 /* --- formulas ------------------------------------------------------------- */
 
 /* Simulates a method's schedule and checks it with the verifier; returns the
@@ -430,6 +472,7 @@ int main(void)
     RUN(order_equals_pytorch);
     RUN(chimera_by_hand);
     RUN(unsupported_pipelines_are_named);
+    RUN(optimal_is_proven);
     RUN(dualpipe_has_its_bubble);
     RUN(chimera_has_its_bubble);
     RUN(pairs_save_time);

@@ -32,6 +32,8 @@ bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
         return placement == LH_PLACEMENT_WAVE;
     case LHI_CHUNK_LAYOUT_WAVES:
         return placement != LH_PLACEMENT_LOOP;
+    case LHI_CHUNK_LAYOUT_BD:
+        return false; /* see lhi_schedule_check() */
     default:
         return true;
     }
@@ -69,6 +71,14 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
     if (lhi_method_find_number(l->schedule, NULL, &unknown) != LH_OK)
         return refuse_schedule(job, unknown.text, err);
     char why[200];
+    if (lhi_method_find(l->schedule)->chunks == LHI_CHUNK_LAYOUT_BD) {
+        snprintf(why, sizeof why,
+                 "'%s' requires two directions (placement bd), which plans do "
+                 "not support; use dualpipev, or 'longhaul schedule' with a "
+                 "pipeline file",
+                 l->schedule);
+        return refuse_schedule(job, why, err);
+    }
     if (job->training.offload_share > 0 &&
         lhi_method_find(l->schedule)->split) {
         snprintf(

@@ -699,11 +699,12 @@ lh_status lhi_pipeline_require_one_direction(const lh_pipeline *pipeline,
 {
     if (!pipeline->bidirectional)
         return lhi_pipeline_reject_overlap(pipeline, what, err);
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "%s does not support two directions (placement bd): the "
-                    "methods dualpipe, chimera, greedy and gpipe do, and "
-                    "simulate, check, compare and explain",
-                    what);
+    return lhi_fail(
+        err, LH_EUNSUPPORTED,
+        "%s does not support two directions (placement bd): the "
+        "methods dualpipe, chimera, greedy, gpipe and optimal do, and "
+        "simulate, check, compare and explain",
+        what);
 }
 
 lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline)

@@ -3,6 +3,7 @@
  * form, by windows, or by the clauses that a search learns. */
 #include "base/options.h"
 #include "schedule/certificate/certificate.h"
+#include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 #include "schedule/solver/bound/closed_forms.h"
@@ -348,6 +349,7 @@ lh_status lh_certify(const lh_pipeline *pipeline,
                      lh_error *err)
 {
     prover r = {.p = pipeline};
+    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "a certificate", err));
     if (!solution->schedule)
         return lhi_fail(err, LH_EINVAL,
                         "the solution has no schedule to certify");

@@ -352,6 +352,13 @@ static void write_solution(lhi_solver *r, lh_solution *out)
             "every shorter schedule leaves some pass an empty time window");
 }
 
+/* Engines that insert whole microbatches on one path through all chunks, or
+ * extend schedules of fewer ones; they do not support two directions. */
+static const uint64_t engines_of_one_path =
+    UINT64_C(1) << LHI_ENGINE_INSERTION | UINT64_C(1) << LHI_ENGINE_MIRROR |
+    UINT64_C(1) << LHI_ENGINE_DESTROY_REPAIR |
+    UINT64_C(1) << LHI_ENGINE_REDUCTION | UINT64_C(1) << LHI_ENGINE_STRETCHING;
+
 /* Solves a pipeline whose receives are posted early; fails with LH_EUNSUPPORTED
  * for features that the solver does not model. */
 static lh_status solve_early(const lh_pipeline *pipeline,
@@ -359,7 +366,12 @@ static lh_status solve_early(const lh_pipeline *pipeline,
                              lh_error *err)
 {
     lhi_solver r = {.p = pipeline, .solve = run_solver};
-    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "the search", err));
+    LHI_TRY(lhi_pipeline_reject_overlap(pipeline, "the search", err));
+    if (pipeline->bidirectional && pipeline->has_collectives)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "the search supports two directions (placement bd) "
+                        "only without data-parallel communication; use "
+                        "another method, or remove data_parallel");
     if (lhi_pipeline_n_dp_ops(pipeline) > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search does not support data-parallel operations "
@@ -381,6 +393,8 @@ static lh_status solve_early(const lh_pipeline *pipeline,
     lhi_budget_begin(&r.budget, &r.o);
     LHI_TRY(lhi_engine_parse_disabled(r.o.disabled_engines,
                                       &r.budget.disabled_engines, err));
+    if (pipeline->bidirectional)
+        r.budget.disabled_engines |= engines_of_one_path;
     r.mem = lhi_arena_make(0);
     if (!r.mem)
         return lhi_fail_nomem(err);

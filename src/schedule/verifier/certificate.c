@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks a certificate, statement by statement. */
 #include "schedule/certificate/certificate.h"
+#include "schedule/pipeline/accessors.h"
 #include "schedule/verifier/model.h"
 
 #include <inttypes.h>
@@ -377,6 +378,7 @@ lh_status lh_check_certificate(const lh_pipeline *pipeline,
                                const lh_certificate *certificate,
                                lh_claims **out, lh_error *err)
 {
+    LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "a certificate", err));
     lhi_arena *mem = lhi_arena_make(0);
     checker k = {.p = pipeline, .schedule = schedule, .c = certificate};
     k.out = mem ? LHI_NEW(mem, lh_claims, 1) : NULL;

@@ -551,10 +551,6 @@ static lh_status make_builder(builder *b, const char **why, lh_error *err)
             *why = "the parts of a weight-gradient pass have different times "
                    "or memory";
     }
-    if (lhi_pipeline_is_bidirectional(b->p) ||
-        lhi_pipeline_overlap_f_b(b->p) > 0)
-        *why = "certificates do not support two directions (bidirectional) "
-               "and overlapped passes (overlap)";
     if (total > 1e18)
         *why = "its memory amounts add up to more than 10^18";
     if ((double)n * b->n * (4.0 + b->parts) > MOST_OPS ||

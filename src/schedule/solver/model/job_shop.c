@@ -499,14 +499,13 @@ static void add_arcs(builder *m)
 {
     lhi_shop *s = m->s;
     const lh_pipeline *p = m->p;
-    uint32_t last = p->n_chunks - 1;
     lhi_route here = {.link = LH_NONE, .resource = LH_NONE};
     for (uint32_t c = 0; c < p->n_chunks; c++) {
-        if (c < last)
+        if (!lhi_is_last_chunk(p, c))
             add_flow(m, s->f[c], s->message_f[c], s->f[c + 1], &p->forward[c]);
         else
             add_flow(m, s->f[c], NONE, s->d[c], &here);
-        if (c > 0)
+        if (!lhi_is_first_chunk(p, c))
             add_flow(m, s->d[c], s->message_d[c], s->d[c - 1], &p->backward[c]);
         for (uint32_t x = 0; !p->joint && x < s->streams[s->w[c]].count; x++)
             add_arc(m, s->streams[s->d[c]].first + x / s->parts,

@@ -28,6 +28,9 @@ static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
 static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
                             const lhi_stream *b)
 {
+    uint32_t length = lhi_count_direction_chunks(s->p);
+    if (a->chunk / length != b->chunk / length)
+        return false; /* other microbatches */
     uint32_t x = get_position(s, a), y = get_position(s, b);
     if (x != NONE && y != NONE)
         return x < y;
