@@ -83,6 +83,25 @@ def torchtitan_gets_stages():
 
 
 @test
+def dualpipev_keeps_its_class():
+    """PyTorch has the schedule: torchtitan gets its name, the CSV its pairs."""
+    write("dual.yaml", SITES.replace("zero: 1", "zero: 2") +
+          "\nlayout: {pipeline: 4, tensor: 8, context: 1, chunks_per_device: 2, schedule: dualpipev, micro_batch: 1}\n")
+    case("a plan", ["plan", "dual.yaml", *SOON, "--for", "torchtitan", "-o",
+                    "dual.json"], out="schedule +dualpipev, placement wave",
+         err=ANY)
+    case("torchtitan", ["export", "dual.json", "--to", "torchtitan"],
+         out="--parallelism.pipeline_parallel_schedule DualPipeV\n")
+    case("rows", ["export", "dual.json", "--to", "pytorch", "-o", "dual.csv"],
+         out="written")
+    check(")OVERLAP_F_B" in read("dual.csv"), "pairs are cells")
+    write("two.yaml", SITES + "\nlayout: {pipeline: 4, schedule: dualpipe}\n")
+    case("two directions", ["plan", "two.yaml"], 1,
+         err=r"two\.yaml:\d+: layout\.schedule: 'dualpipe' requires two "
+             r"directions \(placement bd\), which plans do not support")
+
+
+@test
 def options_without_effect_are_refused():
     write("none.json", "{}")
     for args, said in ((["--to", "megatron", "--form", "compute_comms"], "form"),

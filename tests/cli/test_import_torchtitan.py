@@ -351,7 +351,7 @@ def stages_are_those_of_torchtitan():
         refused(batch + more, why)
     noted(imported(batch + "2 --training.global_batch_size 256 "
                    "--parallelism.pipeline_parallel_schedule DualPipeV"),
-          "modelled in the pass order of zb-v",
+          "modelled in its pass order, without overlap of passes",
           "--training.global_batch_size: modelled as one pipeline of all "
           "microbatches")
 

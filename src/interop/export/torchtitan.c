@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* --- stages --------------------------------------------------------------- */
 
@@ -79,7 +80,7 @@ lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
 
 /* Returns torchtitan's schedule class for the plan's placement, NULL if there
  * is none. The class determines only stage placement, since the CSV file
- * determines the order of passes. */
+ * determines the order of passes; DualPipeV has the plan's order, too. */
 static const char *find_schedule_class(const lh_choice *best)
 {
     switch (best->placement) {
@@ -88,7 +89,9 @@ static const char *find_schedule_class(const lh_choice *best)
     case LH_PLACEMENT_LOOP:
         return "Interleaved1F1B";
     case LH_PLACEMENT_WAVE:
-        return "ZBVZeroBubble";
+        return strcmp(best->layout.schedule, "dualpipev") == 0
+                   ? "DualPipeV"
+                   : "ZBVZeroBubble";
     default:
         return NULL;
     }

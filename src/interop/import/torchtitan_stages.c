@@ -31,8 +31,8 @@ static const schedule_mapping orders[] = {
      "modelled in the pass order of interleaved-1f1b, with joint backward "
      "passes"},
     {"ZBVZeroBubble", "zb-v", true, false, NULL},
-    {"DualPipeV", "zb-v", true, false,
-     "modelled in the pass order of zb-v, without overlap of passes"},
+    {"DualPipeV", "dualpipev", true, false,
+     "modelled in its pass order, without overlap of passes"},
 };
 
 /* Returns the mapping of a PyTorch schedule's name, in any case, to longhaul's
