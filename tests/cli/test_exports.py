@@ -86,7 +86,8 @@ def torchtitan_gets_stages():
 def dualpipev_keeps_its_class():
     """PyTorch has the schedule: torchtitan gets its name, the CSV its pairs."""
     write("dual.yaml", SITES.replace("zero: 1", "zero: 2") +
-          "\nlayout: {pipeline: 4, tensor: 8, context: 1, chunks_per_device: 2, schedule: dualpipev, micro_batch: 1}\n")
+          "\nlayout: {pipeline: 4, tensor: 8, context: 1, micro_batch: 1, "
+          "chunks_per_device: 2, schedule: dualpipev}\n")
     case("a plan", ["plan", "dual.yaml", *SOON, "--for", "torchtitan", "-o",
                     "dual.json"], out="schedule +dualpipev, placement wave",
          err=ANY)
