@@ -101,12 +101,9 @@ static const char four[] =
 
 static void every_placement(void)
 {
-    static const char *const cases[][2] = {{"ud", "1f1b"},
-                                           {"ud", "zb-h1"},
-                                           {"ud", "greedy"},
-                                           {"wave", "zb-v"},
-                                           {"wave", "dualpipev"},
-                                           {"loop", "greedy"}};
+    static const char *const cases[][2] = {
+        {"ud", "1f1b"},   {"ud", "zb-h1"},       {"ud", "greedy"},
+        {"wave", "zb-v"}, {"wave", "dualpipev"}, {"loop", "greedy"}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
         for (int receives = 0; receives < 3; receives++) {
             char text[512];
@@ -117,6 +114,32 @@ static void every_placement(void)
             lh_schedule_free(s);
             lh_pipeline_free(p);
         }
+}
+
+/* Two directions and overlapped passes are rejected before a run. */
+static void one_direction_is_required(void)
+{
+    static const char *const lines[][2] = {{"bd", ""},
+                                           {"wave", "overlap: {F+B: 0.9}\n"}};
+    for (size_t k = 0; k < 2; k++) {
+        char text[512];
+        lh_exec *x = NULL;
+        lh_train_result *result = NULL;
+        lh_error err = {0};
+        int n = snprintf(text, sizeof text, four, lines[k][0]);
+        snprintf(text + n, sizeof text - (size_t)n, "%s", lines[k][1]);
+        lh_pipeline *p = pipeline_of(text);
+        lh_schedule *s = schedule_by(p, k ? "dualpipev" : "dualpipe");
+        lh_status status = lh_exec_make(p, s, NULL, &x, &err);
+        if (status == LH_OK)
+            status = lh_train_timed(p, x, NULL, &result, &err);
+        CHECK_INT(status, LH_EUNSUPPORTED);
+        CHECK_HAS(err.text, k ? "train, explain) does not support overlapped"
+                              : "train does not support two directions");
+        lh_exec_free(x);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
 }
 
 /* Times in microseconds, so that only the order matters: runs with random
@@ -410,6 +433,7 @@ static void refusals(void)
 int main(void)
 {
     RUN_VIRTUAL(every_placement);
+    RUN_VIRTUAL(one_direction_is_required);
     RUN_VIRTUAL(random_schedules);
     RUN_VIRTUAL(data_parallel);
     RUN_VIRTUAL(data_streams_have_simulated_times);

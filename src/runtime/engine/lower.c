@@ -550,7 +550,8 @@ lh_status lh_exec_make(const lh_pipeline *pipeline, const lh_schedule *schedule,
                        lh_error *err)
 {
     lh_exec *x;
-    LHI_TRY(lhi_pipeline_reject_overlap(pipeline, "explain", err));
+    LHI_TRY(lhi_pipeline_reject_overlap(pipeline, "execution (train, explain)",
+                                        err));
     LHI_TRY(lhi_exec_lower(pipeline, schedule, options, &x, err));
     lh_status status = lhi_exec_check_deadlock(x, err);
     if (status != LH_OK) {
