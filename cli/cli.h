@@ -170,6 +170,14 @@ lh_status cli_reject_empty_range(cli *c, const char *option, const char *text);
  * to; NULL: none is similar. */
 const char *cli_find_similar_word(const char *typed, const char *const *words);
 
+/* Maximum number of words in cli_find_similar_words(). */
+enum { CLI_MOST_SIMILAR = 4 };
+/* Finds the words of the NULL-terminated `words` that `typed` is most similar
+ * to, the most similar first, into the NULL-terminated `out`. Up to a colon,
+ * words are compared only if `typed` has one. */
+void cli_find_similar_words(const char *typed, const char *const *words,
+                            const char *out[CLI_MOST_SIMILAR + 1]);
+
 /* --- arguments ---------------------------------------------------------- */
 
 /* Parses argv[first..] into c->settings (c->command->settings_size bytes,

@@ -81,9 +81,32 @@ static lh_status read_site_count(cli *c, uint32_t sites, const char *option,
     return LH_OK;
 }
 
+/* Checks whether --sites has cloud regions. */
+static bool has_regions(const cli_cluster_options *m)
+{
+    return strchr(m->sites, ':') || *m->sites < '0' || *m->sites > '9';
+}
+
+/* Counts the sites: the number, or the regions. 0: invalid number. */
+static uint32_t count_sites(const cli_cluster_options *m)
+{
+    uint64_t n = 1;
+    if (!has_regions(m))
+        return cli_parse_count(m->sites, 1, LH_MAX_DATACENTERS, &n)
+                   ? (uint32_t)n
+                   : 0;
+    for (const char *at = m->sites; (at = strchr(at, ',')); at++)
+        n++;
+    return n <= LH_MAX_DATACENTERS ? (uint32_t)n : 0;
+}
+
 lh_status cli_check_links(cli *c, const cli_cluster_options *m)
 {
-    if (m->sites > 1 ||
+    if (has_regions(m) && cli_is_given(c, "latency-ms"))
+        return cli_usage(c, "--latency-ms has no effect with cloud regions, "
+                            "which have their latencies; change them in the "
+                            "job");
+    if (count_sites(m) != 1 ||
         (!cli_is_given(c, "latency-ms") && !cli_is_given(c, "link-gbps")))
         return LH_OK;
     return cli_usage(c,
@@ -93,23 +116,64 @@ lh_status cli_check_links(cli *c, const cli_cluster_options *m)
                                                    : "link-gbps");
 }
 
+/* Rejects an unknown region, with the most similar ones. */
+static lh_status reject_region(cli *c, const char *name)
+{
+    const char *names[CLI_MOST_SIMILAR + 1];
+    const char *all[256] = {NULL};
+    char near[400] = "";
+    for (uint32_t i = 0; i < 255 && lh_cloud_region_name(i); i++)
+        all[i] = lh_cloud_region_name(i);
+    cli_find_similar_words(name, all, names);
+    for (uint32_t i = 0; names[i]; i++) {
+        const size_t len = strlen(near);
+        snprintf(near + len, sizeof near - len, "%s%s", i ? ", " : "",
+                 names[i]);
+    }
+    return cli_usage(c,
+                     "--sites: unknown region '%.60s'; similar: %s "
+                     "(docs/formats/cloud.md lists all)",
+                     name, near);
+}
+
+/* Sets the region of site i, if --sites has regions. */
+static lh_status set_region(cli *c, const cli_cluster_options *m, uint32_t i,
+                            lh_draft_site *site)
+{
+    char part[64];
+    if (!has_regions(m))
+        return LH_OK;
+    find_part(m->sites, i, part);
+    for (uint32_t k = 0; lh_cloud_region_name(k); k++)
+        if (strcmp(lh_cloud_region_name(k), part) == 0)
+            site->region = lh_cloud_region_name(k);
+    return site->region ? LH_OK : reject_region(c, part);
+}
+
 lh_status cli_build_cluster(cli *c, const cli_cluster_options *m,
                             lh_draft_site sites[LH_MAX_DATACENTERS],
                             lh_draft_options *out)
 {
-    for (uint32_t i = 0; i < m->sites; i++) {
+    const uint32_t n = count_sites(m);
+    if (n == 0)
+        return cli_usage(c,
+                         "--sites: '%.60s' is not a whole number from 1 to %u, "
+                         "and not a list of cloud regions such as "
+                         "gcp:us-east4,gcp:europe-west4",
+                         m->sites, LH_MAX_DATACENTERS);
+    for (uint32_t i = 0; i < n; i++) {
         char part[64];
-        CLI_TRY(get_site_part(c, m->sites, "gpu", m->gpu, i, part));
+        CLI_TRY(set_region(c, m, i, &sites[i]));
+        CLI_TRY(get_site_part(c, n, "gpu", m->gpu, i, part));
         const lh_gpu *gpu = lh_gpu_preset(part);
         CLI_TRY(
             cli_check_preset(c, "gpu", part, gpu != NULL, lh_gpu_presets()));
         sites[i].gpu = gpu->name;
-        CLI_TRY(read_site_count(c, m->sites, "nodes", m->nodes, i,
-                                &sites[i].nodes));
-        CLI_TRY(read_site_count(c, m->sites, "gpus-per-node", m->gpus_per_node,
-                                i, &sites[i].gpus_per_node));
+        CLI_TRY(read_site_count(c, n, "nodes", m->nodes, i, &sites[i].nodes));
+        CLI_TRY(read_site_count(c, n, "gpus-per-node", m->gpus_per_node, i,
+                                &sites[i].gpus_per_node));
     }
-    out->n_sites = m->sites;
+    out->n_sites = n;
     out->sites = sites;
     out->gbps = m->link_gbps;
     out->latency_ns = llround(m->latency_ms * 1e6);

@@ -11,7 +11,7 @@
 /* Settings of the cluster options. */
 typedef struct cli_cluster_options {
     const char *gpu, *nodes, *gpus_per_node;
-    uint32_t sites;
+    const char *sites; /* a number, or cloud regions */
     double link_gbps, latency_ms;
 } cli_cluster_options;
 
@@ -29,13 +29,13 @@ typedef struct cli_cluster_options {
      .words = CLI_WORDS_GPUS},                                                 \
         {.name = "sites",                                                      \
          .letter = 's',                                                        \
-         .type = CLI_COUNT,                                                    \
+         .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, machines.sites),                             \
-         .arg = "N",                                                           \
+         .arg = "N|REGION[,REGION...]",                                        \
+         .example_argument = "gcp:us-east4,gcp:europe-west4",                  \
          .preset = "1",                                                        \
-         .least = 1,                                                           \
-         .most = LH_MAX_DATACENTERS,                                           \
-         .help = "Number of datacenters; each is linked to each."},            \
+         .help = "Number of datacenters, each linked to each; or cloud "       \
+                 "regions, with their latencies and list prices."},            \
         {.name = "nodes",                                                      \
          .letter = 'n',                                                        \
          .type = CLI_TEXT,                                                     \

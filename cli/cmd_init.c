@@ -60,6 +60,8 @@ static const cli_example examples[] = {
      "Llama 3 70B on H100s in two datacenters; then: longhaul plan job.yaml"},
     {"longhaul init --model deepseek-v3 --gpu h200 --sites 2 --nodes 64",
      "Print a job of 1024 H200s in two datacenters."},
+    {"longhaul init --sites gcp:us-east4,gcp:europe-west4",
+     "Print a job for two cloud regions, with latencies and list prices."},
     {"longhaul init -m qwen2.5-32b -g h100,a100 -s 2 -n 4,8 --latency-ms 5",
      "Print a job for two unequal datacenters, 5 ms apart."},
 };

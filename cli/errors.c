@@ -91,6 +91,37 @@ static size_t compute_edit_distance(const char *a, const char *b)
     return d[n][m];
 }
 
+/* Returns the edit distance of `typed` from a word, or from its part after a
+ * colon if `typed` has none. */
+static size_t compare_word(const char *typed, const char *word)
+{
+    const char *colon = strchr(typed, ':') ? NULL : strchr(word, ':');
+    return compute_edit_distance(typed, colon ? colon + 1 : word);
+}
+
+void cli_find_similar_words(const char *typed, const char *const *words,
+                            const char *out[CLI_MOST_SIMILAR + 1])
+{
+    size_t far[CLI_MOST_SIMILAR];
+    uint32_t n = 0;
+    for (; *words; words++) {
+        const size_t here = compare_word(typed, *words);
+        uint32_t at = n;
+        while (at > 0 && far[at - 1] > here)
+            at--;
+        if (at == CLI_MOST_SIMILAR)
+            continue;
+        n += n < CLI_MOST_SIMILAR;
+        for (uint32_t i = n - 1; i > at; i--) {
+            far[i] = far[i - 1];
+            out[i] = out[i - 1];
+        }
+        far[at] = here;
+        out[at] = *words;
+    }
+    out[n] = NULL;
+}
+
 const char *cli_find_similar_word(const char *typed, const char *const *words)
 {
     const char *nearest = NULL;

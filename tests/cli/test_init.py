@@ -3,6 +3,7 @@
 """longhaul init: a template of a job that plans without changes."""
 import json
 import os
+import re
 
 from harness import (ROOT, WORK, case, check, finish, json_case, read, run,
                      test, write)
@@ -166,6 +167,44 @@ def completions_contain_the_names():
          out=r"MODELS\n.*It Cm deepseek\\?-v3\n61 layers.*GPUS\n.*It Cm h200\n")
     case("help", ["init", "--help-all"],
          out=r"Models:\n  llama3-8b +32 layers.*GPUs:\n  v100-32g +125 TFLOP/s")
+
+
+@test
+def regions_have_latencies_and_prices():
+    job = case("regions", ["init", *SMALL, "--sites",
+                           "gcp:us-east4,gcp:europe-west4"]).stdout
+    for line in ("    - {name: us-east4, nodes: 1, usd_per_gpu_hour: 10.979}",
+                 "    - {from: us-east4, to: europe-west4, latency_ms: 42.55, "
+                 "gbps: 3200, usd_per_gb: 0.08}"):
+        check("\n" + line in job, line)
+    plan = planned(*SMALL, "--sites", "aws:us-east-1,azure:eastus")
+    check(plan["cost"]["usd"] > 0, "a plan with a cost")
+    job = case("no price", ["init", *SMALL, "--sites",
+                            "gcp:us-east4,gcp:asia-south2"]).stdout
+    check("usd_per_gpu_hour: " not in job.replace("# usd_per", "") and
+          "price of this GPU is unknown" in " ".join(
+              job.replace("#", " ").split()), "no price")
+    case("unknown", ["init", "--sites", "us-east4,gcp:us-west1"], 2,
+         err=r"unknown region 'us-east4'; similar: gcp:us-east4, gcp:us-east1")
+    case("twice", ["init", "--sites", "gcp:us-east4,gcp:us-east4"], 1,
+         err=r"cloud region 'gcp:us-east4' twice")
+    case("latency", ["init", "--sites", "gcp:us-east4,gcp:us-west1",
+                     "--latency-ms", "3"], 2, err="--latency-ms has no effect")
+    case("number", ["init", "--sites", "0"], 2,
+         err="'0' is not a whole number from 1 to 64, and not a list of cloud")
+
+
+@test
+def the_page_has_the_prices_of_the_program():
+    page = (ROOT / "docs/formats/cloud.md").read_text()
+    prices = re.findall(r"^\| `(\S+)` \| (\S+) \| ([\d.]+) \| \S+ \|$", page,
+                        re.M)
+    check(len(prices) == 39, f"{len(prices)} prices")
+    for region, gpu, price in prices:
+        job = run("init", "-m", "llama3-8b", "-g", gpu, "--sites",
+                  region).stdout
+        check(f"usd_per_gpu_hour: {float(price):.15g}" in job,
+              f"{region}, {gpu}: {price}\n{job}")
 
 
 finish()

@@ -12,8 +12,29 @@
 extern "C" {
 #endif
 
+/* --- cloud regions -------------------------------------------------------- */
+
+/* Returns the name of the i-th known region, as "gcp:us-east4", in alphabetical
+ * order; NULL after the last. Sources of all values: docs/formats/cloud.md. */
+LH_API const char *lh_cloud_region_name(uint32_t i);
+/* Checks whether the region is known. */
+LH_API bool lh_cloud_has_region(const char *name);
+/* Returns the one-way latency between two regions, half of the measured round
+ * trip, in ns; 0: equal or unknown regions. */
+LH_API int64_t lh_cloud_latency_ns(const char *from, const char *to);
+/* Returns the on-demand price of a GPU preset in a region; 0: unknown. */
+LH_API double lh_cloud_usd_per_gpu_hour(const char *region, const char *gpu);
+/* Returns the price of 10^9 bytes sent to another region, in the first volume
+ * tier; 0: equal or unknown regions. */
+LH_API double lh_cloud_usd_per_gb(const char *from, const char *to);
+
+/* --- drafts --------------------------------------------------------------- */
+
 /* One datacenter in the job draft. */
 typedef struct lh_draft_site {
+    /* Cloud region: gives name, latencies and prices; for all sites or none.
+     * NULL: none. */
+    const char *region;
     const char *gpu;        /* preset name or alias */
     uint32_t nodes;         /* 0: enough for the model, see below */
     uint32_t gpus_per_node; /* 0: the usual number for this GPU */

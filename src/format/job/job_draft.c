@@ -261,6 +261,24 @@ static lhi_server find_server(const lh_draft_site *site)
 /* Format of a network in the template: rate and latency. */
 #define NETWORK "{gbps: %.15g, latency_us: %d}"
 
+/* Returns the known price of a site's GPU per hour; 0: none. */
+static double find_gpu_price(const lh_draft_site *site)
+{
+    return site->region ? lh_cloud_usd_per_gpu_hour(
+                              site->region, lh_gpu_preset(site->gpu)->name)
+                        : 0;
+}
+
+/* Checks whether the prices of all sites' GPUs are known; a job with prices
+ * needs all of them. */
+static bool has_gpu_prices(const draft *d)
+{
+    for (uint32_t i = 0; i < d->o.n_sites; i++)
+        if (!(find_gpu_price(&d->o.sites[i]) > 0))
+            return false;
+    return true;
+}
+
 /* Adds the cluster's GPU and its networks inside and between nodes. */
 static void add_machine(draft *d)
 {
@@ -285,15 +303,18 @@ static void add_machine(draft *d)
              LH_MEMORY_RESERVE_PERCENT);
     lhi_draft_add_line(t, reserve,
                        "GPU memory that no plan uses: a share, or GiB");
-    lhi_draft_add_line(t, "  # usd_per_gpu_hour: 2.5",
-                       "in any currency; plans then include the training cost");
+    if (!has_gpu_prices(d))
+        lhi_draft_add_line(
+            t, "  # usd_per_gpu_hour: 2.5",
+            "in any currency; plans then include the training cost");
 }
 
-/* Returns the name of the i-th datacenter in the template: west,
- * east, north or south, or a number written to `text`. */
-static const char *format_site_name(uint32_t i, char text[16])
+const char *lhi_draft_site_name(const lh_draft_site *site, uint32_t i,
+                                char text[16])
 {
     static const char *const names[] = {"west", "east", "north", "south"};
+    if (site->region)
+        return strchr(site->region, ':') + 1;
     if (i < sizeof names / sizeof *names)
         return names[i];
     snprintf(text, 16, "site%u", i + 1);
@@ -310,8 +331,10 @@ static void add_site(draft *d, uint32_t i)
     const lhi_server a = find_server(first), b = find_server(site);
     const bool same = gpu == lh_gpu_preset(first->gpu);
     char own[16];
-    lhi_text_printf(t, "    - {name: %s, nodes: %u", format_site_name(i, own),
-                    site->nodes);
+    lhi_text_printf(t, "    - {name: %s, nodes: %u",
+                    lhi_draft_site_name(&d->o.sites[i], i, own), site->nodes);
+    if (has_gpu_prices(d))
+        lhi_text_printf(t, ", usd_per_gpu_hour: %.15g", find_gpu_price(site));
     if (!same)
         lhi_text_printf(t, ", gpu: %s", gpu->name);
     if (a.gpus_per_node != b.gpus_per_node)
@@ -320,6 +343,22 @@ static void add_site(draft *d, uint32_t i)
         lhi_text_printf(t, ",\n       node_link: " NETWORK ", fabric: " NETWORK,
                         b.node_gbps, NODE_US, b.fabric_gbps, FABRIC_US);
     lhi_text_puts(t, "}\n");
+}
+
+/* Adds the link from region `a` to region `b`. */
+static void add_region_link(draft *d, uint32_t a, uint32_t b)
+{
+    const char *from = d->o.sites[a].region, *to = d->o.sites[b].region;
+    char x[16], y[16];
+    lhi_text_printf(&d->text,
+                    "    - {from: %s, to: %s, latency_ms: %.15g, gbps: %.15g",
+                    lhi_draft_site_name(&d->o.sites[a], a, x),
+                    lhi_draft_site_name(&d->o.sites[b], b, y),
+                    (double)lh_cloud_latency_ns(from, to) / 1e6, d->o.gbps);
+    if (has_gpu_prices(d))
+        lhi_text_printf(&d->text, ", usd_per_gb: %.15g",
+                        lh_cloud_usd_per_gb(from, to));
+    lhi_text_puts(&d->text, "}\n");
 }
 
 /* Adds a link for each pair of datacenters. */
@@ -343,11 +382,17 @@ static void add_links(draft *d)
     add_line_and_free(t, "  links:", &all);
     for (uint32_t a = 0; a < d->o.n_sites; a++)
         for (uint32_t b = a + 1; b < d->o.n_sites; b++) {
+            if (d->o.sites[a].region) {
+                add_region_link(d, a, b);
+                add_region_link(d, b, a);
+                continue;
+            }
             char x[16], y[16];
             lhi_text_printf(t,
                             "    - {between: [%s, %s], latency_ms: %.15g, "
                             "gbps: %.15g}\n",
-                            format_site_name(a, x), format_site_name(b, y), ms,
+                            lhi_draft_site_name(&d->o.sites[a], a, x),
+                            lhi_draft_site_name(&d->o.sites[b], b, y), ms,
                             d->o.gbps);
         }
 }
@@ -360,6 +405,21 @@ static void add_cluster(draft *d)
     lhi_draft_add_comment(t, 0, "Cluster: docs/formats/job.md#cluster");
     lhi_draft_add_line(t, "cluster:", "");
     add_machine(d);
+    if (d->o.sites[0].region) {
+        lhi_text_puts(t, "  ");
+        lhi_draft_add_comment(
+            t, 2,
+            has_gpu_prices(d)
+                ? "Cloud regions: latencies and list prices are presets "
+                  "(docs/formats/cloud.md); the bandwidth between regions is "
+                  "an "
+                  "assumption."
+                : "Cloud regions: latencies are presets "
+                  "(docs/formats/cloud.md); the price of this GPU is unknown "
+                  "in "
+                  "a region, and the bandwidth between regions is an "
+                  "assumption.");
+    }
     lhi_draft_add_line(
         t, "  datacenters:",
         "nodes of each; its own gpu, gpus_per_node, node_link or fabric "
@@ -426,8 +486,19 @@ lh_status lhi_draft_check_sites(const lh_draft_options *o, lh_error *err)
         return lhi_fail(err, LH_EINPUT, "%u sites; at most %u are allowed",
                         o->n_sites, LH_MAX_DATACENTERS);
     for (uint32_t i = 0; i < o->n_sites; i++) {
-        const char *name = o->sites[i].gpu;
+        const char *name = o->sites[i].gpu, *region = o->sites[i].region;
         lhi_text known = {0};
+        if (!region != !o->sites[0].region)
+            return lhi_fail(err, LH_EINPUT,
+                            "sites with and without a cloud region; give all "
+                            "or none");
+        if (region && !lh_cloud_has_region(region))
+            return lhi_fail(err, LH_EINPUT, "unknown cloud region '%.60s'",
+                            region);
+        for (uint32_t k = 0; region && k < i; k++)
+            if (strcmp(region, o->sites[k].region) == 0)
+                return lhi_fail(err, LH_EINPUT, "cloud region '%.60s' twice",
+                                region);
         if (name && lh_gpu_preset(name))
             continue;
         append_list(&known, "", lh_gpu_presets());
@@ -557,9 +628,4 @@ lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
 uint32_t lhi_draft_node_gpus(const lh_draft_site *site)
 {
     return find_server(site).gpus_per_node;
-}
-
-const char *lhi_draft_site_name(uint32_t i, char text[16])
-{
-    return format_site_name(i, text);
 }

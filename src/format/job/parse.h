@@ -316,9 +316,10 @@ lh_status lhi_draft_check_sites(const lh_draft_options *options, lh_error *err);
 /* Returns a datacenter's GPUs per node in a job template; its GPU must be
  * valid. */
 uint32_t lhi_draft_node_gpus(const lh_draft_site *site);
-/* Returns the name of the i-th datacenter in a job template, stored in `text`
- * if necessary. */
-const char *lhi_draft_site_name(uint32_t i, char text[16]);
+/* Returns the name of the i-th datacenter in a job template: its region, or
+ * west, east, north or south, or a number written to `text`. */
+const char *lhi_draft_site_name(const lh_draft_site *site, uint32_t i,
+                                char text[16]);
 /* Appends the line `left`, "key: value", with comment `remark` to the template.
  */
 void lhi_draft_add_line(lhi_text *text, const char *left, const char *remark);

@@ -81,10 +81,11 @@ static bool has_site_name(placement_reader *p, uint32_t i, const char *name)
 {
     char own[16];
     lhi_text shown = {0};
-    lhi_text_add_escaped(&shown,
-                         p->o->cluster ? p->o->cluster->datacenters[i].name
-                                       : lhi_draft_site_name(i, own),
-                         SIZE_MAX);
+    lhi_text_add_escaped(
+        &shown,
+        p->o->cluster ? p->o->cluster->datacenters[i].name
+                      : lhi_draft_site_name(&p->o->machines->sites[i], i, own),
+        SIZE_MAX);
     const bool same = !shown.failed && strcmp(shown.data, name) == 0;
     p->failed = p->failed || shown.failed;
     lhi_text_fini(&shown);

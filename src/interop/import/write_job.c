@@ -38,7 +38,7 @@ static void add_site_name(lhi_text *text, const writer *w, uint32_t i)
     if (w->o->cluster)
         lhi_text_printf(text, "'%s'", w->o->cluster->datacenters[i].name);
     else
-        lhi_text_puts(text, lhi_draft_site_name(i, own));
+        lhi_text_puts(text, lhi_draft_site_name(&w->sites[i], i, own));
 }
 
 /* Sets the number of nodes of each datacenter to the number that the ranks
