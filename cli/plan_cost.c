@@ -87,15 +87,51 @@ static void fill_front(const lh_plan *plan, cli_table *t)
         cli_memory_text(x->peak_memory_bytes, "bytes", memory);
         snprintf(cost, sizeof cost, "USD %s",
                  x->cost ? format_amount(x->cost->usd, usd) : usd);
-        snprintf(what, sizeof what, "%s, %s %s",
+        snprintf(what, sizeof what, "%s, %s %s%s",
                  cli_layout_text(x, layout, sizeof layout),
                  x->layout.schedule ? x->layout.schedule : "",
-                 lh_placement_name(x->placement));
+                 lh_placement_name(x->placement),
+                 i && i == plan->pareto_knee   ? " (knee)"
+                 : i && i == plan->pareto_near ? " (near the fastest)"
+                                               : "");
         const char *cells[] = {time, memory, cost, what};
         const char *free_cells[] = {time, memory, what};
         cli_table_row(t, priced ? 4 : 3, priced ? cells : free_cells);
         cli_note_sites(t, plan, x, &plan->best);
     }
+}
+
+/* Prints how much cheaper and slower an entry of the front is than the fastest.
+ */
+static void print_trade_off(cli *c, const lh_plan *plan, const char *label,
+                            uint32_t entry, const char *why)
+{
+    const lh_choice *x = &plan->pareto_front[entry];
+    const lh_choice *fastest = &plan->pareto_front[0];
+    char usd[AMOUNT];
+    cli_wrap(c, label,
+             "%.0f %% cheaper for %.1f %% more time than the fastest: USD %s%s",
+             100 * (1 - x->cost->usd / fastest->cost->usd),
+             cli_percent_slower((double)x->iteration_ns,
+                                (double)fastest->iteration_ns),
+             format_amount(x->cost->usd, usd), why);
+}
+
+/* Prints the knee of the front, and the entry that costs almost no time. */
+static void print_knee(cli *c, const lh_plan *plan)
+{
+    if (plan->best.cost && !plan->pareto_knee && !plan->pareto_near)
+        cli_wrap(c, "knee",
+                 "the fastest; no entry saves a larger share of the "
+                 "cost than it adds to the time");
+    if (plan->pareto_knee)
+        print_trade_off(
+            c, plan, "knee", plan->pareto_knee,
+            " (knee): beyond it, 1 % less cost takes over 1 % more time");
+    if (plan->pareto_near && plan->pareto_near != plan->pareto_knee)
+        print_trade_off(
+            c, plan, plan->pareto_knee ? "" : "knee", plan->pareto_near,
+            " (near the fastest): the cheapest within 1 % of its time");
 }
 
 void cli_print_pareto_front(cli *c, const lh_plan *plan)
@@ -111,6 +147,7 @@ void cli_print_pareto_front(cli *c, const lh_plan *plan)
               priced ? "," : " and", priced ? " and cost" : "");
     fill_front(plan, &t);
     cli_table_print(c, "", &t);
+    print_knee(c, plan);
     if (plan->n_pareto_slow)
         cli_wrap(c, "",
                  "%" PRIu32 " more are much slower than the fastest; "

@@ -521,8 +521,38 @@ static void no_row_of_the_front_beats_the_plan(void)
     }
 }
 
+/* The knee has the least product of time and cost; the near entry is the
+ * cheapest within 1 %. */
+static void the_knee_has_the_least_product(void)
+{
+    static const struct {
+        int64_t ns;
+        double usd;
+    } points[] = {{1000, 100}, {1008, 67}, {1100, 90}, {1175, 34}, {3000, 30}};
+    lh_plan_cost costs[5];
+    lh_choice front[5];
+    lh_plan plan = {.n_pareto = 5, .pareto_front = front};
+    uint32_t knee, near;
+    for (int i = 0; i < 5; i++) {
+        costs[i] = (lh_plan_cost){.usd = points[i].usd};
+        front[i] = (lh_choice){.iteration_ns = points[i].ns, .cost = &costs[i]};
+    }
+    lhi_pareto_front_find_knee(&plan, &knee, &near);
+    CHECK_INT(knee, 3);
+    CHECK_INT(near, 1);
+    costs[3].usd = 95; /* nothing is worth its time but the near entry */
+    lhi_pareto_front_find_knee(&plan, &knee, &near);
+    CHECK_INT(knee, 1);
+    for (int i = 0; i < 5; i++)
+        front[i].cost = NULL;
+    lhi_pareto_front_find_knee(&plan, &knee, &near);
+    CHECK_INT(knee, 0);
+    CHECK_INT(near, 0);
+}
+
 int main(void)
 {
+    RUN(the_knee_has_the_least_product);
     RUN(the_front_shares_work);
     RUN(fronts_keep_what_is_best_in_something);
     RUN(costs_need_prices);

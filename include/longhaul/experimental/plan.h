@@ -347,6 +347,11 @@ struct lh_plan {
     bool pareto_complete; /* bounds prove that the front is complete; for quick
                            * plans, without elastic ones */
     uint32_t n_pareto_slow; /* omitted because too slow to be useful */
+    /* With prices, entries of the front: the knee, with the least product of
+     * time and cost, beyond which 1 % less cost takes more than 1 % more time;
+     * and the cheapest within 1 % of the fastest. 0: the fastest itself, or no
+     * prices. */
+    uint32_t pareto_knee, pareto_near;
     /* Answers to the options' questions, in the same order. */
     uint32_t n_answers;
     const lh_plan_whatif_answer *answers;

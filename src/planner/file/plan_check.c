@@ -156,7 +156,17 @@ static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                         "requires a link in 'network'");
 }
 
-/* Checks that no choice on the Pareto front dominates another. */
+/* Checks the index of an entry of the front against the computed one. */
+static lh_status check_entry(const lhi_doc *doc, const char *key, uint32_t has,
+                             uint32_t want, lh_error *err)
+{
+    if (has == want)
+        return LH_OK;
+    return lhi_doc_fail(doc, lhi_node_find(doc->root, key), err, LH_EINPUT,
+                        "is %u, but the front's is %u", has, want);
+}
+
+/* Checks that no choice on the Pareto front dominates another, and its knee. */
 static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
                              lh_error *err)
 {
@@ -171,6 +181,10 @@ static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
                                     "in time, memory and cost",
                                     i, k);
         }
+    uint32_t knee, near;
+    lhi_pareto_front_find_knee(p, &knee, &near);
+    LHI_TRY(check_entry(doc, "front_knee", p->pareto_knee, knee, err));
+    LHI_TRY(check_entry(doc, "front_near", p->pareto_near, near, err));
     return list ? lhi_node_require(doc, doc->root, "front_whole", &whole, err)
                 : LH_OK;
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An entry near the fastest takes at most this many times as long. */
+static const double NEAR_FACTOR = 1.01;
 /* Limit relative to the fastest iteration on a front. */
 static const double SLOW_FACTOR = 4;
 
@@ -135,5 +137,24 @@ lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
         f.all[i].why = "";
     plan->pareto_front = f.all;
     plan->n_pareto = f.n;
+    lhi_pareto_front_find_knee(plan, &plan->pareto_knee, &plan->pareto_near);
     return LH_OK;
+}
+
+void lhi_pareto_front_find_knee(const lh_plan *plan, uint32_t *knee,
+                                uint32_t *near)
+{
+    const lh_choice *all = plan->pareto_front;
+    *knee = *near = 0;
+    for (uint32_t i = 0; i < plan->n_pareto; i++) {
+        if (!all[i].cost)
+            continue;
+        const double ns = (double)all[i].iteration_ns;
+        const double usd = all[i].cost->usd;
+        if (ns * usd < (double)all[*knee].iteration_ns * all[*knee].cost->usd)
+            *knee = i;
+        if (ns <= NEAR_FACTOR * (double)all[0].iteration_ns &&
+            usd < all[*near].cost->usd)
+            *near = i;
+    }
 }

@@ -41,5 +41,9 @@ lh_status lhi_pareto_front_add(lhi_pareto_front *front, const lh_choice *choice,
  * times the fastest; 0: the default. */
 lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
                                   lh_error *err);
+/* Finds the knee of a plan's front, and the cheapest entry within 1 % of the
+ * fastest: see lh_plan. 0: none, or no prices. */
+void lhi_pareto_front_find_knee(const lh_plan *plan, uint32_t *knee,
+                                uint32_t *near);
 
 #endif
