@@ -5,6 +5,7 @@
 #include "current_plan_view.h"
 #include "import_options.h"
 #include "jitter_view.h"
+#include "plan_cost.h"
 #include "plan_explanation.h"
 #include "plan_screen.h"
 #include "plan_whatif.h"
@@ -182,21 +183,7 @@ static const cli_option options[] = {
      .high = 1e9,
      .help = "With --pareto: list entries up to N times as slow as the "
              "fastest. (default: 4)"},
-    {.name = "gpu-hour",
-     .type = CLI_REAL_ABOVE,
-     .at = offsetof(settings, gpu_hour_usd),
-     .arg = "USD",
-     .example_argument = "2.5",
-     .high = 1e9,
-     .help = "Price of a GPU hour, instead of the job's usd_per_gpu_hour."},
-    {.name = "per-gb",
-     .type = CLI_REAL_ABOVE,
-     .at = offsetof(settings, per_gb_usd),
-     .arg = "USD",
-     .example_argument = "0.02",
-     .high = 1e9,
-     .help = "Price of 10^9 bytes sent between datacenters, instead of the "
-             "job's usd_per_gb."},
+    CLI_PRICE_ROWS(settings),
     {.name = "margin",
      .type = CLI_TEXT,
      .at = offsetof(settings, margin),

@@ -2,6 +2,7 @@
 /* Implements longhaul size: finds the fewest and the cheapest GPUs that train a
  * number of tokens before a deadline and within a budget. */
 #include "commands.h"
+#include "plan_cost.h"
 #include "problem.h"
 #include "size_view.h"
 #include "values.h"
@@ -53,21 +54,7 @@ static const cli_option options[] = {
      .help = "Nodes to consider per datacenter: one range for all, or one for "
              "each; 0 as LEAST allows to leave it out, and 16 is 16:16. "
              "Default: up to the job's nodes, and no datacenter is required."},
-    {.name = "gpu-hour",
-     .type = CLI_REAL_ABOVE,
-     .at = offsetof(settings, gpu_hour_usd),
-     .arg = "USD",
-     .example_argument = "2.5",
-     .high = 1e9,
-     .help = "Price of a GPU hour, instead of the job's usd_per_gpu_hour."},
-    {.name = "per-gb",
-     .type = CLI_REAL_ABOVE,
-     .at = offsetof(settings, per_gb_usd),
-     .arg = "USD",
-     .example_argument = "0.02",
-     .high = 1e9,
-     .help = "Price of 10^9 bytes sent between datacenters, instead of the "
-             "job's usd_per_gb."},
+    CLI_PRICE_ROWS(settings),
     {.name = "spot",
      .type = CLI_TEXT,
      .at = offsetof(settings, spot),

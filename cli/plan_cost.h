@@ -8,6 +8,24 @@
 #include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/report.h>
 
+/* Option rows of prices; `settings` has gpu_hour_usd and per_gb_usd. */
+#define CLI_PRICE_ROWS(settings)                                               \
+    {.name = "gpu-hour",                                                       \
+     .type = CLI_REAL_ABOVE,                                                   \
+     .at = offsetof(settings, gpu_hour_usd),                                   \
+     .arg = "USD",                                                             \
+     .example_argument = "2.5",                                                \
+     .high = 1e9,                                                              \
+     .help = "Price of a GPU hour, instead of the job's usd_per_gpu_hour."},   \
+    {                                                                          \
+        .name = "per-gb", .type = CLI_REAL_ABOVE,                              \
+        .at = offsetof(settings, per_gb_usd), .arg = "USD",                    \
+        .example_argument = "0.02", .high = 1e9,                               \
+        .help =                                                                \
+            "Price of 10^9 bytes sent between datacenters, instead of the "    \
+            "job's usd_per_gb."                                                \
+    }
+
 /* Prints an iteration's cost for the plan's heading; nothing if the job has no
  * prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);

@@ -31,6 +31,7 @@
 #include <longhaul/experimental/optical.h>
 #include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/simulate.h>
+#include <longhaul/experimental/size.h>
 #include <longhaul/experimental/tradeoff.h>
 #include <longhaul/export.h>
 #include <longhaul/scheduler.h>
@@ -622,6 +623,27 @@ static lh_status plan_trained(const void *given, lh_error *err)
     say(status, "%" PRIu32, r ? r->n_iterations : 0);
     lh_train_result_free(r);
     lh_plan_free(p);
+    lh_job_free(job);
+    return status;
+}
+
+static lh_status good(const void *given, lh_error *err)
+{
+    const uint32_t nodes[] = {4, 4};
+    lh_job *job = job_with(JOB_SMALL, "%s", "");
+    lh_goodput g = {0};
+    lh_status status = lh_goodput_compute(job, nodes, given, &g, err);
+    lh_job_free(job);
+    return say(status, "%g", g.fraction);
+}
+
+static lh_status sized(const void *given, lh_error *err)
+{
+    lh_job *job = job_with(JOB_SMALL, "%s", "");
+    lh_size_result *r = NULL;
+    lh_status status = lh_size_find(job, given, &r, err);
+    status = say(status, "%g", r ? r->fewest.train_s : 0);
+    lh_size_result_free(r);
     lh_job_free(job);
     return status;
 }

@@ -227,6 +227,18 @@ static const lh_traffic traffic = {.size = sizeof traffic,
                                    .k = 2,
                                    .to = 1};
 
+static const lh_failures failures = {.size = sizeof failures,
+                                     .gpu_mtbf_s = 5000,
+                                     .checkpoint_s = 5,
+                                     .restart_s = 50,
+                                     .repair_s = 900,
+                                     .spares = 1};
+static const lh_size_options size_options = {.size = sizeof size_options,
+                                             .tokens = 1e6,
+                                             .deadline_s = 1e6,
+                                             .effort = 3,
+                                             .threads = 1};
+
 static const taker takers[] = {
     TAKER(lh_sim_options, simulated, &sim, coupled_queue),
     TAKER(lh_sim_options, evaluated, &sim, fifo),
@@ -276,6 +288,8 @@ static const taker takers[] = {
     TAKER(lh_terminal_options, plotted_on, &terminal, width),
     TAKER(lh_optical_options, routed, &optical, n_seeds),
     TAKER(lh_traffic, loaded, &traffic, from),
+    TAKER(lh_failures, good, &failures, restart_s),
+    TAKER(lh_size_options, sized, &size_options, effort),
     TAKER(lh_draft_options, drafted, &draft, sequence),
     TAKER(lh_export_options, exported, &export_options, allow_inexact),
     TAKER(lh_bundle_options, bundled, &bundle, allow_inexact),
