@@ -140,8 +140,8 @@ static const cli_example examples[] = {
     {"longhaul size job.yaml --tokens 2T --deadline 20d --nodes 0:64 "
      "--gpu-hour 2.5",
      "Find the fewest and the cheapest nodes of each datacenter."},
-    {"longhaul size job.yaml --tokens 15T --deadline 60d --budget 20M -o "
-     "sized.yaml",
+    {"longhaul size job.yaml --tokens 15T --deadline 60d --budget 20M "
+     "--gpu-hour 2.5 -o sized.yaml",
      "Write the job with the cheapest nodes; then: longhaul plan sized.yaml"},
     {"longhaul size job.yaml --tokens 2T --deadline 20d --spares 2 --lose 2",
      "Keep two spare nodes in each datacenter."},

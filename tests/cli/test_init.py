@@ -5,8 +5,18 @@ import json
 import os
 import re
 
-from harness import (ROOT, WORK, case, check, finish, json_case, read, run,
-                     test, write)
+from harness import (
+    ROOT,
+    WORK,
+    case,
+    check,
+    finish,
+    json_case,
+    read,
+    run,
+    test,
+    write,
+)
 
 SMALL = ["-m", "llama3-8b", "--nodes", "1", "--gpus-per-node", "2", "--batch",
          "16"]

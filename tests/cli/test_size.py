@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""longhaul size: options, output and errors on a job that plans at once."""
+import json
+
+from harness import case, check, finish, json_case, read, test, write
+
+JOB = """longhaul: job/1
+model: {layers: 4, hidden: 4096, ffn: 16384, heads: 8, vocab: 1000}
+training: {global_batch: 32, sequence: 1024}
+cluster:
+  gpu: h100-sxm
+  gpus_per_node: 1
+  node_link: {gbps: 3600, latency_us: 3}
+  fabric: {gbps: 400, latency_us: 8}
+  datacenters:
+   - {name: west, nodes: 2, usd_per_gpu_hour: 3}
+   - {name: east, nodes: 2, gpu: a100-80g, usd_per_gpu_hour: 1}
+  links: [{between: [west, east], latency_ms: 1, gbps: 100}]
+"""
+SIZE = ["size", "job.yaml", "--tokens", "1B"]
+
+
+def size(*options, code=0):
+    write("job.yaml", JOB)
+    return json_case(" ".join(options), [*SIZE, *options], code)
+
+
+@test
+def the_numbers_belong_together():
+    r = size("--deadline", "10h")
+    best = r["cheapest"]
+    check(r["found"] and r["all_planned"] and r["sizes"] == 9, f"{r}")
+    check(r["fewest"]["gpus"] <= best["gpus"] and
+          best["usd"] <= r["fewest"]["usd"], f"{r}")
+    check(r["gpus_bound"] <= r["fewest"]["gpus"] and
+          r["usd_bound"] <= best["usd"] and best["train_s"] <= 36000, f"{r}")
+    goodput = best["goodput"]
+    check(abs(1e9 / best["tokens_per_s"] / goodput["fraction"] -
+              best["train_s"]) < 1e-6 * best["train_s"], f"{best}")
+    check(abs(goodput["progress"] * goodput["speed"] -
+              goodput["fraction"]) < 1e-12, f"{goodput}")
+    hours = best["train_s"] / 3600
+    price = sum(x["nodes"] * {"west": 3, "east": 1}[x["datacenter"]]
+                for x in best["datacenters"])
+    check(abs(best["usd"] - price * hours) < 1e-6 * best["usd"], f"{best}")
+
+
+@test
+def each_option_has_an_effect():
+    base = size("--deadline", "10h", "--nodes", "1:2")["fewest"]
+    for options in (["--gpu-mtbf", "100h"], ["--link-mtbf", "20h"],
+                    ["--link-mtbf", "20h", "--link-repair", "5h"],
+                    ["--gpu-mtbf", "100h", "--checkpoint", "5min"],
+                    ["--gpu-mtbf", "100h", "--restart", "1h"],
+                    ["--gpu-mtbf", "100h", "--repair", "3d"],
+                    ["--spares", "1"], ["--nodes", "2:2"],
+                    ["--gpu-hour", "9"]):
+        other = size("--deadline", "10h", "--nodes", "1:2", *options)["fewest"]
+        check(other != base, f"{options}: {other}")
+    two = ["--deadline", "10h", "--nodes", "2:2"]
+    check(size(*two)["fewest"]["losses"] !=
+          size(*two, "--lose", "1")["fewest"]["losses"], "--lose")
+    spot = size("--deadline", "30h", "--spot", "0.3,100h")["cheapest"]
+    check(spot["spot"] and spot["goodput"]["failures_per_day"] > 0.2, f"{spot}")
+
+
+@test
+def the_text_answers_the_questions():
+    write("job.yaml", JOB)
+    text = case("text", [*SIZE, "--deadline", "10h", "-o", "sized.yaml"],
+                out=r"training +1\.00 B tokens, 30518 iterations of 32 "
+                r"sequences").stdout
+    for part in ("where ", "of 10.0 h (modelled)", "goodput ", "failures ",
+                 "cost          USD ", "losses ", "certainty     best of all",
+                 "(proven for the", "next          longhaul plan sized.yaml"):
+        check(part in text, f"{part!r}: {text}")
+    nodes = {x["name"]: x["nodes"]
+             for x in json.loads(read("sized.yaml"))["cluster"]["datacenters"]}
+    found = size("--deadline", "10h")["cheapest"]["datacenters"]
+    check(nodes == {x["datacenter"]: x["nodes"] for x in found},
+          f"{nodes}: {found}")
+
+
+@test
+def an_impossible_deadline_is_proven():
+    r = size("--deadline", "1min", code=1)
+    check(not r["found"] and r["gpus_bound"] is None and
+          r["fastest"]["train_s"] > 60, f"{r}")
+    case("text", [*SIZE, "--deadline", "1min"], 1,
+         out=r"no size in the ranges meets the requirements; this is the "
+         r"fastest.*can meet the requirements \(proven")
+
+
+@test
+def errors_name_the_option_or_the_key():
+    write("job.yaml", JOB)
+    write("free.yaml", JOB.replace(", usd_per_gpu_hour: 3", "").replace(
+        ", usd_per_gpu_hour: 1", ""))
+    case("tokens", ["size", "job.yaml", "--deadline", "1d"], 2,
+         err="--tokens is required")
+    case("deadline", SIZE, 2, err="--deadline or --budget is required")
+    case("amount", ["size", "job.yaml", "--tokens", "1X", "--budget", "1"], 2,
+         err="--tokens: '1X' is not a number above 0 such as 15T")
+    case("range", [*SIZE, "--deadline", "1d", "--nodes", "4:2"], 2,
+         err="--nodes: '4:2' is not a range of nodes such as 4:64")
+    case("ranges", [*SIZE, "--deadline", "1d", "--nodes", "1,2,3"], 2,
+         err="--nodes: 3 ranges for 2 datacenters")
+    case("spot", [*SIZE, "--deadline", "1d", "--spot", "2,1h"], 2,
+         err="--spot: '2,1h' is not a share of the price up to 1 and a time")
+    case("prices", ["size", "free.yaml", "--tokens", "1B", "--budget", "1M"],
+         1, err="free.yaml: cluster.usd_per_gpu_hour: required for a budget")
+    write("zones.yaml", JOB.replace("{name: west, nodes: 2,", "{name: west, "
+          "zones: [{name: a, nodes: 1}, {name: b, nodes: 1}],").replace(
+        "  datacenters", "  zone_link: {gbps: 400, latency_us: 20}\n"
+        "  datacenters"))
+    case("zones", ["size", "zones.yaml", "--tokens", "1B", "--deadline", "1d"],
+         1, err="zones.yaml: cluster.datacenters: .* give 'west' nodes")
+
+
+finish()
