@@ -42,6 +42,7 @@ def commands():
         "init": ["init", "-m", "llama3-8b"],
         "import": ["import", "--from", "megatron", "--nodes", "2", MEGATRON],
         "plan": ["plan", "job.yaml", "--no-optimal", "--json"],
+        "size": ["size", "job.yaml", "--tokens", "1K", "--deadline", "90d"],
         "playground": ["playground"],
         "compare": ["compare", "p.yaml", "-m", "1f1b,gpipe"],
         "simulate": ["simulate", "p.yaml", "-s", "s.csv"],

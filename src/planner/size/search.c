@@ -473,7 +473,6 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
 /* Checks the job: its datacenters must be independent of each other. */
 static lh_status check_job(const lh_job *job, lh_error *err)
 {
-    bool one_fabric = true;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         const lh_datacenter *site = &job->datacenters[i];
         if (site->zone_of)
@@ -482,17 +481,11 @@ static lh_status check_job(const lh_job *job, lh_error *err)
                             "with zones are not searched; give '%s' nodes in "
                             "place of zones",
                             job->name, site->zone_of);
-        one_fabric = one_fabric && site->fabric.gbps > 0;
     }
     if (job->layout.sites)
         return lhi_fail(err, LH_EINPUT,
                         "%s: layout.sites: remove it; the search decides which "
                         "datacenters are used",
-                        job->name);
-    if (!one_fabric)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: cluster.fabric: required for sizes of several "
-                        "nodes",
                         job->name);
     return LH_OK;
 }
@@ -501,7 +494,8 @@ static lh_status check_job(const lh_job *job, lh_error *err)
 static lh_status set_ranges(lhi_size_search *s, lh_error *err)
 {
     const uint32_t n = s->job->n_datacenters;
-    double gpus = 0;
+    double gpus = 0, nodes = 0;
+    bool has_fabric = true;
     s->result->n_sizes = 1;
     for (uint32_t i = 0; i < n; i++) {
         const lh_datacenter *site = &s->job->datacenters[i];
@@ -514,8 +508,15 @@ static lh_status set_ranges(lhi_size_search *s, lh_error *err)
                             " nodes in '%s'; expected at least one size",
                             r->least, r->most, site->name);
         gpus += (double)r->most * site->gpus_per_node;
+        nodes += r->most;
+        has_fabric = has_fabric && site->fabric.gbps > 0;
         s->result->n_sizes *= r->most - r->least + 1;
     }
+    if (nodes > 1 && !has_fabric)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: cluster.fabric: required for sizes of several "
+                        "nodes",
+                        s->job->name);
     if (gpus > LH_MAX_GPUS)
         return lhi_fail(err, LH_EINVAL,
                         "lh_size_options.ranges: %.0f GPUs; at most %u are "
