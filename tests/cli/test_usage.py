@@ -153,7 +153,7 @@ for name, value, message in (
         ("inf", "latency=inf", r"is not a value such as"),
         ("hex", "latency=0x10", r"is not a value such as"),
         ("huge", "latency=1e300", r"is not a value such as"),
-        ("unit", "latency=5min", r"is not a value such as"),
+        ("unit", "latency=5weeks", r"is not a value such as"),
         ("two parts", "latency=0:2", r"is not a value such as"),
         ("four parts", "latency=0:2:1:1", r"is not a value such as"),
         ("no step", "latency=0:2:0", r"is not a valid range"),
