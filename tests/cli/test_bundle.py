@@ -511,6 +511,36 @@ def who_a_host_is_comes_from_files_or_the_environment():
 
 
 @test
+def schedules_that_megatron_lacks_are_run_by_the_plan():
+    shim()
+    text = (ROOT / "examples/megatron/two-sites.yaml").read_text()
+    for schedule in "look-ahead", "zb-v":
+        done = run("plan", write("job.yaml", text.replace("look-ahead", schedule)),
+                   *CHEAP, "-o", "plan.json")
+        check(done.returncode == 0, done.stderr)
+        case("bundle", ["export", "plan.json", "--to", "megatron", "--bundle",
+                        schedule], out=ANY)
+        plan = WORK / schedule / "plan.json"
+        check(plan.read_text() == (WORK / "plan.json").read_text(), "plan.json")
+        words = launch(schedule, "west-0", "--lr", "1").stdout
+        check(f"-m longhaul.megatron --plan {plan} x.py --lr 1 --num-layers 8 "
+              in words, words)
+        check("plan.json | the plan" in (WORK / schedule / "README.md").read_text(),
+              "README.md")
+    # What no runtime runs stays an error.
+    for old, new, says in (
+            ("heads: 4", "heads: 4, tied_embeddings: true",
+             "shares no embedding between two chunks"),
+            ("heads: 4", "heads: 4, mtp_layers: 1", "no multi-token prediction")):
+        write("job.yaml", text.replace("look-ahead", "zb-v").replace(old, new))
+        check(run("plan", "job.yaml", *CHEAP, "-o", "plan.json").returncode == 0,
+              new)
+        case(new, ["export", "plan.json", "--to", "megatron"], 1, err=says)
+    case("bridge", ["export", "plan.json", "--to", "megatron-bridge"], 1,
+         err="does not support schedule")
+
+
+@test
 def bundles_set_the_ends_that_the_plan_assumes():
     link = "load_balancing: ecmp, queue_pairs: 4}"
     for name, given, variables in (

@@ -44,9 +44,12 @@ def pytorch_gets_sends():
 def unsupported_schedules_are_not_exported():
     """Only the plan's own schedule is exported; it is not replaced."""
     plan()
-    case("a searched order", ["export", "plan.json", "--to", "megatron"], 1,
+    case("a searched order", ["export", "plan.json", "--to", "megatron-bridge"], 1,
          err=r"Megatron-LM does not support schedule '.*'; .*interleaved-1f1b; "
              r"use longhaul plan --for megatron to search only supported plans")
+    case("recomputation", ["export", "plan.json", "--to", "megatron"], 1,
+         err=r"Megatron-LM cannot recompute only .*; use longhaul plan --for "
+             r"megatron to search only supported plans")
     elastic()
     for target in ("megatron", "torchtitan"):
         case(f"groups in {target}", ["export", "elastic.json", "--to", target],

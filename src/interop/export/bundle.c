@@ -108,6 +108,15 @@ static lh_status add_model(bundle_files *all, const lhi_bundle *b,
     return add_file(all, form->file_name, text, len, err);
 }
 
+/* Adds the plan itself, which longhaul.megatron reads. */
+static lh_status add_plan(bundle_files *all, const lhi_bundle *b, lh_error *err)
+{
+    char *text;
+    size_t len;
+    LHI_TRY(lh_plan_format(b->plan, &text, &len, err));
+    return add_file(all, "plan.json", text, len, err);
+}
+
 /* Adds the files that the target program reads: its arguments or recipe, whose
  * comment lines go to *remarks, and the schedule if it takes one.
  * LH_EUNSUPPORTED: the target is not a training program, or cannot run the
@@ -126,6 +135,8 @@ static lh_status add_target(bundle_files *all, lhi_bundle *b,
         LHI_TRY(lhi_export_check(b->plan, b->form->planner_target, err));
     if (b->target == LH_EXPORT_TORCHTITAN)
         LHI_TRY(add_model(all, b, err));
+    if (b->has_plan)
+        LHI_TRY(add_plan(all, b, err));
     if (!b->form->has_schedule)
         return LH_OK;
     /* Targets whose arguments name a schedule class read compute-only CSV
@@ -334,6 +345,8 @@ lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
     lhi_bundle b = {.plan = plan,
                     .target = target,
                     .form = lhi_export_form_of(target),
+                    .has_plan = target == LH_EXPORT_MEGATRON &&
+                                lhi_megatron_needs_runtime(plan),
                     .port = o.port ? o.port : MASTER_PORT};
     bundle_files *all = calloc(1, sizeof *all);
     char *folder = copy_without_slashes(path);

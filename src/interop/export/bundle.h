@@ -60,6 +60,7 @@ typedef struct lhi_bundle {
     const lhi_launches *launches;
     const char *remarks; /* '#' lines in the exported file */
     int64_t cost_ns;     /* the schedule's extra time in PyTorch */
+    bool has_plan;       /* longhaul.megatron runs the passes of plan.json */
 } lhi_bundle;
 
 /* Adds the contents of launch.sh, which starts the ranks of the host that it

@@ -248,6 +248,14 @@ static const char start_ranks[] =
     "    set -- \"$@\" \"$word\"\n"
     "done\n";
 
+/* Runs the program with the plan's schedule. */
+static const char with_plan[] =
+    "\n"
+    "# longhaul.megatron runs the passes of the plan, in place of Megatron's.\n"
+    "# shellcheck disable=SC2086 # several words\n"
+    "set -- -m longhaul.megatron --plan \"$here/plan.json\" $PROGRAM \"$@\"\n"
+    "PROGRAM=\n";
+
 /* Starts a torchrun for each of this host's lines in nodes.txt. */
 static const char start_each[] =
     "\n"
@@ -325,6 +333,8 @@ void lhi_bundle_add_launch_script(lhi_text *out, const lhi_bundle *b)
                            "there, or set NODE_RANK\"\n");
     else
         lhi_text_puts(out, start_ranks);
+    if (b->has_plan)
+        lhi_text_puts(out, with_plan);
     lhi_text_puts(out, start_each);
 }
 

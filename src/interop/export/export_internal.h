@@ -110,6 +110,10 @@ typedef enum lhi_megatron_connection_rule {
  * must be 1, must not be set, or may have any value. */
 lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan);
 
+/* Checks whether the Python module longhaul.megatron runs a plan's passes,
+ * because Megatron-LM lacks the schedule or the chunk placement. */
+bool lhi_megatron_needs_runtime(const lh_plan *plan);
+
 /* A target program, and how a bundle starts it. */
 typedef struct lhi_export_form {
     const char *name;
@@ -138,5 +142,9 @@ const char *lhi_export_display_name(lh_export_target target);
  * `err` names the obstacle and the planner option that avoids it. */
 lh_status lhi_export_check(const lh_plan *plan, lh_target target,
                            lh_error *err);
+/* The same without schedule, chunk placement and receives, for a plan whose
+ * passes another program runs. */
+lh_status lhi_export_check_settings(const lh_plan *plan, lh_target target,
+                                    lh_error *err);
 
 #endif

@@ -2,7 +2,8 @@
 /* Exports Megatron-LM arguments. Names and meanings: megatron/training/
  * arguments.py and megatron/core/transformer/pipeline_parallel_layer_layout.py
  * (core 0.16). planner/layout/target_check.c rejects plans that arguments
- * cannot express. */
+ * cannot express; the Python module longhaul.megatron runs schedules that
+ * Megatron-LM lacks. */
 #include "interop/export/export_internal.h"
 
 #include "base/integer_math.h"
@@ -13,6 +14,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* --- plan ----------------------------------------------------------------- */
 
@@ -271,6 +273,60 @@ static void put_replicas_outermost(lhi_text *out, const lh_job *job,
                               (uint64_t)l->tensor * l->context);
 }
 
+bool lhi_megatron_needs_runtime(const lh_plan *plan)
+{
+    const lh_layout *l = &plan->best.layout;
+    return l->pipeline > 1 && strcmp(l->schedule, "elastic") != 0 &&
+           !lhi_target_runs_passes(LH_TARGET_MEGATRON, &plan->best);
+}
+
+/* Fails with LH_EUNSUPPORTED and the text "longhaul.megatron why". */
+static lh_status fail_runtime(lh_error *err, const char *why)
+{
+    return lhi_fail(err, LH_EUNSUPPORTED, "longhaul.megatron %s", why);
+}
+
+/* Checks that longhaul.megatron can run a plan's passes in Megatron-LM.
+ * LH_EUNSUPPORTED: it cannot; `err` has the reason. */
+static lh_status check_runtime(const lh_plan *plan, lh_error *err)
+{
+    const lh_job *job = plan->job;
+    const lh_layout *l = &plan->best.layout;
+    LHI_TRY(lhi_export_check_settings(plan, LH_TARGET_MEGATRON, err));
+    if (job->model->mtp_layers)
+        return fail_runtime(err, "runs no multi-token prediction; use longhaul "
+                                 "plan --for megatron");
+    if (job->framework.overlap_expert > 0 && l->expert > 1)
+        return fail_runtime(err, "does not overlap expert communication; "
+                                 "remove framework.overlap.expert");
+    if (job->model->tied_embeddings &&
+        plan->best.placement == LH_PLACEMENT_WAVE)
+        return fail_runtime(err,
+                            "shares no embedding between two chunks of a "
+                            "rank; use a layout.schedule for one chunk per "
+                            "device, or tied_embeddings: false");
+    return LH_OK;
+}
+
+/* Checks that Megatron-LM can run a plan, with longhaul.megatron if it lacks
+ * the schedule. LH_EUNSUPPORTED: it cannot; `err` has the reason. */
+static lh_status check_plan(const lh_plan *plan, lh_export_target target,
+                            lh_error *err)
+{
+    return target == LH_EXPORT_MEGATRON && lhi_megatron_needs_runtime(plan)
+               ? check_runtime(plan, err)
+               : lhi_export_check(plan, LH_TARGET_MEGATRON, err);
+}
+
+/* Adds a comment on the program that runs the passes, if it is not Megatron-LM.
+ */
+static void put_runtime(lhi_text *out, const lh_plan *plan)
+{
+    if (lhi_megatron_needs_runtime(plan))
+        lhi_text_puts(out, "# Passes: run by python -m longhaul.megatron "
+                           "--plan plan.json, as launch.sh of a bundle does\n");
+}
+
 /* Adds all arguments of a plan for Megatron-LM or Megatron-Bridge, with
  * comments on its origin, ranks and deviations. */
 static void put_all_arguments(lhi_text *out, const lh_plan *plan,
@@ -283,6 +339,7 @@ static void put_all_arguments(lhi_text *out, const lh_plan *plan,
                     l->schedule, lh_placement_name(plan->best.placement),
                     (double)plan->best.iteration_ns / 1e9);
     lhi_export_add_ranks(out, plan);
+    put_runtime(out, plan);
     put_connections(out, plan);
     lhi_export_put_inexact(out, plan, target);
     lhi_export_put_megatron_model(out, job, l->tensor);
@@ -310,7 +367,7 @@ lh_status lhi_export_write_megatron_arguments(const lh_plan *plan,
                                               lh_error *err)
 {
     lhi_text out = {0};
-    LHI_TRY(lhi_export_check(plan, LH_TARGET_MEGATRON, err));
+    LHI_TRY(check_plan(plan, target, err));
     put_all_arguments(&out, plan, target);
     return lhi_text_take(&out, text, len, err);
 }

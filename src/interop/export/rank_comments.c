@@ -8,17 +8,33 @@
 #include <inttypes.h>
 #include <string.h>
 
-lh_status lhi_export_check(const lh_plan *plan, lh_target target, lh_error *err)
+/* Returns a check's status; adds the remedy to its reason. */
+static lh_status add_remedy(lh_status status, const lh_error *why,
+                            lh_target target, lh_error *err)
 {
-    lh_error why = {0};
-    lh_status status =
-        lhi_target_check_choice(target, plan->job, &plan->best, &why);
     if (status == LH_OK)
         return LH_OK;
     return lhi_fail(err, status,
                     "%s; use longhaul plan --for %s to search only supported "
                     "plans",
-                    why.text, lhi_target_name(target));
+                    why->text, lhi_target_name(target));
+}
+
+lh_status lhi_export_check(const lh_plan *plan, lh_target target, lh_error *err)
+{
+    lh_error why = {0};
+    return add_remedy(
+        lhi_target_check_choice(target, plan->job, &plan->best, &why), &why,
+        target, err);
+}
+
+lh_status lhi_export_check_settings(const lh_plan *plan, lh_target target,
+                                    lh_error *err)
+{
+    lh_error why = {0};
+    return add_remedy(
+        lhi_target_check_settings(target, plan->job, &plan->best, &why), &why,
+        target, err);
 }
 
 void lhi_export_add_option(lhi_text *out, const char *name, uint64_t value)

@@ -52,6 +52,14 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
  * LH_EUNSUPPORTED: it cannot; `err` has the reason. */
 lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
                                   const lh_choice *choice, lh_error *err);
+/* Checks whether the target framework can run a complete choice if another
+ * program runs the passes: all but schedule, chunk placement and receives.
+ * LH_EUNSUPPORTED: it cannot; `err` has the reason. */
+lh_status lhi_target_check_settings(lh_target target, const lh_job *job,
+                                    const lh_choice *choice, lh_error *err);
+/* Checks whether the target framework itself runs the schedule and the chunk
+ * placement of a choice. */
+bool lhi_target_runs_passes(lh_target target, const lh_choice *choice);
 
 /* Counts the groups of data-parallel replicas that each hold the whole state
  * under hybrid sharding: one per datacenter; 1 with other sharding or with ZeRO

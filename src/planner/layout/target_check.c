@@ -675,17 +675,43 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
     return LH_OK;
 }
 
-lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
-                                  const lh_choice *choice, lh_error *err)
+/* Checks a choice with this schedule (NULL: any), on all levels of the search
+ * tree up to `last`. LH_EUNSUPPORTED: the target framework cannot run it. */
+static lh_status check_levels(lh_target target, const lh_job *job,
+                              const lh_choice *choice, const char *schedule,
+                              lhi_level last, lh_error *err)
 {
     lhi_config config = lhi_config_from_choice(choice);
     /* checks the resulting values, not the requested ones */
     lh_job asked = *job;
     asked.training.zero_given = asked.training.recompute_given = false;
-    asked.layout.schedule = choice->layout.schedule;
+    asked.layout.schedule = schedule;
     asked.layout.pipeline = choice->layout.pipeline;
     LHI_TRY(lhi_target_check_job(target, &asked, err));
-    for (int level = LHI_LEVEL_GROUP; level <= LHI_LEVEL_COMPLETE; level++)
+    for (int level = LHI_LEVEL_GROUP; level <= (int)last; level++)
         LHI_TRY(lhi_target_check(target, job, (lhi_level)level, &config, err));
     return LH_OK;
+}
+
+lh_status lhi_target_check_choice(lh_target target, const lh_job *job,
+                                  const lh_choice *choice, lh_error *err)
+{
+    return check_levels(target, job, choice, choice->layout.schedule,
+                        LHI_LEVEL_COMPLETE, err);
+}
+
+lh_status lhi_target_check_settings(lh_target target, const lh_job *job,
+                                    const lh_choice *choice, lh_error *err)
+{
+    return check_levels(target, job, choice, NULL,
+                        (lhi_level)(LHI_LEVEL_COMPLETE - 1), err);
+}
+
+bool lhi_target_runs_passes(lh_target target, const lh_choice *choice)
+{
+    const lh_layout *l = &choice->layout;
+    return lhi_target_supports_method(target, l->pipeline, l->schedule) &&
+           (l->pipeline == 1 ||
+            has_bit(lhi_target_get_capability(target)->placements,
+                    choice->placement));
 }
