@@ -86,11 +86,15 @@ def _work(rank, ranks, job, arguments, port, folder):
     distributed.destroy_process_group()
 
 
-def on_ranks(ranks, job, *arguments):
-    """Runs a function on this many processes; returns its results."""
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def on_ranks(ranks, job, *arguments):
+    """Runs a function on this many processes; returns its results."""
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.start_processes(
             _work, (ranks, job, arguments, port, folder), nprocs=ranks,

@@ -12,8 +12,11 @@ from typing import Any
 
 import megatron.core.pipeline_parallel
 from megatron.core import parallel_state
+from megatron.core.models.gpt import GPTModel
 from megatron.core.pipeline_parallel import schedules
-from megatron.core.transformer import pipeline_parallel_layer_layout
+from megatron.core.transformer import (
+    pipeline_parallel_layer_layout as layer_layout,
+)
 
 from .._errors import Error, InvalidError
 from ._layout import Layout
@@ -37,21 +40,35 @@ def install(run: ForwardBackward) -> None:
 
 def _place(places: tuple[int, ...]) -> None:
     """Replaces Megatron's placement of chunks."""
-    known = pipeline_parallel_layer_layout.PipelineParallelLayerLayout
-    known.from_str = staticmethod(
+    layer_layout.PipelineParallelLayerLayout.from_str = staticmethod(
         lambda layout, *_, **__: Layout(layout, places)
     )
-    each = len(places) // (max(places) + 1)
+    ranks = max(places) + 1
+    own = [[k for k, p in enumerate(places) if p == r] for r in range(ranks)]
+    last = len(places) - 1
+
+    def chunk(vp_stage: int | None) -> int:
+        rank = parallel_state.get_pipeline_model_parallel_rank()
+        return own[rank][vp_stage or 0]
 
     def is_pipeline_last_stage(
         ignore_virtual: bool = True, vp_stage: int | None = None
     ) -> bool:
-        rank = parallel_state.get_pipeline_model_parallel_rank()
-        if ignore_virtual:  # the rank that prints the loss
-            return rank == max(places)
-        return rank == places[-1] and vp_stage == each - 1
+        if ignore_virtual:  # the rank that reports the loss
+            rank = parallel_state.get_pipeline_model_parallel_rank()
+            return rank == ranks - 1
+        return chunk(vp_stage) == last
 
     parallel_state.is_pipeline_last_stage = is_pipeline_last_stage
+    # Programs derive both ends of the model from the rank, in several ways.
+    make = GPTModel.__init__
+
+    def make_chunk(self: GPTModel, *given: Any, **named: Any) -> None:
+        at = chunk(named.get("vp_stage"))
+        named |= {"pre_process": at == 0, "post_process": at == last}
+        make(self, *given, **named)
+
+    GPTModel.__init__ = make_chunk
 
 
 def _schedule_at(text: str) -> tuple[int, str]:

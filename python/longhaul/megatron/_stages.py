@@ -184,6 +184,10 @@ class Stage:
                 is_last_stage=self.is_last,
             )
         now.tokens += tokens
+        if not self.is_last:
+            # Megatron's Float16Module returns the output of its last rank's
+            # last chunk in fp32, which need not be the last of the model.
+            output = output.to(now.config.pipeline_dtype)
         if self.has_backward:
             self._outputs[microbatch] = output
         else:
