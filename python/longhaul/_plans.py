@@ -83,6 +83,23 @@ class Plan(Result, Planned):
     _plan: Any = dataclasses.field(default=None, repr=False, compare=False)
     _asked: Any = dataclasses.field(default=None, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        """Returns a few lines; `json()` and `to_dict()` have everything."""
+        at = self.layout
+        degrees = ", ".join(
+            f"{name} {getattr(at, name)}"
+            for name in ("tensor", "context", "expert", "pipeline", "data")
+        )
+        return (
+            f"<Plan {self.name}: {self.iteration_s:.6g} s per iteration\n"
+            f"  layout    {degrees}, micro_batch {at.micro_batch}, "
+            f"{self.microbatches} microbatches\n"
+            f"  schedule  {self.schedule_method} on {self.placement}, zero "
+            f"{self.zero}, recompute {self.recompute}\n"
+            f"  memory    {self.peak_memory_bytes / 2**30:.4g} of "
+            f"{self.memory_limit_bytes / 2**30:.4g} GiB>"
+        )
+
     def json(self) -> str:
         """Returns the text of plan.json."""
         return made_text(lib.lh_plan_format, self._plan)

@@ -119,6 +119,10 @@ def plans_are_those_of_the_program():
     plan.write(WORK / "plan.json")
     again = longhaul.read_plan(WORK / "plan.json")
     check(again == plan and again.json() == plan.json(), "plan.json reads back")
+    lines = repr(plan).splitlines()
+    check(len(lines) == 4 and max(map(len, lines)) < 100 and
+          "tensor 4, " in lines[1] and plan.schedule_method in lines[2],
+          repr(plan))
     check(plan.iteration_s > 0 and plan.layout.tensor == 4 and plan.alternatives
           and plan.schedule_method == plan.layout.schedule, f"{plan}")
     check(max(m.total_bytes for m in plan.memory) == plan.peak_memory_bytes,
