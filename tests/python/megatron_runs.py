@@ -123,9 +123,15 @@ class Model:
                 self.config, ddp or DistributedDataParallelConfig(), module))
         self.config.finalize_model_grads_func = finalize_model_grads
         if overlaps:
-            self.config.no_sync_func = [c.no_sync for c in self.chunks]
-            if len(self.chunks) == 1:
-                self.config.no_sync_func = self.config.no_sync_func[0]
+            self.call_each("no_sync_func", "no_sync")
+        if overlaps and ddp.align_param_gather:
+            self.call_each("grad_sync_func", "start_grad_sync")
+            self.call_each("param_sync_func", "start_param_sync")
+
+    def call_each(self, setting, method):
+        """Sets a function of the configuration to the chunks' methods."""
+        calls = [getattr(chunk, method) for chunk in self.chunks]
+        setattr(self.config, setting, calls if len(calls) > 1 else calls[0])
 
     def tensors(self, of):
         """Returns a tensor of each parameter, by names that no placement

@@ -39,6 +39,7 @@ RECOMPUTED = {"calculate_per_token_loss": True, "recompute_granularity": "full",
               "recompute_method": "uniform", "recompute_num_layers": 1}
 SHARDED = {"use_distributed_optimizer": True, "overlap_grad_reduce": True,
            "overlap_param_gather": True}
+ALIGNED = SHARDED | {"align_param_gather": True}
 
 
 def compare(ranks, groups):
@@ -65,7 +66,6 @@ def two_ranks_equal_megatron():
 @test
 def four_ranks_equal_megatron():
     compare(4, [
-        ({"pipeline": 4}, {}, None, [("loop", "joint", "megatron", {})]),
         ({"pipeline": 2, "tensor": 2}, {"sequence_parallel": True}, None, [
             ("ud", "split", "zb-h1", {})]),
         ({"pipeline": 2, "expert": 2}, EXPERTS, SHARDED, [
@@ -120,7 +120,7 @@ def every_layout_on_four_ranks_equals_megatron():
                     ({"pipeline": 2, "tensor": 2}, {"sequence_parallel": True}),
                     ({"pipeline": 2, "expert": 2}, EXPERTS),
                     ({"pipeline": 2}, RECOMPUTED))
-                for sharding in (None, SHARDED)])
+                for sharding in (None, SHARDED, ALIGNED)])
 
 
 @long_test
