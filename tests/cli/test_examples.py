@@ -232,7 +232,7 @@ BESIDE = {
 }
 # Options whose form is tested by the tests of their device or transport.
 ELSEWHERE = (r"\Alonghaul: train: --[\w-]+ requires "
-             r"(--device cpu|--transport (tcp|local, tcp or ucx))\n")
+             r"(--device cpu|--transport ((local, )?tcp( or ucx)?))\n")
 
 
 @test
