@@ -59,9 +59,12 @@ class Layout(PipelineParallelLayerLayout):
 
     def chunk(self, vp_stage: int | None, pp_rank: int | None = None) -> int:
         """Returns the chunk of the model that a rank has as `vp_stage`."""
-        if pp_rank is None:
-            pp_rank = parallel_state.get_pipeline_model_parallel_rank()
-        return self.chunks[pp_rank][vp_stage or 0]
+        rank: int = (
+            parallel_state.get_pipeline_model_parallel_rank()
+            if pp_rank is None
+            else pp_rank
+        )
+        return self.chunks[rank][vp_stage or 0]
 
     def get_layer_offset(
         self,
