@@ -147,7 +147,7 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     uint32_t top = options->top ? options->top : 10;
     all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */
     lh_status status = lhi_plan_search_and_refine(
-        plan->job, &all, plan->mem, &unexplored, &plan->plan, err);
+        plan->job, &all, plan->mem, &unexplored, 0, &plan->plan, err);
     if (status == LH_OK)
         status = lhi_plan_search_unequal(options, plan->mem, &plan->plan, err);
     if (status == LH_OK && options->jitter)

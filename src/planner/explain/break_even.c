@@ -10,7 +10,11 @@
  *    schedule compete with their results.
  * 4. Verify with full searches, at the last point where the layout was best and
  *    halfway to it. If one finds a better layout, the break-even value is
- *    between that point and the job's value. */
+ *    between that point and the job's value.
+ *
+ * Every search adds its plan to a pool. The pool's plans are evaluated before a
+ * search, which then looks for faster ones only. A bisection step costs a few
+ * simulations, and two searches as a rule verify the result. */
 #include "planner/explain/break_even.h"
 
 #include "base/fail.h"
@@ -39,9 +43,8 @@ enum {
 typedef struct point {
     double factor;
     lh_choice best;
-    bool same;    /* the plan's layout, or none better by the margin */
-    bool full;    /* a full search's result */
-    bool planned; /* `best` is the result of a search */
+    bool same; /* the plan's layout, or none better by the margin */
+    bool full; /* of full searches */
 } point;
 
 /* Sensitivity analysis state. */
@@ -49,9 +52,10 @@ typedef struct sensitivity_search {
     lh_plan_options options; /* for the quick searches */
     const lh_plan_options *given;
     lhi_arena *mem;
-    lhi_arena *points; /* of the points' choices */
+    lhi_arena *points; /* of the points' choices, and of the pools' jobs */
     lh_plan *plan;
-    const lhi_found_plans *known; /* shared with the full searches */
+    lhi_found_plans quick;  /* plans found by quick searches */
+    lhi_found_plans *known; /* by full searches and --what-if questions */
     bool stopped;
     double until_s; /* process time; 0: no limit */
     /* Quantity under variation. */
@@ -83,15 +87,18 @@ static bool is_late(const sensitivity_search *f)
 /* --- one plan ------------------------------------------------------------- */
 
 /* Plans the job by a quick search; *best is its plan without pipeline and
- * schedule. */
+ * schedule, which join the pool. Only plans faster than cutoff_ns count. */
 static lh_status plan_quickly(sensitivity_search *f, const lh_job *job,
-                              lhi_arena *mem, lh_choice *best, lh_error *err)
+                              int64_t cutoff_ns, lhi_arena *mem,
+                              lh_choice *best, lh_error *err)
 {
     lh_plan there = {.job = job};
     lh_status status =
-        lhi_plan_search(job, &f->options, mem, NULL, &there, err);
+        lhi_plan_search(job, &f->options, mem, NULL, cutoff_ns, &there, err);
     *best = there.best;
     best->why = "";
+    if (status == LH_OK)
+        return lhi_found_plans_keep(&f->quick, f->points, &there, err);
     lh_pipeline_free((lh_pipeline *)there.pipeline);
     lh_schedule_free((lh_schedule *)there.schedule);
     return status;
@@ -99,28 +106,35 @@ static lh_status plan_quickly(sensitivity_search *f, const lh_job *job,
 
 /* Plans the job by a full search as for --what-if, but without optimal
  * schedules. All these searches together have about as much work as the plan's
- * own search. */
+ * own search. Only plans faster than cutoff_ns count. */
 static lh_status plan_fully(sensitivity_search *f, const lh_job *job,
-                            lhi_arena *mem, lh_choice *best, lh_error *err)
+                            int64_t cutoff_ns, lhi_arena *mem, lh_choice *best,
+                            lh_error *err)
 {
     /* per range: halfway, last, each twice */
     enum { MIN_PARTS = 10, EACH = 4 };
     const uint32_t n = EACH * f->plan->sensitivity->n_ranges;
     const uint32_t parts = n > MIN_PARTS ? n : MIN_PARTS;
+    lhi_found_plans found = {0};
     lh_plan_options full = *f->given;
     full.no_optimal = true;
     full.progress = watch_progress;
     full.layout_progress = NULL;
     full.context = f;
-    LHI_TRY(lhi_plan_search_again(job, &full, parts, mem, NULL, best, err));
-    LHI_TRY(lhi_found_plans_improve(f->known, &full, job, mem, best, err));
+    LHI_TRY(lhi_plan_search_again(job, &full, parts, cutoff_ns, mem, &found,
+                                  best, err));
     best->why = "";
+    lh_status status =
+        lhi_found_plans_keep(f->known, f->points, &found.all[0], err);
+    found.n = 0; /* its plan has moved */
+    lhi_found_plans_fini(&found);
+    LHI_TRY(status);
     /* With many ranges, a part is less than a quick search has. */
     if (lhi_compute_layout_work(&full) / parts >=
         lhi_search_limits_from_options(&f->options, 1).most_work)
         return LH_OK;
     lh_choice quick;
-    LHI_TRY(plan_quickly(f, job, mem, &quick, err));
+    LHI_TRY(plan_quickly(f, job, cutoff_ns, mem, &quick, err));
     if (lhi_objective_value(f->given, &quick) <
         lhi_objective_value(f->given, best))
         *best = quick;
@@ -141,83 +155,130 @@ static lh_status change_job(sensitivity_search *f, double factor,
                 : lhi_fail_nomem(err);
 }
 
-/* Plans the job with the link quantity scaled by p->factor; p->same: the plan's
- * own layout is still the best. A full search's result must beat it by more
- * than the margin. */
-static lh_status plan_at_factor(sensitivity_search *f, lhi_arena *mem, point *p,
-                                lh_error *err)
+/* The best plans known for one job; without a status of LH_CHOICE_OK: none. */
+typedef struct known_best {
+    lh_choice own;   /* with the plan's layout */
+    lh_choice quick; /* other layouts: by quick searches, and by full ones */
+    lh_choice full;
+} known_best;
+
+/* Replaces *best by `choice` if that is better. */
+static void keep_better(const sensitivity_search *f, const lh_choice *choice,
+                        lh_choice *best)
 {
-    lh_choice kept;
-    lh_job *job;
-    LHI_TRY(change_job(f, p->factor, mem, &job, err));
-    LHI_TRY(p->full ? plan_fully(f, job, mem, &p->best, err)
-                    : plan_quickly(f, job, mem, &p->best, err));
-    lh_status status = lhi_plan_evaluate_on_job(f->plan, job, mem, &kept, err);
-    if (status != LH_OK && status != LH_EUNSUPPORTED)
-        return status; /* unsupported: times exceed a pipeline's range */
-    const double margin = p->full ? f->plan->sensitivity->margin : 0;
-    if (status == LH_OK &&
-        (double)lhi_objective_value(f->given, &kept) <=
-            (1 + margin) * (double)lhi_objective_value(f->given, &p->best))
-        p->best = kept;
-    p->same = lhi_choices_are_equal(&p->best, &f->plan->sensitivity->reference);
+    if (best->status != LH_CHOICE_OK || lhi_objective_value(f->given, choice) <
+                                            lhi_objective_value(f->given, best))
+        *best = *choice;
+}
+
+/* Adds the result of a quick or full search. */
+static void add_result(const sensitivity_search *f, const lh_choice *choice,
+                       bool full, known_best *all)
+{
+    const bool own =
+        lhi_choices_are_equal(choice, &f->plan->sensitivity->reference);
+    keep_better(f, choice, own ? &all->own : full ? &all->full : &all->quick);
+}
+
+/* Adds the plans of a pool, in their own pass orders on `job`. */
+static lh_status add_pool(sensitivity_search *f, const lhi_found_plans *pool,
+                          const lh_job *job, lhi_arena *mem, known_best *all,
+                          lh_error *err)
+{
+    for (uint32_t i = 0; i < pool->n; i++) {
+        lh_choice c;
+        if (watch_progress(f, i, pool->n, all->own.iteration_ns))
+            break;
+        const lh_status status =
+            lhi_plan_evaluate_on_job(&pool->all[i], job, mem, &c, err);
+        if (status == LH_EUNSUPPORTED) /* times exceed a pipeline's range */
+            continue;
+        LHI_TRY(status);
+        add_result(f, &c, pool == f->known, all);
+    }
     return LH_OK;
 }
 
-/* Copies all that a choice refers to into `mem`, except an elastic plan's
- * details: *out is complete unless the choice is elastic. */
-static lh_status copy_choice(const lh_choice *choice, lhi_arena *mem,
-                             lh_choice *out, lh_error *err)
+/* Sets the choice of a point to the best of all plans. Layouts that full
+ * searches found must be better than the plan's by more than the margin. */
+static void choose(const sensitivity_search *f, const known_best *all, point *p)
 {
-    const lh_layout *l = &choice->layout;
-    const size_t n = (size_t)l->pipeline * l->chunks_per_device;
-    *out = *choice;
-    if (choice->cost) {
-        lh_plan_cost *cost = LHI_NEW(mem, lh_plan_cost, 1);
-        if (!cost)
-            return lhi_fail_nomem(err);
-        *cost = *choice->cost;
-        out->cost = cost;
-    }
-    if (choice->chunk_layers) {
-        uint32_t *layers = LHI_NEW(mem, uint32_t, n);
-        if (!layers)
-            return lhi_fail_nomem(err);
-        memcpy(layers, choice->chunk_layers, n * sizeof *layers);
-        out->chunk_layers = layers;
-    }
-    return lhi_copy_sites(l->sites, mem, &out->layout.sites, err);
+    const double margin = f->plan->sensitivity->margin;
+    const bool kept = all->own.status == LH_CHOICE_OK;
+    const double own = (double)lhi_objective_value(f->given, &all->own);
+    lh_choice other = all->quick;
+    if (all->full.status == LH_CHOICE_OK &&
+        (!kept || own > (1 + margin) *
+                            (double)lhi_objective_value(f->given, &all->full)))
+        keep_better(f, &all->full, &other);
+    p->same = kept && (other.status != LH_CHOICE_OK ||
+                       own <= (double)lhi_objective_value(f->given, &other));
+    p->best = p->same ? all->own : other;
 }
 
-/* Plans the job with the link quantity scaled by `factor`; keeps only the
- * choice. `full`: full search instead of a quick one. */
-static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
-                                point *out, lh_error *err)
+/* Compares the plan's own layout with all plans found so far, with the link
+ * quantity scaled by p->factor, and with that of a search if `search` is set.
+ * p->same: the plan's own layout is still the best. */
+static lh_status plan_at_factor(sensitivity_search *f, lhi_arena *mem, point *p,
+                                bool search, lh_error *err)
 {
-    *out = (point){factor, f->plan->sensitivity->reference, true, full, false};
+    const lh_choice none = {.status = LH_CHOICE_FAILED};
+    known_best all = {none, none, none};
+    lh_choice found;
+    lh_job *job;
+    LHI_TRY(change_job(f, p->factor, f->points, &job, err));
+    const lh_status status =
+        lhi_plan_evaluate_on_job(f->plan, job, mem, &found, err);
+    if (status == LH_OK)
+        add_result(f, &found, true, &all);
+    else if (status != LH_EUNSUPPORTED) /* times exceed a pipeline's range */
+        return status;
+    LHI_TRY(add_pool(f, &f->quick, job, mem, &all, err));
+    LHI_TRY(add_pool(f, f->known, job, mem, &all, err));
+    choose(f, &all, p);
+    const bool works = p->best.status == LH_CHOICE_OK;
+    if ((!search && works) || f->stopped)
+        return LH_OK;
+    const double margin = p->full && p->same ? f->plan->sensitivity->margin : 0;
+    const int64_t cutoff_ns =
+        works ? (int64_t)((double)p->best.iteration_ns / (1 + margin)) : 0;
+    LHI_TRY(p->full ? plan_fully(f, job, cutoff_ns, mem, &found, err)
+                    : plan_quickly(f, job, cutoff_ns, mem, &found, err));
+    add_result(f, &found, p->full, &all);
+    choose(f, &all, p);
+    return LH_OK;
+}
+
+/* Evaluates the point at `factor` and keeps its choice. `search`: plans the job
+ * where no known plan is better than the plan's layout; `full`: by a full
+ * search instead of a quick one. */
+static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
+                                bool search, point *out, lh_error *err)
+{
+    *out = (point){factor, f->plan->sensitivity->reference, true, full};
     if (!(factor < 1) && !(factor > 1))
         return LH_OK; /* already known */
     lhi_arena *scratch = lhi_arena_make(0);
     if (!scratch)
         return lhi_fail_nomem(err);
-    lh_status status = plan_at_factor(f, scratch, out, err);
+    lh_status status = plan_at_factor(f, scratch, out, search, err);
     if (status == LH_OK)
-        status = copy_choice(&out->best, f->points, &out->best, err);
+        status =
+            lhi_found_plans_copy_choice(&out->best, f->points, &out->best, err);
     lhi_arena_free(scratch);
-    out->planned = true;
     return status;
 }
 
 /* --- break-even values ---------------------------------------------------- */
 
 /* Copies a point's choice into the permanent arena. Plans the job again where
- * the point has no complete choice: at factor 1, and for elastic plans. */
+ * the choice is not complete: another elastic one than the plan. */
 static lh_status keep_choice(sensitivity_search *f, point *p, lh_choice *out,
                              lh_error *err)
 {
-    if (p->planned && !p->best.elastic)
-        return copy_choice(&p->best, f->mem, out, err);
-    LHI_TRY(plan_at_factor(f, f->mem, p, err));
+    if (!p->best.elastic || p->best.elastic == f->plan->best.elastic)
+        return lhi_found_plans_copy_choice(&p->best, f->mem, out, err);
+    LHI_TRY(plan_at_factor(f, f->mem, p, true, err));
     *out = p->best;
     return LH_OK;
 }
@@ -236,20 +297,53 @@ static lh_status add_break_even(sensitivity_search *f, const point *same,
     return keep_choice(f, &high, &flip->above, err);
 }
 
-/* Bisects between a factor `same`, where the plan's layout is best, and a
- * factor `other`, where another layout is. */
+/* Checks whether two points are as close as the tolerance. */
+static bool are_close(const sensitivity_search *f, const point *a,
+                      const point *b)
+{
+    return fmax(a->factor, b->factor) / fmin(a->factor, b->factor) <=
+           1 + f->plan->sensitivity->tolerance;
+}
+
+/* Bisects between *same, where the plan's layout is best, and *other, where
+ * another layout is, by the known plans alone. */
+static lh_status bisect_known(sensitivity_search *f, point *same, point *other,
+                              lh_error *err)
+{
+    while (!f->stopped && !is_late(f) && !are_close(f, same, other)) {
+        point middle;
+        LHI_TRY(evaluate_point(f, sqrt(same->factor * other->factor),
+                               other->full, false, &middle, err));
+        *(middle.same ? same : other) = middle;
+    }
+    return LH_OK;
+}
+
+/* Bisects between *same, where the plan's layout is best, and *other, where
+ * another layout is. Searches verify both ends of the change that the known
+ * plans lead to, the far one by a quick search. A search that finds a better
+ * plan changes the known plans; the next one is halfway, so that many slightly
+ * better layouts need few searches. */
 static lh_status bisect_factor(sensitivity_search *f, point *same, point *other,
                                lh_error *err)
 {
-    const lh_plan_sensitivity *s = f->plan->sensitivity;
-    while (!f->stopped && !is_late(f) &&
-           fmax(same->factor, other->factor) /
-                   fmin(same->factor, other->factor) >
-               1 + s->tolerance) {
-        point middle;
-        LHI_TRY(evaluate_point(f, sqrt(same->factor * other->factor),
-                               other->full, &middle, err));
-        *(middle.same ? same : other) = middle;
+    const bool full = other->full;
+    for (bool halfway = false;
+         !f->stopped && !is_late(f) && !are_close(f, same, other);
+         halfway = !halfway) {
+        point last = *same, next = *other, there;
+        LHI_TRY(bisect_known(f, &last, &next, err));
+        if (f->stopped || is_late(f))
+            break;
+        LHI_TRY(evaluate_point(
+            f, halfway ? sqrt(same->factor * last.factor) : last.factor, full,
+            true, &there, err));
+        *(there.same ? same : other) = there;
+        if (halfway || !there.same ||
+            !(next.factor < other->factor || next.factor > other->factor))
+            continue;
+        LHI_TRY(evaluate_point(f, next.factor, false, true, &there, err));
+        *(there.same ? same : other) = there;
     }
     return LH_OK;
 }
@@ -261,10 +355,11 @@ static lh_status confirm_factor(sensitivity_search *f, point *same,
                                 point *other, bool *found, lh_error *err)
 {
     const double last = same->factor;
-    point stands = {1, f->plan->sensitivity->reference, true, true, false};
+    point stands = {1, f->plan->sensitivity->reference, true, true};
     for (int i = 0; i < 2 && !f->stopped && !is_late(f); i++) {
         point there;
-        LHI_TRY(evaluate_point(f, i ? last : sqrt(last), true, &there, err));
+        LHI_TRY(
+            evaluate_point(f, i ? last : sqrt(last), true, true, &there, err));
         if (!there.same) {
             *found = true;
             *same = stands;
@@ -283,13 +378,13 @@ static lh_status find_break_even(sensitivity_search *f, double end,
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
     bool up = end > 1, found = false;
-    point same = {1, s->reference, true, false, false}, next = same;
+    point same = {1, s->reference, true, false}, next = same;
     while (!f->stopped && !found &&
            (up ? same.factor < end : same.factor > end)) {
         double factor = is_late(f) ? end
                         : up       ? fmin(same.factor * 2, end)
                                    : fmax(same.factor / 2, end);
-        LHI_TRY(evaluate_point(f, factor, false, &next, err));
+        LHI_TRY(evaluate_point(f, factor, false, true, &next, err));
         if (next.same)
             same = next;
         else
@@ -379,7 +474,7 @@ static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s,
 }
 
 lh_status lhi_plan_find_break_even(const lh_plan_options *options,
-                                   lhi_arena *mem, const lhi_found_plans *known,
+                                   lhi_arena *mem, lhi_found_plans *known,
                                    lh_plan *plan, lh_error *err)
 {
     sensitivity_search f = {.options = *options,
@@ -387,6 +482,7 @@ lh_status lhi_plan_find_break_even(const lh_plan_options *options,
                             .mem = mem,
                             .known = known,
                             .plan = plan};
+    const uint32_t n_given = known->n;
     double range = options->range > 0 ? options->range : 16;
     lh_plan_sensitivity *s = LHI_NEW(mem, lh_plan_sensitivity, 1);
     if (!s)
@@ -405,6 +501,7 @@ lh_status lhi_plan_find_break_even(const lh_plan_options *options,
     f.options.sensitivity = false;
     f.options.top = 1;
     f.options.quick = true;
+    lhi_ensure_quick_work(&f.options);
     f.options.jitter = NULL;
     f.options.pareto_front = false;
     f.options.progress = watch_progress;
@@ -413,6 +510,8 @@ lh_status lhi_plan_find_break_even(const lh_plan_options *options,
     plan->sensitivity = s;
     f.points = lhi_arena_make(0);
     lh_status status = f.points ? find_all(&f, s, err) : lhi_fail_nomem(err);
+    lhi_found_plans_fini(&f.quick);
+    lhi_found_plans_truncate(known, n_given);
     lhi_arena_free(f.points);
     if (f.stopped)
         plan->sensitivity = NULL;

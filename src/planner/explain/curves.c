@@ -53,20 +53,32 @@ static lh_status make_sites(curve_builder *p, lh_error *err)
 
 enum { PARTS = 12 }; /* work per point: the plan's divided by PARTS */
 
+/* Lowers the iteration time *ns to that of a plan (-1: none known). */
+static void keep_faster(const lh_choice *choice, int64_t *ns)
+{
+    *ns = *ns < 0 ? choice->iteration_ns
+                  : lhi_min_int64(*ns, choice->iteration_ns);
+}
+
 /* Plans one point of a curve on placement `sites`, with even layers and the
- * plan's tensor, context and expert degrees. *ns: iteration time, -1 if nothing
- * fits. */
+ * plan's tensor, context and expert degrees. *ns: iteration time of the best
+ * plan known, -1 if there is none; a faster one replaces it. The plan joins the
+ * pool `known`; `job` must outlive it. */
 static lh_status plan_point(const curve_builder *p, lh_job *job,
-                            const lh_sites *sites, int64_t *ns, lh_error *err)
+                            const lh_sites *sites, lhi_found_plans *known,
+                            int64_t *ns, lh_error *err)
 {
     const lh_layout *best = &p->plan->best.layout;
+    const uint64_t whole = lhi_compute_layout_work(p->options);
+    const uint64_t part = whole / PARTS + 1;
+    const uint64_t least =
+        whole < LHI_MIN_SEARCH_WORK ? whole : LHI_MIN_SEARCH_WORK;
     lh_plan_options how = {.size = sizeof how,
                            .sub_blocks = p->options->sub_blocks,
                            .no_optimal = true,
                            .partition = LH_PARTITION_EVEN,
                            .top = 1,
-                           .layout_effort =
-                               lhi_compute_layout_work(p->options) / PARTS + 1,
+                           .layout_effort = part > least ? part : least,
                            .seconds = p->options->seconds / PARTS,
                            .threads = p->options->threads,
                            .progress = p->options->progress,
@@ -84,10 +96,15 @@ static lh_status plan_point(const curve_builder *p, lh_job *job,
     job->layout.sites = sites;
     job->layout.group_micro_batches = NULL;
     lh_plan there = {.job = job};
-    lh_status status = lhi_plan_search(job, &how, scratch, NULL, &there, &why);
-    *ns = status == LH_OK ? there.best.iteration_ns : -1;
-    lh_pipeline_free((lh_pipeline *)there.pipeline);
-    lh_schedule_free((lh_schedule *)there.schedule);
+    lh_status status = lhi_plan_search(job, &how, scratch, NULL,
+                                       lhi_max_int64(*ns, 0), &there, &why);
+    if (status == LH_OK) {
+        keep_faster(&there.best, ns);
+        status = lhi_found_plans_keep(known, p->mem, &there, &why);
+    } else {
+        lh_pipeline_free((lh_pipeline *)there.pipeline);
+        lh_schedule_free((lh_schedule *)there.schedule);
+    }
     lhi_arena_free(scratch);
     if (status == LH_OK || status == LH_EINFEASIBLE)
         return LH_OK;
@@ -109,9 +126,9 @@ static bool belongs_to_series(const curve_builder *p, uint32_t series)
     return own->n_groups == n && lhi_sites_outermost(own) == LH_OUTERMOST_DATA;
 }
 
-/* Lowers the iteration time *ns of a point to that of the plan's own layers
- * and schedule on `job`. They may be faster than a search with even chunks. */
-static lh_status include_plan(const curve_builder *p, const lh_job *job,
+/* Lowers the iteration time *ns of a point to that of `plan`, with its layers
+ * and schedule, on `job`. */
+static lh_status include_plan(const lh_plan *plan, const lh_job *job,
                               int64_t *ns, lh_error *err)
 {
     lh_choice kept;
@@ -120,11 +137,10 @@ static lh_status include_plan(const curve_builder *p, const lh_job *job,
     if (!scratch)
         return lhi_fail_nomem(err);
     lh_status status =
-        lhi_plan_evaluate_on_job(p->plan, job, scratch, &kept, &why);
+        lhi_plan_evaluate_on_job(plan, job, scratch, &kept, &why);
     lhi_arena_free(scratch);
     if (status == LH_OK)
-        *ns =
-            *ns < 0 ? kept.iteration_ns : lhi_min_int64(*ns, kept.iteration_ns);
+        keep_faster(&kept, ns);
     if (status == LH_OK || status == LH_EUNSUPPORTED)
         return LH_OK; /* times exceed a pipeline's range */
     if (err)
@@ -191,23 +207,30 @@ static bool is_stopped(curve_builder *p, uint32_t done, uint32_t total)
 }
 
 /* Plans both series of a curve at its x value xs[point]: ns[0] and ns[1] are
- * their iteration times, -1 if nothing fits. *reached: both were searched;
- * false if the caller stopped before. */
+ * their iteration times, -1 if nothing fits. `known`: the plans of each series
+ * at other values. *reached: both were searched; false if the caller stopped
+ * before. */
 static lh_status plan_all_series(curve_builder *p, const lh_plan_curve *out,
-                                 uint32_t point, int64_t *ns, bool *reached,
-                                 lh_error *err)
+                                 uint32_t point, lhi_found_plans *known,
+                                 int64_t *ns, bool *reached, lh_error *err)
 {
     uint32_t n = out->n_points;
-    lh_job job;
-    LHI_TRY(make_job(p, out, out->xs[point], &job, err));
     for (uint32_t s = 0; s < N_SERIES; s++) {
         int64_t *at = &ns[s * n + point];
         *at = -1;
         if (is_stopped(p, N_SERIES * point + s, N_SERIES * n))
             break;
-        LHI_TRY(plan_point(p, &job, &p->sites[s], at, err));
-        if (out->over == LH_CURVE_OVERSUBSCRIPTION && belongs_to_series(p, s))
-            LHI_TRY(include_plan(p, &job, at, err));
+        lh_job *job = LHI_NEW(p->mem, lh_job, 1);
+        if (!job)
+            return lhi_fail_nomem(err);
+        LHI_TRY(make_job(p, out, out->xs[point], job, err));
+        /* Plans of another curve point have other links, but fit here, too. */
+        const bool same_model = out->over == LH_CURVE_OVERSUBSCRIPTION;
+        if (same_model && belongs_to_series(p, s))
+            LHI_TRY(include_plan(p->plan, job, at, err));
+        for (uint32_t i = 0; same_model && i < known[s].n; i++)
+            LHI_TRY(include_plan(&known[s].all[i], job, at, err));
+        LHI_TRY(plan_point(p, job, &p->sites[s], &known[s], at, err));
     }
     *reached = !is_stopped(p, N_SERIES * (point + 1), N_SERIES * n);
     return LH_OK;
@@ -222,6 +245,8 @@ static lh_status build_curve(curve_builder *p, lh_curve_over over,
     double *at = LHI_NEW(p->mem, double, MOST_POINTS);
     double *crossings = LHI_NEW(p->mem, double, MOST_POINTS);
     int64_t *ns = LHI_NEW(p->mem, int64_t, N_SERIES * MOST_POINTS);
+    lhi_found_plans known[N_SERIES] = {{0}};
+    lh_status status = LH_OK;
     uint32_t drawn = 0;
     bool reached = true;
     if (!at || !crossings || !ns)
@@ -233,10 +258,13 @@ static lh_status build_curve(curve_builder *p, lh_curve_over over,
                            .n_series = N_SERIES,
                            .series = series_names,
                            .iteration_ns = ns};
-    for (uint32_t i = 0; i < n && reached; i++) {
-        LHI_TRY(plan_all_series(p, out, i, ns, &reached, err));
+    for (uint32_t i = 0; i < n && reached && status == LH_OK; i++) {
+        status = plan_all_series(p, out, i, known, ns, &reached, err);
         drawn += reached;
     }
+    for (uint32_t s = 0; s < N_SERIES; s++)
+        lhi_found_plans_fini(&known[s]);
+    LHI_TRY(status);
     for (uint32_t s = 1; s < N_SERIES; s++)
         memmove(ns + s * drawn, ns + s * n, drawn * sizeof *ns);
     out->n_points = drawn;

@@ -11,6 +11,7 @@
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Sets the choice's makespan and after_ns (optimizer and overhead time after
  * the pipeline), both in ns, and rescales tokens/s and MFU. */
@@ -59,12 +60,18 @@ lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job,
     return status;
 }
 
+void lhi_found_plans_truncate(lhi_found_plans *known, uint32_t n)
+{
+    for (; known->n > n; known->n--) {
+        const lh_plan *last = &known->all[known->n - 1];
+        lh_pipeline_free((lh_pipeline *)last->pipeline);
+        lh_schedule_free((lh_schedule *)last->schedule);
+    }
+}
+
 void lhi_found_plans_fini(lhi_found_plans *known)
 {
-    for (uint32_t i = 0; i < known->n; i++) {
-        lh_pipeline_free((lh_pipeline *)known->all[i].pipeline);
-        lh_schedule_free((lh_schedule *)known->all[i].schedule);
-    }
+    lhi_found_plans_truncate(known, 0);
     free(known->all);
     *known = (lhi_found_plans){0};
 }
@@ -139,6 +146,44 @@ lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
     }
     lh_pipeline_free((lh_pipeline *)plan->pipeline);
     lh_schedule_free((lh_schedule *)plan->schedule);
+    return status;
+}
+
+lh_status lhi_found_plans_copy_choice(const lh_choice *choice, lhi_arena *mem,
+                                      lh_choice *out, lh_error *err)
+{
+    const lh_layout *l = &choice->layout;
+    const size_t n = (size_t)l->pipeline * l->chunks_per_device;
+    *out = *choice;
+    if (choice->cost) {
+        lh_plan_cost *cost = LHI_NEW(mem, lh_plan_cost, 1);
+        if (!cost)
+            return lhi_fail_nomem(err);
+        *cost = *choice->cost;
+        out->cost = cost;
+    }
+    if (choice->chunk_layers) {
+        uint32_t *layers = LHI_NEW(mem, uint32_t, n);
+        if (!layers)
+            return lhi_fail_nomem(err);
+        memcpy(layers, choice->chunk_layers, n * sizeof *layers);
+        out->chunk_layers = layers;
+    }
+    return lhi_copy_sites(l->sites, mem, &out->layout.sites, err);
+}
+
+lh_status lhi_found_plans_keep(lhi_found_plans *known, lhi_arena *mem,
+                               const lh_plan *found, lh_error *err)
+{
+    lh_plan own = *found;
+    const bool kept = found->schedule && !found->best.elastic;
+    const lh_status status =
+        kept ? lhi_found_plans_copy_choice(&found->best, mem, &own.best, err)
+             : LH_OK;
+    if (kept && status == LH_OK)
+        return lhi_found_plans_add(known, &own, err);
+    lh_pipeline_free((lh_pipeline *)found->pipeline);
+    lh_schedule_free((lh_schedule *)found->schedule);
     return status;
 }
 

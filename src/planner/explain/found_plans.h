@@ -22,6 +22,19 @@ void lhi_found_plans_fini(lhi_found_plans *known);
 lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
                               lh_error *err);
 
+/* Copies all that a choice refers to into `mem`, except an elastic plan's
+ * details. */
+lh_status lhi_found_plans_copy_choice(const lh_choice *choice, lhi_arena *mem,
+                                      lh_choice *out, lh_error *err);
+
+/* Adds a search's plan to a pool like lhi_found_plans_add(), with a copy of its
+ * choice in `mem`. Plans without a schedule and elastic plans are freed. */
+lh_status lhi_found_plans_keep(lhi_found_plans *known, lhi_arena *mem,
+                               const lh_plan *found, lh_error *err);
+
+/* Removes and frees the last plans so that the first `n` are left. */
+void lhi_found_plans_truncate(lhi_found_plans *known, uint32_t n);
+
 /* Evaluates the plan's layout and pass order, both unchanged, for `job`, whose
  * links differ from the plan's job. *kept is the plan's choice with the new
  * times. */

@@ -21,11 +21,13 @@ enum {
 };
 
 /* Searches a plan for `job` into *there with 1/`parts` of the plan's work and
- * time, without what-if questions, jitter or a Pareto front. */
+ * time, without what-if questions, jitter or a Pareto front. One that takes
+ * cutoff_ns or longer need not be the best. */
 static lh_status search_with_share(const lh_job *job,
                                    const lh_plan_options *options,
-                                   uint32_t parts, lhi_arena *mem,
-                                   lh_plan *there, lh_error *err)
+                                   uint32_t parts, int64_t cutoff_ns,
+                                   lhi_arena *mem, lh_plan *there,
+                                   lh_error *err)
 {
     lh_plan_options quiet = *options;
     *there = (lh_plan){.job = job};
@@ -38,16 +40,19 @@ static lh_status search_with_share(const lh_job *job,
     if (!quiet.layout_effort)
         quiet.layout_effort = 1; /* 0 means the default of the effort */
     quiet.seconds /= parts;
-    return lhi_plan_search_and_refine(job, &quiet, mem, NULL, there, err);
+    return lhi_plan_search_and_refine(job, &quiet, mem, NULL, cutoff_ns, there,
+                                      err);
 }
 
 lh_status lhi_plan_search_again(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
-                                lhi_arena *mem, lhi_found_plans *known,
-                                lh_choice *best, lh_error *err)
+                                int64_t cutoff_ns, lhi_arena *mem,
+                                lhi_found_plans *known, lh_choice *best,
+                                lh_error *err)
 {
     lh_plan there;
-    lh_status status = search_with_share(job, options, parts, mem, &there, err);
+    lh_status status =
+        search_with_share(job, options, parts, cutoff_ns, mem, &there, err);
     *best = there.best;
     if (status == LH_OK && known)
         return lhi_found_plans_add(known, &there, err);
@@ -73,7 +78,7 @@ lh_status lhi_plan_search_short(const lh_job *job,
                                 lhi_arena *mem, lh_plan *out, lh_error *err)
 {
     const lh_plan_options own = ensure_minimum_work(options, WORK_DIVISOR);
-    return search_with_share(job, &own, WORK_DIVISOR * parts, mem, out, err);
+    return search_with_share(job, &own, WORK_DIVISOR * parts, 0, mem, out, err);
 }
 
 lh_status lhi_plan_search_possible(const lh_job *job,
@@ -96,15 +101,17 @@ lh_status lhi_plan_search_possible(const lh_job *job,
 }
 
 /* Searches a changed job's best plan with a tenth of the plan's work, but at
- * least the minimum for the effort level. */
+ * least the minimum for the effort level. One that takes cutoff_ns or longer
+ * need not be the best (0: no limit). */
 static lh_status search_changed_job(const lh_job *job,
                                     const lh_plan_options *options,
-                                    lhi_arena *mem, lhi_found_plans *known,
-                                    lh_choice *best, lh_error *err)
+                                    int64_t cutoff_ns, lhi_arena *mem,
+                                    lhi_found_plans *known, lh_choice *best,
+                                    lh_error *err)
 {
     const lh_plan_options own = ensure_minimum_work(options, WORK_DIVISOR);
-    return lhi_plan_search_again(job, &own, WORK_DIVISOR, mem, known, best,
-                                 err);
+    return lhi_plan_search_again(job, &own, WORK_DIVISOR, cutoff_ns, mem, known,
+                                 best, err);
 }
 
 /* Replaces the plan's schedule by the solver's for the same pipeline if that is
@@ -206,7 +213,8 @@ static lh_status answer_question(const lh_plan_whatif_question *question,
     LHI_TRY(lhi_job_override_links(plan->job, question->changes,
                                    question->n_changes, mem, job, err));
     LHI_TRY(lhi_plan_evaluate_on_job(plan, job, mem, &out->kept, err));
-    LHI_TRY(search_changed_job(job, options, mem, known, &out->best, err));
+    LHI_TRY(search_changed_job(job, options, out->kept.iteration_ns, mem, known,
+                               &out->best, err));
     LHI_TRY(reschedule_known(job, options, plan, mem, known, &out->best, err));
     /* The existing schedule may be better than one found from scratch. */
     if (lhi_objective_value(options, &out->kept) <=
@@ -285,7 +293,8 @@ lh_status lhi_plan_without_target(const lh_plan_options *options,
     if (!best)
         return lhi_fail_nomem(err);
     job.target = LH_TARGET_ANY;
-    LHI_TRY(search_changed_job(&job, options, mem, NULL, best, err));
+    LHI_TRY(search_changed_job(&job, options, plan->best.iteration_ns, mem,
+                               NULL, best, err));
     if (lhi_objective_value(options, best) <
         lhi_objective_value(options, &plan->best))
         plan->unrestricted = best;

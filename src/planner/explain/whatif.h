@@ -11,12 +11,14 @@ lh_status lhi_plan_check_questions(const lh_job *job,
                                    const lh_plan_options *options,
                                    lh_error *err);
 
-/* Finds a job's best plan with 1/`parts` of the plan's search work. Adds the
- * result to the pool `known` unless it is NULL. */
+/* Finds a job's best plan with 1/`parts` of the plan's search work; one that
+ * takes cutoff_ns or longer need not be the best (0: no limit). Adds the result
+ * to the pool `known` unless it is NULL. */
 lh_status lhi_plan_search_again(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
-                                lhi_arena *mem, lhi_found_plans *known,
-                                lh_choice *best, lh_error *err);
+                                int64_t cutoff_ns, lhi_arena *mem,
+                                lhi_found_plans *known, lh_choice *best,
+                                lh_error *err);
 
 /* Finds a job's best plan with 1/`parts` of the search work of a --what-if
  * question, with pipeline and schedule. The caller frees out->pipeline and

@@ -376,6 +376,8 @@ static lh_status run_local_search(lhi_branch_and_bound *b, lh_error *err)
 static bool is_good_enough(const lhi_branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
+    if (s->cutoff_ns > 0 && s->best_ns >= s->cutoff_ns)
+        return false; /* a known plan is as good */
     return !s->objective && has_enough(s) &&
            lhi_search_limits_are_reached(&b->limits, b->work, 1,
                                          MIN_WORK_DIVISOR) &&

@@ -92,7 +92,11 @@ typedef struct lhi_layout_search {
     struct lhi_pareto_front *front; /* NULL: only the best is required */
     lhi_evaluation_cache *evaluation_cache; /* evaluation cache, or NULL */
     lhi_unexplored
-        *unexplored;      /* receives bounds of unsimulated layouts, or NULL */
+        *unexplored; /* receives bounds of unsimulated layouts, or NULL */
+    /* Only plans faster than this are required: others are known. 0: every
+     * plan; without an objective. */
+    int64_t cutoff_ns;
+    bool best_only;       /* only the best plan is required, no alternatives */
     uint32_t sharing;     /* number of searches that share its work; 0: one */
     int64_t best_ns;      /* fastest iteration so far; INT64_MAX: none */
     int64_t best_value;   /* best by the objective: lhi_objective_value() */

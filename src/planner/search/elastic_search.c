@@ -309,7 +309,7 @@ static int64_t rank_candidate(const lhi_layout_search *s,
 
 /* Searches elastic plans on the two best sets of degrees under other schedules
  * first: their results prune more. These plans are listed even if they are
- * slower. */
+ * slower, unless only the best plan is required. */
 static lh_status search_best_degrees(elastic_branch *t, lh_error *err)
 {
     const lhi_layout_search *s = t->s;
@@ -329,7 +329,11 @@ static lh_status search_best_degrees(elastic_branch *t, lh_error *err)
             break;
         likes[n] = best->config;
         likes[n].layers = NULL; /* its chunks are its own */
-        LHI_TRY(search_layout(t, &likes[n], 0, err));
+        LHI_TRY(search_layout(
+            t, &likes[n],
+            s->best_only && !s->objective && t->best_ns < INT64_MAX ? t->best_ns
+                                                                    : 0,
+            err));
     }
     return LH_OK;
 }
@@ -486,7 +490,7 @@ lh_status lhi_elastic_search(lhi_layout_search *s, bool all,
     }
     if (best) {
         t.best_value = lhi_objective_value(&s->options, &best->choice);
-        t.best_ns = best->choice.iteration_ns;
+        t.best_ns = lhi_layout_search_useless_ns(s, best->choice.iteration_ns);
     }
     t.plain.training.zero_given = true;
     t.plain.training.zero = 1;

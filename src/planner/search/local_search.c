@@ -397,6 +397,16 @@ static lh_status explore_neighbourhood(lhi_local_search *d, uint32_t which,
     return status;
 }
 
+/* Checks whether only the best plan is required, and the bound over all
+ * partitions of candidate `at` excludes that its layout has it. */
+static bool cannot_win(const lhi_local_search *d, uint32_t at)
+{
+    const lhi_layout_search *s = d->s;
+    return s->best_only && s->options.objective == LH_PLAN_FASTEST &&
+           s->candidates[at].lower_bound.ns >=
+               lhi_layout_search_useless_ns(s, d->targets[0].best);
+}
+
 /* Improves the layer partition of the best layout of target `t` (best plan
  * under one scheduling method) with this method, or with a fast method in place
  * of a slow one. */
@@ -409,7 +419,8 @@ static lh_status move_by_method(lhi_local_search *d,
     const char *method = is_slow(t) ? lhi_method_get_representative()->name
                                     : lhi_methods[t->value].name;
     int64_t ns = INT64_MAX;
-    if (!lhi_layer_partition_has_alternatives(s->job, &config, &s->options))
+    if (!lhi_layer_partition_has_alternatives(s->job, &config, &s->options) ||
+        cannot_win(d, t->at))
         return LH_OK;
     for (int k = 0; k < 2; k++) {
         uint64_t left = PASSES;
@@ -428,6 +439,8 @@ static lh_status move_layers(lhi_local_search *d, uint32_t at, lh_error *err)
 {
     uint64_t passes = (uint64_t)2 * PASSES, left = passes;
     d->moved[at] = true;
+    if (cannot_win(d, at))
+        return LH_OK;
     LHI_TRY(lhi_layout_search_move_layers_of(d->s, at, &left, err));
     d->work += (passes - left) / PASSES_PER_WORK;
     lhi_local_search_update_targets(d, at);

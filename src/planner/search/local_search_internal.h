@@ -73,7 +73,8 @@ bool lhi_local_search_is_out_of_budget(const lhi_local_search *d);
 /* Returns candidate `at`'s objective value; INT64_MAX: it does not work. */
 int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t candidate);
 /* Returns the iteration time, in ns, from which a result cannot improve target
- * `t` (best plan with one dimension value). INT64_MAX if the objective is cost,
+ * `t` (best plan with one dimension value) or, if only the best plan is
+ * required, the overall best. INT64_MAX if the objective is cost,
  * to which time bounds do not apply. */
 int64_t lhi_local_search_limit(const lhi_local_search *d,
                                const lhi_local_search_target *t);

@@ -145,7 +145,12 @@ int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t at)
 int64_t lhi_local_search_limit(const lhi_local_search *d,
                                const lhi_local_search_target *t)
 {
-    return d->s->options.objective == LH_PLAN_FASTEST ? t->best : INT64_MAX;
+    const lhi_layout_search *s = d->s;
+    if (s->options.objective != LH_PLAN_FASTEST)
+        return INT64_MAX;
+    return s->best_only ? lhi_layout_search_useless_ns(
+                              s, lhi_min_int64(t->best, d->targets[0].best))
+                        : t->best;
 }
 
 /* Returns the index in lhi_methods of the method `name`. */

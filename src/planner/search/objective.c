@@ -2,6 +2,7 @@
 #include "planner/search/objective.h"
 
 #include "base/format_units.h"
+#include "base/integer_math.h"
 #include "base/sort.h"
 
 #include "planner/search/cost.h"
@@ -320,13 +321,19 @@ int64_t lhi_layout_search_bound(const lhi_layout_search *s, lhi_level level,
     return o ? o->bound(o->context, level, config, floor) : floor->ns;
 }
 
+int64_t lhi_layout_search_useless_ns(const lhi_layout_search *s,
+                                     int64_t best_ns)
+{
+    return s->cutoff_ns > 0 ? lhi_min_int64(best_ns, s->cutoff_ns) : best_ns;
+}
+
 bool lhi_layout_search_is_pruned(const lhi_layout_search *s, int64_t bound,
                                  lhi_level level, const lhi_config *config,
                                  const lhi_lower_bound *floor)
 {
     const lhi_objective *o = s->objective;
     return o ? o->is_useless(o->context, bound, level, config, floor)
-             : bound >= s->best_ns;
+             : bound >= lhi_layout_search_useless_ns(s, s->best_ns);
 }
 
 lhi_lower_bound lhi_candidate_built_bound(const lhi_candidate *c)

@@ -69,6 +69,11 @@ int64_t lhi_layout_search_bound(const lhi_layout_search *s, lhi_level level,
                                 const lhi_config *config,
                                 const lhi_lower_bound *floor);
 
+/* Returns the iteration time from which a plan is of no use to a search for the
+ * fastest, whose best takes `best_ns`: that, or s->cutoff_ns if it is less. */
+int64_t lhi_layout_search_useless_ns(const lhi_layout_search *s,
+                                     int64_t best_ns);
+
 /* Checks whether the lower bound `bound` (in the objective's unit; `floor`: on
  * the time) shows that plans with the values decided on `level` (depth in the
  * search tree) cannot beat the best so far. */

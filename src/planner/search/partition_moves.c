@@ -187,7 +187,7 @@ static bool is_hopeless(const partition_mover *m, const lhi_candidate *c)
     if (m->s->options.objective != LH_PLAN_FASTEST)
         return !lhi_candidate_is_feasible(c) ||
                lhi_objective_value_at(&m->s->options, &c->choice, ns) >= best;
-    return ns >= best;
+    return ns >= lhi_layout_search_useless_ns(m->s, best);
 }
 
 /* Returns the candidate's iteration time or, if it was not simulated, its lower
@@ -438,7 +438,7 @@ static lh_status evaluate_donor(partition_mover *m, lhi_candidate *c,
     bool hopeless =
         moved.bound_ns == INT64_MAX ||
         (s->options.objective == LH_PLAN_FASTEST
-             ? moved.bound_ns >= s->best_value
+             ? moved.bound_ns >= lhi_layout_search_useless_ns(s, s->best_value)
              : lhi_candidate_is_feasible(c) &&
                    lhi_objective_value_at(&s->options, &c->choice,
                                           moved.bound_ns) >= s->best_value);

@@ -486,14 +486,18 @@ lh_status lhi_plan_adopt_if_better(const lh_job *job,
 
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unexplored *unexplored,
-                          lh_plan *plan, lh_error *err)
+                          int64_t cutoff_ns, lh_plan *plan, lh_error *err)
 {
     lhi_pareto_front front = {.mem = mem};
-    lhi_layout_search s = {.job = job,
-                           .options = *options,
-                           .mem = mem,
-                           .unexplored = unexplored,
-                           .front = options->pareto_front ? &front : NULL};
+    lhi_layout_search s = {
+        .job = job,
+        .options = *options,
+        .mem = mem,
+        .unexplored = unexplored,
+        .cutoff_ns =
+            unexplored || options->objective != LH_PLAN_FASTEST ? 0 : cutoff_ns,
+        .best_only = !unexplored && !options->pareto_front,
+        .front = options->pareto_front ? &front : NULL};
     LHI_TRY(lhi_workers_make(options->threads, mem, &s.workers, err));
     lh_status status = lhi_evaluation_cache_make(&s.evaluation_cache, err);
     if (status == LH_OK)
@@ -514,9 +518,11 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
 lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      const lh_plan_options *options,
                                      lhi_arena *mem, lhi_unexplored *unexplored,
-                                     lh_plan *plan, lh_error *err)
+                                     int64_t cutoff_ns, lh_plan *plan,
+                                     lh_error *err)
 {
-    LHI_TRY(lhi_plan_search(job, options, mem, unexplored, plan, err));
+    LHI_TRY(
+        lhi_plan_search(job, options, mem, unexplored, cutoff_ns, plan, err));
     LHI_TRY(refine_schedules(
         job, options, unexplored ? &unexplored->heads : NULL, mem, plan, err));
     return lhi_pricing_set_choice(job, mem, &plan->best, err);

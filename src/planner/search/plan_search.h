@@ -7,20 +7,24 @@
 
 #include <longhaul/experimental/plan.h>
 
-/* Searches for a plan. Bounds on unsimulated layouts go to `unexplored` (NULL:
- * nowhere), which the caller releases, on failure too; without a proof there
- * are none. Fills `plan` except for name, version, hash and job. Lists are in
- * `mem`; the caller frees plan->pipeline and plan->schedule, on failure too. */
+/* Searches for a plan. Without `unexplored` only the best plan is required;
+ * then plans that take `cutoff_ns` or longer are not required, either (0: all
+ * are), and the result may be slower than the best of them. Bounds on
+ * unsimulated layouts go to `unexplored` (NULL: nowhere), which the caller
+ * releases, on failure too; without a proof there are none. Fills `plan` except
+ * for name, version, hash and job. Lists are in `mem`; the caller frees
+ * plan->pipeline and plan->schedule, on failure too. */
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lhi_unexplored *unexplored,
-                          lh_plan *plan, lh_error *err);
+                          int64_t cutoff_ns, lh_plan *plan, lh_error *err);
 
 /* Searches for a plan as lhi_plan_search() does, then optimises its schedules
  * with the solver. */
 lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      const lh_plan_options *options,
                                      lhi_arena *mem, lhi_unexplored *unexplored,
-                                     lh_plan *plan, lh_error *err);
+                                     int64_t cutoff_ns, lh_plan *plan,
+                                     lh_error *err);
 
 /* Replaces the plan by `other`, a plan of the same job with less usable memory,
  * if that is better: any layout that fits in less memory is also valid for the

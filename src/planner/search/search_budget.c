@@ -8,6 +8,7 @@ enum {
     DEFAULT_EFFORT = 400000,   /* default */
     WORK_PER_EFFORT = 75,      /* work for layouts per effort: about 30 s */
     QUICK_DIVISOR = 15,        /* a quick plan has 1/QUICK_DIVISOR */
+    MIN_SHARED = 10,           /* plan searches that share work can make */
     BUILDS_PER_REBALANCE = 10, /* pipeline builds per rebalancing */
 };
 
@@ -83,14 +84,22 @@ lh_plan_options lhi_options_for_questions(const lh_plan_options *options)
     }
     if (!(all > most))
         return with;
-    /* Every question gets the minimum of a plan; quick plans use a part. */
+    /* Every search for a question has the minimum of a plan. */
     const uint64_t whole = lhi_compute_layout_work(options);
-    const uint64_t least = QUICK_DIVISOR * LHI_MIN_SEARCH_WORK;
+    const uint64_t least = MIN_SHARED * LHI_MIN_SEARCH_WORK;
     const uint64_t part = (uint64_t)((double)whole * most / all);
     if (whole > least)
         with.layout_effort = part > least ? part : least;
     with.seconds *= most / all;
     return with;
+}
+
+void lhi_ensure_quick_work(lh_plan_options *options)
+{
+    const uint64_t least = QUICK_DIVISOR * LHI_MIN_SEARCH_WORK;
+    const uint64_t work = lhi_compute_layout_work(options);
+    if (work >= MIN_SHARED * LHI_MIN_SEARCH_WORK && work < least)
+        options->layout_effort = least;
 }
 
 /* Checks whether the deadline has passed or the caller asks to stop. Progress

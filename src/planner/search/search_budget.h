@@ -46,6 +46,10 @@ lhi_search_limits lhi_search_limits_from_options(const lh_plan_options *options,
  * work and time that the largest of them has alone. */
 lh_plan_options lhi_options_for_questions(const lh_plan_options *options);
 
+/* Raises the work so that a quick plan, which has a part of it, has the minimum
+ * of a plan search, unless the caller asked for less. */
+void lhi_ensure_quick_work(lh_plan_options *options);
+
 /* Returns the work and time limits of the local search in a plan's search. */
 lhi_search_limits lhi_local_search_limits(const lh_plan_options *options);
 
