@@ -158,11 +158,11 @@ static void requirements_restrict_the_space(void)
                                    .no_optimal = true,
                                    .top = UINT32_MAX,
                                    .partition = LH_PARTITION_EXACT};
-        CHECK_OK(lhi_plan_search_and_refine(job, &o, mem, NULL, &all, &err),
+        CHECK_OK(lhi_plan_search_and_refine(job, &o, mem, NULL, 0, &all, &err),
                  err);
-        CHECK_OK(
-            lhi_plan_search_and_refine(&some, &o, mem, NULL, &restricted, &err),
-            err);
+        CHECK_OK(lhi_plan_search_and_refine(&some, &o, mem, NULL, 0,
+                                            &restricted, &err),
+                 err);
         CHECK(count_used(&restricted.best, dc) > 0);
         for (uint32_t i = 0; i < restricted.n_alternatives; i++)
             CHECK(count_used(&restricted.alternatives[i], dc) > 0);

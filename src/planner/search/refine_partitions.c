@@ -11,17 +11,12 @@
  * is spent, as much again is added if it improved the plan by the tolerance, up
  * to all of the plan's work: a plan is not left while doubling the work pays.
  */
-#include "planner/search/refine_internal.h"
+#include "planner/search/refine_partitions_internal.h"
 
-#include "base/random.h"
 #include "base/sort.h"
-#include "planner/layout/build_cache.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/equivalence.h"
-#include "planner/layout/layer_partition.h"
-#include "planner/layout/partition_search.h"
 #include "planner/layout/target.h"
-#include "planner/search/candidate.h"
 #include "planner/search/objective.h"
 #include "planner/search/search_budget.h"
 #include "schedule/solver/bound/closed_forms.h"
@@ -38,18 +33,14 @@ enum {
     GROWTH = 3,          /* effort of a level relative to the previous one, */
     FEWER = 3,           /* and the divisor of the number of its solves */
     MAX_BASES = 8,       /* partitions whose neighbours are tried */
+    MAX_CLIMBED = 4,     /* alternatives climbed first, each with */
+    CLIMB_DIVISOR = 6,   /* 1/CLIMB_DIVISOR of the first work */
     RESTART_DIVISOR = 5, /* restarts: 1/RESTART_DIVISOR of the work left */
-    SLOW_FACTOR = 60,    /* work of a slow method, or all, of the estimate */
-    FAST_DIVISOR = 4,    /* of a fast one, or a bound: a part of it */
-    SLOW_PASSES = 250,   /* with more, partitions are not climbed by it */
-    MAX_VAIN = 40,       /* restarts without improvement */
-    MAX_CHANGES = 6,     /* layers moved for a restart, at most one more */
     MAX_PARTITIONS = 20000, /* layouts with fewer have all as neighbours */
     MAX_BOUNDS = 6000,      /* else as many are visited, least bounds first */
     SLOTS = 1 << 15,        /* of the table of visited partitions */
     EVALUATION_DIVISOR = 3, /* under every method: 1/EVALUATION_DIVISOR of it */
     MAX_NEAREST = 48,       /* at least as many of them one move away */
-    MAX_SOLVED = 24,        /* of these, by the solver */
     FEW_CHUNKS = 12,        /* with more, only single layers move */
     TICKS_PER_PASS = 8      /* with less effort the solver only runs methods */
 };
@@ -57,86 +48,20 @@ enum {
 /* Neighbours whose best method is further behind are not solved. */
 static const double SOLVED_RATIO = 1.04;
 
-/* Smaller differences between plans do not count: a job with its plan's own
- * degrees given has a plan within this of it. */
-static const double TOLERANCE = 0.002;
-
-/* A neighbouring partition, and its place in the order of evaluation. */
-typedef struct neighbour {
-    uint32_t *layers;
-    int64_t bound_ns;
-    bool nearest;  /* one move away */
-    bool expanded; /* its own neighbours were collected */
-} neighbour;
-
-/* An evaluated neighbour. */
-typedef struct contender {
-    lhi_candidate c;
-    int64_t value; /* by the best method */
-    int64_t key;   /* sort key: value halfway between the bound and that */
-} contender;
-
-/* State of the search around one partition. */
-typedef struct partition_refinement {
-    lhi_refinement *r;
-    lhi_layout_search s;
-    lhi_build_cache *known;
-    lhi_arena *mem;     /* of the neighbours */
-    const char *method; /* for climbing */
-    uint64_t cost;      /* work of timing a partition by it */
-    lhi_partition p;
-    lhi_candidate base;
-    neighbour *neighbours;
-    uint32_t n_neighbours, room, n_bounds;
-    bool nearest;                     /* collecting partitions one move away */
-    uint64_t *visited;                /* hash table: SLOTS; 0: free */
-    contender contenders[MAX_SOLVED]; /* least keys first */
-    uint32_t n_contenders;
-    uint64_t left;           /* work */
-    uint64_t given;          /* work in all, including the work spent */
-    lh_choice base_choice;   /* of `base` */
-    lh_choice best_at_start; /* the plan when the last work was added */
-} partition_refinement;
-
 /* Returns the plan's objective value; less is better. */
-static int64_t get_best_value(const partition_refinement *m)
+static int64_t get_best_value(const lhi_partition_refinement *m)
 {
     return lhi_objective_value(m->r->options, &m->r->plan->best);
 }
 
-/* Subtracts `work` from the remaining budget m->left, down to 0. */
-static void spend_work(partition_refinement *m, uint64_t work)
-{
-    m->left -= work < m->left ? work : m->left;
-}
-
-/* Checks whether the caller asks to stop, or the plan is within the tolerance
- * of its bound. */
-static bool is_done(const partition_refinement *m)
-{
-    lhi_refinement *r = m->r;
-    const lh_plan *p = r->plan;
-    const lh_plan_options *o = r->options;
-    r->stopped =
-        r->stopped ||
-        (o->progress && o->progress(o->context, p->n_layouts, p->n_layouts,
-                                    p->best.iteration_ns));
-    return r->stopped || lhi_compute_bound_gap(o, p) <= TOLERANCE;
-}
-
-/* Checks whether the work is spent, or the search is done. */
-static bool is_over(const partition_refinement *m)
-{
-    return m->left == 0 || is_done(m);
-}
-
 /* Doubles the work if the last added work improved the plan by the tolerance.
  * Returns whether it did. */
-static bool add_work(partition_refinement *m)
+static bool add_work(lhi_partition_refinement *m)
 {
     const lh_plan_options *o = m->r->options;
     const lh_choice *best = &m->r->plan->best;
-    if (lhi_compute_relative_gap(o, &m->best_at_start, best) < TOLERANCE ||
+    if (lhi_compute_relative_gap(o, &m->best_at_start, best) <
+            LHI_PARTITION_TOLERANCE ||
         m->given >= lhi_compute_layout_work(o))
         return false;
     m->left += m->given;
@@ -145,129 +70,16 @@ static bool add_work(partition_refinement *m)
     return true;
 }
 
-/* --- restarts ----------------------------------------------------------- */
-
-/* Returns the schedule method for hill climbing over partitions: that of the
- * choice, a slow one on few passes, or the default. */
-static const char *find_climbing_method(const partition_refinement *m,
-                                        const lh_choice *from, uint64_t passes)
-{
-    const lhi_method *own = lhi_method_find(from->layout.schedule);
-    if (own && own->kind != LHI_METHOD_META &&
-        (own->kind != LHI_METHOD_SLOW || passes <= SLOW_PASSES))
-        return own->name;
-    for (uint32_t i = 0; i < lhi_n_methods && passes <= SLOW_PASSES; i++)
-        if (lhi_methods[i].kind == LHI_METHOD_SLOW &&
-            lhi_method_is_considered(m->r->job, m->r->options,
-                                     from->layout.pipeline, &lhi_methods[i]))
-            return lhi_methods[i].name;
-    return lhi_method_get_representative()->name;
-}
-
-/* Times a layer partition under m->method, in *ns. Partition callback. */
-static lh_status time_partition(void *context, const uint32_t *layers,
-                                int64_t *ns, lh_error *err)
-{
-    partition_refinement *m = context;
-    lhi_config config = m->base.config;
-    lhi_built_layout built;
-    lhi_method_outcome outcome;
-    lh_error why = {0};
-    config.layers = layers;
-    *ns = INT64_MAX;
-    if (is_over(m))
-        return LH_OK;
-    spend_work(m, m->cost);
-    lh_status status =
-        lhi_layout_build_cached(m->r->job, &config, m->known, &built, &why);
-    if (status == LH_OK) {
-        status = lhi_evaluation_cache_run_method(
-            m->s.evaluation_cache, built.pipeline, m->method,
-            m->r->options->sub_blocks, m->mem, &outcome, NULL, &why);
-        if (status == LH_OK && outcome.status == LH_CHOICE_OK)
-            *ns = outcome.makespan_ns + built.optimizer_ns + built.overhead_ns;
-        lh_pipeline_free(built.pipeline);
-    }
-    if (status == LH_OK || lhi_layout_is_infeasible(status) ||
-        lhi_method_is_inapplicable(status))
-        return LH_OK;
-    if (err)
-        *err = why;
-    return status;
-}
-
-/* Makes `moves` random one-layer moves between two chunks. */
-static void perturb_layers(const partition_refinement *m, lhi_random *random,
-                           uint32_t moves, uint32_t *layers)
-{
-    const uint32_t n = m->p.n_chunks;
-    for (uint32_t i = 0; i < moves; i++) {
-        const uint32_t from = lhi_random_below(random, n);
-        uint32_t to = lhi_random_below(random, n - 1);
-        to += to >= from;
-        layers[from]--;
-        layers[to]++;
-        if (lhi_partition_allows(&m->p, layers))
-            continue;
-        layers[from]++;
-        layers[to]--;
-    }
-}
-
-/* Improves a layer partition by iterated local search under one method: climbs
- * from random changes of the best partition, with a part of the budget. The
- * result replaces `layers`. */
-static lh_status climb_from_random_changes(partition_refinement *m,
-                                           const lh_choice *from,
-                                           uint32_t *layers, lh_error *err)
-{
-    const uint32_t n = m->p.n_chunks;
-    const uint64_t end = m->left - m->left / RESTART_DIVISOR;
-    lhi_random random = {1};
-    uint32_t *start = LHI_NEW(m->mem, uint32_t, n);
-    int64_t best_ns;
-    if (!start)
-        return lhi_fail_nomem(err);
-    m->method = find_climbing_method(
-        m, from, 3 * (uint64_t)n * m->base.config.microbatches);
-    const uint64_t cost = lhi_estimate_schedule_work(&m->base.config, false);
-    m->cost = lhi_method_find(m->method)->kind == LHI_METHOD_SLOW
-                  ? SLOW_FACTOR * cost
-                  : cost / FAST_DIVISOR;
-    m->p.time = time_partition;
-    m->p.context = m;
-    LHI_TRY(time_partition(m, layers, &best_ns, err));
-    uint32_t n_vain = 0;
-    for (uint32_t i = 0; n_vain < MAX_VAIN && m->left > end && !is_over(m);
-         i++) {
-        int64_t ns;
-        uint32_t first;
-        const uint64_t most = (m->left - end) / m->cost;
-        memcpy(start, layers, n * sizeof *start);
-        for (uint32_t c = 0; c < n && i % 2 == 0; c++) /* even chunks */
-            lhi_layer_range(m->p.n_layers, n, c, &first, &start[c]);
-        perturb_layers(m, &random, 2 + i % MAX_CHANGES, start);
-        LHI_TRY(time_partition(m, start, &ns, err));
-        LHI_TRY(lhi_partition_climb(&m->p, most, start, &ns, err));
-        n_vain++;
-        if (ns >= best_ns)
-            continue;
-        n_vain = 0;
-        best_ns = ns;
-        memcpy(layers, start, n * sizeof *start);
-    }
-    return LH_OK;
-}
-
 /* --- neighbours --------------------------------------------------------- */
 
 /* Grows the array of neighbouring partitions so that one more fits. */
-static lh_status ensure_capacity(partition_refinement *m, lh_error *err)
+static lh_status ensure_capacity(lhi_partition_refinement *m, lh_error *err)
 {
     if (m->n_neighbours < m->room)
         return LH_OK;
     const uint32_t room = m->room ? 2 * m->room : 256;
-    neighbour *more = LHI_NEW(m->mem, neighbour, room);
+    lhi_partition_neighbour *more =
+        LHI_NEW(m->mem, lhi_partition_neighbour, room);
     if (!more)
         return lhi_fail_nomem(err);
     if (m->n_neighbours)
@@ -279,8 +91,9 @@ static lh_status ensure_capacity(partition_refinement *m, lh_error *err)
 
 /* Computes the lower bound of a layer partition's pipeline, in ns; INT64_MAX:
  * it cannot be built. */
-static lh_status compute_bound(partition_refinement *m, const uint32_t *layers,
-                               int64_t *ns, lh_error *err)
+static lh_status compute_bound(lhi_partition_refinement *m,
+                               const uint32_t *layers, int64_t *ns,
+                               lh_error *err)
 {
     lhi_config config = m->base.config;
     lhi_built_layout built;
@@ -288,7 +101,7 @@ static lh_status compute_bound(partition_refinement *m, const uint32_t *layers,
     lh_error why = {0};
     config.layers = layers;
     *ns = INT64_MAX;
-    spend_work(m, lhi_estimate_pipeline_work(&config));
+    lhi_partition_refinement_spend(m, lhi_estimate_pipeline_work(&config));
     lh_status status =
         lhi_layout_build_cached(m->r->job, &config, m->known, &built, &why);
     if (status != LH_OK && lhi_layout_is_infeasible(status))
@@ -306,7 +119,7 @@ static lh_status compute_bound(partition_refinement *m, const uint32_t *layers,
 
 /* Checks whether a layer partition is visited for the first time, and marks it
  * as visited. */
-static bool is_new(const partition_refinement *m, const uint32_t *layers)
+static bool is_new(const lhi_partition_refinement *m, const uint32_t *layers)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (uint32_t c = 0; c < m->p.n_chunks; c++)
@@ -327,7 +140,7 @@ static bool is_new(const partition_refinement *m, const uint32_t *layers)
 static lh_status add_neighbour(void *context, const uint32_t *layers,
                                int64_t *ns, lh_error *err)
 {
-    partition_refinement *m = context;
+    lhi_partition_refinement *m = context;
     int64_t bound_ns;
     *ns = INT64_MAX;
     if (!m->left || m->n_bounds == MAX_PARTITIONS ||
@@ -345,13 +158,13 @@ static lh_status add_neighbour(void *context, const uint32_t *layers,
         return lhi_fail_nomem(err);
     memcpy(own, layers, m->p.n_chunks * sizeof *own);
     m->neighbours[m->n_neighbours++] =
-        (neighbour){own, bound_ns, m->nearest, false};
+        (lhi_partition_neighbour){own, bound_ns, m->nearest, false};
     return LH_OK;
 }
 
 /* Adds the layer partitions that differ from `layers` by a move of `step`
  * layers or, with `step` 0, by an exchange of two chunks. */
-static lh_status collect_moves(partition_refinement *m, uint32_t step,
+static lh_status collect_moves(lhi_partition_refinement *m, uint32_t step,
                                uint32_t *layers, lh_error *err)
 {
     const uint32_t n = m->p.n_chunks;
@@ -371,8 +184,8 @@ static lh_status collect_moves(partition_refinement *m, uint32_t step,
 }
 
 /* Adds the layer partitions one move away from `layers`. */
-static lh_status add_moved_partitions(partition_refinement *m, uint32_t *layers,
-                                      lh_error *err)
+static lh_status add_moved_partitions(lhi_partition_refinement *m,
+                                      uint32_t *layers, lh_error *err)
 {
     static const uint32_t steps[] = {1, 0, 2};
     for (int i = 0; i < (m->p.n_chunks > FEW_CHUNKS ? 1 : 3); i++)
@@ -382,11 +195,12 @@ static lh_status add_moved_partitions(partition_refinement *m, uint32_t *layers,
 
 /* Returns the neighbouring partition with the least bound whose own neighbours
  * were not collected; NULL: none. */
-static neighbour *find_next_to_expand(const partition_refinement *m)
+static lhi_partition_neighbour *
+find_next_to_expand(const lhi_partition_refinement *m)
 {
-    neighbour *best = NULL;
+    lhi_partition_neighbour *best = NULL;
     for (uint32_t i = 0; i < m->n_neighbours; i++) {
-        neighbour *o = &m->neighbours[i];
+        lhi_partition_neighbour *o = &m->neighbours[i];
         if (!o->expanded && (!best || o->bound_ns < best->bound_ns))
             best = o;
     }
@@ -395,12 +209,12 @@ static neighbour *find_next_to_expand(const partition_refinement *m)
 
 /* Collects the neighbours of partition `layers`: all partitions if there are
  * few; otherwise those one move away, then those around the least bounds. */
-static lh_status collect_neighbours(partition_refinement *m, uint32_t *layers,
-                                    lh_error *err)
+static lh_status collect_neighbours(lhi_partition_refinement *m,
+                                    uint32_t *layers, lh_error *err)
 {
     int64_t ns = INT64_MAX;
     uint64_t all;
-    neighbour *next;
+    lhi_partition_neighbour *next;
     m->visited = LHI_NEW(m->mem, uint64_t, SLOTS);
     if (!m->visited)
         return lhi_fail_nomem(err);
@@ -425,19 +239,19 @@ static lh_status collect_neighbours(partition_refinement *m, uint32_t *layers,
 /* Orders neighbours by lower bound. */
 static int compare_bounds(const void *a, const void *b)
 {
-    const neighbour *x = a, *y = b;
+    const lhi_partition_neighbour *x = a, *y = b;
     return (x->bound_ns > y->bound_ns) - (x->bound_ns < y->bound_ns);
 }
 
 /* Sorts the neighbouring partitions by bound, and moves the first MAX_NEAREST
  * of those one move away to the front. */
-static void sort_neighbours(partition_refinement *m)
+static void sort_neighbours(lhi_partition_refinement *m)
 {
     uint32_t n = 0;
     lhi_sort(m->neighbours, m->n_neighbours, sizeof *m->neighbours,
              compare_bounds);
     for (uint32_t i = 0; i < m->n_neighbours && n < MAX_NEAREST; i++) {
-        const neighbour o = m->neighbours[i];
+        const lhi_partition_neighbour o = m->neighbours[i];
         if (!o.nearest)
             continue;
         memmove(m->neighbours + n + 1, m->neighbours + n,
@@ -447,13 +261,14 @@ static void sort_neighbours(partition_refinement *m)
 }
 
 /* Inserts a partition into the list of contenders for the solver, sorted by
- * key; the list keeps the MAX_SOLVED least. */
-static void insert_contender(partition_refinement *m, const contender *o)
+ * key; the list keeps the LHI_MAX_SOLVED least. */
+static void insert_contender(lhi_partition_refinement *m,
+                             const lhi_partition_contender *o)
 {
     uint32_t at = m->n_contenders;
-    if (at == MAX_SOLVED && o->key >= m->contenders[at - 1].key)
+    if (at == LHI_MAX_SOLVED && o->key >= m->contenders[at - 1].key)
         return;
-    if (at < MAX_SOLVED)
+    if (at < LHI_MAX_SOLVED)
         m->n_contenders++;
     else
         at--;
@@ -462,36 +277,49 @@ static void insert_contender(partition_refinement *m, const contender *o)
     m->contenders[at] = *o;
 }
 
-/* Evaluates the neighbouring partitions with the least bounds under every
- * method, and stores those close to the plan as contenders for the solver. */
-static lh_status evaluate_neighbours(partition_refinement *m, lh_error *err)
+/* Evaluates a layer partition under every method. *o: it as a contender, with
+ * value INT64_MAX if it does not work. */
+static lh_status evaluate_partition(lhi_partition_refinement *m,
+                                    const uint32_t *layers,
+                                    lhi_partition_contender *o, lh_error *err)
 {
     const lh_plan_options *options = m->r->options;
+    *o = (lhi_partition_contender){.c = m->base, .value = INT64_MAX};
+    o->c.config.layers = layers;
+    m->s.best_ns = m->r->plan->best.iteration_ns;
+    m->s.best_value = get_best_value(m);
+    LHI_TRY(lhi_candidate_compute_bound(&m->s, &o->c, err));
+    if (o->c.bound_ns == INT64_MAX)
+        return LH_OK;
+    LHI_TRY(lhi_candidate_evaluate(&m->s, &o->c, err));
+    lhi_partition_refinement_spend(
+        m, LHI_SLOW_FACTOR * lhi_estimate_schedule_work(&o->c.config, false));
+    if (!lhi_candidate_is_feasible(&o->c))
+        return LH_OK;
+    o->value = lhi_objective_value(options, &o->c.choice);
+    /* The solver's result lies between both, mostly closer to the bound. */
+    o->key = lhi_objective_value_at(
+        options, &o->c.choice,
+        o->c.bound_ns + (o->c.choice.iteration_ns - o->c.bound_ns) / 2);
+    return LH_OK;
+}
+
+/* Evaluates the neighbouring partitions with the least bounds under every
+ * method, and stores those close to the plan as contenders for the solver. */
+static lh_status evaluate_neighbours(lhi_partition_refinement *m, lh_error *err)
+{
     const lh_choice *best = &m->r->plan->best;
     const uint64_t end = m->left - m->left / EVALUATION_DIVISOR;
     m->n_contenders = 0;
     sort_neighbours(m);
-    m->s.best_ns = best->iteration_ns;
-    m->s.best_value = get_best_value(m);
-    for (uint32_t i = 0; i < m->n_neighbours && !is_over(m) && m->left > end;
+    for (uint32_t i = 0; i < m->n_neighbours &&
+                         !lhi_partition_refinement_is_over(m) && m->left > end;
          i++) {
-        contender o = {.c = m->base};
-        o.c.config.layers = m->neighbours[i].layers;
-        LHI_TRY(lhi_candidate_compute_bound(&m->s, &o.c, err));
-        if (o.c.bound_ns == INT64_MAX)
-            continue;
-        LHI_TRY(lhi_candidate_evaluate(&m->s, &o.c, err));
-        spend_work(m, SLOW_FACTOR *
-                          lhi_estimate_schedule_work(&o.c.config, false));
-        if (!lhi_candidate_is_feasible(&o.c))
-            continue;
-        o.value = lhi_objective_value(options, &o.c.choice);
-        /* The solver's result lies between both, mostly closer to the bound. */
-        o.key = lhi_objective_value_at(
-            options, &o.c.choice,
-            o.c.bound_ns + (o.c.choice.iteration_ns - o.c.bound_ns) / 2);
-        if (lhi_compute_relative_gap(options, &o.c.choice, best) <=
-            SOLVED_RATIO - 1)
+        lhi_partition_contender o;
+        LHI_TRY(evaluate_partition(m, m->neighbours[i].layers, &o, err));
+        if (o.value < INT64_MAX &&
+            lhi_compute_relative_gap(m->r->options, &o.c.choice, best) <=
+                SOLVED_RATIO - 1)
             insert_contender(m, &o);
     }
     return LH_OK;
@@ -500,7 +328,7 @@ static lh_status evaluate_neighbours(partition_refinement *m, lh_error *err)
 /* --- solves ------------------------------------------------------------- */
 
 /* Copies a choice's layers per chunk to the plan's memory. */
-static lh_status keep_layers(const partition_refinement *m, lh_choice *row,
+static lh_status keep_layers(const lhi_partition_refinement *m, lh_choice *row,
                              lh_error *err)
 {
     const uint32_t n = m->p.n_chunks;
@@ -515,9 +343,10 @@ static lh_status keep_layers(const partition_refinement *m, lh_choice *row,
 /* Optimises the schedule of a contender (neighbouring partition) with the
  * solver, with work limit `effort`. *won: it became the plan. why[0..room-1]
  * receives the bound's text. */
-static lh_status solve_contender(partition_refinement *m, contender *o,
-                                 uint64_t effort, bool *won, char *why,
-                                 size_t room, lh_error *err)
+static lh_status solve_contender(lhi_partition_refinement *m,
+                                 lhi_partition_contender *o, uint64_t effort,
+                                 bool *won, char *why, size_t room,
+                                 lh_error *err)
 {
     lhi_refinement *r = m->r;
     lhi_built_layout built;
@@ -539,7 +368,8 @@ static lh_status solve_contender(partition_refinement *m, contender *o,
         lh_schedule_free(schedule);
         schedule = better;
     }
-    spend_work(m, r->spent - before + lhi_estimate_pipeline_work(&o->c.config));
+    lhi_partition_refinement_spend(
+        m, r->spent - before + lhi_estimate_pipeline_work(&o->c.config));
     *won = status == LH_OK && schedule &&
            lhi_objective_value(r->options, &row) < get_best_value(m);
     if (*won)
@@ -559,15 +389,15 @@ static lh_status solve_contender(partition_refinement *m, contender *o,
  * solver: each with work limit `effort`, then the fastest with a larger limit.
  * *won: a contender became the plan; why[0..room-1] then states how near its
  * schedule is to its lower bound. */
-static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
+static lh_status solve_contenders(lhi_partition_refinement *m, uint64_t effort,
                                   bool *won, char *why, size_t room,
                                   lh_error *err)
 {
     const uint64_t end = m->left - m->left / SOLVE_DIVISOR;
-    uint32_t most = MAX_SOLVED;
+    uint32_t most = LHI_MAX_SOLVED;
     for (int level = 0; level < LEVELS; level++) {
         for (uint32_t i = 0; i < m->n_contenders && i < most; i++) {
-            if (is_over(m) || m->left <= end)
+            if (lhi_partition_refinement_is_over(m) || m->left <= end)
                 return LH_OK;
             LHI_TRY(solve_contender(m, &m->contenders[i], effort, won, why,
                                     room, err));
@@ -582,7 +412,7 @@ static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
 
 /* Prepares the search over the layer partitions of a choice's layout. *layers:
  * its own partition, or NULL if there are no others. */
-static lh_status begin_partitions(partition_refinement *m,
+static lh_status begin_partitions(lhi_partition_refinement *m,
                                   const lh_choice *from, uint32_t **layers,
                                   lh_error *err)
 {
@@ -613,9 +443,10 @@ static lh_status begin_partitions(partition_refinement *m,
 /* Searches the neighbouring layer partitions of choice `from` for a better
  * plan. *won: one became the plan. `effort`: the solver's work limit;
  * why[0..room-1]: how near its schedule is to its lower bound. */
-static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
-                                uint64_t effort, bool *won, char *why,
-                                size_t room, lh_error *err)
+static lh_status try_neighbours(lhi_partition_refinement *m,
+                                const lh_choice *from, uint64_t effort,
+                                bool *won, char *why, size_t room,
+                                lh_error *err)
 {
     uint32_t *layers;
     *won = false;
@@ -626,7 +457,8 @@ static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
     if (!layers || effort < TICKS_PER_PASS * passes)
         return LH_OK;
     LHI_TRY(lhi_build_cache_make(&m->known, err));
-    lh_status status = climb_from_random_changes(m, from, layers, err);
+    lh_status status = lhi_partition_refinement_climb(
+        m, from, m->left / RESTART_DIVISOR, layers, err);
     if (status == LH_OK)
         status = collect_neighbours(m, layers, err);
     lhi_build_cache_free(m->known);
@@ -663,17 +495,85 @@ static bool is_tried(const lh_plan *p, uint32_t i)
     return tried;
 }
 
+/* Improves the layer partition of alternative `i` by climbs from random changes
+ * within m->left. *won: it became the plan; `effort`: the solver's work limit
+ * then; why[0..room-1]: the bound's text. */
+static lh_status climb_alternative(lhi_partition_refinement *m, uint32_t i,
+                                   uint64_t effort, bool *won, char *why,
+                                   size_t room, lh_error *err)
+{
+    lh_plan *p = m->r->plan;
+    lh_choice *c = (lh_choice *)&p->alternatives[i];
+    const lh_choice before = p->best;
+    uint32_t *layers;
+    LHI_TRY(begin_partitions(m, c, &layers, err));
+    if (!layers)
+        return LH_OK;
+    LHI_TRY(lhi_build_cache_make(&m->known, err));
+    lh_status status =
+        lhi_partition_refinement_climb(m, c, m->left, layers, err);
+    lhi_build_cache_free(m->known);
+    LHI_TRY(status);
+    lhi_partition_contender o;
+    LHI_TRY(evaluate_partition(m, layers, &o, err));
+    if (o.value >= lhi_objective_value(m->r->options, c))
+        return LH_OK;
+    if (o.value < get_best_value(m))
+        LHI_TRY(solve_contender(m, &o, effort, won, why, room, err));
+    if (*won) {
+        *c = before; /* the layouts change places */
+        return LH_OK;
+    }
+    *c = o.c.choice;
+    c->why = "";
+    m->r->changed = true;
+    return keep_layers(m, c, err);
+}
+
+/* Improves the layer partitions of the plan's closest alternatives with other
+ * chunks under one method each, in addition to the work of the other steps. The
+ * searches before climb from fewer starts, and one partition may be ahead of
+ * another layout's by chance. `effort`: the solver's work limit for a new plan;
+ * why[0..room-1]: the bound's text. */
+static lh_status climb_alternatives(lhi_partition_refinement *m,
+                                    uint64_t effort, char *why, size_t room,
+                                    lh_error *err)
+{
+    const lh_plan *p = m->r->plan;
+    const uint64_t left = m->left;
+    for (uint32_t i = 0, n = 0; i < p->n_alternatives && n < MAX_CLIMBED &&
+                                !lhi_partition_refinement_is_done(m);
+         i++) {
+        const lh_choice *c = &p->alternatives[i];
+        bool won = false;
+        if (c->status != LH_CHOICE_OK || c->elastic || is_tried(p, i))
+            continue;
+        if (lhi_compute_relative_gap(m->r->options, c, &p->best) >
+            SOLVED_RATIO - 1)
+            break;
+        n++;
+        const lhi_mark mark = lhi_arena_mark(m->mem);
+        m->left = m->given / CLIMB_DIVISOR;
+        LHI_TRY(climb_alternative(m, i, effort, &won, why, room, err));
+        m->left = left;
+        lhi_arena_rewind(m->mem, mark);
+    }
+    lhi_sort_choices(m->r->options, (lh_choice *)p->alternatives,
+                     p->n_alternatives);
+    return LH_OK;
+}
+
 /* Searches the neighbouring layer partitions of the plan, then those of its
  * closest alternatives with other chunks. *won: one became the plan. `effort`:
  * the solver's work limit; why[0..room-1]: the bound's text. */
-static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
-                         char *why, size_t room, lh_error *err)
+static lh_status try_all(lhi_partition_refinement *m, uint64_t effort,
+                         bool *won, char *why, size_t room, lh_error *err)
 {
     const lh_plan *p = m->r->plan;
     LHI_TRY(try_neighbours(m, &p->best, effort, won, why, room, err));
     uint32_t bases = 1;
-    for (uint32_t i = 0;
-         i < p->n_alternatives && bases < MAX_BASES && !*won && !is_over(m);
+    for (uint32_t i = 0; i < p->n_alternatives && bases < MAX_BASES && !*won &&
+                         !lhi_partition_refinement_is_over(m);
          i++) {
         const lh_choice *c = &p->alternatives[i], before = p->best;
         if (c->status != LH_CHOICE_OK || c->elastic || is_tried(p, i))
@@ -697,7 +597,7 @@ static lh_status search_partitions(lhi_refinement *r, char *why, size_t room,
 {
     uint64_t effort = lhi_refinement_effort(r) / FIRST_DIVISOR;
     const uint64_t given = lhi_compute_layout_work(r->options) >> DOUBLINGS;
-    partition_refinement m = {
+    lhi_partition_refinement m = {
         .r = r,
         .s = {.job = r->job, .options = *r->options, .mem = r->mem},
         .left = given,
@@ -707,7 +607,10 @@ static lh_status search_partitions(lhi_refinement *r, char *why, size_t room,
     lh_status status = m.mem ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_evaluation_cache_make(&m.s.evaluation_cache, err);
-    while (status == LH_OK && effort > 0 && !is_done(&m) &&
+    if (status == LH_OK && effort > 0 && !lhi_partition_refinement_is_done(&m))
+        status = climb_alternatives(&m, effort, why, room, err);
+    while (status == LH_OK && effort > 0 &&
+           !lhi_partition_refinement_is_done(&m) &&
            (effort <= m.left || add_work(&m))) {
         bool won = false;
         status = try_all(&m, effort, &won, why, room, err);
