@@ -182,7 +182,8 @@ def completions_contain_the_names():
 @test
 def regions_have_latencies_and_prices():
     job = case("regions", ["init", *SMALL, "--sites",
-                           "gcp:us-east4,gcp:europe-west4"]).stdout
+                           "gcp:us-east4,gcp:europe-west4"],
+               out="Cloud regions: latencies and list prices").stdout
     for line in ("    - {name: us-east4, nodes: 1, usd_per_gpu_hour: 10.979}",
                  "    - {from: us-east4, to: europe-west4, latency_ms: 42.55, "
                  "gbps: 3200, usd_per_gb: 0.08}"):
@@ -190,7 +191,8 @@ def regions_have_latencies_and_prices():
     plan = planned(*SMALL, "--sites", "aws:us-east-1,azure:eastus")
     check(plan["cost"]["usd"] > 0, "a plan with a cost")
     job = case("no price", ["init", *SMALL, "--sites",
-                            "gcp:us-east4,gcp:asia-south2"]).stdout
+                            "gcp:us-east4,gcp:asia-south2"],
+               out="Cloud regions: latencies are presets").stdout
     check("usd_per_gpu_hour: " not in job.replace("# usd_per", "") and
           "price of this GPU is unknown" in " ".join(
               job.replace("#", " ").split()), "no price")
