@@ -31,11 +31,12 @@ typedef struct cli_cluster_options {
          .letter = 's',                                                        \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, machines.sites),                             \
-         .arg = "N|REGION[,REGION...]",                                        \
+         .arg = "N|REGIONS",                                                   \
          .example_argument = "gcp:us-east4,gcp:europe-west4",                  \
          .preset = "1",                                                        \
-         .help = "Number of datacenters, each linked to each; or cloud "       \
-                 "regions, with their latencies and list prices."},            \
+         .help = "Number of datacenters; each is linked to each. Or cloud "    \
+                 "regions, separated by commas, with their latencies and "     \
+                 "list prices."},                                              \
         {.name = "nodes",                                                      \
          .letter = 'n',                                                        \
          .type = CLI_TEXT,                                                     \
