@@ -533,11 +533,11 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
     if (recompute == LH_RECOMPUTE_MODULES && !job->training.recompute_modules)
         return lhi_fail(err, LH_EINVAL,
                         "the job names no modules to recompute");
-    long double gpus = (long double)layout->tensor * layout->context *
-                       layout->pipeline * layout->data;
+    double gpus = (double)layout->tensor * layout->context * layout->pipeline *
+                  layout->data;
     if (gpus > job->n_gpus)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the layout needs %.0Lf GPUs; the job has %" PRIu32,
+                        "the layout needs %.0f GPUs; the job has %" PRIu32,
                         gpus, job->n_gpus);
     if (job->training.global_batch % step != 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
