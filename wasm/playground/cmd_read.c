@@ -148,12 +148,15 @@ static json_t *list_words(cli_words kind)
 
 static json_t *describe(const lh_job *job)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I}", "model", job->model->name,
-                     "parameters", (json_int_t)lh_model_params(job->model),
-                     "gpus", (json_int_t)job->n_gpus, "datacenters",
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "model",
+                     job->model->name, "parameters",
+                     (json_int_t)lh_model_params(job->model), "gpus",
+                     (json_int_t)job->n_gpus, "datacenters",
                      (json_int_t)job->n_datacenters, "tokens",
                      (json_int_t)job->training.global_batch *
-                         (json_int_t)job->training.sequence);
+                         (json_int_t)job->training.sequence,
+                     "layers", (json_int_t)job->model->layers, "experts",
+                     (json_int_t)job->model->experts);
 }
 
 static lh_status run_read(cli *c)
