@@ -8,6 +8,7 @@ same bytes as the program.
 PLAYGROUND is "yes" where the build has it."""
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -188,6 +189,8 @@ def test_plan(browser, folder):
     write_job(browser, JOB)
     browser.run("document.getElementById('effort').value = '20000'")
     plan(browser)
+    check(0 < browser.run("Number(document.documentElement.dataset.quickMs)"),
+          "no quick plan before the complete one")
     words = text_of(browser, "command").split()
     check(words[:3] == ["longhaul", "plan", "job.yaml"], f"command: {words}")
     here = os.path.join(folder, "program")
@@ -262,16 +265,93 @@ def test_files(browser, path):
           f"beside it: {text_of(browser, 'told')}")
 
 
+def explore(browser, **values):
+    """Moves sliders, and returns the answer's text and the stages' rows."""
+    for key, value in values.items():
+        browser.run("((key, value) => { setKnob(key, value);"
+                    "document.getElementById(`knob-${key}`).dispatchEvent("
+                    "new Event('input')); })"
+                    f"({json.dumps(key)}, {json.dumps(value)})")
+    check(browser.wait("document.documentElement.dataset.exploring === '0'"),
+          f"{values}: no answer")
+    return text_of(browser, "explored"), browser.run(
+        "[...document.querySelectorAll('#stages .memory-row')].map((r) => "
+        "[r.firstChild.textContent, ...[...r.querySelectorAll('i')].map("
+        "(i) => i.title), r.lastChild.textContent])")
+
+
+def test_memory(browser, folder):
+    """The explorer has the memory that a plan with its layout and schedule
+    has, and writes the layout into the job."""
+    write_job(browser, JOB)
+    text, rows = explore(browser, tensor=1, pipeline=4, data=1, micro_batch=2,
+                         zero=1, recompute="full")
+    check("4 of 4 GPUs; fits" in text and "1f1b" in text, f"explorer: {text}")
+    browser.run("document.getElementById('fix-layout').click()")
+    check(browser.wait("document.getElementById('text').value"
+                       ".includes('chunks_per_device: 1')"), "not written")
+    read(browser, "the explored layout")
+    job = job_text(browser)
+    check("micro_batch: 2" in job and "recompute: full" in job, f"job: {job}")
+    write(folder, "explored.yaml", job.replace(
+        "  tensor: 1", "  schedule: 1f1b\n  tensor: 1"))
+    longhaul(folder, "plan", "explored.yaml", "-o", "explored.json",
+             "--no-optimal", "-q")
+    with open(os.path.join(folder, "explored.json"), encoding="utf-8") as f:
+        plan = json.load(f)
+    shown = []
+    for row in rows:
+        first, last = (re.findall(r"\d+", row[0]) * 2)[:2]
+        shown += [row[1:7]] * (int(last) - int(first) + 1)
+    kinds = ("parameters", "gradients", "optimizer", "activations", "buffers",
+             "temporary")
+    want = [[f"{k}: {m[k + '_bytes'] / 2 ** 30:.2f} GiB" for k in kinds]
+            for m in plan["memory"]]
+    check(shown == want, f"explorer: {shown}, {want}")
+    check(f"{plan['iteration_s']:.3f} s" in text, f"explorer: {text}")
+    text, rows = explore(browser, data=8)
+    check("needs 32 GPUs" in text and not rows, f"too many GPUs: {text}")
+    write_job(browser, JOB.replace("memory_gib: 4", "memory_gib: 0.001"))
+    text, rows = explore(browser, data=1)
+    check("of 4 stages do not fit" in text and rows, f"too large: {text}")
+
+
+def test_scrolling(browser, path):
+    """Nothing inside the page scrolls, and nothing is wider than a phone."""
+    for size in ((1400, 1000), (420, 900)):
+        check(browser.open(path, size=size), "does not open")
+        write_job(browser, JOB)
+        plan(browser)
+        check(browser.wait(FRAME + ".documentElement.dataset.asking === '0'"),
+              "no report")
+        inside = browser.run(
+            "(() => { const all = (d) => [...d.querySelectorAll('*')].filter("
+            "(n) => n.scrollHeight > n.clientHeight + 1 && /auto|scroll/.test("
+            "d.defaultView.getComputedStyle(n).overflowY)).map((n) => n.id ||"
+            f" n.className); return [...all(document), ...all({FRAME})]; }})()")
+        check(not inside, f"{size}: {inside} scroll")
+        wide = browser.run("[document.documentElement.scrollWidth, "
+                           f"{FRAME}.documentElement.scrollWidth]")
+        check(max(wide) <= size[0], f"{size}: {wide} pixels wide")
+        cut = browser.run(f"{FRAME}.documentElement.scrollHeight - "
+                          "document.querySelector('#result iframe')"
+                          ".clientHeight")
+        check(cut <= 1, f"{size}: the report is cut by {cut} pixels")
+
+
 def test_new(browser, folder):
     browser.run("document.getElementById('new').open = true;"
                 "document.getElementById('new-model').value = 'llama3-8b';"
-                "document.getElementById('new-nodes').value = '2,3';"
-                "document.getElementById('make').click()")
+                "document.getElementById('add-site').click();"
+                "document.querySelectorAll('#new-sites button')[2].click();"
+                "[['h200', '2'], ['a100-80g', '3']].forEach((s, i) => s.forEach("
+                "(v, k) => { siteRows()[i].cells[k + 1].firstChild.value = v; }))"
+                ";document.getElementById('make').click()")
     check(browser.wait("document.getElementById('text').value"
                        ".includes('llama3-8b')"), "no new job")
     read(browser, "a new job")
-    made = longhaul(folder, "init", "--model", "llama3-8b", "--gpu", "h100-sxm",
-                    "--sites", "2", "--nodes", "2,3", "--gpus-per-node", "8",
+    made = longhaul(folder, "init", "--model", "llama3-8b", "--gpu",
+                    "h200,a100-80g", "--sites", "2", "--nodes", "2,3", "--gpus-per-node", "8",
                     "--latency-ms", "20", "--link-gbps", "3200", "--sequence",
                     "8192")
     check(job_text(browser) == made, "not what `longhaul init` writes")
@@ -310,6 +390,8 @@ def main():
                 check(not browser.troubles(), f"{browser.troubles()}")
                 test_files(browser, path)
                 test_new(browser, folder)
+                test_memory(browser, folder)
+                test_scrolling(browser, path)
                 check(not browser.troubles(), f"{browser.troubles()}")
     if sys.argv[2] != "yes":
         finish("the playground; tools/get-wasm.sh gets its sources")

@@ -18,7 +18,8 @@ function el(tag, attributes, ...children) {
 const presets = JSON.parse($('presets-data').textContent);
 const state = { program: null, reader: null, planner: null, text: '',
   values: [], error: null, job: null, beside: new Map(), sent: 0, read: 0,
-  result: null, began: 0, words: null };
+  result: null, began: 0, words: null, explored: 0,
+  open: new Set(['model', 'training', 'cluster', 'framework', 'layout']) };
 
 /* --- the program -------------------------------------------------------------- */
 
@@ -76,11 +77,22 @@ function hearRead(told) {
       `datacenter${job.datacenters > 1 ? 's' : ''}; ` +
       `${(job.tokens / 1e6).toFixed(1)} million tokens in an iteration`, !job);
   if (!state.planner) $('plan').disabled = !job;
+  if (job) openJob();
+  if (state.whenRead) state.whenRead();
+  state.whenRead = null;
 }
 
 function say(id, text, wrong) {
   $(id).textContent = text;
   $(id).classList.toggle('up', Boolean(wrong));
+}
+
+/* Reads the text at once; resolves when the program has answered. */
+function readNow() {
+  clearTimeout(delay);
+  read();
+  remember();
+  return new Promise((resolve) => { state.whenRead = resolve; });
 }
 
 let delay = 0;
@@ -110,15 +122,14 @@ function showLines() {
   const wrong = state.error ? state.error.line : 0;
   $('gutter').replaceChildren(...Array.from({ length: n }, (_, i) =>
     el('div', { class: i + 1 === wrong ? 'bad' : '' }, String(i + 1))));
-  $('gutter').scrollTop = $('text').scrollTop;
+  /* The text is as high as its lines, so that only the page scrolls. */
+  $('text').rows = n + 1;
 }
 
 function placeFlag() {
-  $('gutter').scrollTop = $('text').scrollTop;
   const { error } = state;
-  const at = error && error.line ? 8 + 20 * error.line - $('text').scrollTop : 8;
-  $('flag').hidden = !error || at < 0 || at > $('text').clientHeight;
-  $('flag').style.top = `${at + 2}px`;
+  $('flag').hidden = !error;
+  $('flag').style.top = `${error && error.line ? 10 + 20 * error.line : 10}px`;
 }
 
 function showError() {
@@ -163,8 +174,7 @@ function fillWords({ models, gpus, methods }) {
   for (const [name, words] of Object.entries(lists))
     document.body.append(el('datalist', { id: `words-${name}` },
       ...words.map((word) => el('option', { value: word }))));
-  for (const id of ['new-model', 'new-gpu'])
-    $(id).setAttribute('list', `words-${id.slice(4)}`);
+  $('new-model').setAttribute('list', 'words-model');
 }
 
 function wordsOf(path) {
@@ -240,7 +250,12 @@ function partOf(name, all) {
     if (!groups.has(group)) groups.set(group, []);
     groups.get(group).push(v);
   }
-  const box = el('fieldset', {}, el('legend', {}, name));
+  const wrong = state.error && state.error.key &&
+    mine.some((v) => v.path === state.error.key);
+  const box = el('details', { class: 'part', 'data-part': name,
+    open: wrong || state.open.has(name) ? '' : undefined,
+    ontoggle: () => { state.open[box.open ? 'add' : 'delete'](name); } },
+  el('summary', {}, name));
   for (const [group, list] of groups)
     box.append(...(group === name ? [] : [el('h3', {}, group)]),
       el('div', { class: 'fields' }, ...list.map((v) =>
@@ -257,9 +272,7 @@ function showForm() {
     if (!names.includes(name)) names.push(name);
   const focus = document.activeElement && document.activeElement.dataset &&
     document.activeElement.dataset.path;
-  const top = $('form').scrollTop;
   $('form').replaceChildren(...names.map((name) => partOf(name, all)));
-  $('form').scrollTop = top;
   if (focus) {
     const again = $('form').querySelector(`[data-path="${CSS.escape(focus)}"]`);
     if (again) again.focus({ preventScroll: true });
@@ -268,12 +281,45 @@ function showForm() {
 
 /* --- a new job ------------------------------------------------------------------- */
 
-const NEW = { model: ['Model', 'llama3-70b'], gpu: ['GPU', 'h100-sxm'],
-  sites: ['Datacenters', '2'], nodes: ['Nodes in each', '16'],
-  'gpus-per-node': ['GPUs in each node', '8'],
+const NEW = { model: ['Model', 'llama3-70b'],
   'latency-ms': ['Latency between datacenters, ms', '20'],
   'link-gbps': ['Bandwidth between them, Gb/s', '3200'],
   sequence: ['Tokens of a sequence', '8192'] };
+
+/* Columns of the datacenters: option, name, word list. */
+const SITE = [['gpu', 'GPU', 'words-gpu'], ['nodes', 'Nodes'],
+  ['gpus-per-node', 'GPUs per node']];
+
+function siteRows() {
+  return [...$('new-sites').rows];
+}
+
+function nameSites() {
+  const rows = siteRows();
+  rows.forEach((row, i) => {
+    row.cells[0].textContent = String(i + 1);
+    SITE.forEach(([, name], k) => row.cells[k + 1].firstChild
+      .setAttribute('aria-label', `${name}, datacenter ${i + 1}`));
+    row.cells[SITE.length + 1].firstChild.disabled = rows.length === 1;
+  });
+}
+
+function addSite(values) {
+  const inputs = SITE.map(([, , list], k) => {
+    const input = el('input', { type: 'text', list, autocomplete: 'off',
+      spellcheck: 'false' });
+    input.value = values[k];
+    return input;
+  });
+  const row = el('tr', {}, el('td'), ...inputs.map((input) =>
+    el('td', {}, input)), el('td', {}, el('button', { type: 'button',
+    'aria-label': 'remove this datacenter', onclick: () => {
+      row.remove();
+      nameSites();
+    } }, '\u00d7')));
+  $('new-sites').append(row);
+  nameSites();
+}
 
 function buildNew() {
   for (const [key, [name, value]] of Object.entries(NEW)) {
@@ -283,16 +329,30 @@ function buildNew() {
     $('new-fields').append(el('label', { class: 'plain' },
       el('span', {}, name), input));
   }
+  addSite(['h100-sxm', '16', '8']);
+  addSite(['h100-sxm', '16', '8']);
+  $('add-site').onclick = () => {
+    const rows = siteRows();
+    addSite(SITE.map((_, k) =>
+      rows[rows.length - 1].cells[k + 1].firstChild.value));
+  };
 }
 
 function makeNew() {
-  const args = ['longhaul', 'init'];
+  const rows = siteRows();
+  const args = ['longhaul', 'init', '--sites', String(rows.length)];
   for (const key of Object.keys(NEW)) {
     const value = $(`new-${key}`).value.trim();
     const between = key === 'latency-ms' || key === 'link-gbps';
-    if (value !== '' && !(between && $('new-sites').value.trim() === '1'))
+    if (value !== '' && !(between && rows.length === 1))
       args.push(`--${key}`, value);
   }
+  SITE.forEach(([key], k) => {
+    const values = rows.map((row) => row.cells[k + 1].firstChild.value.trim());
+    if (values.some((value) => value !== ''))
+      args.push(`--${key}`, new Set(values).size === 1 ? values[0]
+        : values.join(','));
+  });
   const worker = startWorker((told) => {
     if (told.ready) return;
     worker.terminate();
@@ -305,15 +365,27 @@ function makeNew() {
 
 /* --- planning ------------------------------------------------------------------- */
 
-function planArgs() {
+/* Seconds for the quick plans, which are shown until the requested one is
+ * ready. */
+const QUICK_S = ['1', '4'];
+
+function planArgs(effort) {
   const args = ['longhaul', 'plan', 'job.yaml', '-o', 'plan.json', '--html',
     'report.html'];
   const add = (name, value) => { if (value) args.push(name, value); };
-  add('--effort', $('effort').value);
+  add('--effort', effort);
   add('--for', $('target').value);
   add('--what-if', $('what-if').value.trim());
   if ($('sensitivity').checked) args.push('--sensitivity');
   if ($('pareto').checked) args.push('--pareto');
+  return args;
+}
+
+/* Arguments of a quick plan: no optimal schedules and no questions. */
+function quickArgs(s) {
+  const args = ['longhaul', 'plan', 'job.yaml', '-o', 'plan.json', '--html',
+    'report.html', '--time', s, '--no-optimal'];
+  if ($('target').value) args.push('--for', $('target').value);
   return args;
 }
 
@@ -328,31 +400,50 @@ function ended(how) {
   root.dataset.plan = how;
 }
 
+/* Runs the program with each of `runs` in turn; every result replaces the one
+ * before. */
 function plan() {
-  const args = planArgs();
+  const runs = [...QUICK_S.map(quickArgs), planArgs($('effort').value)];
   state.began = performance.now();
   root.dataset.plan = 'running';
+  delete root.dataset.quickMs;
   $('plan').disabled = true;
   $('cancel').hidden = false;
   say('progress', 'planning');
+  const files = jobFiles();
+  let shown = '';
   const worker = startWorker((told) => {
     if (told.ready || state.planner !== worker) return;
     if (told.progress !== undefined) {
-      say('progress', `${told.progress}; ${seconds()}`);
+      say('progress', `${shown}${told.progress}; ${seconds()}`);
       return;
     }
-    worker.terminate();
+    const last = told.id === runs.length - 1;
     if (told.broken || told.code !== 0) {
+      if (!last) { /* the complete search reports the reason */
+        worker.postMessage({ id: told.id + 1, args: runs[told.id + 1], files });
+        return;
+      }
+      worker.terminate();
       say('progress', (told.broken || told.err)
         .replace(/^longhaul: /, '').replace(/\nTry [^]*/, ''), true);
       ended('failed');
       return;
     }
-    showPlan(told, args);
-    ended('done');
+    showPlan(told, runs[told.id]);
+    if (last) {
+      worker.terminate();
+      ended('done');
+      return;
+    }
+    if (root.dataset.quickMs === undefined)
+      root.dataset.quickMs = Math.round(performance.now() - state.began);
+    shown = `quick plan below, after ${seconds()}; improving: `;
+    say('progress', shown);
+    worker.postMessage({ id: told.id + 1, args: runs[told.id + 1], files });
   });
   state.planner = worker;
-  worker.postMessage({ id: 0, args, files: jobFiles() });
+  worker.postMessage({ id: 0, args: runs[0], files });
 }
 
 function cancel() {
@@ -361,23 +452,40 @@ function cancel() {
   ended('cancelled');
 }
 
+/* Makes the frame as high as its page, so that only the outer page scrolls. */
+function fitFrame(frame) {
+  const page = frame.contentDocument;
+  if (!page || !page.body) return;
+  const fit = () => {
+    frame.style.height = `${page.documentElement.offsetHeight + 4}px`;
+  };
+  new ResizeObserver(fit).observe(page.body);
+  fit();
+}
+
 function showPlan({ out, err, files, ms }, args) {
   const made = new Map(files);
   state.result = { plan: made.get('plan.json'),
     report: made.get('report.html') };
-  const { iteration_s: s } = JSON.parse(fromUtf8.decode(state.result.plan));
-  root.dataset.iterationNs = Math.round(s * 1e9);
+  const found = JSON.parse(fromUtf8.decode(state.result.plan));
+  root.dataset.iterationNs = Math.round(found.iteration_s * 1e9);
+  state.result.layout = { ...found.layout, zero: found.zero,
+    recompute: found.recompute };
   say('progress', `planned in ${(ms / 1000).toFixed(1)} s` +
     (err ? `; ${err.replace(/^longhaul: /gm, '').trim()}` : ''));
-  $('screen').hidden = $('results').hidden = $('result').hidden = false;
+  $('screen-box').hidden = $('results').hidden = $('result').hidden = false;
   $('screen').textContent = out;
   $('command').textContent = args.join(' ');
+  const old = $('result').firstChild;
   const frame = el('iframe', { title: 'Report of the plan' });
+  if (old) frame.style.height = old.style.height; /* the page keeps its place */
   frame.srcdoc = fromUtf8.decode(state.result.report);
   frame.onload = () => {
     frame.contentWindow.location.hash = `theme=${root.dataset.theme}`;
+    fitFrame(frame);
   };
   $('result').replaceChildren(frame);
+  setSliders(state.result.layout);
 }
 
 /* --- files ------------------------------------------------------------------------ */
@@ -461,7 +569,6 @@ function wirePage() {
     if (preset) setText(preset.text);
   };
   $('text').addEventListener('input', edited);
-  $('text').addEventListener('scroll', placeFlag);
   $('form').addEventListener('submit', (event) => event.preventDefault());
   $('theme').onclick = () =>
     setTheme(root.dataset.theme === 'dark' ? 'light' : 'dark');
@@ -493,9 +600,11 @@ async function begin() {
   setTheme(window.matchMedia('(prefers-color-scheme: dark)').matches ? 'dark'
     : 'light');
   buildNew();
+  buildSliders();
   wirePage();
   state.program = await unpackProgram();
   state.reader = startWorker(hearRead);
+  state.explorer = startWorker(hearMemory);
   await openAddress();
   window.addEventListener('hashchange', openAddress);
 }
