@@ -275,6 +275,15 @@ void cli_plan_layout(cli *c, const lh_plan *p)
 
 /* --- placement ---------------------------------------------------------- */
 
+/* Appends the layers from `begin` to before `end`: "0-19", or "60". */
+static void add_range(words *w, uint32_t begin, uint32_t end)
+{
+    if (end - begin == 1)
+        add_words(w, ", ", "%" PRIu32, begin);
+    else
+        add_words(w, ", ", "%" PRIu32 "-%" PRIu32, begin, end - 1);
+}
+
 /* Appends the model layers on n_devices devices from first_device on: "40
  * layers, 0-19 and 60-79". */
 static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
@@ -291,7 +300,7 @@ static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
             count == 0)
             continue;
         if (n > 0 && first != end && n_ranges++ < MOST)
-            add_words(&ranges, ", ", "%" PRIu32 "-%" PRIu32, begin, end - 1);
+            add_range(&ranges, begin, end);
         if (n == 0 || first != end)
             begin = first;
         end = first + count;
@@ -299,7 +308,7 @@ static void add_layers(words *w, const lh_plan *p, uint32_t first_device,
     }
     add_words(w, ": ", "%" PRIu32 " layer%s", n, n == 1 ? "" : "s");
     if (n > 1 && n < p->job->model->layers && n_ranges < MOST) {
-        add_words(&ranges, ", ", "%" PRIu32 "-%" PRIu32, begin, end - 1);
+        add_range(&ranges, begin, end);
         add_words(w, " ", "(%s)", ranges.text);
     }
 }
@@ -597,6 +606,7 @@ bool cli_plan_site_text(const lh_plan *p, uint32_t datacenter, uint32_t *gpus,
     if (!count_gpus(p, used))
         return false;
     describe_site(p, datacenter, &w);
+    add_idle(&w, p, datacenter);
     snprintf(text, room, "%s", w.text);
     *gpus = used[datacenter];
     return true;
