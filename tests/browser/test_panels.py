@@ -97,8 +97,12 @@ def test_decision(browser, plan):
     check(not wide or bottom < screen, f"the decision ends at {bottom}")
     closed = browser.run("[...document.querySelectorAll('main > .panel.folded')]"
                          ".map((p) => p.id)")
-    check(set(closed) >= {"compare", "reasons", "memory", "idle", "about"} and
-          "timeline" not in closed, f"folded: {closed}")
+    check(set(closed) >= {"compare", "reasons", "memory", "idle", "tolerance",
+                          "about"} and "timeline" not in closed,
+          f"folded: {closed}")
+    tall = browser.run("[...document.querySelectorAll('main > .panel.folded')]"
+                       ".map((p) => p.offsetHeight)")
+    check(max(tall) < 150, f"heights of folded panels: {tall}")
     browser.ask("Emulation.setEmulatedMedia", media="print")
     hidden = browser.run("[...document.querySelectorAll('.folded:not(#what-if) > "
                          ".panel-head + *')].filter((x) => !x.getClientRects().length && "

@@ -170,7 +170,9 @@ function foldDetails() {
   const open = ['decision', 'timeline'];
   if (itemsOfAddress(true).length) open.push('what-if');
   for (const panel of document.querySelectorAll('main > .panel')) {
+    if (open.includes(panel.id)) continue;
+    panel.classList.add('folded');
     const button = panel.querySelector('.panel-head .fold');
-    if (button && !panel.hidden && !open.includes(panel.id)) button.click();
+    if (button) button.setAttribute('aria-expanded', 'false');
   }
 }
