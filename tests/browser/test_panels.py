@@ -67,8 +67,8 @@ def test_decision(browser, plan):
           f"recommendation: {said}")
     check(f"more than {100 * plan['search']['gap']:.1f} % faster" in said[2],
           f"proof: {said}")
-    sites = browser.run("[...document.querySelectorAll('.site-box')].map((s) => "
-                        "[...s.children].map((c) => c.textContent))")
+    sites = browser.run("[...document.querySelectorAll('.site-box')].map("
+                        "(s) => [...s.children].map((c) => c.textContent))")
     check([s[0] for s in sites] == ["west", "east"] and
           all(s[1].startswith("2 of 2 ") and "stages" in s[3] for s in sites),
           f"map: {sites}")
@@ -95,18 +95,19 @@ def test_decision(browser, plan):
         "scrollY, innerHeight]")
     wide = browser.run("innerWidth") > 1000
     check(not wide or bottom < screen, f"the decision ends at {bottom}")
-    closed = browser.run("[...document.querySelectorAll('main > .panel.folded')]"
-                         ".map((p) => p.id)")
+    closed = browser.run("[...document.querySelectorAll("
+                         "'main > .panel.folded')].map((p) => p.id)")
     check(set(closed) >= {"compare", "reasons", "memory", "idle", "tolerance",
                           "about"} and "timeline" not in closed,
           f"folded: {closed}")
-    tall = browser.run("[...document.querySelectorAll('main > .panel.folded')]"
-                       ".map((p) => p.offsetHeight)")
+    tall = browser.run("[...document.querySelectorAll("
+                       "'main > .panel.folded')].map((p) => p.offsetHeight)")
     check(max(tall) < 150, f"heights of folded panels: {tall}")
     browser.ask("Emulation.setEmulatedMedia", media="print")
-    hidden = browser.run("[...document.querySelectorAll('.folded:not(#what-if) > "
-                         ".panel-head + *')].filter((x) => !x.getClientRects().length && "
-                         "x.tagName !== 'DETAILS').length")
+    hidden = browser.run("[...document.querySelectorAll("
+                         "'.folded:not(#what-if, [hidden]) > .panel-head + *')].filter("
+                         "(x) => x.tagName !== 'DETAILS' && "
+                         "!x.getClientRects().length).length")
     browser.ask("Emulation.setEmulatedMedia", media="")
     check(hidden == 0, f"{hidden} folded panels are not printed")
 
@@ -114,8 +115,9 @@ def test_decision(browser, plan):
 def test_merged(browser, folder):
     """Stages of a site with equal memory share a row, and directions of a link
     a table."""
-    write(folder, "equal.yaml", JOB.replace("layers: 4", "layers: 12").replace(
-        "pipeline: 4", "pipeline: 4, schedule: gpipe").replace("0.004", "0.012"))
+    text = JOB.replace("layers: 4", "layers: 12").replace("0.004", "0.012")
+    write(folder, "equal.yaml", text.replace(
+        "pipeline: 4", "pipeline: 4, schedule: gpipe"))
     longhaul(folder, "plan", "equal.yaml", "--no-optimal", "-o", "equal.json",
              "--html", "equal.html", "-q")
     with open(os.path.join(folder, "equal.json"), encoding="utf-8") as f:
@@ -129,6 +131,24 @@ def test_merged(browser, folder):
     networks = [t for t in tables if t.startswith("Network")]
     check(len(plan["network"]) == 2 and len(networks) == 1 and
           "west>east, east>west" in networks[0], f"network: {networks}")
+
+
+def test_front(browser, folder):
+    """The chart of the Pareto front has a point for each of its plans."""
+    write(folder, "front.yaml", JOB.replace(", micro_batch: 1", "").replace(
+        "  gpus_per_node: 1\n", "  gpus_per_node: 1\n  usd_per_gpu_hour: 2\n"))
+    longhaul(folder, "plan", "front.yaml", "--no-optimal", "--pareto", "-o",
+             "front.json", "--html", "front.html", "-q")
+    with open(os.path.join(folder, "front.json"), encoding="utf-8") as f:
+        front = json.load(f)["front"]
+    browser.open(os.path.join(folder, "front.html"))
+    points = browser.run("[...document.querySelectorAll('.point title')]"
+                         ".map((t) => t.textContent)")
+    check(len(front) > 1 and len(points) == len(front) and
+          all("USD" in text for text in points), f"front: {points}")
+    marks = browser.run("[...document.querySelectorAll('.tradeoffs "
+                        ".mark-text')].map((t) => t.textContent)")
+    check("this plan" in marks, f"front: marks {marks}")
 
 
 def test_varied(browser, plan):
@@ -510,6 +530,7 @@ def main():
                     test_fold_and_sort(browser)
                     test_words(browser, size[0])
                 test_merged(browser, folder)
+                test_front(browser, folder)
                 test_two_plans(browser, folder, plan)
                 test_mixed(browser, folder)
                 test_optical(browser, folder)

@@ -189,7 +189,7 @@ def test_plan(browser, folder):
     write_job(browser, JOB)
     browser.run("document.getElementById('effort').value = '20000'")
     plan(browser)
-    check(0 < browser.run("Number(document.documentElement.dataset.quickMs)"),
+    check(browser.run("document.documentElement.dataset.quickMs > 0"),
           "no quick plan before the complete one")
     words = text_of(browser, "command").split()
     check(words[:3] == ["longhaul", "plan", "job.yaml"], f"command: {words}")
@@ -344,16 +344,17 @@ def test_new(browser, folder):
                 "document.getElementById('new-model').value = 'llama3-8b';"
                 "document.getElementById('add-site').click();"
                 "document.querySelectorAll('#new-sites button')[2].click();"
-                "[['h200', '2'], ['a100-80g', '3']].forEach((s, i) => s.forEach("
-                "(v, k) => { siteRows()[i].cells[k + 1].firstChild.value = v; }))"
-                ";document.getElementById('make').click()")
+                "[['h200', '2'], ['a100-80g', '3']].forEach((site, i) => "
+                "site.forEach((value, k) => { siteRows()[i].cells[k + 1]"
+                ".firstChild.value = value; }));"
+                "document.getElementById('make').click()")
     check(browser.wait("document.getElementById('text').value"
                        ".includes('llama3-8b')"), "no new job")
     read(browser, "a new job")
     made = longhaul(folder, "init", "--model", "llama3-8b", "--gpu",
-                    "h200,a100-80g", "--sites", "2", "--nodes", "2,3", "--gpus-per-node", "8",
-                    "--latency-ms", "20", "--link-gbps", "3200", "--sequence",
-                    "8192")
+                    "h200,a100-80g", "--sites", "2", "--nodes", "2,3",
+                    "--gpus-per-node", "8", "--latency-ms", "20",
+                    "--link-gbps", "3200", "--sequence", "8192")
     check(job_text(browser) == made, "not what `longhaul init` writes")
     browser.run("document.getElementById('new-model').value = 'lama3-8b';"
                 "document.getElementById('make').click()")
