@@ -105,8 +105,8 @@ def test_decision(browser, plan):
     check(max(tall) < 150, f"heights of folded panels: {tall}")
     browser.ask("Emulation.setEmulatedMedia", media="print")
     hidden = browser.run("[...document.querySelectorAll("
-                         "'.folded:not(#what-if, [hidden]) > .panel-head + *')].filter("
-                         "(x) => x.tagName !== 'DETAILS' && "
+                         "'.folded:not(#what-if, [hidden]) > .panel-head + *')"
+                         "].filter((x) => x.tagName !== 'DETAILS' && "
                          "!x.getClientRects().length).length")
     browser.ask("Emulation.setEmulatedMedia", media="")
     check(hidden == 0, f"{hidden} folded panels are not printed")
