@@ -309,7 +309,7 @@ typedef struct lists {
     lh_report_site *sites;
     lh_report_site_link *links;
     lh_report_tradeoff *tradeoffs;
-    char (*names)[300]; /* of tradeoffs */
+    char (*names)[300], (*marks)[100]; /* of tradeoffs */
 } lists;
 
 /* Frees the lists. */
@@ -320,6 +320,7 @@ static void free_lists(lists *l)
     free(l->links);
     free(l->tradeoffs);
     free(l->names);
+    free(l->marks);
 }
 
 /* Allocates the lists; false on allocation failure. */
@@ -331,10 +332,29 @@ static bool make_lists(const lh_plan *p, lists *l)
     l->links = calloc(m, sizeof *l->links);
     l->tradeoffs = calloc(p->n_pareto + 1, sizeof *l->tradeoffs);
     l->names = calloc(p->n_pareto + 1, sizeof *l->names);
-    return l->texts && l->sites && l->links && l->tradeoffs && l->names;
+    l->marks = calloc(p->n_pareto + 1, sizeof *l->marks);
+    return l->texts && l->sites && l->links && l->tradeoffs && l->names &&
+           l->marks;
 }
 
-/* Fills in the points of the Pareto front and marks the plan. */
+/* Formats the mark of entry `i` of the Pareto front: the plan, or the knee and
+ * the entry near the fastest with their trade-offs. */
+static void format_mark(const lh_plan *p, uint32_t i, char *text, size_t room)
+{
+    const lh_choice *x = &p->pareto_front[i], *fastest = &p->pareto_front[0];
+    *text = '\0';
+    if (i > 0 && (i == p->pareto_knee || i == p->pareto_near))
+        snprintf(text, room, "%s: %.0f %% cheaper for %.1f %% more time",
+                 i == p->pareto_knee ? "knee" : "near the fastest",
+                 100 * (1 - x->cost->usd / fastest->cost->usd),
+                 cli_percent_slower((double)x->iteration_ns,
+                                    (double)fastest->iteration_ns));
+    else if (x->iteration_ns == p->best.iteration_ns &&
+             x->peak_memory_bytes == p->best.peak_memory_bytes)
+        snprintf(text, room, "this plan");
+}
+
+/* Fills in the points of the Pareto front and their marks. */
 static void fill_tradeoffs(const lh_plan *p, const lists *l,
                            lh_report_decision *d)
 {
@@ -344,11 +364,10 @@ static void fill_tradeoffs(const lh_plan *p, const lists *l,
         snprintf(l->names[i], sizeof *l->names, "%s, %.40s",
                  cli_layout_text(x, layout, sizeof layout),
                  x->layout.schedule ? x->layout.schedule : "any schedule");
-        const bool own = x->iteration_ns == p->best.iteration_ns &&
-                         x->peak_memory_bytes == p->best.peak_memory_bytes;
+        format_mark(p, i, l->marks[i], sizeof *l->marks);
         l->tradeoffs[i] = (lh_report_tradeoff){
-            l->names[i], own ? "this plan" : "", x->iteration_ns,
-            x->peak_memory_bytes, x->cost ? x->cost->usd : -1};
+            l->names[i], l->marks[i], x->iteration_ns, x->peak_memory_bytes,
+            x->cost ? x->cost->usd : -1};
     }
     d->n_tradeoffs = p->n_pareto;
     d->tradeoffs = l->tradeoffs;

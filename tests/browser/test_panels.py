@@ -135,12 +135,14 @@ def test_merged(browser, folder):
 
 def test_front(browser, folder):
     """The chart of the Pareto front has a point for each of its plans."""
-    write(folder, "front.yaml", JOB.replace(", micro_batch: 1", "").replace(
+    text = JOB.split("layout:")[0].replace("0.004", "0.05")
+    write(folder, "front.yaml", text.replace(
         "  gpus_per_node: 1\n", "  gpus_per_node: 1\n  usd_per_gpu_hour: 2\n"))
     longhaul(folder, "plan", "front.yaml", "--no-optimal", "--pareto", "-o",
              "front.json", "--html", "front.html", "-q")
     with open(os.path.join(folder, "front.json"), encoding="utf-8") as f:
-        front = json.load(f)["front"]
+        plan = json.load(f)
+    front, knee = plan["front"], plan["front_knee"]
     browser.open(os.path.join(folder, "front.html"))
     points = browser.run("[...document.querySelectorAll('.point title')]"
                          ".map((t) => t.textContent)")
@@ -148,7 +150,10 @@ def test_front(browser, folder):
           all("USD" in text for text in points), f"front: {points}")
     marks = browser.run("[...document.querySelectorAll('.tradeoffs "
                         ".mark-text')].map((t) => t.textContent)")
-    check("this plan" in marks, f"front: marks {marks}")
+    cheaper = 1 - front[knee]["cost"]["usd"] / front[0]["cost"]["usd"]
+    check("this plan" in marks and any(
+        m.startswith(f"knee: {100 * cheaper:.0f} % cheaper") for m in marks),
+        f"front: marks {marks}, the knee is {knee}")
 
 
 def test_varied(browser, plan):

@@ -119,7 +119,7 @@ static void add_map(lhi_text *out, const lh_report_decision *d)
     lhi_text_puts(out, "]");
 }
 
-/* Adds the points of the chart; costs are in millionths of a dollar. */
+/* Adds the points of the chart; costs are in 1e-9 dollars. */
 static void add_tradeoffs(lhi_text *out, const lh_report_decision *d)
 {
     lhi_text_puts(out, ",\"tradeoffs\":[");
@@ -131,7 +131,7 @@ static void add_tradeoffs(lhi_text *out, const lh_report_decision *d)
         lhi_text_printf(
             out, ",\"ns\":%" PRId64 ",\"bytes\":%" PRId64 ",\"usd\":%lld}",
             x->iteration_ns, x->peak_bytes,
-            x->usd < 0 ? -1 : llround(fmin(x->usd, 1e9) * 1e6));
+            x->usd < 0 ? -1 : llround(fmin(x->usd, 1e9) * 1e9));
     }
     lhi_text_puts(out, "]");
 }

@@ -70,7 +70,7 @@ function siteMap({ sites, links }) {
 /* The Pareto front; names the plan and the marked point. */
 function tradeoffChart(points) {
   const priced = points.every((p) => p.usd >= 0);
-  const y = (p) => (priced ? p.usd / 1e6 : p.bytes / 2 ** 30);
+  const y = (p) => (priced ? p.usd / 1e9 : p.bytes / 2 ** 30);
   const unit = priced ? 'USD per iteration' : 'memory of the fullest GPU, GiB';
   const W = 620;
   const H = 260;
@@ -112,7 +112,7 @@ function tradeoffChart(points) {
     const dot = svg('circle', { class: `point${kind}`, cx: X(p.ns / 1e9),
       cy: Y(y(p)), r: p.texts[1] ? 5.5 : 4 });
     dot.append(svg('title', {}, `${time(p.ns)}, ${memory(p.bytes, 'B')}` +
-      (p.usd < 0 ? '' : `, USD ${plainNumber(p.usd / 1e6)}`) +
+      (p.usd < 0 ? '' : `, USD ${plainNumber(p.usd / 1e9)}`) +
       `: ${p.texts[0]}`));
     chart.append(dot);
     if (!p.texts[1]) continue;
