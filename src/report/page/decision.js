@@ -85,7 +85,7 @@ function tradeoffChart(points) {
   const [y0, y1] = range(points.map(y));
   const X = (v) => box.left + (v - x0) / (x1 - x0) * (box.right - box.left);
   const Y = (v) => box.bottom - (v - y0) / (y1 - y0) * (box.bottom - box.top);
-  const chart = svg('svg', { class: 'chart tradeoffs', viewBox: `0 0 ${W} ${H}`,
+  const chart = svg('svg', { class: 'chart', viewBox: `0 0 ${W} ${H}`,
     role: 'img', 'aria-label': `Iteration time against ${unit}: ` +
       `${points.length} plans that no other plan improves in both` });
   const step = niceStep(y1 - y0, 5);
@@ -105,22 +105,26 @@ function tradeoffChart(points) {
   const front = points.filter((p) => y(p) < least && (least = y(p)) >= 0);
   chart.append(svg('polyline', { class: 'front', points: front.map((p) =>
     `${X(p.ns / 1e9)},${Y(y(p))}`).join(' ') }));
+  const marked = points.filter((p) => p.texts[1]);
   for (const p of points.slice().sort((a, b) =>
     front.includes(a) - front.includes(b) ||
     Boolean(a.texts[1]) - Boolean(b.texts[1]))) {
     const kind = p.texts[1] ? ' marked' : front.includes(p) ? '' : ' other';
     const dot = svg('circle', { class: `point${kind}`, cx: X(p.ns / 1e9),
-      cy: Y(y(p)), r: p.texts[1] ? 5.5 : 4 });
+      cy: Y(y(p)), r: p.texts[1] ? 8 : 4 });
     dot.append(svg('title', {}, `${time(p.ns)}, ${memory(p.bytes, 'B')}` +
       (p.usd < 0 ? '' : `, USD ${plainNumber(p.usd / 1e9)}`) +
       `: ${p.texts[0]}`));
     chart.append(dot);
     if (!p.texts[1]) continue;
-    const end = X(p.ns / 1e9) > (box.left + box.right) / 2;
-    chart.append(svg('text', { class: 'mark-text', y: Y(y(p)) + 18,
-      x: X(p.ns / 1e9), 'text-anchor': end ? 'end' : 'start' }, p.texts[1]));
+    const letter = String.fromCharCode(65 + marked.indexOf(p));
+    chart.append(svg('text', { class: 'letter', x: X(p.ns / 1e9),
+      y: Y(y(p)) + 4, 'text-anchor': 'middle', 'aria-hidden': 'true' }, letter));
   }
-  return chart;
+  return el('div', { class: 'tradeoffs' }, chart, el('ol', { class: 'marks' },
+    ...marked.map((p) => el('li', {}, `${p.texts[1]} (${time(p.ns)}, ` +
+      `${p.usd < 0 ? memory(p.bytes, 'B') : `USD ${plainNumber(p.usd / 1e9)}`}` +
+      ')'))));
 }
 
 /* --- the decision ------------------------------------------------------------------ */
