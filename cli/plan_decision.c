@@ -116,6 +116,7 @@ static bool is_safe(const lh_choice *x)
 static void format_safe(const lh_plan *p, char *text, size_t room)
 {
     const lh_choice *best = NULL;
+    char left[CLI_MEMORY_TEXT];
     const struct {
         const lh_choice *list;
         uint32_t n;
@@ -127,10 +128,10 @@ static void format_safe(const lh_plan *p, char *text, size_t room)
     if (is_safe(&p->best)) {
         snprintf(
             text, room,
-            "this plan: %.1f GiB of the fullest GPU stay free beyond the "
-            "reserve",
-            (double)(p->best.memory_limit_bytes - p->best.peak_memory_bytes) /
-                0x1p30);
+            "this plan: %s of the fullest GPU stay free beyond the reserve",
+            cli_memory_text(p->best.memory_limit_bytes -
+                                p->best.peak_memory_bytes,
+                            "bytes", left));
         return;
     }
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
