@@ -27,26 +27,15 @@ MOST_SHAPES = 40000  # ms per redraw, which draws pixels, fewer than passes
 class Page:
     """An opened report."""
 
-    def __init__(self, browser, path, address, size="1400,1200"):
-        profile = tempfile.mkdtemp(prefix="longhaul-browser-")
-        try:
-            run = subprocess.run(
-                [browser, "--headless=new", "--no-sandbox", "--disable-gpu",
-                 "--hide-scrollbars", "--force-device-scale-factor=1",
-                 "--user-data-dir=" + profile, "--window-size=" + size,
-                 "--enable-logging=stderr", "--dump-dom", f"file://{path}#{address}"],
-                capture_output=True, timeout=180, check=False)
-        finally:
-            shutil.rmtree(profile, ignore_errors=True)
-        self.dom = run.stdout.decode("utf-8", "replace")
-        log = run.stderr.decode("utf-8", "replace")
-        self.console = [line for line in log.splitlines() if "CONSOLE" in line]
-        found = re.search(r'<script type="application/json" id="check">(.*?)'
-                          r"</script>", self.dom, re.S)
-        self.result = json.loads(found.group(1)) if found else None
+    def __init__(self, browser, path, address, size=(1400, 1200)):
         self.name = os.path.basename(path) + "#" + address
-        check(not self.console, f"{self.name}: console: {self.console}")
-        check(self.result is not None, f"{self.name}: did not finish")
+        done = browser.open(path, address, size) and browser.wait(
+            "!!document.getElementById('check')")
+        check(done, f"{self.name}: did not finish")
+        self.result = json.loads(browser.run(
+            "document.getElementById('check').textContent")) if done else None
+        self.dom = browser.run("document.documentElement.outerHTML")
+        check(not browser.troubles(), f"{self.name}: {browser.troubles()}")
 
     def __getitem__(self, key):
         return self.result[key] if self.result else None
@@ -124,7 +113,7 @@ def test_two_sites(browser, folder):
         a, b = page["view"]
         check(0.2 < (b - a) / page["checksum"][0][0] < 0.3,
               f"view {page['view']}")
-    page = Page(browser, folder + "/two-sites.html", "check=1", "390,800")
+    page = Page(browser, folder + "/two-sites.html", "check=1", (390, 800))
     check(page["wide"] is False, "scrolls sideways on a narrow screen")
 
 
@@ -234,7 +223,7 @@ def test_diagnosis(browser, folder):
     check_acts(page)
     last = told["steps"][5]["step"]
     page = Page(browser, folder + "/diagnosis.html",
-                f"check=1&step={last}&help=1&theme=dark", "800,900")
+                f"check=1&step={last}&help=1&theme=dark", (800, 900))
     check(page["wide"] is False, "diagnosis: scrolls sideways at 800 pixels")
     check('data-theme="dark"' in page.dom, "diagnosis: dark theme not on")
     if page.result:
@@ -346,14 +335,15 @@ def main():
     test_traces(folder)
     test_themes()
     test_maps()
-    browser = chromium.find()
-    if browser:
-        for test in (test_tiny, test_two_sites, test_pair, test_large,
-                     test_empty, test_diagnosis):
-            test(browser, folder)
+    path = chromium.find()
+    if path:
+        with chromium.Browser(path) as browser:
+            for test in (test_tiny, test_two_sites, test_pair, test_large,
+                         test_empty, test_diagnosis):
+                test(browser, os.path.abspath(folder))
     if len(sys.argv) == 2:
         shutil.rmtree(folder)
-    finish(*[] if browser else ["chromium"])
+    finish(*[] if path else ["chromium"])
 
 
 main()
