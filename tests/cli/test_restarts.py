@@ -168,11 +168,18 @@ def a_rank_is_stopped():
 
 
 # --- ranks that srun has started ----------------------------------------------
-def srun(*more):
-    """One process per rank, as srun would start them."""
+@contextlib.contextmanager
+def reserved_port():
+    """A port at which ranks can listen and no other program gets: sockets with
+    SO_REUSEADDR share a port of which at most one listens."""
     with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(("", 0))
+        yield one.getsockname()[1]
+
+
+def srun(port, *more):
+    """One process per rank, as srun would start them."""
     return [begin("--transport", "tcp", *more,
                   env={"LONGHAUL_SECRET": "0123456789abcdef" * 2,
                        "LONGHAUL_PORT": str(port), "SLURM_JOB_ID": "7",
@@ -196,13 +203,15 @@ def srun_disturbed(*victims, number=signal.SIGKILL, more=()):
     errors of all."""
     for _ in range(5):
         shutil.rmtree(WORK / "run", ignore_errors=True)
-        started = srun("--max-restarts", "5", *more)
-        until(has_saved, started[0])
-        for victim in victims:
-            before = ranks_of(started)
-            send(number, children(started[victim].pid))
-            until(functools.partial(has_restarted, started, before), started[0])
-        ends = [one.communicate(timeout=HANGS) for one in started]
+        with reserved_port() as port:
+            started = srun(port, "--max-restarts", "5", *more)
+            until(has_saved, started[0])
+            for victim in victims:
+                before = ranks_of(started)
+                send(number, children(started[victim].pid))
+                until(functools.partial(has_restarted, started, before),
+                      started[0])
+            ends = [one.communicate(timeout=HANGS) for one in started]
         codes = [one.returncode for one in started]
         errors = "".join(err for _, err in ends)
         if not check(codes == [0] * RANKS, f"{codes} {errors}"):

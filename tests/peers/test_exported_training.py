@@ -15,7 +15,6 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -272,21 +271,15 @@ def train(rank, case, form):
     return wrong
 
 
-def work(rank, world, cases, port, folder):
+def work(rank, world, cases, meeting, folder):
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    distributed.init_process_group("gloo", rank=rank, world_size=world)
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}",
+                                   rank=rank, world_size=world)
     lines = [f"{case.name}, {form}, rank {rank}: {', '.join(wrong[:3])}"
              for case in cases for form in case.trained
              for wrong in [train(rank, case, form)] if wrong]
     pathlib.Path(folder, f"rank{rank}").write_text("\n".join(lines))
     distributed.destroy_process_group()
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 with tempfile.TemporaryDirectory(prefix="longhaul-training-") as temp:
@@ -298,8 +291,8 @@ with tempfile.TemporaryDirectory(prefix="longhaul-training-") as temp:
     for world in (2, 4, 8):
         cases = [case for case in every if case.world == world]
         multiprocessing.start_processes(
-            work, (world, cases, free_port(), temp), nprocs=world,
-            start_method="fork")
+            work, (world, cases, f"{temp}/meeting{world}", temp),
+            nprocs=world, start_method="fork")
         for rank in range(world):
             failed += pathlib.Path(temp, f"rank{rank}").read_text().splitlines()
 for line in failed:

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -39,9 +38,9 @@ FORWARD_S, BACKWARD_S, SEND_S = (0.02, 0.06), (0.03, 0.09), (0.01, 0.01)
 PRECISION_S = 2e-4
 
 
-def train(rank, port, log):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    distributed.init_process_group("gloo", rank=rank, world_size=RANKS)
+def train(rank, meeting, log):
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}",
+                                   rank=rank, world_size=RANKS)
     torch.cuda.synchronize = lambda *_: None
     torch.cuda.current_device = lambda: "cpu"
     logging.basicConfig(level=logging.INFO, stream=open(log, "a"))
@@ -74,11 +73,8 @@ def train(rank, port, log):
 
 def main(folder):
     log = folder / "train.log"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    multiprocessing.start_processes(train, (port, str(log)), nprocs=RANKS,
-                                    start_method="fork")
+    multiprocessing.start_processes(train, (f"{folder}/meeting", str(log)),
+                                    nprocs=RANKS, start_method="fork")
     print(log.read_text())
     done = subprocess.run([PROGRAM, "diagnose", str(log), "--json"], text=True,
                           capture_output=True, check=True)

@@ -17,7 +17,6 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -119,10 +118,10 @@ def run_schedule(rank, name, group, folder):
     (folder / f"{name}-calls{rank}.json").write_text(json.dumps(calls))
 
 
-def train(rank, port, folder, names):
+def train(rank, meeting, folder, names):
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    distributed.init_process_group("gloo", rank=rank, world_size=RANKS)
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}",
+                                   rank=rank, world_size=RANKS)
     halves = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
     for name in names:
         n_stages = RUNS[name][1]
@@ -228,13 +227,11 @@ def recipe_is_wrong(folder):
 
 
 def main(folder):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     wrong, names = [], list(RUNS)
-    for _ in range(ATTEMPTS):
-        multiprocessing.start_processes(train, (port, folder, names),
-                                        nprocs=RANKS, start_method="fork")
+    for i in range(ATTEMPTS):
+        multiprocessing.start_processes(
+            train, (f"{folder}/meeting{i}", folder, names), nprocs=RANKS,
+            start_method="fork")
         found = {name: what_is_wrong(name, folder) for name in names}
         names = [name for name in names if found[name]]
         wrong = [line for lines in found.values() for line in lines]

@@ -15,7 +15,6 @@ import json
 import os
 import pathlib
 import queue
-import socket
 import subprocess
 import sys
 import tempfile
@@ -113,10 +112,10 @@ class Held:
         return [work]
 
 
-def train(rank, port, csv, folder):
+def train(rank, meeting, csv, folder):
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    distributed.init_process_group("gloo", rank=rank, world_size=STAGES)
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}",
+                                   rank=rank, world_size=STAGES)
     torch.manual_seed(rank)
     model = Part(SLOW_S if rank == SLOW_RANK else PASS_S)
     stage = PipelineStage(model, rank, STAGES, torch.device("cpu"))
@@ -140,12 +139,6 @@ def train(rank, port, csv, folder):
             optimizer.zero_grad()
             profiler.step()
     distributed.destroy_process_group()
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def what_is_wrong(found):
@@ -176,10 +169,10 @@ def main(folder):
     longhaul("schedule", str(pipeline), "-m", "1f1b", "-q", "-o", str(plan))
     longhaul("export", str(pipeline), "-s", str(plan), "--to", "pytorch",
              "--form", "compute_comms", "-o", str(csv))
-    for _ in range(RUNS):
+    for i in range(RUNS):
         multiprocessing.start_processes(
-            train, (free_port(), str(csv), str(folder)), nprocs=STAGES,
-            start_method="fork")
+            train, (f"{folder}/meeting{i}", str(csv), str(folder)),
+            nprocs=STAGES, start_method="fork")
         traces = sorted(str(path) for path in folder.glob("rank*.json.gz"))
         print(longhaul("diagnose", *traces))
         wrong = what_is_wrong(json.loads(

@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -58,10 +57,10 @@ def reference(stages, n):
                          for part in model]
 
 
-def work(rank, ranks, cases, port, folder):
+def work(rank, ranks, cases, meeting, folder):
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}",
+                                   rank=rank, world_size=ranks)
     lines = []
     for name, path, form, stages, n, places in cases:
         parts = [PipelineStage(block(s), s, stages, torch.device("cpu"))
@@ -112,9 +111,6 @@ if "WAIT_SEND_F" in schedules._ComputationType.__members__:
 with tempfile.TemporaryDirectory(prefix="longhaul-runtime-") as temp:
     folder = pathlib.Path(temp)
     for devices in (2, 4):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         cases = [export(folder, placement, devices, 8, method, form)
                  for method, placement in
                  (("1f1b", "ud"), ("zb-h1", "ud"), ("greedy", "ud"),
@@ -124,8 +120,8 @@ with tempfile.TemporaryDirectory(prefix="longhaul-runtime-") as temp:
                   ("greedy", "wave"), ("dualpipev", "wave"))
                  for form in forms]
         multiprocessing.start_processes(
-            work, (devices, cases, port, temp), nprocs=devices,
-            start_method="fork")
+            work, (devices, cases, f"{temp}/meeting{devices}", temp),
+            nprocs=devices, start_method="fork")
         wrong = [line for rank in range(devices)
                  for line in (folder / f"rank{rank}").read_text().splitlines()]
         for line in wrong:

@@ -2,10 +2,8 @@
 """Runs for the tests of longhaul.torch: a small model in parts, on processes over gloo,
 and the same in one process; on CPUs, or on one shared GPU.
 """
-import os
 import pathlib
 import pickle
-import socket
 import tempfile
 import traceback
 
@@ -73,10 +71,10 @@ def one_process(chunks, microbatches, steps, rate, replicas=1, place="cpu"):
                     for part in model]
 
 
-def _work(rank, ranks, job, arguments, port, folder):
+def _work(rank, ranks, job, arguments, meeting, folder):
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}",
+                                   rank=rank, world_size=ranks)
     try:
         made = job(rank, *arguments)
     except Exception:
@@ -86,19 +84,12 @@ def _work(rank, ranks, job, arguments, port, folder):
     distributed.destroy_process_group()
 
 
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 def on_ranks(ranks, job, *arguments):
     """Runs a function on this many processes; returns its results."""
-    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.start_processes(
-            _work, (ranks, job, arguments, port, folder), nprocs=ranks,
-            start_method="fork")
+            _work, (ranks, job, arguments, f"{folder}/meeting", folder),
+            nprocs=ranks, start_method="fork")
         return [pickle.loads(pathlib.Path(folder, str(rank)).read_bytes())
                 for rank in range(ranks)]
 
