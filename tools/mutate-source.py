@@ -7,14 +7,16 @@ time, and counts the mutants that some test notices.
 
 BUILD is a configured build folder of a clean checkout that nobody else uses:
 the program edits the source in place and restores it. For each mutant it builds
-the test programs of the folder, and runs them until one fails. It prints a line
+and runs the test programs of the folder, one after the other, until one fails. It prints a line
 for each survivor (file, line, change), and at the end the share of noticed
 mutants per folder. Mutants that do not compile, and mutants that change no
-object code, are drawn again. Same seed, same mutants.
+object code, are drawn again. Same seed, same mutants. --count 0 only checks that
+the tests listed here exist.
 """
 import argparse
 import hashlib
 import json
+import os
 import pathlib
 import random
 import re
@@ -26,34 +28,42 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # The tests of each folder, fastest and most specific first.
 TESTS = {
-    "src/model": "cost cost_links cost_profile cost_memory cost_far sharding "
-                 "expert_traffic layer_by_layer fold zones kernels fp8 "
-                 "framework spec spec_model network transport memory_room "
-                 "recompute partition floors floor_parts numbers plan_memory "
-                 "validate validate-published validate-gpu validate-scaleacross "
-                 "plan_built plan",
-    "src/schedule/simulator": "sim bounds trace offload describe numbers "
-                              "agreement mirror makespan timeline_rows jitter "
-                              "tolerance sched",
-    "src/schedule/methods": "sched sched_look_ahead sched_rounds sched_steady "
-                            "sched_slack sched_memory generators methods "
+    "src/model": "cost cost_links cost_profile cost_memory cost_wide_groups "
+                 "sharding expert_traffic layer_by_layer expert_groups zones "
+                 "kernels fp8 framework job job_model network transport "
+                 "memory_limits recompute partition lower_bounds "
+                 "layout_bounds numbers plan_memory validate "
+                 "validate-published validate-gpu validate-scaleacross "
+                 "plan_pipeline_check plan",
+    "src/schedule/simulator": "simulator bounds trace offload describe "
+                              "numbers agreement mirror makespan "
+                              "timeline_rows jitter tolerance "
+                              "schedule_methods",
+    "src/schedule/methods": "schedule_methods schedule_look_ahead "
+                            "schedule_rounds schedule_steady schedule_slack "
+                            "schedule_memory generators methods "
                             "papers-crosspipe papers-adaptra agreement",
     "src/schedule/solver": "solve solve_brute solve_engines solve_memory "
-                           "certificate bounds regrow papers-crosspipe-optimal "
-                           "solve_clauses solve_threads",
+                           "certificate bounds destroy_repair "
+                           "papers-crosspipe-optimal solve_clauses "
+                           "solve_threads",
     "src/schedule/verifier": "check certificate agreement solve_brute optima",
-    "src/planner": "plan plan_reasons plan_check plan_left plan_front plan_money "
-                   "plan_elastic plan_network plan_links plan_robust plan_uneven "
-                   "plan_built chunk_layers partition space nearby known sort "
-                   "ask show first best floors floor_parts exact plan_room "
-                   "elastic_floors elastic_random plan_choice plan_asked "
-                   "plan_refine papers-pipemesh papers-scaleacross",
-    "src/runtime/engine": "engine engine_run engine_grid engine_sharded "
-                          "engine_moves engine_switch engine_events "
-                          "engine_coupled engine_delegated engine_offload "
-                          "engine_memory engine_tensor engine_context "
-                          "engine_experts engine_mtp engine_levels engine_same "
-                          "engine_adapt engine_votes engine_observe train_plan",
+    "src/planner": "plan plan_reasons plan_file_check plan_unexplored "
+                   "plan_pareto plan_cost plan_elastic plan_network "
+                   "plan_links plan_robust plan_partitions "
+                   "plan_pipeline_check chunk_layers partition search_space "
+                   "neighbourhood cost_cache sort whatif escape "
+                   "tournament_tree best_schedule lower_bounds layout_bounds "
+                   "exact plan_memory_limits elastic_bounds elastic_random "
+                   "plan_monotonicity plan_fixed_dimensions plan_refine "
+                   "papers-pipemesh papers-scaleacross",
+    "src/runtime/engine": "engine engine_run process_grid engine_elastic "
+                          "engine_migration engine_switch engine_events "
+                          "engine_blocking_sends engine_delegated "
+                          "engine_offload engine_memory engine_tensor "
+                          "engine_context engine_experts engine_mtp "
+                          "engine_zero engine_determinism engine_adapt "
+                          "engine_votes engine_observation train_plan",
 }
 SWAPS = [(r" < ", " <= "), (r" <= ", " < "), (r" > ", " >= "), (r" >= ", " > "),
          (r" == ", " != "), (r" != ", " == "), (r" && ", " || "),
@@ -62,7 +72,7 @@ SWAPS = [(r" < ", " <= "), (r" <= ", " < "), (r" > ", " >= "), (r" >= ", " > "),
 STATEMENT = re.compile(r"^\s+(?!return|goto|break|continue|free|fprintf)"
                        r"[\w>.\[\]()*-]+( [-+*/|&]?= [^;]*|\([^;]*\));$")
 
-
+LIBRARY = "src/liblonghaul-all.a"  # which the tests are linked with
 # Texts, and the sizes of allocations and limits, which tests need not notice.
 SKIPPED = re.compile(r"""^\s*#|"|'|LHI_NEW|alloc|<<|sizeof""")
 
@@ -99,11 +109,11 @@ def mutants(path):
     return made
 
 
-def run(*command, seconds=600):
-    """Tests whether a command succeeds within the time."""
+def run(*command, cwd=ROOT, env=None, seconds=600):
+    """Tests whether a command succeeds, or skips, within the time."""
     try:
-        return subprocess.run(command, cwd=ROOT, capture_output=True,
-                              check=False, timeout=seconds).returncode == 0
+        return subprocess.run(command, cwd=cwd, env=env, capture_output=True,
+                              check=False, timeout=seconds).returncode in (0, 77)
     except subprocess.TimeoutExpired:
         return False
 
@@ -114,20 +124,29 @@ class Folder:
     def __init__(self, build, name):
         self.name = name
         self.files = sorted((ROOT / name).rglob("*.c"))
-        known = {test["name"]: test["cmd"] for test in json.loads(
+        known = {test["name"]: test for test in json.loads(
             subprocess.check_output(["meson", "introspect", "--tests", build]))}
-        self.tests = [n for n in TESTS[name].split() if n in known]
-        unknown = set(TESTS[name].split()) - set(known)
+        self.tests = TESTS[name].split()
+        unknown = set(self.tests) - set(known)
         if unknown:
             sys.exit(f"mutate-source.py: no test {', '.join(sorted(unknown))}")
         top = str(pathlib.Path(build).resolve()) + "/"
-        self.targets = sorted({part.removeprefix(top)
-                               for n in self.tests for part in known[n]
-                               if part.startswith(top)})
+        self.known = {n: known[n] for n in self.tests}
+        self.targets = {n: [part.removeprefix(top) for part in
+                            known[n]["cmd"] if part.startswith(top)]
+                        for n in self.tests}
         self.noticed, self.survivors = 0, []
 
-    def kills(self, build, test):
-        return not run("meson", "test", "-C", build, "--no-rebuild", test)
+    def builds(self, build, tests):
+        return run("ninja", "-C", build, *sorted(
+            {target for n in tests for target in self.targets[n]}))
+
+    def kills(self, build, name):
+        """Builds one test and runs it."""
+        test = self.known[name]
+        return not (self.builds(build, [name]) and run(
+            *test["cmd"], cwd=test["workdir"] or build,
+            env={**os.environ, **test["env"]}, seconds=test["timeout"]))
 
     def try_mutant(self, build, drawn):
         """Builds and tests one mutant; false if it is not a mutant."""
@@ -144,7 +163,7 @@ class Folder:
         before = library_hash(build)
         try:
             path.write_text("\n".join(lines))
-            if not run("ninja", "-C", build, *self.targets):
+            if not run("ninja", "-C", build, LIBRARY):
                 return False
             if library_hash(build) == before:
                 return False
@@ -181,15 +200,16 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     names = [given.only] if given.only else sorted(TESTS)
     folders = [Folder(given.build, name) for name in names]
-    if not run("ninja", "-C", given.build,
-               *{target for f in folders for target in f.targets}):
+    if given.count == 0:
+        return  # all tests exist
+    if not all(f.builds(given.build, f.tests) for f in folders):
         sys.exit("mutate-source.py: the source does not build")
     for folder in folders:
         drawn = random.Random(f"{given.seed} {folder.name}")
         tried = 0
         while tried < -(-given.count // len(folders)):
             tried += folder.try_mutant(given.build, drawn)
-        run("ninja", "-C", given.build, *folder.targets)
+        folder.builds(given.build, folder.tests)
     total = noticed = 0
     for folder in folders:
         n = folder.noticed + len(folder.survivors)
