@@ -5,7 +5,7 @@
 #     tests/headers/check-headers.sh FOLDER CC [CXX]
 set -u
 cd "$1"
-cc=$2
+cc=${2#ccache } # which does not cache standard input
 cxx=${3:-}
 strict='-Wall -Wextra -Wpedantic -Werror -fsyntax-only'
 failed=0
