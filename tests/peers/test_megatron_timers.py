@@ -39,7 +39,7 @@ PRECISION_S = 2e-4
 
 
 def train(rank, meeting, log):
-    distributed.init_process_group("gloo", init_method=f"file://{meeting}",
+    distributed.init_process_group("gloo", init_method=meeting,
                                    rank=rank, world_size=RANKS)
     torch.cuda.synchronize = lambda *_: None
     torch.cuda.current_device = lambda: "cpu"
@@ -73,8 +73,9 @@ def train(rank, meeting, log):
 
 def main(folder):
     log = folder / "train.log"
-    multiprocessing.start_processes(train, (f"{folder}/meeting", str(log)),
-                                    nprocs=RANKS, start_method="fork")
+    meeting = (folder / "meeting").absolute().as_uri()
+    multiprocessing.start_processes(train, (meeting, str(log)), nprocs=RANKS,
+                                    start_method="fork")
     print(log.read_text())
     done = subprocess.run([PROGRAM, "diagnose", str(log), "--json"], text=True,
                           capture_output=True, check=True)

@@ -120,7 +120,7 @@ def run_schedule(rank, name, group, folder):
 
 def train(rank, meeting, folder, names):
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{meeting}",
+    distributed.init_process_group("gloo", init_method=meeting,
                                    rank=rank, world_size=RANKS)
     halves = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
     for name in names:
@@ -229,9 +229,9 @@ def recipe_is_wrong(folder):
 def main(folder):
     wrong, names = [], list(RUNS)
     for i in range(ATTEMPTS):
-        multiprocessing.start_processes(
-            train, (f"{folder}/meeting{i}", folder, names), nprocs=RANKS,
-            start_method="fork")
+        meeting = (folder / f"meeting{i}").absolute().as_uri()
+        multiprocessing.start_processes(train, (meeting, folder, names),
+                                        nprocs=RANKS, start_method="fork")
         found = {name: what_is_wrong(name, folder) for name in names}
         names = [name for name in names if found[name]]
         wrong = [line for lines in found.values() for line in lines]

@@ -114,7 +114,7 @@ class Held:
 
 def train(rank, meeting, csv, folder):
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{meeting}",
+    distributed.init_process_group("gloo", init_method=meeting,
                                    rank=rank, world_size=STAGES)
     torch.manual_seed(rank)
     model = Part(SLOW_S if rank == SLOW_RANK else PASS_S)
@@ -170,9 +170,10 @@ def main(folder):
     longhaul("export", str(pipeline), "-s", str(plan), "--to", "pytorch",
              "--form", "compute_comms", "-o", str(csv))
     for i in range(RUNS):
+        meeting = (folder / f"meeting{i}").absolute().as_uri()
         multiprocessing.start_processes(
-            train, (f"{folder}/meeting{i}", str(csv), str(folder)),
-            nprocs=STAGES, start_method="fork")
+            train, (meeting, str(csv), str(folder)), nprocs=STAGES,
+            start_method="fork")
         traces = sorted(str(path) for path in folder.glob("rank*.json.gz"))
         print(longhaul("diagnose", *traces))
         wrong = what_is_wrong(json.loads(
