@@ -5,7 +5,8 @@ FSDP2 over gloo: same weights, data and rates.
 
     test_sharded_torch.py LONGHAUL ROOT
 
-The losses of two and of four processes agree within 1e-5 (relative). Needs torch and
+The losses of four processes agree within 1e-5 (relative), with all cases those of two,
+too. Needs torch and
 numpy ($LONGHAUL_TORCH names a Python that has them).
 """
 import os
@@ -26,7 +27,9 @@ assert torch and fully_shard and numpy
 import sharded
 
 failed = 0
-for replicas, steps in ((2, 3), (4, 2)):
+for replicas, steps in ((4, 2), (2, 3)):
+    if replicas == 2 and "LONGHAUL_ALL_CASES" not in os.environ:
+        continue
     try:
         row = sharded.compare(PROGRAM, replicas, steps,
                               os.path.join(ROOT, "LICENSE"), levels=(3,))
