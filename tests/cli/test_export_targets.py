@@ -145,7 +145,7 @@ CHECKS = {"megatron": check_megatron, "torchtitan": check_torchtitan}
 @test
 def every_plan_for_a_program_is_one_of_its_own():
     made = dict.fromkeys(CHECKS, 0)
-    for seed in range(2 if has_few_cases() else 10):
+    for seed in range(1 if has_few_cases() else 10):
         text = job(random.Random(seed))
         write("job.yaml", text)
         for target, check_it in CHECKS.items():

@@ -3,8 +3,8 @@
 """Contents of plans: text, JSON and files."""
 import re
 
-from harness import (ANY, ROOT, case, check, finish, json_case, makes, read,
-                     test, write)
+from harness import (ANY, ROOT, case, check, finish, has_few_cases, json_case,
+                     makes, read, test, write)
 from input_files import SITES, job, loaded, names, pipeline, plan
 
 LINKED = str(ROOT / "examples/crosspipe-m70-four-sites.yaml")
@@ -116,8 +116,9 @@ def a_job_is_compared_with_its_plan_best():
     write("few.yaml", SITES.replace("global_batch: 512", "global_batch: 128") +
           "layout: {tensor: 8, context: 1, pipeline: 4, micro_batch: 1, "
           "chunks_per_device: 2}\n")
-    case("as text", ["compare", "few.yaml"], out=r"greedy wave.*greedy loop",
-         err=ANY)
+    if not has_few_cases():
+        case("as text", ["compare", "few.yaml"],
+             out=r"greedy wave.*greedy loop", err=ANY)
     rows = json_case("as JSON", ["compare", "few.yaml"], err=ANY)["rows"]
     best = json_case("planned", ["plan", "few.yaml", "--effort", "400000"],
                      err=ANY)

@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 
-from harness import ROOT, WORK, check, finish, run, test
+from harness import ROOT, WORK, check, finish, has_few_cases, run, test
 
 EXAMPLES = sorted((ROOT / "examples").glob("tiny-*-cpu.yaml"))
 FEW = 7  # steps; the comments use more
@@ -40,7 +40,7 @@ def is_lacking(done):
 @test
 def every_small_example_is_planned_and_trained():
     check(len(EXAMPLES) >= 4, f"{len(EXAMPLES)} examples")
-    for example in EXAMPLES:
+    for example in EXAMPLES[::2] if has_few_cases() else EXAMPLES:
         done = trained(example)
         if is_lacking(done):
             return

@@ -5,7 +5,7 @@
 #include "cases.h"
 #include "choice_jobs.h"
 
-static uint32_t n_jobs = OF_CASES(10);
+static uint32_t n_jobs = FEW_CASES ? 1 : 10;
 static uint32_t first_seed = 1;
 static uint32_t n_memory, n_nodes, n_keys;
 
