@@ -145,7 +145,7 @@ CHECKS = {"megatron": check_megatron, "torchtitan": check_torchtitan}
 @test
 def every_plan_for_a_program_is_one_of_its_own():
     made = dict.fromkeys(CHECKS, 0)
-    for seed in range(1 if has_few_cases() else 10):
+    for seed in (2, 6) if has_few_cases() else range(10):
         text = job(random.Random(seed))
         write("job.yaml", text)
         for target, check_it in CHECKS.items():
@@ -177,7 +177,7 @@ def every_plan_for_a_program_is_one_of_its_own():
 
 @test
 def the_target_in_the_job_has_the_same_effect():
-    text = job(random.Random(1))
+    text = job(random.Random(6))
     write("a.yaml", text)
     write("b.yaml", re.sub(r"layout: \{", "layout: {framework: megatron, ",
                            text))
