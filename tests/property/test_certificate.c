@@ -74,6 +74,20 @@ static void check_text(const lh_certificate *c)
     lh_text_free(b);
 }
 
+/* Checks that a closed form is refuted without its last term, and with another
+ * first one. */
+static void check_terms(const lh_pipeline *p, const lh_certificate *c)
+{
+    lh_certificate lie = *c;
+    lh_bound_term first = c->terms[0];
+    lie.n_terms--;
+    CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
+    first.ns++;
+    lie.n_terms = 1;
+    lie.terms = &first;
+    CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
+}
+
 /* Claims falsely that the schedule's own makespan is unreachable. Neither
  * windows nor clauses may refute it, even if clauses are valid for a shorter
  * deadline or invented. */
@@ -84,6 +98,7 @@ static void check_lies(const lh_pipeline *p, const lh_certificate *c, rng *r)
     lie.refuted_ns = lie.makespan_ns;
     if (c->kind == LH_PROOF_CLOSED_FORM) {
         CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
+        check_terms(p, c);
         lie.kind = LH_PROOF_SEARCH;
         lie.n_clauses = 0;
     }
