@@ -181,7 +181,7 @@ suites() {
 fuzz() {
     targets=$(sed -n "s/^  '\(.*\)': \[.*/\1/p" tests/fuzz/meson.build | wc -l)
     targets=$((targets + 1)) # damaged files for the program, beside them
-    if JOBS=$((3 * $(nproc))) sh tests/fuzz/run.sh "$seconds" \
+    if JOBS=$((4 * $(nproc))) sh tests/fuzz/run.sh "$seconds" \
         </dev/null >build-logs/fuzz.log 2>&1; then
         passed=$((passed + targets))
         grep '^fuzz ' build-logs/fuzz.log

@@ -112,17 +112,16 @@ def requested_sections_are_complete():
             check(f" {1e3 * row['iteration_s']:.3f} ms " in rows, rows)
 
 
-@test
+@long_test
 def requested_sections_do_not_shorten_the_screen():
     write("job.yaml", JOB)
     args = ["plan", "job.yaml", *SHORT, "--effort", "20"]
-    more = [] if has_few_cases() else ["--sensitivity"]
     plain = run(*args).stdout
-    asked = run(*args, *WHAT_IF, *more).stdout
+    asked = run(*args, *WHAT_IF, "--sensitivity").stdout
     screen = plain[:plain.index("\nplan ")]
     check(asked.startswith(screen), f"{plain}\n{asked}")
     check("\nWhat-if: other link" in asked and
-          (not more or "\nSensitivity: link values" in asked), asked)
+          "\nSensitivity: link values" in asked, asked)
 
 
 DIMENSIONS = ("tensor", "context", "expert", "pipeline", "data", "sites",
@@ -173,7 +172,7 @@ def network_advice_is_on_request():
               said)
 
 
-@test
+@long_test
 def nothing_is_called_0_0_percent():
     write("job.yaml", JOB)
     for search in SHORT, ["-q"]:

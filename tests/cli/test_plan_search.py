@@ -325,7 +325,7 @@ def the_cheapest_plan_has_a_cost_gap():
 
 
 # Plans that take many times as long are omitted, and the output states this.
-@test
+@long_test
 def a_front_omits_slow_plans():
     write("job.yaml", SMALL + "layout: {context: 1, micro_batch: 1}\n")
     front = ["plan", "job.yaml", "--no-optimal", "--search", "even", "--json",
