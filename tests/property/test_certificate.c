@@ -206,6 +206,7 @@ static void proofs_are_checked(void)
            n_enumerated);
     CHECK(n_cases < 100 || n_enumerated > n_cases / 4);
     CHECK_INT(verified[LH_PROOF_CLOSED_FORM], kinds[LH_PROOF_CLOSED_FORM]);
+    CHECK_INT(verified[LH_PROOF_WINDOWS], kinds[LH_PROOF_WINDOWS]);
 }
 
 int main(int argc, char **argv)
