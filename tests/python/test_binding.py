@@ -214,7 +214,7 @@ def optical_networks_are_those_of_the_program():
 @test
 def paths_texts_and_maps_are_the_same_job():
     path = str(WORK / "job.json")
-    whole = printed("plan", ROOT / "examples/llama3-8b-gcp-regions.yaml",
+    whole = printed("plan", ROOT / "examples/crosspipe-m70-four-sites.yaml",
                     *AS_LITTLE)["job"]
     (WORK / "job.json").write_text(json.dumps(whole))
     of_path = longhaul.plan(path, quick=True, **LITTLE)
