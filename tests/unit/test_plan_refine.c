@@ -261,6 +261,7 @@ int main(void)
     RUN(keeps_what_is_asked_for);
     RUN(own_degrees_have_the_same_partition);
     if (!FEW_CASES) {
+        RUN(alternatives_are_climbed);
         RUN(more_bandwidth_is_not_slower);
         RUN(searches_partitions_for_cost);
     }
