@@ -155,8 +155,7 @@ static inline bool noisy_step(noisy_run *n, uint32_t device)
     }
     double factor = n->together ? n->device_factor[device] : noisy_factor(n);
     factor *= n->slower ? n->slower[device] : 1;
-    int64_t ns =
-        llround((double)lhi_pass_duration(&p->chunks[c], pass) * factor);
+    int64_t ns = llround((double)lhi_pass_duration(p, pass) * factor);
     int64_t ends = starts + ns;
     n->passes[n->seen.n_passes++] = (lh_observed_pass){*pass, ns};
     n->device_free[device] = ends;

@@ -123,7 +123,9 @@ static void each_model_on_each_gpu_is_a_job(void)
 static void what_is_asked_for_is_there(void)
 {
     const lh_draft_site sites[] = {
-        {"h100", 4, 0}, {"a100", 16, 4}, {"h100", 2, 2}};
+        {.gpu = "h100", .nodes = 4},
+        {.gpu = "a100", .nodes = 16, .gpus_per_node = 4},
+        {.gpu = "h100", .nodes = 2, .gpus_per_node = 2}};
     const lh_draft_options o = {.size = sizeof o,
                                 .model = "llama3.3-70b",
                                 .n_sites = 3,
@@ -198,7 +200,8 @@ static void refuse_draft(lh_draft_options o, const char *says)
 static void what_no_job_may_have_is_refused(void)
 {
     const lh_draft_site wrong = {.gpu = "h1000"}, none = {0};
-    const lh_draft_site many = {"h100", 1u << 24, 1024};
+    const lh_draft_site many = {
+        .gpu = "h100", .nodes = 1u << 24, .gpus_per_node = 1024};
     refuse_draft((lh_draft_options){.n_sites = 1, .sites = &wrong},
                  "unknown GPU 'h1000'; known: v100-32g,");
     refuse_draft((lh_draft_options){.n_sites = 1, .sites = &none},

@@ -32,12 +32,12 @@ LH_API double lh_cloud_usd_per_gb(const char *from, const char *to);
 
 /* One datacenter in the job draft. */
 typedef struct lh_draft_site {
-    /* Cloud region: gives name, latencies and prices; for all sites or none.
-     * NULL: none. */
-    const char *region;
     const char *gpu;        /* preset name or alias */
     uint32_t nodes;         /* 0: enough for the model, see below */
     uint32_t gpus_per_node; /* 0: the usual number for this GPU */
+    /* Cloud region: gives name, latencies and prices; for all sites or none.
+     * NULL: none. */
+    const char *region;
 } lh_draft_site;
 
 /* Options of lh_job_draft(). */
