@@ -233,6 +233,7 @@ static void unsupported_pipelines_are_named(void)
 {
     lh_pipeline *odd = two_way("bd", 3, 8, ""), *few = two_way("bd", 4, 3, "");
     lh_pipeline *wave = two_way("wave", 4, 7, "");
+    lh_pipeline *single = two_way("bd", 1, 4, "");
     lh_pipeline *joint = two_way("bd", 4, 8, "backward: joint\n");
     fails("dualpipe", odd, "even number of devices");
     fails("chimera", odd, "even number of devices");
@@ -244,10 +245,13 @@ static void unsupported_pipelines_are_named(void)
     fails("chimera", wave, "needs placement bd");
     fails("dualpipev", few,
           "needs placement wave; that of this pipeline is bd");
+    fails("dualpipev", single,
+          "needs placement wave; that of this pipeline is bd");
     fails("interleaved-zbv", few, "equally many on each");
     fails("steady", few, "two directions");
     fails("look-ahead", few, "two directions");
     lh_pipeline_free(joint);
+    lh_pipeline_free(single);
     lh_pipeline_free(wave);
     lh_pipeline_free(few);
     lh_pipeline_free(odd);

@@ -109,13 +109,13 @@ bool lh_method_is_auto(const char *name)
 /* ---- pipeline requirements ---- */
 
 /* Checks whether the pipeline has the chunk placement on devices. On one
- * device, chunks 0 and 1 form a V as well as a loop. */
+ * device, chunks 0 and 1 of one direction form a V as well as a loop. */
 static bool has_placement(const lh_pipeline *p, lh_placement placement)
 {
     if (p->placement == placement)
         return true;
     return placement == LH_PLACEMENT_WAVE && p->n_devices == 1 &&
-           p->n_chunks == 2;
+           p->n_chunks == 2 && !p->bidirectional;
 }
 
 /* Fails with LH_EUNSUPPORTED unless the pipeline has the placement that a
