@@ -397,6 +397,41 @@ static void pairs_save_time(void)
     lh_pipeline_free(plain);
 }
 
+/* The durations of pairs are rounded to the nearest ns, also with a factor just
+ * below 1/2, in the simulator and in the verifier. */
+static void pairs_are_rounded(void)
+{
+    static const struct {
+        const char *factor;
+        int64_t ns, pair_ns; /* of F, and of F and B together */
+    } cases[] = {{"0.49999999999999994", 1, 0}, {"0.5", 1, 2}, {"1", 3, 6}};
+    static const char csv[] = "0F0,(1F0;0B0)OVERLAP_F_B,1B0\n";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[400];
+        int64_t ns = cases[i].ns;
+        snprintf(text, sizeof text,
+                 "longhaul: pipeline/1\ntime_unit: ns\nmicrobatches: 1\n"
+                 "devices: 1\noverlap: {F+B: %s}\n"
+                 "uniform: {placement: bd, F: %" PRId64 ", D: %" PRId64
+                 ", W: 0}\n",
+                 cases[i].factor, ns, ns);
+        lh_pipeline *p = parse(text);
+        lh_schedule *s = NULL;
+        lh_timeline *t = NULL;
+        lh_verdict *v = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_schedule_parse(csv, strlen(csv), "s", &s, &err), err);
+        CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
+        CHECK_OK(lh_check(p, s, &v, &err), err);
+        CHECK_INT(lh_timeline_makespan(t), 2 * ns + cases[i].pair_ns);
+        CHECK_INT(lh_verdict_makespan(v), 2 * ns + cases[i].pair_ns);
+        lh_verdict_free(v);
+        lh_timeline_free(t);
+        lh_schedule_free(s);
+        lh_pipeline_free(p);
+    }
+}
+
 /* Greedy with little memory: an F leaves room for one on the other chunk, so no
  * order deadlocks. */
 static void greedy_fits_into_memory(void)
@@ -480,6 +515,7 @@ int main(void)
     RUN(dualpipe_has_its_bubble);
     RUN(chimera_has_its_bubble);
     RUN(pairs_save_time);
+    RUN(pairs_are_rounded);
     RUN(greedy_fits_into_memory);
     RUN(copies_are_summed_together);
     return test_summary();

@@ -270,7 +270,9 @@ static inline int64_t lhi_pass_duration(const lh_pipeline *p,
     if (lhi_is_overlapped(p, pass)) {
         int64_t alone =
             pass->kind == LH_F ? chunk->f_ns : chunk->d_ns + chunk->w_ns;
-        return (int64_t)((double)alone * p->overlap_f_b + 0.5);
+        double exact = (double)alone * p->overlap_f_b;
+        int64_t below = (int64_t)exact; /* exact + 0.5 may be rounded itself */
+        return below + (exact - (double)below >= 0.5);
     }
     switch (pass->kind) {
     case LH_F:
