@@ -143,7 +143,7 @@ static void queue_piece(simulation *r, uint32_t device, int64_t time_ns,
 {
     const lhi_verifier *judge = r->judge;
     lhi_event event = {.time_ns = time_ns,
-                       .rank = (uint64_t)judge->n_rows,
+                       .rank = (uint64_t)judge->n_rows + 1,
                        .seq = ticket,
                        .payload = FIRST_PIECE + device};
     if (ticket == 0)
@@ -152,7 +152,7 @@ static void queue_piece(simulation *r, uint32_t device, int64_t time_ns,
         r->judge->no_memory = true;
 }
 
-/* launches a collective on its device's data-parallel link. On a link of the
+/* Launches a collective on its device's data-parallel link. On a link of the
  * device's own its arrival is known at once. */
 static void launch_collective(simulation *r, lhi_verify_collective what)
 {
@@ -304,7 +304,7 @@ static void queue_message(simulation *r, uint32_t node)
     if (r->posted_ns && r->posted_ns[node] > time_ns)
         time_ns = r->posted_ns[node];
     lhi_event event = {.time_ns = time_ns,
-                       .rank = r->judge->rows[node],
+                       .rank = (uint64_t)r->judge->rows[node] + 1,
                        .seq = r->n_messages++,
                        .payload = node};
     if (!lhi_heap_push(&r->heap, event))
@@ -372,8 +372,9 @@ static void release_gradients(simulation *r, uint32_t chunk, int64_t end_ns)
     }
     if (r->released_ns[copy] > end_ns)
         end_ns = r->released_ns[copy];
-    for (uint32_t i = 0; i < 2; i++) { /* before messages of the same time */
+    for (uint32_t i = 0; i < 2; i++) {
         lhi_event event = {.time_ns = end_ns,
+                           .rank = 0, /* before messages of the same time */
                            .seq = i ? copy : chunk,
                            .payload = FIRST_SCATTER + (i ? copy : chunk)};
         if (!lhi_heap_push(&r->heap, event))
