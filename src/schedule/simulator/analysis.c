@@ -503,15 +503,18 @@ static bool step_to_first_forward(path_walk *w, const lh_collective *c)
     return false;
 }
 
-/* Continues the critical path at the device's last pass that ends at `end_ns`.
+/* Continues the critical path at the chunk's last pass that ends at `end_ns`.
  * Returns false if there is none. */
-static bool step_to_last_pass(path_walk *w, uint32_t device, int64_t end_ns)
+static bool step_to_last_pass(path_walk *w, uint32_t chunk, int64_t end_ns)
 {
-    for (uint32_t i = lhi_timeline_count_runs(w->f->t, device); i-- > 0;)
-        if (lhi_timeline_get_run(w->f->t, device, i)->end_ns == end_ns) {
-            step_to_run(w, device, i);
-            return true;
-        }
+    uint32_t device = w->f->p->chunks[chunk].device;
+    for (uint32_t i = lhi_timeline_count_runs(w->f->t, device); i-- > 0;) {
+        const lh_timeline_run *run = lhi_timeline_get_run(w->f->t, device, i);
+        if (run->pass.chunk != chunk || run->end_ns != end_ns)
+            continue;
+        step_to_run(w, device, i);
+        return true;
+    }
     return false;
 }
 
@@ -526,9 +529,8 @@ static bool step_from_launch(path_walk *w, const lh_collective *c)
     if (!c->is_reduce_scatter)
         return step_to_first_forward(w, c);
     uint32_t copy = lhi_get_copy(w->f->p, c->chunk);
-    return step_to_last_pass(w, c->device, c->ready_ns) ||
-           (copy != LH_NONE &&
-            step_to_last_pass(w, w->f->p->chunks[copy].device, c->ready_ns));
+    return step_to_last_pass(w, c->chunk, c->ready_ns) ||
+           (copy != LH_NONE && step_to_last_pass(w, copy, c->ready_ns));
 }
 
 /* Continues the critical path from the time `since_ns` at which collective `c`
