@@ -53,7 +53,8 @@ typedef struct lh_export_options {
  * lh_schedule_merge_parts(). *cost_ns (may be NULL) receives the resulting
  * iteration-time increase, in ns; negative: a decrease. The caller frees *text
  * with lh_text_free(). Errors include LH_EDEADLOCK and those of
- * lh_simulate(). */
+ * lh_simulate(). LH_EUNSUPPORTED: the pipeline has two directions or offloads
+ * activations. */
 LH_API lh_status lh_export_pytorch(const lh_pipeline *pipeline,
                                    const lh_schedule *schedule,
                                    lh_pytorch_form form, char **text,

@@ -13,6 +13,7 @@
 #include <longhaul/experimental/schedule.h>
 #include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/solve.h>
+#include <longhaul/export.h>
 
 /* --- format --------------------------------------------------------------- */
 
@@ -297,6 +298,40 @@ static void optimal_is_proven(void)
     lh_pipeline_free(p);
 }
 
+/* PyTorch would connect the last chunk of one direction with the first of the
+ * other. Its pairs are single actions, so no pass of a pair can launch
+ * operations. */
+static void exports_to_pytorch_are_rejected(void)
+{
+    static const lh_pytorch_form forms[] = {LH_PYTORCH_COMPUTE_ONLY,
+                                            LH_PYTORCH_COMPUTE_COMMS};
+    lh_pipeline *p = two_way("bd", 2, 2, "");
+    lh_pipeline *launching =
+        two_way("wave", 2, 4,
+                "data_parallel: {operations: [{chunk: 0, all_gather: 1, "
+                "launch: 0F0}]}\n");
+    lh_schedule *s = make("dualpipe", p), *pairs = make("dualpipev", launching);
+    lh_error err = {0};
+    char *text = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        CHECK_INT(lh_export_pytorch(p, s, forms[i], &text, NULL, NULL, &err),
+                  LH_EUNSUPPORTED);
+        CHECK_HAS(err.text, "do not support two directions");
+    }
+    CHECK_INT(lh_export_pytorch(launching, pairs, LH_PYTORCH_COMPUTE_COMMS,
+                                &text, NULL, NULL, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "overlapped pair as one action");
+    CHECK_OK(lh_export_pytorch(launching, pairs, LH_PYTORCH_COMPUTE_ONLY, &text,
+                               NULL, NULL, &err),
+             err);
+    lh_text_free(text);
+    lh_schedule_free(pairs);
+    lh_schedule_free(s);
+    lh_pipeline_free(launching);
+    lh_pipeline_free(p);
+}
+
 /* --- formulas ------------------------------------------------------------- */
 
 /* Simulates a method's schedule and checks it with the verifier; returns the
@@ -512,6 +547,7 @@ int main(void)
     RUN(chimera_by_hand);
     RUN(unsupported_pipelines_are_named);
     RUN(optimal_is_proven);
+    RUN(exports_to_pytorch_are_rejected);
     RUN(dualpipe_has_its_bubble);
     RUN(chimera_has_its_bubble);
     RUN(pairs_save_time);

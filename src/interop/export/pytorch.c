@@ -2,6 +2,7 @@
 /* Exports schedules for PyTorch. Other programs support only unsplit
  * weight-gradient passes. */
 #include "interop/export/export_internal.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/export.h>
 #include <longhaul/experimental/pipeline.h>
@@ -9,12 +10,18 @@
 #include <longhaul/simulate.h>
 
 /* Builds a copy of the pipeline in which the passes of a pair run as one, as in
- * PyTorch, if they do not in the pipeline itself. */
+ * PyTorch, if they do not in the pipeline itself. LH_EUNSUPPORTED: passes
+ * launch data-parallel operations, which excludes pairs. */
 static lh_status join_pairs(const lh_pipeline *pipeline, lh_pipeline **out,
                             lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
+    if (desc.n_dp_ops)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "PyTorch runs an overlapped pair as one action, in "
+                        "which no pass can launch data-parallel operations; "
+                        "use the form compute_only, or another schedule");
     if (!(desc.overlap_f_b > 0))
         desc.overlap_f_b = 1;
     return lh_pipeline_make(&desc, out, err);
@@ -70,6 +77,10 @@ lh_status lh_export_pytorch(const lh_pipeline *pipeline,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "PyTorch's schedules do not support activation "
                         "offloading; plan without training.offload");
+    if (lhi_pipeline_is_bidirectional(pipeline))
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "PyTorch's schedules do not support two directions "
+                        "(placement bd); use dualpipev on placement wave");
     lh_status status = lh_schedule_merge_parts(pipeline, schedule, &whole, err);
     if (status == LH_OK)
         status = lh_simulate(pipeline, schedule, NULL, &before, err);
