@@ -119,23 +119,26 @@ static void every_placement(void)
 /* Two directions and overlapped passes are rejected before a run. */
 static void one_direction_is_required(void)
 {
-    static const char *const lines[][2] = {{"bd", ""},
-                                           {"wave", "overlap: {F+B: 0.9}\n"}};
-    for (size_t k = 0; k < 2; k++) {
+    static const char *const cases[][4] = {
+        {"bd", "", "dualpipe", "train does not support two directions"},
+        {"bd", "data_parallel: [{chunk: 0, reduce_scatter: 1}]\n", "dualpipe",
+         "explain supports two directions (placement bd) only without data"},
+        {"wave", "overlap: {F+B: 0.9}\n", "dualpipev",
+         "train, explain) does not support overlapped"}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         char text[512];
         lh_exec *x = NULL;
         lh_train_result *result = NULL;
         lh_error err = {0};
-        int n = snprintf(text, sizeof text, four, lines[k][0]);
-        snprintf(text + n, sizeof text - (size_t)n, "%s", lines[k][1]);
+        int n = snprintf(text, sizeof text, four, cases[k][0]);
+        snprintf(text + n, sizeof text - (size_t)n, "%s", cases[k][1]);
         lh_pipeline *p = pipeline_of(text);
-        lh_schedule *s = schedule_by(p, k ? "dualpipev" : "dualpipe");
+        lh_schedule *s = schedule_by(p, cases[k][2]);
         lh_status status = lh_exec_make(p, s, NULL, &x, &err);
         if (status == LH_OK)
             status = lh_train_timed(p, x, NULL, &result, &err);
         CHECK_INT(status, LH_EUNSUPPORTED);
-        CHECK_HAS(err.text, k ? "train, explain) does not support overlapped"
-                              : "train does not support two directions");
+        CHECK_HAS(err.text, cases[k][3]);
         lh_exec_free(x);
         lh_schedule_free(s);
         lh_pipeline_free(p);

@@ -115,7 +115,9 @@ enum { LH_MAX_QUEUES = 64 };
  * be NULL. Release with lh_exec_free().
  *
  * LH_EINFEASIBLE: the schedule does not match the pipeline. LH_EDEADLOCK:
- * ranks would wait for each other; `err` names them and the passes. */
+ * ranks would wait for each other; `err` names them and the passes.
+ * LH_EUNSUPPORTED: the pipeline has overlapped passes, or two directions with
+ * data-parallel communication. */
 LH_API lh_status lh_exec_make(const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const lh_exec_options *options, lh_exec **out,
