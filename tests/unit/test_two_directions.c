@@ -93,6 +93,32 @@ static void contradictions_are_named(void)
 #undef UNIFORM
 }
 
+/* Copies to and from host memory, and full send queues, could separate the
+ * passes of a pair. */
+static void separated_pairs_are_rejected(void)
+{
+    lh_pipeline *p = uniform_make((uniform){.placement = "wave",
+                                            .devices = 2,
+                                            .microbatches = 4,
+                                            .f = 1,
+                                            .d = 1,
+                                            .w = 1,
+                                            .memory = 8,
+                                            .more = "overlap: {F+B: 0.9}\n"});
+    lh_pipeline *roomy = NULL;
+    const lh_sim_options coupled = {.size = sizeof coupled, .coupled_queue = 1};
+    lh_schedule *s = NULL;
+    lh_timeline *t = NULL;
+    lh_error err = {0};
+    CHECK_INT(lh_pipeline_with_host(p, 4, &roomy, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "host memory cannot be combined with overlapped");
+    CHECK_OK(lh_method_run("dualpipev", p, NULL, &s, NULL, &err), err);
+    CHECK_INT(lh_simulate(p, s, &coupled, &t, &err), LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "coupled sends cannot be combined with overlapped");
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 static void pairs_are_cells(void)
 {
     static const char csv[] = "0F0,(0F1;1B0)OVERLAP_F_B,0B0\n";
@@ -541,6 +567,7 @@ int main(void)
 {
     RUN(placement_is_expanded);
     RUN(contradictions_are_named);
+    RUN(separated_pairs_are_rejected);
     RUN(pairs_are_cells);
     RUN(orders_equal_the_authors);
     RUN(order_equals_pytorch);

@@ -170,9 +170,9 @@ LH_API lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
  * lh_sim_options.host_copy_ns gives the copy time. The description and the text
  * form contain only the raised limits.
  *
- * LH_EINVAL: host_memory <= 0, or the pipeline has no limits. LH_EINFEASIBLE: a
- * device cannot hold the static memory of its chunks plus one pass, which must
- * be on the device. */
+ * LH_EINVAL: host_memory <= 0, or the pipeline has no limits. LH_EUNSUPPORTED:
+ * it has overlapped passes. LH_EINFEASIBLE: a device cannot hold the static
+ * memory of its chunks plus one pass, which must be on the device. */
 LH_API lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
                                        int64_t host_memory, lh_pipeline **out,
                                        lh_error *err);

@@ -93,6 +93,10 @@ lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
         return lhi_fail(err, LH_EINVAL,
                         "host memory has no effect: the pipeline has no "
                         "memory_limit");
+    if (pipeline->overlap_f_b > 0)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "host memory cannot be combined with overlapped "
+                        "passes; remove 'overlap' from the pipeline");
     lh_pipeline *roomy = NULL;
     int64_t *limits = calloc(pipeline->n_devices, sizeof *limits);
     lh_status status = limits ? build_with_host_memory(pipeline, host_memory,

@@ -787,19 +787,15 @@ static void compute_totals(engine *e)
         t->first_device_end_ns = t->runs[t->offsets[first + 1] - 1].end_ns;
 }
 
-/* Fails if the pipeline has overlapped pairs together with a feature that
- * could separate the passes of a pair. */
+/* Fails if the pipeline has overlapped pairs and sends are coupled, since a
+ * full send queue could separate the passes of a pair. */
 static lh_status check_overlap(const engine *e, lh_error *err)
 {
-    const char *what = e->options.coupled_queue     ? "coupled sends"
-                       : lh_pipeline_has_host(e->p) ? "host memory"
-                                                    : NULL;
-    if (e->p->overlap_f_b == 0 || !what)
+    if (e->p->overlap_f_b == 0 || !e->options.coupled_queue)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "%s cannot be combined with overlapped passes; remove "
-                    "'overlap' from the pipeline",
-                    what);
+                    "coupled sends cannot be combined with overlapped passes; "
+                    "remove 'overlap' from the pipeline");
 }
 
 /* Checks the orders, simulates them, and computes the timeline's totals. */
