@@ -56,7 +56,7 @@ LH_API uint32_t lh_pipeline_n_devices(const lh_pipeline *pipeline);
 /* Returns the chunk count. */
 LH_API uint32_t lh_pipeline_n_chunks(const lh_pipeline *pipeline);
 
-/* Returns the microbatch count per iteration. */
+/* Returns the microbatch count per iteration; with two directions, of each. */
 LH_API uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline);
 
 /* Returns the device's memory limit, host memory included; LH_NO_LIMIT: none.

@@ -228,8 +228,8 @@ static void order_equals_pytorch(void)
     lh_pipeline_free(p);
 }
 
-/* Figure 3 of the Chimera paper: 4 devices and 4 microbatches, of which each
- * direction has two; two units follow each other. */
+/* Figure 3 of the Chimera paper: one unit of 4 devices and 4 microbatches, of
+ * which each direction has two. */
 static void chimera_by_hand(void)
 {
     static const char one[] = "0F0,0F1,7F0,7B0,7F1,7B1,0B0,0B1\n"
@@ -523,8 +523,8 @@ static void greedy_fits_into_memory(void)
 
 /* --- gradients of both copies --------------------------------------------- */
 
-/* Device 0 has short passes, so direction 0 ends first on chunk 1's device ...
- * the reduce-scatters of copies start together, after both. */
+/* The model has short passes and its copy long ones: the reduce-scatters of a
+ * chunk and its copy start together, after the last passes of both. */
 static void copies_are_summed_together(void)
 {
     lh_pipeline *p = parse(

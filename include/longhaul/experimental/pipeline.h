@@ -101,9 +101,10 @@ typedef struct lh_site {
 /* Input of lh_pipeline_make(), which copies it. NULL or 0 in optional members:
  * absent. */
 typedef struct lh_pipeline_desc {
-    size_t size;                        /* sizeof(lh_pipeline_desc) */
-    uint32_t n_devices, n_microbatches; /* per direction */
-    bool joint; /* backward is one pass B; else separate D and W */
+    size_t size; /* sizeof(lh_pipeline_desc) */
+    uint32_t n_devices;
+    uint32_t n_microbatches; /* with two directions, of each of them */
+    bool joint;              /* backward is one pass B; else separate D and W */
     uint32_t n_chunks;
     const lh_chunk *chunks; /* in model order */
     uint32_t n_links;
