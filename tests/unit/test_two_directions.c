@@ -149,6 +149,13 @@ static void pairs_are_cells(void)
     CHECK_INT(lh_schedule_make(1, orders, (uint32_t[]){1}, 0, NULL, &s, &err),
               LH_EINVAL);
     CHECK_HAS(err.text, "0F0");
+    /* Messages are no pairs, also if they name a pass of one. */
+    const lh_link_order messages = {"0-1", 1, &alone};
+    CHECK_OK(
+        lh_schedule_make(1, orders, (uint32_t[]){0}, 1, &messages, &s, &err),
+        err);
+    CHECK(!lh_schedule_link_order(s, 0)->passes[0].overlapped);
+    lh_schedule_free(s);
 }
 
 /* --- orders --------------------------------------------------------------- */

@@ -187,9 +187,10 @@ static lh_status check_pairs(const lh_pass *passes, uint32_t n, lh_error *err)
     return LH_OK;
 }
 
-/* Checks the form of n passes and copies them into the schedule's arena. */
+/* Checks the form of n passes and copies them into the schedule's arena.
+ * `is_link`: they name messages, whose order has no overlapped pairs. */
 static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
-                             const lh_pass **out, lh_error *err)
+                             bool is_link, const lh_pass **out, lh_error *err)
 {
     lh_pass *to = LHI_NEW(s->mem, lh_pass, n);
     if (!to)
@@ -197,6 +198,7 @@ static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
     for (uint32_t i = 0; i < n; i++) {
         LHI_TRY(check_form(&from[i], err));
         to[i] = from[i];
+        to[i].overlapped = from[i].overlapped && !is_link;
     }
     *out = to;
     return LH_OK;
@@ -228,7 +230,8 @@ static lh_status copy_orders(lh_schedule *s, uint32_t n_devices,
         return lhi_fail_nomem(err);
     s->n_devices = n_devices;
     for (uint32_t d = 0; d < n_devices; d++) {
-        LHI_TRY(copy_passes(s, orders[d], counts[d], &s->orders[d], err));
+        LHI_TRY(
+            copy_passes(s, orders[d], counts[d], false, &s->orders[d], err));
         LHI_TRY(check_pairs(s->orders[d], counts[d], err));
         s->counts[d] = counts[d];
     }
@@ -241,7 +244,7 @@ static lh_status copy_orders(lh_schedule *s, uint32_t n_devices,
         if (!links[i].link)
             return lhi_fail_nomem(err);
         LHI_TRY(copy_passes(s, link_orders[i].passes, link_orders[i].n_passes,
-                            &links[i].passes, err));
+                            true, &links[i].passes, err));
         links[i].n_passes = link_orders[i].n_passes;
     }
     s->link_orders = links;

@@ -282,6 +282,12 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
                         "%s:%" PRIu32 ": a link's row lists passes, not "
                         "communication cells",
                         r->file, r->line);
+    for (uint32_t i = 0; i < cells.n; i++)
+        if (cells.passes[i].overlapped)
+            return lhi_fail(err, LH_EINPUT,
+                            "%s:%" PRIu32 ": a link's row lists passes, not "
+                            "overlapped pairs",
+                            r->file, r->line);
     out->passes = cells.passes;
     out->n_passes = cells.n;
     return LH_OK;
