@@ -111,6 +111,11 @@ static void pipelines_are_built(void)
             CHECK_STR(k->name, k->from == 3 ? "west>east" : "east>west");
     }
     lh_pipeline_free(p);
+    l.chunks_per_device = 2;
+    CHECK_INT(lh_plan_pipeline(job, &l, LH_PLACEMENT_BD, LH_RECOMPUTE_NONE, &p,
+                               NULL, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "plans do not support two directions");
     l = layout_of(1, 5, 3, LH_OUTERMOST_PIPELINE);
     CHECK_INT(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
                                NULL, &err),

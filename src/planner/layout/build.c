@@ -550,6 +550,10 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "a wave has 2 chunks per device, not %" PRIu32,
                         layout->chunks_per_device);
+    if (placement == LH_PLACEMENT_BD)
+        return lhi_fail(err, LH_EUNSUPPORTED,
+                        "plans do not support two directions (placement bd); "
+                        "use placement wave");
     config.layers = lhi_layers_requested(job, layout);
     LHI_TRY(lhi_layout_build(job, &config, &built, err));
     *out = built.pipeline;
