@@ -3,6 +3,7 @@
  * format, the orders of DualPipe and DualPipeV compared with those of their
  * authors' code (tests/data/dualpipe/SOURCE.md), Chimera's order by hand, and
  * the published bubble formulas. */
+#include "report/comparison/compare_internal.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -365,6 +366,18 @@ static void exports_to_pytorch_are_rejected(void)
     lh_pipeline_free(p);
 }
 
+/* Relative delays are multiples of the same time for both placements: a
+ * microbatch of a direction passes one chunk of a device. */
+static void forward_time_is_of_one_microbatch(void)
+{
+    lh_pipeline *bd = two_way("bd", 4, 2, ""),
+                *wave = two_way("wave", 4, 4, "");
+    CHECK_INT(lhi_compare_forward_ns(bd), 2000000);
+    CHECK_INT(lhi_compare_forward_ns(wave), 2000000);
+    lh_pipeline_free(wave);
+    lh_pipeline_free(bd);
+}
+
 /* --- formulas ------------------------------------------------------------- */
 
 /* Simulates a method's schedule and checks it with the verifier; returns the
@@ -582,6 +595,7 @@ int main(void)
     RUN(unsupported_pipelines_are_named);
     RUN(optimal_is_proven);
     RUN(exports_to_pytorch_are_rejected);
+    RUN(forward_time_is_of_one_microbatch);
     RUN(dualpipe_has_its_bubble);
     RUN(chimera_has_its_bubble);
     RUN(pairs_save_time);

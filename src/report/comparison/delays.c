@@ -8,9 +8,12 @@
 int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline)
 {
     double sum = 0;
-    for (uint32_t i = 0; i < lh_pipeline_n_chunks(pipeline); i++)
+    uint32_t n = lh_pipeline_n_chunks(pipeline);
+    uint32_t n_directions = n / lhi_count_direction_chunks(pipeline);
+    for (uint32_t i = 0; i < n; i++)
         sum += (double)lh_pipeline_chunk(pipeline, i)->f_ns;
-    return (int64_t)llround(sum / lh_pipeline_n_devices(pipeline));
+    return (int64_t)llround(
+        sum / ((double)lh_pipeline_n_devices(pipeline) * n_directions));
 }
 
 int64_t lhi_compare_delay_ns(const lh_compare_delays *delays, uint32_t i,
