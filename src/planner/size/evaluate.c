@@ -135,6 +135,7 @@ static void keep_choice(lhi_planned_size *size, const lh_choice *choice)
     plan->layout = choice->layout;
     plan->layout.schedule = NULL; /* the plan owns what they point to */
     plan->layout.sites = NULL;
+    plan->layout.group_micro_batches = NULL;
     plan->layout.chunk_layers = NULL;
     plan->layout.n_chunk_layers = 0;
     plan->iteration_ns = choice->iteration_ns;
