@@ -13,6 +13,7 @@
 #include "planner/layout/layer_partition.h"
 #include "planner/search/objective.h"
 #include "planner/search/parallel_for.h"
+#include "planner/search/unequal_bound.h"
 
 #include "base/integer_math.h"
 
@@ -624,7 +625,8 @@ lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
         .s = s,
         .limits = lhi_search_limits_from_options(&s->options, s->sharing),
         .ratio = lhi_layer_partition_max_ratio(s->job, &s->options),
-        .least_partition_bound = INT64_MAX};
+        .least_partition_bound = INT64_MAX,
+        .covers_unequal = lhi_unequal_is_searched(s->job, &s->options)};
     lhi_config none = {0};
     lhi_space_refusal refused = {0};
     s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;

@@ -48,7 +48,10 @@ typedef struct lhi_branch_and_bound {
     uint64_t seq, work;
     int64_t least_partition_bound; /* least bound over all partitions of built
                                     * layouts */
-    uint64_t n_open;               /* layouts below open nodes */
+    /* A later search tries unequal microbatches; the proven bound covers them,
+     * even if a stopped search continues as a quick one. */
+    bool covers_unequal;
+    uint64_t n_open; /* layouts below open nodes */
     /* built: in total, since the last simulation */
     uint32_t n_built, since_try;
     /* State while a node is expanded: */

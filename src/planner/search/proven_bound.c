@@ -107,7 +107,7 @@ lh_status lhi_branch_and_bound_compute_proven(lhi_branch_and_bound *b,
             lhi_layout_search_drop(s, n->level, &n->config, n->floor.ns, err));
     }
     s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
-    if (lhi_unequal_is_searched(s->job, &s->options)) {
+    if (b->covers_unequal) {
         int64_t unequal_ns;
         LHI_TRY(lhi_unequal_compute_bound(s->job, &unequal_ns, err));
         s->proven_ns = lhi_min_int64(s->proven_ns, unequal_ns);
