@@ -412,7 +412,7 @@ static bool has_stopped(lhi_branch_and_bound *b, uint32_t parts)
     bool stop = is_stopped_by_watcher(b);
     if (lhi_layout_search_is_cancelled(s, b->n_built) || stop) {
         s->options.quick = s->options.quick || s->best_ns != INT64_MAX;
-        return s->best_ns != INT64_MAX;
+        return s->best_ns != INT64_MAX || s->job->min_gpus;
     }
     if (s->best_ns == INT64_MAX && !s->job->min_gpus)
         return false;

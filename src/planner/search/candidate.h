@@ -143,8 +143,9 @@ bool lhi_layout_search_is_late(const lhi_layout_search *s);
  * true if the caller asks to stop. */
 bool lhi_layout_search_is_cancelled(lhi_layout_search *s, uint32_t total);
 /* Checks whether to stop the current step of a search over `total` layouts: the
- * caller asks to, or the time is over. Never before something works: a result
- * of the search, or `works`. The remaining steps are then those of a quick
+ * caller asks to, or the time is over. Never before something works (a result
+ * of the search, or `works`), unless the caller asks and the job requires GPUs
+ * that another plan leaves idle. The remaining steps are then those of a quick
  * plan. */
 bool lhi_layout_search_should_stop(lhi_layout_search *s, uint32_t total,
                                    bool works);

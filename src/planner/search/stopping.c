@@ -30,8 +30,10 @@ bool lhi_layout_search_should_stop(lhi_layout_search *s, uint32_t total,
                                    bool works)
 {
     bool asked = lhi_layout_search_is_cancelled(s, total);
-    if ((!asked && !lhi_layout_search_is_late(s)) ||
-        (s->best_ns == INT64_MAX && !works))
+    if (!asked && !lhi_layout_search_is_late(s))
+        return false;
+    /* Jobs that require idle GPUs are searched beside a plan. */
+    if (s->best_ns == INT64_MAX && !works && !(asked && s->job->min_gpus))
         return false;
     s->options.quick = s->options.quick || asked;
     return true;
