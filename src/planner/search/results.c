@@ -8,6 +8,7 @@
 #include "planner/search/memory_needs.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
+#include "planner/search/unequal_bound.h"
 
 #include <inttypes.h>
 #include <longhaul/experimental/methods.h>
@@ -629,6 +630,8 @@ void lhi_format_plan_optimality(const lh_plan *plan,
     int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;
     char more[80] = "", in_time[60] = "", left[80];
     char all[LAYOUTS_TEXT], some[LAYOUTS_TEXT];
+    const bool unequal =
+        plan->job && lhi_unequal_is_searched(plan->job, options);
     format_layouts(plan->n_layouts, all);
     if (options->seconds > 0)
         snprintf(in_time, sizeof in_time, " in %g s of processor time",
@@ -659,8 +662,9 @@ void lhi_format_plan_optimality(const lh_plan *plan,
     else if (*more)
         snprintf(text, size,
                  "best found, all of %s simulated or pruned with even chunks%s "
-                 "with other layer partitions or pass orders",
-                 all, more);
+                 "with other layer partitions%s pass orders%s",
+                 all, more, unequal ? "," : " or",
+                 unequal ? " or unequal microbatches" : "");
     else
         snprintf(text, size, "the %s of %s under every schedule", best, all);
 }
