@@ -108,7 +108,7 @@ static lh_status explain_site(const lh_plan_options *options, uint32_t parts,
     lh_plan there = {0};
     lh_error why = {.text = "no simulated layout uses more of its GPUs"};
     const lh_choice *best = find_alternative(options, plan, it->datacenter);
-    const int64_t before = plan->best.iteration_ns;
+    const int64_t before = lhi_objective_value(options, &plan->best);
     lh_status status = LH_OK;
     if (parts)
         LHI_TRY(search_with_more(options, plan, it->datacenter, parts, mem,
@@ -116,7 +116,7 @@ static lh_status explain_site(const lh_plan_options *options, uint32_t parts,
     if (there.schedule && !options->jitter)
         status = lhi_plan_adopt_if_better(plan->job, options, mem, &there, plan,
                                           err);
-    *adopted = plan->best.iteration_ns != before;
+    *adopted = lhi_objective_value(options, &plan->best) != before;
     lh_choice *found = LHI_NEW(mem, lh_choice, 1);
     if (status == LH_OK && !found)
         status = lhi_fail_nomem(err);
