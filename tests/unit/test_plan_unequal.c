@@ -46,8 +46,8 @@ static lh_plan *plan_it(lh_job *job)
     return plan;
 }
 
-/* What the brute force leaves to the plan of each layout: ZeRO 1 and one chunk
- * per device leave only the schedule open. */
+/* Keys of every layout of the brute force: with ZeRO 1 and one chunk per
+ * device, only the schedule is open. */
 #define FIXED "tensor: 1, context: 1, chunks_per_device: 1, sharding: full"
 
 /* Returns the best iteration of all unequal layouts, by planning each;
@@ -124,6 +124,50 @@ static void unequal_plans_win_and_are_kept(void)
         lh_plan_free(again);
     }
     lh_plan_free(plan);
+}
+
+/* Exchanges the sizes, each of one digit, of the first two groups in a plan's
+ * text. Returns false if there are none. */
+static bool exchange_sizes(char *text)
+{
+    static const char key[] = "\"micro_batch\": ";
+    char *first = strstr(text, "\"sites\"");
+    first = first ? strstr(first, key) : NULL;
+    char *second = first ? strstr(first + 1, key) : NULL;
+    if (!second)
+        return false;
+    first += strlen(key);
+    second += strlen(key);
+    const char size = *first;
+    *first = *second;
+    *second = size;
+    return size != *first;
+}
+
+/* A file whose sizes were exchanged has the same batch, but another pipeline.
+ */
+static void exchanged_sizes_are_refused(void)
+{
+    static const char *const layouts[] = {
+        "{" FIXED ", pipeline: 2}",
+        "{" FIXED ", pipeline: 2, sites: [{replicas: 1, micro_batch: 1, "
+        "pipeline: [west]}, {replicas: 1, micro_batch: 3, pipeline: [east]}]}"};
+    static const char *const says[] = {
+        "set micro_batch in layout.sites in the job and plan again",
+        "the job's layout.sites has micro_batch 1 in group 0"};
+    for (int i = 0; i < 2; i++) {
+        lh_plan *plan = plan_it(job_of(960, 3, 5, layouts[i]));
+        char *text = NULL;
+        lh_error err = {0};
+        CHECK(plan->best.layout.group_micro_batches != NULL);
+        CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+        if (text) {
+            CHECK(exchange_sizes(text));
+            plan_refused(text, says[i]);
+        }
+        lh_text_free(text);
+        lh_plan_free(plan);
+    }
 }
 
 /* Equal sizes in every group are the layout's micro_batch. */
@@ -223,6 +267,7 @@ int main(void)
 {
     RUN(search_equals_brute_force);
     RUN(unequal_plans_win_and_are_kept);
+    RUN(exchanged_sizes_are_refused);
     RUN(equal_sizes_are_no_special_case);
     RUN(passes_and_memory_are_each_datacenters);
     RUN(some_jobs_have_none);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks redundant values of a plan's file outside its choices. */
 #include "planner/file/plan_file.h"
+
+#include "format/job/job_values.h"
 #include "planner/layout/layout.h"
 #include "planner/plan_internal.h"
 #include "planner/search/pareto_front.h"
@@ -217,6 +219,26 @@ static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
+/* Checks that the plan's replica groups have the microbatch sizes that the job
+ * fixes for each. */
+static lh_status check_group_sizes(const lhi_doc *doc, const lh_plan *p,
+                                   lh_error *err)
+{
+    const lh_layout *has = &p->best.layout, *want = &p->job->layout;
+    const lhi_node *layout = lhi_node_find(doc->root, "layout");
+    const lhi_node *list = lhi_node_find(layout, "sites");
+    const lhi_node *map = list ? list->first : NULL;
+    for (uint32_t g = 0; want->group_micro_batches && g < want->sites->n_groups;
+         g++, map = map->next)
+        if (!map || lhi_layout_group_micro_batch(has, g) !=
+                        want->group_micro_batches[g])
+            return lhi_doc_fail(doc, map ? map : layout, err, LH_EINPUT,
+                                "the job's layout.sites has micro_batch "
+                                "%" PRIu32 " in group %" PRIu32,
+                                want->group_micro_batches[g], g);
+    return LH_OK;
+}
+
 /* Checks that the plan has the ZeRO stage and recomputation that the job fixes;
  * elastic plans may mix them. */
 static lh_status check_training(const lhi_doc *doc, const lh_plan *p,
@@ -286,6 +308,7 @@ lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(check_robust(r->doc, p, err));
     LHI_TRY(check_datacenters(r->doc, p, r->mem, err));
     LHI_TRY(check_degrees(r->doc, p, err));
+    LHI_TRY(check_group_sizes(r->doc, p, err));
     LHI_TRY(check_training(r->doc, p, err));
     LHI_TRY(check_job(r->doc, p, err));
     return lhi_check_choice_pipeline(r->doc, p, err);

@@ -3,6 +3,7 @@
  * plan's values do not reproduce it, this looks for other values that do, to
  * report a likely edit. */
 #include "base/integer_math.h"
+#include "format/job/job_values.h"
 #include "planner/elastic/pipeline.h"
 #include "planner/file/plan_file.h"
 #include "planner/layout/choice.h"
@@ -168,7 +169,7 @@ static lh_status try_degrees(edit_search *f, lh_error *err)
     const uint64_t group = (uint64_t)l->tensor * l->context * l->data;
     const uint64_t together = (uint64_t)l->data * l->micro_batch;
     if (l->group_micro_batches)
-        return LH_OK; /* `sites` has the replicas */
+        return LH_OK; /* see try_group_sizes() */
     for (uint32_t data = 1; data <= together && data <= group; data++) {
         if (together % data != 0 || group % data != 0)
             continue;
@@ -188,6 +189,57 @@ static lh_status try_degrees(edit_search *f, lh_error *err)
                 LHI_TRY(try_config(f, &config, err));
         }
     }
+    return LH_OK;
+}
+
+/* Tries the plan's layout with other microbatch sizes of replica groups `g` and
+ * `h`, with the same number of sequences over all replicas. */
+static lh_status try_two_sizes(edit_search *f, uint32_t g, uint32_t h,
+                               lh_error *err)
+{
+    const lh_layout *l = &f->has.layout;
+    const lh_sites *sites = l->sites;
+    const uint64_t r = sites->groups[g].replicas, q = sites->groups[h].replicas;
+    const uint64_t together = r * lhi_layout_group_micro_batch(l, g) +
+                              q * lhi_layout_group_micro_batch(l, h);
+    for (uint64_t size = 1; size * r < together; size++) {
+        lhi_config config = f->has;
+        bool unequal = false;
+        if ((together - size * r) % q != 0)
+            continue;
+        uint32_t *sizes = LHI_NEW(f->mem, uint32_t, sites->n_groups);
+        if (!sizes)
+            return lhi_fail_nomem(err);
+        config.layout.micro_batch = 0;
+        for (uint32_t i = 0; i < sites->n_groups; i++) {
+            sizes[i] = i == g   ? (uint32_t)size
+                       : i == h ? (uint32_t)((together - size * r) / q)
+                                : lhi_layout_group_micro_batch(l, i);
+            unequal = unequal || sizes[i] != sizes[0];
+            if (sizes[i] > config.layout.micro_batch)
+                config.layout.micro_batch = sizes[i];
+        }
+        config.layout.group_micro_batches = unequal ? sizes : NULL;
+        if (is_allowed(f->plan->job->layout.micro_batch,
+                       config.layout.micro_batch))
+            LHI_TRY(try_config(f, &config, err));
+    }
+    return LH_OK;
+}
+
+/* Tries the plan's layout with other microbatch sizes of every two replica
+ * groups in different datacenters. */
+static lh_status try_group_sizes(edit_search *f, lh_error *err)
+{
+    const lh_sites *sites = f->has.layout.sites;
+    if (!sites || f->has.elastic ||
+        f->has.layout.outermost != LH_OUTERMOST_DATA)
+        return LH_OK;
+    for (uint32_t g = 0; g < sites->n_groups; g++)
+        for (uint32_t h = g + 1; h < sites->n_groups; h++)
+            if (sites->groups[g].parts[0].datacenter !=
+                sites->groups[h].parts[0].datacenter)
+                LHI_TRY(try_two_sizes(f, g, h, err));
     return LH_OK;
 }
 
@@ -295,6 +347,35 @@ static lh_status report_state(const edit_search *f, lh_error *err)
                        err);
 }
 
+/* Reports the first replica group whose microbatch size differs between the
+ * plan and the configuration that matches its pipeline; *refused: one differs.
+ */
+static lh_status report_group_size(const edit_search *f, bool *refused,
+                                   lh_error *err)
+{
+    const lh_layout *has = &f->has.layout, *fits = &f->best.layout;
+    const lhi_node *list =
+        lhi_node_find(lhi_node_find(f->doc->root, "layout"), "sites");
+    const lhi_node *map = list ? list->first : NULL;
+    *refused = false;
+    if (!has->group_micro_batches && !fits->group_micro_batches)
+        return LH_OK;
+    for (uint32_t g = 0; map; g++, map = map->next) {
+        char is[16], was[16];
+        const uint32_t size = lhi_layout_group_micro_batch(has, g);
+        const uint32_t fit = lhi_layout_group_micro_batch(fits, g);
+        const lhi_node *at = lhi_node_find(map, "micro_batch");
+        if (size == fit)
+            continue;
+        *refused = true;
+        snprintf(is, sizeof is, "%" PRIu32, size);
+        snprintf(was, sizeof was, "%" PRIu32, fit);
+        return report_word(f, at ? at : map, is, was,
+                           "micro_batch in layout.sites", err);
+    }
+    return LH_OK;
+}
+
 /* Reports the first degree that differs between the plan and the configuration
  * that matches its pipeline; *refused: one differs. */
 static lh_status report_degree(const edit_search *f, bool *refused,
@@ -352,22 +433,26 @@ static lh_status report_layers(const edit_search *f, lh_error *err)
 static lh_status report_edit(const edit_search *f, lh_error *err)
 {
     bool refused;
+    LHI_TRY(report_group_size(f, &refused, err));
     LHI_TRY(report_degree(f, &refused, err));
     if (f->has.layers != f->best.layers)
         return report_layers(f, err);
     return report_state(f, err);
 }
 
-/* Searches for degrees, layers, recomputation, ZeRO stage or sharding that
- * match the plan's pipeline better than the plan's own: evidence that the file
- * was edited, which is reported. If there are none, as for plans of versions
- * with other costs, accepts the file. */
+/* Searches for degrees, microbatch sizes of replica groups, layers,
+ * recomputation, ZeRO stage or sharding that match the plan's pipeline better
+ * than the plan's own: evidence that the file was edited, which is reported. If
+ * there are none, as for plans of versions with other costs, accepts the file.
+ */
 static lh_status find_edit(edit_search *f, lh_error *err)
 {
     similarity before = f->like;
     LHI_TRY(try_states(f, err));
     if (f->like == before)
         LHI_TRY(try_degrees(f, err));
+    if (f->like == before)
+        LHI_TRY(try_group_sizes(f, err));
     if (f->like == before)
         LHI_TRY(try_experts(f, err));
     if (f->like == before)
