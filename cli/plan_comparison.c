@@ -166,6 +166,7 @@ static void add_layout(pair *p)
     const lh_choice *a = &p->plans[0]->best, *b = &p->plans[1]->best;
     const lh_layout *x = &a->layout, *y = &b->layout;
     char sites[2][CLI_SITES_TEXT] = {"", ""};
+    char sizes[2][CLI_MICRO_BATCH_TEXT];
     for (int i = 0; i < 2; i++)
         if (p->plans[i]->best.layout.sites)
             cli_sites_text(p->plans[i]->job, p->plans[i]->best.layout.sites,
@@ -179,8 +180,9 @@ static void add_layout(pair *p)
     add_count(p, group, "chunks per device", x->chunks_per_device,
               y->chunks_per_device);
     add_count(p, group, "data", x->data, y->data);
-    add_count(p, group, "sequences per microbatch", x->micro_batch,
-              y->micro_batch);
+    add_words(p, group, "sequences per microbatch",
+              cli_micro_batch_text(x, sizes[0]),
+              cli_micro_batch_text(y, sizes[1]));
     add_count(p, group, "microbatches", a->microbatches, b->microbatches);
     add_words(p, group, "outermost", outermost[x->outermost],
               outermost[y->outermost]);

@@ -165,7 +165,7 @@ static void format_what(const lh_plan *p, char *text, size_t room)
 {
     const lh_choice *b = &p->best;
     const lh_layout *l = &b->layout;
-    char sites[CLI_SITES_TEXT] = "";
+    char sites[CLI_SITES_TEXT] = "", sizes[CLI_MICRO_BATCH_TEXT];
     const struct {
         const char *name;
         uint32_t degree;
@@ -186,9 +186,9 @@ static void format_what(const lh_plan *p, char *text, size_t room)
                             "%s parallelism %" PRIu32 ", ", degrees[i].name,
                             degrees[i].degree);
     snprintf(text + len, room - (size_t)len,
-             "microbatches of %" PRIu32 " sequence%s, recomputation %s and "
+             "microbatches of %.80s sequence%s, recomputation %s and "
              "schedule %.40s.",
-             l->micro_batch, l->micro_batch > 1 ? "s" : "",
+             cli_micro_batch_text(l, sizes), l->micro_batch > 1 ? "s" : "",
              lh_recompute_name(b->recompute), l->schedule);
 }
 

@@ -16,6 +16,20 @@ static const char *get_outermost_text(lh_outermost outermost)
                                             : "PP-out";
 }
 
+char *cli_micro_batch_text(const lh_layout *layout,
+                           char text[CLI_MICRO_BATCH_TEXT])
+{
+    const uint32_t n =
+        layout->group_micro_batches ? layout->sites->n_groups : 0;
+    int len = 0;
+    snprintf(text, CLI_MICRO_BATCH_TEXT, "%" PRIu32, layout->micro_batch);
+    for (uint32_t g = 0; g < n && len < CLI_MICRO_BATCH_TEXT; g++)
+        len += snprintf(text + len, (size_t)(CLI_MICRO_BATCH_TEXT - len),
+                        "%s%" PRIu32, g ? "/" : "",
+                        layout->group_micro_batches[g]);
+    return text;
+}
+
 char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
 {
     const lh_layout *l = &c->layout;
@@ -29,20 +43,16 @@ char *cli_layout_text(const lh_choice *c, char *buffer, size_t room)
         if (more[i].degree > 1)
             len += snprintf(buffer + len, room - (size_t)len, " %s %" PRIu32,
                             more[i].name, more[i].degree);
-    char zero[24] = "", sizes[LH_MAX_DATACENTERS * 4] = "";
-    int at = snprintf(sizes, sizeof sizes, "%" PRIu32, l->micro_batch);
-    for (uint32_t g = 0; l->group_micro_batches && g < l->sites->n_groups; g++)
-        at = (g ? at : 0) +
-             snprintf(sizes + (g ? at : 0), sizeof sizes - (size_t)(g ? at : 0),
-                      "%s%" PRIu32, g ? "/" : "", l->group_micro_batches[g]);
+    char zero[24] = "", sizes[CLI_MICRO_BATCH_TEXT];
     if (c->zero > 1)
         snprintf(zero, sizeof zero, " ZeRO %" PRIu32, c->zero);
     snprintf(
         buffer + len, room - (size_t)len,
         " PP %" PRIu32 "x%" PRIu32 " DP %" PRIu32 " mb %s"
         " %s%s%s%s%s%s%s%s%s",
-        l->pipeline, l->chunks_per_device, l->data, sizes,
-        get_outermost_text(l->outermost), l->rank_order ? " ranks by " : "",
+        l->pipeline, l->chunks_per_device, l->data,
+        cli_micro_batch_text(l, sizes), get_outermost_text(l->outermost),
+        l->rank_order ? " ranks by " : "",
         l->rank_order ? lh_outermost_name(l->rank_order) : "",
         l->packing == LH_PACKING_ALIGNED ? " aligned" : "", zero,
         l->sharding > LH_SHARDING_FULL ? " sharding " : "",
