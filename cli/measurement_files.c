@@ -33,7 +33,7 @@ static lh_status write_pipeline(cli *c, const lh_pipeline *p, const char *path)
 
 /* Fails unless the job fixes the layout that the pipeline's pass durations
  * depend on: tensor, context, expert and pipeline degree, chunks per device and
- * microbatch size. */
+ * one microbatch size. */
 static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
 {
     const lh_layout *l = &job->layout;
@@ -53,6 +53,11 @@ static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
                              "measured layout; set the value of the recorded "
                              "job",
                              job->name, needed[i].key);
+    if (l->group_micro_batches)
+        return cli_error(c, LH_EUNSUPPORTED,
+                         "%s: a profile cannot record unequal microbatches; "
+                         "record a job with one micro_batch",
+                         job->name);
     if ((uint64_t)l->pipeline * l->chunks_per_device != lh_pipeline_n_chunks(p))
         return cli_error(c, LH_EINPUT,
                          "%s: its layout has %" PRIu32 " x %" PRIu32
