@@ -45,10 +45,13 @@ static int64_t compute_largest_margin(const lh_plan_margin *margin,
     return most;
 }
 
-/* Checks whether a choice works and leaves `margin` bytes free. */
+/* Checks whether a choice works and leaves `margin` bytes free. Unknown, so
+ * false, with unequal microbatches: their memory is that of the datacenter with
+ * the fewest microbatches, and another one may have fewer bytes free. */
 static bool leaves_free(const lh_choice *choice, int64_t margin)
 {
     return choice->status == LH_CHOICE_OK &&
+           !choice->layout.group_micro_batches &&
            choice->memory_limit_bytes - choice->peak_memory_bytes >= margin;
 }
 
