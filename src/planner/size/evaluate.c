@@ -3,7 +3,9 @@
 #include "planner/size/size_internal.h"
 
 #include "base/fail.h"
+#include "base/integer_math.h"
 #include "format/job/parse.h"
+#include "planner/search/unequal_bound.h"
 
 #include <math.h>
 #include <string.h>
@@ -142,6 +144,24 @@ static void keep_choice(lhi_planned_size *size, const lh_choice *choice)
     plan->between_usd = choice->cost ? choice->cost->between_usd : 0;
 }
 
+/* Raises the size's bound to the plan's. A quick plan's bound does not cover
+ * unequal microbatches, which a full plan may have. */
+static lh_status keep_bound(lhi_planned_size *size, const lh_plan *plan,
+                            const lh_plan_options *options, lh_error *err)
+{
+    lh_plan_options full = *options;
+    int64_t ns = plan->search_bound_ns, unequal_ns;
+    full.quick = false;
+    if (plan->objective != LH_PLAN_FASTEST)
+        return LH_OK;
+    if (options->quick && lhi_unequal_is_searched(plan->job, &full)) {
+        LHI_TRY(lhi_unequal_compute_bound(plan->job, &unequal_ns, err));
+        ns = lhi_min_int64(ns, unequal_ns);
+    }
+    size->bound_ns = lhi_max_int64(size->bound_ns, ns);
+    return LH_OK;
+}
+
 /* Copies the plan's best choices to the size; `most`: number of them. */
 static void keep_plan(lhi_planned_size *size, const lh_plan *plan,
                       uint32_t most)
@@ -149,9 +169,6 @@ static void keep_plan(lhi_planned_size *size, const lh_plan *plan,
     keep_choice(size, &plan->best);
     for (uint32_t i = 0; i < plan->n_alternatives && i + 1 < most; i++)
         keep_choice(size, &plan->alternatives[i]);
-    if (plan->objective == LH_PLAN_FASTEST &&
-        plan->search_bound_ns > size->bound_ns)
-        size->bound_ns = plan->search_bound_ns;
 }
 
 /* Checks whether any link between the job's datacenters has a price. */
@@ -193,9 +210,11 @@ static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
         .quick = !size->full || objective == LH_PLAN_CHEAPEST,
         .layout_effort = size->full ? FULL_EFFORT : QUICK_EFFORT};
     lh_status status = lh_plan_make(job, &o, &plan, &why);
-    if (status == LH_OK)
+    if (status == LH_OK) {
         keep_plan(size, plan, most);
-    else if (status != LH_EINFEASIBLE && err)
+        status = keep_bound(size, plan, &o, &why);
+    }
+    if (status != LH_OK && status != LH_EINFEASIBLE && err)
         *err = why;
     lh_plan_free(plan);
     return status == LH_EINFEASIBLE ? LH_OK : status;
