@@ -51,14 +51,24 @@ static lh_status fill_times(const time_list *t, lhi_unequal_times *it,
     return LH_OK;
 }
 
-/* Appends the times with the degrees of `config`. Degrees that the cost model
- * rejects are skipped. Visitor callback. */
+/* Checks whether the last entry has the degrees of `config`. */
+static bool is_listed(const time_list *t, const lhi_config *config)
+{
+    const lh_layout *l = &config->layout;
+    const lh_layout *last = t->n ? &t->all[t->n - 1].group.layout : NULL;
+    return last && last->tensor == l->tensor && last->context == l->context &&
+           last->expert == l->expert && last->expert_tensor == l->expert_tensor;
+}
+
+/* Appends the times with the degrees of `config`, unless the same degrees were
+ * visited with a smaller microbatch. Degrees that the cost model rejects are
+ * skipped. Visitor callback. */
 static lh_status add_times(void *context, const lhi_config *config,
                            lh_error *err)
 {
     time_list *t = context;
     lh_error why = {0};
-    if (config->layout.micro_batch != 1)
+    if (is_listed(t, config))
         return LH_OK;
     if (t->n == t->room) {
         const uint32_t room = t->room ? 2 * t->room : 64;
