@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "planner/explain/whatif.h"
 #include "planner/layout/layout.h"
+#include "planner/layout/space.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
 #include "planner/search/unequal_bound.h"
@@ -86,9 +87,9 @@ static void keep_layout(unequal_search *s, const unequal_layout *l)
 }
 
 /* Estimates a layout with all replicas and sizes set, and stores it if its
- * microbatches divide the batch and are unequal. The estimate is the passes of
- * the slowest datacenter and the bubble of a pipeline with one chunk per
- * device. */
+ * microbatches divide the batch, are unequal and not too many. The estimate is
+ * the passes of the slowest datacenter and the bubble of a pipeline with one
+ * chunk per device. */
 static void finish_layout(unequal_search *s, unequal_layout *l)
 {
     const uint32_t n = s->job->n_datacenters;
@@ -108,9 +109,10 @@ static void finish_layout(unequal_search *s, unequal_layout *l)
     }
     if (!unequal || s->job->training.global_batch % sequences != 0)
         return;
-    const double microbatches =
-        (double)(s->job->training.global_batch / sequences);
-    l->ns = slowest / l->pipeline * (microbatches + l->pipeline - 1);
+    const uint64_t microbatches = s->job->training.global_batch / sequences;
+    if (microbatches > LHI_MOST_MICROBATCHES)
+        return;
+    l->ns = slowest / l->pipeline * (double)(microbatches + l->pipeline - 1);
     keep_layout(s, l);
 }
 
