@@ -88,6 +88,7 @@ lh_status lhi_plan_search_possible(const lh_job *job,
 {
     const lh_status status =
         lhi_plan_search_short(job, options, parts, mem, out, why);
+    out->job = NULL;
     if (status == LH_OK)
         return LH_OK;
     lh_pipeline_free((lh_pipeline *)out->pipeline);

@@ -28,8 +28,8 @@ lh_status lhi_plan_search_short(const lh_job *job,
                                 lhi_arena *mem, lh_plan *out, lh_error *err);
 
 /* As lhi_plan_search_short(), but without a plan if no layout works: *out then
- * has no schedule, and *why the reason. The caller frees out->pipeline and
- * out->schedule. */
+ * has no schedule, and *why the reason. out->job is NULL, as the job may be a
+ * local copy. The caller frees out->pipeline and out->schedule. */
 lh_status lhi_plan_search_possible(const lh_job *job,
                                    const lh_plan_options *options,
                                    uint32_t parts, lhi_arena *mem, lh_plan *out,
