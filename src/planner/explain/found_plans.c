@@ -169,6 +169,14 @@ lh_status lhi_found_plans_copy_choice(const lh_choice *choice, lhi_arena *mem,
         memcpy(layers, choice->chunk_layers, n * sizeof *layers);
         out->chunk_layers = layers;
     }
+    if (l->group_micro_batches) {
+        const size_t groups = l->sites->n_groups;
+        uint32_t *sizes = LHI_NEW(mem, uint32_t, groups);
+        if (!sizes)
+            return lhi_fail_nomem(err);
+        memcpy(sizes, l->group_micro_batches, groups * sizeof *sizes);
+        out->layout.group_micro_batches = sizes;
+    }
     return lhi_copy_sites(l->sites, mem, &out->layout.sites, err);
 }
 
