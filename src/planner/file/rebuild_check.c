@@ -41,6 +41,10 @@ static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
+/* Largest size tried for a replica group, in sequences. Searched plans have at
+ * most 8; every try builds a pipeline. */
+enum { MOST_SIZE = 64 };
+
 /* --- similarity of two pipelines ------------------------------------------ */
 
 /* How well two pipelines match. */
@@ -202,7 +206,7 @@ static lh_status try_two_sizes(edit_search *f, uint32_t g, uint32_t h,
     const uint64_t r = sites->groups[g].replicas, q = sites->groups[h].replicas;
     const uint64_t together = r * lhi_layout_group_micro_batch(l, g) +
                               q * lhi_layout_group_micro_batch(l, h);
-    for (uint64_t size = 1; size * r < together; size++) {
+    for (uint64_t size = 1; size <= MOST_SIZE && size * r < together; size++) {
         lhi_config config = f->has;
         bool unequal = false;
         if ((together - size * r) % q != 0)
@@ -324,11 +328,21 @@ static lh_status report_word(const edit_search *f, const lhi_node *at,
                         stored, fit, of);
 }
 
+/* Fails like report_word(), with numbers as values. */
+static lh_status report_number(const edit_search *f, const lhi_node *at,
+                               uint32_t stored, uint32_t fit, const char *of,
+                               lh_error *err)
+{
+    char is[16], was[16];
+    snprintf(is, sizeof is, "%" PRIu32, stored);
+    snprintf(was, sizeof was, "%" PRIu32, fit);
+    return report_word(f, at, is, was, of, err);
+}
+
 /* Reports whichever of recomputation, sharding and ZeRO stage differs between
  * the plan and the configuration that matches its pipeline. */
 static lh_status report_state(const edit_search *f, lh_error *err)
 {
-    char is[16], was[16];
     const lhi_config *has = &f->has, *fits = &f->best;
     const lhi_node *root = f->doc->root;
     if (has->recompute != fits->recompute)
@@ -341,10 +355,8 @@ static lh_status report_state(const edit_search *f, lh_error *err)
             f, lhi_node_find(lhi_node_find(root, "layout"), "sharding"),
             lh_sharding_name(has->layout.sharding),
             lh_sharding_name(fits->layout.sharding), "layout.sharding", err);
-    snprintf(is, sizeof is, "%" PRIu32, has->zero);
-    snprintf(was, sizeof was, "%" PRIu32, fits->zero);
-    return report_word(f, lhi_node_find(root, "zero"), is, was, "training.zero",
-                       err);
+    return report_number(f, lhi_node_find(root, "zero"), has->zero, fits->zero,
+                         "training.zero", err);
 }
 
 /* Reports the first replica group whose microbatch size differs between the
@@ -361,17 +373,14 @@ static lh_status report_group_size(const edit_search *f, bool *refused,
     if (!has->group_micro_batches && !fits->group_micro_batches)
         return LH_OK;
     for (uint32_t g = 0; map; g++, map = map->next) {
-        char is[16], was[16];
         const uint32_t size = lhi_layout_group_micro_batch(has, g);
         const uint32_t fit = lhi_layout_group_micro_batch(fits, g);
         const lhi_node *at = lhi_node_find(map, "micro_batch");
         if (size == fit)
             continue;
         *refused = true;
-        snprintf(is, sizeof is, "%" PRIu32, size);
-        snprintf(was, sizeof was, "%" PRIu32, fit);
-        return report_word(f, at ? at : map, is, was,
-                           "micro_batch in layout.sites", err);
+        return report_number(f, at ? at : map, size, fit,
+                             "micro_batch in layout.sites", err);
     }
     return LH_OK;
 }
@@ -396,14 +405,11 @@ static lh_status report_degree(const edit_search *f, bool *refused,
     const lhi_node *map = lhi_node_find(f->doc->root, "layout");
     *refused = false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char is[16], was[16];
         if (rows[i].has == rows[i].fits)
             continue;
         *refused = true;
-        snprintf(is, sizeof is, "%" PRIu32, rows[i].has);
-        snprintf(was, sizeof was, "%" PRIu32, rows[i].fits);
-        return report_word(f, lhi_node_find(map, rows[i].key), is, was,
-                           rows[i].of, err);
+        return report_number(f, lhi_node_find(map, rows[i].key), rows[i].has,
+                             rows[i].fits, rows[i].of, err);
     }
     return LH_OK;
 }
