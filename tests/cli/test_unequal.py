@@ -105,6 +105,8 @@ def contradictions_are_errors():
             (sites(1, 1).replace("south", "north").replace(
                 "[north]", "[{datacenter: north, stages: 1}]"),
              "datacenter 'north' is in an earlier group; join both groups"),
+            (sites(1, 1) + ", schedule: elastic",
+             "elastic plans have equal microbatches"),
             (sites(1, 2), "not divisible by data x micro_batch = 7 over all")]:
         write("bad.yaml", JOB.format(layout=layout, model="", training=""))
         case(why, ["plan", "bad.yaml"], code=1, err=f".*{why}.*\n")

@@ -241,6 +241,13 @@ lh_status lhi_job_read_layout(lhi_job_reader *r, lh_error *err)
     if ((node = lhi_node_find(map, "sites")))
         LHI_TRY(
             lhi_sites_from_node(r->doc, node, r->job, false, r->mem, l, err));
+    if (l->group_micro_batches && l->schedule &&
+        strcmp(l->schedule, "elastic") == 0)
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "schedule"), err,
+                            LH_EINPUT,
+                            "elastic plans have equal microbatches; remove "
+                            "micro_batch from the groups in sites, or use "
+                            "another schedule");
     if ((node = lhi_node_find(map, "layers")))
         LHI_TRY(read_layers(r, node, err));
     if ((node = lhi_node_find(map, "mtp_chunk")))
