@@ -100,6 +100,36 @@ static void search_equals_brute_force(void)
     lh_plan_free(plan);
 }
 
+/* Asks to stop as soon as there is a plan. Progress callback. */
+static bool stop_with_plan(void *context, uint32_t done, uint32_t total,
+                           int64_t best_ns)
+{
+    (void)context, (void)done, (void)total;
+    return best_ns >= 0;
+}
+
+/* The bounds of a plan and of its alternatives cover unequal microbatches, also
+ * if the search is stopped. */
+static void bounds_cover_unequal_plans(void)
+{
+    for (int stops = 0; stops < 2; stops++) {
+        lh_job *job = job_of(960, 3, 5, "{" FIXED "}");
+        lh_plan_options options = usual;
+        lh_plan *plan = NULL;
+        lh_error err = {0};
+        int64_t bound = 0;
+        if (stops)
+            options.progress = stop_with_plan;
+        CHECK_OK(lhi_unequal_compute_bound(job, &bound, &err), err);
+        CHECK_OK(lh_plan_make(job, &options, &plan, &err), err);
+        CHECK(plan->search_bound_ns <= bound);
+        for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
+            CHECK(plan->dimension_alternatives[i].bound_ns <= bound);
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
 /* Datacenters with a slow link between different GPUs: unequal microbatches
  * win, and the file keeps them. */
 static void unequal_plans_win_and_are_kept(void)
@@ -266,6 +296,7 @@ static void some_jobs_have_none(void)
 int main(void)
 {
     RUN(search_equals_brute_force);
+    RUN(bounds_cover_unequal_plans);
     RUN(unequal_plans_win_and_are_kept);
     RUN(exchanged_sizes_are_refused);
     RUN(equal_sizes_are_no_special_case);
