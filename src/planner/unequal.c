@@ -87,12 +87,13 @@ static void keep_layout(unequal_search *s, const unequal_layout *l)
 }
 
 /* Estimates a layout with all replicas and sizes set, and stores it if its
- * microbatches divide the batch, are unequal and not too many. The estimate is
- * the passes of the slowest datacenter and the bubble of a pipeline with one
- * chunk per device. */
+ * microbatches divide the batch, are unequal and not too many, and no experts
+ * are shared between datacenters. The estimate is the passes of the slowest
+ * datacenter and the bubble of a pipeline with one chunk per device. */
 static void finish_layout(unequal_search *s, unequal_layout *l)
 {
     const uint32_t n = s->job->n_datacenters;
+    const lh_layout *degrees = &l->times->group.layout;
     uint64_t sequences = 0;
     uint32_t groups = 0, first = 0;
     bool unequal = false;
@@ -100,6 +101,10 @@ static void finish_layout(unequal_search *s, unequal_layout *l)
     for (uint32_t dc = 0; dc < n; dc++) {
         if (!l->replicas[dc])
             continue;
+        if ((uint64_t)l->replicas[dc] * lhi_group_size(degrees) %
+                lh_layout_expert_block(degrees) !=
+            0)
+            return;
         const uint32_t mb = l->micro_batch[dc];
         const double ns = (double)l->times->ns[dc][mb - 1];
         first = groups++ ? first : mb;
