@@ -243,7 +243,7 @@ static lh_status fix_layout(const unequal_layout *l, lhi_arena *mem,
         to->micro_batch =
             sizes[g] > to->micro_batch ? sizes[g] : to->micro_batch;
     }
-    job->min_gpus = gpus;
+    job->min_gpus = gpus; /* the search may end without a result */
     sites->groups = groups;
     to->sites = sites;
     to->group_micro_batches = sizes;
