@@ -659,8 +659,9 @@ lh_status lhi_target_check(lh_target target, const lh_job *job, lhi_level level,
     if (target != LH_TARGET_ANY && target != LH_TARGET_LONGHAUL &&
         level == LHI_LEVEL_PLACED && config->layout.group_micro_batches)
         return fail_unsupported(target, err,
-                                "has one micro_batch for all replicas; remove "
-                                "it from the groups of layout.sites");
+                                "has one micro_batch for all replicas; plan "
+                                "with this layout.framework, and without "
+                                "micro_batch in the groups of layout.sites");
     switch (target) {
     case LH_TARGET_MEGATRON:
         return check_megatron(job, level, config, err);
