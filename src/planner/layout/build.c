@@ -526,7 +526,9 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
     lhi_config config = {
         .layout = *layout, .placement = placement, .recompute = recompute};
     lhi_built_layout built;
-    uint64_t step = lhi_layout_count_sequences(layout);
+    if (layout->group_micro_batches && !layout->sites)
+        return lhi_fail(err, LH_EINVAL, "group_micro_batches requires sites");
+    const uint64_t step = lhi_layout_count_sequences(layout);
     if (!layout->tensor || !layout->context || !layout->expert ||
         !layout->pipeline || !step || !layout->chunks_per_device)
         return lhi_fail(err, LH_EINVAL, "the layout is incomplete");
