@@ -10,6 +10,7 @@
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +39,25 @@ uint32_t lhi_plan_count_idle(const lh_plan *plan, uint32_t dc)
            count_used(plan->job, &plan->best.layout, dc);
 }
 
+/* Returns the GPUs of a replica if the plan has replicas that lie in the
+ * datacenter alone; 0: none does. */
+static uint32_t count_replica_gpus(const lh_plan *plan, uint32_t dc)
+{
+    const lh_layout *l = &plan->best.layout;
+    bool is_alone = plan->job->n_datacenters == 1;
+    for (uint32_t g = 0; l->sites && g < l->sites->n_groups; g++)
+        is_alone |= l->sites->groups[g].n_parts == 1 &&
+                    l->sites->groups[g].parts[0].datacenter == dc;
+    return is_alone ? lhi_group_size(l) * l->pipeline : 0;
+}
+
+/* Checks whether the idle GPUs of the entry suffice for one more replica, or
+ * for the first one in the datacenter. */
+static bool has_room_for_replica(const lh_plan *plan, const lh_plan_idle *it)
+{
+    return it->gpus >= count_replica_gpus(plan, it->datacenter);
+}
+
 /* Returns the best of the plan's alternatives that uses more GPUs of the
  * datacenter than the plan; NULL: none was simulated. */
 static const lh_choice *find_alternative(const lh_plan_options *options,
@@ -57,13 +77,15 @@ static const lh_choice *find_alternative(const lh_plan_options *options,
 }
 
 /* Searches the best plan that uses more GPUs of the datacenter than the plan,
- * with 1/`parts` of a short search's work. There is none if *there has no
+ * with 1/`parts` of a short search's work; one that takes cutoff_ns or longer
+ * need not be the best (0: no limit). There is none if *there has no
  * schedule; `why` then has the reason. The caller frees its pipeline and
  * schedule. */
 static lh_status search_with_more(const lh_plan_options *options,
                                   const lh_plan *plan, uint32_t dc,
-                                  uint32_t parts, lhi_arena *mem,
-                                  lh_plan *there, lh_error *why, lh_error *err)
+                                  uint32_t parts, int64_t cutoff_ns,
+                                  lhi_arena *mem, lh_plan *there, lh_error *why,
+                                  lh_error *err)
 {
     lh_job job = *plan->job;
     uint32_t *least = LHI_NEW(mem, uint32_t, job.n_datacenters);
@@ -71,7 +93,8 @@ static lh_status search_with_more(const lh_plan_options *options,
         return lhi_fail_nomem(err);
     least[dc] = count_used(plan->job, &plan->best.layout, dc) + 1;
     job.min_gpus = least;
-    return lhi_plan_search_possible(&job, options, parts, mem, there, why, err);
+    return lhi_plan_search_possible(&job, options, parts, cutoff_ns, mem, there,
+                                    why, err);
 }
 
 /* Formats into it->why what the best plan with more of the GPUs costs, and
@@ -99,20 +122,26 @@ static lh_status format_price(const lh_plan_options *options,
 }
 
 /* Fills the entry of a datacenter with idle GPUs. `parts`: divides the work of
- * its search; 0: none. *adopted: the search found a better plan, which replaced
- * the plan, and the entry is invalid. */
+ * its search; 0: none. *adopted:
+ * the search found a better plan, which replaced the plan, and the entry is
+ * invalid. */
 static lh_status explain_site(const lh_plan_options *options, uint32_t parts,
                               lhi_arena *mem, lh_plan *plan, lh_plan_idle *it,
                               bool *adopted, lh_error *err)
 {
     lh_plan there = {0};
     lh_error why = {.text = "no simulated layout uses more of its GPUs"};
+    if (!has_room_for_replica(plan, it))
+        snprintf(why.text, sizeof why.text,
+                 "fewer than the %" PRIu32 " GPUs of another replica",
+                 count_replica_gpus(plan, it->datacenter));
     const lh_choice *best = find_alternative(options, plan, it->datacenter);
     const int64_t before = lhi_objective_value(options, &plan->best);
     lh_status status = LH_OK;
     if (parts)
-        LHI_TRY(search_with_more(options, plan, it->datacenter, parts, mem,
-                                 &there, &why, err));
+        LHI_TRY(search_with_more(options, plan, it->datacenter, parts,
+                                 best ? best->iteration_ns : 0, mem, &there,
+                                 &why, err));
     if (there.schedule && !options->jitter)
         status = lhi_plan_adopt_if_better(plan->job, options, mem, &there, plan,
                                           err);
@@ -142,15 +171,17 @@ static lh_status explain_site(const lh_plan_options *options, uint32_t parts,
     return status;
 }
 
-/* Checks whether entry `i` is among the MAX_SEARCHED entries with the most idle
- * GPUs. */
-static bool is_searched(const lh_plan_idle *list, uint32_t n, uint32_t i)
+/* Checks whether entry `i` has enough GPUs for a replica, and is among the
+ * MAX_SEARCHED such entries with the most idle GPUs. */
+static bool is_searched(const lh_plan *plan, const lh_plan_idle *list,
+                        uint32_t n, uint32_t i)
 {
     uint32_t before = 0;
     for (uint32_t k = 0; k < n; k++)
-        before += list[k].gpus > list[i].gpus ||
-                  (list[k].gpus == list[i].gpus && k < i);
-    return before < MAX_SEARCHED;
+        before += has_room_for_replica(plan, &list[k]) &&
+                  (list[k].gpus > list[i].gpus ||
+                   (list[k].gpus == list[i].gpus && k < i));
+    return has_room_for_replica(plan, &list[i]) && before < MAX_SEARCHED;
 }
 
 /* Lists the datacenters with idle GPUs and fills their entries. *adopted: a
@@ -168,11 +199,13 @@ static lh_status explain_all(const lh_plan_options *options, lhi_arena *mem,
                                        .gpus = lhi_plan_count_idle(plan, dc),
                                        .bound_ns = -1,
                                        .why = ""};
-    const uint32_t parts = n < MAX_SEARCHED ? n : MAX_SEARCHED;
+    uint32_t parts = 0;
+    for (uint32_t i = 0; i < n; i++)
+        parts += is_searched(plan, list, n, i);
     *adopted = false;
     for (uint32_t i = 0; i < n && !*adopted; i++)
-        LHI_TRY(explain_site(options, is_searched(list, n, i) ? parts : 0, mem,
-                             plan, &list[i], adopted, err));
+        LHI_TRY(explain_site(options, is_searched(plan, list, n, i) ? parts : 0,
+                             mem, plan, &list[i], adopted, err));
     plan->idle = list;
     plan->n_idle = n;
     return LH_OK;

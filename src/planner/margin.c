@@ -101,7 +101,8 @@ lh_status lhi_plan_search_with_margin(const lh_plan_options *options,
     job.datacenters = sites;
     lh_plan there = {0};
     lh_error why = {0};
-    LHI_TRY(lhi_plan_search_possible(&job, options, 1, mem, &there, &why, err));
+    LHI_TRY(
+        lhi_plan_search_possible(&job, options, 1, 0, mem, &there, &why, err));
     if (!there.schedule)
         return LH_OK;
     *found = there.best;

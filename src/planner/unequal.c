@@ -267,7 +267,7 @@ static lh_status search_layout(const unequal_layout *l,
     lh_job job = *plan->job;
     lh_error why = {0};
     LHI_TRY(fix_layout(l, mem, &job, err));
-    return lhi_plan_search_possible(&job, options, parts, mem, there, &why,
+    return lhi_plan_search_possible(&job, options, parts, 0, mem, there, &why,
                                     err);
 }
 

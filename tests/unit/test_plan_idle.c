@@ -121,6 +121,23 @@ static void impossible_uses_do_not_fit(void)
 }
 
 /* Every GPU in use: nothing to explain. */
+/* Too few GPUs for another replica have no search. */
+static void remainders_name_the_replica(void)
+{
+    lh_job *job = job_of(
+        16,
+        "  datacenters:\n   - {name: near, nodes: 3}\n"
+        "   - {name: far, nodes: 2}\n"
+        "  links:\n   - {between: [near, far], latency_ms: 1, gbps: 100}\n",
+        "layout: {tensor: 4, pipeline: 2, data: 2, outermost: data}\n");
+    lh_plan *plan = make(job);
+    CHECK(plan->n_idle == 1);
+    if (plan->n_idle == 1)
+        CHECK_HAS(plan->idle[0].why, "fewer than the 8 GPUs of another");
+    lh_plan_free(plan);
+    lh_job_free(job);
+}
+
 static void busy_gpus_need_no_reason(void)
 {
     lh_job *job = job_of(16,
@@ -190,6 +207,7 @@ int main(void)
     RUN(slow_links_have_a_price);
     RUN(equal_sites_cost_nothing);
     RUN(impossible_uses_do_not_fit);
+    RUN(remainders_name_the_replica);
     RUN(busy_gpus_need_no_reason);
     RUN(requirements_restrict_the_space);
     return test_summary();

@@ -121,7 +121,7 @@ static lh_status evaluate_layout(const lh_plan_options *options,
     lh_error why = {0};
     job.layout = *layout;
     lh_status status =
-        lhi_plan_search_short(&job, options, parts, mem, &found, &why);
+        lhi_plan_search_short(&job, options, parts, 0, mem, &found, &why);
     if (status == LH_OK && is_measured(found.cost_source) &&
         (best->iteration_ns == 0 || lhi_objective_value(options, &found.best) <
                                         lhi_objective_value(options, best)))

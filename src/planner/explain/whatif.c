@@ -75,19 +75,22 @@ static lh_plan_options ensure_minimum_work(const lh_plan_options *options,
 
 lh_status lhi_plan_search_short(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
-                                lhi_arena *mem, lh_plan *out, lh_error *err)
+                                int64_t cutoff_ns, lhi_arena *mem, lh_plan *out,
+                                lh_error *err)
 {
     const lh_plan_options own = ensure_minimum_work(options, WORK_DIVISOR);
-    return search_with_share(job, &own, WORK_DIVISOR * parts, 0, mem, out, err);
+    return search_with_share(job, &own, WORK_DIVISOR * parts, cutoff_ns, mem,
+                             out, err);
 }
 
 lh_status lhi_plan_search_possible(const lh_job *job,
                                    const lh_plan_options *options,
-                                   uint32_t parts, lhi_arena *mem, lh_plan *out,
-                                   lh_error *why, lh_error *err)
+                                   uint32_t parts, int64_t cutoff_ns,
+                                   lhi_arena *mem, lh_plan *out, lh_error *why,
+                                   lh_error *err)
 {
     const lh_status status =
-        lhi_plan_search_short(job, options, parts, mem, out, why);
+        lhi_plan_search_short(job, options, parts, cutoff_ns, mem, out, why);
     out->job = NULL;
     if (status == LH_OK)
         return LH_OK;

@@ -21,19 +21,22 @@ lh_status lhi_plan_search_again(const lh_job *job,
                                 lh_error *err);
 
 /* Finds a job's best plan with 1/`parts` of the search work of a --what-if
- * question, with pipeline and schedule. The caller frees out->pipeline and
+ * question, with pipeline and schedule. One that takes cutoff_ns or longer need
+ * not be the best (0: no limit). The caller frees out->pipeline and
  * out->schedule, on failure too. */
 lh_status lhi_plan_search_short(const lh_job *job,
                                 const lh_plan_options *options, uint32_t parts,
-                                lhi_arena *mem, lh_plan *out, lh_error *err);
+                                int64_t cutoff_ns, lhi_arena *mem, lh_plan *out,
+                                lh_error *err);
 
 /* As lhi_plan_search_short(), but without a plan if no layout works: *out then
  * has no schedule, and *why the reason. out->job is NULL, as the job may be a
  * local copy. The caller frees out->pipeline and out->schedule. */
 lh_status lhi_plan_search_possible(const lh_job *job,
                                    const lh_plan_options *options,
-                                   uint32_t parts, lhi_arena *mem, lh_plan *out,
-                                   lh_error *why, lh_error *err);
+                                   uint32_t parts, int64_t cutoff_ns,
+                                   lhi_arena *mem, lh_plan *out, lh_error *why,
+                                   lh_error *err);
 
 /* Finds the best plan without the restrictions of the target program
  * (job->target), and stores it in plan->unrestricted if it is better than the
