@@ -177,20 +177,20 @@ static columns derive(const pipemesh_model *m, uint32_t system)
 
 static void print_table4(void)
 {
-    printf("## Table IV\n\nEach cell of the tables has the derived value / the "
-           "published value (error).\n\n- Forward, backward and critical PP "
-           "times are inputs: the paper's measurements.\n- The "
-           "bubble time is derived from the compute "
-           "times of the row: an identity (*given*).\n- Critical DP: 2 C_DP "
-           "and the time that the "
-           "schedule's windows do not hide. C_DP follows from\n  parameters, D "
-           "and %.2f of the device's share of its node's link, one number for "
-           "all rows,\n  chosen for the rows of PipeMesh and Fold3D, where "
-           "nothing is hidden (*fitted*).\n- The memory is the memory of the "
-           "first stage. M_a of PipeMesh on A100 is *fitted*.\n- Throughput is "
-           "model FLOPs over the sum of the five published time columns, "
-           "without\n  embedding, optimiser and loading (*given*); MFU is its "
-           "share of the peak.\n",
+    printf("## Table IV\n\nEach cell of the tables in this section has the "
+           "derived value / the published value (error).\n\n- Forward times, "
+           "backward times and critical (exposed) PP times are inputs: the "
+           "paper's\n  measurements.\n- The bubble time is derived from the "
+           "row's compute times: an identity (*given*).\n- Critical (exposed) "
+           "DP time is the sum of 2 C_DP and the time that the schedule's "
+           "windows do not\n  hide. C_DP is computed from parameters, D and "
+           "%.2f of the device's share of its node's link.\n  This share was "
+           "chosen once for all rows, by the rows of PipeMesh and Fold3D "
+           "(*fitted*).\n- The memory columns M_a, M_g and M_p are those of "
+           "the first stage. M_a of PipeMesh on A100 is\n  *fitted*.\n- "
+           "Throughput is model FLOPs over the sum of the five published time "
+           "columns, without embedding,\n  optimiser and loading (*given*); "
+           "MFU is throughput divided by the peak rate.\n",
            LINK_EFFICIENCY);
     score s = {.numbers = {0}};
     for (uint32_t i = 0; i < 4; i++) {
@@ -231,16 +231,18 @@ static void print_table4(void)
 
 static void print_columns(void)
 {
-    printf("\n## Queue, shares and messages\n\n- Least q is the shortest "
-           "queue whose forwards hide a chunk's collective C_DP, with C_DP\n "
-           " half the published critical DP time.\n- ZeRO-3: the share at "
-           "ZeRO-3 by the paper's rules with that C_DP, with one scatter "
-           "bucket\n  more, and with the two conditions in "
-           "docs/theory/elastic.md.\n- C_PP / Cf: the C_PP for which the "
-           "published critical PP time is 2(P - 1) C_PP, in\n  forwards. It "
-           "may not exceed one.\n\n| | least q | published | ZeRO-3 by the "
-           "rules | one bucket more | published | with conditions | C_PP / "
-           "Cf |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    printf(
+        "\n## Queue, shares and messages\n\n- The column \"least q\" has the "
+        "shortest queue whose forwards hide a chunk's collective C_DP,\n  with "
+        "C_DP half the published critical DP time.\n- The ZeRO-3 columns have "
+        "the share of parameters at ZeRO-3: by the paper's rules with the "
+        "same\n  C_DP, with one scatter bucket more, and with the two "
+        "conditions on psi_p in\n  docs/theory/elastic.md.\n- The column C_PP "
+        "/ Cf has the message time C_PP, in forwards, at which 2(P - 1) C_PP "
+        "equals the\n  published critical PP time. By the paper's condition "
+        "C_PP / Cf is at most one.\n\n| | least q | published | ZeRO-3 by the "
+        "rules | one bucket more | published | with conditions | C_PP / Cf "
+        "|\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     static const char *const shares[] = {"-", "84.4 %", "90.9 %", "86.9 %"};
     static const double published_shares[] = {0, 84.4, 90.9, 86.9};
     for (uint32_t i = 0; i < 4; i++) {
@@ -350,17 +352,19 @@ static double event_ms(const lh_elastic_case *g, const lh_elastic_plan *plan,
 
 static void print_planner(void)
 {
-    printf("\n## The planner\n\n- Compute times are those of the Megatron rows "
-           "(nothing recomputed, little contention).\n  The time of an "
-           "operation is its share of the forward's FLOPs.\n- Messages C_PP "
-           "are at link rate. The memory budget is that of depth-first by the "
-           "paper's\n  formulas.\n- The columns \"model\" and \"events\" have "
-           "the time of one iteration in ms, computed by equation 1\n  and by "
-           "event simulation.\n- `joint`: chunks (every divisor of the stage's "
-           "layers), queue, sharding and recomputation\n  searched together on "
-           "simulated time.\n\n| | planner | M | groups | ZeRO-3 | recomputed "
-           "per chunk | model | events |\n| --- | --- | --- | --- | --- | --- "
-           "| --- | --- |\n");
+    printf(
+        "\n## The planner\n\n- Compute times in this table are those of table "
+        "IV's Megatron rows (nothing recomputed, little\n  contention). An "
+        "operation's time is proportional to its share of the forward's "
+        "FLOPs.\n- Messages take the time C_PP at the full link rate. The "
+        "memory budget of all planners is the\n  memory that the depth-first "
+        "plan needs by the paper's formulas.\n- The columns \"model\" and "
+        "\"events\" have the time of one iteration in ms, computed by equation "
+        "1\n  and by event simulation.\n- The planner `joint` searches chunks "
+        "(every divisor of the stage's layers), queue, sharding and\n  "
+        "recomputation together, by simulated time.\n\n| | planner | M | "
+        "groups | ZeRO-3 | recomputed per chunk | model | events |\n| --- | "
+        "--- | --- | --- | --- | --- | --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
         const pipemesh_model *m = &pipemesh_models[i];
         static problem p[32];
@@ -470,14 +474,14 @@ static void print_fig13(lh_report *report)
     double xs[6];
     int64_t ns[6];
     static problem p, scratch;
-    printf("\n## Fig. 13: chunks\n\nThe table is for Falcon with q = 12. The "
-           "message time C_PP is set to a forward with 8 chunks per stage: the "
-           "longest with\nwhich the planner chooses 8 chunks. C_PP is not "
-           "published; at link rate it would be %.1f ms, and more chunks "
-           "would\nalways help. The memory limit decides which operations "
-           "are recomputed; times are simulated.\n\n| M | Cf, ms | iteration, "
-           "ms | "
-           "TFLOPS |\n| --- | --- | --- | --- |\n",
+    printf("\n## Fig. 13: chunks\n\nThe table is for Falcon with the queue q = "
+           "12. The message time C_PP is set to the duration of a\nforward "
+           "with 8 chunks per stage, the longest C_PP with which the planner "
+           "chooses 8 chunks. C_PP is\nnot published; at the full link rate "
+           "C_PP would be %.1f ms, and more chunks would always shorten\nthe "
+           "iteration. The memory limit determines which operations are "
+           "recomputed; the times in the table\nare simulated.\n\n| M | Cf, ms "
+           "| iteration, ms | TFLOPS |\n| --- | --- | --- | --- |\n",
            hop_ns(m) / MS);
     for (int i = 0; i < 6; i++) {
         lh_elastic_choice *c;
@@ -506,10 +510,10 @@ static void print_fig14(lh_report *report)
     static problem p, scratch;
     fill_problem(m, 8, &p);
     printf("\n## Fig. 14: the queue\n\nThe table is for Falcon with M = 8 "
-           "chunks per stage and messages at link rate, with as\nmuch "
-           "recomputation as the memory requires, by event simulation.\n\n| "
-           "q | recomputed per chunk | iteration, ms | TFLOPS |\n| --- | --- "
-           "| --- | --- |\n");
+           "chunks per stage and messages at the full link rate, with as\nmuch "
+           "recomputation as the memory requires, by event simulation.\n\n| q "
+           "| recomputed per chunk | iteration, ms | TFLOPS |\n| --- | --- | "
+           "--- | --- |\n");
     for (int i = 0; i < 6; i++) {
         lh_elastic_choice *c;
         double ms = best_ms(&p, queues[i], LH_ELASTIC_MIXED, &scratch, &c);
@@ -549,11 +553,11 @@ static void print_fig15(lh_report *report)
     int64_t ns[7];
     fill_problem(m, 8, &p);
     printf("\n## Fig. 15: the parts\n\nThe table is for Falcon with M = 8 "
-           "chunks per stage and the memory budget of depth-first,\nwhich uses "
+           "chunks per stage and the memory budget of depth-first, which\nuses "
            "groups of P microbatches. The last two rows of the table are not "
-           "in the paper's\nfigure.\nThroughput is relative to the mixed plan, "
-           "derived / published.\n\n| | recomputed per chunk | iteration, ms | "
-           "throughput |\n| --- | --- | --- | --- |\n");
+           "in the paper's figure. The\nthroughput column has the difference "
+           "from the mixed plan, derived / published.\n\n| | recomputed per "
+           "chunk | iteration, ms | throughput |\n| --- | --- | --- | --- |\n");
     for (int i = 0; i < 7; i++) {
         lh_elastic_choice *c;
         double ms = best_ms(&p, rows[i].q, rows[i].sharding, &scratch, &c);
@@ -592,13 +596,14 @@ static void print_fig15(lh_report *report)
  * times include the slowdown. */
 static void print_order(void)
 {
-    printf("\n## Order at equal memory\n\nThe table has iterations in ms. "
-           "Elastic and depth-first plans are made by event simulation\nwith "
-           "depth-first's memory budget and the published chunk counts. "
-           "Breadth-first with\noffload is from the published columns, since "
-           "the offloading cost cannot be derived.\n\n| | elastic | "
-           "depth-first | breadth-first | published: elastic | depth-first | "
-           "breadth-first |\n| --- | --- | --- | --- | --- | --- | --- |\n");
+    printf(
+        "\n## Order at equal memory\n\nThe table has iteration times in ms. "
+        "Elastic and depth-first plans are made by event simulation\nwith "
+        "depth-first's memory budget and the published chunk counts. The time "
+        "of breadth-first with\noffloading is from the published columns, "
+        "since the offloading cost cannot be derived.\n\n| | elastic | "
+        "depth-first | breadth-first | published: elastic | depth-first | "
+        "breadth-first |\n| --- | --- | --- | --- | --- | --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
         const pipemesh_model *m = &pipemesh_models[i];
         static problem p;
@@ -662,17 +667,17 @@ int main(int argc, char **argv)
     if (argc == 2 &&
         lh_report_make("PipeMesh Figs. 13 to 15", &report, &err) != LH_OK)
         die(&err);
-    printf("# PipeMesh, reproduced\n\nLi et al., *PipeMesh: Achieving "
-           "Memory-Efficient Computation-Communication Overlap for\nTraining "
-           "Large Language Models*, IEEE TPDS 2025. "
-           "`examples/papers/pipemesh` prints this\npage except for the "
-           "results of training:\n\n    ninja -C build examples/pipemesh\n    "
-           "build/examples/pipemesh > docs/papers/pipemesh.md\n    "
-           "bench/delayed.py build/cli/longhaul --write "
-           "docs/papers/pipemesh.md\n\nThe formulas are in "
-           "[elastic.md](../theory/elastic.md). The classes of rows and cells "
-           "are those of\n[all papers](README.md#form); the table under "
-           "[Claims](#claims) has the numbers outside table IV.\n\n");
+    printf(
+        "# PipeMesh, reproduced\n\nLi et al., *PipeMesh: Achieving "
+        "Memory-Efficient Computation-Communication Overlap for\nTraining "
+        "Large Language Models*, IEEE TPDS 2025. `examples/papers/pipemesh` "
+        "prints this\npage except for the results of training:\n\n    ninja -C "
+        "build examples/pipemesh\n    build/examples/pipemesh > "
+        "docs/papers/pipemesh.md\n    bench/delayed.py build/cli/longhaul "
+        "--write docs/papers/pipemesh.md\n\nThe formulas and symbols of this "
+        "page are in [elastic.md](../theory/elastic.md). The classes of\nrows "
+        "and cells are those of [all papers](README.md#form); the table under "
+        "[Claims](#claims) has\nthe numbers outside table IV.\n\n");
     print_table4();
     print_columns();
     print_planner();

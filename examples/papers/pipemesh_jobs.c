@@ -126,15 +126,17 @@ static double sum_columns(const pipemesh_published *r)
 void pipemesh_print_jobs(void)
 {
     score s = {.numbers = {0}};
-    puts("\n## Predictions from jobs\n\nThe tables above have the published "
-         "forward and backward times as inputs. These rows have no\npublished "
-         "time: each is computed from a job with the model of table III, the "
-         "cluster of section\nVI and the degrees, batch and chunks of table "
-         "IV, on the presets `a100-40g` and `v100-32g`, by\nthe cost model and "
-         "the planner (`elastic`, or `interleaved-1f1b` and `1f1b` for "
-         "Megatron). A node's\nlink is shared by its eight GPUs. ZeRO 1, "
-         "attention recomputed, ZeRO shares and queue chosen by\nthe planner. "
-         "Published iterations are the sums of the five columns.\n");
+    puts("\n## Predictions from jobs\n\nAll tables above have the published "
+         "forward and backward times as inputs. The rows of the\nfollowing "
+         "table have no published times as inputs: each is computed from a job "
+         "with the model of\ntable III, the cluster of section VI and the "
+         "degrees, batch and chunks of table IV, on the presets\n`a100-40g` "
+         "and `v100-32g`, by the cost model and the planner (`elastic`, or "
+         "`interleaved-1f1b` and\n`1f1b` for Megatron). A node's link is "
+         "shared by its eight GPUs. All these jobs have ZeRO 1 and\nrecompute "
+         "attention; for PipeMesh the planner chooses ZeRO shares and queue. "
+         "Published iteration\ntimes are the sums of table IV's five time "
+         "columns.\n");
     score_print_head(stdout);
     for (int i = 0; i < 4; i++) {
         const char *name = pipemesh_models[i].name;
@@ -159,5 +161,6 @@ void pipemesh_print_jobs(void)
     puts("\nThe predicted passes are 15 to 33 % too fast: the cost model is "
          "calibrated on runs of newer\nframeworks and GPUs, and V100s with "
          "Megatron core 0.4 reached a smaller share of their peak.\nRatios of "
-         "two predictions are 6 to 10 % off.");
+         "two predicted iteration times differ from the published ratios by 6 "
+         "to 10 %.");
 }

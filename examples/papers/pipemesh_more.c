@@ -87,9 +87,10 @@ void pipemesh_claim(const char *where, const char *subject, const char *what,
 void pipemesh_print_claims(void)
 {
     score s = {.numbers = {0}};
-    puts("\n## Claims\n\nTable IV's cells are counted above; this table has "
-         "the other numbers, and the ratio of\nthe iteration times that the "
-         "planner's own plans give ([the form](README.md#form)).\n");
+    puts("\n## Claims\n\nThe cells of table IV are counted above. The table of "
+         "this section has the paper's other numbers,\nand the ratio of the "
+         "iteration times that the planner's own plans give "
+         "([the\nform](README.md#form)).\n");
     score_print_head(stdout);
     for (unsigned i = 0; i < n_claims; i++)
         score_print_line(&s, &claims[i], stdout);
@@ -98,32 +99,36 @@ void pipemesh_print_claims(void)
 
 void pipemesh_print_missing(double efficiency)
 {
-    printf("\n## Differences, and values that cannot be derived\n\n* M_p "
-           "for the elastic plans: the formula gives 15 to 30 %% more than "
-           "published; 8/M\n  would have to be about 5.2/M.\n* Critical DP "
-           "of the depth-first rows on 100 Gb/s is 13 and 27 %% less than "
-           "published for\n  GPT-3 and Falcon, although windows of P "
-           "microbatches are assumed to be fully used.\n* Critical PP times "
-           "are longer than 2(P - 1) C_PP with a message time C_PP of at "
-           "most a\n  forward, and at link rate C_PP is a small part of "
-           "them.\n* ZeRO-3 shares are 100 %% by the paper's rule and times. "
-           "With seven scatter buckets, where\n  the rule gives six, GPT-3 "
-           "has the published 84.4 %%, and Falcon has 88.1 %% (published:\n  "
-           "86.9 %%). No bucket count gives Llama2's 90.9 %%.\n* Fig. 13 "
-           "peaks at 12 chunks, not 8. The exposed part of C_PP costs less "
-           "than the bubble\n  and the 2 C_DP that more chunks save. The "
-           "peak is at 12 for any C_PP for which the\n  planner chooses "
-           "8.\n* Fig. 15: with all parameters at ZeRO-3 all communication "
-           "is still hidden, so that this row\n  is no slower than the mixed "
-           "plan. The published 2.7 %% are contention, which the model\n  "
-           "does not have.\n* The paper has a queue of q = 12 microbatches "
-           "where 11 hide as much: 24 microbatches make\n  three groups of "
-           "at most 11, or two of 12; with 11 a stage keeps M - 1 fewer "
-           "passes in\n  memory.\n* Compute times, CPU memory, total GPU "
-           "memory (29.9 GiB against 28 for states and\n  activations) and "
-           "Fold3D's activations are measurements of the implementation.\n* "
-           "Fitted: %.2f of the link rate; 28 sbh for GPT-3 on A100.\n",
-           efficiency);
+    printf(
+        "\n## Differences, and values that cannot be derived\n\n* M_p for the "
+        "elastic plans: PipeMesh's formula gives 15 to 30 %% more than the "
+        "published memory;\n  its term 8/M would have to be about 5.2/M.\n* "
+        "The derived critical DP time of the depth-first rows on 100 Gb/s is "
+        "13 and 27 %% less than\n  published for GPT-3 and Falcon, although "
+        "windows of P microbatches are assumed to be fully used.\n* The "
+        "published critical PP times are longer than 2(P - 1) C_PP, even with "
+        "a message time C_PP of\n  a whole forward. At the full link rate 2(P "
+        "- 1) C_PP is only a small part of the published\n  times.\n* The "
+        "shares of parameters at ZeRO-3 are 100 %% by the paper's rule and "
+        "times. With seven scatter\n  buckets, where the rule gives six, GPT-3 "
+        "has the published 84.4 %%, and Falcon has 88.1 %%\n  (published: 86.9 "
+        "%%). No bucket count gives Llama2's 90.9 %%.\n* Fig. 13: the derived "
+        "throughput is highest with 12 chunks, the published one with 8. With "
+        "more\n  chunks the exposed part of C_PP is shorter than the time "
+        "saved in the bubble and in 2 C_DP. The\n  highest throughput is at 12 "
+        "chunks for any C_PP for which the planner chooses 8.\n* Fig. 15: with "
+        "all parameters at ZeRO-3 all communication is still hidden, so that "
+        "this row is no\n  slower than the mixed plan. The published loss of "
+        "2.7 %% is due to contention, which the model\n  does not have.\n* The "
+        "paper has a queue of q = 12 microbatches where 11 hide as much: 24 "
+        "microbatches make three\n  groups of at most 11, or two of 12; with "
+        "11 a stage keeps the activations of M - 1 fewer passes\n  in "
+        "memory.\n* Compute times, CPU memory, total GPU memory (29.9 GiB "
+        "against 28 for states and\n  activations) and Fold3D's activations "
+        "are measurements of the implementation.\n* Two values are fitted: "
+        "%.2f of the link rate, and kept activations of 28 sbh for GPT-3 on "
+        "A100.\n",
+        efficiency);
 }
 
 /* --- table V: larger batches and updates delayed by a step -------------- */
@@ -150,16 +155,17 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
         {"144", 144, 0, 3.56, {123.9, 49}, "batch 144"},
         {"36, delayed", 36, 1, 4.17, {121.3, 46.6}, "batch 36, delayed"}};
     const pipemesh_row *clusters[] = {a100, v100};
-    printf("\n## Table V and Fig. 11: larger batches, delayed "
-           "updates\n\nMegatron's GPT-3 58B.\n\n- Throughput, derived / "
-           "published (error): from each cluster's only row in table IV "
-           "(batch 36\n  on A100, 72 on V100). Compute scales with the "
-           "batch; bubble and critical DP and PP are\n  constant. There "
-           "is no critical DP where updates are a step late.\n- Time is "
-           "the measured number of tokens to a loss of 2.8 over the "
-           "throughput, relative to\n  batch 36.\n\n| batch | tokens, B | "
-           "TFLOPS, A100 | time | TFLOPS, V100 | time |\n| --- | --- | "
-           "--- | --- | --- | --- |\n");
+    printf("\n## Table V and Fig. 11: larger batches, delayed updates\n\nThe "
+           "tables of this section are for GPT-3 58B with Megatron.\n\n- "
+           "Throughput (derived / published, error) is derived from each "
+           "cluster's only row in table IV\n  (batch 36 on A100, 72 on V100). "
+           "Compute time is proportional to the batch; bubble and critical\n  "
+           "DP and PP times are constant. With delayed updates (a step late) "
+           "there is no critical DP time.\n- The time column has the number of "
+           "tokens that the paper measured to a loss of 2.8, divided by\n  the "
+           "throughput, relative to batch 36.\n\n| batch | tokens, B | TFLOPS, "
+           "A100 | time | TFLOPS, V100 | time |\n| --- | --- | --- | --- | --- "
+           "| --- |\n");
     for (int i = 0; i < 4; i++) {
         printf("| %s | %.2f |", rows[i].name, rows[i].tokens);
         for (int c = 0; c < 2; c++) {
@@ -185,28 +191,28 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
         }
         printf("\n");
     }
-    printf("\nThe paper's text has +2.6, +16.8 and +39.7 %% for A100. Derived "
-           "and published times therefore\nagree on the batch with the "
-           "shortest time: 72 on V100, as in table IV, and 36 on A100.\n");
+    printf("\nThe paper's text gives training times of +2.6, +16.8 and +39.7 "
+           "%% for A100, relative to batch 36.\nDerived and published times "
+           "therefore agree on the batch with the shortest time: 72 on V100, "
+           "as in\ntable IV, and 36 on A100.\n");
     printf("\n**Training.** `bench/delayed.py build/cli/longhaul --write "
-           "docs/papers/pipemesh.md` trains a model\nwith 0.2 M "
-           "parameters on the cpu device: four layers on two stages with "
-           "two chunks each, and two\nreplicas. The data is the text of "
-           "docs/theory at that time. The runs:\n\n- An elastic plan, "
-           "which hides communication and does not change batch or "
-           "updates.\n- A depth-first plan with the same batch, 8 "
-           "sequences with 64 tokens each.\n- The depth-first plan with "
-           "larger batches, and with `--delayed-update`.\n\nAll runs "
-           "begin with the same weights and read the same windows in the "
-           "same order. The learning\nrate is 3e-3 after a warm-up of "
-           "8192 tokens. Losses are means over the last 16384 "
-           "tokens.\n\n<!-- delayed: written by bench/delayed.py "
-           "-->\n<!-- delayed: end -->\n\nThe order of the runs agrees "
-           "with the published one: larger batches need more tokens "
-           "to\nthe same loss, and updates a step late need more tokens "
-           "than batches four times as large.\nThe ratio of tokens "
-           "depends on model, learning rate and loss; a small model early "
-           "in\ntraining differs from GPT-3 at a loss of 2.8.\n");
+           "docs/papers/pipemesh.md` trains a model\nwith 0.2 M parameters on "
+           "the cpu device: four layers on two stages with two chunks each, "
+           "and two\nreplicas. The data is the text of docs/theory when the "
+           "table was written. The runs use:\n\n- an elastic plan, which hides "
+           "communication and does not change batch or updates;\n- a "
+           "depth-first plan with the same batch, 8 sequences with 64 tokens "
+           "each;\n- the depth-first plan with larger batches, and with "
+           "`--delayed-update`.\n\nAll runs begin with the same weights and "
+           "read the same windows in the same order. The learning\nrate is "
+           "3e-3 after a warm-up of 8192 tokens. Losses in the table are means "
+           "over the last 16384\ntokens.\n\n<!-- delayed: written by "
+           "bench/delayed.py -->\n<!-- delayed: end -->\n\nThe trained runs "
+           "have the same order as the paper's runs: larger batches need more "
+           "tokens to the\nsame loss, and delayed updates need more tokens "
+           "than batches four times as large. The ratio of\ntokens between two "
+           "runs depends on model, learning rate and loss; a small model early "
+           "in training\ndiffers from GPT-3 at a loss of 2.8.\n");
 }
 
 /* --- table VI and Fig. 12: weak scaling on A10s ------------------------- */
@@ -357,24 +363,25 @@ void pipemesh_print_table6(double rate, double backward, double efficiency)
         double at = (low + high) / 2;
         *(mean_share(rate, backward, at) > middle ? &low : &high) = at;
     }
-    printf("\n## Table VI and Fig. 12: weak scaling\n\n- A10s (125 "
-           "TFLOP/s, as V100), nodes with four GPUs at 50 Gb/s.\n- Tensor "
+    printf("\n## Table VI and Fig. 12: weak scaling\n\n- The GPUs are A10 (125 "
+           "TFLOP/s, as V100), in nodes with four GPUs at 50 Gb/s.\n- Tensor "
            "degree T = 4, M = 4 chunks per stage, and queues of half the "
            "microbatches, as\n  published. Megatron has two chunks, as in "
-           "table IV.\n- The sequence length s = 3072 is from table III, "
-           "since table VI has none.\n- Layers take the time per "
-           "operation of V100s in table IV. Critical PP is "
-           "omitted.\n\nWith %.2f of the link, as in all tables above:\n\n",
+           "table IV.\n- The sequence length s = 3072 is from table III, since "
+           "table VI has none.\n- Layers take the same time per operation as "
+           "on V100 in table IV. Critical PP time is omitted.\n\nThe next "
+           "table assumes %.2f of the link rate, as do all tables above:\n\n",
            efficiency);
     print_settings(rate, backward, efficiency, false);
-    printf("\nPublished: critical DP of 32.0 to 38.6 %%, throughput 25.0 to "
-           "27.2 %% above Megatron's (the\nintroduction has \"always more "
-           "than 27.1 %%\"). The next table has one fitted number: %.2f of "
-           "the\nlink, for which Megatron's mean critical DP is %.1f %%.\n\n",
+    printf("\nThe paper publishes for Megatron a critical DP time of 32.0 to "
+           "38.6 %%, and for PipeMesh a\nthroughput 25.0 to 27.2 %% above "
+           "Megatron's (the introduction has \"always more than 27.1 "
+           "%%\").\nThe next table has one fitted number: %.2f of the link "
+           "rate, for which Megatron's mean critical DP\ntime is %.1f %%.\n\n",
            low, 100 * middle);
     print_settings(rate, backward, low, true);
-    printf(
-        "\nThe published shares of critical DP therefore need a third of the "
-        "other clusters' link share, for the same compute.\nWith that link "
-        "rate the gains equal the published ones except for 192 GPUs.\n");
+    printf("\nThe published critical DP times therefore require a third of the "
+           "link share of the other clusters,\nfor the same compute times. "
+           "With the fitted share of the link rate the gains over Megatron "
+           "equal\nthe published gains except for 192 GPUs.\n");
 }

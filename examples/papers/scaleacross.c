@@ -329,20 +329,21 @@ static void print_placement(void)
         more[r] =
             percent(job_s(&dense, 16, dense_microbatches[r], 1, false, true),
                     job_s(&dense, 16, dense_microbatches[r], 1, false, false));
-    printf("\nThe job also has an embedding and a vocabulary matrix, which "
-           "send nothing.\nThe share of peak includes tensor parallelism's "
-           "collectives: `framework: {overlap:\n{tensor: 1}}`. If these "
-           "collectives are counted separately, they lengthen a layer, so that "
-           "the\nlayer hides the messages: %+.1f %% at 1:16 with %u "
-           "microbatches, %+.1f %% with %u.\n",
+    printf("\nUnlike the formulas, the job has an embedding and a vocabulary "
+           "matrix, which send no messages. The\nshare of peak includes tensor "
+           "parallelism's collectives: `framework: {overlap: {tensor: 1}}`. "
+           "If\nthe cost model adds these collectives to the layer, the longer "
+           "layer hides the messages. PP-out is\nthen slower by %+.1f %% at "
+           "1:16 with %u microbatches, %+.1f %% with %u.\n",
            more[0], dense_microbatches[0], more[1], dense_microbatches[1]);
     double f = layer_ns(&dense, 4) / 1e9, bytes = message_bytes(&dense, 4);
-    printf("\nPaper: about even up to 1:4, DP-out faster beyond, 28.47 %% at "
-           "1:16. From 1:%.1f on a message\ntakes more than one and a half "
-           "layer times, and the link becomes the bottleneck. The share of\n"
-           "peak was chosen with 44 microbatches; with table 2's 11 the "
-           "same share overestimates the loss.\n\n",
-           1.5 * f * line / bytes);
+    printf(
+        "\nIn the paper PP-out and DP-out are about even up to 1:4; beyond, "
+        "DP-out is faster, by 28.47 %% at\n1:16. From 1:%.1f on a message "
+        "takes more than one and a half layer times, and the link becomes\nthe "
+        "bottleneck. The share of peak was chosen with 44 microbatches; with "
+        "table 2's 11 the same\nshare overestimates the loss.\n\n",
+        1.5 * f * line / bytes);
 }
 
 /* Returns the best time over chunk size, rounds of 2 to `most` microbatches,
@@ -389,15 +390,15 @@ static void print_batches(void)
         printf(" %.2f |\n", placement_ratio(s));
     }
     setting s = {&dense, 16, .n = 2, .method = "dorapp", .regather = true};
-    printf(
-        "\nPaper: PP-out is faster below 22 microbatches. With one-layer "
-        "chunks the simulation does not\nreproduce this result, unless "
-        "parameters are gathered again for the backward and gradients reduced "
-        "in 32 bits\n(%.2f at 2 microbatches). With chosen chunk sizes and "
-        "schedules, PP-out gains with smaller\nbatches and does not lose with "
-        "larger ones. Rounds of 4 microbatches need more activation\nmemory, "
-        "and make PP-out and DP-out equally fast from 4 microbatches on.\n\n",
-        placement_ratio(s));
+    printf("\nIn the paper PP-out is faster than DP-out below 22 microbatches. "
+           "With one-layer chunks the\nsimulation does not reproduce this "
+           "result, unless parameters are gathered again for the backward\nand "
+           "gradients reduced in 32 bits (%.2f at 2 microbatches). With chosen "
+           "chunk sizes and schedules,\nPP-out gains with smaller batches and "
+           "does not lose with larger ones. Rounds of 4 microbatches\nneed "
+           "more activation memory, and make PP-out and DP-out equally fast "
+           "from 4 microbatches on.\n\n",
+           placement_ratio(s));
 }
 
 static void print_experts(void)
@@ -426,9 +427,9 @@ static void print_experts(void)
     double fsdp = iteration(&s);
     s.sharing = HSDP_SHARDED;
     double hsdp = iteration(&s);
-    printf("\nPaper: PP-out is 49.4 %% faster at 1:16 with 128 experts. In "
-           "that setting sharded HSDP with\nDP-out takes 1/%.2f of FSDP's time "
-           "here, less than PP-out.\n\n",
+    printf("\nIn the paper PP-out is 49.4 %% faster than DP-out at 1:16 with "
+           "128 experts. In the same setting\nsharded HSDP with DP-out takes "
+           "1/%.2f of FSDP's time here, less than PP-out.\n\n",
            fsdp / hsdp);
 }
 
@@ -476,12 +477,13 @@ static void print_layouts(void)
          "a\nstage share experts, and TP x DP / (EP x ETP) ranks have the same "
          "experts. Dense gradients and\nexpert gradients are therefore reduced "
          "over different groups of GPUs.\n\nThe table has layouts on 128 GPUs "
-         "with 128 experts, as the job `moe-40b-two-buildings.yaml`:\nfour "
-         "microbatches, `dorapp`, gradients reduced in 32 bits as for Llama 3. "
-         "Columns: parameters\nin millions per GPU and layer; GPUs that reduce "
-         "gradients; seconds with PP-out and DP-out,\nand their ratio.\n\n| "
-         "layout | dense, experts | dense, experts over | 1:1.33 | 1:16 |\n| "
-         "--- | --- | --- | --- | --- |");
+         "with 128 experts, as the job `moe-40b-two-buildings.yaml`: "
+         "four\nmicrobatches, `dorapp`, gradients reduced in 32 bits as for "
+         "Llama 3. The columns give parameters\nin millions per GPU and layer; "
+         "the number of GPUs that reduce gradients; the iteration time "
+         "in\nseconds with PP-out and with DP-out, and the ratio of the two "
+         "times.\n\n| layout | dense, experts | dense, experts over | 1:1.33 | "
+         "1:16 |\n| --- | --- | --- | --- | --- |");
     print_layout("TP 4, EP 16, ETP 1, PP 2, DP 16 (table 2)", l);
     l.expert_tensor = 4;
     print_layout("TP 4, EP 16, ETP 4, PP 2, DP 16", l);
@@ -491,14 +493,15 @@ static void print_layouts(void)
     l.chunks_per_device = 3;
     print_layout("TP 1, EP 16, ETP 1, PP 8, DP 16", l);
     const model m = mixture(128);
-    printf("\nPaper: PP-out is 49.4 %% faster at 1:16 with 128 experts "
-           "(1.494). In the first layout each\nexpert has copies in both "
-           "buildings, whose gradients cross with DP-out. In the other "
-           "layouts\nall GPUs in a stage share one set of experts: no expert "
-           "gradients are sent, but tokens cross\nbetween the buildings.\nAs "
-           "in the formulas, intra-layer communication is in the share of "
-           "peak, 0.25. With none of it\nhidden the first layout has %.2f; the "
-           "paper's value lies between the two.\n\n",
+    printf("\nIn the paper PP-out is 49.4 %% faster than DP-out at 1:16 with "
+           "128 experts (ratio 1.494). In the\nfirst layout each expert has "
+           "copies in both buildings, whose gradients cross with DP-out. In "
+           "the\nother layouts all GPUs in a stage share one set of experts: "
+           "no expert gradients are sent, but\ntokens cross between the "
+           "buildings. As in the formulas, intra-layer communication is in the "
+           "share\nof peak, 0.25. With no intra-layer communication hidden the "
+           "first layout has the ratio %.2f; the\npaper's 1.494 lies between "
+           "this ratio and that of the table.\n\n",
            job_s(&m, 16, 4, 2, false, false) /
                job_s(&m, 16, 4, 2, false, true));
 }
@@ -506,11 +509,12 @@ static void print_layouts(void)
 static void print_schedules(void)
 {
     static const double overs[] = {1, 2, 4, 8, 16};
-    puts("## Schedules across buildings\n\nDense model, PP-out: "
-         "`interleaved-zbv` against `dorapp`. The I and W passes "
-         "of\n`interleaved-zbv` are assumed to take 4 % longer for the finer "
-         "split.\n\n| microbatches | oversubscription | generated for the "
-         "network | for any network |\n| --- | --- | --- | --- |");
+    puts("## Schedules across buildings\n\nThe table compares iteration times "
+         "of the dense model with PP-out: by how much `interleaved-zbv`\ntakes "
+         "longer than `dorapp`. The I and W passes of `interleaved-zbv` are "
+         "assumed to take 4 % longer\nfor the finer split.\n\n| microbatches | "
+         "oversubscription | generated for the network | for any network |\n| "
+         "--- | --- | --- | --- |");
     for (size_t r = 0; r < 2; r++)
         for (size_t i = 0; i < 5; i++) {
             unsigned n = dense_microbatches[r];
@@ -531,9 +535,9 @@ static void print_schedules(void)
 static void print_hybrid(void)
 {
     static const unsigned sizes[] = {4, 11, 44};
-    puts("## FSDP or HSDP\n\n"
-         "Dense model, DP-out, 1:16, `dorapp`: speedup of HSDP over FSDP.\n\n"
-         "| microbatches | sharded | leaders |\n| --- | --- | --- |");
+    puts("## FSDP or HSDP\n\nThe table gives the speedup of HSDP over FSDP for "
+         "the dense model with DP-out at 1:16, under\n`dorapp`.\n\n| "
+         "microbatches | sharded | leaders |\n| --- | --- | --- |");
     for (size_t i = 0; i < 3; i++) {
         setting s = {&dense, 16, .n = sizes[i], .method = "dorapp"};
         double fsdp = iteration(&s);
@@ -572,9 +576,9 @@ static void print_latency(void)
                lossy ? "0.02 %" : "none", growth[0], growth[1]);
     }
     puts("\nIn the paper PP-out grows faster than DP-out, and loss multiplies "
-         "the time of PP-out by up to\n1.93. Factors of this size need small "
-         "messages and short kernels. The table has the four cases\nin the "
-         "same order as the paper.\n");
+         "the time of PP-out by up to\n1.93. Factors as large as 1.93 need "
+         "small messages and short kernels. The table has the four cases\nin "
+         "the same order as the paper.\n");
 }
 
 /* Simulates four ranks, one of them in a distant building. */
@@ -608,12 +612,12 @@ static double distant_building_s(double latency_ns, bool uneven)
 
 static void print_uneven(void)
 {
-    puts("## One distant building, uneven chunks\n\n"
-         "Four ranks, 64 layers of 1 ms, messages of 0.5 ms, 12 "
-         "microbatches, `dorapp`: effect of\ndoubling each rank's first "
-         "chunk.\n\n"
-         "| latency | 64 chunks, s | 60 chunks, s | change |\n| --- | --- | "
-         "--- | --- |");
+    puts("## One distant building, uneven chunks\n\nThe pipeline of this "
+         "section has four ranks, 64 layers of 1 ms, messages of 0.5 ms and "
+         "12\nmicrobatches, under `dorapp`. The table gives iteration times "
+         "with one layer per chunk (64\nchunks), and with two layers in each "
+         "rank's first chunk (60 chunks).\n\n| latency | 64 chunks, s | 60 "
+         "chunks, s | change |\n| --- | --- | --- | --- |");
     for (int i = 0; i < 2; i++) {
         double latency = i ? 2e6 : 50e3;
         double even = distant_building_s(latency, false);
@@ -621,8 +625,8 @@ static void print_uneven(void)
         printf("| %g us | %.4f | %.4f | %+.1f %% |\n", latency / 1e3, even,
                uneven, percent(uneven, even));
     }
-    puts("\nIn the paper the doubled first chunks are slower at short "
-         "latencies, and 1.3 % faster at\n2000 us.\n");
+    puts("\nIn the paper iterations with doubled first chunks are slower at "
+         "short latencies, and 1.3 % faster\nat 2000 us.\n");
 }
 
 static void print_transport(void)
@@ -638,47 +642,49 @@ static void print_transport(void)
                lh_spray_rate(1e15, 4, latency) * 8e-9,
                lh_spray_queue_pairs(line, latency));
     }
-    printf("\nIn the paper spraying is slower than ECMP at 1000 us with up to "
-           "four queue pairs. The\npaper counts a window per one-way latency, "
-           "which gives twice the rates of the table. Under\nECMP a flow's "
-           "share is 25 to 100 Gb/s. Compared with this share, spraying over "
-           "one queue\npair is faster at 50 us and slower at 1000 us. Spraying "
-           "over four queue pairs at 1000 us is as\nfast as ECMP with a small "
-           "share.\n\nA ring over 1024 GPUs with 1 ms between some, for 89.1 "
-           "MB, takes %.0f ms if each step waits\nfor the slowest, as in the "
-           "paper. With pipelined pieces it takes %.2f ms.\n",
-           lh_ring_ns(LH_RING_LOCKSTEP, 1024, 89.1e6, &ring, 0) / 1e6,
-           lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &ring, 0) / 1e6);
+    printf(
+        "\nIn the paper spraying is slower than ECMP at 1000 us with up to "
+        "four queue pairs. The paper counts\na window per one-way latency, "
+        "which gives twice the rates of the table. Under ECMP a flow's "
+        "share\nis 25 to 100 Gb/s. Compared with a flow's share under ECMP, "
+        "spraying over one queue pair is faster\nat 50 us and slower at 1000 "
+        "us. Spraying over four queue pairs at 1000 us is as fast as ECMP "
+        "with\na small share.\n\nA ring over 1024 GPUs with 1 ms between some, "
+        "for 89.1 MB, takes %.0f ms if each step waits for\nthe slowest, as in "
+        "the paper. With pipelined pieces the ring takes %.2f ms.\n",
+        lh_ring_ns(LH_RING_LOCKSTEP, 1024, 89.1e6, &ring, 0) / 1e6,
+        lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &ring, 0) / 1e6);
 }
 
 int main(void)
 {
-    puts(
-        "# ScaleAcross Explorer: formulas\n\n*ScaleAcross Explorer: Exploring "
-        "Communication Optimization for Scale-Across AI Model\nTraining*, "
-        "2026. This page has results of the paper's formulas, as printed "
-        "by\n`examples/papers/scaleacross`; "
-        "[scaleacross-figures.md](scaleacross-figures.md) compares every "
-        "number of\nthe paper and counts the agreement.\n\nThe setting has two "
-        "buildings with 400 Gb/s per GPU, an oversubscription of 1:o and a "
-        "one-way\nlatency of 50 us between the buildings, and two pipeline "
-        "ranks.\n\nTable 2 of the paper has a global batch of 176 sequences "
-        "for the dense model (microbatches of 4,\n4 replicas) and of 64 for "
-        "the mixture of experts (microbatches of 1, 16 replicas). The "
-        "table's\nwords give 11 and 4 microbatches per replica; the example "
-        "jobs have these batches. Figure 5\nhas \"batch size / 4\" "
-        "microbatches, which fits only a batch per replica: 44 and 64. Both "
-        "readings\nare shown.\n\nThe paper withholds model shapes and kernel "
-        "times. The following values were fitted to the\npaper's results, so "
-        "the agreement with these results does not confirm the values:\n\n- "
-        "The dense model's share of peak: 0.47, which gives 28 % at 1:16 with "
-        "44 microbatches (0.40\n  gives 9 %, 0.55 gives 45 %).\n- The "
-        "mixture's share of peak: 0.25, with 4 microbatches.\n- The setting "
-        "with the distant building, and 4 % longer passes for the finer "
-        "split.\n\nNo reading fits all results: with these shares figures 4 "
-        "and 16 need 44 microbatches, figure 8\nneeds 4. The order is the "
-        "same in both: DP-out is faster for the dense model at 1:16, and "
-        "PP-out\nfor the mixture with 128 experts.\n");
+    puts("# ScaleAcross Explorer: formulas\n\n*ScaleAcross Explorer: Exploring "
+         "Communication Optimization for Scale-Across AI Model "
+         "Training*,\n2026. This page has results of the ScaleAcross paper's "
+         "formulas, as printed by\n`examples/papers/scaleacross`; "
+         "[scaleacross-figures.md](scaleacross-figures.md) compares "
+         "every\nnumber of the paper and counts the agreement.\n\nIn this "
+         "page's tables a job runs in two buildings with 400 Gb/s per GPU, an "
+         "oversubscription of\n1:o and a one-way latency of 50 us between the "
+         "buildings, and two pipeline ranks.\n\nTable 2 of the paper has a "
+         "global batch of 176 sequences for the dense model (microbatches of "
+         "4, 4\nreplicas) and of 64 for the mixture of experts (microbatches "
+         "of 1, 16 replicas). By the words of\ntable 2 these are 11 and 4 "
+         "microbatches per replica; the example jobs have these batches. "
+         "Figure 5\nhas \"batch size / 4\" microbatches, which fits only a "
+         "batch per replica: 44 and 64 microbatches.\nThis page shows both "
+         "readings of the batch.\n\nThe paper withholds model shapes and "
+         "kernel times. The following values were fitted to the\npaper's "
+         "results, so the agreement with these results does not confirm the "
+         "values:\n\n- The dense model's share of the GPU's peak: 0.47. With "
+         "it PP-out is 28 % slower than DP-out at\n  1:16 with 44 microbatches "
+         "(with 0.40 9 %, with 0.55 45 %).\n- The share of peak of the mixture "
+         "of experts: 0.25, chosen with 4 microbatches.\n- The values of the "
+         "section on one distant building, and the 4 % longer passes of "
+         "ZBV.\n\nNo reading of the batch fits all results: with these shares "
+         "of peak figures 4 and 16 need 44\nmicrobatches, figure 8 needs 4. In "
+         "both readings DP-out is faster than PP-out for the dense model\nat "
+         "1:16, and PP-out is faster for the mixture with 128 experts.\n");
     print_placement();
     print_batches();
     print_experts();
