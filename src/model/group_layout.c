@@ -392,9 +392,11 @@ static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
     }
 }
 
-/* Counts the rings of expert replicas (GPUs with the same experts) that run
- * between datacenters at once: summed over the kinds of groups, the members in
- * the datacenter with the fewest. */
+/* Counts the data-parallel rings of experts that run between datacenters at
+ * once. A group consists of the GPUs with the same experts; groups of one kind
+ * have equally many members in each datacenter. A group has as many rings as
+ * members in the datacenter with the fewest of them, because each ring needs a
+ * member of its own in every datacenter. */
 static double count_rings(const lhi_group_layout *f)
 {
     lhi_expert_replicas c;

@@ -149,7 +149,8 @@ static uint32_t list_zones(const counter *c, const ring *r, uint32_t i,
 /* Counts the traffic of `rounds` gathers or reductions of buffers of `each`
  * bytes per GPU: first rings between a datacenter's zones, then rings between
  * datacenters. With leaders one GPU per group sends, otherwise all members
- * share the buffer. */
+ * share the buffer. The datacenter with the fewest zones limits the rings
+ * between datacenters, because each ring needs a zone in every datacenter. */
 static void count_rings(counter *c, const ring *r, double each, double rounds)
 {
     double members = has_leaders(c) ? 1 : r->members;

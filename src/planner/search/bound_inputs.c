@@ -66,9 +66,9 @@ static lh_status compute_cost(lhi_bound_inputs *f, const lh_job *job,
     return lhi_chunk_cost(job, layout, slice, &options, &f->busiest, cost, err);
 }
 
-/* Computes the least cost of a layer, the embedding or the head. Times exclude
- * the ZeRO 2 and 3 communication within passes, because some of it overlaps
- * with the next layer. */
+/* Computes the least cost of a layer, the embedding or the head over all
+ * placements of the layout. Times exclude the ZeRO 2 and 3 communication within
+ * passes, because some of it overlaps with the next layer. */
 static lh_status cost_part(lhi_bound_inputs *f, const lh_job *job,
                            const lh_layout *layout,
                            const lh_cost_layer_range *slice, part *out,
