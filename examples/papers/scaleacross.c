@@ -660,7 +660,7 @@ int main(void)
 {
     puts("# ScaleAcross Explorer: formulas\n\n*ScaleAcross Explorer: Exploring "
          "Communication Optimization for Scale-Across AI Model "
-         "Training*,\n2026. This page has results of the ScaleAcross paper's "
+         "Training*\n(2026). This page has results of the ScaleAcross paper's "
          "formulas, as printed by\n`examples/papers/scaleacross`; "
          "[scaleacross-figures.md](scaleacross-figures.md) compares "
          "every\nnumber of the paper and counts the agreement.\n\nIn this "
