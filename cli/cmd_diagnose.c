@@ -35,7 +35,8 @@ static const cli_option options[] = {
      .type = CLI_OUTPUT,
      .at = offsetof(settings, measured.profile),
      .arg = "FILE",
-     .help = "Write the passes of that replica as a profile for planning; "
+     .help = "Write the passes of the replica with the slowest passes as a "
+             "profile for planning; "
              "requires --job.",
      .words = CLI_WORDS_FILES},
     {.name = "job",

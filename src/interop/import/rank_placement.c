@@ -121,10 +121,10 @@ static bool discard_placement(placement_reader *p, const char *why,
     return false;
 }
 
-/* Adds the ranks of one comment to the placement.
- * Returns false after an allocation failure (p->failed), or after discarding
- * all comments because this one conflicts with the machines or preceding lines.
- */
+/* Adds the ranks that one comment line of an exported file assigns to a
+ * datacenter ("# Ranks 0 to 127: east") to the placement. Returns false
+ * after an allocation failure (p->failed), or after discarding the placement
+ * because the line contradicts the given datacenters or the preceding lines. */
 static bool add_placement(placement_reader *p, const placement_line *line)
 {
     lhi_imported_job *in = p->in;

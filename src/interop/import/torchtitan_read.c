@@ -158,8 +158,9 @@ static lh_status check_group_optimizer(const reader *r,
     return lhi_input_value_get_choice(key, names, &which, err);
 }
 
-/* Stores the value of a key, or handles one without a counterpart. Defaults
- * never replace given values. */
+/* Stores the value of a torchtitan key. A key without a counterpart in a job is
+ * noted or rejected (store_unmapped()). While torchtitan's own defaults are
+ * read, a value that the configuration gives is kept. */
 static lh_status store_key(reader *r, const found_key *k, const char *name,
                            const lhi_input_value *given, lh_error *err)
 {

@@ -129,8 +129,10 @@ static void limit_by_end(double room, double all, double for_each_byte,
         *of_ends += all;
 }
 
-/* Computes how many ns of passes each byte of stage `k`'s memory allows for
- * `kind` layers. Returns false if memory is unknown or unlimited. */
+/* Computes, for layers of one kind (dense, experts, ...; LHI_ANY_KIND: the most
+ * favourable) on stage `k`, the memory left for activations and the ns of F, of
+ * D and W, and of W per byte of activations that these passes keep in memory.
+ * Returns false if memory is unknown or unlimited. */
 static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
                                   layer_memory *out)
 {

@@ -301,8 +301,9 @@ double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
     return n > 0 ? lhi_cpu_float_bytes(n) : 0;
 }
 
-/* Returns the bytes allocated by lhi_cpu_make_copies() in cpu_node_dispatch.c.
- */
+/* Returns the bytes of one microbatch's tables of the token copies that this
+ * rank relays to its node's experts, as lhi_cpu_make_copies() allocates them; 0
+ * without node-aware dispatch. */
 static double count_kept_copies_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->node_topology.sources *

@@ -140,7 +140,9 @@ bool lhi_search_is_applicable(const lhi_shop *shop);
 
 /* Computes, per operation and stream on its machine, how many operations
  * always precede it (`before`), and the first that always follows (`after`).
- * with_counts: includes the windows' counts. `list`: scratch for one machine's
+ * with_counts: also uses
+ * how many operations of other streams the lattices prove to come before or
+ * after an operation. `list`: scratch for one machine's
  * operations. Returns false if no order exists. */
 bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts,
                                     uint32_t *list, uint32_t *before,
