@@ -330,6 +330,28 @@ static void prices_and_spares_count(void)
     lh_job_free(job);
 }
 
+/* Without a deadline the ranges still hold the size without nodes; it must not
+ * count as the smallest one. */
+static void a_budget_alone_has_bounds(void)
+{
+    const lh_size_range ranges[] = {{0, 1}, {0, 1}};
+    lh_size_options o = {.size = sizeof o,
+                         .tokens = 1e7,
+                         .budget_usd = 1e9,
+                         .ranges = ranges,
+                         .threads = 1};
+    lh_job *job = two_kinds();
+    lh_size_result *r = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+    CHECK(r->n_found > 0);
+    CHECK_INT(r->fewest.gpus, 1);
+    CHECK_INT(r->gpus_bound, 1);
+    CHECK(r->usd_bound > 0 && r->usd_bound <= r->cheapest.usd * (1 + 1e-9));
+    lh_size_result_free(r);
+    lh_job_free(job);
+}
+
 static void search_rejects_what_it_cannot_do(void)
 {
     lh_size_options o = {.size = sizeof o, .tokens = 1e6, .deadline_s = 1};
@@ -364,6 +386,7 @@ int main(void)
     RUN(goodput_rejects_negative_times);
     RUN(search_agrees_with_all_sizes);
     RUN(prices_and_spares_count);
+    RUN(a_budget_alone_has_bounds);
     RUN(search_rejects_what_it_cannot_do);
     return test_summary();
 }

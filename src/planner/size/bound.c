@@ -75,7 +75,8 @@ static double price_hour(const lhi_size_search *s, const uint32_t *nodes)
 }
 
 /* Sets the lower bound on the box's objective. Returns false if no size in it
- * can meet the requirements. */
+ * can meet the requirements. The size without nodes trains nothing: its time is
+ * infinite. */
 static bool bound_box(const bound_search *b, box *x)
 {
     const lhi_size_search *s = b->s;
@@ -86,7 +87,7 @@ static bool bound_box(const bound_search *b, box *x)
     usd = fmax(usd, b->usd_per_flop * s->flops * s->iterations);
     if (b->cost)
         x->value = usd;
-    return !(deadline > 0 && seconds > deadline) &&
+    return isfinite(seconds) && !(deadline > 0 && seconds > deadline) &&
            !(s->options.budget_usd > 0 && usd > s->options.budget_usd);
 }
 
