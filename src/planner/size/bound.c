@@ -6,6 +6,7 @@
 #include "planner/size/size_internal.h"
 
 #include "base/fail.h"
+#include "format/job/parse.h"
 
 #include <float.h>
 #include <math.h>
@@ -121,7 +122,8 @@ static double price_flop(const lhi_size_search *s)
         const lh_datacenter *site = &s->job->datacenters[i];
         if (s->ranges[i].most)
             least = fmin(least, site->usd_per_gpu_hour / 3600 /
-                                    lhi_size_peak_flops(s->job, site));
+                                    lhi_gpu_max_flops_per_s(
+                                        &site->gpu, s->job->framework.fp8));
     }
     const double share = s->options.spot_price;
     return share > 0 && share < 1 ? share * least : least;

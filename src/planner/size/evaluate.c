@@ -72,20 +72,13 @@ lh_status lh_size_job(const lh_job *job, const uint32_t *nodes, lh_job **out,
 
 /* --- bound by matrix products --------------------------------------------- */
 
-double lhi_size_peak_flops(const lh_job *job, const lh_datacenter *site)
-{
-    return job->framework.fp8 != LH_FP8_NONE && site->gpu.fp8_tflops > 0
-               ? site->gpu.fp8_tflops * 1e12
-               : site->gpu.flops_per_s;
-}
-
 double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes)
 {
     double rate = 0;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++) {
         const lh_datacenter *site = &s->job->datacenters[i];
         rate += (double)nodes[i] * site->gpus_per_node *
-                lhi_size_peak_flops(s->job, site);
+                lhi_gpu_max_flops_per_s(&site->gpu, s->job->framework.fp8);
     }
     return rate > 0 ? s->flops / rate : INFINITY;
 }

@@ -59,9 +59,6 @@ lh_status lhi_size_predict(const lhi_size_search *s,
  * budget. */
 bool lhi_size_meets(const lhi_size_search *s, const lh_size *size);
 
-/* Returns the highest rate of matrix products of a datacenter's GPU, in FLOP/s.
- */
-double lhi_size_peak_flops(const lh_job *job, const lh_datacenter *site);
 /* Returns a lower bound, in seconds, on the iteration time of every size with
  * at most these nodes: matrix products at the GPUs' peak rates. */
 double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes);
