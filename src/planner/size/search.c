@@ -579,7 +579,8 @@ static lh_status run(lhi_size_search *s, const lh_job *given, lh_job *priced,
     LHI_TRY(set_ranges(s, err));
     s->iterations = s->options.tokens / ((double)given->training.global_batch *
                                          given->training.sequence);
-    s->flops = lh_cost_iteration_flops(s->job);
+    /* Times of a profile need not respect the GPUs' peak rates. */
+    s->flops = s->job->profile ? 0 : lh_cost_iteration_flops(s->job);
     if (s->result->n_sizes <= s->options.effort)
         LHI_TRY(plan_all(s, err));
     else

@@ -34,7 +34,8 @@ typedef struct lhi_size_search {
     lh_size_range ranges[LH_MAX_DATACENTERS];
     bool priced;
     double iterations; /* to train all tokens */
-    double flops;      /* per iteration, matrix products */
+    /* Matrix products per iteration; 0 with a profile: no bound by them. */
+    double flops;
     lhi_arena *mem;
     uint32_t n_planned, n_allocated;
     lhi_planned_size **planned;
