@@ -41,7 +41,9 @@ static const char *format_amount(double x, char text[AMOUNT_TEXT])
 /* Formats a duration: "18.3 days", "5.1 h", "12.0 min". */
 static const char *format_duration(double s, char text[AMOUNT_TEXT])
 {
-    if (s >= 2 * DAY_S)
+    if (!isfinite(s))
+        snprintf(text, AMOUNT_TEXT, "no end (failures stop all progress)");
+    else if (s >= 2 * DAY_S)
         snprintf(text, AMOUNT_TEXT, "%.1f days", s / DAY_S);
     else if (s >= HOUR_S)
         snprintf(text, AMOUNT_TEXT, "%.1f h", s / HOUR_S);
@@ -104,7 +106,7 @@ static void print_time(cli *c, const lh_size_options *o, const lh_size *size)
 static void print_cost(cli *c, const lh_size *size)
 {
     char usd[AMOUNT_TEXT], between[AMOUNT_TEXT];
-    if (size->usd < 0)
+    if (size->usd < 0 || !isfinite(size->usd))
         return;
     if (size->between_usd > 0)
         cli_wrap(c, "cost",
@@ -128,6 +130,9 @@ static void print_losses(cli *c, const lh_job *job, const lh_size_options *o,
             cli_wrap(c, i ? "" : "losses",
                      "%" PRIu32 " nodes of %s: no layout fits the rest",
                      loss->nodes, name);
+        else if (!isfinite(loss->train_s))
+            cli_wrap(c, i ? "" : "losses", "%" PRIu32 " nodes of %s: %s",
+                     loss->nodes, name, format_duration(loss->train_s, days));
         else
             cli_wrap(c, i ? "" : "losses",
                      "%" PRIu32 " nodes of %s for the whole run: %s (%+.1f "
@@ -218,10 +223,10 @@ static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
 
 /* --- JSON ---------------------------------------------------------------- */
 
-/* Returns a number, or null if it is negative: unknown. */
+/* Returns a number, or null if it is negative (unknown) or infinite. */
 static json_t *known_json(double x)
 {
-    return x < 0 ? json_null() : json_real(x);
+    return x < 0 || !isfinite(x) ? json_null() : json_real(x);
 }
 
 /* Returns the datacenters in use as a list. */
@@ -266,7 +271,7 @@ static json_t *size_json(cli *c, const lh_job *job, const lh_size *size)
     const lh_goodput *g = &size->goodput;
     return json_pack(
         "{s:I, s:I, s:b, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:f, s:f, "
-        "s:{s:f, s:f, s:f, s:f, s:f, s:f}, s:f, s:o, s:o, s:o, s:o}",
+        "s:{s:f, s:f, s:f, s:f, s:f, s:f}, s:o, s:o, s:o, s:o, s:o}",
         "gpus", (json_int_t)size->gpus, "spare_gpus",
         (json_int_t)size->spare_gpus, "spot", size->spot, "datacenters",
         nodes_json(c, job, size), "layout", "tensor", (json_int_t)l->tensor,
@@ -277,10 +282,10 @@ static json_t *size_json(cli *c, const lh_job *job, const lh_size *size)
         "goodput", "fraction", g->fraction, "tokens_per_s",
         size->tokens_per_s * g->fraction, "progress", g->progress, "speed",
         g->speed, "failures_per_day", g->failures_per_s * DAY_S,
-        "checkpoint_interval_s", g->interval_s, "train_s", size->train_s, "usd",
-        known_json(size->usd), "gpus_usd", known_json(size->gpus_usd),
-        "between_usd", known_json(size->between_usd), "losses",
-        losses_json(c, job, size));
+        "checkpoint_interval_s", g->interval_s, "train_s",
+        known_json(size->train_s), "usd", known_json(size->usd), "gpus_usd",
+        known_json(size->gpus_usd), "between_usd",
+        known_json(size->between_usd), "losses", losses_json(c, job, size));
 }
 
 /* Prints the result as JSON. */

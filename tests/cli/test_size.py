@@ -93,6 +93,17 @@ def an_impossible_deadline_is_proven():
 
 
 @test
+def failures_may_stop_all_progress():
+    options = ["--deadline", "10h", "--gpu-mtbf", "1h", "--repair", "2h"]
+    r = size(*options, code=1)
+    check(not r["found"] and r["fastest"]["train_s"] is None and
+          r["fastest"]["usd"] is None and
+          r["fastest"]["goodput"]["fraction"] == 0, f"{r}")
+    case("text", [*SIZE, *options], 1,
+         out=r"time +no end \(failures stop all progress\)")
+
+
+@test
 def errors_name_the_option_or_the_key():
     write("job.yaml", JOB)
     write("free.yaml", JOB.replace(", usd_per_gpu_hour: 3", "").replace(

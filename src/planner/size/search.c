@@ -427,8 +427,9 @@ static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
             lhi_size_predict(s, rest, &rest->plans[0], size->spot, &run, err));
         loss->iteration_s = (double)run.iteration_ns / 1e9;
         loss->train_s = run.train_s;
-        loss->meets_deadline = !(s->options.deadline_s > 0) ||
-                               run.train_s <= s->options.deadline_s;
+        loss->meets_deadline =
+            isfinite(run.train_s) && (!(s->options.deadline_s > 0) ||
+                                      run.train_s <= s->options.deadline_s);
     }
     return LH_OK;
 }
