@@ -66,11 +66,12 @@ static void print_nodes(cli *c, const lh_job *job, const lh_size *size,
                      len ? ", " : "", site->name, size->nodes[i],
                      site->gpus_per_node, site->gpu.name);
     }
+    const char *spot = size->spot ? "; spot capacity" : "";
     if (spares)
-        cli_wrap(c, "where", "%s; %" PRIu32 " spare node%s in each", text,
-                 spares, spares > 1 ? "s" : "");
+        cli_wrap(c, "where", "%s; %" PRIu32 " spare node%s in each%s", text,
+                 spares, spares > 1 ? "s" : "", spot);
     else
-        cli_wrap(c, "where", "%s%s", text, size->spot ? "; spot capacity" : "");
+        cli_wrap(c, "where", "%s%s", text, spot);
 }
 
 /* Prints the training time and its failures. */
