@@ -14,6 +14,8 @@
 
 /* Capacity for an amount or a duration as text, in bytes. */
 enum { AMOUNT_TEXT = 40 };
+/* Capacity for the description of a loss, in bytes. */
+enum { LOSS_TEXT = 200 };
 
 /* --- text ---------------------------------------------------------------- */
 
@@ -119,31 +121,40 @@ static void print_cost(cli *c, const lh_size *size)
         cli_wrap(c, "cost", "USD %s", format_amount(size->usd, usd));
 }
 
+/* Returns the effect of a loss on the deadline, as an ending of a sentence. */
+static const char *get_deadline_text(const lh_size_options *o,
+                                     const lh_size_loss *loss)
+{
+    if (!(o->deadline_s > 0))
+        return "";
+    if (loss->meets_deadline)
+        return ", still in time";
+    return o->failures->spares ? ", too late: keep more spares (--spares)"
+                               : ", too late: keep spares (--spares)";
+}
+
 /* Prints the consequence of losing nodes in each datacenter. */
 static void print_losses(cli *c, const lh_job *job, const lh_size_options *o,
                          const lh_size *size)
 {
     for (uint32_t i = 0; i < size->n_losses; i++) {
         const lh_size_loss *loss = &size->losses[i];
-        const char *name = job->datacenters[loss->datacenter].name;
-        char days[AMOUNT_TEXT];
+        char days[AMOUNT_TEXT], lost[LOSS_TEXT];
+        snprintf(lost, sizeof lost, "%" PRIu32 " node%s of %.100s%s",
+                 loss->nodes, loss->nodes > 1 ? "s" : "",
+                 job->datacenters[loss->datacenter].name,
+                 o->failures->spares ? " beyond its spares" : "");
         if (loss->train_s < 0)
-            cli_wrap(c, i ? "" : "losses",
-                     "%" PRIu32 " nodes of %s: no layout fits the rest",
-                     loss->nodes, name);
+            cli_wrap(c, i ? "" : "losses", "%s: no layout fits the rest", lost);
         else if (!isfinite(loss->train_s))
-            cli_wrap(c, i ? "" : "losses", "%" PRIu32 " nodes of %s: %s",
-                     loss->nodes, name, format_duration(loss->train_s, days));
+            cli_wrap(c, i ? "" : "losses", "%s: %s", lost,
+                     format_duration(loss->train_s, days));
         else
             cli_wrap(c, i ? "" : "losses",
-                     "%" PRIu32 " nodes of %s for the whole run: %s (%+.1f "
-                     "%%) with a new plan%s",
-                     loss->nodes, name, format_duration(loss->train_s, days),
+                     "%s for the whole run: %s (%+.1f %%) with a new plan%s",
+                     lost, format_duration(loss->train_s, days),
                      100 * (loss->train_s / size->train_s - 1),
-                     !(o->deadline_s > 0)   ? ""
-                     : loss->meets_deadline ? ", still in time"
-                                            : ", too late: keep spares "
-                                              "(--spares)");
+                     get_deadline_text(o, loss));
     }
 }
 

@@ -77,7 +77,7 @@ typedef struct lh_size_options {
     uint32_t lost_nodes; /* also plan the loss of so many nodes of a datacenter;
                           * 0: 2 */
     double usd_per_gpu_hour, usd_per_gb; /* override the job's prices */
-    uint32_t effort;                     /* sizes to plan; 0: 40 */
+    uint32_t effort;                     /* sizes to plan; 0: 24 */
     uint32_t threads;                    /* see lh_plan_options */
     /* Called before each plan; returning true stops the search with
      * LH_ECANCELED. May be NULL. */
@@ -87,9 +87,9 @@ typedef struct lh_size_options {
 
 /* Consequence of losing nodes. */
 typedef struct lh_size_loss {
-    uint32_t datacenter, nodes; /* lost ones */
-    /* With the best plan for the other nodes, by a quick search; -1: none fits.
-     */
+    uint32_t datacenter, nodes; /* lost ones, beyond the spares */
+    /* With the best plan for the other nodes, by the longer search; -1: none
+     * fits. */
     double iteration_s, train_s;
     bool meets_deadline;
 } lh_size_loss;
