@@ -158,19 +158,31 @@ static void print_losses(cli *c, const lh_job *job, const lh_size_options *o,
     }
 }
 
+/* Prints the degrees of a layout. */
+static void print_layout(cli *c, const lh_layout *l)
+{
+    char more[AMOUNT_TEXT] = "";
+    int len = 0;
+    if (l->context > 1)
+        len = snprintf(more, sizeof more, ", CP %" PRIu32, l->context);
+    if (l->expert > 1)
+        snprintf(more + len, sizeof more - (size_t)len, ", EP %" PRIu32,
+                 l->expert);
+    cli_wrap(c, "layout",
+             "TP %" PRIu32 "%s, PP %" PRIu32 ", DP %" PRIu32 ", mb %" PRIu32,
+             l->tensor, more, l->pipeline, l->data, l->micro_batch);
+}
+
 /* Prints one size under a heading. */
 static void print_size(cli *c, const lh_job *job, const lh_size_options *o,
                        const lh_size *size, const char *title)
 {
-    const lh_layout *l = &size->layout;
     cli_print(c, "\n");
     cli_wrap(c, title, "%" PRIu32 " GPUs", size->gpus + size->spare_gpus);
     print_nodes(c, job, size, o->failures->spares);
     print_time(c, o, size);
     print_cost(c, size);
-    cli_wrap(c, "layout",
-             "TP %" PRIu32 ", PP %" PRIu32 ", DP %" PRIu32 ", mb %" PRIu32,
-             l->tensor, l->pipeline, l->data, l->micro_batch);
+    print_layout(c, &size->layout);
     print_losses(c, job, o, size);
 }
 
