@@ -193,7 +193,7 @@ static void print_certainty(cli *c, const lh_size_result *r)
     cli_print(c, "\n");
     cli_wrap(c, "certainty", "%s; %" PRIu32 " of %.0f sizes planned",
              r->all_planned
-                 ? "best of all sizes; a bound excludes those not planned"
+                 ? "best found of all sizes; a bound excludes those not planned"
                  : "best found",
              r->n_planned, r->n_sizes);
     if (!r->gpus_bound)

@@ -72,7 +72,7 @@ def the_text_answers_the_questions():
                 out=r"training +1\.00 B tokens, 30518 iterations of 32 "
                 r"sequences").stdout
     for part in ("where ", "of 10.0 h (modelled)", "goodput ", "failures ",
-                 "cost          USD ", "losses ", "certainty     best of all",
+                 "cost          USD ", "losses ", "certainty     best found of all",
                  "(proven for the", "next          longhaul plan sized.yaml"):
         check(part in text, f"{part!r}: {text}")
     nodes = {x["name"]: x["nodes"]
