@@ -73,6 +73,7 @@ static lh_status build_pipeline(cli *c, explored *x)
     const bool open = l->outermost == LH_OUTERMOST_ANY;
     lh_error second = {0};
     l->sites = NULL;
+    l->group_micro_batches = NULL; /* the sliders have one micro_batch */
     if (open)
         l->outermost = LH_OUTERMOST_PIPELINE;
     lh_status status =
