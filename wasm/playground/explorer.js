@@ -143,8 +143,8 @@ function showStages(told) {
   say('explored', `${found.gpus.toLocaleString('en')} of ` +
     `${state.job.gpus.toLocaleString('en')} GPUs; ` + (over
     ? `${over} of ${found.stages.length} stages do not fit` : 'fits') +
-    `; an iteration of ${(found.iteration_ns / 1e9).toFixed(3)} s with schedule ` +
-    `${found.method}`, over > 0);
+    `; a modelled iteration of ${(found.iteration_ns / 1e9).toFixed(3)} s ` +
+    `with schedule ${found.method}`, over > 0);
   const kinds = found.stages[0].parts.map(([kind]) => kind);
   $('stages').replaceChildren(...stageGroups(found.stages).map(
     ({ first, last, stage }) => el('div', { class: 'stack-row memory-row' +
