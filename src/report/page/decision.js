@@ -87,7 +87,7 @@ function tradeoffChart(points) {
   const Y = (v) => box.bottom - (v - y0) / (y1 - y0) * (box.bottom - box.top);
   const chart = svg('svg', { class: 'chart', viewBox: `0 0 ${W} ${H}`,
     role: 'img', 'aria-label': `Iteration time against ${unit}: ` +
-      `${points.length} plans that no other plan improves in both` });
+      `${points.length} evaluated plans that no other one improves` });
   const step = niceStep(y1 - y0, 5);
   for (let i = Math.ceil(y0 / step); i * step <= y1; i++)
     chart.append(svg('line', { class: 'grid', x1: box.left, x2: box.right,
@@ -160,8 +160,8 @@ function showDecision(decision) {
   if (tradeoffs.length > 1)
     $('decision').append(el('h3', {}, 'Time against ' +
       (tradeoffs.every((p) => p.usd >= 0) ? 'cost' : 'memory')),
-    el('p', { class: 'note' }, 'Plans that no other plan improves in time, ' +
-      'memory and cost; the line joins those that are best in the two ' +
+    el('p', { class: 'note' }, 'Evaluated plans that no other one improves in ' +
+      'time, memory and cost; the line joins those that are best in the two ' +
       'quantities of the chart.'), tradeoffChart(tradeoffs));
   $('about').hidden = false;
   $('about').append(el('div', { class: 'panel-head' }, el('h2', {},
