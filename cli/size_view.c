@@ -64,9 +64,10 @@ static void print_nodes(cli *c, const lh_job *job, const lh_size *size,
         const size_t len = strlen(text);
         if (size->nodes[i] && len < sizeof text - 200)
             snprintf(text + len, sizeof text - len,
-                     "%s%s %" PRIu32 " nodes of %" PRIu32 " %s",
+                     "%s%s %" PRIu32 " node%s of %" PRIu32 " %s",
                      len ? ", " : "", site->name, size->nodes[i],
-                     site->gpus_per_node, site->gpu.name);
+                     size->nodes[i] > 1 ? "s" : "", site->gpus_per_node,
+                     site->gpu.name);
     }
     const char *spot = size->spot ? "; spot capacity" : "";
     if (spares)
