@@ -201,8 +201,8 @@ function showMemory(list) {
   ...rows.slice(0, 256).map(row), memoryLegend(list[0]));
   if (rows.length < list.length)
     $('memory').append(el('p', { class: 'note' }, 'A row of several stages ' +
-      'shows the fullest; their parts differ by less than ' +
-      `${percent(SAME_MEMORY)} of the limit.`));
+      'shows the fullest; their parts differ from the first stage\u2019s by ' +
+      `less than ${percent(SAME_MEMORY)} of the limit.`));
   if (rows.length > 256)
     $('memory').append(el('p', { class: 'note' },
       `The first 256 of ${rows.length} rows.`));
