@@ -223,15 +223,19 @@ class Stage:
         if grad is not None:
             self._input_grads[microbatch] = grad
         if full_backward and self.splits:
-            self.backward_weight_one_chunk(microbatch)
+            self._compute_weights(microbatch)
         elif full_backward and is_last:
             self._finish_gradients()
 
     def backward_weight_one_chunk(
         self, microbatch: int, *_: Any, **__: Any
     ) -> None:
-        if not self.has_backward:
-            return
+        if self.has_backward:
+            self._compute_weights(microbatch)
+
+    def _compute_weights(self, microbatch: int) -> None:
+        """Computes W of a microbatch: in its own pass, or as a part of B, which
+        the runtime times as one pass."""
         assert self._weights is not None and self._iteration is not None
         self._n_weights += 1
         is_last = self._n_weights == self._iteration.microbatches
