@@ -212,6 +212,9 @@ def errors_job(rank):
         collect(lambda: ForwardBackward(text, schedule="zb-h1")(
             num_microbatches=8, **given))
         collect(lambda: ForwardBackward(
+            text, schedule="1f1b", schedule_at={1: "zb-h1"})(
+                num_microbatches=7, **given))
+        collect(lambda: ForwardBackward(
             text, schedule="1f1b", adapt=True, schedule_at={1: "zb-h1"})(
                 num_microbatches=8, **given))
     collect(lambda: Layout("Et|tL", (0, 1, 1, 0)))
@@ -226,6 +229,7 @@ def wrong_uses_are_reported():
             "num_microbatches: 7; the plan has 8",
             "model: has 1 chunks on pipeline rank",
             "--variable-seq-lengths",
+            "extra: the schedule has separate weight gradients, and Transformer",
             "extra: the schedule has separate weight gradients, and Transformer",
             "schedule_at: a run with adapt chooses",
             "layout: has 2 chunks; the plan has 4"), strict=True):

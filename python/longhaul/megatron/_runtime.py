@@ -18,6 +18,7 @@ from .._errors import InvalidError, UnsupportedError
 from ..torch import PipelineRuntime, places
 from ..torch._orders import Order
 from ._stages import Iteration, Stage
+from ._weights import check_layers
 
 # Settings of a model's configuration that change the order of passes.
 _UNSUPPORTED = (
@@ -43,8 +44,11 @@ class _Runtime(PipelineRuntime):
 
     def _check(self, order: Order) -> None:
         row = order.passes[self._device]
+        split = self._split_chunks(order)
         for stage in self._stages:
             chunk = stage.stage_index
+            if chunk in split:
+                check_layers(stage.submod)
             forward = [
                 one.microbatch
                 for one in row
@@ -59,11 +63,14 @@ class _Runtime(PipelineRuntime):
 
     def _follow(self, order: Order) -> None:
         super()._follow(order)
-        split = {
-            one.chunk for one in order.passes[self._device] if one.kind == "W"
-        }
+        split = self._split_chunks(order)
         for stage in self._stages:
             stage.defer(stage.stage_index in split)
+
+    def _split_chunks(self, order: Order) -> set[int]:
+        """Returns this rank's chunks that have W passes."""
+        row = order.passes[self._device]
+        return {one.chunk for one in row if one.kind == "W"}
 
     def _initialize_stages(self, *_: Any, **__: Any) -> None:
         """Does nothing: Megatron's configuration has the shapes."""

@@ -49,26 +49,15 @@ class WeightGradients:
     """The deferred weight gradients of a chunk of the model."""
 
     def __init__(self, chunk: torch.nn.Module) -> None:
-        """Redirects the linear layers of a chunk.
-
-        Raises:
-            UnsupportedError: the chunk has linear layers of Transformer
-                Engine, whose weight gradients cannot be deferred like this.
-        """
+        """Redirects the linear layers of a chunk, which `check_layers` has
+        accepted."""
         self._calls: dict[int, list[_Call]] = {}
         self._current: list[_Call] | None = None
         # A weight that is an embedding as well gets its gradient in D.
         self._joint: set[int] = set()
-        for name, module in chunk.named_modules():
+        for module in chunk.modules():
             if isinstance(module, _LINEAR):
                 module._forward_impl = partial(self._run, module._forward_impl)
-            elif _is_transformer_engine_linear(module):
-                raise UnsupportedError(
-                    f"{name}: the schedule has separate weight gradients, and "
-                    "Transformer Engine's layers compute both gradients at "
-                    "once; build the model with --transformer-impl local, or "
-                    "take a schedule with joint backward passes"
-                )
             else:
                 for parameter in module.parameters(recurse=False):
                     self._joint.add(id(parameter))
@@ -146,6 +135,23 @@ class WeightGradients:
                 torch.autograd.backward(call.weight, grad)
             if call.bias is not None and call.bias.requires_grad:
                 torch.autograd.backward(call.bias, of_bias)
+
+
+def check_layers(chunk: torch.nn.Module) -> None:
+    """Checks that the weight gradients of a chunk can be deferred.
+
+    Raises:
+        UnsupportedError: the chunk has linear layers of Transformer Engine,
+            whose weight gradients cannot be deferred like this.
+    """
+    for name, module in chunk.named_modules():
+        if _is_transformer_engine_linear(module):
+            raise UnsupportedError(
+                f"{name}: the schedule has separate weight gradients, and "
+                "Transformer Engine's layers compute both gradients at once; "
+                "build the model with --transformer-impl local, or take a "
+                "schedule with joint backward passes"
+            )
 
 
 def _is_transformer_engine_linear(module: torch.nn.Module) -> bool:
