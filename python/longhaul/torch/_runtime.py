@@ -317,6 +317,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         orders = {step: self._course.chosen(one) for step, one in at.items()}
         for order in orders.values():
             self._check(order)
+            self._actions(order)
         return orders
 
     def _sent_here(self, order: Order) -> list[tuple[bool, int, int]]:
