@@ -208,6 +208,9 @@ def errors_job(rank):
         model.config.variable_seq_lengths = True
         collect(lambda: run(num_microbatches=8, **given))
         model.config.variable_seq_lengths = False
+        model.config.cuda_graph_impl = "local"
+        collect(lambda: run(num_microbatches=8, **given))
+        model.config.cuda_graph_impl = "none"
         model.chunks[0].module.extra = FusedLinear(2, 2)
         collect(lambda: ForwardBackward(text, schedule="zb-h1")(
             num_microbatches=8, **given))
@@ -228,7 +231,7 @@ def wrong_uses_are_reported():
     for line, part in zip(got[0], (
             "num_microbatches: 7; the plan has 8",
             "model: has 1 chunks on pipeline rank",
-            "--variable-seq-lengths",
+            "--variable-seq-lengths", "--cuda-graph-impl",
             "extra: the schedule has separate weight gradients, and Transformer",
             "extra: the schedule has separate weight gradients, and Transformer",
             "schedule_at: a run with adapt chooses",

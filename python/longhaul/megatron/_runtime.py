@@ -298,6 +298,11 @@ def _check_settings(config: Any, adjust_tensor_shapes_fn: Any) -> None:
                 f"{shown}: changes the order of passes, which the plan "
                 "defines; leave it out"
             )
+    if getattr(config, "cuda_graph_impl", "none") != "none":
+        raise UnsupportedError(
+            "--cuda-graph-impl: Megatron's graphs contain the passes in the "
+            "order of Megatron's schedules; leave it out"
+        )
 
 
 def _for_chunks(given: Any, n: int, name: str) -> list[Any]:
