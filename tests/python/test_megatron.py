@@ -239,6 +239,25 @@ def wrong_uses_are_reported():
         check(part in line, f"{line!r} lacks {part!r}")
 
 
+def program_job(rank, folder):
+    from longhaul.megatron._program import main
+
+    return main(["--plan", torch_runs.pipeline(2), f"{folder}/main.py", "--word",
+                 "x"])
+
+
+@test
+def a_program_imports_modules_of_its_folder():
+    folder = WORK / "program"
+    folder.mkdir()
+    (folder / "beside.py").write_text("NAME = 'beside'\n")
+    (folder / "main.py").write_text(
+        "import sys\nimport beside\n"
+        "assert [beside.NAME, *sys.argv[1:]] == ['beside', '--word', 'x']\n")
+    got = torch_runs.on_ranks(1, program_job, str(folder))
+    check(got == [0], f"{got}")
+
+
 def section(page, title):
     """Returns the commands of a section, which begin with four spaces."""
     text = re.search(rf"{title}\n(.*?)(\n#|\Z)", page, re.S)[1]

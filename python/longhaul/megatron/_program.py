@@ -6,6 +6,7 @@ are: the function that the program asks for is replaced in this process."""
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 from typing import Any
@@ -132,7 +133,8 @@ def main(words: list[str] | None = None) -> int:
     try:
         if given.is_module:
             runpy.run_module(given.program, run_name="__main__", alter_sys=True)
-        else:
+        else:  # imports modules of the program's folder, as python does
+            sys.path.insert(0, os.path.dirname(os.path.abspath(given.program)))
             runpy.run_path(given.program, run_name="__main__")
     finally:
         run.close()
