@@ -165,13 +165,13 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._follow(self._course.chosen(schedule))
         for stage in self._stages:
             self._take_over(stage)
-        self._planned = self._prepare_switches(schedule_at or {})
-        self._control: Leader | Follower | None = None
-        if adapt and self._planned:
+        if adapt and schedule_at:
             raise UnsupportedError(
                 "schedule_at: a run with adapt chooses its schedules; leave "
                 "one of both out"
             )
+        self._planned = self._prepare_switches(schedule_at or {})
+        self._control: Leader | Follower | None = None
         if adapt:
             self._begin_adapting(adapt)
 
