@@ -16,6 +16,7 @@ build folder:
 Functions marked with @makes make input files that several tests share.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -23,6 +24,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -220,6 +222,16 @@ def uniform(name, devices=4, microbatches=12, placement="ud", chunks=1,
         f"F: {times[0]}, D: {times[1]}, W: {times[2]}, memory: {memory}}}\n"
         f"{far}{limit}")
     return name
+
+
+@contextlib.contextmanager
+def reserved_port():
+    """A port at which ranks can listen and no other program gets: sockets with
+    SO_REUSEADDR share a port of which at most one listens."""
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(("", 0))
+        yield one.getsockname()[1]
 
 
 def _empty_folder():

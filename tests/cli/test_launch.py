@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import harness
-from harness import ENVIRONMENT, PROGRAM, WORK, case, check, test, uniform
+from harness import (
+    ENVIRONMENT, PROGRAM, WORK, case, check, reserved_port, test, uniform)
 
 TRAIN = ["train", "pair.yaml", "-s", "1f1b", "--transport", "tcp", "--steps", "1",
          "--json"]
@@ -17,12 +18,6 @@ LAUNCH = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK",
 SECRET = {"LONGHAUL_SECRET": "0123456789abcdef"}
 for name in LAUNCH:
     ENVIRONMENT.pop(name, None)
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def together(*starts):
@@ -50,28 +45,35 @@ def rank(number, **more):
 
 @test
 def torchrun_s_variables_start_a_rank():
-    port = str(free_port())
-    check_run(together(*(rank(r, MASTER_PORT=port) for r in range(2))))
+    with reserved_port() as port:
+        check_run(together(*(rank(r, MASTER_PORT=str(port)) for r in range(2))))
 
 
 @test
 def the_port_of_torchrun_s_own_server_stays_free():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        port = str(server.getsockname()[1])
-        check_run(together(*(rank(r, MASTER_PORT=port, TORCHELASTIC_RUN_ID="x")
-                             for r in range(2))))
+    while True:
+        with reserved_port() as port, socket.socket() as server:
+            try:
+                server.bind(("127.0.0.1", port - 1))
+            except OSError:  # another program has it
+                continue
+            server.listen()
+            check_run(together(*(
+                rank(r, MASTER_PORT=str(port - 1), TORCHELASTIC_RUN_ID="x")
+                for r in range(2))))
+            return
 
 
 @test
 def hosts_start_the_ranks_of_each_host():
-    check_run(together((["--hosts", f"{NAME}:2"],
-                        SECRET | {"MASTER_PORT": str(free_port())})))
-    port = {"MASTER_PORT": str(free_port())}
+    with reserved_port() as port:
+        given = SECRET | {"MASTER_PORT": str(port)}
+        check_run(together((["--hosts", f"{NAME}:2"], given)))
     two = ["--hosts", "127.0.0.1:1,localhost:1"]
-    check_run(together(*((two, SECRET | port | {"NODE_RANK": str(n)})
-                         for n in range(2))))
+    with reserved_port() as port:
+        given = SECRET | {"MASTER_PORT": str(port)}
+        check_run(together(*((two, given | {"NODE_RANK": str(n)})
+                             for n in range(2))))
 
 
 @test

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 
 from harness import (
@@ -26,6 +25,7 @@ from harness import (
     long_test,
     makes,
     read,
+    reserved_port,
     run,
     test,
     until,
@@ -168,16 +168,6 @@ def a_rank_is_stopped():
 
 
 # --- ranks that srun has started ----------------------------------------------
-@contextlib.contextmanager
-def reserved_port():
-    """A port at which ranks can listen and no other program gets: sockets with
-    SO_REUSEADDR share a port of which at most one listens."""
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        one.bind(("", 0))
-        yield one.getsockname()[1]
-
-
 def srun(port, *more):
     """One process per rank, as srun would start them."""
     return [begin("--transport", "tcp", *more,
