@@ -285,8 +285,7 @@ def the_readme_s_commands_train():
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
         "PATH": f"{WORK}/bin:{pathlib.Path(sys.executable).parent}:"
-                + os.environ["PATH"],
-        "MASTER_PORT": str(torch_runs.free_port())}
+                + os.environ["PATH"]}
     own = (commands.replace("two-sites.yaml -o", "two-sites.yaml --for megatron -o")
            .replace("two-sites/", "own/").replace("--bundle two-sites", "--bundle own")
            .replace(f"{ROOT}/examples/megatron/two-sites.yaml", "own.yaml"))
@@ -294,9 +293,11 @@ def the_readme_s_commands_train():
         (ROOT / "examples/megatron/two-sites.yaml").read_text()
         .replace(", schedule: look-ahead", ""))
     for script in commands, own:
-        done = subprocess.run(
-            ["sh", "-ec", script + "wait\n"], cwd=WORK, text=True, check=False,
-            capture_output=True, timeout=harness.HANGS, env=environment)
+        with harness.reserved_port() as port:
+            done = subprocess.run(
+                ["sh", "-ec", script + "wait\n"], cwd=WORK, text=True,
+                check=False, capture_output=True, timeout=harness.HANGS,
+                env=environment | {"MASTER_PORT": str(port)})
         got = re.findall(r"^iteration \d: loss .*", done.stdout, re.M)
         check(done.returncode == 0 and got == losses,
               f"{script}{done.stdout}{done.stderr[-3000:]}")
