@@ -44,6 +44,18 @@ static bool is_here(const char *name, size_t len, uint32_t index)
            strncmp(name, here.nodename, len) == 0;
 }
 
+/* Checks that NODE_RANK is unset or a number. */
+static lh_status check_node_rank(cli *c)
+{
+    const char *number = getenv("NODE_RANK");
+    if (number && (!*number || number[strspn(number, "0123456789")]))
+        return cli_usage(c,
+                         "NODE_RANK: '%.20s' is not a position in --hosts, "
+                         "from 0",
+                         number);
+    return LH_OK;
+}
+
 /* Parses --hosts: NAME:RANKS,... */
 static lh_status parse_hosts(cli *c, const char *text, hosts *h)
 {
@@ -150,6 +162,7 @@ lh_status train_hosts_start(cli *c)
     if (getenv("RANK"))
         return cli_usage(c, "--hosts starts ranks itself, and RANK is set as "
                             "in a rank of torchrun: leave one of both out");
+    CLI_TRY(check_node_rank(c));
     CLI_TRY(parse_hosts(c, s->hosts, &h));
     if (!h.n_local)
         return cli_usage(c, "--hosts: this host is not in the list; use the "

@@ -96,6 +96,8 @@ def wrong_launches_are_reported():
             (":2", "':2' must be"), ("nowhere:2", "not in the list"),
             (f"{NAME}:1,{NAME}:1", "is there twice")):
         case("hosts", [*TRAIN, "--hosts", hosts], 2, err=message)
+    case("position", [*TRAIN, "--hosts", f"{NAME}:2"], 2,
+         err="NODE_RANK: 'x' is not a position", env={"NODE_RANK": "x"})
     case("both", [*TRAIN, "--hosts", f"{NAME}:2"], 2, err="RANK is set", env=given)
     case("transport", ["train", "pair.yaml", "--hosts", "a:2"], 2,
          err="--hosts requires --transport tcp or ucx")
