@@ -172,6 +172,12 @@ lh_status train_hosts_start(cli *c)
     setenv("MASTER_ADDR", h.n_hosts > 1 ? h.first : "127.0.0.1", 1);
     if (!getenv("MASTER_PORT"))
         set_number("MASTER_PORT", MASTER_PORT);
-    unsetenv("TORCHELASTIC_RUN_ID"); /* no torchrun listens on the port */
+    /* No torchrun listens on the port, and a launcher of this process, such as
+     * srun, has not started its ranks. */
+    static const char *const of_launchers[] = {
+        "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+        "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
+    for (size_t i = 0; i < sizeof of_launchers / sizeof *of_launchers; i++)
+        unsetenv(of_launchers[i]);
     return start_ranks(c, &h);
 }

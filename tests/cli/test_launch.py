@@ -69,6 +69,9 @@ def hosts_start_the_ranks_of_each_host():
     with reserved_port() as port:
         given = SECRET | {"MASTER_PORT": str(port)}
         check_run(together((["--hosts", f"{NAME}:2"], given)))
+    with reserved_port() as port:  # where srun starts a process on each host
+        given = SECRET | {"MASTER_PORT": str(port), "PMIX_RANK": "0"}
+        check_run(together((["--hosts", f"{NAME}:2"], given)))
     two = ["--hosts", "127.0.0.1:1,localhost:1"]
     with reserved_port() as port:
         given = SECRET | {"MASTER_PORT": str(port)}
