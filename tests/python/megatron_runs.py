@@ -304,6 +304,10 @@ def run_case(layout, settings, ddp, case, wants):
     got = train(run, model, steps, optimizer_of(model, made()), reads)
     if reads:
         got = got[0], {}
+    else:
+        timed = len(run.runtime._rows)
+        passes = len(run.runtime._order.passes[run.runtime._device])
+        assert timed == passes, f"{case}: {timed} times of {passes} passes"
     run.close()
     if parallel_state.get_pipeline_model_parallel_rank() == max(where):
         assert all(got[0]), f"{case}: the last rank has no losses"
