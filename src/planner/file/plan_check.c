@@ -158,13 +158,15 @@ static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                         "requires a link in 'network'");
 }
 
-/* Checks the index of an entry of the front against the computed one. */
+/* Checks the index of an entry of the front against the computed one. Plans of
+ * earlier versions have none. */
 static lh_status check_entry(const lhi_doc *doc, const char *key, uint32_t has,
                              uint32_t want, lh_error *err)
 {
-    if (has == want)
+    const lhi_node *node = lhi_node_find(doc->root, key);
+    if (!node || has == want)
         return LH_OK;
-    return lhi_doc_fail(doc, lhi_node_find(doc->root, key), err, LH_EINPUT,
+    return lhi_doc_fail(doc, node, err, LH_EINPUT,
                         "is %u, but the front's is %u", has, want);
 }
 

@@ -384,7 +384,10 @@ static lh_status read_plan(const lhi_doc *doc, lhi_plan *plan, lh_error *err)
     LHI_TRY(lhi_node_check_map(doc, job, err));
     LHI_TRY(lhi_job_from_node(doc, job, NULL, &plan->job, err));
     plan->plan.job = plan->job; /* provides the datacenter names of layouts */
-    return lhi_schema_read(&r, doc->root, &lhi_plan_table, &plan->plan, err);
+    LHI_TRY(lhi_schema_read(&r, doc->root, &lhi_plan_table, &plan->plan, err));
+    lhi_pareto_front_find_knee(&plan->plan, &plan->plan.pareto_knee,
+                               &plan->plan.pareto_near);
+    return LH_OK;
 }
 
 /* Builds a plan from a document and frees the document. The caller frees *out
