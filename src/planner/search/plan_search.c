@@ -331,8 +331,7 @@ static lh_status replace_plan(const lhi_layout_search *s, const lh_plan *found,
         schedule, sizeof schedule);
     snprintf(why, sizeof why, "%s; %s", standing, schedule);
     plan->best.why = lhi_arena_strdup(s->mem, why);
-    before.why = lhi_format_gap(&s->options, &before, &plan->best, s->mem);
-    if (!plan->best.why || !before.why)
+    if (!plan->best.why)
         return lhi_fail_nomem(err);
     list[0] = before;
     uint32_t n = 1;
@@ -342,7 +341,7 @@ static lh_status replace_plan(const lhi_layout_search *s, const lh_plan *found,
     lhi_sort_choices(&s->options, list, n);
     plan->alternatives = list;
     plan->n_alternatives = n;
-    return LH_OK;
+    return lhi_plan_renew_reasons(&s->options, s->mem, plan, list, n, err);
 }
 
 /* Makes *found the plan if it is better. Frees the pipeline and schedule of the

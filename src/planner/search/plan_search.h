@@ -41,6 +41,11 @@ lh_status lhi_plan_adopt_if_better(const lh_job *job,
  * `mem`. NULL: no memory. */
 const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
                            const lh_choice *best, lhi_arena *mem);
+/* Formats the reasons of a plan's alternatives anew, after another choice has
+ * become the best. LH_ENOMEM: out of memory. */
+lh_status lhi_plan_renew_reasons(const lh_plan_options *options, lhi_arena *mem,
+                                 lh_plan *plan, lh_choice *alternatives,
+                                 uint32_t n, lh_error *err);
 
 /* Capacity for the text on optimality, in bytes. */
 enum { LHI_OPTIMALITY_TEXT = 240 };

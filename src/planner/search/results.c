@@ -4,6 +4,7 @@
 #include "base/integer_math.h"
 #include "planner/layout/equivalence.h"
 #include "planner/layout/target.h"
+#include "planner/search/cost.h"
 #include "planner/search/infeasible_key.h"
 #include "planner/search/memory_needs.h"
 #include "planner/search/objective.h"
@@ -270,6 +271,9 @@ static lh_status fail_with_key(lhi_layout_search *s, lh_error *err)
     return lhi_fail(err, status, "%s%s", why.text, key);
 }
 
+/* Begins the reason of an alternative that was not simulated. */
+#define NOT_SIMULATED "not simulated when the search ended"
+
 /* Checks whether a candidate is still open at the end: neither pruned by its
  * bound nor evaluated under every method. Later results may have pruned it. */
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
@@ -309,44 +313,93 @@ const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
     return lhi_arena_strdup(mem, text);
 }
 
+/* Formats why a layout that was not simulated is not the best. `can_win`: its
+ * lower bound does not exclude it; `bound`: what gives the lower bound. NULL:
+ * out of memory. */
+static const char *format_bounded_loss(const lh_plan_options *options,
+                                       int64_t bound_ns, const char *bound,
+                                       bool can_win, const lh_choice *best,
+                                       lhi_arena *mem)
+{
+    char text[320];
+    const bool cost = options->objective == LH_PLAN_CHEAPEST;
+    const double ahead =
+        100.0 * ((double)best->iteration_ns / (double)bound_ns - 1);
+    if (can_win && !cost && ahead > 0)
+        snprintf(text, sizeof text,
+                 "%s; at most %.1f %% faster by its lower bound: %s",
+                 NOT_SIMULATED, ahead, bound);
+    else if (can_win)
+        snprintf(text, sizeof text,
+                 "%s; its lower bound does not rule it out: %s", NOT_SIMULATED,
+                 bound);
+    else if (cost)
+        snprintf(text, sizeof text,
+                 "more expensive even by the lower bound of this layer "
+                 "partition: %s",
+                 bound);
+    else
+        snprintf(text, sizeof text,
+                 "%.1f %% slower even by the lower bound of this layer "
+                 "partition: %s",
+                 100.0 * ((double)bound_ns / (double)best->iteration_ns - 1),
+                 bound);
+    return lhi_arena_strdup(mem, text);
+}
+
+/* Checks whether the lower bound of alternative `c`, which was not simulated,
+ * is better than the plan. */
+static lh_status compare_bound(const lh_plan_options *options,
+                               const lh_choice *c, const lh_plan *plan,
+                               bool *can_win, lh_error *err)
+{
+    const lhi_config config = lhi_config_from_choice(c);
+    lhi_layout_price price;
+    *can_win = c->lower_bound_ns < plan->best.iteration_ns;
+    if (options->objective != LH_PLAN_CHEAPEST)
+        return LH_OK;
+    LHI_TRY(lhi_pricing_compute_bound(plan->job, &config, true, &price, err));
+    *can_win = lhi_pricing_iteration_usd(&price, (double)c->lower_bound_ns) *
+                   (1 - 1e-12) <
+               plan->best.cost->usd;
+    return LH_OK;
+}
+
+lh_status lhi_plan_renew_reasons(const lh_plan_options *options, lhi_arena *mem,
+                                 lh_plan *plan, lh_choice *alternatives,
+                                 uint32_t n, lh_error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        lh_choice *c = &alternatives[i];
+        const char *bound = strstr(c->why, ": ");
+        bool can_win = false;
+        if (c->status == LH_CHOICE_OK) {
+            c->why = lhi_format_gap(options, c, &plan->best, mem);
+        } else if (c->status == LH_CHOICE_BOUNDED && bound) {
+            if (strncmp(c->why, NOT_SIMULATED, strlen(NOT_SIMULATED)) == 0)
+                LHI_TRY(compare_bound(options, c, plan, &can_win, err));
+            c->why = format_bounded_loss(options, c->lower_bound_ns, bound + 2,
+                                         can_win, &plan->best, mem);
+        }
+        if (!c->why)
+            return lhi_fail_nomem(err);
+    }
+    return LH_OK;
+}
+
 /* Formats why a candidate is not the best: slower, excluded by its bound, or
  * not simulated. */
 static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
                                const lh_choice *best)
 {
-    char text[320];
     const lh_choice *o = &c->choice;
-    bool cost = s->options.objective == LH_PLAN_CHEAPEST;
-    double ahead =
-        100.0 * ((double)best->iteration_ns / (double)c->bound_ns - 1);
     bool simulated = c->simulated && !is_refused_once(c);
     if (simulated && o->status == LH_CHOICE_OK)
         return lhi_format_gap(&s->options, o, best, s->mem);
-    if (!simulated && is_open(s, c) && !cost && ahead > 0) {
-        snprintf(text, sizeof text,
-                 "not simulated when the search ended; at most %.1f %% faster "
-                 "by its lower bound: %s",
-                 ahead, c->bound_text);
-    } else if (!simulated && is_open(s, c)) {
-        snprintf(text, sizeof text,
-                 "not simulated when the search ended; its lower bound does "
-                 "not rule it out: %s",
-                 c->bound_text);
-    } else if (!simulated && cost) {
-        snprintf(text, sizeof text,
-                 "more expensive even by the lower bound of this layer "
-                 "partition: %s",
-                 c->bound_text);
-    } else if (!simulated) {
-        snprintf(text, sizeof text,
-                 "%.1f %% slower even by the lower bound of this layer "
-                 "partition: %s",
-                 100.0 * ((double)c->bound_ns / (double)best->iteration_ns - 1),
-                 c->bound_text);
-    } else {
+    if (simulated)
         return o->why;
-    }
-    return lhi_arena_strdup(s->mem, text);
+    return format_bounded_loss(&s->options, c->bound_ns, c->bound_text,
+                               is_open(s, c), best, s->mem);
 }
 
 /* Checks whether the list has candidate `c`'s layout on other datacenters with
