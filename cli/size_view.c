@@ -130,6 +130,8 @@ static const char *get_deadline_text(const lh_size_options *o,
         return "";
     if (loss->meets_deadline)
         return ", still in time";
+    if (o->failures->spares >= loss->nodes)
+        return ", too late without the spares";
     return o->failures->spares ? ", too late: keep more spares (--spares)"
                                : ", too late: keep spares (--spares)";
 }
@@ -230,8 +232,8 @@ static lh_status print_text(cli *c, const lh_job *job, const lh_size_options *o,
              job->training.global_batch, job->training.sequence);
     if (!r->n_found) {
         cli_wrap(c, "result",
-                 "no size in the ranges meets the requirements; "
-                 "this is the fastest");
+                 "no planned size meets the requirements; this is the "
+                 "fastest of them");
         print_size(c, job, o, &r->fewest, "fastest");
     } else if (r->n_found == 1) {
         print_size(c, job, o, &r->fewest,

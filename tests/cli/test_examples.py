@@ -175,6 +175,7 @@ BESIDE = {
                "gpu": ["-n", "2"], "gpus-per-node": ["-n", "2"],
                "link-gbps": ["-n", "2"], "latency-ms": ["-n", "2"],
                "cluster": ["args.txt", "--from", "megatron"],
+               "sites": ["args.txt", "--from", "megatron", "-n", "2"],
                "model": ["today.toml", *TITAN],
                "schedule": ["csv.txt", *TITAN],
                "sequence": DEEPSPEED},
@@ -183,6 +184,7 @@ BESIDE = {
              "link-gbps": IMPORTED + ["-n", "1"],
              "latency-ms": IMPORTED + ["-n", "1"],
              "cluster": ["args.txt", "--from", "megatron"],
+             "sites": ["args.txt", "--from", "megatron", "-n", "2"],
              "model": ["today.toml", *TITAN, "--no-optimal"],
              "schedule": ["csv.txt", *TITAN],
              "sequence": [*DEEPSPEED, "--no-optimal", "--search", "even"],
@@ -255,7 +257,10 @@ def every_form_is_shown_and_works():
             args = more if more[:1] and not more[0].startswith("-") else (
                 base + more)
             done = run(command, *args, f"--{name}", like[1], "-q")
-            works = done.returncode == 0 or re.search(ELSEWHERE, done.stderr)
+            works = (done.returncode == 0 or re.search(ELSEWHERE, done.stderr) or
+                     # The tiny job's machines may be too few.
+                     command == "size" and done.returncode == 1 and
+                     not done.stderr)
             check(works, f"{command} {args} --{name} {like[1]}: {done.stderr}")
             n += 1
     check(n > 25, f"{n} forms")

@@ -3,7 +3,8 @@
 """longhaul size: options, output and errors on a job that plans at once."""
 import json
 
-from harness import case, check, finish, json_case, read, test, write
+from harness import (case, check, finish, json_case, long_test, read, run, test,
+                     write)
 
 JOB = """longhaul: job/1
 model: {layers: 4, hidden: 4096, ffn: 16384, heads: 8, vocab: 1000}
@@ -88,7 +89,7 @@ def an_impossible_deadline_is_proven():
     check(not r["found"] and r["gpus_bound"] is None and
           r["fastest"]["train_s"] > 60, f"{r}")
     case("text", [*SIZE, "--deadline", "1min"], 1,
-         out=r"no size in the ranges meets the requirements; this is the "
+         out=r"no planned size meets the requirements; this is the "
          r"fastest.*can meet the requirements \(proven")
 
 
@@ -127,6 +128,21 @@ def errors_name_the_option_or_the_key():
         "  datacenters"))
     case("zones", ["size", "zones.yaml", "--tokens", "1B", "--deadline", "1d"],
          1, err="zones.yaml: cluster.datacenters: .* give 'west' nodes")
+
+
+@long_test
+def wide_ranges_of_other_gpus_keep_the_answer():
+    """The largest sizes are planned badly by short searches."""
+    write("wide.yaml", run("init", "--model", "qwen3-235b-a22b", "--gpu",
+                           "h100,h200,b200", "--sites", "3", "--nodes",
+                           "24,16,8", "--latency-ms", "12", "--link-gbps",
+                           "1600").stdout)
+    r = json_case("three kinds of GPUs",
+                  ["size", "wide.yaml", "--tokens", "300B", "--deadline", "30d",
+                   "--nodes", "0:24,0:16,0:8"])
+    check(r["found"] and r["fewest"]["gpus"] <= 80, f"{r['fewest']}")
+    check(not any(x["meets_deadline"] for x in r["fewest"]["losses"]),
+          f"{r['fewest']['losses']}")
 
 
 finish()

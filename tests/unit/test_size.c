@@ -292,6 +292,35 @@ static void search_agrees_with_all_sizes(void)
     lh_job_free(job);
 }
 
+/* Ranges far beyond the smallest size do not hide it, and no size with lost
+ * nodes that is still in time has fewer GPUs than the result. */
+static void wide_ranges_keep_the_answer(void)
+{
+    lh_job *job = two_kinds();
+    const lh_size_range narrow[] = {{0, MOST}, {0, MOST}},
+                        wide[] = {{0, 4096}, {0, 4096}};
+    lh_size_options o = {.size = sizeof o,
+                         .tokens = 1000.0 * 32 * 1024,
+                         .effort = 30,
+                         .threads = 1};
+    lh_size_result *few = NULL, *many = NULL;
+    lh_error err = {0};
+    const uint32_t nodes[LH_MAX_DATACENTERS] = {2, 1};
+    o.deadline_s = 1000 * plan_seconds(job, nodes);
+    o.ranges = narrow;
+    CHECK_OK(lh_size_find(job, &o, &few, &err), err);
+    o.ranges = wide;
+    CHECK_OK(lh_size_find(job, &o, &many, &err), err);
+    CHECK(few->n_found > 0 && many->n_found > 0);
+    CHECK_MSG(many->fewest.gpus <= few->fewest.gpus + 1, "%u and %u GPUs",
+              many->fewest.gpus, few->fewest.gpus);
+    for (uint32_t i = 0; i < many->fewest.n_losses; i++)
+        CHECK(!many->fewest.losses[i].meets_deadline);
+    lh_size_result_free(few);
+    lh_size_result_free(many);
+    lh_job_free(job);
+}
+
 /* The price of spot capacity, spares and the budget count. */
 static void prices_and_spares_count(void)
 {
@@ -385,6 +414,7 @@ int main(void)
     RUN(goodput_of_llama_3);
     RUN(goodput_rejects_negative_times);
     RUN(search_agrees_with_all_sizes);
+    RUN(wide_ranges_keep_the_answer);
     RUN(prices_and_spares_count);
     RUN(a_budget_alone_has_bounds);
     RUN(search_rejects_what_it_cannot_do);

@@ -4,10 +4,13 @@
  * 1. If the ranges hold few sizes, all of them are planned.
  * 2. Otherwise bisection finds the smallest size that meets the deadline, in
  *    proportion over all datacenters and in each datacenter alone: with more
- *    nodes no plan is lost, so that the time only decreases.
+ *    nodes no plan is lost, so that the time only decreases as long as the
+ *    search finds the plans. Where the largest size misses the deadline, halves
+ *    of it follow.
  * 3. Local search then removes nodes, moves them between datacenters, and adds
  *    some, while the cost or the number of GPUs decreases.
- * 4. The best sizes are planned again with a longer search.
+ * 4. The best sizes are planned again with a longer search, and so are these
+ *    sizes with lost nodes, which may be better.
  * 5. bound.c computes the bounds on all other sizes. */
 #include "planner/size/size_internal.h"
 
@@ -28,6 +31,7 @@ enum {
                              * Llama 3 70B */
     DEFAULT_LOST_NODES = 2, /* loss of nodes that is planned too */
     MAX_CONFIRMED = 2,      /* better sizes planned by a longer search */
+    MAX_ROUNDS = 8          /* results replaced by a size with lost nodes */
 };
 
 /* A size is not planned if it must exceed the highest efficiency of the planned
@@ -88,7 +92,16 @@ static lh_status find_best_run(const lhi_size_search *s,
     return LH_OK;
 }
 
-/* Finds the best run over all planned sizes. */
+/* Checks whether a size lies in the ranges; one with lost nodes may not. */
+static bool is_in_ranges(const lhi_size_search *s, const uint32_t *nodes)
+{
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        if (nodes[i] < s->ranges[i].least || nodes[i] > s->ranges[i].most)
+            return false;
+    return true;
+}
+
+/* Finds the best run over all planned sizes in the ranges. */
 static lh_status find_best(const lhi_size_search *s, bool all,
                            is_better_fn *is_better, bool *found, lh_size *out,
                            lh_error *err)
@@ -97,6 +110,8 @@ static lh_status find_best(const lhi_size_search *s, bool all,
     for (uint32_t i = 0; i < s->n_planned; i++) {
         lh_size run;
         bool here;
+        if (!is_in_ranges(s, s->planned[i]->nodes))
+            continue;
         LHI_TRY(
             find_best_run(s, s->planned[i], all, is_better, &here, &run, err));
         if (here && (!*found || is_better(&run, out)))
@@ -152,6 +167,25 @@ static lh_status check_deadline(lhi_size_search *s, const uint32_t *nodes,
     if (*meets && s->options.deadline_s > 0)
         *meets = run.train_s <= s->options.deadline_s;
     return LH_OK;
+}
+
+/* As check_deadline(), for a size on which many others depend: whatever the
+ * efficiency of the planned sizes, and again with the longer search if the
+ * quick one misses the deadline. */
+static lh_status check_deadline_well(lhi_size_search *s, const uint32_t *nodes,
+                                     bool *meets, lh_error *err)
+{
+    const lhi_planned_size *size = lhi_size_find_planned(s, nodes);
+    *meets = false;
+    if (lhi_size_flops_bound_s(s, nodes) > longest_iteration_s(s))
+        return LH_OK; /* not even at the GPUs' peak */
+    if (!size && may_plan(s))
+        LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
+    LHI_TRY(check_deadline(s, nodes, meets, err));
+    if (*meets || !size || size->full || !may_plan(s))
+        return LH_OK;
+    LHI_TRY(lhi_size_plan(s, nodes, true, &size, err));
+    return check_deadline(s, nodes, meets, err);
 }
 
 /* --- all sizes ------------------------------------------------------------ */
@@ -213,8 +247,9 @@ static void interpolate(const lhi_size_search *s, const uint32_t *low,
                                        (steps ? steps : 1));
 }
 
-/* Finds the smallest size between `low` and `high` that meets the deadline, if
- * `high` does. *found: `nodes` is that size. */
+/* Finds the smallest size between `low` and `high` that meets the deadline.
+ * Where `high` misses it, halves of the range follow: a pipeline or a batch may
+ * be too small for more GPUs. *found: `nodes` is that size. */
 static lh_status bisect(lhi_size_search *s, const uint32_t *low,
                         const uint32_t *high, bool *found, uint32_t *nodes,
                         lh_error *err)
@@ -226,7 +261,13 @@ static lh_status bisect(lhi_size_search *s, const uint32_t *low,
         if (high[i] - low[i] > steps)
             steps = high[i] - low[i];
     b = steps;
-    LHI_TRY(check_deadline(s, high, found, err));
+    LHI_TRY(check_deadline_well(s, high, found, err));
+    while (!*found && b > 1) {
+        b /= 2;
+        interpolate(s, low, high, b, steps, middle);
+        if (has_nodes(s, middle))
+            LHI_TRY(check_deadline_well(s, middle, found, err));
+    }
     if (!*found)
         return LH_OK;
     if (has_nodes(s, low)) {
@@ -434,29 +475,60 @@ static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
     return LH_OK;
 }
 
+/* Fills the best sizes with the loss of nodes. *found: there are some. */
+static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
+{
+    lh_size_result *r = s->result;
+    LHI_TRY(confirm(s, has_fewer_gpus, found, &r->fewest, err));
+    if (*found && s->priced)
+        LHI_TRY(confirm(s, is_cheaper, found, &r->cheapest, err));
+    if (!*found)
+        return LH_OK;
+    /* The second step may have found fewer GPUs. */
+    LHI_TRY(find_best(s, false, has_fewer_gpus, found, &r->fewest, err));
+    if (!s->priced)
+        r->cheapest = r->fewest;
+    r->n_found = memcmp(r->fewest.nodes, r->cheapest.nodes,
+                        sizeof r->fewest.nodes) == 0 &&
+                         r->fewest.spot == r->cheapest.spot
+                     ? 1
+                     : 2;
+    LHI_TRY(plan_losses(s, &r->fewest, err));
+    if (r->n_found == 2)
+        return plan_losses(s, &r->cheapest, err);
+    r->cheapest = r->fewest;
+    return LH_OK;
+}
+
+/* Checks whether a size with lost nodes, planned by the longer search, is
+ * better than the result. */
+static lh_status check_losses(const lhi_size_search *s, bool *better,
+                              lh_error *err)
+{
+    const lh_size_result *r = s->result;
+    lh_size best;
+    bool found;
+    LHI_TRY(find_best(s, false, has_fewer_gpus, &found, &best, err));
+    *better = found && has_fewer_gpus(&best, &r->fewest);
+    if (*better || !s->priced)
+        return LH_OK;
+    LHI_TRY(find_best(s, false, is_cheaper, &found, &best, err));
+    *better = found && is_cheaper(&best, &r->cheapest);
+    return LH_OK;
+}
+
 /* Fills the result: the best sizes, or the fastest, and the bounds. */
 static lh_status fill_result(lhi_size_search *s, lh_error *err)
 {
     lh_size_result *r = s->result;
-    bool found;
-    LHI_TRY(confirm(s, has_fewer_gpus, &found, &r->fewest, err));
-    if (found && s->priced)
-        LHI_TRY(confirm(s, is_cheaper, &found, &r->cheapest, err));
-    if (found) { /* the second step may have found fewer GPUs */
-        LHI_TRY(find_best(s, false, has_fewer_gpus, &found, &r->fewest, err));
-        if (!s->priced)
-            r->cheapest = r->fewest;
-        r->n_found = memcmp(r->fewest.nodes, r->cheapest.nodes,
-                            sizeof r->fewest.nodes) == 0 &&
-                             r->fewest.spot == r->cheapest.spot
-                         ? 1
-                         : 2;
-        LHI_TRY(plan_losses(s, &r->fewest, err));
-        if (r->n_found == 2)
-            LHI_TRY(plan_losses(s, &r->cheapest, err));
-        else
-            r->cheapest = r->fewest;
-    } else {
+    bool found, better = true;
+    for (int i = 0; i < MAX_ROUNDS && better; i++) {
+        LHI_TRY(fill_best(s, &found, err));
+        better = false;
+        if (found)
+            LHI_TRY(check_losses(s, &better, err));
+    }
+    if (!found) {
         LHI_TRY(find_best(s, true, is_faster, &found, &r->fewest, err));
         if (!found)
             return lhi_fail(err, LH_EINFEASIBLE,
@@ -465,7 +537,8 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
         r->cheapest = r->fewest;
     }
     LHI_TRY(lhi_size_bound(s, err));
-    r->n_planned = s->n_planned;
+    for (uint32_t i = 0; i < s->n_planned; i++)
+        r->n_planned += is_in_ranges(s, s->planned[i]->nodes);
     return LH_OK;
 }
 
