@@ -53,7 +53,7 @@ static uint32_t count_replica_gpus(const lh_plan *plan, uint32_t dc)
 
 /* Checks whether the idle GPUs of the entry suffice for one more replica, or
  * for the first one in the datacenter. */
-static bool has_room_for_replica(const lh_plan *plan, const lh_plan_idle *it)
+static bool fits_replica(const lh_plan *plan, const lh_plan_idle *it)
 {
     return it->gpus >= count_replica_gpus(plan, it->datacenter);
 }
@@ -131,7 +131,7 @@ static lh_status explain_site(const lh_plan_options *options, uint32_t parts,
 {
     lh_plan there = {0};
     lh_error why = {.text = "no simulated layout uses more of its GPUs"};
-    if (!has_room_for_replica(plan, it))
+    if (!fits_replica(plan, it))
         snprintf(why.text, sizeof why.text,
                  "fewer than the %" PRIu32 " GPUs of another replica",
                  count_replica_gpus(plan, it->datacenter));
@@ -178,10 +178,10 @@ static bool is_searched(const lh_plan *plan, const lh_plan_idle *list,
 {
     uint32_t before = 0;
     for (uint32_t k = 0; k < n; k++)
-        before += has_room_for_replica(plan, &list[k]) &&
+        before += fits_replica(plan, &list[k]) &&
                   (list[k].gpus > list[i].gpus ||
                    (list[k].gpus == list[i].gpus && k < i));
-    return has_room_for_replica(plan, &list[i]) && before < MAX_SEARCHED;
+    return fits_replica(plan, &list[i]) && before < MAX_SEARCHED;
 }
 
 /* Lists the datacenters with idle GPUs and fills their entries. *adopted: a
