@@ -140,13 +140,13 @@ static void set_sites(unequal_search *s, unequal_layout *l, uint32_t dc,
                       int64_t most_ns)
 {
     const uint32_t n = s->job->n_datacenters;
-    const uint32_t room = dc < n ? l->times->ranks[dc] / l->pipeline : 0;
     const uint32_t most = n > 2 ? MAX_FEW_REPLICAS : MAX_REPLICAS;
     uint32_t sizes = 0;
-    if (dc == n) {
+    if (dc >= n || dc >= LHI_UNEQUAL_MAX_SITES) { /* n is at most that */
         finish_layout(s, l);
         return;
     }
+    const uint32_t room = l->times->ranks[dc] / l->pipeline;
     l->replicas[dc] = l->micro_batch[dc] = 0;
     set_sites(s, l, dc + 1, most_ns);
     for (uint32_t mb = LHI_UNEQUAL_MAX_MICRO_BATCH; mb > 0; mb--) {
