@@ -150,18 +150,11 @@ static lh_status check_layout(lhi_job_reader *r, const lhi_node *map,
     const lh_job *job = r->job;
     const lh_layout *l = &job->layout;
     const lhi_node *node;
-    /* Each factor is at most 2^20, so comparing after each step avoids an
-     * overflow. Experts are spread over the same GPUs. */
-    const uint32_t degrees[] = {l->tensor, l->context, l->pipeline, l->data};
-    uint64_t gpus = 1;
-    for (size_t i = 0; i < 4; i++) {
-        gpus *= get_degree(degrees[i]);
-        if (gpus > job->n_gpus)
-            return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                                "tensor x context x pipeline x data exceeds "
-                                "the cluster's %u GPUs",
-                                job->n_gpus);
-    }
+    if (!lhi_layout_fits_gpus(l, job->n_gpus))
+        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+                            "tensor x context x pipeline x data exceeds the "
+                            "cluster's %u GPUs",
+                            job->n_gpus);
     uint64_t chunks =
         get_degree(l->pipeline) * get_degree(l->chunks_per_device);
     if (chunks > (uint64_t)job->model->layers + 2) /* embedding, head */

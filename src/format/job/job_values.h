@@ -41,6 +41,9 @@ uint32_t lhi_layout_group_micro_batch(const lh_layout *layout, uint32_t group);
 /* Returns the sequences of a microbatch over all replicas; 0 if a degree is
  * open. */
 uint64_t lhi_layout_count_sequences(const lh_layout *layout);
+/* Checks that the layout's tensor x context x pipeline x data is at most this
+ * number of GPUs; open degrees count as 1. */
+bool lhi_layout_fits_gpus(const lh_layout *layout, uint64_t gpus);
 
 /* Returns the bytes per element of a precision. */
 uint32_t lhi_precision_bytes(lh_precision precision);

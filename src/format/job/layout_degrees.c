@@ -33,6 +33,18 @@ uint64_t lhi_layout_count_sequences(const lh_layout *layout)
     return all;
 }
 
+bool lhi_layout_fits_gpus(const lh_layout *layout, uint64_t gpus)
+{
+    /* Each factor is at most 2^20, so comparing after each step avoids an
+     * overflow. Experts are spread over the same GPUs. */
+    const uint32_t degrees[] = {layout->tensor, layout->context,
+                                layout->pipeline, layout->data};
+    uint64_t least = 1;
+    for (size_t i = 0; i < 4 && least <= gpus; i++)
+        least *= degrees[i] ? degrees[i] : 1;
+    return least <= gpus;
+}
+
 double lhi_layout_count_params(const lh_model *m, const lh_layout *l,
                                uint32_t first, uint32_t n_layers)
 {

@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "base/integer_math.h"
+#include "format/job/job_values.h"
 #include "format/job/parse.h"
 #include "planner/search/unequal_bound.h"
 
@@ -213,19 +214,6 @@ static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
     return status == LH_EINFEASIBLE ? LH_OK : status;
 }
 
-/* Checks whether a size has the GPUs that the degrees fixed by the job need. */
-static bool fits_degrees(const lh_job *job, const uint32_t *nodes)
-{
-    const lh_layout *l = &job->layout;
-    const uint32_t degrees[] = {l->tensor, l->context, l->pipeline, l->data};
-    uint64_t gpus = 0, least = 1;
-    for (uint32_t i = 0; i < job->n_datacenters; i++)
-        gpus += (uint64_t)nodes[i] * job->datacenters[i].gpus_per_node;
-    for (size_t i = 0; i < 4 && least <= gpus; i++) /* no overflow */
-        least *= degrees[i] ? degrees[i] : 1;
-    return least <= gpus;
-}
-
 /* Plans a size for time and, if traffic has a price, for cost; no plan if the
  * job's degrees need more GPUs. */
 static lh_status plan_size(lhi_size_search *s, lhi_planned_size *size,
@@ -233,7 +221,10 @@ static lh_status plan_size(lhi_size_search *s, lhi_planned_size *size,
 {
     lh_job *job = NULL;
     const uint32_t half = (LHI_SIZE_PLANS - 1) / 2;
-    if (!fits_degrees(s->job, size->nodes))
+    uint64_t gpus = 0;
+    for (uint32_t i = 0; i < s->job->n_datacenters; i++)
+        gpus += (uint64_t)size->nodes[i] * s->job->datacenters[i].gpus_per_node;
+    if (!lhi_layout_fits_gpus(&s->job->layout, gpus))
         return LH_OK;
     LHI_TRY(lh_size_job(s->job, size->nodes, &job, err));
     lh_status status = plan_objective(s, job, LH_PLAN_FASTEST, half, size, err);
