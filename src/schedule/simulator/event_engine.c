@@ -18,6 +18,7 @@
  */
 #include "schedule/simulator/copy_clock.h"
 #include "schedule/simulator/dp_clock.h"
+#include "schedule/simulator/link_orders.h"
 #include "schedule/simulator/timeline.h"
 
 #include "base/heap.h"
@@ -32,8 +33,7 @@ enum event_kind { FREE, END, SCATTER, ENTER, RETRY, PIECE };
 /* In place of a time: not yet computed. */
 #define UNKNOWN INT64_MIN
 
-/* A pass's input: F(c, m) has number c * n + m, D or B(c, m) has N + c * n
- * + m, N = all chunks * microbatches. */
+/* A pass's input; link_orders.h numbers them. */
 typedef struct input {
     int64_t produced_ns;
     int64_t ready_ns;  /* UNKNOWN until it enters its link */
@@ -41,7 +41,6 @@ typedef struct input {
     uint64_t nth;      /* messages issued earlier, on all devices */
     uint32_t message;  /* its index, once it has left */
     bool issued, posted;
-    bool joint; /* produced by a B; only with link orders */
 } input;
 
 /* State per device. */
@@ -55,12 +54,6 @@ typedef struct device_state {
     uint32_t in_flight;
 } device_state;
 
-/* State per link. */
-typedef struct link_state {
-    const uint64_t *order; /* explicit: inputs by departure */
-    uint32_t n_order, next;
-} link_state;
-
 /* The engine's state for one run. */
 typedef struct engine {
     const lh_pipeline *p;
@@ -69,10 +62,11 @@ typedef struct engine {
     lhi_arena *mem;
     lh_timeline *t;
     lhi_heap heap;
-    uint64_t n_events, n_issued, n_half; /* n_half: N above */
+    uint64_t n_events, n_issued;
+    uint64_t n_half; /* all chunks * microbatches */
     input *inputs;
     device_state *devices;
-    link_state *links;     /* by resource */
+    lhi_departures *links; /* by resource */
     int64_t *link_free_ns; /* by resource */
     lhi_dp_clock data;
     lhi_copy_clock offload;
@@ -80,38 +74,17 @@ typedef struct engine {
     bool no_memory;
 } engine;
 
-/* In place of an input's number: the pass needs none. */
-#define NO_INPUT UINT64_MAX
-
 /* Returns the number of the input (message or local result) that a pass needs
- * from another pass; NO_INPUT: none. */
+ * from another pass; LHI_NO_INPUT: none. */
 static uint64_t get_input(const engine *e, const lh_pass *pass)
 {
     uint64_t i =
         (uint64_t)pass->chunk * e->p->n_microbatches + pass->microbatch;
     if (pass->kind == LH_F)
-        return lhi_is_first_chunk(e->p, pass->chunk) ? NO_INPUT : i;
+        return lhi_is_first_chunk(e->p, pass->chunk) ? LHI_NO_INPUT : i;
     if (pass->kind == LH_W || lhi_is_last_chunk(e->p, pass->chunk))
-        return NO_INPUT;
+        return LHI_NO_INPUT;
     return e->n_half + i;
-}
-
-/* Returns the number of the input that a pass produces for another pass, and in
- * *route the route that delivers it; NO_INPUT: none. */
-static uint64_t get_output(const engine *e, const lh_pass *pass,
-                           const lhi_route **route)
-{
-    const lh_pipeline *p = e->p;
-    uint64_t n = p->n_microbatches;
-    uint64_t i = pass->chunk * n + pass->microbatch;
-    if (pass->kind == LH_F) {
-        *route = &p->forward[pass->chunk];
-        return lhi_is_last_chunk(p, pass->chunk) ? NO_INPUT : i + n;
-    }
-    *route = &p->backward[pass->chunk];
-    return pass->kind == LH_W || lhi_is_first_chunk(p, pass->chunk)
-               ? NO_INPUT
-               : e->n_half + i - n;
 }
 
 /* Checks whether the device's next pass is an F that runs overlapped with the
@@ -129,7 +102,7 @@ static bool get_arrival(const engine *e, const lh_pass *pass, int64_t *start,
 {
     uint64_t needs = get_input(e, pass);
     *message = LH_NONE;
-    if (needs == NO_INPUT)
+    if (needs == LHI_NO_INPUT)
         return true;
     const input *in = &e->inputs[needs];
     if (in->arrive_ns == UNKNOWN)
@@ -175,7 +148,8 @@ static void push_event(engine *e, int64_t time_ns, enum event_kind kind,
 static void try_start(engine *e, uint32_t d)
 {
     device_state *dev = &e->devices[d];
-    if (dev->running || dev->stalled_on != NO_INPUT || dev->pos == dev->count)
+    if (dev->running || dev->stalled_on != LHI_NO_INPUT ||
+        dev->pos == dev->count)
         return;
     const lh_pass *pass = &dev->order[dev->pos];
     lh_timeline_run *run = &dev->runs[dev->pos];
@@ -217,7 +191,7 @@ static void post_receive(engine *e, const device_state *dev, uint32_t pos,
     if (pos >= dev->count)
         return;
     uint64_t needs = get_input(e, &dev->order[pos]);
-    if (needs == NO_INPUT || e->inputs[needs].posted ||
+    if (needs == LHI_NO_INPUT || e->inputs[needs].posted ||
         !is_direct(e, get_route(e, needs)))
         return;
     e->inputs[needs].posted = true;
@@ -278,8 +252,8 @@ static bool deliver_output(engine *e, uint32_t d, const lh_pass *pass,
 {
     device_state *dev = &e->devices[d];
     const lhi_route *route;
-    uint64_t out = get_output(e, pass, &route);
-    if (out == NO_INPUT)
+    uint64_t out = lhi_get_output(e->p, pass, &route);
+    if (out == LHI_NO_INPUT)
         return true;
     if (!route->message) {
         e->inputs[out].arrive_ns = now;
@@ -323,10 +297,10 @@ static void on_free(engine *e, uint32_t d, int64_t now)
 {
     device_state *dev = &e->devices[d];
     dev->in_flight--;
-    if (dev->stalled_on == NO_INPUT)
+    if (dev->stalled_on == LHI_NO_INPUT)
         return;
     uint64_t out = dev->stalled_on;
-    dev->stalled_on = NO_INPUT;
+    dev->stalled_on = LHI_NO_INPUT;
     issue_message(e, d, out, now);
     advance_device(e, d, now);
 }
@@ -380,7 +354,7 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
 {
     const lhi_route *route = get_route(e, in);
     e->inputs[in].ready_ns = now;
-    link_state *l = NULL;
+    lhi_departures *l = NULL;
     if (route->resource != LH_NONE)
         l = &e->links[route->resource];
     if (!l || !l->order) {
@@ -468,16 +442,16 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
     const lh_pass *pass = &dev->order[dev->pos];
     uint64_t needs = get_input(e, pass);
     if (starts_pair(e, dev) &&
-        (needs == NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
+        (needs == LHI_NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
         needs = get_input(e, ++pass);
     size_t point =
         lhi_pass_index(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
     lh_pass_format(pass, here);
-    if (dev->stalled_on == NO_INPUT && pass->kind != LH_W &&
+    if (dev->stalled_on == LHI_NO_INPUT && pass->kind != LH_W &&
         e->data.n_pending && e->data.n_pending[point] > 0 &&
-        (needs == NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
+        (needs == LHI_NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
         return report_late_launch(e, d, point, here, err);
-    if (dev->stalled_on != NO_INPUT || needs == NO_INPUT)
+    if (dev->stalled_on != LHI_NO_INPUT || needs == LHI_NO_INPUT)
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: device %" PRIu32 " stops after %s because "
                         "its send queue stays full; make the queue longer",
@@ -534,79 +508,6 @@ static lh_status run_events(engine *e, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the number of the message that `pass` sends over `resource`, or
- * NO_INPUT. */
-static uint64_t find_message(const engine *e, const lh_pass *pass,
-                             uint32_t resource)
-{
-    const lhi_route *route;
-    if (pass->chunk >= e->p->n_chunks ||
-        pass->microbatch >= e->p->n_microbatches)
-        return NO_INPUT;
-    uint64_t out = get_output(e, pass, &route);
-    if (out == NO_INPUT || !route->message || route->resource != resource)
-        return NO_INPUT;
-    return out;
-}
-
-/* Checks whether a link order's `pass` has the kind, D or B, that the schedule
- * runs for message `out`. The orders contain one or the other per chunk and
- * microbatch. */
-static bool runs_named_kind(const engine *e, const lh_pass *pass, uint64_t out)
-{
-    return pass->kind == LH_F || e->inputs[out].joint == (pass->kind == LH_B);
-}
-
-/* Reads one explicit link order and checks that it has every message on the
- * link once. */
-static lh_status read_link_order(engine *e, const lh_link_order *order,
-                                 lh_error *err)
-{
-    uint32_t r = lhi_resource_find(e->p, order->link);
-    char text[LH_PASS_TEXT_SIZE];
-    if (r == LH_NONE)
-        return lhi_fail(err, LH_EINFEASIBLE,
-                        "the schedule orders messages of link '%.60s', which "
-                        "the pipeline does not have",
-                        order->link);
-    link_state *l = &e->links[r];
-    uint64_t *ids = LHI_NEW(e->mem, uint64_t, order->n_passes);
-    if (!ids)
-        return lhi_fail_nomem(err);
-    if (l->order)
-        return lhi_fail(err, LH_EINFEASIBLE,
-                        "link '%.60s' has two message orders", order->link);
-    for (uint32_t i = 0; i < order->n_passes; i++) {
-        ids[i] = find_message(e, &order->passes[i], r);
-        if (ids[i] == NO_INPUT)
-            return lhi_fail(
-                err, LH_EINFEASIBLE, "link '%.60s': %s sends nothing over it",
-                order->link, lh_pass_format(&order->passes[i], text));
-        if (!runs_named_kind(e, &order->passes[i], ids[i]))
-            return lhi_fail(err, LH_EINFEASIBLE,
-                            "link '%.60s': no device runs %s", order->link,
-                            lh_pass_format(&order->passes[i], text));
-        input *in = &e->inputs[ids[i]];
-        if (in->ready_ns != UNKNOWN)
-            return lhi_fail(err, LH_EINFEASIBLE,
-                            "link '%.60s': %s appears twice", order->link,
-                            lh_pass_format(&order->passes[i], text));
-        in->ready_ns = 0; /* temporary mark for duplicates */
-    }
-    for (uint32_t i = 0; i < order->n_passes; i++)
-        e->inputs[ids[i]].ready_ns = UNKNOWN;
-    uint64_t n_messages =
-        (uint64_t)e->p->resource_routes[r] * e->p->n_microbatches;
-    if (order->n_passes != n_messages)
-        return lhi_fail(err, LH_EINFEASIBLE,
-                        "link '%.60s': %" PRIu32 " messages are ordered, but "
-                        "%" PRIu64 " use it",
-                        order->link, order->n_passes, n_messages);
-    l->order = ids;
-    l->n_order = order->n_passes;
-    return LH_OK;
-}
-
 /* Allocates the engine's state, and the timeline's arrays in their final size.
  */
 static lh_status allocate(engine *e, lh_error *err)
@@ -621,7 +522,7 @@ static lh_status allocate(engine *e, lh_error *err)
     e->n_half = (uint64_t)p->n_chunks * p->n_microbatches;
     e->inputs = LHI_NEW(e->mem, input, 2 * e->n_half);
     e->devices = LHI_NEW(e->mem, device_state, p->n_devices);
-    e->links = LHI_NEW(e->mem, link_state, p->n_resources);
+    e->links = LHI_NEW(e->mem, lhi_departures, p->n_resources);
     e->link_free_ns = LHI_NEW(e->mem, int64_t, p->n_resources);
     t->offsets = LHI_NEW(e->mem, size_t, p->n_devices + 1);
     t->runs = LHI_NEW(e->mem, lh_timeline_run, total);
@@ -637,28 +538,6 @@ static lh_status allocate(engine *e, lh_error *err)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_dp_clock_init(p, e->mem, &e->data, err));
     e->data.sent = t->collectives;
-    return LH_OK;
-}
-
-/* Reads and checks all explicit link orders (message orders on a link) in the
- * schedule. */
-static lh_status read_link_orders(engine *e, lh_error *err)
-{
-    const lhi_route *route;
-    for (uint32_t d = 0; d < e->p->n_devices; d++)
-        for (uint32_t i = 0; i < e->s->counts[d]; i++) {
-            uint64_t out = get_output(e, &e->s->orders[d][i], &route);
-            if (out != NO_INPUT)
-                e->inputs[out].joint = e->s->orders[d][i].kind == LH_B;
-        }
-    for (uint32_t i = 0; i < e->s->n_link_orders; i++) {
-        lh_status status = read_link_order(e, &e->s->link_orders[i], err);
-        if (status == LH_EINFEASIBLE && e->s->name)
-            lhi_fail_add_context(err, "%s: link order %" PRIu32, e->s->name,
-                                 i + 1);
-        if (status != LH_OK)
-            return status;
-    }
     return LH_OK;
 }
 
@@ -728,14 +607,14 @@ static lh_status make_engine(engine *e, lh_error *err)
         e->devices[d] = (device_state){.order = e->s->orders[d],
                                        .runs = t->runs + t->offsets[d],
                                        .count = e->s->counts[d],
-                                       .stalled_on = NO_INPUT};
+                                       .stalled_on = LHI_NO_INPUT};
         t->memory_limits[d] = p->memory_limits[d];
     }
     for (uint32_t r = 0; p->blocked_until_ns && r < p->n_resources; r++)
         e->link_free_ns[r] = p->blocked_until_ns[r];
     LHI_TRY(lhi_copy_clock_init(p, e->s, t->offsets, e->mem, &e->offload, err));
     if (!e->options.fifo && e->s->n_link_orders)
-        LHI_TRY(read_link_orders(e, err));
+        LHI_TRY(lhi_link_orders_read(p, e->s, e->mem, e->links, err));
     return compute_copies(e, err);
 }
 
@@ -748,10 +627,10 @@ static void name_message_ends(engine *e)
         for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
             const lh_pass *pass = &t->runs[i].pass;
             const lhi_route *route;
-            uint64_t out = get_output(e, pass, &route);
+            uint64_t out = lhi_get_output(e->p, pass, &route);
             if (t->runs[i].message != LH_NONE)
                 t->messages[t->runs[i].message].consumer = *pass;
-            if (out != NO_INPUT && e->inputs[out].message != LH_NONE)
+            if (out != LHI_NO_INPUT && e->inputs[out].message != LH_NONE)
                 t->messages[e->inputs[out].message].producer = *pass;
         }
 }

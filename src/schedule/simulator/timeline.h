@@ -7,6 +7,7 @@
  *
  *     order_check.c        checks that the orders are complete, before a run
  *     event_engine.c       the model: events in time order
+ *     link_orders.h        explicit message orders on links, for the engine
  *     dp_clock.h           data-parallel communication, for any simulator;
  *                          dp_pieces.c: its pieces on links with messages
  *     copy_clock.h         activation offloading, for any simulator
