@@ -2,12 +2,10 @@
 #include "planner/search/local_search_internal.h"
 
 #include "base/sort.h"
-#include "planner/layout/equivalence.h"
 #include "planner/layout/layer_partition.h"
 #include "planner/search/objective.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     MAX_BUILT = 64,             /* neighbours to build, least bounds first */
@@ -32,87 +30,6 @@ static const double CLOSE_RATIO = 1.03, NEAR_RATIO = 1.05, BEHIND_RATIO = 1.15,
 /* Results within this factor of the best were searched as thoroughly as the
  * best. */
 static const double SETTLED_RATIO = 1.1;
-
-/* --- candidates ---------------------------------------------------------- */
-
-/* Returns a configuration's hash-table slot: its own, or the empty one where it
- * belongs. */
-static uint32_t find_slot(const lhi_local_search *d, const lhi_config *config)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (int i = 0; i < LHI_N_DIMENSIONS; i++)
-        hash = (hash ^ lhi_dimension_value((lhi_dimension)i, config)) *
-               UINT64_C(1099511628211);
-    uint32_t at = (uint32_t)(hash >> 32) & (d->known_room - 1);
-    while (d->known[at] &&
-           !lhi_configs_are_equal(&d->s->candidates[d->known[at] - 1].config,
-                                  config))
-        at = (at + 1) & (d->known_room - 1);
-    return at;
-}
-
-/* Grows the candidate array by at least `more` entries. */
-static lh_status ensure_capacity(lhi_local_search *d, uint32_t more,
-                                 lh_error *err)
-{
-    lhi_layout_search *s = d->s;
-    uint32_t want = s->n + more;
-    if (want <= s->room && 2 * want <= d->known_room && d->moved)
-        return LH_OK;
-    uint32_t room = 2 * want, slots = 1024;
-    while (slots < 4 * want)
-        slots *= 2;
-    lhi_candidate *all = realloc(s->candidates, room * sizeof *all);
-    if (!all)
-        return lhi_fail_nomem(err);
-    s->candidates = all;
-    s->room = room;
-    uint32_t has = d->moved ? s->n : 0;
-    bool *moved = realloc(d->moved, room * sizeof *moved);
-    if (!moved)
-        return lhi_fail_nomem(err);
-    d->moved = moved;
-    memset(moved + has, 0, (room - has) * sizeof *moved);
-    uint32_t *known = calloc(slots, sizeof *known);
-    if (!known)
-        return lhi_fail_nomem(err);
-    free(d->known);
-    d->known = known;
-    d->known_room = slots;
-    for (uint32_t i = 0; i < s->n; i++)
-        known[find_slot(d, &s->candidates[i].config)] = i + 1;
-    return LH_OK;
-}
-
-/* Finds a neighbouring layout's candidate, or adds it with its bound (*made).
- * If the bound is not below `limit_ns`, its layers are rebalanced. Capacity
- * must be ensured. */
-static lh_status find_candidate(lhi_local_search *d,
-                                lhi_local_search_neighbour *n, int64_t limit_ns,
-                                bool *made, lh_error *err)
-{
-    lhi_layout_search *s = d->s;
-    const lhi_local_search_found *f = &d->found[n->found];
-    uint32_t *slot = &d->known[find_slot(d, &f->config)];
-    *made = *slot == 0;
-    if (*slot) {
-        n->at = *slot - 1;
-        return LH_OK;
-    }
-    lhi_candidate *c = &s->candidates[s->n];
-    *c = (lhi_candidate){.config = f->config,
-                         .lower_bound = f->floor,
-                         .from_local_search = true};
-    d->moved[s->n] = false;
-    LHI_TRY(lhi_candidate_compute_bound(s, c, err));
-    if (limit_ns < INT64_MAX && c->bound_ns >= limit_ns)
-        LHI_TRY(lhi_candidate_rebalance(s, c, err));
-    d->work += c->rebalanced ? lhi_estimate_rebalance_work(&c->config)
-                             : lhi_estimate_pipeline_work(&c->config);
-    n->at = s->n++;
-    *slot = s->n;
-    return LH_OK;
-}
 
 /* --- neighbourhood ------------------------------------------------------- */
 
@@ -161,7 +78,8 @@ static lh_status build_neighbours(lhi_local_search *d,
          i++) {
         lhi_local_search_neighbour *o = &d->neighbours[i];
         bool made;
-        LHI_TRY(find_candidate(d, o, lhi_local_search_limit(d, t), &made, err));
+        LHI_TRY(lhi_local_search_find_candidate(
+            d, o, lhi_local_search_limit(d, t), &made, err));
         built += made;
         o->key = d->s->candidates[o->at].bound_ns;
         if (o->key < lhi_local_search_limit(d, t))
@@ -383,7 +301,7 @@ static lh_status explore_neighbourhood(lhi_local_search *d, uint32_t which,
                                 .context = d};
     if (from == t->at && t->row.chunk_layers)
         anchor.layers = t->row.chunk_layers;
-    LHI_TRY(ensure_capacity(d, MAX_BUILT * changes + 1, err));
+    LHI_TRY(lhi_local_search_ensure_capacity(d, MAX_BUILT * changes + 1, err));
     d->n_near = d->n_found = 0;
     lh_status status = lhi_neighbourhood_visit(&around, err);
     d->work += around.work;
@@ -501,8 +419,8 @@ static lh_status transfer_layers(lhi_local_search *d, uint32_t which,
         if (l->pipeline * l->chunks_per_device != chunks ||
             o->key >= lhi_local_search_limit(d, t))
             continue;
-        LHI_TRY(ensure_capacity(d, 1, err));
-        LHI_TRY(find_candidate(d, o, INT64_MAX, &made, err));
+        LHI_TRY(lhi_local_search_ensure_capacity(d, 1, err));
+        LHI_TRY(lhi_local_search_find_candidate(d, o, INT64_MAX, &made, err));
         LHI_TRY(lhi_local_search_transfer_partition(d, t, o->at, &from, err));
         n++;
     }
@@ -759,7 +677,7 @@ static lh_status list_best_per_value(const lhi_local_search *d, lh_error *err)
 static lh_status run_steps(lhi_local_search *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;
-    LHI_TRY(ensure_capacity(d, 1, err));
+    LHI_TRY(lhi_local_search_ensure_capacity(d, 1, err));
     LHI_TRY(lhi_local_search_make_targets(d, err));
     for (uint32_t i = 0; i < s->n; i++)
         lhi_local_search_update_targets(d, i);

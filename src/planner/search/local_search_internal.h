@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal local-search state, shared by local_search.c,
- * local_search_transfer.c and local_search_targets.c. */
+ * local_search_candidates.c, local_search_transfer.c and
+ * local_search_targets.c. */
 #ifndef LHI_PLANNER_SEARCH_LOCAL_SEARCH_INTERNAL_H
 #define LHI_PLANNER_SEARCH_LOCAL_SEARCH_INTERNAL_H
 
@@ -58,6 +59,17 @@ typedef struct lhi_local_search {
     uint32_t first; /* first candidate added by the local search */
     bool *moved;    /* per candidate, same capacity */
 } lhi_local_search;
+
+/* Ensures capacity for `more` further candidates, also in the hash table. */
+lh_status lhi_local_search_ensure_capacity(lhi_local_search *d, uint32_t more,
+                                           lh_error *err);
+/* Finds a neighbouring layout's candidate, or adds it with its bound (*made).
+ * If the bound is not below `limit_ns`, its layers are rebalanced. Call
+ * lhi_local_search_ensure_capacity() first. */
+lh_status lhi_local_search_find_candidate(lhi_local_search *d,
+                                          lhi_local_search_neighbour *n,
+                                          int64_t limit_ns, bool *made,
+                                          lh_error *err);
 
 /* Creates the targets of the local search: the overall best, and one per
  * dimension value that the job leaves open or a candidate has. */
