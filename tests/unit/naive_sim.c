@@ -1,79 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "naive_sim.h"
+#include "naive_sim_internal.h"
 #include "schedule/pipeline/accessors.h"
-
-#include <longhaul/experimental/pipeline.h>
-#include <longhaul/experimental/schedule.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NEVER INT64_MAX
-
-/* Complete state of one pass. */
-typedef struct item {
-    lh_pass pass;
-    uint32_t device, position;
-    int64_t time_ns, memory;
-    bool rests;                   /* an F's output, offloaded to the host */
-    uint32_t back;                /* position of the pass that needs it */
-    bool started, ended, gone_on; /* gone_on: the device may run its next */
-    int64_t start_ns, end_ns, issued_ns;
-    struct item *source;   /* producer of its input, or NULL */
-    struct item *consumer; /* consumer of its output, or NULL */
-    struct item *partner;  /* B of the overlapped pair that this F begins */
-    struct item *opener;   /* F of the overlapped pair that this B ends */
-    /* The message with its output, if the consumer is on another device. */
-    bool travels, delegated, issued, posted, ready, departed;
-    const lh_link *link; /* NULL: there is none */
-    uint64_t nth;        /* messages issued before it */
-    int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
-} item;
-
-/* Links with the same name. */
-typedef struct wire {
-    const char *name;
-    int64_t free_ns;
-    const lh_link_order *order; /* NULL: first in, first out */
-    uint32_t next;
-} wire;
-
-/* The data-parallel communication of a device that shares links with
- * messages. */
-typedef struct sharer {
-    uint32_t n_wires, wires[8]; /* 0: the device shares none */
-    uint32_t *queue;            /* collectives in order of launch, ... */
-    int64_t *whole_ns;          /* ... their transfers, ... */
-    uint32_t *ops;              /* ... and operations, or UINT32_MAX */
-    uint32_t count, at, piece;
-    int64_t free_ns; /* its last piece is sent then */
-    bool waits;
-    uint64_t entry;
-} sharer;
-
-/* The simulation's state. */
-typedef struct world {
-    const lh_pipeline *p;
-    const lh_schedule *s;
-    lh_sim_options options;
-    uint32_t n_items, n_wires;
-    item *items;
-    item ***orders; /* [device][position] */
-    wire *wires;
-    int64_t *dp_free_ns;  /* [device] */
-    int64_t *gathered_ns; /* [chunk] */
-    int64_t *operated_ns; /* [operation]: arrival; NEVER: not known */
-    bool *gathers;        /* [chunk]: its all-gather is issued */
-    bool *due;            /* [chunk]: its reduce-scatter starts now */
-    sharer *sharers;      /* [device] */
-    uint64_t n_entries;
-    uint64_t n_issued;
-    int64_t now;
-    naive_result *out;
-} world;
-
-static void *grab(size_t count, size_t size)
+void *naive_grab(size_t count, size_t size)
 {
     void *p = calloc(count ? count : 1, size);
     if (!p) {
@@ -83,9 +16,7 @@ static void *grab(size_t count, size_t size)
     return p;
 }
 
-/* Returns part k of n of a total: the difference between rounded running sums.
- */
-static int64_t part_of(int64_t total, const lh_pass *pass)
+int64_t naive_part_of(int64_t total, const lh_pass *pass)
 {
     __extension__ typedef __int128 wide;
     wide upto = (wide)total * (pass->part + 1) / pass->n_parts;
@@ -112,8 +43,8 @@ static void describe(const world *w, item *it)
         it->time_ns = k->d_ns + k->w_ns;
         it->memory = k->mem_d + k->mem_w;
     } else {
-        it->time_ns = part_of(k->w_ns, &it->pass);
-        it->memory = part_of(k->mem_w, &it->pass);
+        it->time_ns = naive_part_of(k->w_ns, &it->pass);
+        it->memory = naive_part_of(k->mem_w, &it->pass);
     }
     double factor = overlap_of(w, &it->pass);
     if (factor > 0) {
@@ -177,7 +108,7 @@ static wire *wire_of(const world *w, const char *name)
 static void make_wires(world *w)
 {
     uint32_t n = lh_pipeline_n_links(w->p);
-    w->wires = grab(n, sizeof *w->wires);
+    w->wires = naive_grab(n, sizeof *w->wires);
     for (uint32_t l = 0; l < n; l++) {
         const char *name = lh_pipeline_link(w->p, l)->name;
         if (!wire_of(w, name))
@@ -196,21 +127,21 @@ static void take_schedule(world *w)
     uint32_t devices = lh_pipeline_n_devices(w->p);
     naive_result *out = w->out;
     out->n_devices = devices;
-    out->counts = grab(devices, sizeof *out->counts);
-    out->runs = grab(devices, sizeof *out->runs);
-    out->peak_memory = grab(devices, sizeof *out->peak_memory);
-    w->orders = grab(devices, sizeof *w->orders);
-    w->dp_free_ns = grab(devices, sizeof *w->dp_free_ns);
+    out->counts = naive_grab(devices, sizeof *out->counts);
+    out->runs = naive_grab(devices, sizeof *out->runs);
+    out->peak_memory = naive_grab(devices, sizeof *out->peak_memory);
+    w->orders = naive_grab(devices, sizeof *w->orders);
+    w->dp_free_ns = naive_grab(devices, sizeof *w->dp_free_ns);
     for (uint32_t d = 0; d < devices; d++) {
         lh_schedule_order(w->s, d, &out->counts[d]);
         w->n_items += out->counts[d];
     }
-    w->items = grab(w->n_items, sizeof *w->items);
+    w->items = naive_grab(w->n_items, sizeof *w->items);
     item *it = w->items;
     for (uint32_t d = 0; d < devices; d++) {
         const lh_pass *order = lh_schedule_order(w->s, d, &out->counts[d]);
-        w->orders[d] = grab(out->counts[d], sizeof *w->orders[d]);
-        out->runs[d] = grab(out->counts[d], sizeof *out->runs[d]);
+        w->orders[d] = naive_grab(out->counts[d], sizeof *w->orders[d]);
+        out->runs[d] = naive_grab(out->counts[d], sizeof *out->runs[d]);
         for (uint32_t i = 0; i < out->counts[d]; i++, it++) {
             *it = (item){.pass = order[i], .device = d, .position = i};
             describe(w, it);
@@ -257,161 +188,6 @@ static void rest_in_host(world *w)
         }
 }
 
-/* --- data parallelism ----------------------------------------------------- */
-
-/* Appends the last collective to its device's queue if the device shares a
- * link; returns whether it does. */
-static bool defer(world *w, int64_t whole_ns, uint32_t op)
-{
-    uint32_t last = w->out->n_collectives - 1;
-    naive_collective *c = &w->out->collectives[last];
-    sharer *s = &w->sharers[lh_pipeline_chunk(w->p, c->chunk)->device];
-    if (s->n_wires == 0)
-        return false;
-    c->arrive_ns = NEVER;
-    s->queue[s->count] = last;
-    s->whole_ns[s->count] = whole_ns;
-    s->ops[s->count++] = op;
-    return true;
-}
-
-static void collect(world *w, uint32_t chunk, bool scatter)
-{
-    const lh_chunk *k = lh_pipeline_chunk(w->p, chunk);
-    int64_t *free_ns = &w->dp_free_ns[k->device];
-    naive_collective *c = &w->out->collectives[w->out->n_collectives++];
-    c->chunk = chunk;
-    c->is_reduce_scatter = scatter;
-    c->ready_ns = w->now;
-    if (!scatter)
-        w->gathers[chunk] = true;
-    if (defer(w, scatter ? k->reduce_scatter_ns : k->all_gather_ns, UINT32_MAX))
-        return;
-    c->depart_ns = *free_ns > w->now ? *free_ns : w->now;
-    c->sent_ns =
-        c->depart_ns + (scatter ? k->reduce_scatter_ns : k->all_gather_ns);
-    c->arrive_ns = c->sent_ns + k->dp_latency_ns;
-    *free_ns = c->sent_ns;
-    if (!scatter)
-        w->gathered_ns[chunk] = c->arrive_ns;
-}
-
-/* Issues the device's next all-gather, if any; items are in the device's order.
- */
-static void gather_next(world *w, uint32_t device)
-{
-    for (uint32_t i = 0; i < w->n_items; i++) {
-        uint32_t c = w->items[i].pass.chunk;
-        const lh_chunk *k = lh_pipeline_chunk(w->p, c);
-        if (w->items[i].pass.kind != LH_F || k->device != device ||
-            w->gathered_ns[c] != NEVER || w->gathers[c])
-            continue;
-        collect(w, c, false);
-        return;
-    }
-}
-
-static void gather_all(world *w)
-{
-    uint32_t n = lh_pipeline_n_chunks(w->p);
-    w->gathered_ns = grab(n, sizeof *w->gathered_ns);
-    w->gathers = grab(n, sizeof *w->gathers);
-    w->due = grab(n, sizeof *w->due);
-    uint32_t n_ops = lhi_pipeline_n_dp_ops(w->p);
-    w->out->collectives =
-        grab((size_t)2 * n + n_ops, sizeof *w->out->collectives);
-    w->operated_ns = grab(n_ops, sizeof *w->operated_ns);
-    for (uint32_t i = 0; i < n_ops; i++)
-        w->operated_ns[i] = NEVER;
-    for (uint32_t c = 0; c < n; c++)
-        if (lh_pipeline_chunk(w->p, c)->all_gather_ns > 0)
-            w->gathered_ns[c] = NEVER;
-    uint32_t first = lhi_pipeline_n_initial_gathers(w->p);
-    for (uint32_t d = 0; d < w->out->n_devices; d++)
-        for (uint32_t i = 0; i < (first ? first : n); i++)
-            gather_next(w, d);
-}
-
-/* Checks whether `it`, which starts now, is its chunk's first forward and
- * waited for its weights. */
-static bool begins_gathered(const world *w, const item *it)
-{
-    if (it->pass.kind != LH_F ||
-        lh_pipeline_chunk(w->p, it->pass.chunk)->all_gather_ns == 0)
-        return false;
-    for (uint32_t i = 0; i < it->position; i++)
-        if (w->orders[it->device][i]->pass.kind == LH_F &&
-            w->orders[it->device][i]->pass.chunk == it->pass.chunk)
-            return false;
-    return true;
-}
-
-/* Called when a chunk's W or B has ended. */
-static void scatter_if_last(world *w, uint32_t chunk)
-{
-    uint32_t n = lh_pipeline_n_chunks(w->p);
-    uint32_t copy =
-        lhi_pipeline_is_bidirectional(w->p) ? (chunk + n / 2) % n : chunk;
-    for (uint32_t i = 0; i < w->n_items; i++) {
-        const item *it = &w->items[i];
-        if ((it->pass.chunk == chunk || it->pass.chunk == copy) &&
-            it->pass.kind >= LH_W && !it->ended)
-            return;
-    }
-    if (copy == chunk && lh_pipeline_chunk(w->p, chunk)->reduce_scatter_ns > 0)
-        collect(w, chunk, true);
-    w->due[chunk] = w->due[copy] = copy != chunk;
-}
-
-/* Starts the reduce-scatters of chunks whose copies have ended. */
-static void scatter_copies(world *w)
-{
-    for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->p); c++) {
-        if (w->due[c] && lh_pipeline_chunk(w->p, c)->reduce_scatter_ns > 0)
-            collect(w, c, true);
-        w->due[c] = false;
-    }
-}
-
-static bool is_at(const lh_pass *pass, const lh_dp_pass *at)
-{
-    return pass->kind != LH_W && pass->chunk == at->chunk &&
-           pass->microbatch == at->microbatch &&
-           (pass->kind != LH_F) == at->backward;
-}
-
-static void launch(world *w, const lh_pass *pass)
-{
-    for (uint32_t i = 0; i < lhi_pipeline_n_dp_ops(w->p); i++) {
-        const lh_dp_op *op = lh_pipeline_dp_op(w->p, i);
-        if (!is_at(pass, &op->launch))
-            continue;
-        const lh_chunk *k = lh_pipeline_chunk(w->p, op->chunk);
-        int64_t *free_ns = &w->dp_free_ns[k->device];
-        w->out->collectives[w->out->n_collectives++] =
-            (naive_collective){.chunk = op->chunk,
-                               .is_reduce_scatter = op->is_reduce_scatter,
-                               .ready_ns = w->now};
-        if (defer(w, op->transfer_ns, i))
-            continue;
-        int64_t depart = *free_ns > w->now ? *free_ns : w->now;
-        *free_ns = depart + op->transfer_ns;
-        w->operated_ns[i] = *free_ns + k->dp_latency_ns;
-        w->out->collectives[w->out->n_collectives - 1] =
-            (naive_collective){op->chunk, op->is_reduce_scatter, w->now, depart,
-                               *free_ns,  w->operated_ns[i]};
-    }
-}
-
-static bool has_operations(const world *w, const lh_pass *pass)
-{
-    for (uint32_t i = 0; i < lhi_pipeline_n_dp_ops(w->p); i++)
-        if (is_at(pass, &lh_pipeline_dp_op(w->p, i)->needed_by) &&
-            w->operated_ns[i] > w->now)
-            return false;
-    return true;
-}
-
 /* --- events at the current time; each returns whether anything changed ---- */
 
 static bool end_passes(world *w)
@@ -423,7 +199,7 @@ static bool end_passes(world *w)
             continue;
         it->ended = any = true;
         if (it->pass.kind == LH_W || it->pass.kind == LH_B)
-            scatter_if_last(w, it->pass.chunk);
+            naive_scatter_if_last(w, it->pass.chunk);
     }
     return any;
 }
@@ -506,7 +282,7 @@ static bool has_input(const world *w, const item *it)
 {
     if (it->pass.kind == LH_F && w->gathered_ns[it->pass.chunk] > w->now)
         return false;
-    if (!has_operations(w, &it->pass))
+    if (!naive_has_operations(w, &it->pass))
         return false;
     if (it->partner && !has_input(w, it->partner))
         return false;
@@ -529,9 +305,9 @@ static bool start_passes(world *w)
                 it->started = any = true;
                 it->start_ns = w->now;
                 it->end_ns = w->now + it->time_ns;
-                launch(w, &it->pass);
-                if (begins_gathered(w, it))
-                    gather_next(w, d);
+                naive_launch(w, &it->pass);
+                if (naive_begins_gathered(w, it))
+                    naive_gather_next(w, d);
             }
             break;
         }
@@ -595,100 +371,7 @@ static bool enter_one(world *w, bool *entered)
     return true;
 }
 
-/* --- pieces on shared links ----------------------------------------------- */
-
-/* Finds the wires that each device's data-parallel link names. */
-static void find_sharers(world *w)
-{
-    uint32_t n = lh_pipeline_n_devices(w->p),
-             most =
-                 2 * lh_pipeline_n_chunks(w->p) + lhi_pipeline_n_dp_ops(w->p);
-    w->sharers = grab(n, sizeof *w->sharers);
-    for (uint32_t d = 0; d < n; d++) {
-        sharer *s = &w->sharers[d];
-        const char *name = lh_pipeline_dp_link(w->p, d);
-        s->queue = grab(most, sizeof *s->queue);
-        s->whole_ns = grab(most, sizeof *s->whole_ns);
-        s->ops = grab(most, sizeof *s->ops);
-        for (uint32_t i = 0; name && i < w->n_wires; i++) {
-            size_t length = strlen(w->wires[i].name);
-            for (const char *at = name; at; at = strstr(at, " + ")) {
-                at += at == name ? 0 : 3;
-                if (strncmp(at, w->wires[i].name, length) == 0 &&
-                    (at[length] == '\0' ||
-                     strncmp(at + length, " + ", 3) == 0)) {
-                    s->wires[s->n_wires++] = i;
-                    break;
-                }
-            }
-        }
-    }
-}
-
-/* Lets the lowest device's piece that can be offered by now enter the queues;
- * returns whether there is one. */
-static bool enter_piece(world *w)
-{
-    for (uint32_t d = 0; d < w->out->n_devices; d++) {
-        sharer *s = &w->sharers[d];
-        if (s->waits || s->at == s->count || s->free_ns > w->now)
-            continue;
-        s->waits = true;
-        s->entry = w->n_entries++;
-        return true;
-    }
-    return false;
-}
-
-static void end_collective(world *w, sharer *s)
-{
-    naive_collective *c = &w->out->collectives[s->queue[s->at]];
-    c->sent_ns = s->free_ns;
-    c->arrive_ns =
-        s->free_ns + lh_pipeline_chunk(w->p, c->chunk)->dp_latency_ns;
-    if (s->ops[s->at] != UINT32_MAX)
-        w->operated_ns[s->ops[s->at]] = c->arrive_ns;
-    else if (!c->is_reduce_scatter)
-        w->gathered_ns[c->chunk] = c->arrive_ns;
-    s->at++;
-    s->piece = 0;
-}
-
-/* Sends one piece: of those that wait, the first that may occupy its links. */
-static bool send_piece(world *w)
-{
-    sharer *first = NULL;
-    int64_t begin_ns = 0, longest = lhi_pipeline_dp_piece_ns(w->p);
-    for (uint32_t d = 0; d < w->out->n_devices; d++) {
-        sharer *s = &w->sharers[d];
-        int64_t free_ns = w->now;
-        for (uint32_t i = 0; i < s->n_wires; i++)
-            if (w->wires[s->wires[i]].free_ns > free_ns)
-                free_ns = w->wires[s->wires[i]].free_ns;
-        if (!s->waits || (first && first->entry < s->entry) ||
-            (free_ns > w->now &&
-             lhi_pipeline_dp_priority(w->p) == LH_DP_PIPELINE_FIRST))
-            continue;
-        first = s;
-        begin_ns = free_ns;
-    }
-    if (!first)
-        return false;
-    int64_t whole = first->whole_ns[first->at];
-    uint32_t n = 1;
-    while (longest > 0 && n * longest < whole)
-        n++;
-    lh_pass part = {.part = (uint16_t)first->piece, .n_parts = (uint16_t)n};
-    if (first->piece == 0)
-        w->out->collectives[first->queue[first->at]].depart_ns = begin_ns;
-    first->waits = false;
-    first->free_ns = begin_ns + part_of(whole, &part);
-    for (uint32_t i = 0; i < first->n_wires; i++)
-        w->wires[first->wires[i]].free_ns = first->free_ns;
-    if (++first->piece == n)
-        end_collective(w, first);
-    return true;
-}
+/* --- clock ---------------------------------------------------------------- */
 
 static void settle(world *w, bool *entered)
 {
@@ -700,12 +383,12 @@ static void settle(world *w, bool *entered)
             any |= make_ready(w);
             any |= start_passes(w);
         } while (any);
-        scatter_copies(w);
+        naive_scatter_copies(w);
         any = enter_one(w, entered);
         if (!any)
-            any = send_piece(w);
+            any = naive_send_piece(w);
         if (!any)
-            any = enter_piece(w);
+            any = naive_enter_piece(w);
     } while (any);
 }
 
@@ -764,7 +447,7 @@ static void take_memory(world *w)
 static void take_result(world *w)
 {
     naive_result *out = w->out;
-    out->messages = grab(w->n_items, sizeof *out->messages);
+    out->messages = naive_grab(w->n_items, sizeof *out->messages);
     for (uint32_t i = 0; i < w->n_items; i++) {
         const item *it = &w->items[i];
         if (!it->gone_on || (it->travels && !it->departed))
@@ -794,16 +477,16 @@ static void take_result(world *w)
 naive_result *naive_simulate(const lh_pipeline *p, const lh_schedule *s,
                              const lh_sim_options *options)
 {
-    world w = {.p = p, .s = s, .out = grab(1, sizeof *w.out)};
+    world w = {.p = p, .s = s, .out = naive_grab(1, sizeof *w.out)};
     if (options)
         w.options = *options;
     take_schedule(&w);
     rest_in_host(&w);
     connect(&w);
     make_wires(&w);
-    find_sharers(&w);
-    gather_all(&w);
-    bool *entered = grab(w.n_items, sizeof *entered);
+    naive_find_sharers(&w);
+    naive_gather_all(&w);
+    bool *entered = naive_grab(w.n_items, sizeof *entered);
     for (w.now = 0; w.now != NEVER; w.now = next_moment(&w))
         settle(&w, entered);
     take_result(&w);
