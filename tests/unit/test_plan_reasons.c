@@ -381,6 +381,7 @@ static lh_plan *curves_until(const lh_job *job, ending *e)
                          .partition = LH_PARTITION_EVEN,
                          .layout_effort = LITTLE_WORK / 10,
                          .curves = true,
+                         .threads = 1, /* for the number of calls */
                          .progress = has_ended,
                          .context = e};
     lh_plan *p = NULL;
