@@ -228,6 +228,25 @@ def third_hosts_relay_the_traffic_of_a_slow_link():
 
 
 @test
+def gathers_before_migrations_cross_slow_links():
+    """A migration gathers parameters between two iterations, which takes the
+    emulated link's time."""
+    a_plan()
+    if not trains_quietly():
+        return
+    hosts("from: 2, to: 90, links: [h0-h2], latency: 40")
+    found = json_case("gathers", [
+        *STEPPED, "--checkpoint", "gathers", "--replicas", "2", "--events",
+        "e.yaml", "--layers-at", "4=1,3;6=3,1"])
+    # Two crossings in each iteration: gradients and parameters.
+    times = [i["seconds"] for i in found["iterations"]]
+    check(min(times[2:]) >= 0.08, times)
+    moves = [s["moved"]["seconds"] for s in found["switches"]]
+    check(len(moves) == 2, moves)
+    check(checkpoint("gathers") == checkpoint("quiet"), "weights or moments")
+
+
+@test
 def ranks_exchange_automatically():
     """The slow link is in a ring; tested with both devices."""
     a_plan()

@@ -140,13 +140,8 @@ lh_status lhi_training_gather_values(lhi_training *t, uint64_t turn,
         return lhi_fsdp_gather_values(t->fsdp, turn, err);
     if (t->is_gathered)
         return LH_OK;
-    for (uint32_t i = 0; i < t->n_mine; i++) {
-        int64_t ready_ns = 0;
-        /* Uses numbers above all steps for unique tags. */
-        LHI_TRY(lhi_training_gather_chunk(t, (1u << 23) + turn, t->gathers[i],
-                                          &ready_ns, err));
-        lhi_train_gathered(t->train, t->gathers[i]);
-    }
+    /* Uses numbers above all steps for unique tags. */
+    LHI_TRY(lhi_training_gather_chunks(t, (1u << 23) + turn, err));
     t->is_gathered = true;
     return LH_OK;
 }

@@ -117,12 +117,12 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
 
 /* --- times --- */
 
-/* Records a completed all-gather or, with is_scatter, reduce-scatter of a
- * chunk, for which all replicas were ready at ready_ns: with measured times, or
- * as emulated on the stage's data-parallel link, which carries one at a time.
- * Returns its arrival. Called with the lock held. */
-static int64_t record_collective(lhi_training *t, uint32_t chunk,
-                                 bool is_scatter, int64_t ready_ns)
+/* Returns the record of a completed all-gather or, with is_scatter,
+ * reduce-scatter of a chunk, for which all replicas were ready at ready_ns:
+ * with measured times, or as emulated on the stage's data-parallel link, which
+ * carries one at a time. Called with the lock held. */
+static lhi_collective_record time_collective(lhi_training *t, uint32_t chunk,
+                                             bool is_scatter, int64_t ready_ns)
 {
     const lh_chunk *c = &t->times[chunk];
     int64_t takes = is_scatter ? c->reduce_scatter_ns : c->all_gather_ns;
@@ -133,12 +133,41 @@ static int64_t record_collective(lhi_training *t, uint32_t chunk,
         latency = takes > 0 ? c->dp_latency_ns : 0;
         t->data_free_ns = sent;
     }
-    int64_t arrive = sent + latency;
-    t->collectives[t->n_collectives++] = (lhi_collective_record){
-        chunk, is_scatter, LH_NONE, ready_ns, depart, sent, arrive, 0};
-    if (arrive > t->last_ns)
-        t->last_ns = arrive;
-    return arrive;
+    return (lhi_collective_record){chunk,  is_scatter, LH_NONE,        ready_ns,
+                                   depart, sent,       sent + latency, 0};
+}
+
+/* Adds a completed collective to the step's records and returns its arrival;
+ * arguments as above. */
+static int64_t record_collective(lhi_training *t, uint32_t chunk,
+                                 bool is_scatter, int64_t ready_ns)
+{
+    lhi_collective_record *x = &t->collectives[t->n_collectives++];
+    *x = time_collective(t, chunk, is_scatter, ready_ns);
+    if (x->arrive_ns > t->last_ns)
+        t->last_ns = x->arrive_ns;
+    return x->arrive_ns;
+}
+
+lh_status lhi_training_gather_chunks(lhi_training *t, uint64_t step,
+                                     lh_error *err)
+{
+    int64_t begin_ns = lhi_now_ns(), last_ns = begin_ns;
+    pthread_mutex_lock(&t->lock);
+    t->data_free_ns = begin_ns;
+    pthread_mutex_unlock(&t->lock);
+    for (uint32_t i = 0; i < t->n_mine; i++) {
+        int64_t ready_ns = begin_ns;
+        LHI_TRY(
+            lhi_training_gather_chunk(t, step, t->gathers[i], &ready_ns, err));
+        lhi_train_gathered(t->train, t->gathers[i]);
+        pthread_mutex_lock(&t->lock);
+        last_ns = time_collective(t, t->gathers[i], false, ready_ns).arrive_ns;
+        pthread_mutex_unlock(&t->lock);
+    }
+    return t->has_thread && t->o.emulates
+               ? lhi_sleep_emulated(t->o.net, t->o.stop, last_ns, err)
+               : LH_OK;
 }
 
 /* --- thread --- */

