@@ -169,6 +169,7 @@ lh_status train_hosts_start(cli *c)
                             "names that uname -n prints, or set NODE_RANK to "
                             "the position in the list, from 0");
     set_number("WORLD_SIZE", h.n_ranks);
+    set_number("LOCAL_WORLD_SIZE", h.n_local);
     setenv("MASTER_ADDR", h.n_hosts > 1 ? h.first : "127.0.0.1", 1);
     if (!getenv("MASTER_PORT"))
         set_number("MASTER_PORT", MASTER_PORT);

@@ -14,7 +14,8 @@ TRAIN = ["train", "pair.yaml", "-s", "1f1b", "--transport", "tcp", "--steps", "1
          "--json"]
 NAME = os.uname().nodename
 LAUNCH = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK",
-          "TORCHELASTIC_RUN_ID", "LONGHAUL_SECRET", "LONGHAUL_PORT")
+          "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+          "LOCAL_WORLD_SIZE", "LONGHAUL_SECRET", "LONGHAUL_PORT")
 SECRET = {"LONGHAUL_SECRET": "0123456789abcdef"}
 for name in LAUNCH:
     ENVIRONMENT.pop(name, None)
@@ -47,6 +48,15 @@ def rank(number, **more):
 def torchrun_s_variables_start_a_rank():
     with reserved_port() as port:
         check_run(together(*(rank(r, MASTER_PORT=str(port)) for r in range(2))))
+
+
+@test
+def restart_counts_of_torchrun_s_agents_may_differ():
+    """An agent that joins a run later counts from 0."""
+    with reserved_port() as port:
+        check_run(together(*(
+            rank(r, MASTER_PORT=str(port - 1), TORCHELASTIC_RUN_ID="x",
+                 TORCHELASTIC_RESTART_COUNT=str(r)) for r in range(2))))
 
 
 @test
@@ -94,6 +104,14 @@ def wrong_launches_are_reported():
         # Rank 0 alone reports an error that all ranks detect.
         says = "" if env.get("RANK") == "2" else message
         case("environment", TRAIN, 1, err=says, env=env)
+    # Rank 0's host name, as seen by other hosts, must not mean themselves.
+    local = given | {"MASTER_ADDR": "localhost", "LOCAL_WORLD_SIZE": "1"}
+    case("loopback", TRAIN, 1, env=local,
+         err="rank 0's node localhost resolves its own name to a loopback "
+         r"address \(/etc/hosts\): set MASTER_ADDR, or the first name of --hosts")
+    case("loopback", [*TRAIN, "--hosts", "localhost:1,b:1"], 1,
+         err="resolves its own name to a loopback",
+         env=SECRET | {"NODE_RANK": "0"})
     for hosts, message in (
             ("a:1,b", "'b' must be NAME:RANKS"), ("a:0", "'a:0' must be"),
             (":2", "':2' must be"), ("nowhere:2", "not in the list"),

@@ -3,7 +3,9 @@
 #include "runtime/transport/launch_settings.h"
 
 #include "base/fail.h"
+#include "runtime/transport/sockets.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,5 +60,38 @@ lh_status lhi_launch_set_host(lhi_launch_settings *s, const char *name,
     if (strlen(host) >= sizeof s->host)
         return lhi_fail(err, LH_EINVAL, "%s is too long", name);
     snprintf(s->host, sizeof s->host, "%s", host);
+    return LH_OK;
+}
+
+/* Checks whether an address is ::1 or in 127.0.0.0/8. */
+static bool is_loopback(const struct sockaddr_storage *a)
+{
+    unsigned char bytes[LHI_ADDRESS_BYTES];
+    static const unsigned char one[16] = {[15] = 1};
+    lhi_address_write((const struct sockaddr *)a, bytes);
+    return memcmp(bytes, one, sizeof one) == 0 ||
+           (bytes[10] == 0xff && bytes[11] == 0xff && bytes[12] == 127);
+}
+
+lh_status lhi_launch_check_first_host(const lhi_launch_settings *s,
+                                      const char *name, lh_error *err)
+{
+    struct sockaddr_storage a;
+    unsigned char literal[16];
+    socklen_t size;
+    if (inet_pton(AF_INET, s->host, literal) == 1 ||
+        inet_pton(AF_INET6, s->host, literal) == 1)
+        return LH_OK;
+    lh_status status = lhi_address_resolve(s->host, s->port, &a, &size, err);
+    if (status != LH_OK) {
+        lhi_fail_add_context(err, "%s names none", name);
+        return status;
+    }
+    if (is_loopback(&a))
+        return lhi_fail(err, LH_EINVAL,
+                        "rank 0's node %.100s resolves its own name to a "
+                        "loopback address (/etc/hosts): set %s to an address "
+                        "that other nodes reach",
+                        s->host, name);
     return LH_OK;
 }

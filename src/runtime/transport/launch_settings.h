@@ -37,4 +37,11 @@ lh_status lhi_launch_read_port(lhi_launch_settings *s, uint16_t port,
 lh_status lhi_launch_set_host(lhi_launch_settings *s, const char *name,
                               const char *host, lh_error *err);
 
+/* Checks, on rank 0, that other hosts can reach the address of its host
+ * s->host. LH_EINVAL: the host's name resolves to a loopback address; the
+ * message names the variable `name` that sets the host. A literal address is
+ * not checked. */
+lh_status lhi_launch_check_first_host(const lhi_launch_settings *s,
+                                      const char *name, lh_error *err);
+
 #endif

@@ -73,16 +73,6 @@ lh_status lhi_slurm_first_node(const char *list, char *out, size_t room,
     return LH_OK;
 }
 
-/* Checks whether an address is ::1 or in 127.0.0.0/8. */
-static bool is_loopback(const struct sockaddr_storage *a)
-{
-    unsigned char bytes[LHI_ADDRESS_BYTES];
-    static const unsigned char one[16] = {[15] = 1};
-    lhi_address_write((const struct sockaddr *)a, bytes);
-    return memcmp(bytes, one, sizeof one) == 0 ||
-           (bytes[10] == 0xff && bytes[11] == 0xff && bytes[12] == 127);
-}
-
 /* Checks that rank 0 runs on the host to which the others connect. */
 static lh_status check_first_host(const lhi_launch_settings *s, lh_error *err)
 {
@@ -93,20 +83,7 @@ static lh_status check_first_host(const lhi_launch_settings *s, lh_error *err)
                         "of the step: set LONGHAUL_HOST to it, or distribute "
                         "tasks by block",
                         here, s->host);
-    struct sockaddr_storage a;
-    socklen_t size;
-    lh_status status = lhi_address_resolve(s->host, s->port, &a, &size, err);
-    if (status != LH_OK) {
-        lhi_fail_add_context(err, "LONGHAUL_HOST names none");
-        return status;
-    }
-    if (is_loopback(&a))
-        return lhi_fail(err, LH_EINVAL,
-                        "rank 0's node %.100s resolves its own name to a "
-                        "loopback address (/etc/hosts): set LONGHAUL_HOST to "
-                        "an address that other nodes reach",
-                        s->host);
-    return LH_OK;
+    return lhi_launch_check_first_host(s, "LONGHAUL_HOST", err);
 }
 
 /* Determines rank 0's host: from LONGHAUL_HOST, else loopback for one node,

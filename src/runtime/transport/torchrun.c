@@ -19,8 +19,7 @@ lh_status lhi_torchrun_read_environment(lhi_launch_settings *out, lh_error *err)
 {
     lhi_launch_settings s = {0};
     const char *run = getenv("TORCHELASTIC_RUN_ID");
-    const char *restart = getenv("TORCHELASTIC_RESTART_COUNT");
-    uint64_t rank, n, port;
+    uint64_t rank, n, port, n_here;
     if (!lhi_launch_parse_number("RANK", UINT32_MAX, NULL, &rank) ||
         !lhi_launch_parse_number("WORLD_SIZE", LHI_NET_MAX_RANKS, NULL, &n) ||
         !lhi_launch_parse_number("MASTER_PORT", 65534, NULL, &port) ||
@@ -32,11 +31,17 @@ lh_status lhi_torchrun_read_environment(lhi_launch_settings *out, lh_error *err)
                         LHI_NET_MAX_RANKS);
     s.rank = (uint32_t)rank;
     s.n_ranks = (uint32_t)n;
-    snprintf(s.job, sizeof s.job, "torchrun %.40s.%.10s", run ? run : "",
-             restart ? restart : "0");
+    /* Without TORCHELASTIC_RESTART_COUNT, which differs between an agent that
+     * has restarted its ranks and one that joined later. */
+    snprintf(s.job, sizeof s.job, "torchrun %.40s", run ? run : "");
     LHI_TRY(lhi_launch_read_secret(&s, "torchrun", err));
     LHI_TRY(lhi_launch_read_port(&s, (uint16_t)(run ? port + 1 : port), err));
     LHI_TRY(lhi_launch_set_host(&s, "MASTER_ADDR", getenv("MASTER_ADDR"), err));
+    if (rank == 0 &&
+        lhi_launch_parse_number("LOCAL_WORLD_SIZE", n, NULL, &n_here) &&
+        n_here < n)
+        LHI_TRY(lhi_launch_check_first_host(
+            &s, "MASTER_ADDR, or the first name of --hosts,", err));
     *out = s;
     return LH_OK;
 }
