@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 
 from harness import (
     ANY,
@@ -229,6 +230,27 @@ def a_rank_of_srun_is_stopped():
                                    more=["--silence", "2s"])
     check("longhaul: rank 2: silent for " in errors, errors)
     check_same(found, "a stopped rank of srun")
+
+
+@long_test
+def only_rank_0_stops_a_run_of_srun():
+    """Two signals to another rank's process do not kill its rank."""
+    prepare()
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    with reserved_port() as port:
+        started = srun(port, "--max-restarts", "5", "--steps", "10000000")
+        until(has_saved, started[0])
+        ranks = ranks_of(started)
+        for _ in range(2):
+            started[5].send_signal(signal.SIGINT)
+            time.sleep(1)  # signals that are pending together count once
+        time.sleep(5)  # ranks of a stopped run are killed after 3 s
+        check(ranks_of(started) == ranks, "a rank has ended")
+        started[0].send_signal(signal.SIGINT)
+        ends = [one.communicate(timeout=HANGS) for one in started]
+    errors = "".join(err for _, err in ends)
+    check("rank 5 received a stop request, but continues" in errors and
+          "lost" not in errors and "killed" not in errors, errors)
 
 
 @long_test

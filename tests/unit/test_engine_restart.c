@@ -11,6 +11,7 @@
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/methods.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -81,10 +82,24 @@ static void count_death(void *of, const char *text)
 
 static atomic_uint *n_reports; /* per step, from all attempts */
 
+static bool is_folder_lost;
+
+/* Replaces the checkpoint folder by a file and kills rank 0. */
+static void lose_folder(void)
+{
+    char command[400];
+    snprintf(command, sizeof command, "rm -rf '%s/lost'; : > '%s/lost'", folder,
+             folder);
+    CHECK_INT(system(command), 0);
+    raise(SIGKILL);
+}
+
 static void report(void *of, const lh_iteration *it)
 {
     (void)of;
     atomic_fetch_add(&n_reports[it->step], 1);
+    if (is_folder_lost && it->step == 3)
+        lose_folder();
 }
 
 static lh_status train(const struct kind *kind, const char *name,
@@ -225,6 +240,20 @@ static void restarts_are_limited(void)
     CHECK(r == NULL);
 }
 
+/* Not a restart from the beginning. */
+static void an_unreadable_folder_ends_the_run(void)
+{
+    lh_train_result *r = NULL;
+    lh_error err;
+    n_deaths = 0;
+    is_folder_lost = true;
+    CHECK_INT(train(&kinds[0], "lost", STEPS, 5, 1e-2, &r, &err), LH_EIO);
+    is_folder_lost = false;
+    CHECK_HAS(err.text, "cannot restart: ");
+    CHECK_HAS(err.text, "Not a directory");
+    CHECK_INT(n_deaths, 0);
+}
+
 /* A loss that is not finite would be so again. */
 static void errors_are_not_repeated(void)
 {
@@ -286,6 +315,7 @@ int main(int argc, char **argv)
     CHECK_OK(lh_exec_make(pipeline, schedule, &how, &exec, &err), err);
     RUN(ranks_are_killed);
     RUN(restarts_are_limited);
+    RUN(an_unreadable_folder_ends_the_run);
     RUN(errors_are_not_repeated);
     RUN(runs_that_cannot_restart_are_rejected);
     lh_exec_free(exec);

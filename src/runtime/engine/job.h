@@ -81,7 +81,8 @@ typedef struct lhi_job {
     lhi_grid grid;
     bool shared_clock; /* all ranks on one machine */
     bool emulates;
-    bool launched;               /* one rank per process, started externally */
+    bool launched; /* one rank per process, started externally */
+    bool follows;  /* ... which is not rank 0: rank 0 ends the run */
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
     uint64_t data_fingerprint;

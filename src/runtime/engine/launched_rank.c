@@ -148,6 +148,7 @@ static lh_status run_in_children(start *s, lhi_rank_result *result,
     if (map == MAP_FAILED)
         return lhi_fail_nomem(err);
     s->failure = map;
+    s->job->follows = s->rank != 0;
     const lhi_attempts attempts = {.n = 1,
                                    .rank_main = child_main,
                                    .context = s,

@@ -5,12 +5,14 @@
 #include "base/fail.h"
 #include "runtime/engine/all_reduce.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* Tag round below those of resuming ranks: see docs/formats/wire.md. */
 enum { RESTART_TURN = (1 << 23) - 1 };
@@ -60,32 +62,47 @@ void lhi_run_record_free(lhi_run_record *record)
         munmap(record, record->bytes);
 }
 
-/* Returns the step of the newest checkpoint that the run has written; 0: none.
- */
-static uint64_t find_own_checkpoint(const lhi_job *job)
+/* Finds the step of the newest checkpoint that the run has written; *step 0:
+ * none. LH_EIO: its folder cannot be read. */
+static lh_status find_own_checkpoint(const lhi_job *job, uint64_t *step,
+                                     lh_error *err)
 {
     const lhi_run_record *r = job->record;
-    uint64_t *steps = NULL, newest = 0;
+    uint64_t *steps = NULL;
     size_t n = 0;
-    if (r->owns_folder &&
-        lhi_train_find(job->model->checkpoint, &steps, &n, NULL) == LH_OK &&
-        n > 0 && steps[n - 1] > r->first_step)
-        newest = steps[n - 1];
+    *step = 0;
+    /* The first save creates the folder. */
+    if (!r->owns_folder ||
+        (access(job->model->checkpoint, F_OK) != 0 && errno == ENOENT))
+        return LH_OK;
+    const lh_status status =
+        lhi_train_find(job->model->checkpoint, &steps, &n, err);
+    if (status == LH_EINPUT) /* none yet */
+        return LH_OK;
+    if (status != LH_OK) {
+        lhi_fail_add_context(err, "cannot restart");
+        return status;
+    }
+    if (n > 0 && steps[n - 1] > r->first_step)
+        *step = steps[n - 1];
     free(steps);
-    return newest;
+    return LH_OK;
 }
 
 /* Prepares the next attempt after one that failed because of `why`, and prints
- * a remark on rank 0; false: all restarts are used up. */
-static bool restart(lhi_job *job, const char *why)
+ * a remark on rank 0. *restarts: false if all restarts are used up. */
+static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
+                                 lh_error *err)
 {
     char text[700], from[80] = "the beginning";
-    if (!job->record || job->n_restarts == job->o.max_restarts)
-        return false;
+    *restarts = job->record && job->n_restarts < job->o.max_restarts;
+    if (!*restarts)
+        return LH_OK;
     job->n_restarts++;
     if (!job->record->has_begun && job->launched)
-        return true; /* not rank 0 */
-    const uint64_t step = find_own_checkpoint(job);
+        return LH_OK; /* not rank 0 */
+    uint64_t step;
+    LHI_TRY(find_own_checkpoint(job, &step, err));
     if (step)
         snprintf(from, sizeof from, "the checkpoint of step %" PRIu64, step);
     snprintf(text, sizeof text,
@@ -94,16 +111,18 @@ static bool restart(lhi_job *job, const char *why)
              why, from, job->n_restarts, job->o.max_restarts);
     if (job->o.warning)
         job->o.warning(job->o.context, text);
-    return true;
+    return LH_OK;
 }
 
 lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err)
 {
+    uint64_t own = 0;
     double step = 0;
     if (!job->record)
         return LH_OK;
     if (lhi_net_rank(net) == 0 && job->record->has_begun)
-        step = (double)find_own_checkpoint(job);
+        LHI_TRY(find_own_checkpoint(job, &own, err));
+    step = (double)own;
     LHI_TRY(lhi_all_reduce_sum(net, RESTART_TURN, &step, 1, NULL, err));
     if (!(step > 0))
         return LH_OK;
@@ -115,14 +134,14 @@ lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err)
     return LH_OK;
 }
 
-/* Calls the caller's stop callback and stores its answer for rank 0; true:
- * stop now. */
+/* Calls the caller's stop callback and stores its answer for the ranks; true:
+ * rank 0 runs here and stops now. */
 static bool poll_stop(void *of)
 {
     const lhi_job *job = of;
     int asked = job->o.stop(job->o.context);
     atomic_store(job->stop_request, asked);
-    return asked == LH_STOP_NOW;
+    return asked == LH_STOP_NOW && !job->follows;
 }
 
 /* Runs the attempts; `stop`: NULL without a stop callback. */
@@ -137,6 +156,7 @@ static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
                                        .silence_ns = job->o.silence_ns,
                                        .is_loss = &is_loss,
                                        .has_remote_peers = a->failure != NULL};
+    bool restarts = false;
     do {
         is_loss = false;
         for (uint32_t i = 0; i < a->n; i++) {
@@ -154,9 +174,11 @@ static lh_status run_attempts(lhi_job *job, const lhi_attempts *a,
             /* The others cannot know it and do not join a second time. */
             is_loss = is_loss && job->n_restarts > 0;
         }
-    } while (status != LH_OK && is_loss &&
-             (!stop || atomic_load(job->stop_request) == LH_STOP_NO) &&
-             restart(job, why.text));
+        restarts = status != LH_OK && is_loss &&
+                   (!stop || atomic_load(job->stop_request) == LH_STOP_NO);
+        if (restarts)
+            LHI_TRY(prepare_restart(job, why.text, &restarts, err));
+    } while (restarts);
     if (status != LH_OK && err)
         *err = why;
     return status;
