@@ -563,11 +563,9 @@ static lh_status check_options(cli *c)
                             "ucx");
     if (s->max_restarts && !s->checkpoint)
         return cli_usage(c, "--max-restarts requires --checkpoint");
-    if (s->max_restarts &&
-        (s->schedule_at || moves || s->adapt || s->profile_out))
+    if (s->max_restarts && s->profile_out)
         return cli_usage(c, "--max-restarts cannot be combined with "
-                            "--schedule-at, --layers-at, --places-at, --adapt "
-                            "or --profile-out");
+                            "--profile-out");
     if (s->rails && s->transport != TRAIN_TCP)
         return cli_usage(c, "--rails requires --transport tcp");
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;

@@ -160,8 +160,9 @@ typedef struct lh_train_options {
      * `warning`. Iterations after the checkpoint are repeated, with `progress`.
      * Errors that a rank reports end the run. Ranks that mpirun or srun started
      * then run in child processes of the started ones, which supervise them.
-     * LH_EINVAL: no checkpoint folder, "inproc", or `reschedule`, `adapt` or
-     * `profiles`. 0: the loss ends the run. */
+     * A restarted run begins with the initial schedule; `reschedule` is called
+     * again for its first step, and `adapt` measures again. LH_EINVAL: no
+     * checkpoint folder, "inproc", or `profiles`. 0: the loss ends the run. */
     uint32_t max_restarts;
 } lh_train_options;
 

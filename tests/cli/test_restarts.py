@@ -131,20 +131,29 @@ def disturbed(number, which, *more):
 @test
 def one_of_eight_ranks_is_killed():
     prepare()
-    found, err = disturbed(signal.SIGKILL, [5], "--html", "run.html")
+    found, err = disturbed(signal.SIGKILL, [5], "--adapt", "--html", "run.html")
     check("rank 5: killed by signal 9 (Killed); all ranks restart from the "
           "checkpoint of step " in err and "(restart 1 of at most 3)" in err,
           err)
     check(len(found["restarts"]) == 1 and ">restart<" in read("run.html"),
           found["restarts"])
     check_same(found, "a rank")
+    check(found["decisions"], "measures again")
 
 
 @test
 def a_replica_is_lost():
+    """Its schedule is again that of the first step to be repeated."""
     prepare()
-    found, _ = disturbed(signal.SIGKILL, [0, 1, 2, 3])
+    found, _ = disturbed(signal.SIGKILL, [0, 1, 2, 3], "--schedule-at",
+                         "2=gpipe;100=1f1b")
     check_same(found, "a replica")
+    step = found["restarts"][0]["step"] if found["restarts"] else 0
+    now = "1f1b" if step > 100 else "gpipe"
+    expected = {(2, "gpipe"), (100, "1f1b"), (step, now if step >= 2 else None),
+                (step, None if step <= 2 else "zb-h1")}
+    check({(one["step"], one["to"]) for one in found["switches"]} ==
+          {one for one in expected if one[1]}, found["switches"])
 
 
 @long_test
@@ -303,10 +312,9 @@ def other_runs_cannot_restart():
          err="--max-restarts requires --checkpoint")
     case("emulated", ["train", "plan.json", "--max-restarts", "1"], 2,
          err="--max-restarts requires --device cpu")
-    for more in (["--adapt"], ["--schedule-at", "1=gpipe"],
-                 ["--profile-out", "p.json"]):
-        case(f"with {more[0]}", [*TRAIN, *restarts, "--ranks", "local", *more],
-             2, err="--max-restarts cannot be combined with")
+    case("profile", [
+        *TRAIN, *restarts, "--ranks", "local", "--profile-out", "p.json"], 2,
+         err="--max-restarts cannot be combined with --profile-out")
 
 
 make_plan()

@@ -14,6 +14,7 @@
  *     run.c, launched_rank.c     entry points, with the launchers of
  *                                src/runtime/transport
  *     restart.c                  restarts after the loss of a rank
+ *     run_journal.c              ... switches and notices before it
  *     job_digest.c               the configuration that ranks must share
  *     step_loop.c                a rank from the first step to the last
  *     worker.h                   ... its state; worker_messages.c: its

@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "runtime/engine/all_reduce.h"
+#include "runtime/engine/run_journal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,10 +31,9 @@ lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "only ranks that are processes are restarted: use "
                         "transport local, tcp or ucx, not inproc");
-    if (o->reschedule || o->adapt || o->profiles)
+    if (o->profiles)
         return lhi_fail(err, LH_EINVAL,
-                        "a run that restarts keeps one schedule and measures "
-                        "no profile");
+                        "a run that restarts measures no profile");
     return LH_OK;
 }
 
@@ -50,7 +50,13 @@ lh_status lhi_run_record_make(const lh_train_options *o, lhi_run_record **out,
                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
         return lhi_fail_nomem(err);
-    *out = map;
+    lhi_run_record *made = map;
+    const lh_status status = lhi_journal_make(&made->journal, err);
+    if (status != LH_OK) {
+        munmap(map, bytes);
+        return status;
+    }
+    *out = made;
     (*out)->bytes = bytes;
     (*out)->restarts = (lh_train_restart *)(void *)((*out)->iterations + n);
     return LH_OK;
@@ -58,8 +64,10 @@ lh_status lhi_run_record_make(const lh_train_options *o, lhi_run_record **out,
 
 void lhi_run_record_free(lhi_run_record *record)
 {
-    if (record)
-        munmap(record, record->bytes);
+    if (!record)
+        return;
+    close(record->journal);
+    munmap(record, record->bytes);
 }
 
 /* Finds the step of the newest checkpoint that the run has written; *step 0:
@@ -203,7 +211,8 @@ lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
     return status;
 }
 
-uint32_t lhi_run_record_begin(const lhi_job *job, uint64_t step)
+lh_status lhi_run_record_begin(const lhi_job *job, uint64_t step,
+                               uint32_t *n_kept, lh_error *err)
 {
     lhi_run_record *r = job->record;
     if (!r->has_begun || step < r->first_step)
@@ -220,5 +229,6 @@ uint32_t lhi_run_record_begin(const lhi_job *job, uint64_t step)
         /* Last, as this rank may be killed at any time. */
         __atomic_add_fetch(&r->n_restarts, 1, __ATOMIC_RELEASE);
     }
-    return (uint32_t)r->n_kept;
+    *n_kept = (uint32_t)r->n_kept;
+    return lhi_journal_begin_attempt(r->journal, step, job->exec, err);
 }

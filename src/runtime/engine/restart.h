@@ -19,13 +19,14 @@ struct lhi_run_record {
     uint64_t n_reported; /* iterations passed to the caller's callback */
     uint64_t n_kept;     /* of earlier attempts, in `iterations` */
     uint32_t n_restarts;
+    int journal; /* run_journal.h */
     lh_train_restart
         *restarts; /* at the record's end; capacity: max_restarts */
     lh_iteration iterations[];
 };
 
 /* Checks that a run with options->max_restarts can restart. LH_EINVAL: no
- * checkpoint, or schedules change during the run. */
+ * checkpoint, ranks that are threads, or a profile is measured. */
 lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err);
 
 /* Makes the record of a run in memory shared with processes that are forked
@@ -67,8 +68,9 @@ lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
  * Collective, unless the job does not restart. */
 lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err);
 
-/* Begins an attempt at `step`, on rank 0. Returns the number of iterations
+/* Begins an attempt at `step`, on rank 0. *n_kept: the number of iterations
  * before it, which job->record->iterations contains. */
-uint32_t lhi_run_record_begin(const lhi_job *job, uint64_t step);
+lh_status lhi_run_record_begin(const lhi_job *job, uint64_t step,
+                               uint32_t *n_kept, lh_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 /* Executes a run on each rank. Rank 0 leads: it sends the command for each
  * step, receives the reports, and collects the records. */
 #include "runtime/engine/restart.h"
+#include "runtime/engine/run_journal.h"
 #include "runtime/engine/worker.h"
 
 #include "base/realtime.h"
@@ -259,6 +260,9 @@ static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command,
         lhi_run_worker_close_proposal(w, go, NULL);
     }
     const lhi_switch *rows = lhi_rescheduler_switches(w->rescheduler, &n);
+    if (n > before && w->job->record)
+        LHI_TRY(lhi_journal_add_switch(w->job->record->journal, &rows[before],
+                                       err));
     if (n > before && w->job->o.migrated && rows[before].n_assignment)
         LHI_TRY(report_migration(w, &rows[before], err));
     if (n > before && w->job->o.switched) {
@@ -273,22 +277,25 @@ static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command,
 
 /* Passes new adaptation notices (events, decisions) and remarks for the user to
  * the caller's callbacks. */
-static void report_notices(lhi_run_worker *w)
+static lh_status report_notices(lhi_run_worker *w, lh_error *err)
 {
     const lh_train_options *o = &w->job->o;
     char text[LHI_ADAPT_NOTICE_TEXT];
     lhi_adapt_notice row;
     if (!w->adapting)
-        return;
+        return LH_OK;
     lhi_decider *mind = lhi_adaptation_decider(w->adapting);
     while (lhi_decider_get_notice(mind, w->n_notices_reported, &row)) {
         const lh_adapt_event shown = lhi_notice_to_public(&row);
         w->n_notices_reported++;
+        if (w->job->record)
+            LHI_TRY(lhi_journal_add_notice(w->job->record->journal, &row, err));
         if (o->adapt->on_event)
             o->adapt->on_event(o->context, &shown);
     }
     if (lhi_decider_take_remark(mind, text, sizeof text) && o->warning)
         o->warning(o->context, text);
+    return LH_OK;
 }
 
 /* --- leading a step --- */
@@ -372,7 +379,7 @@ static lh_status lead_step(lhi_run_worker *w, uint64_t step, lh_error *err)
     if (w->training)
         LHI_TRY(lead_validation_and_save(w, step, it, err));
     w->n_iterations++;
-    report_notices(w);
+    LHI_TRY(report_notices(w, err));
     report_iterations(w, w->n_iterations - 1);
     return LH_OK;
 }
@@ -519,12 +526,13 @@ static void report_unsaved(lhi_run_worker *w)
 
 /* Continues the run's record at `step`. A checkpoint may have an iteration that
  * the lost rank 0 had not yet reported. */
-static void continue_record(lhi_run_worker *w, uint64_t step)
+static lh_status continue_record(lhi_run_worker *w, uint64_t step,
+                                 lh_error *err)
 {
-    lhi_run_record *r = w->job->record;
-    w->n_iterations = lhi_run_record_begin(w->job, step);
+    LHI_TRY(lhi_run_record_begin(w->job, step, &w->n_iterations, err));
     w->saved = w->n_iterations > 0;
-    report_iterations(w, r->n_reported);
+    report_iterations(w, w->job->record->n_reported);
+    return LH_OK;
 }
 
 /* Runs all iterations as rank 0 until the end, a stop request or an exceeded
@@ -535,7 +543,7 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
     lh_status status = await_all_ranks(w, err);
     uint64_t step = w->training ? lhi_training_step(w->training) : 0;
     if (status == LH_OK && w->job->record)
-        continue_record(w, step);
+        status = continue_record(w, step, err);
     if (status == LH_OK)
         status = lead_first_schedule(w, step, err);
     for (; status == LH_OK && step < w->job->o.steps; step++) {
@@ -565,7 +573,9 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
         if (!ended)
             report_unsaved(w);
         lhi_text_fini(out);
-        lhi_run_worker_add_header(w, 0, out);
+        lh_error ignored;
+        if (lhi_run_worker_add_header(w, 0, out, &ignored) != LH_OK)
+            lhi_text_fini(out);
     }
     return status;
 }

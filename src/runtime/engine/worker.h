@@ -164,8 +164,9 @@ void lhi_run_worker_finish_migration(lhi_run_worker *w,
 lh_status lhi_run_worker_send_records(lhi_run_worker *w, lh_error *err);
 /* Appends the run's outcome header on rank 0; `n_recorded`: number of ranks
  * whose records follow. */
-void lhi_run_worker_add_header(const lhi_run_worker *w, uint32_t n_recorded,
-                               lhi_text *out);
+lh_status lhi_run_worker_add_header(const lhi_run_worker *w,
+                                    uint32_t n_recorded, lhi_text *out,
+                                    lh_error *err);
 /* Appends the run's outcome with the records of all ranks, which they send
  * after the end command. */
 lh_status lhi_run_worker_collect_records(lhi_run_worker *w, lhi_text *out,

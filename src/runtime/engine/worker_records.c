@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gathers the run's records on rank 0 at its end. */
+#include "runtime/engine/restart.h"
+#include "runtime/engine/run_journal.h"
 #include "runtime/engine/worker.h"
 
 #include <stdlib.h>
@@ -81,32 +83,46 @@ static lh_status receive_records(lhi_run_worker *w, uint32_t rank,
     return status;
 }
 
-/* Appends all adaptation notices that the caller has received to the
- * outcome. */
-static void add_notices(const lhi_run_worker *w, lhi_text *out)
+/* Lists the run's switches and notices: those of the journal, if the run may
+ * restart, else this rank's. Release the texts. */
+static lh_status list_changes(const lhi_run_worker *w, lhi_journal_entries *out,
+                              lh_error *err)
 {
-    unsigned char bytes[LHI_ADAPT_NOTICE_BYTES];
+    unsigned char change[LHI_SWITCH_BYTES], bytes[LHI_ADAPT_NOTICE_BYTES];
     lhi_adapt_notice row;
-    for (uint32_t i = 0; i < w->n_notices_reported; i++) {
+    if (w->job->record)
+        return lhi_journal_read(w->job->record->journal, out, err);
+    *out = (lhi_journal_entries){.n_notices = w->n_notices_reported};
+    const lhi_switch *switches =
+        lhi_rescheduler_switches(w->rescheduler, &out->n_switches);
+    for (uint32_t i = 0; i < out->n_switches; i++) {
+        lhi_switch_write(&switches[i], change);
+        lhi_text_add(&out->switches, (const char *)change, sizeof change);
+        lhi_text_add(&out->switches, switches[i].assignment,
+                     switches[i].n_assignment);
+    }
+    for (uint32_t i = 0; i < out->n_notices; i++) {
         lhi_decider_get_notice(lhi_adaptation_decider(w->adapting), i, &row);
         lhi_adapt_notice_write(&row, bytes);
-        lhi_text_add(out, (const char *)bytes, sizeof bytes);
+        lhi_text_add(&out->notices, (const char *)bytes, sizeof bytes);
     }
+    return LH_OK;
 }
 
-void lhi_run_worker_add_header(const lhi_run_worker *w, uint32_t n_recorded,
-                               lhi_text *out)
+lh_status lhi_run_worker_add_header(const lhi_run_worker *w,
+                                    uint32_t n_recorded, lhi_text *out,
+                                    lh_error *err)
 {
     lhi_outcome outcome = {.n_iterations = w->n_iterations,
                            .pool_growth = w->pool_growth,
                            .interrupted = w->interrupted,
                            .n_recorded = n_recorded};
     unsigned char head[LHI_OUTCOME_BYTES], row[LHI_ITERATION_BYTES];
-    unsigned char change[LHI_SWITCH_BYTES];
     const lhi_proposed_plan *last = w->program->proposed;
-    const lhi_switch *switches =
-        lhi_rescheduler_switches(w->rescheduler, &outcome.n_switches);
-    outcome.n_notices = w->n_notices_reported;
+    lhi_journal_entries changes;
+    LHI_TRY(list_changes(w, &changes, err));
+    outcome.n_switches = changes.n_switches;
+    outcome.n_notices = changes.n_notices;
     if (w->adapting)
         outcome.monitor_ns = (uint64_t)lhi_adaptation_cpu_ns(w->adapting);
     if (last)
@@ -117,22 +133,22 @@ void lhi_run_worker_add_header(const lhi_run_worker *w, uint32_t n_recorded,
         lhi_iteration_write(&w->iterations[i], row);
         lhi_text_add(out, (const char *)row, sizeof row);
     }
-    for (uint32_t i = 0; i < outcome.n_switches; i++) {
-        lhi_switch_write(&switches[i], change);
-        lhi_text_add(out, (const char *)change, sizeof change);
-        if (switches[i].n_assignment)
-            lhi_text_add(out, switches[i].assignment, switches[i].n_assignment);
-    }
-    add_notices(w, out);
+    lhi_text_add(out, changes.switches.data, changes.switches.len);
+    lhi_text_add(out, changes.notices.data, changes.notices.len);
+    out->failed =
+        out->failed || changes.switches.failed || changes.notices.failed;
+    lhi_text_fini(&changes.switches);
+    lhi_text_fini(&changes.notices);
     if (last)
         lhi_text_add(out, last->text, lhi_proposal_texts_size(&last->texts));
+    return out->failed ? lhi_fail_nomem(err) : LH_OK;
 }
 
 lh_status lhi_run_worker_collect_records(lhi_run_worker *w, lhi_text *out,
                                          lh_error *err)
 {
     uint32_t n = w->program->has_records ? w->job->exec->n_ranks : 0;
-    lhi_run_worker_add_header(w, n, out);
+    LHI_TRY(lhi_run_worker_add_header(w, n, out, err));
     for (uint32_t p = 0; p < n; p++) {
         /* In a timed run ranks stay at their logical ranks. */
         uint32_t host = w->training ? lhi_rank_assignment_find_rank(
