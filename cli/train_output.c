@@ -295,7 +295,7 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
     json_t *j = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:o, s:o, "
         "s:f, s:b, s:o, "
-        "s:o, s:o}",
+        "s:o, s:o, s:o}",
         "device", train_devices[s->device], "transport",
         train_transports[s->transport], "schedule", v->method, "ranks",
         (json_int_t)r->n_ranks, "replicas", (json_int_t)r->n_replicas, "tensor",
@@ -307,7 +307,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         cli_seconds(r->predicted_ns), "median_s", cli_seconds(r->median_ns),
         "error", r->error, "interrupted", (int)r->interrupted, "iterations",
         make_iterations_json(c, v, changes, predicted_ns, r), "switches",
-        switches_json(c, v, r), "total_s", cli_seconds(sum_times(r)));
+        switches_json(c, v, r), "total_s", cli_seconds(sum_times(r)),
+        "restarts", train_restarts_json(r));
     if (j && s->device == LH_TRAIN_CPU) {
         json_object_set_new(j, "mfu", json_real(r->utilisation));
         json_object_set_new(j, "unshared_s", cli_seconds(r->unshared_ns));
@@ -318,7 +319,6 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         json_object_set_new(j, "exchanges_s", exchanges_json(r));
         json_object_set_new(j, "copies_s", copies_json(r));
         json_object_set_new(j, "memory", train_memory_json(plan, r));
-        json_object_set_new(j, "restarts", train_restarts_json(r));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
         json_object_set_new(j, "slips",

@@ -491,7 +491,6 @@ static lh_status check_options(cli *c)
         {"override", s->overrides, true},
         {"fresh", s->fresh, true},
         {"weights", s->weights, true},
-        {"max-restarts", s->max_restarts > 0, true},
     };
     for (uint32_t i = 0; i < CLI_COUNT_OF(some); i++)
         if (some[i].is_given && some[i].is_for_cpu != cpu)
@@ -561,7 +560,7 @@ static lh_status check_options(cli *c)
     if (s->max_restarts && s->transport == TRAIN_INPROC)
         return cli_usage(c, "--max-restarts requires --transport local, tcp or "
                             "ucx");
-    if (s->max_restarts && !s->checkpoint)
+    if (s->max_restarts && cpu && !s->checkpoint)
         return cli_usage(c, "--max-restarts requires --checkpoint");
     if (s->max_restarts && s->profile_out)
         return cli_usage(c, "--max-restarts cannot be combined with "

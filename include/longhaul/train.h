@@ -154,9 +154,10 @@ typedef struct lh_train_options {
      * s, with rails 1.6 s. 0: "local" 10 s; "tcp" and "ucx" 3.5 s, with rails
      * 10 s. */
     int64_t silence_ns;
-    /* cpu, with a checkpoint folder and ranks that are processes: after the
-     * loss of a rank (killed, silent, or ended without an error), all ranks
-     * restart from the newest checkpoint, at most this often; each restart is a
+    /* Ranks that are processes; cpu: with a checkpoint folder. After the loss
+     * of a rank (killed, silent, or ended without an error), all ranks restart
+     * from the newest checkpoint, timed: after the last iteration, at most this
+     * often; each restart is a
      * `warning`. Iterations after the checkpoint are repeated, with `progress`.
      * Errors that a rank reports end the run. Ranks that mpirun or srun started
      * then run in child processes of the started ones, which supervise them.

@@ -177,6 +177,44 @@ def a_rank_is_stopped():
     check_same(found, "a stopped rank")
 
 
+@test
+def a_bad_day_on_eight_ranks():
+    """A slow link, a lost interface, a slow host, killed ranks, a paused one.
+    Each iteration runs once, under the conditions of the events."""
+    found = json_case("bad day", [
+        "train", ROOT / "examples/adaptra-8-stages.yaml", "-s", "zb-h2",
+        "--speed", "100", "--message-bytes", "64", "--ranks", "local",
+        "--events", ROOT / "examples/bad-day.yaml", "--adapt",
+        "--max-restarts", "2", "--steps", "120", "--html", "day.html"],
+        err="rank 5: killed by signal 9 .* restart from step 35 (.|\n)*"
+            "rank 0: killed by signal 9 .* restart from step 100 ")
+    steps = found["iterations"]
+    check([one["step"] for one in steps] == list(range(120)), "all iterations")
+    check(found["restarts"] == [{"step": 35, "repeated": 0},
+                                {"step": 100, "repeated": 0}],
+          found["restarts"])
+    check({i: steps[i]["slow"] for i in (19, 35, 55, 80, 100)} == {
+        19: [], 35: ["2-3", "rank 5 killed"], 55: ["rail of rank 3"],
+        80: ["device 4", "rank 1 stopped"], 100: ["rank 0 killed"]}, "events")
+    check(steps[80]["seconds"] > 0.2, f"the pause: {steps[80]}")
+    check(any(one["what"] == "link" for one in found["noticed"]),
+          found["noticed"])
+    page = read("day.html")
+    check(page.count(">restart<") == 2 and "rank 1 stopped" in page, "page")
+
+
+@test
+def process_events_need_processes():
+    events = ["--events", ROOT / "examples/bad-day.yaml"]
+    pipeline = ROOT / "examples/adaptra-8-stages.yaml"
+    case("threads", ["train", pipeline, *events], 1,
+         err="use transport local, tcp or ucx, not inproc")
+    case("no restarts", ["train", pipeline, "--ranks", "local", *events], 1,
+         err="which ends a run that does not restart: .*--max-restarts")
+    case("simulated", ["simulate", pipeline, *events, "--steps", "9"], 1,
+         err="process: the events kill or stop rank 5's process at step 35")
+
+
 # --- ranks that srun has started ----------------------------------------------
 def srun(port, *more):
     """One process per rank, as srun would start them."""
@@ -310,8 +348,6 @@ def other_runs_cannot_restart():
     case("nothing to restart from", [
         *TRAIN[:-2], "--max-restarts", "1", "--ranks", "local"], 2,
          err="--max-restarts requires --checkpoint")
-    case("emulated", ["train", "plan.json", "--max-restarts", "1"], 2,
-         err="--max-restarts requires --device cpu")
     case("profile", [
         *TRAIN, *restarts, "--ranks", "local", "--profile-out", "p.json"], 2,
          err="--max-restarts cannot be combined with --profile-out")

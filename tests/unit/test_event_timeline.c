@@ -125,6 +125,14 @@ static void what_makes_no_sense_is_refused(void)
         {"{at: 3, rank: 1, rail: away}", "events[0].rail"},
         {"{from: 3, to: 4, rank: 1, rail: down}",
          "from: is not valid in an event on a rail"},
+        {"{at: 3, process: killed}", "'rank'"},
+        {"{at: 3, rank: 1, process: away}", "events[0].process"},
+        {"{at: 3, rank: 1, process: killed, pause: 2}",
+         "pause: is not valid in an event on a killed process"},
+        {"{at: 3, rank: 1, process: stopped}", "'pause'"},
+        {"{at: 3, rank: 1, process: stopped, pause: 0}", "0 has no effect"},
+        {"{at: 3, rank: 1, process: killed, rail: down}",
+         "process: is not valid in an event on a rail"},
         {"{from: -1, to: 4, links: [0-1], latency: 1}", "events[0].from"},
         {"{from: 1, to: 2, links: [0-1], lateny: 1}", "lateny"},
     };
@@ -232,6 +240,44 @@ static void what_a_pipeline_has_not_is_refused(void)
     lh_pipeline_free(p);
 }
 
+/* --- processes ------------------------------------------------------------ */
+
+static void a_process_is_killed_or_stopped_in_one_step(void)
+{
+    static const char lines[] =
+        "  - {at: 2, rank: 1, process: killed}\n"
+        "  - {at: 2, rank: 2, process: stopped, pause: 3}\n";
+    lh_pipeline *p = uniform_make((uniform){.placement = "ud",
+                                            .devices = 3,
+                                            .microbatches = 2,
+                                            .f = 1,
+                                            .d = 1,
+                                            .w = 1});
+    const char *names[2];
+    int64_t ns[4];
+    lh_method_options how = {.size = sizeof how};
+    lh_schedule *s = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_method_run("zb-h1", p, &how, &s, NULL, &err), err);
+    lh_event_timeline *c = course_of(p, lines);
+    CHECK_INT(lh_event_timeline_state(c, 1), 0);
+    CHECK_INT(lh_event_timeline_state(c, 3), 0);
+    CHECK_INT(lh_event_timeline_slow_components(
+                  c, lh_event_timeline_state(c, 2), names, 2),
+              2);
+    CHECK_STR(names[0], "rank 1 killed");
+    CHECK_STR(names[1], "rank 2 stopped");
+    lh_pipeline *same = at_step(c, 2);
+    CHECK_INT(lh_pipeline_chunk(same, 1)->f_ns, lh_pipeline_chunk(p, 1)->f_ns);
+    CHECK_INT(lh_event_timeline_simulate(c, s, NULL, 4, ns, &err),
+              LH_EUNSUPPORTED);
+    CHECK_HAS(err.text, "a simulation has no processes");
+    lh_pipeline_free(same);
+    lh_event_timeline_free(c);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 /* --- rails ---------------------------------------------------------------- */
 
 static void rails_that_cannot_be_are_refused(void)
@@ -253,6 +299,8 @@ static void rails_that_cannot_be_are_refused(void)
          "  - {at: 5, rank: 1, rail: down}\n"
          "  - {at: 5, rank: 1, rail: up}\n",
          "rail: two events of rank 1 at step 5"},
+        {"0, to: 1", "  - {at: 5, rank: 9, process: killed}\n",
+         "e.yaml:4: rank: there is no rank 9"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char links[80];
@@ -567,6 +615,7 @@ int main(void)
     RUN(what_makes_no_sense_is_refused);
     RUN(links_are_found_by_ends_and_by_name);
     RUN(what_a_pipeline_has_not_is_refused);
+    RUN(a_process_is_killed_or_stopped_in_one_step);
     RUN(rails_that_cannot_be_are_refused);
     RUN(a_rail_holds_links_that_events_add);
     RUN(a_rail_that_goes_down_holds_its_messages);

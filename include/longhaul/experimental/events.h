@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events that slow down links or devices, or disable rails between ranks, in a
- * range of training steps. Text form: docs/formats/events.md. An event timeline
- * applies them to one pipeline and gives its state in each step. Iterations do
- * not overlap, so a step's duration equals that of its pipeline alone.
+/* Events that slow down links or devices, disable rails between ranks, or kill
+ * or stop the process of a rank, in a range of training steps. Text form:
+ * docs/formats/events.md. An event timeline applies them to one pipeline and
+ * gives its state in each step. Iterations do not overlap, so a step's duration
+ * equals that of its pipeline alone.
  *
  * Steps are numbered from 0. Overlapping events combine: a link's latency is
  * multiplied by all factors, then all extra times are added; the same holds for
@@ -41,10 +42,17 @@ typedef enum lh_rail {
     LH_RAIL_UP
 } lh_rail;
 
-/* One event: slow links, a slow device, or a rail change. */
+/* Signal that a rank's process receives in an event. */
+typedef enum lh_process_event {
+    LH_PROCESS_UNCHANGED, /* not a process event */
+    LH_PROCESS_KILLED,    /* SIGKILL */
+    LH_PROCESS_STOPPED    /* SIGSTOP, and SIGCONT later */
+} lh_process_event;
+
+/* One event: slow links, a slow device, a rail change, or a rank's process. */
 typedef struct lh_event {
-    /* First affected step and first step no longer affected. Rails: the step of
-     * the change, and -1. */
+    /* First affected step and first step no longer affected. Rails and
+     * processes: the step of the change, and -1. */
     int64_t first_step, end_step;
     uint32_t n_links; /* 0: not a link event */
     /* "2-3" (both directions), "2>3", or link names; "h0-h4": hosts */
@@ -55,9 +63,11 @@ typedef struct lh_event {
     double latency_factor, transfer_factor;
     double slowdown; /* latency and transfer, or all passes */
     uint32_t device; /* LH_NONE: not a device event */
-    uint32_t rank;   /* rank with the rail, or LH_NONE */
+    uint32_t rank;   /* rank with the rail or process, or LH_NONE */
     lh_rail rail;
-    uint32_t line; /* line in the file; 0: not from a file */
+    lh_process_event process; /* as the step begins, once per run */
+    int64_t pause_ns;         /* time for which it is stopped */
+    uint32_t line;            /* line in the file; 0: not from a file */
 } lh_event;
 
 /* An event list. Immutable; owns its contents. */
@@ -145,7 +155,8 @@ LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                              const uint32_t *to, uint32_t *vias,
                                              int64_t *out_ns, lh_error *err);
 /* Lists the slow components in a state: links as named by the events, "device
- * 2", and "rail of rank 2" in the step of its failure. Fills at most `room`
+ * 2", and in the step of the event "rail of rank 2", "rank 3 killed" and "rank
+ * 3 stopped". Fills at most `room`
  * names, borrowed from the timeline. Returns their total number. */
 LH_API uint32_t lh_event_timeline_slow_components(
     const lh_event_timeline *timeline, uint32_t state, const char **names,
@@ -153,7 +164,7 @@ LH_API uint32_t lh_event_timeline_slow_components(
 
 /* Simulates steps 0 to n_steps - 1 in virtual time: ns[i] is step i's makespan.
  * Each state is simulated once. `options` may be NULL. Errors as in
- * lh_simulate(). */
+ * lh_simulate(); LH_EUNSUPPORTED: a rank's process is killed or stopped. */
 LH_API lh_status lh_event_timeline_simulate(const lh_event_timeline *timeline,
                                             const lh_schedule *schedule,
                                             const lh_sim_options *options,

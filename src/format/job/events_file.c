@@ -121,27 +121,58 @@ static void start_event(const lhi_read_context *r, void *it)
 /* The keys that a kind of event requires and rejects. */
 typedef struct key_rules {
     const char *what;
-    const char *needs[3], *refuses[7]; /* keys; NULL-terminated if shorter */
+    const char *needs[3], *refuses[9]; /* keys; NULL-terminated if shorter */
 } key_rules;
 
 static const key_rules link_rules = {
-    "links", {"from", "to", NULL}, {"at", "rank", "device", "rail", NULL}};
-static const key_rules device_rules = {
-    "a device",
-    {"from", "to", "slower"},
-    {"at", "rank", "latency", "transfer", "links", "rail", NULL}};
-static const key_rules rail_rules = {
-    "a rail",
-    {"at", "rank", NULL},
-    {"from", "to", "latency", "transfer", "slower", "links", "device"}};
+    "links",
+    {"from", "to", NULL},
+    {"at", "rank", "device", "rail", "process", "pause", NULL}};
+static const key_rules device_rules = {"a device",
+                                       {"from", "to", "slower"},
+                                       {"at", "rank", "latency", "transfer",
+                                        "links", "rail", "process", "pause",
+                                        NULL}};
+static const key_rules rail_rules = {"a rail",
+                                     {"at", "rank", NULL},
+                                     {"from", "to", "latency", "transfer",
+                                      "slower", "links", "device", "process",
+                                      "pause"}};
+static const key_rules killed_rules = {"a killed process",
+                                       {"at", "rank", NULL},
+                                       {"from", "to", "latency", "transfer",
+                                        "slower", "links", "device", "rail",
+                                        "pause"}};
+static const key_rules stopped_rules = {"a stopped process",
+                                        {"at", "rank", "pause"},
+                                        {"from", "to", "latency", "transfer",
+                                         "slower", "links", "device", "rail",
+                                         NULL}};
 
-/* Checks the keys of an event against the rules `w` of its kind (links, device
- * or rail): rejects keys of other kinds and requires its own. */
+/* Checks whether an event happens as a step begins (`at`), and has no end. */
+static bool is_moment(const lh_event *e)
+{
+    return e->rail || e->process;
+}
+
+/* Returns the rules for an event's keys; NULL: it has no target. */
+static const key_rules *find_rules(const lh_event *e)
+{
+    return e->n_links                        ? &link_rules
+           : e->device != LH_NONE            ? &device_rules
+           : e->rail                         ? &rail_rules
+           : e->process == LH_PROCESS_KILLED ? &killed_rules
+           : e->process                      ? &stopped_rules
+                                             : NULL;
+}
+
+/* Checks the keys of an event against the rules `w` of its kind (links, device,
+ * rail or process): rejects keys of other kinds and requires its own. */
 static lh_status check_keys(const lhi_read_context *r, const lhi_node *map,
                             const key_rules *w, lh_error *err)
 {
     const lhi_node *node;
-    for (uint32_t i = 0; i < 7 && w->refuses[i]; i++)
+    for (uint32_t i = 0; i < 9 && w->refuses[i]; i++)
         if ((node = lhi_node_find(map, w->refuses[i])))
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                 "is not valid in an event on %s", w->what);
@@ -150,24 +181,22 @@ static lh_status check_keys(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Checks that an event has one target (links, device or rail), the keys for it,
- * a period and an effect. */
+/* Checks that an event has one target (links, device, rail or process), the
+ * keys for it, a period and an effect. */
 static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
     lh_event *e = it;
     const lhi_node *at = lhi_node_find(map, "at"),
                    *to = lhi_node_find(map, "to");
-    const key_rules *w = e->n_links             ? &link_rules
-                         : e->device != LH_NONE ? &device_rules
-                         : e->rail              ? &rail_rules
-                                                : NULL;
+    const key_rules *w = find_rules(e);
     e->line = map->line;
     if (!w)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "has no target; set 'links', 'device' or 'rail'");
+                            "has no target; set 'links', 'device', 'rail' or "
+                            "'process'");
     LHI_TRY(check_keys(r, map, w, err));
-    if (w == &rail_rules)
+    if (is_moment(e))
         return lhi_node_get_int(r->doc, at, 0, MOST_STEP, &e->first_step, err);
     if (e->first_step >= e->end_step)
         return lhi_doc_fail(r->doc, to, err, LH_EINPUT,
@@ -181,20 +210,38 @@ static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-/* Writes a rail event's step; null for other events. */
+/* Writes the step of an event without an end; null for other events. */
 static json_t *write_step(const void *owner, const void *context)
 {
     const lh_event *e = owner;
     (void)context;
-    return e->rail ? json_integer(e->first_step) : json_null();
+    return is_moment(e) ? json_integer(e->first_step) : json_null();
 }
 
-/* Writes an event's first step on links or a device; null for rail events. */
+/* Writes the first step of an event with an end; null for other events. */
 static json_t *write_from(const void *owner, const void *context)
 {
     const lh_event *e = owner;
     (void)context;
-    return e->rail ? json_null() : json_integer(e->first_step);
+    return is_moment(e) ? json_null() : json_integer(e->first_step);
+}
+
+/* Reads an event's `pause`; a schema callback. */
+static lh_status read_pause(const lhi_read_context *r, const lhi_node *node,
+                            void *owner, lh_error *err)
+{
+    lh_event *e = owner;
+    LHI_TRY(lhi_node_get_time(r->doc, node, r->unit_ns, &e->pause_ns, err));
+    return e->pause_ns > 0 ? LH_OK
+                           : lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                          "0 has no effect; use a time");
+}
+
+/* Writes an event's `pause`; a schema callback. */
+static json_t *write_pause(const void *owner, const void *context)
+{
+    (void)context;
+    return write_amount(((const lh_event *)owner)->pause_ns, 1);
 }
 
 /* Reads the first step in which an event has effect. */
@@ -206,6 +253,7 @@ static lh_status read_from(const lhi_read_context *r, const lhi_node *node,
 }
 
 static const char *const rails[] = {"down", "up", NULL};
+static const char *const processes[] = {"killed", "stopped", NULL};
 
 static const lhi_schema_field event_rows[] = {
     {"from", LHI_CUSTOM(lh_event), .read = read_from, .write = write_from,
@@ -229,6 +277,10 @@ static const lhi_schema_field event_rows[] = {
      .when = LHI_OPTIONAL, .absent = LH_NONE},
     {"rail", LHI_ENUM(lh_event, rail), .least = LH_RAIL_DOWN, .names = rails,
      .when = LHI_OPTIONAL, .absent = LH_RAIL_UNCHANGED},
+    {"process", LHI_ENUM(lh_event, process), .least = LH_PROCESS_KILLED,
+     .names = processes, .when = LHI_OPTIONAL, .absent = LH_PROCESS_UNCHANGED},
+    {"pause", LHI_CUSTOM(lh_event), .read = read_pause, .write = write_pause,
+     .when = LHI_OPTIONAL},
 };
 static const lhi_schema event_table = {LHI_ROWS("event", lh_event, event_rows),
                                        .start = start_event,

@@ -411,6 +411,7 @@ lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
     p.layers = o.layers;
     p.layer_ns = o.layer_ns;
     p.adapt_options.size = sizeof p.adapt_options;
+    LHI_TRY(lhi_event_timeline_check_simulated(timeline, err));
     if (!(p.out = calloc(1, sizeof *p.out)))
         return lhi_fail_nomem(err);
     p.out->n_steps = n_steps;

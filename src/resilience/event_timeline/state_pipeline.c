@@ -127,7 +127,7 @@ lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c,
     for (uint32_t h = 0; h < n_hosts; h++)
         slower[h] = 1;
     for (uint32_t k = 0; k < c->n_effects; k++)
-        if (lhi_event_set_has(set, k) && c->effects[k].event->n_links == 0)
+        if (lhi_event_set_has(set, k) && lhi_event_slows_device(&c->effects[k]))
             slower[c->effects[k].event->device] *=
                 c->effects[k].event->slowdown;
     *out = (lh_host_slowdowns){.size = sizeof *out,
@@ -234,7 +234,8 @@ lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *timeline,
         if (desc.n_links)
             memcpy(links, desc.links, desc.n_links * sizeof *links);
         for (uint32_t k = 0; k < timeline->n_effects; k++)
-            if (lhi_event_set_has(set, k) && timeline->effects[k].n_links == 0)
+            if (lhi_event_set_has(set, k) &&
+                lhi_event_slows_device(&timeline->effects[k]))
                 slow_passes(timeline->effects[k].event, chunks, desc.n_chunks);
         slow_links(timeline, set, links);
         desc.links = links;

@@ -199,6 +199,27 @@ static lh_status find_rail_links(lhi_link_list *list, lhi_event_effect *effect,
     return store_links(list, effect, hit, mem, err);
 }
 
+/* Fails with LH_EINPUT unless the event's rank exists and its step and pause
+ * are possible. */
+static lh_status check_process(const lh_event_timeline *c, const lh_pipeline *p,
+                               const lh_event *e, lh_error *err)
+{
+    const uint32_t n = c->placement ? lhi_host_placement_n_hosts(c->placement)
+                                    : lh_pipeline_n_devices(p);
+    if (e->first_step < 0 ||
+        (e->pause_ns > 0) != (e->process == LH_PROCESS_STOPPED))
+        return lhi_fail(err, LH_EINPUT,
+                        "at %" PRId64 ": a step must be at least 0, and a "
+                        "stopped process, but no killed one, has a pause",
+                        e->first_step);
+    if (e->rank >= n)
+        return lhi_fail(err, LH_EINPUT,
+                        "rank: there is no rank %" PRIu32
+                        "; the run has 0 to %" PRIu32,
+                        e->rank, n - 1);
+    return LH_OK;
+}
+
 /* Resolves a timeline event with a host placement: finds its links between
  * hosts, or checks its host number if it names no links. */
 static lh_status find_host_targets(lh_event_timeline *c,
@@ -214,13 +235,15 @@ static lh_status find_host_targets(lh_event_timeline *c,
     return check_factors(c->host_links, effect, err);
 }
 
-/* Validates one event and finds the links, device, host or rail that it refers
- * to. */
+/* Validates one event and finds the links, device, host, rail or rank that it
+ * refers to. */
 static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list,
                                lhi_event_effect *effect, bool *hit,
                                lh_error *err)
 {
     const lh_event *e = effect->event;
+    if (e->process)
+        return check_process(c, list->pipeline, e, err);
     if (e->rail != LH_RAIL_UNCHANGED && c->placement)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "rail: rail failures of hosts are not simulated; "
@@ -385,14 +408,17 @@ static lh_status find_name(lh_event_timeline *c, const char *name,
     return LH_OK;
 }
 
-/* Stores the names of the links, device or rail that an event affects, for
- * display. */
+/* Stores the names of the links, device, rail or rank that an event affects,
+ * for display. */
 static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x,
                              lh_error *err)
 {
     const lh_event *e = x->event;
     char device[32];
-    if (e->rail == LH_RAIL_UNCHANGED)
+    if (e->process)
+        snprintf(device, sizeof device, "rank %" PRIu32 " %s", e->rank,
+                 e->process == LH_PROCESS_KILLED ? "killed" : "stopped");
+    else if (e->rail == LH_RAIL_UNCHANGED)
         snprintf(device, sizeof device, "%s %" PRIu32,
                  c->placement ? "host" : "device", e->device);
     else
@@ -473,13 +499,16 @@ static lh_status copy_events(lh_event_timeline *c, const lh_events *events,
     for (uint32_t i = 0; i < c->n_effects; i++) {
         own[i] = events->events[i];
         c->effects[i].event = &own[i];
-        if (own[i].rail == LH_RAIL_UNCHANGED)
+        if (own[i].rail == LH_RAIL_UNCHANGED && !own[i].process)
             continue;
         /* A failure affects its step only; a recovery affects none. */
-        own[i].end_step = own[i].first_step + (own[i].rail == LH_RAIL_DOWN);
+        own[i].end_step = own[i].first_step + (own[i].rail != LH_RAIL_UP);
         own[i].latency_factor = own[i].transfer_factor = own[i].slowdown = 1;
         own[i].latency_ns = own[i].transfer_ns = 0;
-        c->effects[i].block_ns = LH_RAIL_DETECTION_NS / c->speed;
+        if (own[i].process)
+            own[i].device = LH_NONE;
+        else
+            c->effects[i].block_ns = LH_RAIL_DETECTION_NS / c->speed;
     }
     lh_status status = resolve_events(c, events, &list, err);
     desc.links = list.links;

@@ -20,7 +20,7 @@
 
 /* An event with its targets resolved. */
 typedef struct lhi_event_effect {
-    const lh_event *event;
+    const lh_event *event; /* without its link names */
     uint32_t n_links;
     /* indices into the timeline's base pipeline or host_links */
     uint32_t *links;
@@ -57,6 +57,18 @@ static inline bool lhi_event_set_has(const uint64_t *set, uint32_t i)
 {
     return set[i / 64] >> i % 64 & 1;
 }
+
+/* Checks whether an effect slows a device or host. */
+static inline bool lhi_event_slows_device(const lhi_event_effect *effect)
+{
+    const lh_event *e = effect->event;
+    return e->n_links == 0 && !e->rail && !e->process;
+}
+
+/* Fails with LH_EUNSUPPORTED if an event kills or stops a rank's process, which
+ * only a run has. */
+lh_status lhi_event_timeline_check_simulated(const lh_event_timeline *timeline,
+                                             lh_error *err);
 
 /* Sets effect->links to the host links that the event names. LH_EINPUT: a name
  * matches no link. */

@@ -41,12 +41,29 @@ static lh_status add_restarts(const lh_event_timeline *event_timeline,
     return LH_OK;
 }
 
+lh_status lhi_event_timeline_check_simulated(const lh_event_timeline *timeline,
+                                             lh_error *err)
+{
+    for (uint32_t i = 0; i < timeline->n_effects; i++) {
+        const lh_event *e = timeline->effects[i].event;
+        if (e->process)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "process: the events kill or stop rank %" PRIu32
+                            "'s process at step %" PRId64
+                            ", and a simulation has no processes: use 'train', "
+                            "or remove the event",
+                            e->rank, e->first_step);
+    }
+    return LH_OK;
+}
+
 lh_status lh_event_timeline_simulate(const lh_event_timeline *event_timeline,
                                      const lh_schedule *schedule,
                                      const lh_sim_options *options,
                                      uint64_t n_steps, int64_t *ns,
                                      lh_error *err)
 {
+    LHI_TRY(lhi_event_timeline_check_simulated(event_timeline, err));
     uint32_t n_states = lh_event_timeline_n_states(event_timeline);
     int64_t *known = malloc(n_states * sizeof *known);
     lh_status status = known ? LH_OK : lhi_fail_nomem(err);

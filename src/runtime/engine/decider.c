@@ -90,6 +90,10 @@ lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out, lh_error *err)
         lhi_decider_free(d);
         return status;
     }
+    if (job->n_restarts > 0) { /* slow links may be slow since before it */
+        d->has_switched = true;
+        lhi_adapt_request_search(d->adapt);
+    }
     *out = d;
     return LH_OK;
 }

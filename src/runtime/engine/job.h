@@ -23,6 +23,7 @@
  *     worker_proposals.c         ... its proposals of other schedules
  *     worker_records.c           ... its records; worker_memory.c: memory
  *     step_conditions.c          ... slow links and devices
+ *     process_events.c           ... killed and stopped processes
  *     control_messages.c         ... encoding of control messages
  *     rank_program.c             storage of a rank for one execution plan
  *     reschedule.c               schedule switches during a run
@@ -192,6 +193,13 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
 /* Checks that the event timeline (slowdowns and failures during the run), if
  * any, fits this run. */
 lh_status lhi_job_check_events(const lhi_job *job, lh_error *err);
+/* Checks that the ranks whose processes the event timeline kills or stops, if
+ * any, are processes, and that the run survives it. */
+lh_status lhi_job_check_process_events(const lhi_job *job, lh_error *err);
+/* Kills or stops this process, rank `rank`, if the event timeline says so for
+ * `step`, which is about to start; once per run. */
+lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
+                                       uint64_t step, lh_error *err);
 /* Makes the pipeline that applies in a step, with slowdowns of the event
  * timeline and under a rank assignment: *out, released by the caller; NULL: as
  * at the start. */

@@ -23,7 +23,7 @@ lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err)
     const lh_train_options *o = &job->o;
     if (!o->max_restarts)
         return LH_OK;
-    if (!job->model || !job->model->checkpoint)
+    if (job->model && !job->model->checkpoint)
         return lhi_fail(err, LH_EINVAL,
                         "a run restarts from its checkpoints: give it a folder "
                         "for them");
@@ -113,6 +113,9 @@ static lh_status prepare_restart(lhi_job *job, const char *why, bool *restarts,
     LHI_TRY(find_own_checkpoint(job, &step, err));
     if (step)
         snprintf(from, sizeof from, "the checkpoint of step %" PRIu64, step);
+    else if (!job->model)
+        snprintf(from, sizeof from, "step %" PRIu64,
+                 lhi_run_record_next_step(job->record));
     snprintf(text, sizeof text,
              "%.500s; all ranks restart from %s (restart %" PRIu32
              " of at most %" PRIu32 ")",
@@ -126,7 +129,7 @@ lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err)
 {
     uint64_t own = 0;
     double step = 0;
-    if (!job->record)
+    if (!job->record || !job->model)
         return LH_OK;
     if (lhi_net_rank(net) == 0 && job->record->has_begun)
         LHI_TRY(find_own_checkpoint(job, &own, err));
@@ -211,6 +214,11 @@ lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
     return status;
 }
 
+uint64_t lhi_run_record_next_step(const lhi_run_record *record)
+{
+    return record->first_step + record->n_reported;
+}
+
 lh_status lhi_run_record_begin(const lhi_job *job, uint64_t step,
                                uint32_t *n_kept, lh_error *err)
 {
@@ -218,7 +226,7 @@ lh_status lhi_run_record_begin(const lhi_job *job, uint64_t step,
     if (!r->has_begun || step < r->first_step)
         r->first_step = step;
     r->has_begun = true;
-    r->owns_folder = r->owns_folder || !job->model->fresh;
+    r->owns_folder = r->owns_folder || (job->model && !job->model->fresh);
     r->n_kept = step - r->first_step;
     /* Some attempts may have been lost before they began. */
     while (r->n_restarts < job->n_restarts) {

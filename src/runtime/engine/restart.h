@@ -8,6 +8,8 @@
 
 #include "runtime/engine/job.h"
 
+#include <longhaul/experimental/events.h>
+
 /* Record of a run over its restarts, written by rank 0. */
 struct lhi_run_record {
     size_t bytes;
@@ -19,14 +21,15 @@ struct lhi_run_record {
     uint64_t n_reported; /* iterations passed to the caller's callback */
     uint64_t n_kept;     /* of earlier attempts, in `iterations` */
     uint32_t n_restarts;
-    int journal; /* run_journal.h */
+    int journal;                     /* run_journal.h */
+    bool events_done[LH_MAX_EVENTS]; /* process events, by effect number */
     lh_train_restart
         *restarts; /* at the record's end; capacity: max_restarts */
     lh_iteration iterations[];
 };
 
-/* Checks that a run with options->max_restarts can restart. LH_EINVAL: no
- * checkpoint, ranks that are threads, or a profile is measured. */
+/* Checks that a run with options->max_restarts can restart. LH_EINVAL: a model
+ * without checkpoints, ranks that are threads, or a profile is measured. */
 lh_status lhi_job_check_restarts(const lhi_job *job, lh_error *err);
 
 /* Makes the record of a run in memory shared with processes that are forked
@@ -67,6 +70,10 @@ lh_status lhi_job_run_attempts(lhi_job *job, const lhi_attempts *attempts,
  * has written; if there is none, the run begins as in its first attempt.
  * Collective, unless the job does not restart. */
 lh_status lhi_job_resume_attempt(lhi_job *job, lhi_net *net, lh_error *err);
+
+/* Returns the first step of the next attempt of a run without checkpoints,
+ * which repeats no iteration that was reported. */
+uint64_t lhi_run_record_next_step(const lhi_run_record *record);
 
 /* Begins an attempt at `step`, on rank 0. *n_kept: the number of iterations
  * before it, which job->record->iterations contains. */

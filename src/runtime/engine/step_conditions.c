@@ -140,6 +140,7 @@ lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
     const lh_pipeline *p = job->pipeline;
     if (!timeline)
         return LH_OK;
+    LHI_TRY(lhi_job_check_process_events(job, err));
     if (timeline->base->n_devices != p->n_devices ||
         timeline->base->n_chunks != p->n_chunks ||
         timeline->base->n_links != p->n_links ||
@@ -150,7 +151,7 @@ lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
     bool links = false, devices = false;
     for (uint32_t i = 0; i < timeline->n_effects; i++) {
         links = links || timeline->effects[i].n_links > 0;
-        devices = devices || timeline->effects[i].n_links == 0;
+        devices = devices || lhi_event_slows_device(&timeline->effects[i]);
     }
     if (links && !job->emulates)
         return lhi_fail(
@@ -226,7 +227,7 @@ lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err)
 {
     const lh_event_timeline *timeline = job->o.event_timeline;
-    char span[64];
+    char span[80];
     for (uint32_t i = 0; timeline && i < timeline->n_intervals; i++) {
         int n = snprintf(span, sizeof span, "%" PRId64 " %" PRIu32,
                          timeline->starts[i], timeline->states[i]);
@@ -234,5 +235,13 @@ lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
     }
     for (uint32_t s = 0; timeline && s < timeline->n_states; s++)
         LHI_TRY(digest_state(timeline, s, sum, err));
+    for (uint32_t i = 0; timeline && i < timeline->n_effects; i++) {
+        const lh_event *e = timeline->effects[i].event;
+        int n =
+            snprintf(span, sizeof span, "%d %" PRId64 " %" PRIu32 " %" PRId64,
+                     (int)e->process, e->first_step, e->rank, e->pause_ns);
+        if (e->process)
+            digest_text(sum, span, (size_t)n);
+    }
     return LH_OK;
 }

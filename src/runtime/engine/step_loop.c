@@ -20,11 +20,12 @@ enum { TURNS_PER_COMMAND = 4 }; /* turns that a command may use */
 #define START_LEAD_NS 1000000
 #define START_LEAD_PER_RANK_NS 100000
 
-/* Applies the event timeline's conditions of `step` to this rank's links,
- * device and training. */
+/* Applies the event timeline's conditions of `step` to this rank's process,
+ * links, device and training. */
 static lh_status apply_conditions(lhi_run_worker *w, uint64_t step,
                                   lh_error *err)
 {
+    LHI_TRY(lhi_job_apply_process_events(w->job, w->me, step, err));
     return lhi_job_apply_conditions(w->job, step,
                                     lhi_run_worker_rank_assignment(w), w->net,
                                     w->device, w->training, &w->state, err);
@@ -542,6 +543,8 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
     bool ended = false;
     lh_status status = await_all_ranks(w, err);
     uint64_t step = w->training ? lhi_training_step(w->training) : 0;
+    if (!w->training && w->job->record)
+        step = lhi_run_record_next_step(w->job->record);
     if (status == LH_OK && w->job->record)
         status = continue_record(w, step, err);
     if (status == LH_OK)

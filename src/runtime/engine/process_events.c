@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kills or stops this rank's process where the event timeline says so. */
+#include "runtime/engine/restart.h"
+
+#include "base/fail.h"
+#include "resilience/event_timeline/timeline.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Wakes the stopped process `pid` after pause_ns, until it ends this one. */
+_Noreturn static void wake(pid_t pid, int64_t pause_ns)
+{
+    const struct timespec again = {.tv_nsec = 10000000};
+    struct timespec left = {pause_ns / 1000000000, pause_ns % 1000000000};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+    while (getppid() == pid && kill(pid, SIGCONT) == 0)
+        nanosleep(&again, NULL);
+    _exit(0);
+}
+
+/* Stops this process for pause_ns. Another process wakes it. */
+static lh_status stop_process(int64_t pause_ns, lh_error *err)
+{
+    const pid_t me = getpid(), other = fork();
+    if (other < 0)
+        return lhi_fail(err, LH_EIO, "cannot stop this process for a time: %s",
+                        strerror(errno));
+    if (other == 0)
+        wake(me, pause_ns);
+    raise(SIGSTOP);
+    kill(other, SIGKILL);
+    while (waitpid(other, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return LH_OK;
+}
+
+lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
+                                       uint64_t step, lh_error *err)
+{
+    const lh_event_timeline *timeline = job->o.event_timeline;
+    for (uint32_t i = 0; timeline && i < timeline->n_effects; i++) {
+        const lh_event *e = timeline->effects[i].event;
+        bool *is_done = job->record ? &job->record->events_done[i] : NULL;
+        if (!e->process || e->rank != rank || (uint64_t)e->first_step != step ||
+            (is_done && *is_done))
+            continue;
+        if (is_done) /* first, as this process may not survive it */
+            *is_done = true;
+        if (e->process == LH_PROCESS_KILLED)
+            raise(SIGKILL);
+        LHI_TRY(stop_process(e->pause_ns / timeline->speed, err));
+    }
+    return LH_OK;
+}
+
+lh_status lhi_job_check_process_events(const lhi_job *job, lh_error *err)
+{
+    const lh_event_timeline *timeline = job->o.event_timeline;
+    bool any = false, kills = false;
+    for (uint32_t i = 0; timeline && i < timeline->n_effects; i++) {
+        any = any || timeline->effects[i].event->process;
+        kills =
+            kills || timeline->effects[i].event->process == LH_PROCESS_KILLED;
+    }
+    if (any && strcmp(job->o.transport, "inproc") == 0)
+        return lhi_fail(err, LH_EINVAL,
+                        "the events kill or stop processes of ranks: use "
+                        "transport local, tcp or ucx, not inproc");
+    if (kills && !job->o.max_restarts)
+        return lhi_fail(err, LH_EINVAL,
+                        "the events kill ranks, which ends a run that does not "
+                        "restart: permit restarts (max_restarts, "
+                        "--max-restarts)");
+    return LH_OK;
+}
