@@ -270,6 +270,59 @@ def ranks_of_srun_are_killed():
     check_same(found, "ranks of srun")
 
 
+def lost_hosts(port, lost, more=()):
+    """Starts a run of srun and kills the processes of some ranks, which also
+    kills the ranks, after the first checkpoint."""
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    started = srun(port, "--max-restarts", "9", "--silence", "4s", *more)
+    until(has_saved, started[0])
+    for rank in lost:
+        started[rank].kill()
+    return started
+
+
+@test
+def a_site_is_lost():
+    """The hosts of the other replica run the lost ranks in their place."""
+    prepare()
+    with reserved_port() as port:
+        started = lost_hosts(port, [4, 5, 6, 7])
+        ends = [one.communicate(timeout=HANGS) for one in started]
+    errors = "".join(err for _, err in ends)
+    if check([one.returncode for one in started] == [0] * 4 + [-9] * 4, errors):
+        check(all(f"rank {i + 4} has not restarted: rank {i}'s host runs it" in
+                  ends[i][1] for i in range(4)), errors)
+        check_same(json.loads(ends[0][0]), "a lost site")
+
+
+@long_test
+def a_site_is_back():
+    """Its ranks join when the others restart."""
+    prepare()
+    with reserved_port() as port:
+        started = lost_hosts(port, [4, 5, 6, 7], ["--steps", "100000"])
+        until(lambda: all(len(children(one.pid)) == 2 for one in started[:4]),
+              started[0])
+        step = max((WORK / "run").glob("step-*"))
+        until(lambda: max((WORK / "run").glob("step-*")) > step, started[0])
+        back = srun(port, "--max-restarts", "9", "--silence", "4s", "--steps",
+                    "100000")
+        for one in back[:4]:
+            one.kill()
+        send(signal.SIGKILL, [max(children(one.pid)) for one in started[:4]])
+        until(lambda: all(len(children(one.pid)) == 1 for one in started[:4]),
+              started[0])
+        step = max((WORK / "run").glob("step-*"))
+        check(until(lambda: max((WORK / "run").glob("step-*")) > step,
+                    started[0]), "continues")
+        check(all(one.poll() is None for one in back[4:]), "the site is back")
+        started[0].send_signal(signal.SIGINT)
+        ends = [one.communicate(timeout=HANGS)
+                for one in started[:4] + back]
+    check([one.returncode for one in started[:4] + back[4:]] == [1] + [0] * 7,
+          str(ends))
+
+
 @long_test
 def a_rank_of_srun_is_stopped():
     prepare()
@@ -322,7 +375,7 @@ def a_rank_of_mpirun_is_killed():
     check_same(found, "a rank of mpirun")
 
 
-@test
+@long_test
 def a_rank_is_killed_too_often():
     prepare()
     process = begin("--ranks", "local", "--max-restarts", "1", "--steps",

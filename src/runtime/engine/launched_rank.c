@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -39,14 +40,24 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
     return status;
 }
 
+/* Ranks of other replicas that a process may replace. */
+enum { MOST_REPLACED = 3 };
+/* Time after a restart before a replacement starts for a rank that has not
+ * joined, per replica between the two; less if --silence is less. */
+static const int64_t replacement_delay_ns = 10000000000;
+
 /* Start of this process's rank. */
 typedef struct start {
     lhi_job *job;
     uint32_t rank;
     lhi_mpi *mpi; /* NULL: started by srun or torchrun */
     const lhi_mpi_setup *setup;
-    const lhi_tcp_options *tcp;   /* of ranks started so */
-    lhi_attempt_failure *failure; /* shared with a child process */
+    const lhi_tcp_options *tcp; /* of ranks started so */
+    /* Ranks of the same stage in other replicas, the nearest first. */
+    uint32_t n_replaced, replaced[MOST_REPLACED];
+    /* One per child process, shared with them: of the own rank, then of those
+     * that it may replace. */
+    lhi_attempt_failure *failure;
 } start;
 
 /* Creates this rank's endpoint, connected to all other ranks. */
@@ -100,13 +111,64 @@ static lh_status child_rank_main(lhi_net *net, void *of, char **result,
     return status;
 }
 
+/* Waits after a restart whether all ranks join; true: not within the time
+ * after which replacement number `index`, from 1, starts. */
+static bool is_rank_missing(const lhi_net *alone, const start *s,
+                            uint32_t index)
+{
+    const lhi_attempt_failure *own = &s->failure[0];
+    const int64_t silence_ns = s->job->o.silence_ns;
+    const int64_t delay_ns = silence_ns && silence_ns < replacement_delay_ns
+                                 ? silence_ns
+                                 : replacement_delay_ns;
+    const int64_t until_ns = lhi_now_ns() + index * delay_ns;
+    while (s->job->n_restarts > 0 && lhi_now_ns() < until_ns) {
+        if (__atomic_load_n(&own->has_joined, __ATOMIC_ACQUIRE) ||
+            __atomic_load_n(&own->text[0], __ATOMIC_ACQUIRE) ||
+            lhi_net_failure(alone))
+            return false;
+        lhi_sleep_for(20000000);
+    }
+    return s->job->n_restarts > 0;
+}
+
+/* Main function of the child process with number `index`: takes the place of a
+ * rank that does not join after a restart, because its host is lost. */
+static lh_status replace_rank(const lhi_net *alone, const start *s,
+                              uint32_t index, lh_error *err)
+{
+    char text[200];
+    start other = *s;
+    lhi_tcp_options tcp = *s->tcp;
+    lhi_rank_result none = {0};
+    lhi_net *net = NULL;
+    lh_error ignored;
+    other.rank = tcp.rank = s->replaced[index - 1];
+    other.tcp = &tcp;
+    other.failure = &s->failure[index];
+    /* If it cannot join, the rank itself has, or the attempt fails. */
+    if (!is_rank_missing(alone, s, index) ||
+        open_endpoint(&other, &net, &ignored) != LH_OK)
+        return LH_OK;
+    snprintf(text, sizeof text,
+             "rank %" PRIu32 " has not restarted: rank %" PRIu32
+             "'s host runs it in its place",
+             other.rank, s->rank);
+    if (s->job->o.warning)
+        s->job->o.warning(s->job->o.context, text);
+    lh_status status = lhi_rank_run(net, child_rank_main, &other, &none, err);
+    free(none.text);
+    return status;
+}
+
 /* Main function of a child process: joins the other ranks and runs the rank.
  * After a restart a rank may be lost again while the others join. */
 static lh_status child_main(lhi_net *alone, void *of, char **result,
                             size_t *size, lh_error *err)
 {
-    (void)alone;
     const start *s = of;
+    if (lhi_net_rank(alone) > 0)
+        return replace_rank(alone, s, lhi_net_rank(alone), err);
     lhi_rank_result mine;
     lhi_net *net = NULL;
     lh_error why = {0};
@@ -116,7 +178,7 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
                       status != LH_EINVAL || !is_detected_by_all(s), why.text);
         return lhi_fail(err, status, "%s", why.text);
     }
-    s->failure->has_joined = true;
+    __atomic_store_n(&s->failure->has_joined, true, __ATOMIC_RELEASE);
     status = lhi_rank_run(net, child_rank_main, of, &mine, err);
     *result = mine.text;
     *size = mine.size;
@@ -127,8 +189,9 @@ static lh_status child_main(lhi_net *alone, void *of, char **result,
 static lh_status prepare_attempt(void *of, lh_error *err)
 {
     const start *s = of;
-    *s->failure = (lhi_attempt_failure){
-        .is_reporter = lhi_grid_count_ranks(&s->job->grid) == 1};
+    for (uint32_t i = 0; i <= s->n_replaced; i++)
+        s->failure[i] = (lhi_attempt_failure){
+            .is_reporter = lhi_grid_count_ranks(&s->job->grid) == 1};
     lh_status status = s->mpi && s->job->n_restarts > 0
                            ? lhi_mpi_exchange(s->mpi, s->setup, err)
                            : LH_OK;
@@ -137,29 +200,52 @@ static lh_status prepare_attempt(void *of, lh_error *err)
     return status;
 }
 
+/* Lists the ranks that this process may replace: the same stage of the replicas
+ * before its own. Their weights are the same. Rank 0 is none of them, because
+ * the others connect to its host. */
+static void find_replaced(start *s)
+{
+    const lhi_grid *grid = &s->job->grid;
+    lhi_grid_coords at = lhi_grid_find_coords(grid, s->rank);
+    const uint32_t own = at.replica;
+    if (s->mpi) /* replaces no process */
+        return;
+    for (uint32_t i = 1; i < grid->replicas && i <= MOST_REPLACED; i++) {
+        at.replica = (own + grid->replicas - i) % grid->replicas;
+        s->replaced[s->n_replaced] = lhi_grid_find_rank(grid, &at);
+        s->n_replaced += s->replaced[s->n_replaced] > 0;
+    }
+}
+
 /* Runs the rank in a child process, which this process restarts after the loss
  * of any rank. */
 static lh_status run_in_children(start *s, lhi_rank_result *result,
                                  lh_error *err)
 {
     lh_error why = {0};
-    void *map = mmap(NULL, sizeof *s->failure, PROT_READ | PROT_WRITE,
+    lhi_rank_result results[1 + MOST_REPLACED] = {{NULL, 0}};
+    find_replaced(s);
+    const size_t bytes = (1 + s->n_replaced) * sizeof *s->failure;
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
         return lhi_fail_nomem(err);
     s->failure = map;
     s->job->follows = s->rank != 0;
-    const lhi_attempts attempts = {.n = 1,
+    const lhi_attempts attempts = {.n = 1 + s->n_replaced,
                                    .rank_main = child_main,
                                    .context = s,
                                    .prepare = prepare_attempt,
                                    .failure = s->failure};
-    lh_status status = lhi_job_run_attempts(s->job, &attempts, result, &why);
+    lh_status status = lhi_job_run_attempts(s->job, &attempts, results, &why);
+    *result = results[0];
+    for (uint32_t i = 1; i <= s->n_replaced; i++)
+        free(results[i].text);
     if (status != LH_OK && status != LH_ECANCELED)
         exit_with_message(s->job, s->failure->is_reporter ? why.text : NULL);
     if (status != LH_OK && err)
         *err = why;
-    munmap(map, sizeof *s->failure);
+    munmap(map, bytes);
     return status;
 }
 

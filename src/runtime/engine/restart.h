@@ -55,8 +55,8 @@ typedef struct lhi_attempts {
     void *context;
     /* Called before each attempt; NULL: nothing. */
     lh_status (*prepare)(void *context, lh_error *err);
-    /* Shared memory in which the rank stores its failure; NULL: these are all
-     * ranks of the run. */
+    /* Shared memory in which the first rank stores its failure; NULL: these are
+     * all ranks of the run. */
     const lhi_attempt_failure *failure;
 } lhi_attempts;
 
