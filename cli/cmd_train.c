@@ -137,15 +137,17 @@ static const cli_option options[] = {
         "memory at each end. Emulated on the timed device; on the cpu device "
         "copies are real, and this is their prediction."),
     CLI_HOST_MEMORY_ROW(train_settings,
-                        "timed: passes take longer by --host-copy. Not with "
-                        "--speed or --inject."),
+                        "timed: passes take longer by --host-copy; cpu: copies "
+                        "are real, by default in /dev/shm (--offload-to). Not "
+                        "with --speed or --inject."),
     {.name = "host-copy",
      .type = CLI_TIME,
      .at = offsetof(train_settings, model.host_copy_ns),
      .arg = "TIME",
      .example_argument = "1ms",
      .help = "With --host-memory: extra time of a forward whose activations "
-             "are kept in the host, and of their backward (default: none)."},
+             "are kept in the host, and of their backward (default: none; cpu: "
+             "required, as the prediction)."},
     CLI_FIFO_ROW(train_settings),
     {.name = "inject",
      .type = CLI_TEXT,
@@ -346,9 +348,10 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, offload_to),
      .arg = "DIR",
      .preset = "/var/tmp",
-     .help = "cpu: with offload in the plan's job: folder of the unnamed files "
-             "for offloaded activations, one per rank, deleted with it. Use a "
-             "disk, not memory (/dev/shm).",
+     .help = "cpu: with offload in the plan's job, or --host-memory: folder of "
+             "the unnamed files for offloaded activations, one per rank, "
+             "deleted with it. For offload use a disk, not memory "
+             "(/dev/shm).",
      .words = CLI_WORDS_FOLDERS},
     {.name = "checkpoint",
      .type = CLI_TEXT,

@@ -172,7 +172,10 @@ static lh_status read_model_options(cli *c, lh_train_model *m)
     m->token_bytes = 2 * s->format;
     m->tokenizer = s->tokenizer;
     m->validate_every = s->validate_every;
-    m->offload_folder = s->offload_to;
+    /* Host memory, unless a folder is given. */
+    m->offload_folder = s->host_memory && !cli_is_given(c, "offload-to")
+                            ? "/dev/shm"
+                            : s->offload_to;
     m->checkpoint = s->checkpoint;
     m->checkpoint_every = s->checkpoint_every;
     m->keep = s->keep;
@@ -466,7 +469,6 @@ static lh_status check_options(cli *c)
         {"speed", s->speed > 1, false},
         {"message-bytes", s->message_bytes > 0, false},
         {"real-links", s->real_links, false},
-        {"host-memory", s->host_memory, false},
         {"layers", s->layers, false},
         {"moving", s->moving_ns > 0 && !s->adapt && !s->replicas, false},
         {"emulate-links", s->emulate_links, true},
@@ -501,6 +503,9 @@ static lh_status check_options(cli *c)
                             "--moving");
     if (s->model.host_copy_ns && !s->host_memory)
         return cli_usage(c, "--host-copy requires --host-memory");
+    if (s->host_memory && cpu && !s->model.host_copy_ns)
+        return cli_usage(c, "--host-memory on the cpu device requires "
+                            "--host-copy, the planned time of a copy");
     if (s->host_memory && (s->speed > 1 || s->inject))
         return cli_usage(c, "--host-memory cannot be combined with --speed "
                             "or --inject");
@@ -586,9 +591,10 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
         CLI_TRY(check_cpu(c, problem->plan));
     CLI_TRY(cli_problem_add_host_memory(c, s->host_memory, problem));
     v->pipeline = cli_problem_pipeline(problem);
-    if (cli_is_given(c, "offload-to") && !lh_pipeline_offloads(v->pipeline))
-        return cli_usage(c,
-                         "--offload-to requires a plan whose job has offload");
+    if (cli_is_given(c, "offload-to") && !s->host_memory &&
+        !lh_pipeline_offloads(v->pipeline))
+        return cli_usage(c, "--offload-to requires a plan whose job has "
+                            "offload, or --host-memory");
     CLI_TRY(train_paths_begin(c, v, first));
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    train_first_sub_blocks(s)));

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """--host-memory: devices offload activations that exceed their memory."""
-from harness import (ANY, case, check, finish, json_case, read, test, uniform,
-                     write)
+from harness import (ANY, ROOT, case, check, finish, json_case, long_test, read,
+                     run, test, uniform, write)
+from trained import TRAIN, can_train, make_plan, saved
 
 SLOW = "".join(f"  - {{from: {a}, to: {b}, latency: 20}}\n"
                for a, b in ((0, 1), (1, 0)))
@@ -127,6 +128,80 @@ def the_option_is_rejected_without_effect():
                                    "--host-memory", "all"], 1,
          err="host memory holds only activations that wait for their "
              "backward pass: device 0 needs memory 5, its limit is 4")
+
+
+# --- the cpu device -----------------------------------------------------------
+HOST = ["--host-memory", "all", "--host-copy", "200us"]
+
+
+def small_job(memory_gib, recompute="none"):
+    """A model on four stages; with 0.0014 GiB it has memory for five
+    microbatches' activations of eight."""
+    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    job = job.replace("recompute: none", f"recompute: {recompute}")
+    for old, new in [("hidden: 128, ffn: 384", "hidden: 48, ffn: 96"),
+                     ("head_dim: 32", "head_dim: 12"),
+                     ("sequence: 128", "sequence: 64"),
+                     ("memory_gib: 4", f"memory_gib: {memory_gib}")]:
+        check(old in job, old)
+        job = job.replace(old, new)
+    return job
+
+
+def trains(steps, *more):
+    return [*TRAIN, "--steps", str(steps), "--rate", "1e-2", "--fresh", *more]
+
+
+@test
+def the_cpu_device_copies_activations():
+    """The weights are those of a run with enough memory."""
+    make_plan(small_job(4))
+    train = trains(4, "-s", "gpipe")
+    if not can_train(run(*train, "--checkpoint", "free")):
+        return
+    make_plan(small_job(0.0014))
+    found = json_case("hosted", [*train, *HOST, "--emulate-links",
+                                 "--checkpoint", "hosted"])
+    check(saved("free", 4) == saved("hosted", 4), "weights")
+    copies = found["copies_s"]
+    check(abs(copies["predicted"] - 1.2e-3) < 1e-9, copies)
+    check(copies["measured"] >= copies["predicted"], copies)
+    for rank in found["memory"]:
+        check(rank["by_kind"]["storage"] > 0 and
+              rank["by_kind"]["storage"] == rank["predicted_by_kind"]["storage"],
+              rank)
+        check(abs(rank["measured_bytes"] / rank["predicted_bytes"] - 1) < 0.03,
+              rank)
+    case("without host memory", [*train, "--checkpoint", "hosted"], 1,
+         err="gpipe: device 0 needs memory 1.7 MiB, its limit is 1.3 MiB")
+    case("without a time", [*train, "--host-memory", "all", "--checkpoint",
+                            "hosted"], 2,
+         err="--host-memory on the cpu device requires --host-copy")
+    make_plan(small_job(0.0014, "full"))
+    case("nothing to copy", [*train, *HOST, "--checkpoint", "hosted"], 1,
+         err="chunk 0 has no activations that the cpu device could copy")
+
+
+@long_test
+def the_cpu_device_adapts_with_host_memory():
+    """A link of 200 ms: larger warm-ups, whose activations need host memory."""
+    make_plan(small_job(0.0014))
+    write("slow.yaml", """
+        longhaul: events/1
+        time_unit: ms
+        events:
+          - {from: 12, to: 1000, links: [0-1], latency: 200}
+        """)
+    train = trains(40, "-s", "1f1b")
+    if not can_train(run(*train, "--checkpoint", "calm")):
+        return
+    found = json_case("adapts", [*train, *HOST, "--adapt", "--events",
+                                 "slow.yaml", "--checkpoint", "adapts"])
+    check(saved("calm", 40) == saved("adapts", 40), "weights")
+    check(any(one["to"] == "slack" and not one["refused"]
+              for one in found["switches"]), found["switches"])
+    check(found["memory"][0]["by_kind"]["storage"] > 0 and
+          found["copies_s"]["measured"] > 0, found["memory"][0])
 
 
 finish()

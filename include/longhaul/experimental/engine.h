@@ -105,6 +105,9 @@ typedef struct lh_exec_options {
     const lh_delegation *delegation;
     /* For pipelines with host memory: as in lh_sim_options. */
     int64_t host_copy_ns;
+    /* Lists these copies in the offload stream, for the cpu device; the timed
+     * device emulates them as parts of passes. */
+    bool lists_host_copies;
 } lh_exec_options;
 
 /* Maximum number of delegated queues from one rank to another, per direction.

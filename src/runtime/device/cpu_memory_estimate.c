@@ -279,6 +279,8 @@ static void count_step(dry_run *k, uint32_t n_mine, const lh_pass *passes,
         while (begun < n_copies && copies[begun].to_device &&
                copies[begun].at == i)
             count_copy(k, n_mine, &copies[begun++], false);
+        while (done < begun && copies[done].before <= i)
+            count_copy(k, n_mine, &copies[done++], true);
         count_pass(k, n_mine, &passes[i]);
         while (begun < n_copies && !copies[begun].to_device &&
                copies[begun].at == i)

@@ -68,12 +68,28 @@ static lh_status launch_copies(lhi_rank *rank, uint32_t i, bool is_back,
             emulate_copy(rank, what->chunk, now_ns);
             continue;
         }
+        const lh_exec_options *o = &rank->o.exec->options;
         int64_t least_ns =
-            rank->o.emulates ? rank->o.pipeline->chunks[what->chunk].offload_ns
-                             : 0;
+            o->lists_host_copies
+                ? o->host_copy_ns
+                : rank->o.pipeline->chunks[what->chunk].offload_ns;
+        if (!rank->o.emulates)
+            least_ns = 0;
         LHI_TRY(rank->o.device->ops->copy(rank->o.device, what, least_ns, err));
         rank->n_copied++;
     }
+    return LH_OK;
+}
+
+/* Waits for the step's first `n` copies of real activations before a pass, and
+ * counts the time. */
+static lh_status await_before_pass(lhi_rank *rank, uint32_t n, lh_error *err)
+{
+    const int64_t from_ns = lhi_now_ns();
+    if (n == 0)
+        return LH_OK;
+    LHI_TRY(await_copies(rank, n, err));
+    rank->copy_sums.waited_ns += lhi_now_ns() - from_ns;
     return LH_OK;
 }
 
@@ -82,12 +98,10 @@ lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i,
 {
     uint32_t n = rank->program->passes[i].n_required_copies;
     if (has_activations(rank)) {
-        int64_t from_ns = lhi_now_ns();
-        if (n > 0) {
-            LHI_TRY(await_copies(rank, n, err));
-            rank->copy_sums.waited_ns += lhi_now_ns() - from_ns;
-        }
-        return launch_copies(rank, i, true, 0, err);
+        const uint32_t launched = rank->n_copied;
+        LHI_TRY(await_before_pass(rank, n < launched ? n : launched, err));
+        LHI_TRY(launch_copies(rank, i, true, 0, err));
+        return await_before_pass(rank, n > launched ? n : 0, err);
     }
     int64_t done_ns = n > 0 ? rank->copied[n - 1].end_ns : 0;
     if (done_ns > *ready_ns)

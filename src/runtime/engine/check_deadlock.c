@@ -148,7 +148,8 @@ static bool needs_later_launch(const deadlock_walk *p, uint32_t r)
     const lhi_exec_pass *pass = &rank->passes[p->done[r]];
     return p->done[r] < rank->n_passes &&
            (pass->n_required_data > pass->first_data ||
-            pass->n_required_copies > pass->first_copy);
+            pass->n_required_copies >
+                lhi_exec_count_launched_copies(rank, p->done[r]));
 }
 
 /* Executes a rank's passes in order until one lacks its input or the send
@@ -226,7 +227,8 @@ static lh_status fail_own_communication(const lhi_exec_rank *rank, uint32_t r,
                                         lh_error *err)
 {
     char here[LH_PASS_TEXT_SIZE], there[LH_PASS_TEXT_SIZE];
-    if (pass->n_required_copies > pass->first_copy)
+    if (pass->n_required_copies >
+        lhi_exec_count_launched_copies(rank, (uint32_t)(pass - rank->passes)))
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: rank %" PRIu32 " waits at %s for a copy of "
                         "activations that it "

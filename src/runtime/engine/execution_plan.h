@@ -109,10 +109,13 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
                               lh_error *err);
 
 /* Builds a rank's offload stream (copies in launch order) from its passes
- * (lower_data.c). */
-lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
-                                lhi_arena *scratch, lhi_exec_rank *rank,
-                                lh_error *err);
+ * (lower_data.c). `lists_host_copies`: as in lh_exec_options. */
+lh_status lhi_exec_lower_copies(const lh_pipeline *p, bool lists_host_copies,
+                                lhi_arena *mem, lhi_arena *scratch,
+                                lhi_exec_rank *rank, lh_error *err);
+/* Returns the number of copies that are launched before pass `i` runs, those
+ * that it launches itself as it starts included. */
+uint32_t lhi_exec_count_launched_copies(const lhi_exec_rank *rank, uint32_t i);
 
 /* Returns simulator options with the plan's data path and message settings, for
  * simulations of other schedules. Leaves out the copies of delegated links to

@@ -459,7 +459,8 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
     LHI_TRY(count_in_flight(l, rank, err));
     count_buffers(rank);
     LHI_TRY(lhi_exec_lower_data(l->p, l->x->mem, l->scratch, rank, err));
-    LHI_TRY(lhi_exec_lower_copies(l->p, l->x->mem, l->scratch, rank, err));
+    LHI_TRY(lhi_exec_lower_copies(l->p, l->x->options.lists_host_copies,
+                                  l->x->mem, l->scratch, rank, err));
     return build_instructions(l, rank, err);
 }
 

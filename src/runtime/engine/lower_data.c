@@ -149,20 +149,51 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
     return LH_OK;
 }
 
-lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
-                                lhi_arena *scratch, lhi_exec_rank *rank,
-                                lh_error *err)
+/* Lists the copies of activations to and from host memory. The next pass waits
+ * for the copy after F, which frees its memory; D or B waits for the copy back,
+ * which starts when no other pass needs the memory. */
+static uint32_t list_host_copies(const lhi_exec_rank *rank,
+                                 lhi_offload_copy *out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rank->n_passes; i++) {
+        const lhi_exec_pass *pass = &rank->passes[i];
+        const bool is_back = pass->pass.kind != LH_F;
+        if (pass->host_copy_ns > 0)
+            out[n++] = (lhi_offload_copy){.chunk = pass->pass.chunk,
+                                          .microbatch = pass->pass.microbatch,
+                                          .to_device = is_back,
+                                          .at = i,
+                                          .before = is_back ? i : i + 1};
+    }
+    return n;
+}
+
+uint32_t lhi_exec_count_launched_copies(const lhi_exec_rank *rank, uint32_t i)
+{
+    uint32_t n = rank->passes[i].first_copy;
+    while (n < rank->n_copies && rank->copies[n].at == i &&
+           rank->copies[n].to_device)
+        n++;
+    return n;
+}
+
+lh_status lhi_exec_lower_copies(const lh_pipeline *p, bool lists_host_copies,
+                                lhi_arena *mem, lhi_arena *scratch,
+                                lhi_exec_rank *rank, lh_error *err)
 {
     lhi_mark mark = lhi_arena_mark(scratch);
-    if (!p->offloads)
+    if (!p->offloads && !lists_host_copies)
         return LH_OK;
     uint32_t *places = LHI_NEW(scratch, uint32_t, lhi_count_offload_scratch(p));
     rank->copies = LHI_NEW(mem, lhi_offload_copy, rank->n_passes);
     if (!places || !rank->copies)
         return lhi_fail_nomem(err);
-    rank->n_copies =
-        lhi_list_offload_copies(p, &rank->passes->pass, sizeof *rank->passes,
-                                rank->n_passes, places, rank->copies);
+    rank->n_copies = p->offloads
+                         ? lhi_list_offload_copies(
+                               p, &rank->passes->pass, sizeof *rank->passes,
+                               rank->n_passes, places, rank->copies)
+                         : list_host_copies(rank, rank->copies);
     for (uint32_t k = 0, i = 0; i <= rank->n_passes; i++) {
         while (k < rank->n_copies && rank->copies[k].at < i)
             k++;

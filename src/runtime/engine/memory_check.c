@@ -343,7 +343,7 @@ lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
     *out = (lh_train_memory){.limit_bytes = LH_NO_LIMIT};
     if (in_bytes)
         out->limit_bytes =
-            lh_pipeline_memory_limit(job->pipeline, rank % exec->n_ranks);
+            lh_pipeline_device_limit(job->pipeline, rank % exec->n_ranks);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         out->predicted[i] = round_up_bytes(bytes[i]);
     out->predicted_bytes = sum_kinds(out->predicted);

@@ -299,11 +299,14 @@ static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
 static int64_t predict_copy_time(const lhi_job *job)
 {
     double sum_ns = 0;
+    const lh_exec_options *o = &job->exec->options;
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
         for (uint32_t i = 0; i < job->exec->ranks[r].n_copies; i++)
-            sum_ns += (double)job->pipeline
-                          ->chunks[job->exec->ranks[r].copies[i].chunk]
-                          .offload_ns;
+            sum_ns += o->lists_host_copies
+                          ? (double)o->host_copy_ns
+                          : (double)job->pipeline
+                                ->chunks[job->exec->ranks[r].copies[i].chunk]
+                                .offload_ns;
     return (int64_t)(sum_ns / job->exec->n_ranks);
 }
 

@@ -28,9 +28,11 @@ static void find_migration_obstacle(const lhi_job *job,
                  "experts are on several ranks (expert %" PRIu32
                  "); plan with expert: 1",
                  g->expert);
-    else if (lh_pipeline_offloads(job->pipeline))
+    else if (lh_pipeline_offloads(job->pipeline) ||
+             job->exec->options.lists_host_copies)
         snprintf(why, LHI_FIXED_REASON_BYTES,
-                 "activations are offloaded; plan without offload");
+                 "activations are offloaded; plan without offload, and run "
+                 "without host memory");
     else if (lhi_pipeline_n_dp_ops(job->pipeline) > 0)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "passes launch data-parallel operations; plan with a schedule "
@@ -63,9 +65,11 @@ static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
     if (!job->model && !job->o.layers)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "the layer count of each chunk is unknown");
-    else if (lh_pipeline_offloads(job->pipeline))
+    else if (lh_pipeline_offloads(job->pipeline) ||
+             job->exec->options.lists_host_copies)
         snprintf(why, LHI_FIXED_REASON_BYTES,
-                 "activations are offloaded; plan without offload");
+                 "activations are offloaded; plan without offload, and run "
+                 "without host memory");
     else if (lhi_pipeline_n_dp_ops(job->pipeline) > 0)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "passes launch data-parallel operations; plan with a schedule "

@@ -304,11 +304,19 @@ static lh_status set_grid(lhi_job *job, lh_error *err)
 }
 
 /* Checks that the pipeline has offload times exactly if the model offloads
- * activations. */
+ * activations, unless they are copied to host memory where needed. */
 static lh_status check_offload(const lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;
+    const bool hosts = lh_pipeline_has_host(job->pipeline);
     bool any = false;
+    if (hosts && (lh_pipeline_offloads(job->pipeline) ||
+                  !job->exec->options.lists_host_copies ||
+                  job->exec->options.host_copy_ns <= 0))
+        return lhi_fail(err, LH_EINVAL,
+                        "activations in host memory need the planned time of a "
+                        "copy (host_copy_ns, --host-copy), and a plan without "
+                        "offload");
     for (uint32_t c = 0; c < job->exec->n_chunks; c++) {
         const lhi_cpu_options o = {.model = m->model,
                                    .first_layers = m->first_layers,
@@ -327,7 +335,13 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
                                    .n_expert_tensor = job->grid.expert_tensor};
         bool leaves = lhi_cpu_estimate_offload_bytes(&o, 0) > 0;
         any = any || leaves;
-        if (leaves != (job->pipeline->chunks[c].offload_ns > 0))
+        if (hosts && !leaves)
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "chunk %" PRIu32 " has no activations that the cpu "
+                            "device could copy to host memory: plan without "
+                            "full recomputation, and with layers in each chunk",
+                            c);
+        if (!hosts && leaves != (job->pipeline->chunks[c].offload_ns > 0))
             return lhi_fail(
                 err, LH_EINVAL,
                 "offload: chunk %" PRIu32 "'s activations %s, but %s of its "

@@ -341,15 +341,20 @@ static lh_status list_recomputed(const lh_plan *plan, uint32_t n_chunks,
     return LH_OK;
 }
 
-/* Returns a flag per layer: its activations are offloaded to storage. Release
- * with free(); NULL: out of memory. */
-static bool *list_offload(const lh_plan *plan, uint32_t n_chunks)
+/* Returns a flag per layer: its activations are offloaded to storage, of all
+ * microbatches or, in a pipeline with host memory, where a device's memory is
+ * full. Release with free(); NULL: out of memory. */
+static bool *list_offload(const lh_plan *plan, const lh_pipeline *pipeline)
 {
+    const uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
+    const bool hosts = lh_pipeline_has_host(pipeline);
     bool *offload = calloc(plan->job->model->layers + 1u, sizeof *offload);
     for (uint32_t c = 0; offload && c < n_chunks; c++) {
         uint32_t first, n;
         lh_plan_layers(plan, c, &first, &n);
-        for (uint32_t i = 0; i < lhi_count_offloaded_layers(plan->job, n); i++)
+        const uint32_t leave =
+            hosts ? n : lhi_count_offloaded_layers(plan->job, n);
+        for (uint32_t i = 0; i < leave; i++)
             offload[first + i] = true;
     }
     return offload;
@@ -398,7 +403,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     const lh_model *model = plan->job->model;
     uint32_t *again =
         calloc((size_t)model->layers + model->mtp_layers + 1, sizeof *again);
-    bool *offload = list_offload(plan, n_chunks);
+    bool *offload = list_offload(plan, pipeline);
     uint32_t *sites = NULL, *nodes = NULL, *micro_batches = NULL;
     lh_status status = first && again && offload
                            ? list_recomputed(plan, n_chunks, again, err)
@@ -453,8 +458,12 @@ lh_status lh_train_plan(const lh_plan *plan,
     if (run.message_bytes == 0)
         run.message_bytes = lh_train_message_bytes(plan);
     lh_exec *exec;
+    lh_exec_options lowers;
     lh_train_result *made = NULL;
-    LHI_TRY(lh_exec_make(pipeline, schedule, o.exec, &exec, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_exec_options, &lowers, o.exec, err));
+    lowers.lists_host_copies =
+        o.device == LH_TRAIN_CPU && lh_pipeline_has_host(pipeline);
+    LHI_TRY(lh_exec_make(pipeline, schedule, &lowers, &exec, err));
     lh_status status =
         o.device == LH_TRAIN_CPU
             ? train_cpu(plan, pipeline, exec, o.model, &run, &made, err)
