@@ -29,6 +29,7 @@ from harness import (
     reserved_port,
     run,
     test,
+    uniform,
     until,
     write,
 )
@@ -201,6 +202,32 @@ def a_bad_day_on_eight_ranks():
           found["noticed"])
     page = read("day.html")
     check(page.count(">restart<") == 2 and "rank 1 stopped" in page, "page")
+
+
+@test
+def layers_leave_a_host_with_two_ranks():
+    """With two replicas of four stages, a lost rank whose replacement shares a
+    host costs little more than its share, 7/8, of the throughput."""
+    uniform("four.yaml", devices=4, microbatches=8, times=(80, 80, 80),
+            memory="{F: 1, W: -1}")
+    write("shared.yaml", """
+        longhaul: events/1
+        events:
+          - {at: 30, rank: 1, process: killed}
+          - {from: 30, to: 1000, device: 1, slower: x2}
+        """)
+    calm = json_case("undisturbed", ["simulate", "four.yaml", "-s", "slack"])
+    found = json_case("shared", [
+        "train", "four.yaml", "-s", "slack", "--speed", "100",
+        "--message-bytes", "64", "--ranks", "local", "--events", "shared.yaml",
+        "--adapt", "--moving", "100ms", "--layers", "16,16,16,16",
+        "--max-restarts", "1", "--steps", "60"],
+        err="rank 1: killed by signal 9 .* restart from step 30 ")
+    moves = [one for one in found["switches"] if one["moved"]]
+    if check(moves, found["switches"]):
+        check(moves[0]["moved"]["layers"][1] < 16 and
+              calm["makespan_s"] / 100 / moves[0]["predicted_s"] > 0.9 * 7 / 8,
+              moves)
 
 
 @test

@@ -71,8 +71,8 @@ static lh_status find_host_migration(lhi_migration_history *tried,
 
 /* --- layers --------------------------------------------------------------- */
 
-/* Checks whether to search for a layer migration: while a device is slow or
- * layers are not in their initial chunk. Searches once per change of the
+/* Checks whether to search for a layer migration: while a device is or may be
+ * slow, or layers are not in their initial chunk. Searches once per change of the
  * slowdowns and per assignment, and again when the expected remaining duration
  * has doubled. */
 static bool is_layer_search_due(lhi_migration_history *t,
@@ -81,7 +81,7 @@ static bool is_layer_search_due(lhi_migration_history *t,
     uint32_t n;
     uint64_t lasts = now->decision->benefit_steps;
     const lh_monitor_event *all = lh_monitor_active_events(now->monitor, &n);
-    bool is_slow = now->layer_counts != NULL;
+    bool is_slow = now->layer_counts != NULL || now->may_be_slow;
     for (uint32_t i = 0; i < n; i++)
         is_slow = is_slow || all[i].target == LH_MONITOR_DEVICE;
     if (!now->layers || !is_slow || lasts == 0 ||

@@ -26,6 +26,9 @@ typedef struct lhi_migration_state {
     const lhi_slow_hosts *slow;         /* measured; NULL: hosts stay */
     const lh_host_placement *placement; /* with current times */
     const lh_layers *layers;            /* NULL: layers stay */
+    /* A device may be slow without an event, because the monitor began after
+     * the slowdown. */
+    bool may_be_slow;
     int64_t layer_ns;
     /* Present host of each place and layers per chunk, and an identifier that
      * changes with each migration. NULL: the initial assignment. */
