@@ -144,17 +144,25 @@ def one_of_eight_ranks_is_killed():
 
 @test
 def a_replica_is_lost():
-    """Its schedule is again that of the first step to be repeated."""
+    """Events kill its ranks. The schedule is again that of the first step to be
+    repeated. Another rank pauses."""
     prepare()
-    found, _ = disturbed(signal.SIGKILL, [0, 1, 2, 3], "--schedule-at",
-                         "2=gpipe;100=1f1b")
+    write("events.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n" + "".join(
+        f"  - {{at: 52, rank: {rank}, process: killed}}\n" for rank in range(4)) +
+        "  - {at: 120, rank: 6, process: stopped, pause: 50}\n")
+    shutil.rmtree(WORK / "run", ignore_errors=True)
+    found = json_case("a replica", [
+        *TRAIN, "--checkpoint", "run", "--ranks", "local", "--max-restarts", "4",
+        "--events", "events.yaml", "--schedule-at", "2=gpipe;100=1f1b"],
+        err="killed by signal 9 .* restart from the checkpoint of step 50 ")
     check_same(found, "a replica")
-    step = found["restarts"][0]["step"] if found["restarts"] else 0
-    now = "1f1b" if step > 100 else "gpipe"
-    expected = {(2, "gpipe"), (100, "1f1b"), (step, now if step >= 2 else None),
-                (step, None if step <= 2 else "zb-h1")}
-    check({(one["step"], one["to"]) for one in found["switches"]} ==
-          {one for one in expected if one[1]}, found["switches"])
+    check(found["restarts"] and {one["step"] for one in found["restarts"]} == {50},
+          found["restarts"])
+    check([(one["step"], one["to"]) for one in found["switches"]] == [
+        (2, "gpipe"), (50, "zb-h1"), (50, "gpipe"), (100, "1f1b")],
+          found["switches"])
+    check(found["iterations"][120]["slow"] == ["rank 6 stopped"] and
+          found["iterations"][120]["seconds"] > 0.05, found["iterations"][120])
 
 
 @long_test
@@ -238,6 +246,13 @@ def process_events_need_processes():
          err="use transport local, tcp or ucx, not inproc")
     case("no restarts", ["train", pipeline, "--ranks", "local", *events], 1,
          err="which ends a run that does not restart: .*--max-restarts")
+    write("nine.yaml", """
+        longhaul: events/1
+        events: [{at: 5, rank: 8, process: killed}]
+        """)
+    case("no rank", ["train", pipeline, "--ranks", "local", "--max-restarts",
+                     "1", "--events", "nine.yaml"], 1,
+         err=r"the event in line \d+: there is no rank 8; the run has 0 to 7")
     case("simulated", ["simulate", pipeline, *events, "--steps", "9"], 1,
          err="process: the events kill or stop rank 5's process at step 35")
 

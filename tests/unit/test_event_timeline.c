@@ -299,8 +299,6 @@ static void rails_that_cannot_be_are_refused(void)
          "  - {at: 5, rank: 1, rail: down}\n"
          "  - {at: 5, rank: 1, rail: up}\n",
          "rail: two events of rank 1 at step 5"},
-        {"0, to: 1", "  - {at: 5, rank: 9, process: killed}\n",
-         "e.yaml:4: rank: there is no rank 9"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char links[80];

@@ -199,25 +199,17 @@ static lh_status find_rail_links(lhi_link_list *list, lhi_event_effect *effect,
     return store_links(list, effect, hit, mem, err);
 }
 
-/* Fails with LH_EINPUT unless the event's rank exists and its step and pause
- * are possible. */
-static lh_status check_process(const lh_event_timeline *c, const lh_pipeline *p,
-                               const lh_event *e, lh_error *err)
+/* Fails with LH_EINPUT unless the event's step and pause are possible. The run
+ * checks its rank. */
+static lh_status check_process(const lh_event *e, lh_error *err)
 {
-    const uint32_t n = c->placement ? lhi_host_placement_n_hosts(c->placement)
-                                    : lh_pipeline_n_devices(p);
-    if (e->first_step < 0 ||
-        (e->pause_ns > 0) != (e->process == LH_PROCESS_STOPPED))
-        return lhi_fail(err, LH_EINPUT,
-                        "at %" PRId64 ": a step must be at least 0, and a "
-                        "stopped process, but no killed one, has a pause",
-                        e->first_step);
-    if (e->rank >= n)
-        return lhi_fail(err, LH_EINPUT,
-                        "rank: there is no rank %" PRIu32
-                        "; the run has 0 to %" PRIu32,
-                        e->rank, n - 1);
-    return LH_OK;
+    if (e->first_step >= 0 &&
+        (e->pause_ns > 0) == (e->process == LH_PROCESS_STOPPED))
+        return LH_OK;
+    return lhi_fail(err, LH_EINPUT,
+                    "at %" PRId64 ": a step must be at least 0, and a stopped "
+                    "process, but no killed one, has a pause",
+                    e->first_step);
 }
 
 /* Resolves a timeline event with a host placement: finds its links between
@@ -243,7 +235,7 @@ static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list,
 {
     const lh_event *e = effect->event;
     if (e->process)
-        return check_process(c, list->pipeline, e, err);
+        return check_process(e, err);
     if (e->rail != LH_RAIL_UNCHANGED && c->placement)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "rail: rail failures of hosts are not simulated; "

@@ -65,11 +65,17 @@ lh_status lhi_job_apply_process_events(const lhi_job *job, uint32_t rank,
 lh_status lhi_job_check_process_events(const lhi_job *job, lh_error *err)
 {
     const lh_event_timeline *timeline = job->o.event_timeline;
+    const uint32_t n = lhi_grid_count_ranks(&job->grid);
     bool any = false, kills = false;
     for (uint32_t i = 0; timeline && i < timeline->n_effects; i++) {
-        any = any || timeline->effects[i].event->process;
-        kills =
-            kills || timeline->effects[i].event->process == LH_PROCESS_KILLED;
+        const lh_event *e = timeline->effects[i].event;
+        any = any || e->process;
+        kills = kills || e->process == LH_PROCESS_KILLED;
+        if (e->process && e->rank >= n)
+            return lhi_fail(err, LH_EINPUT,
+                            "the event in line %" PRIu32 ": there is no rank "
+                            "%" PRIu32 "; the run has 0 to %" PRIu32,
+                            e->line, e->rank, n - 1);
     }
     if (any && strcmp(job->o.transport, "inproc") == 0)
         return lhi_fail(err, LH_EINVAL,
