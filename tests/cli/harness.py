@@ -43,6 +43,9 @@ else:
     if not built:
         sys.exit("there is no build*/cli/longhaul; give PROGRAM SOURCE_ROOT")
     PROGRAM, NAMES = str(built[-1]), sys.argv[1:]
+# The same program in virtual time (tests/virtual): a run's measured times, and the
+# decisions that depend on them, are the same on any machine. Ranks are threads.
+VIRTUAL = str(pathlib.Path(PROGRAM).parents[1] / "tests/virtual/longhaul-virtual")
 ANY = ""  # a pattern that matches everything
 _folder = tempfile.TemporaryDirectory(prefix="longhaul-cli-")
 WORK = pathlib.Path(_folder.name)
@@ -132,8 +135,8 @@ def with_effort(args):
     return args[:1] + effort() + args[1:]
 
 
-def run(*args, stdin="", env=None, **more):
-    return subprocess.run([PROGRAM, *with_effort(args)], input=stdin, text=True,
+def run(*args, stdin="", env=None, program=None, **more):
+    return subprocess.run([program or PROGRAM, *with_effort(args)], input=stdin, text=True,
                           capture_output=True, cwd=WORK, check=False,
                           env={**ENVIRONMENT, **(env or {})}, timeout=HANGS,
                           **more)

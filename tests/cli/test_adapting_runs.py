@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train --adapt: runs that monitor themselves, and switch schedules."""
+"""train --adapt: runs that monitor themselves, and switch schedules. They run in
+virtual time, since their decisions depend on measured times."""
 import json
-import re
 
-from harness import (case, check, finish, json_case, read, run, test, uniform,
-                     write)
+from harness import (VIRTUAL, case, check, finish, json_case, read, run, test,
+                     uniform, write)
 from input_files import TWO_SITES
 from trained import TRAIN, can_train, make_plan, over_transports, saved
 
@@ -23,36 +23,37 @@ def slow_iterations_are_printed_without_a_detection():
     """Two of six iterations are slow, while the monitor still calibrates."""
     uniform("p.yaml", microbatches=8)
     write("e.yaml", SLOW.replace("from: 11, to: 1000", "from: 2, to: 4"))
-    told = case("few", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
-                        "--steps", "6", "--speed", "10", "--adapt"],
-                out=r"noticed +nothing.*events +in 2 iterations; "
-                    r"total .* measured\n").stdout
-    least, most = re.search(r"iterations +6, ([\d.]+) ms to ([\d.]+) ms",
-                            told).groups()
-    check(float(most) > 2 * float(least), told)
+    case("few", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
+                 "--steps", "6", "--speed", "10", "--adapt"], program=VIRTUAL,
+         out=r"noticed +nothing.*iterations +6, 33\.000 ms to 153\.000 ms.*"
+             r"events +in 2 iterations; total 438\.\d+ ms measured\n")
 
 
 @test
 def detections_and_decisions_are_reported():
-    """A link's latency becomes forty times a pass: an iteration then takes 200
-    ms in place of 40 ms."""
+    """A link's latency becomes forty times a pass: an iteration then takes 153
+    ms in place of 33 ms, or with slack 67 ms."""
     uniform("p.yaml", microbatches=8)
     write("e.yaml", SLOW)
     found = json_case("run", ["train", "p.yaml", "-s", "1f1b", "--events",
                               "e.yaml", "--steps", str(STEPS), "--speed", "10",
-                              "--transport", "local", "--adapt", "--log",
-                              "log", "--html", "r.html", "--svg", "s.svg"])
+                              "--adapt", "--log", "log", "--html", "r.html",
+                              "--svg", "s.svg"], program=VIRTUAL)
     steps = found["iterations"]
     check([i["step"] for i in steps] == list(range(STEPS)), "steps")
     check(all(set(i) >= {"step", "seconds", "schedule", "path", "slow"}
               for i in steps), steps[0])
     begun = [n for n in found["noticed"] if n["change"] == "begins"]
     check(len(begun) == 1 and begun[0]["what"] == "link" and
-          11 <= begun[0]["from"] <= begun[0]["step"] and
+          begun[0]["from"] == 11 and begun[0]["step"] == 12 and
           abs(begun[0]["now_s"] - 0.04) < 1e-6 and
           "from iteration" in begun[0]["text"], found["noticed"])
     switches = found["switches"]
-    check(len(switches) >= 1, found["decisions"])
+    check(len(switches) == 1 and switches[0]["to"] == "slack" and
+          abs(switches[0]["predicted_s"] - 0.067) < 1e-9, found["decisions"])
+    check([round(i["seconds"], 4) for i in steps] == [0.033] * 11 + [0.153] *
+          (switches[0]["step"] - 11) + [0.067] * (STEPS - switches[0]["step"]),
+          steps)
     check(all(set(s) >= {"step", "from", "to", "path", "predicted_s", "why"} and
               s["refused"] is None and s["why"] for s in switches), switches)
     decided = [d for d in found["decisions"] if d["switch"]]
@@ -91,7 +92,8 @@ def the_text_contains_the_reasons():
     write("e.yaml", SLOW)
     done = case("text", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
                          "--steps", str(STEPS), "--speed", "20", "--adapt"],
-                out=r"noticed +after iteration \d+: from iteration 1\d on a "
+                program=VIRTUAL,
+                out=r"noticed +after iteration 12: from iteration 11 on a "
                     r"message from device\s+0 to 1 takes 20 ms")
     text = done.stdout if done else ""
     check("decided " in text and "switched " in text and "monitor " in text and
@@ -110,10 +112,11 @@ def possible_migrations_are_reported():
         """)
     found = json_case("device", ["train", "p.yaml", "-s", "1f1b", "--events",
                                  "e.yaml", "--steps", "24", "--speed", "10",
-                                 "--adapt"])
+                                 "--adapt"], program=VIRTUAL)
     begun = [n for n in found["noticed"] if n["what"] == "device" and
              n["index"] == 2 and n["change"] == "begins"]
-    check(begun and begun[0]["cost_s"] > 0 and
+    check(found["noticed"] == begun and len(begun) == 1 and
+          begun[0]["from"] == 11 and begun[0]["cost_s"] > 0 and
           "migrated layers could save a part; enable migration with "
           "--moving" in begun[0]["text"], found["noticed"])
 
@@ -141,9 +144,21 @@ def weights_are_unaffected():
     train = [*TRAIN, "--steps", str(STEPS)]
     if not can_train(run(*train, "--checkpoint", "without")):
         return
-    n_switches = 0
-    for transport, found in over_transports(
-            train, ["--events", "e.yaml", "--adapt"]):
+    adapting = ["--events", "e.yaml", "--adapt"]
+    found = json_case("virtual time", [*train, *adapting, "--checkpoint", "v"],
+                      program=VIRTUAL)
+    predicted = [i.get("predicted_s") for i in found["iterations"]]
+    check(predicted[-1] and min(p for p in predicted if p) <=
+          found["predicted_s"] <= max(p for p in predicted if p), predicted)
+    begun = [n["from"] for n in found["noticed"] if n["what"] == "link" and
+             n["change"] == "begins" and abs(n["now_s"] - 0.021) < 1e-4]
+    ended = [n["from"] for n in found["noticed"] if n["change"] == "ends"]
+    check(begun == [10, 10] and ended == [STEPS - 4] * 2, found["noticed"])
+    check([s["refused"] for s in found["switches"]] == [None],
+          found["switches"])
+    check(saved("v", STEPS) == saved("without", STEPS), "weights")
+    # In real time other load may change what is detected, but no weights.
+    for transport, found in over_transports(train, adapting):
         first = found["decisions"][0]
         predicted = [i.get("predicted_s") for i in found["iterations"]]
         check(0 < found["monitor_s"] < found["total_s"], found["monitor_s"])
@@ -153,14 +168,9 @@ def weights_are_unaffected():
               min(p for p in predicted if p) <= found["predicted_s"] <=
               max(p for p in predicted if p),
               f"{transport}: {predicted}")
-        links = [n for n in found["noticed"] if n["what"] == "link" and
-                 n["change"] == "begins" and n["now_s"] > 0.015]
-        check(len(links) > 0, f"{transport}: {found['noticed']}")
         check(all(s["refused"] is None for s in found["switches"]), transport)
-        n_switches += len(found["switches"])
         check(saved(transport, STEPS) == saved("without", STEPS),
               f"{transport}: weights")
-    check(n_switches > 0, "no run went on by another schedule")
 
 
 finish()

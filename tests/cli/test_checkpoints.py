@@ -230,9 +230,15 @@ def a_folder_that_nothing_was_written_to_goes_again():
 
 @test
 def a_run_stopped_at_once_reports_that_no_checkpoint_was_written():
-    """An iteration waits for two messages of 600 ms each."""
+    """The second iteration waits for messages of ten minutes, so that it cannot
+    end between two signals."""
     prepare()
-    write("far.yaml", (TWO_SITES % 8).replace("latency_ms: 1", "latency_ms: 600"))
+    write("far.yaml", TWO_SITES % 8)
+    write("e.yaml", """
+        longhaul: events/1
+        time_unit: s
+        events: [{from: 1, to: 99, links: [west-east], latency: 600}]
+        """)
     case("a plan", ["plan", "far.yaml", "-o", "far.json", "--no-optimal"],
          out=ANY)
     for transport in ("inproc", "local"):
@@ -241,7 +247,7 @@ def a_run_stopped_at_once_reports_that_no_checkpoint_was_written():
         log.unlink(missing_ok=True)
         process = subprocess.Popen(
             [PROGRAM, "train", "far.json", "--device", "cpu", "--data", "text",
-             "--steps", "99", "--checkpoint", "run", "--emulate-links",
+             "--steps", "99", "--checkpoint", "run", "--events", "e.yaml",
              "--transport", transport, "--log", log.name], cwd=WORK,
             env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=said.open("w"),
             text=True, start_new_session=True)

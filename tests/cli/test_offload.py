@@ -211,25 +211,30 @@ def runs_have_equal_weights_and_the_predicted_memory():
 def copy_times_of_an_aborted_run_are_unknown():
     write("text", "the quick brown fox jumps over the lazy dog. " * 80)
     planned("offload: {layers: 1, storage_gbps: 0.05}")
+    # The second iteration cannot end between two signals.
+    write("e.yaml", "longhaul: events/1\ntime_unit: s\nevents:\n"
+          "  - {from: 1, to: 99, links: [0-1], latency: 600}\n")
     args = ["train", "plan.json", "--device", "cpu", "--data", "text",
-            "--emulate-links", "--log", "log.jsonl"]
+            "--steps", "99", "--events", "e.yaml", "--log", "log.jsonl"]
     if "OpenBLAS" in run(*args, "--offload-to", "none").stderr:
         print("SKIPPED: without OpenBLAS")
         return
     for more in ([], ["--json"]):
         (WORK / "log.jsonl").unlink(missing_ok=True)
+        log, said = WORK / "log.jsonl", WORK / "said"
         process = subprocess.Popen(
             [PROGRAM, *args, *more], cwd=WORK, env=ENVIRONMENT, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, start_new_session=True)
-        log = WORK / "log.jsonl"
+            stderr=said.open("w"), start_new_session=True)
         check(until(lambda: log.exists() and log.read_text(), process),
               "an iteration is done")
-        for _ in range(2):
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.25)  # closer signals count as one
-        out, err = process.communicate(timeout=HANGS)
-        check(process.returncode == 1, f"{process.returncode} {out} {err}")
+        process.send_signal(signal.SIGINT)
+        check(until(lambda: "stopping" in said.read_text(), process), "stops")
+        time.sleep(0.25)  # closer signals count as one
+        process.send_signal(signal.SIGINT)
+        out = process.communicate(timeout=HANGS)[0]
+        check(process.returncode == 1,
+              f"{process.returncode} {out} {said.read_text()}")
         if more:
             found = json.loads(out)
             copies = found["copies_s"]
