@@ -4,7 +4,8 @@ other load: passes take given times, messages arrive after given delays. Names, 
 and nesting of all events stay as PyTorch wrote them.
 
 Each rank's clock is mapped piecewise linearly. The mapped points are the begins and
-ends of passes, and the ends of gloo's receives, which are the ends of waits.
+ends of passes and of their linear layers, which take almost all of the time, and the
+ends of gloo's receives, which are the ends of waits.
 """
 import bisect
 import gzip
@@ -13,14 +14,17 @@ import pathlib
 import re
 
 GAP_US = 50  # between two operations that follow each other
+EDGE_US = 20  # of a pass before its linear layer, and after it
+MAIN = {"F": "aten::linear",
+        "B": "autograd::engine::evaluate_function: AddmmBackward0"}
 STEP_US = 1000  # between the passes of two steps
 MARK = "pass "  # begins the names of ranges that a test put around passes
 PASS = re.compile(rf"(?:PP:|{MARK})(\d+)([FB])(\d+)$")
 
 
 class Rank:
-    """One rank's trace, with its passes in order: (chunk, kind, microbatch), begin,
-    end, and the end of the wait before it."""
+    """One rank's trace, with its passes in order: (chunk, kind, microbatch), begin
+    and end."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -34,6 +38,8 @@ class Rank:
                                if e["name"] == "gloo:recv")
         self.posted = sorted(end_of(e) for e in spans
                              if e["name"].startswith("c10d::"))
+        self.operators = [e for e in spans if e.get("cat") == "cpu_op"
+                          and e["name"] in MAIN.values()]
         self.passes = []
         for e in spans:
             name = PASS.match(e["name"])
@@ -48,9 +54,17 @@ class Rank:
                                virtual_us >= self.points[-1][1]):
             self.points.append((real_us, virtual_us))
 
+    def find_layer(self, kind, begin, end):
+        """Returns the begin and the end of a pass's linear layer."""
+        at = bisect.bisect_left(self.operators, begin, key=lambda e: e["ts"])
+        layer = next(e for e in self.operators[at:] if e["name"] == MAIN[kind])
+        if end_of(layer) > end:
+            raise ValueError(f"{self.path}: a pass without a linear layer")
+        return layer["ts"], end_of(layer)
+
     def run_pass(self, arrival_us, pass_us):
         """Maps the times of the next pass, and of the operations before it."""
-        (_, begin, end), before = self.passes[self.next], self.points[-1][0]
+        (key, begin, end), before = self.passes[self.next], self.points[-1][0]
         waits = [t for t in self.received if before < t < end]
         wait_end = waits[-1] if waits and arrival_us else None
         posts = [t for t in self.posted
@@ -68,6 +82,9 @@ class Rank:
             if wait_end:
                 self.add(wait_end, ready_us)
         self.now_us = ready_us + pass_us
+        first, last = self.find_layer(key[1], begin, end)
+        self.add(first, ready_us + EDGE_US)
+        self.add(last, self.now_us - EDGE_US)
         self.add(end, self.now_us)
         self.next += 1
 

@@ -5,13 +5,13 @@
     test_profiled_schedules.py PROGRAM [FOLDER]
 
 Four processes over gloo run Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B,
-and two replicas of Schedule1F1B with two stages each, under torch.profiler. One
-process sleeps longer in its passes. The order of passes on each rank must be that in
-which the schedule called the stages, the mean times must be those of these calls, and
-the slow stage must be named. The recipe in docs/diagnose.md runs in a loop without
-messages, and must write its three steps. Other load on the machine changes times, so
-that a schedule with other times is run again. FOLDER keeps the traces. Needs torch 2.15;
-$LONGHAUL_TORCH names a Python that has it.
+and two replicas of Schedule1F1B with two stages each, under torch.profiler. The times
+in the traces are replaced by those of a run in which one process has longer passes
+(retimed.py), so that other load on the machine does not matter. The order of passes on
+each rank must be that in which the schedule called the stages, the times of passes must
+be the given ones, and the slow stage must be named. The recipe in docs/diagnose.md
+runs in a loop without messages, and must write its three steps. FOLDER keeps the
+traces. Needs torch 2.15; $LONGHAUL_TORCH names a Python that has it.
 """
 import json
 import os
@@ -20,9 +20,9 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 
+from retimed import MARK, retime
 from skip_without import skip_without
 
 PROGRAM = os.path.abspath(sys.argv[1])
@@ -33,13 +33,16 @@ try:
     from torch.distributed.pipelining import (PipelineStage, Schedule1F1B,
                                               ScheduleGPipe,
                                               ScheduleInterleaved1F1B)
-    from torch.profiler import ProfilerActivity, profile, schedule
+    from torch.profiler import (ProfilerActivity, profile, record_function,
+                                schedule)
 except ImportError as error:
     skip_without("torch", error, "LONGHAUL_TORCH",
             "the passes of PyTorch's schedules are derived from traces")
 
-RANKS, MICROBATCHES, STEPS, ATTEMPTS = 4, 6, 2, 4
-PASS_S, SLOW_S, SLOW_RANK = 0.002, 0.03, 2
+RANKS, MICROBATCHES, STEPS, SLOW_RANK = 4, 6, 2, 2
+PASS_US = {"F": 10000, "B": 20000}
+SLOWER = 3
+MESSAGE_US = 1000
 # name: (schedule, stages of a pipeline, chunks of a rank)
 RUNS = {"1f1b": (Schedule1F1B, RANKS, 1),
         "gpipe": (ScheduleGPipe, RANKS, 1),
@@ -47,38 +50,16 @@ RUNS = {"1f1b": (Schedule1F1B, RANKS, 1),
         "replicas": (Schedule1F1B, 2, 1)}
 
 
-class Wait(torch.autograd.Function):
-    """Takes its time, forward and backward, like work on a GPU."""
-
-    @staticmethod
-    def forward(ctx, x, seconds):
-        ctx.seconds = seconds
-        time.sleep(seconds)
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        time.sleep(ctx.seconds)
-        return gradient, None
+def pass_us(rank, kind):
+    return PASS_US[kind] * (SLOWER if rank == SLOW_RANK else 1)
 
 
-class Part(nn.Module):
-    def __init__(self, seconds):
-        super().__init__()
-        self.layer, self.seconds = nn.Linear(32, 32), seconds
-
-    def forward(self, x):
-        time.sleep(self.seconds / 2)  # the module's own code, without operators
-        return Wait.apply(torch.relu(self.layer(x)), self.seconds / 2)
-
-
-def timed(function, kind, chunk, calls):
-    """Returns a stage's method that also notes its calls."""
+def noted(function, kind, chunk, calls):
+    """Returns a stage's method that also notes its calls, in the trace too."""
     def call(microbatch, *args, **more):
-        start = time.perf_counter_ns()
-        out = function(microbatch, *args, **more)
-        calls.append((kind, chunk, microbatch, start, time.perf_counter_ns()))
-        return out
+        calls.append((kind, chunk, microbatch))
+        with record_function(f"{MARK}{chunk}{kind}{microbatch}"):
+            return function(microbatch, *args, **more)
     return call
 
 
@@ -86,16 +67,16 @@ def run_schedule(rank, name, group, folder):
     """Trains under the profiler; writes the trace and the calls of its steps."""
     kind, n_stages, n_chunks = RUNS[name]
     place = distributed.get_rank(group)
-    seconds = SLOW_S if rank == SLOW_RANK else PASS_S
-    parts = [Part(seconds) for _ in range(n_chunks)]
+    parts = [nn.Sequential(nn.Linear(32, 32), nn.ReLU())
+             for _ in range(n_chunks)]
     stages, calls = [], []
     for i, part in enumerate(parts):
         chunk = place + i * n_stages
         stage = PipelineStage(part, chunk, n_stages * n_chunks,
                               torch.device("cpu"), group=group)
-        stage.forward_one_chunk = timed(stage.forward_one_chunk, "F", chunk,
+        stage.forward_one_chunk = noted(stage.forward_one_chunk, "F", chunk,
                                         calls)
-        stage.backward_one_chunk = timed(stage.backward_one_chunk, "B", chunk,
+        stage.backward_one_chunk = noted(stage.backward_one_chunk, "B", chunk,
                                          calls)
         stages.append(stage)
     pipeline = kind(stages if n_chunks > 1 else stages[0], MICROBATCHES,
@@ -118,12 +99,12 @@ def run_schedule(rank, name, group, folder):
     (folder / f"{name}-calls{rank}.json").write_text(json.dumps(calls))
 
 
-def train(rank, meeting, folder, names):
+def train(rank, meeting, folder):
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=meeting,
                                    rank=rank, world_size=RANKS)
     halves = [distributed.new_group([0, 1]), distributed.new_group([2, 3])]
-    for name in names:
+    for name in RUNS:
         n_stages = RUNS[name][1]
         group = (distributed.group.WORLD if n_stages == RANKS
                  else halves[rank // n_stages])
@@ -158,24 +139,17 @@ def passes_on_page(page):
     return out
 
 
-def mean_ms(calls, kind, chunk):
-    times = [end - start for k, c, _, start, end in calls
-             if (k, c) == (kind, chunk)]
-    return sum(times) / len(times) / 1e6
-
-
-def compare_times(name, pipeline, calls):
-    """Compares the mean times of chunks with those of the calls."""
+def compare_times(name, pipeline):
+    """Compares the times of chunks with the given ones. What follows a pass until
+    the next operation counts as a part of it."""
     wrong = []
     for chunk, one in enumerate(pipeline["chunks"]):
-        rank = chunk % RANKS
         for kind, ns in (("F", one["F"]), ("B", one["D"] + one["W"])):
-            want, got = mean_ms(calls[rank], kind, chunk), ns / 1e6
-            print(f"{name}: {kind} of chunk {chunk}: {got:.2f} ms, "
-                  f"called for {want:.2f} ms")
-            if abs(got - want) > 0.5 + 0.15 * want:
+            want, got = pass_us(chunk % RANKS, kind) / 1e3, ns / 1e6
+            print(f"{name}: {kind} of chunk {chunk}: {got:.2f} ms of {want} ms")
+            if abs(got - want) > 0.05 * want:
                 wrong.append(f"{name}: {kind} of chunk {chunk}: {got:.2f} ms "
-                             f"in place of {want:.2f} ms")
+                             f"in place of {want} ms")
     return wrong
 
 
@@ -184,23 +158,26 @@ def what_is_wrong(name, folder):
     calls = [[tuple(call) for call in
               json.loads((folder / f"{name}-calls{i}.json").read_text())]
              for i in range(RANKS)]
+    _, n_stages, n_chunks = RUNS[name]
+    for i in range(0, RANKS, n_stages):
+        retime(traces[i:i + n_stages], n_stages * n_chunks,
+               lambda rank, kind, i=i: pass_us(i + rank, kind),
+               lambda *_: MESSAGE_US)
     page, pipeline = folder / "page.html", folder / "pipeline.json"
     found = json.loads(longhaul("diagnose", *traces, "--json", "--html",
                                 str(page), "--pipeline-out", str(pipeline)))
-    _, n_stages, n_chunks = RUNS[name]
     about = {"n_steps": STEPS, "stages": n_stages,
              "replicas": RANKS // n_stages, "microbatches": MICROBATCHES}
     wrong = [f"{name}: {key}: {found[key]}, not {value}"
              for key, value in about.items() if found[key] != value]
     wrong += [f"{name}: {remark}" for remark in found["remarks"]]
-    want = [[call[:3] for call in calls[i]][:len(calls[i]) // STEPS]
-            for i in range(RANKS)]
+    want = [own[:len(own) // STEPS] for own in calls]
     got = passes_on_page(page.read_text())[:RANKS]
-    # Any of the steps may be shown: all have the same order, under any load.
+    # Any of the steps may be shown: all have the same order.
     if got != want:
         sys.exit(f"{name}: order\n{got}\nin place of\n{want}")
     if n_stages == RANKS:  # else the pipeline is of the slower replica
-        wrong += compare_times(name, json.loads(pipeline.read_text()), calls)
+        wrong += compare_times(name, json.loads(pipeline.read_text()))
     worst = max((s for s in found["slow"] if s["what"] in ("stage", "worker")),
                 key=lambda s: s["ratio"], default={})
     if worst.get("stage") != SLOW_RANK % n_stages or \
@@ -227,16 +204,11 @@ def recipe_is_wrong(folder):
 
 
 def main(folder):
-    wrong, names = [], list(RUNS)
-    for i in range(ATTEMPTS):
-        meeting = (folder / f"meeting{i}").absolute().as_uri()
-        multiprocessing.start_processes(train, (meeting, folder, names),
-                                        nprocs=RANKS, start_method="fork")
-        found = {name: what_is_wrong(name, folder) for name in names}
-        names = [name for name in names if found[name]]
-        wrong = [line for lines in found.values() for line in lines]
-        if not names:
-            break
+    (folder / "meeting").unlink(missing_ok=True)
+    meeting = (folder / "meeting").absolute().as_uri()
+    multiprocessing.start_processes(train, (meeting, folder), nprocs=RANKS,
+                                    start_method="fork")
+    wrong = [line for name in RUNS for line in what_is_wrong(name, folder)]
     wrong += recipe_is_wrong(folder)
     print(f"torch {torch.__version__}:", *wrong or ["equal"], sep="\n")
     return 1 if wrong else 0

@@ -111,6 +111,7 @@ def main(folder):
     longhaul("schedule", str(pipeline), "-m", "1f1b", "-q", "-o", str(plan))
     longhaul("export", str(pipeline), "-s", str(plan), "--to", "pytorch",
              "--form", "compute_comms", "-o", str(csv))
+    (folder / "meeting").unlink(missing_ok=True)
     meeting = (folder / "meeting").absolute().as_uri()
     multiprocessing.start_processes(
         train, (meeting, str(csv), str(folder)), nprocs=STAGES,

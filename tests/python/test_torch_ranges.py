@@ -7,7 +7,6 @@ pip, for the same Python or for that which $LONGHAUL_PYTHON names.
 """
 import pathlib
 import sys
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cli"), str(HERE.parent / "peers")]
@@ -17,6 +16,7 @@ import harness  # noqa: E402
 import longhaul.torch  # noqa: E402
 from harness import WORK, check, json_case, test  # noqa: E402
 from longhaul.torch import name_passes, pass_range  # noqa: E402
+from retimed import retime  # noqa: E402
 from torch import distributed, nn  # noqa: E402
 from torch.distributed.pipelining import (  # noqa: E402
     PipelineStage,
@@ -26,17 +26,8 @@ from torch.distributed.pipelining import (  # noqa: E402
 from torch.profiler import profile, schedule  # noqa: E402
 from torch_runs import on_ranks  # noqa: E402
 
-MICROBATCHES, STEPS, SLOW_S = 4, 2, 0.02
-
-
-class Part(nn.Module):
-    def __init__(self, seconds):
-        super().__init__()
-        self.layer, self.seconds = nn.Linear(16, 16), seconds
-
-    def forward(self, x):
-        time.sleep(self.seconds)
-        return self.layer(x)
+MICROBATCHES, STEPS = 4, 2
+PASS_US, MESSAGE_US = (10000, 30000), 1000  # passes of each rank
 
 
 def recorded(rank, folder, step):
@@ -52,7 +43,7 @@ def recorded(rank, folder, step):
 
 
 def named_job(rank, folder):
-    stage = PipelineStage(Part(SLOW_S * rank), rank, 2, torch.device("cpu"))
+    stage = PipelineStage(nn.Linear(16, 16), rank, 2, torch.device("cpu"))
     pipeline = name_passes(Schedule1F1B(
         stage, MICROBATCHES,
         loss_fn=lambda out, target: ((out - target) ** 2).mean()))
@@ -67,7 +58,7 @@ def named_job(rank, folder):
 def loop_job(rank, folder):
     """A custom loop: all forward passes, then the backward passes in
     reverse."""
-    part = Part(SLOW_S * rank)
+    part = nn.Linear(16, 16)
 
     def step():
         kept = []
@@ -95,12 +86,15 @@ def loop_job(rank, folder):
 
 def check_diagnosis(job):
     on_ranks(2, job, str(WORK))
+    retime([WORK / f"rank{i}.json" for i in range(2)], 2,
+           lambda rank, _: PASS_US[rank], lambda *_: MESSAGE_US)
     result = json_case("diagnosed", ["diagnose", "rank0.json", "rank1.json"], 0)
     check((result["n_steps"], result["stages"], result["microbatches"]) ==
           (STEPS, 2, MICROBATCHES), result)
     check(result["remarks"] == [], result["remarks"])
-    check([(s["what"], s.get("stage")) for s in result["slow"]][:1] ==
-          [("stage", 1)], result["slow"])
+    check([(s["what"], s.get("stage"), s["steps"]) for s in result["slow"]] ==
+          [("stage", 1, STEPS)] and abs(result["slow"][0]["ratio"] - 3) < 0.1,
+          result["slow"])
     check(result["by_operation"].get("forward-pp-comm", 0) > 0 and
           result["by_operation"].get("backward-pp-comm", 0) > 0,
           result["by_operation"])
@@ -122,7 +116,7 @@ def schedules_with_named_passes_are_unchanged():
 
 
 def gpipe_job(rank):
-    stage = PipelineStage(Part(0), 0, 1, torch.device("cpu"))
+    stage = PipelineStage(nn.Linear(16, 16), 0, 1, torch.device("cpu"))
     before = stage.forward_one_chunk
     assert name_passes(ScheduleGPipe(stage, 2))._stage is stage
     assert stage.forward_one_chunk == before
