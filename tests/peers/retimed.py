@@ -149,7 +149,7 @@ def retime(paths, n_chunks, pass_us, delay_us):
                     rank.now_us += STEP_US
                     rank.add(rank.steps[step]["ts"], rank.now_us)
                 rank.run_pass(arrival_us, pass_us(i, kind))
-                ends_us[step, *key] = rank.now_us
+                ends_us[(step, *key)] = rank.now_us
                 n_left -= 1
         if n_left == before:
             raise ValueError("passes wait for each other")

@@ -2,10 +2,13 @@
 """Runs for the tests of longhaul.torch: a small model in parts, on processes over gloo,
 and the same in one process; on CPUs, or on one shared GPU.
 """
+import collections
 import pathlib
 import pickle
 import tempfile
+import threading
 import traceback
+import types
 
 import torch
 from harness import check
@@ -92,6 +95,61 @@ def on_ranks(ranks, job, *arguments):
             nprocs=ranks, start_method="fork")
         return [pickle.loads(pathlib.Path(folder, str(rank)).read_bytes())
                 for rank in range(ranks)]
+
+
+class VirtualTime:
+    """Replaces the clock of longhaul.torch on CPUs, before a runtime is made. A
+    rank's clock advances by sleep() alone, and by a little with each reading. A
+    message arrives when its sender's clock sent it, with the emulated link's delays,
+    so that other load changes no measured time."""
+
+    READING_NS = 100
+
+    def __init__(self, rank):
+        from longhaul.torch import _clocks, _runtime, _transport
+
+        self.now_ns, self.rank = 10**9, rank
+        self.arrival = threading.local()  # of the message that a thread takes
+        self.numbers = collections.Counter()
+        store = distributed.distributed_c10d._get_default_store()
+        for module in (_clocks, _runtime, _transport):
+            module.host_ns = self.read
+        _transport.time = types.SimpleNamespace(sleep=self.sleep)
+        send, post = _transport.Outlet.send, _transport.Inlet.post
+        take = _transport.Inlet._hold
+
+        def number(sender, receiver, tag):
+            link = sender, receiver, tag
+            self.numbers[link] += 1
+            return "/".join(map(str, (*link, self.numbers[link])))
+
+        def noted_send(end, ops, tag, staged):
+            store.set(number(rank, ops[0].peer, tag), str(self.read()))
+            return send(end, ops, tag, staged)
+
+        def noted_post(end, ops, tag, staged):
+            # The thread that waits for the message may finish first.
+            end.names = getattr(end, "names", {})
+            end.names[id(ops)] = number(ops[0].peer, rank, tag)
+            return post(end, ops, tag, staged)
+
+        def hold(end, message):
+            name = end.names.pop(id(message.ops))
+            self.arrival.ns = int(store.get(name))
+            take(end, message)
+
+        _transport.Outlet.send = noted_send
+        _transport.Inlet.post = noted_post
+        _transport.Inlet._hold = hold
+
+    def read(self):
+        if hasattr(self.arrival, "ns"):
+            return self.arrival.ns
+        self.now_ns += self.READING_NS
+        return self.now_ns
+
+    def sleep(self, seconds):
+        self.now_ns += round(seconds * 1e9)
 
 
 def stages_of(what, device, group=None, wrap=lambda part: part, place="cpu"):
@@ -215,14 +273,16 @@ def replicas_job(rank, text, schedule, kind, place):
 
 
 def slow_job(rank, text, steps, place):
-    """Slows down a link, with passes of some milliseconds."""
+    """Slows down a link, with passes of some milliseconds; in virtual time on
+    CPUs."""
     import time
 
     from longhaul.torch import Adapt, PipelineRuntime
 
+    clock = VirtualTime(rank) if place == "cpu" else time
     stages = stages_of(text, rank, place=place)
     for stage in stages:
-        stage.submod.register_forward_hook(lambda *_: time.sleep(0.003))
+        stage.submod.register_forward_hook(lambda *_: clock.sleep(0.003))
     runtime = PipelineRuntime(
         text, stages, schedule="1f1b", loss_fn=loss_of,
         scale_grads=False, inject="",
