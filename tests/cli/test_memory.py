@@ -7,12 +7,12 @@ import resource
 import shutil
 import subprocess
 
-from harness import (ENVIRONMENT, PROGRAM, ROOT, WORK, check, finish,
+from harness import (ENVIRONMENT, HANGS, PROGRAM, ROOT, WORK, check, finish,
                      is_sanitized, makes, run, test, write)
 from input_files import TRAINED
 
-# Seconds; a run takes one. Without a time limit, a livelock would never end.
-HANGS = 60
+# Processor seconds; a run takes one. Without a limit, a livelock would not end.
+LIVELOCKS = 60
 MIB = 1 << 20
 
 
@@ -39,13 +39,15 @@ def train(transport="inproc", kind=None, limit=None):
     shutil.rmtree(WORK / "c", ignore_errors=True)
 
     def limited():
-        resource.setrlimit(kind, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CPU, (LIVELOCKS, LIVELOCKS))
+        if kind:
+            resource.setrlimit(kind, (limit, limit))
     try:
         return subprocess.run(
             [PROGRAM, "train", "plan.json", "--device", "cpu", "--transport",
              transport, "--data", "text", "--steps", "2", "--checkpoint", "c"],
             cwd=WORK, env=ENVIRONMENT, text=True, capture_output=True,
-            check=False, timeout=HANGS, preexec_fn=limited if kind else None)
+            check=False, timeout=HANGS, preexec_fn=limited)
     except subprocess.TimeoutExpired:
         return None
 
