@@ -215,7 +215,7 @@ def a_run_is_measured_with_ranks_that_share_layers_and_experts():
              out="from measured passes")
         planned, took = (json.loads(read("next.json"))["iteration_s"],
                          middle_half(found))
-        check(abs(planned / took - 1) < 0.05, f"{degrees}: {planned}, {took}")
+        check(abs(planned / took - 1) < 0.1, f"{degrees}: {planned}, {took}")
 
 
 @test
