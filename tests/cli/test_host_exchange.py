@@ -3,7 +3,9 @@
 """simulate --replicas: slow links between hosts; host exchanges."""
 import json
 
-from harness import case, check, finish, json_case, read, test, write
+from harness import (VIRTUAL, case, check, finish, json_case, read, run, test,
+                     write)
+from input_files import TRAINED
 
 GO_BY = 2  # iterations from a decision until it takes effect
 STEPS = 100
@@ -119,6 +121,40 @@ def hosts_exchange_their_places():
           f"{kept['total_s']} and {found['total_s']}")
     again = played("again", "--adapt", "--moving", "400ms")
     check(again == played("and again", "--adapt", "--moving", "400ms"), "same")
+
+
+@test
+def a_run_locates_a_link_and_exchanges_hosts():
+    """Nothing but measured times announces the link to the run."""
+    write("job.yaml", TRAINED % 2)
+    run("plan", "job.yaml", "-o", "plan.json", "-q")
+    write("text", "It was the best of times, it was the worst of times.\n" * 99)
+    write("e.yaml", "longhaul: events/1\ntime_unit: ms\nevents:\n"
+          "  - {from: 14, to: 60, links: [h0-h2], transfer: 50}\n")
+    train = ["train", "plan.json", "--device", "cpu", "--data", "text",
+             "--steps", "40", "--replicas", "2", "--events", "e.yaml"]
+    if "OpenBLAS" in run(*train).stderr:
+        print("SKIPPED training: OpenBLAS is not installed")
+        return
+    found = json_case("run", [*train, "--adapt", "--moving", "20ms"],
+                      program=VIRTUAL)
+    begun = [(n["what"], n["index"], n["from"]) for n in found["noticed"]
+             if n["change"] == "begins"]
+    check(begun == [("data", 0, 14)], found["noticed"])
+    located = [d for d in found["decisions"] if "located" in d["why"]]
+    check([d["step"] for d in located] == [17] and all(
+        f"the link from host {a} to {b} (" in located[0]["why"]
+        for a, b in ((0, 2), (2, 0))), found["decisions"])
+    move, = found["switches"]
+    places = move["moved"]["places"]
+    check(move["step"] == 20 and sorted(places) == [0, 1, 2, 3] and
+          places.index(0) % 2 != places.index(2) % 2 and
+          "the slow link between hosts 0 and 2 carries the data" in move["why"],
+          move)
+    quiet, slow = (found["iterations"][i]["seconds"] for i in (13, 14))
+    check(slow > 100 * quiet and all(
+        i["seconds"] < 2 * quiet for i in found["iterations"][21:]),
+        found["iterations"])
 
 
 @test
