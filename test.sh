@@ -59,6 +59,10 @@ fi
 # may set LC_CTYPE for the compilers that it starts.
 export CCACHE_DIR="${CCACHE_DIR:-$PWD/build-ccache}"
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-locale}"
+# Each module that a Python imports is compiled once: torch's take 8 s. The source
+# folder and the system's Python remain as they are.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX="${PYTHONPYCACHEPREFIX:-$PWD/build-pycache}"
 passed=0 failed=0 skipped=0
 begin=$(date +%s)
 mkdir -p build-logs
@@ -216,8 +220,19 @@ packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
     libclang-rt-14-dev-wasm32'
 more_packages='slurmctld slurmd slurm-client munge nodejs mandoc chromium zsh
     fish'
+# Torch is downloaded while the packages are installed, if there is a Python that
+# can make environments.
+begin_torch() {
+    [ -n "${job_torch:-}" ] || [ "$mode" = quick ] ||
+        [ -n "${LONGHAUL_TORCH:-}" ] || python3 -c 'import torch' 2>/dev/null ||
+        ! python3 -c 'import ensurepip, venv' 2>/dev/null || {
+        begin torch sh tools/get-torch.sh build-torch
+        LONGHAUL_TORCH=$PWD/build-torch/bin/python
+    }
+}
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     stage 'Packages'
+    begin_torch
     # shellcheck disable=SC2086 # words
     step packages sh tools/need-packages.sh $packages ||
         echo 'continuing with the packages that are installed'
@@ -241,10 +256,7 @@ if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     # shellcheck disable=SC2086 # words
     begin packages sh tools/need-packages.sh $more_packages
     begin wasm sh tools/get-wasm.sh build-wasm
-    if [ -z "${LONGHAUL_TORCH:-}" ] && ! python3 -c 'import torch' 2>/dev/null; then
-        begin torch sh tools/get-torch.sh build-torch
-        LONGHAUL_TORCH=$PWD/build-torch/bin/python
-    fi
+    begin_torch
     get wasm build-wasm
 fi
 

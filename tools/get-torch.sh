@@ -42,5 +42,12 @@ $pip --no-deps megatron-core==0.16.1 einops
 $pip transformers tokenizers safetensors ||
     echo 'transformers is not installed: its tests will be skipped' >&2
 get_torchtitan
+# test.sh installs the compiler meanwhile.
+for _ in $(seq 300); do
+    if command -v cc && command -v readelf; then
+        break
+    fi >/dev/null
+    sleep 1
+done
 python3 "$here/torch-without-cuda.py" "$folder/bin/python"
 "$folder/bin/python" -c 'import torch.distributed.pipelining'
