@@ -38,7 +38,7 @@ TESTS = {
     "src/schedule/simulator": "simulator bounds trace offload describe "
                               "numbers agreement mirror makespan "
                               "timeline_rows jitter tolerance "
-                              "schedule_methods",
+                              "schedule_methods shared_links",
     "src/schedule/methods": "schedule_methods schedule_look_ahead "
                             "schedule_rounds schedule_steady schedule_slack "
                             "schedule_memory generators methods "

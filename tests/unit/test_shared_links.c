@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include <longhaul/check.h>
+#include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/events.h>
 #include <longhaul/experimental/jitter.h>
@@ -59,6 +60,25 @@ typedef struct row {
 
 enum { SECOND = 1000000000 };
 
+/* Checks the busy time of the link: two messages of 4 s each, and the 27 s of
+ * the all-gather if it is on this link, in one piece or three. */
+static void check_use(const lh_pipeline *p, const lh_schedule *s,
+                      const lh_timeline *t, bool is_shared)
+{
+    lh_analysis *a = NULL;
+    lh_error err = {0};
+    uint32_t n, found = 0;
+    CHECK_OK(lh_analysis_make(p, s, t, &a, &err), err);
+    const lh_link_use *links = lh_analysis_links(a, &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(links[i].name, "wan") == 0) {
+            found++;
+            CHECK_INT(links[i].busy_ns, (is_shared ? 35 : 8) * (int64_t)SECOND);
+        }
+    CHECK_INT(found, 1);
+    lh_analysis_free(a);
+}
+
 static void check_row(const row *r)
 {
     lh_pipeline *p = parse(r->data_parallel);
@@ -81,6 +101,7 @@ static void check_row(const row *r)
     const lh_collective *c = lh_timeline_collectives(t, &n);
     CHECK_INT(n, 1);
     CHECK_INT(c[0].arrive_ns, r->gathered_s * SECOND);
+    check_use(p, s, t, strstr(r->data_parallel, "wan"));
     lh_verdict_free(v);
     lh_timeline_free(t);
     lh_schedule_free(s);
