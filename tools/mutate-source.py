@@ -30,7 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 TESTS = {
     "src/model": "cost cost_links cost_profile cost_memory cost_wide_groups "
                  "sharding expert_traffic layer_by_layer expert_groups zones "
-                 "kernels fp8 framework job job_model network transport "
+                 "torchtitan_cost kernels fp8 framework job job_model network transport "
                  "memory_limits recompute partition lower_bounds "
                  "layout_bounds numbers plan_memory validate "
                  "validate-published validate-gpu validate-scaleacross "
