@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """--host-memory: devices offload activations that exceed their memory."""
-from harness import (ANY, ROOT, case, check, finish, json_case, long_test, read,
+from harness import (ANY, ROOT, VIRTUAL, case, check, finish, json_case, read,
                      run, test, uniform, write)
 from trained import TRAIN, can_train, make_plan, saved
 
@@ -182,7 +182,7 @@ def the_cpu_device_copies_activations():
          err="chunk 0 has no activations that the cpu device could copy")
 
 
-@long_test
+@test
 def the_cpu_device_adapts_with_host_memory():
     """A link of 200 ms: larger warm-ups, whose activations need host memory."""
     make_plan(small_job(0.0014))
@@ -196,7 +196,8 @@ def the_cpu_device_adapts_with_host_memory():
     if not can_train(run(*train, "--checkpoint", "calm")):
         return
     found = json_case("adapts", [*train, *HOST, "--adapt", "--events",
-                                 "slow.yaml", "--checkpoint", "adapts"])
+                                 "slow.yaml", "--checkpoint", "adapts"],
+                      program=VIRTUAL)
     check(saved("calm", 40) == saved("adapts", 40), "weights")
     check(any(one["to"] == "slack" and not one["refused"]
               for one in found["switches"]), found["switches"])
