@@ -22,6 +22,7 @@
     X(cmd_diagnose)                                                            \
     X(cmd_report)                                                              \
     X(cmd_export)                                                              \
+    X(cmd_packets)                                                             \
     X(cmd_optical)
 
 #define CLI_DECLARE(command) extern const cli_command command;

@@ -34,6 +34,10 @@ static const cli_help_group groups[] = {
      "model gpu sites nodes latency-ms link-gbps batch sequence"},
     {"init", "Output", "force"},
     {"explain", "Plan", "rank schedule receives coupled path"},
+    {"packets", "Link", "gbps latency loss paths senders"},
+    {"packets", "Messages", "message messages"},
+    {"packets", "Ends", "queue-pairs balancing recovery fec control"},
+    {"packets", "Simulation", "seeds"},
     {"diagnose", "Input", "job map"},
     {"diagnose", "Output", "html pipeline-out profile-out"},
 };

@@ -29,6 +29,7 @@
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/monitor.h>
 #include <longhaul/experimental/optical.h>
+#include <longhaul/experimental/packets.h>
 #include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/size.h>
@@ -593,6 +594,19 @@ static lh_status routed(const void *given, lh_error *err)
     say(status, "%.17g", o ? o->policies[0].iteration_s : 0);
     lh_optical_free(o);
     lh_scenario_free(s);
+    return status;
+}
+
+static lh_status simulate_packets(const void *given, lh_error *err)
+{
+    const lh_packet_link link = {.load = {.line_bytes_per_s = 1e9,
+                                          .latency_ns = 1e5,
+                                          .oversubscription = 1,
+                                          .senders = 1,
+                                          .message_bytes = 1e5}};
+    lh_packet_result out = {0};
+    lh_status status = lh_packets_simulate_links(&link, 1, given, &out, err);
+    say(status, "%.17g", out.end_ns);
     return status;
 }
 

@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Implements longhaul packets: simulates messages over a link between two
+ * sites, packet by packet, under all combinations of the given settings. */
+#include "commands.h"
+#include "inputs.h"
+#include "values.h"
+
+#include <longhaul/experimental/packets.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_VALUES = 64, MOST_ROWS = 4096 };
+
+/* Settings that may have several values, in the order of the columns. */
+typedef enum axis {
+    GBPS,
+    LATENCY,
+    LOSS,
+    MESSAGE,
+    SENDERS,
+    QUEUE_PAIRS,
+    PATHS,
+    BALANCING,
+    RECOVERY,
+    FEC,
+    CONTROL,
+    N_AXES
+} axis;
+
+typedef struct settings {
+    const char *values[N_AXES];
+    int64_t variation_ns, timeout_ns, return_ns;
+    double interface_gbps, oversubscription, burst, window_kib, buffer_kib,
+        queue_kib;
+    uint32_t messages, seeds, threads;
+} settings;
+
+#define LIST_ROW(axis, option, argument, words, says)                          \
+    {                                                                          \
+        .name = (option), .type = CLI_TEXT,                                    \
+        .at = offsetof(settings, values) + (axis) * sizeof(const char *),      \
+        .arg = (argument), .example_argument = (words), .help = (says)         \
+    }
+
+static const cli_option options[] = {
+    LIST_ROW(GBPS, "gbps", "NUMBER,...", "400",
+             "Rate of the link, all paths together, in Gb/s. Required."),
+    LIST_ROW(LATENCY, "latency", "TIME,...", "35ms",
+             "Latency of the link, one way. Required."),
+    LIST_ROW(LOSS, "loss", "SHARE,...", "0.01%",
+             "Share of packets lost on the link: 1e-4 or 0.01% (default: 0)."),
+    LIST_ROW(MESSAGE, "message", "BYTES,...", "134MB",
+             "Size of a message: 64KiB, 134MB, 1e9 (default: 64MiB)."),
+    LIST_ROW(SENDERS, "senders", "N,...", "8",
+             "GPUs that send at the same time (default: 1)."),
+    LIST_ROW(QUEUE_PAIRS, "queue-pairs", "N,...", "1,64",
+             "Queue pairs between two GPUs (default: 1)."),
+    LIST_ROW(PATHS, "paths", "N,...", "8",
+             "Equal paths of the link (default: 1)."),
+    LIST_ROW(BALANCING, "balancing", "NAME,...", "ecmp,spray",
+             "ecmp: a queue pair keeps to one path; spray: its packets use all "
+             "(default: ecmp)."),
+    LIST_ROW(RECOVERY, "recovery", "NAME,...", "go-back-n",
+             "selective-repeat or go-back-n (default: selective-repeat)."),
+    LIST_ROW(FEC, "fec", "DATA+PARITY,...", "none,32+2",
+             "Redundancy code, as 32+2 packets, or none (default: none)."),
+    LIST_ROW(CONTROL, "control", "NAME,...", "none,dcqcn",
+             "Congestion control: none, dcqcn or delay (default: none)."),
+    {.name = "messages",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, messages),
+     .arg = "N",
+     .least = 1,
+     .most = 1000000,
+     .preset = "1",
+     .help = "Messages of each sender, each after the previous one's arrival."},
+    {.name = "interface-gbps",
+     .type = CLI_REAL_ABOVE,
+     .at = offsetof(settings, interface_gbps),
+     .arg = "NUMBER",
+     .help = "Rate of a GPU's network interface in Gb/s (default: its share "
+             "of the link)."},
+    {.name = "oversubscription",
+     .type = CLI_REAL,
+     .at = offsetof(settings, oversubscription),
+     .arg = "NUMBER",
+     .low = 1,
+     .help = "Ratio of promised to real capacity (default: 1)."},
+    {.name = "return-latency",
+     .type = CLI_TIME,
+     .at = offsetof(settings, return_ns),
+     .arg = "TIME",
+     .example_argument = "40ms",
+     .help = "Latency of the way back (default: as --latency)."},
+    {.name = "burst",
+     .type = CLI_REAL,
+     .at = offsetof(settings, burst),
+     .arg = "N",
+     .low = 1,
+     .help = "Mean number of consecutive losses (default: independent "
+             "losses)."},
+    {.name = "variation",
+     .type = CLI_TIME,
+     .at = offsetof(settings, variation_ns),
+     .arg = "TIME",
+     .example_argument = "50us",
+     .help = "Mean of an exponential latency added to each packet (default: "
+             "none)."},
+    {.name = "window-kib",
+     .type = CLI_REAL_ABOVE,
+     .at = offsetof(settings, window_kib),
+     .arg = "N",
+     .help = "Unacknowledged data of a queue pair (default: 2048 with spray, "
+             "else no limit)."},
+    {.name = "buffer-kib",
+     .type = CLI_REAL_ABOVE,
+     .at = offsetof(settings, buffer_kib),
+     .arg = "N",
+     .help = "Queue of a path, beyond which packets are dropped (default: the "
+             "data of a round trip)."},
+    {.name = "queue-kib",
+     .type = CLI_REAL_ABOVE,
+     .at = offsetof(settings, queue_kib),
+     .arg = "N",
+     .help = "Queue from which dcqcn's marks are certain (default: 2048)."},
+    {.name = "timeout",
+     .type = CLI_TIME,
+     .at = offsetof(settings, timeout_ns),
+     .arg = "TIME",
+     .example_argument = "67ms",
+     .help = "Time without progress until packets are sent again (default: "
+             "four round trips)."},
+    {.name = "seeds",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, seeds),
+     .arg = "N",
+     .least = 1,
+     .most = 256,
+     .preset = "5",
+     .help = "Simulate each row with N seeds, from --seed on."},
+    CLI_THREADS_ROW(settings, "Simulate N seeds in parallel (default: one per "
+                              "processor). The result is the same."),
+};
+
+static const cli_example examples[] = {
+    {"longhaul packets --gbps 3200 --paths 8 --latency 35ms --loss 0.01% "
+     "--senders 8 --message 134MB --queue-pairs 64 --balancing ecmp,spray",
+     "Compare spraying with ECMP for 64 queue pairs."},
+    {"longhaul packets --gbps 100 --latency 1ms --loss 2e-4 --message 42MB "
+     "--recovery go-back-n,selective-repeat --seeds 20",
+     "Show the cost of go-back-N."},
+};
+
+/* --- values --- */
+
+/* Returns option names of the axes. */
+static const char *get_option_name(axis a)
+{
+    static const char *const names[N_AXES] = {
+        "gbps",  "latency",   "loss",     "message", "senders", "queue-pairs",
+        "paths", "balancing", "recovery", "fec",     "control"};
+    return names[a];
+}
+
+/* Parses a number of bytes with an optional unit: 64KiB, 134MB. */
+static bool parse_bytes(const char *text, double *out)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"", 1},       {"B", 1},         {"kB", 1e3},
+                 {"KB", 1e3},   {"MB", 1e6},      {"GB", 1e9},
+                 {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 0x1p30}};
+    const char *rest;
+    if (!cli_parse_real(text, out, &rest))
+        return false;
+    for (uint32_t i = 0; i < CLI_COUNT_OF(units); i++)
+        if (strcmp(rest, units[i].name) == 0) {
+            *out *= units[i].bytes;
+            return *out >= 1 && *out <= 1e12;
+        }
+    return false;
+}
+
+/* Parses a share: 1e-4 or 0.01%. */
+static bool parse_share(const char *text, double *out)
+{
+    const char *rest;
+    if (!cli_parse_real(text, out, &rest))
+        return false;
+    if (strcmp(rest, "%") == 0)
+        *out /= 100;
+    else if (*rest != '\0')
+        return false;
+    return *out <= 0.5;
+}
+
+/* Parses a word of the list; *out: its index. */
+static bool parse_word(const char *text, const char *const *words, double *out)
+{
+    for (uint32_t i = 0; words[i]; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *out = i;
+            return true;
+        }
+    return false;
+}
+
+/* Parses a redundancy code into data * 256 + parity; none: 0. */
+static bool parse_fec(const char *text, double *out)
+{
+    char *plus;
+    *out = 0;
+    if (strcmp(text, "none") == 0)
+        return true;
+    unsigned long data = strtoul(text, &plus, 10);
+    if (*plus != '+' || data < 1 || data > 255)
+        return false;
+    uint64_t parity;
+    if (!cli_parse_count(plus + 1, 1, 64, &parity))
+        return false;
+    *out = (double)(data * 256 + parity);
+    return true;
+}
+
+static const char *const balancings[] = {"ecmp", "spray", NULL};
+static const char *const recoveries[] = {"selective-repeat", "go-back-n", NULL};
+static const char *const controls[] = {"none", "dcqcn", "delay", NULL};
+
+/* Parses one value of an axis. */
+static bool parse_value(axis a, const char *text, double *out)
+{
+    uint64_t count;
+    int64_t ns;
+    const char *rest;
+    switch (a) {
+    case GBPS:
+        return cli_parse_real(text, out, &rest) && *rest == '\0' && *out > 0 &&
+               *out <= 1e6;
+    case LATENCY:
+        if (!cli_parse_time(text, &ns) || ns > INT64_C(10000000000))
+            return false;
+        *out = (double)ns;
+        return true;
+    case LOSS:
+        return parse_share(text, out);
+    case MESSAGE:
+        return parse_bytes(text, out);
+    case SENDERS:
+    case QUEUE_PAIRS:
+    case PATHS:
+        if (!cli_parse_count(text, 1, 4096, &count))
+            return false;
+        *out = (double)count;
+        return true;
+    case BALANCING:
+        return parse_word(text, balancings, out);
+    case RECOVERY:
+        return parse_word(text, recoveries, out);
+    case FEC:
+        return parse_fec(text, out);
+    default:
+        return parse_word(text, controls, out);
+    }
+}
+
+/* The values of all axes. */
+typedef struct grid {
+    double values[N_AXES][MOST_VALUES];
+    uint32_t n[N_AXES], n_rows;
+} grid;
+
+/* Returns the default of an axis; NULL: it is required. */
+static const char *get_default(axis a)
+{
+    static const char *const defaults[N_AXES] = {
+        NULL,   NULL,  "0", "64MiB", "1", "1", "1", "ecmp", "selective-repeat",
+        "none", "none"};
+    return defaults[a];
+}
+
+/* Parses the values of one axis. */
+static lh_status parse_axis(cli *c, axis a, grid *g)
+{
+    const settings *set = c->settings;
+    const char *text = set->values[a] ? set->values[a] : get_default(a);
+    char word[64];
+    if (!text)
+        return cli_usage(c, "--%s is required", get_option_name(a));
+    for (;;) {
+        size_t len = strcspn(text, ",");
+        if (len >= sizeof word)
+            len = sizeof word - 1;
+        memcpy(word, text, len);
+        word[len] = '\0';
+        if (g->n[a] == MOST_VALUES)
+            return cli_usage(c, "--%s: at most %d values", get_option_name(a),
+                             (int)MOST_VALUES);
+        if (!parse_value(a, word, &g->values[a][g->n[a]++]))
+            return cli_usage(c, "--%s: '%s' is not a value such as %s",
+                             get_option_name(a), word,
+                             cli_find_option(c->command, get_option_name(a))
+                                 ->example_argument);
+        text += strcspn(text, ",");
+        if (*text == '\0')
+            return LH_OK;
+        text++;
+    }
+}
+
+/* Parses all axes and counts the rows. */
+static lh_status parse_grid(cli *c, grid *g)
+{
+    uint64_t n = 1;
+    for (uint32_t a = 0; a < N_AXES; a++) {
+        CLI_TRY(parse_axis(c, (axis)a, g));
+        n *= g->n[a];
+        if (n > MOST_ROWS)
+            return cli_usage(c, "the values have more than %d combinations",
+                             (int)MOST_ROWS);
+    }
+    g->n_rows = (uint32_t)n;
+    return LH_OK;
+}
+
+/* Returns the index of row `row`'s value on an axis; the last axis varies
+ * fastest. */
+static uint32_t get_index(const grid *g, uint32_t row, axis a)
+{
+    for (uint32_t k = N_AXES - 1; k > a; k--)
+        row /= g->n[k];
+    return row % g->n[a];
+}
+
+/* Returns row `row`'s value on an axis. */
+static double get_value(const grid *g, uint32_t row, axis a)
+{
+    return g->values[a][get_index(g, row, a)];
+}
+
+/* Builds the link of a row. */
+static lh_packet_link build_link(const cli *c, const grid *g, uint32_t row)
+{
+    const settings *set = c->settings;
+    const double bytes_per_gbit = 1.25e8;
+    uint32_t fec = (uint32_t)get_value(g, row, FEC);
+    double line = get_value(g, row, GBPS) * bytes_per_gbit;
+    double senders = get_value(g, row, SENDERS);
+    return (lh_packet_link){
+        .load = {.line_bytes_per_s = line,
+                 .latency_ns = get_value(g, row, LATENCY),
+                 .return_ns = (double)set->return_ns,
+                 .loss = get_value(g, row, LOSS),
+                 .oversubscription =
+                     set->oversubscription > 0 ? set->oversubscription : 1,
+                 .senders = senders,
+                 .interface_bytes_per_s =
+                     set->interface_gbps > 0
+                         ? set->interface_gbps * bytes_per_gbit
+                         : line / senders,
+                 .message_bytes = floor(get_value(g, row, MESSAGE))},
+        .setting = {.balancing = get_value(g, row, BALANCING) > 0
+                                     ? LH_BALANCING_SPRAY
+                                     : LH_BALANCING_ECMP,
+                    .recovery = get_value(g, row, RECOVERY) > 0
+                                    ? LH_RECOVERY_GO_BACK_N
+                                    : LH_RECOVERY_SELECTIVE_REPEAT,
+                    .queue_pairs = (uint32_t)get_value(g, row, QUEUE_PAIRS),
+                    .paths = (uint32_t)get_value(g, row, PATHS),
+                    .fec_data = fec / 256,
+                    .fec_parity = fec % 256,
+                    .window_bytes = set->window_kib * 1024,
+                    .queue_bytes = set->queue_kib * 1024},
+        .control = (lh_packet_control)get_value(g, row, CONTROL),
+        .messages = set->messages,
+        .burst = set->burst,
+        .variation_ns = set->variation_ns,
+        .buffer_bytes = set->buffer_kib * 1024,
+        .timeout_ns = set->timeout_ns};
+}
+
+/* --- output --- */
+
+/* Formats row `row`'s value on an axis as it was typed. */
+static const char *get_text(const cli *c, const grid *g, uint32_t row, axis a,
+                            char *buffer, size_t size)
+{
+    const settings *set = c->settings;
+    const char *text = set->values[a] ? set->values[a] : get_default(a);
+    for (uint32_t i = get_index(g, row, a); i > 0; i--)
+        text += strcspn(text, ",") + 1;
+    size_t len = strcspn(text, ",");
+    if (len >= size)
+        len = size - 1;
+    memcpy(buffer, text, len);
+    buffer[len] = '\0';
+    return buffer;
+}
+
+/* Prints the values that all rows share. */
+static void print_common(cli *c, const grid *g)
+{
+    char text[64];
+    const char *between = "";
+    for (uint32_t a = 0; a < N_AXES; a++)
+        if (g->n[a] == 1) {
+            cli_print(c, "%s%s %s", between, get_option_name((axis)a),
+                      get_text(c, g, 0, (axis)a, text, sizeof text));
+            between = ", ";
+        }
+    cli_print(c, "\n\n");
+}
+
+/* Prints the table: a column for each setting with several values. */
+static void print_table(cli *c, const grid *g, const lh_packet_result *results)
+{
+    char text[64];
+    for (uint32_t a = 0; a < N_AXES; a++)
+        if (g->n[a] > 1)
+            cli_print(c, "%16s  ", get_option_name((axis)a));
+    cli_print(c, "  time ms  (least  greatest)  Gb/s per GPU  sent again %%  "
+                 "dropped %%  formula ms  (differs)\n");
+    for (uint32_t row = 0; row < g->n_rows; row++) {
+        const lh_packet_result *r = &results[row];
+        const lh_packet_counters *k = &r->counters;
+        double sent = (double)k->sent;
+        for (uint32_t a = 0; a < N_AXES; a++)
+            if (g->n[a] > 1)
+                cli_print(c, "%16s  ",
+                          get_text(c, g, row, (axis)a, text, sizeof text));
+        cli_print(c,
+                  "%9.3f %7.3f %10.3f  %12.2f  %12.3f  %9.3f  %10.3f  "
+                  "(%+.1f %%)\n",
+                  r->end_ns * 1e-6, r->least_end_ns * 1e-6,
+                  r->greatest_end_ns * 1e-6, r->bytes_per_s * 8e-9,
+                  100 * (double)k->retransmitted / sent,
+                  100 * (double)k->dropped / sent, r->closed_form_ns * 1e-6,
+                  100 * (r->closed_form_ns / r->median_ns - 1));
+    }
+}
+
+/* Prints the results for people. */
+static void print_text(cli *c, const grid *g, const lh_packet_result *results)
+{
+    const settings *set = c->settings;
+    print_common(c, g);
+    print_table(c, g, results);
+    cli_print(c,
+              "\nSimulated packet by packet, %" PRIu32
+              " seed%s. \"time\": until all messages have arrived, mean over "
+              "the seeds; \"formula\": a message by the closed form of the "
+              "plans, against the median message.\n",
+              set->seeds, set->seeds == 1 ? "" : "s");
+}
+
+/* Adds a row's settings to its JSON object. */
+static void add_settings(json_t *object, const lh_packet_link *l)
+{
+    json_object_set_new(object, "gbps",
+                        json_real(l->load.line_bytes_per_s * 8e-9));
+    json_object_set_new(object, "latency_ns",
+                        json_integer((json_int_t)l->load.latency_ns));
+    json_object_set_new(object, "loss", json_real(l->load.loss));
+    json_object_set_new(object, "message_bytes",
+                        json_integer((json_int_t)l->load.message_bytes));
+    json_object_set_new(object, "senders",
+                        json_integer((json_int_t)l->load.senders));
+    json_object_set_new(object, "queue_pairs",
+                        json_integer(l->setting.queue_pairs));
+    json_object_set_new(object, "paths", json_integer(l->setting.paths));
+    json_object_set_new(
+        object, "load_balancing",
+        json_string(balancings[l->setting.balancing == LH_BALANCING_SPRAY]));
+    json_object_set_new(
+        object, "recovery",
+        json_string(recoveries[l->setting.recovery == LH_RECOVERY_GO_BACK_N]));
+    json_object_set_new(object, "fec_data", json_integer(l->setting.fec_data));
+    json_object_set_new(object, "fec_parity",
+                        json_integer(l->setting.fec_parity));
+    json_object_set_new(object, "congestion_control",
+                        json_string(lh_packet_control_name(l->control)));
+}
+
+/* Adds a row's results to its JSON object. */
+static void add_result(json_t *object, const lh_packet_result *r)
+{
+    const lh_packet_counters *k = &r->counters;
+    const struct {
+        const char *name;
+        double value;
+    } reals[] = {{"end_ns", r->end_ns},
+                 {"least_end_ns", r->least_end_ns},
+                 {"greatest_end_ns", r->greatest_end_ns},
+                 {"median_ns", r->median_ns},
+                 {"p99_ns", r->p99_ns},
+                 {"max_ns", r->max_ns},
+                 {"bytes_per_s", r->bytes_per_s},
+                 {"closed_form_ns", r->closed_form_ns}};
+    const struct {
+        const char *name;
+        uint64_t value;
+    } counts[] = {{"sent", k->sent},
+                  {"delivered", k->delivered},
+                  {"lost", k->lost},
+                  {"dropped", k->dropped},
+                  {"retransmitted", k->retransmitted},
+                  {"unneeded", k->unneeded},
+                  {"acks", k->acks},
+                  {"lost_acks", k->lost_acks},
+                  {"marked", k->marked},
+                  {"timeouts", k->timeouts},
+                  {"max_queue_bytes", k->max_queue_bytes},
+                  {"events", k->events}};
+    for (uint32_t i = 0; i < CLI_COUNT_OF(reals); i++)
+        json_object_set_new(object, reals[i].name, json_real(reals[i].value));
+    for (uint32_t i = 0; i < CLI_COUNT_OF(counts); i++)
+        json_object_set_new(object, counts[i].name,
+                            json_integer((json_int_t)counts[i].value));
+}
+
+/* Prints the results as JSON. */
+static lh_status print_json(cli *c, const grid *g, const lh_packet_link *links,
+                            const lh_packet_result *results)
+{
+    const settings *set = c->settings;
+    json_t *rows = json_array(), *object = json_object();
+    for (uint32_t i = 0; i < g->n_rows; i++) {
+        json_t *row = json_object();
+        add_settings(row, &links[i]);
+        add_result(row, &results[i]);
+        json_array_append_new(rows, row);
+    }
+    json_object_set_new(object, "longhaul", json_string("packets/1"));
+    json_object_set_new(object, "seed",
+                        json_integer((json_int_t)c->common.seed));
+    json_object_set_new(object, "seeds", json_integer(set->seeds));
+    json_object_set_new(object, "certainty", json_string("simulated"));
+    json_object_set_new(object, "rows", rows);
+    return cli_put_json(c, object);
+}
+
+/* --- command --- */
+
+/* Shows progress; stops after an interrupt (callback). */
+static bool show_progress(void *context, uint32_t done, uint32_t total)
+{
+    cli_progress(context, "packets: row %" PRIu32 " of %" PRIu32, done + 1,
+                 total);
+    return cli_interrupts() > 0;
+}
+
+/* Simulates all rows. */
+static lh_status simulate(cli *c, const grid *g, lh_packet_link *links,
+                          lh_packet_result *results)
+{
+    const settings *set = c->settings;
+    const lh_packet_run run = {.size = sizeof run,
+                               .seed = c->common.seed,
+                               .n_seeds = set->seeds,
+                               .threads = set->threads,
+                               .progress = show_progress,
+                               .context = c};
+    for (uint32_t i = 0; i < g->n_rows; i++)
+        links[i] = build_link(c, g, i);
+    cli_interrupts_begin(c, CLI_INTERRUPT_ONCE);
+    lh_status status =
+        lh_packets_simulate_links(links, g->n_rows, &run, results, &c->err);
+    cli_interrupts_end();
+    cli_progress_end();
+    CLI_TRY(status);
+    if (c->common.json)
+        return print_json(c, g, links, results);
+    print_text(c, g, results);
+    return LH_OK;
+}
+
+/* Runs 'longhaul packets' and frees its results. */
+static lh_status run_packets(cli *c)
+{
+    grid g = {.n_rows = 0};
+    CLI_TRY(parse_grid(c, &g));
+    lh_packet_link *links = calloc(g.n_rows, sizeof *links);
+    lh_packet_result *results = calloc(g.n_rows, sizeof *results);
+    lh_status status =
+        links && results ? simulate(c, &g, links, results) : cli_no_memory(c);
+    free(links);
+    free(results);
+    return status;
+}
+
+const cli_command cmd_packets = {
+    .name = "packets",
+    .about = "Simulate messages over a long link, packet by packet",
+    .description =
+        "Simulates GPUs at one site that send messages to GPUs at another one: "
+        "queues, losses, hashing over paths, windows, recovery, redundancy and "
+        "congestion control. Where an option has several values, separated by "
+        "commas, every combination is simulated and is a row of the table.\n"
+        "\n"
+        "The last columns compare with the closed form that plans use "
+        "(docs/theory/transport.md). docs/theory/packets.md describes the "
+        "model and its tests.",
+    .output_help = "Write the output to FILE.",
+    CLI_OPTIONS(options),
+    CLI_EXAMPLES(examples),
+    .settings_size = sizeof(settings),
+    .run = run_packets,
+};

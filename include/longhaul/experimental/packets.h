@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simulates messages over a link between two sites, packet by packet: queues,
+ * losses, hashing, windows, recovery and congestion control. Model:
+ * docs/theory/packets.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_PACKETS_H
+#define LONGHAUL_EXPERIMENTAL_PACKETS_H
+
+#include <longhaul/experimental/network_model.h>
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Congestion control of a sender. */
+typedef enum lh_packet_control {
+    LH_CONTROL_NONE,
+    LH_CONTROL_DCQCN, /* rate, by ECN marks [Zhu et al., SIGCOMM 2015] */
+    LH_CONTROL_DELAY, /* window, by round-trip times [Kumar et al., Swift,
+                       * SIGCOMM 2020] */
+    LH_N_CONTROLS
+} lh_packet_control;
+/* Returns the name of a congestion control: none, dcqcn, delay. */
+LH_API const char *lh_packet_control_name(lh_packet_control control);
+
+/* A link between two sites, and the messages that cross it. Each of `senders`
+ * GPUs sends `messages` messages, one after the other, to its own receiver at
+ * the other site. */
+typedef struct lh_packet_link {
+    lh_link_load load;       /* message_bytes above 0 */
+    lh_link_setting setting; /* `congestion` is not read */
+    lh_packet_control control;
+    uint32_t messages;    /* of each sender; 0: 1 */
+    double burst;         /* mean number of consecutive losses; 0: independent
+                           * losses */
+    int64_t variation_ns; /* mean of an exponential additional latency of each
+                           * packet; packets of a path stay in order */
+    double buffer_bytes;  /* of a path's queue; 0: the data of a round trip */
+    /* Without progress, until packets are sent again; 0: four round trips. */
+    int64_t timeout_ns;
+} lh_packet_link;
+
+/* Counts of a simulation. sent = delivered + lost + dropped. */
+typedef struct lh_packet_counters {
+    uint64_t sent;          /* data packets, with parity and repeated ones */
+    uint64_t delivered;     /* data packets that reached the receiver */
+    uint64_t lost;          /* data packets lost on links */
+    uint64_t dropped;       /* data packets dropped at full queues */
+    uint64_t retransmitted; /* data packets sent again */
+    uint64_t unneeded;      /* data packets delivered, but rejected */
+    uint64_t acks, lost_acks;
+    uint64_t marked;   /* data packets with an ECN mark */
+    uint64_t timeouts; /* that sent packets again */
+    uint64_t max_queue_bytes;
+    uint64_t events;
+} lh_packet_counters;
+
+/* Measured on a simulated link, over all seeds. */
+typedef struct lh_packet_result {
+    /* Time of a message from the moment at which it can be sent to its last
+     * packet's arrival: median, 99th percentile and maximum. */
+    double median_ns, p99_ns, max_ns;
+    /* Time until all messages have arrived: mean, least and greatest of the
+     * seeds. */
+    double end_ns, least_end_ns, greatest_end_ns;
+    /* Mean over the senders of their bytes by the time until the last message
+     * has arrived. */
+    double bytes_per_s;
+    /* A message's time by the closed form (docs/theory/transport.md). */
+    double closed_form_ns;
+    lh_packet_counters counters; /* sums; the longest queue */
+} lh_packet_result;
+
+/* Settings of a run. */
+typedef struct lh_packet_run {
+    size_t size;      /* sizeof(lh_packet_run) */
+    uint64_t seed;    /* the first one */
+    uint32_t n_seeds; /* 1 to 256; 0: 1 */
+    uint32_t threads; /* 0: one for each processor; the result is the same */
+    /* Called on the calling thread, some times a second: `done` of `total`
+     * links are simulated. true: stop with LH_ECANCELED. NULL: never. */
+    bool (*progress)(void *context, uint32_t done, uint32_t total);
+    void *context;
+} lh_packet_run;
+
+/* Simulates n links with each seed. LH_EINVAL: a value is out of range;
+ * LH_ECANCELED: stopped by `progress`. */
+LH_API lh_status lh_packets_simulate_links(const lh_packet_link *links,
+                                           uint32_t n, const lh_packet_run *run,
+                                           lh_packet_result *out,
+                                           lh_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

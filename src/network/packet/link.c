@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Simulates a link between two sites. */
+#include "base/fail.h"
+#include "base/options.h"
+#include "base/thread_pool.h"
+#include "model/link_settings.h"
+#include "network/packet/simulation.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_SENDERS = 4096,
+    MOST_PAIRS = 1 << 20,
+    MOST_MESSAGES = 1 << 20,
+    SITE_LATENCY_NS = 1000,  /* between a GPU's interface and the switch */
+    DELAY_TARGET_NS = 50000, /* of queues, for delay-based control */
+};
+
+const char *lh_packet_control_name(lh_packet_control control)
+{
+    static const char *const names[] = {"none", "dcqcn", "delay"};
+    return control < LH_N_CONTROLS ? names[control] : NULL;
+}
+
+/* A simulated link: its options and the arrays built from them. */
+typedef struct link_run {
+    const lh_packet_link *link;
+    uint32_t senders, queue_pairs, messages;
+    lhi_arena *mem;
+    lhi_fabric fabric;
+    lhi_packet_options options;
+    lhi_message_times *times;
+} link_run;
+
+/* Checks that a value is finite and in its range. */
+static lh_status check_range(double value, double least, double most,
+                             const char *what, lh_error *err)
+{
+    if (!(value >= least && value <= most))
+        return lhi_fail(err, LH_EINVAL, "%s: %g is not in %g to %g", what,
+                        value, least, most);
+    return LH_OK;
+}
+
+/* Checks all values of a link. */
+static lh_status check(const lh_packet_link *link, lh_error *err)
+{
+    const lh_link_load *l = &link->load;
+    const lh_link_setting *s = &link->setting;
+    LHI_TRY(check_range(l->line_bytes_per_s, 1, 1e15, "line_bytes_per_s", err));
+    LHI_TRY(check_range(l->latency_ns, 0, 1e12, "latency_ns", err));
+    LHI_TRY(check_range(l->return_ns, 0, 1e12, "return_ns", err));
+    LHI_TRY(check_range(l->loss, 0, 0.5, "loss", err));
+    LHI_TRY(check_range(l->oversubscription, 1, 1e6, "oversubscription", err));
+    LHI_TRY(check_range(l->senders, 1, MOST_SENDERS, "senders", err));
+    LHI_TRY(check_range(l->interface_bytes_per_s, 0, 1e15,
+                        "interface_bytes_per_s", err));
+    LHI_TRY(check_range(l->message_bytes, 1, 1e12, "message_bytes", err));
+    LHI_TRY(check_range(s->queue_pairs, 0, 65536, "queue_pairs", err));
+    LHI_TRY(check_range(s->paths, 0, 4096, "paths", err));
+    LHI_TRY(check_range(s->window_bytes, 0, 1e15, "window_bytes", err));
+    LHI_TRY(check_range(s->queue_bytes, 0, 1e15, "queue_bytes", err));
+    LHI_TRY(check_range(s->fec_data, s->fec_parity > 0, 256, "fec_data", err));
+    LHI_TRY(check_range(s->fec_parity, 0, 64, "fec_parity", err));
+    LHI_TRY(check_range(link->burst, 0, 1e6, "burst", err));
+    LHI_TRY(check_range(link->buffer_bytes, 0, 1e15, "buffer_bytes", err));
+    LHI_TRY(
+        check_range((double)link->variation_ns, 0, 1e12, "variation_ns", err));
+    LHI_TRY(check_range((double)link->timeout_ns, 0, 1e13, "timeout_ns", err));
+    LHI_TRY(check_range(link->messages, 0, MOST_MESSAGES, "messages", err));
+    if (link->control >= LH_N_CONTROLS)
+        return lhi_fail(err, LH_EINVAL, "control: %d is none of its values",
+                        (int)link->control);
+    if (s->fec_parity > 0 && s->window_bytes > 0 &&
+        s->window_bytes < (s->fec_data + s->fec_parity) * LH_PACKET_BYTES)
+        return lhi_fail(err, LH_EINVAL,
+                        "window_bytes: %g is less than a block of the "
+                        "redundancy code",
+                        s->window_bytes);
+    if (link->burst > 0 && link->burst * (1 - l->loss) < 1)
+        return lhi_fail(err, LH_EINVAL,
+                        "burst: %g is below 1 / (1 - loss), the mean of "
+                        "independent losses",
+                        link->burst);
+    return LH_OK;
+}
+
+/* Returns the round trip without queues: latency both ways, and a packet's and
+ * an ack's way through the sites. */
+static double compute_round_trip(const lh_packet_link *link)
+{
+    const lh_link_load *l = &link->load;
+    double back = l->return_ns > 0 ? l->return_ns : l->latency_ns;
+    return l->latency_ns + back + 4.0 * SITE_LATENCY_NS;
+}
+
+/* Builds the network. */
+static lh_status build_fabric(link_run *r, lh_error *err)
+{
+    const lh_packet_link *link = r->link;
+    const lh_link_load *l = &link->load;
+    uint32_t paths = link->setting.paths > 0 ? link->setting.paths : 1;
+    double rate = l->line_bytes_per_s / l->oversubscription / paths;
+    double buffer = link->buffer_bytes > 0
+                        ? link->buffer_bytes
+                        : ceil(rate * compute_round_trip(link) * 1e-9) +
+                              64 * LH_PACKET_BYTES;
+    double mark = link->setting.queue_bytes > 0 ? link->setting.queue_bytes
+                                                : LH_QUEUE_BYTES;
+    lhi_site_link site = {
+        .senders = r->senders,
+        .paths = paths,
+        .path = {.bytes_per_s = rate,
+                 .latency_ns = (int64_t)llround(l->latency_ns),
+                 .variation_ns = link->variation_ns,
+                 .loss = l->loss,
+                 .burst = link->burst,
+                 .buffer_bytes = (uint64_t)buffer},
+        .interface_bytes_per_s = l->interface_bytes_per_s > 0
+                                     ? l->interface_bytes_per_s
+                                     : l->line_bytes_per_s,
+        .interface_latency_ns = SITE_LATENCY_NS,
+        .return_latency_ns =
+            (int64_t)llround(l->return_ns > 0 ? l->return_ns : l->latency_ns),
+        .return_loss = l->loss};
+    if (link->control == LH_CONTROL_DCQCN) {
+        /* Marks from a quarter of the queue on, as in [Zhu, table 14]. */
+        site.path.mark_from_bytes = (uint64_t)(mark / 4);
+        site.path.mark_to_bytes = (uint64_t)mark;
+        site.path.mark_probability = 0.01;
+    }
+    return lhi_fabric_build_site_link(&site, r->mem, &r->fabric, err);
+}
+
+/* Builds queue pairs and messages: of each sender a chain. */
+static lh_status build_traffic(link_run *r, lh_error *err)
+{
+    uint32_t n_pairs = r->senders * r->queue_pairs;
+    uint32_t n = r->senders * r->messages;
+    lhi_queue_pair *pairs = LHI_NEW(r->mem, lhi_queue_pair, n_pairs);
+    lhi_packet_message *messages = LHI_NEW(r->mem, lhi_packet_message, n);
+    uint32_t *next = LHI_NEW(r->mem, uint32_t, n);
+    r->times = LHI_NEW(r->mem, lhi_message_times, n);
+    if (!pairs || !messages || !next || !r->times)
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n_pairs; i++)
+        pairs[i] = (lhi_queue_pair){i / r->queue_pairs,
+                                    r->senders + i / r->queue_pairs};
+    for (uint32_t i = 0; i < n; i++) {
+        bool is_last = i % r->messages == r->messages - 1;
+        next[i] = i + 1;
+        messages[i] = (lhi_packet_message){
+            .bytes = (uint64_t)llround(r->link->load.message_bytes),
+            .first_pair = i / r->messages * r->queue_pairs,
+            .queue_pairs = r->queue_pairs,
+            .successors = &next[i],
+            .n_successors = !is_last,
+            .n_required = i % r->messages > 0};
+    }
+    r->options.pairs = pairs;
+    r->options.messages = messages;
+    r->options.n_pairs = n_pairs;
+    r->options.n_messages = n;
+    return LH_OK;
+}
+
+/* Sets the transport's options. */
+static void set_transport(link_run *r)
+{
+    const lh_packet_link *link = r->link;
+    const lh_link_setting *s = &link->setting;
+    double round_trip = compute_round_trip(link);
+    double line = link->load.interface_bytes_per_s > 0
+                      ? link->load.interface_bytes_per_s
+                      : link->load.line_bytes_per_s;
+    double window = s->window_bytes > 0                  ? s->window_bytes
+                    : s->balancing == LH_BALANCING_SPRAY ? LH_WINDOW_BYTES
+                                                         : 0;
+    if (s->channels > 0) {
+        double ends = lh_nccl_window_bytes(s) / r->queue_pairs;
+        window = window > 0 && window < ends ? window : ends;
+    }
+    double packets = ceil(window / LH_PACKET_BYTES);
+    r->options.transport = (lhi_transport){
+        .packet_bytes = (uint32_t)LH_PACKET_BYTES,
+        .balancing = s->balancing,
+        .recovery = s->recovery,
+        .control = link->control,
+        .window_packets = (uint64_t)packets,
+        .fec_data = s->fec_data,
+        .fec_parity = s->fec_parity,
+        .timeout_ns = link->timeout_ns > 0 ? link->timeout_ns
+                                           : (int64_t)(4 * round_trip) + 1,
+        .reorder_ns =
+            s->balancing == LH_BALANCING_SPRAY ? (int64_t)(round_trip / 4) : 0,
+        .line_bytes_per_s = line,
+        .target_ns = (int64_t)round_trip + DELAY_TARGET_NS};
+}
+
+/* Simulates the messages with the run's seed; *out: the counters. */
+static lh_status simulate(link_run *r, lh_packet_counters *out, lh_error *err)
+{
+    LHI_TRY(build_fabric(r, err));
+    LHI_TRY(build_traffic(r, err));
+    set_transport(r);
+    r->options.fabric = &r->fabric;
+    return lhi_packets_simulate(&r->options, r->times, out, err);
+}
+
+/* --- seeds --- */
+
+/* A link's runs with several seeds, in parallel. */
+typedef struct seed_runs {
+    const lh_packet_run *run;
+    link_run base;
+    uint32_t n_seeds, n_messages; /* messages of a seed */
+    double *end_ns, *start_ns;    /* [seed * n_messages + message] */
+    lh_packet_counters *counters; /* [seed] */
+    lh_status *statuses;
+    lh_error *errors;
+    uint32_t done, total; /* links */
+    atomic_bool stops;
+} seed_runs;
+
+/* Reports the progress of all links (callback). */
+static void report_progress(void *context, uint32_t n_done)
+{
+    seed_runs *s = context;
+    (void)n_done;
+    if (s->run->progress &&
+        s->run->progress(s->run->context, s->done, s->total))
+        atomic_store(&s->stops, true);
+}
+
+/* Checks whether the run is to stop, on the calling thread (callback). */
+static bool report_and_check(void *context, uint64_t events)
+{
+    seed_runs *s = context;
+    (void)events;
+    report_progress(s, 0);
+    return atomic_load(&s->stops);
+}
+
+/* Checks whether the run is to stop, on another thread (callback). */
+static bool must_stop(void *context, uint64_t events)
+{
+    seed_runs *s = context;
+    (void)events;
+    return atomic_load(&s->stops);
+}
+
+/* Simulates the link with seed `i` (callback). */
+static void run_seed(void *context, uint32_t i, uint32_t thread)
+{
+    seed_runs *s = context;
+    link_run r = s->base;
+    lh_error *err = &s->errors[i];
+    r.options.seed = s->run->seed + i;
+    r.options.progress = thread == 0 ? report_and_check : must_stop;
+    r.options.context = s;
+    r.mem = lhi_arena_make(0);
+    s->statuses[i] =
+        r.mem ? simulate(&r, &s->counters[i], err) : lhi_fail_nomem(err);
+    for (uint32_t k = 0; s->statuses[i] == LH_OK && k < s->n_messages; k++) {
+        s->start_ns[(size_t)i * s->n_messages + k] = r.times[k].start_ns;
+        s->end_ns[(size_t)i * s->n_messages + k] = r.times[k].end_ns;
+    }
+    lhi_arena_free(r.mem);
+}
+
+/* --- results --- */
+
+/* Compares two doubles for sorting. */
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Adds a seed's counters to the sums in *sum. */
+static void add_counters(lh_packet_counters *sum, const lh_packet_counters *c)
+{
+    sum->sent += c->sent;
+    sum->delivered += c->delivered;
+    sum->lost += c->lost;
+    sum->dropped += c->dropped;
+    sum->retransmitted += c->retransmitted;
+    sum->unneeded += c->unneeded;
+    sum->acks += c->acks;
+    sum->lost_acks += c->lost_acks;
+    sum->marked += c->marked;
+    sum->timeouts += c->timeouts;
+    sum->events += c->events;
+    if (c->max_queue_bytes > sum->max_queue_bytes)
+        sum->max_queue_bytes = c->max_queue_bytes;
+}
+
+/* Adds the ends and rates of seed `i`'s messages to *out. */
+static void add_seed(const seed_runs *s, uint32_t i, lh_packet_result *out)
+{
+    const double *end_ns = &s->end_ns[(size_t)i * s->n_messages];
+    uint32_t each = s->base.messages;
+    double total = s->base.link->load.message_bytes * each, last_ns = 0;
+    for (uint32_t k = each - 1; k < s->n_messages; k += each) {
+        if (end_ns[k] > last_ns)
+            last_ns = end_ns[k];
+        out->bytes_per_s += total / (end_ns[k] * 1e-9) / s->base.senders;
+    }
+    out->end_ns += last_ns;
+    if (i == 0 || last_ns < out->least_end_ns)
+        out->least_end_ns = last_ns;
+    if (last_ns > out->greatest_end_ns)
+        out->greatest_end_ns = last_ns;
+    add_counters(&out->counters, &s->counters[i]);
+}
+
+/* Computes the result of all seeds; overwrites the times. */
+static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
+{
+    lh_link_effect effect;
+    lh_link_setting setting = s->base.link->setting;
+    size_t n = (size_t)s->n_seeds * s->n_messages;
+    *out = (lh_packet_result){0};
+    for (uint32_t i = 0; i < s->n_seeds; i++)
+        add_seed(s, i, out);
+    out->end_ns /= s->n_seeds;
+    out->bytes_per_s /= s->n_seeds;
+    for (size_t k = 0; k < n; k++)
+        s->end_ns[k] -= s->start_ns[k];
+    qsort(s->end_ns, n, sizeof *s->end_ns, compare_doubles);
+    out->median_ns = (s->end_ns[(n - 1) / 2] + s->end_ns[n / 2]) / 2;
+    out->p99_ns = s->end_ns[(size_t)ceil(0.99 * (double)n) - 1];
+    out->max_ns = s->end_ns[n - 1];
+    setting.congestion = s->base.link->control == LH_CONTROL_NONE
+                             ? LH_CONGESTION_OFF
+                             : LH_CONGESTION_ON;
+    LHI_TRY(lhi_cost_link_setting(&s->base.link->load, &setting, &effect, err));
+    out->closed_form_ns = effect.message_ns;
+    return LH_OK;
+}
+
+/* Runs all seeds of one link. */
+static lh_status run_seeds(seed_runs *s, lhi_arena *mem, lh_packet_result *out,
+                           lh_error *err)
+{
+    size_t n = (size_t)s->n_seeds * s->n_messages;
+    s->end_ns = LHI_NEW(mem, double, n);
+    s->start_ns = LHI_NEW(mem, double, n);
+    s->counters = LHI_NEW(mem, lh_packet_counters, s->n_seeds);
+    s->statuses = LHI_NEW(mem, lh_status, s->n_seeds);
+    s->errors = LHI_NEW(mem, lh_error, s->n_seeds);
+    if (!s->end_ns || !s->start_ns || !s->counters || !s->statuses ||
+        !s->errors)
+        return lhi_fail_nomem(err);
+    const lhi_parallel_job job = {s, run_seed, report_progress};
+    lhi_run_parallel(&job, s->n_seeds,
+                     s->run->threads ? s->run->threads
+                                     : lhi_count_processors());
+    for (uint32_t i = 0; i < s->n_seeds; i++)
+        if (s->statuses[i] != LH_OK) {
+            if (err)
+                *err = s->errors[i];
+            return s->statuses[i];
+        }
+    return summarise(s, out, err);
+}
+
+/* Simulates one link. */
+static lh_status simulate_link(const lh_packet_link *link, seed_runs *s,
+                               lh_packet_result *out, lh_error *err)
+{
+    LHI_TRY(check(link, err));
+    s->base = (link_run){.link = link,
+                         .senders = (uint32_t)llround(link->load.senders),
+                         .queue_pairs = link->setting.queue_pairs
+                                            ? link->setting.queue_pairs
+                                            : 1,
+                         .messages = link->messages ? link->messages : 1};
+    uint64_t n = (uint64_t)s->base.senders * s->base.messages;
+    if ((uint64_t)s->base.senders * s->base.queue_pairs > MOST_PAIRS ||
+        n > MOST_MESSAGES)
+        return lhi_fail(err, LH_EINVAL,
+                        "senders, queue_pairs, messages: at most %d queue "
+                        "pairs and messages are simulated",
+                        (int)MOST_PAIRS);
+    s->n_messages = (uint32_t)n;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = run_seeds(s, mem, out, err);
+    lhi_arena_free(mem);
+    return status;
+}
+
+lh_status lh_packets_simulate_links(const lh_packet_link *links, uint32_t n,
+                                    const lh_packet_run *run,
+                                    lh_packet_result *out, lh_error *err)
+{
+    lh_packet_run mine;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_packet_run, &mine, run, err));
+    if (mine.n_seeds > LHI_MAX_PARALLEL_TASKS)
+        return lhi_fail(err, LH_EINVAL, "n_seeds: %u is above %d", mine.n_seeds,
+                        (int)LHI_MAX_PARALLEL_TASKS);
+    seed_runs s = {
+        .run = &mine, .n_seeds = mine.n_seeds ? mine.n_seeds : 1, .total = n};
+    atomic_init(&s.stops, false);
+    for (uint32_t i = 0; i < n; i++) {
+        s.done = i;
+        LHI_TRY(simulate_link(&links[i], &s, &out[i], err));
+    }
+    return LH_OK;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Event loop of a packet simulation. */
+#include "network/packet/simulation.h"
+
+#include "base/fail.h"
+#include "network/packet/state.h"
+
+#include <longhaul/pipeline.h>
+
+#include <stdlib.h>
+
+/* --- run --- */
+
+/* Processes the arrival of a port's first packet. */
+static void arrive(lhi_packet_sim *sim, uint32_t number)
+{
+    lhi_port *port = &sim->ports[number];
+    lhi_ring *ring = &port->packets;
+    lhi_packet *items = ring->items;
+    lhi_packet packet = items[ring->head];
+    ring->head = (ring->head + 1) & (ring->capacity - 1);
+    if (--ring->count > 0)
+        lhi_packet_sim_replace_first(sim, items[ring->head].arrive_ps, number);
+    else
+        lhi_packet_sim_pop(sim);
+    uint32_t node = port->spec->to;
+    if (node >= sim->o->fabric->n_hosts)
+        lhi_packet_sim_forward(sim, node, &packet);
+    else if (packet.kind == LHI_PACKET_DATA)
+        lhi_receiver_receive(sim, &sim->pairs[packet.pair], &packet);
+    else
+        lhi_sender_receive_ack(sim, &sim->pairs[packet.pair], &packet);
+}
+
+/* Processes the first event. */
+static void process(lhi_packet_sim *sim)
+{
+    const lhi_packet_event e = sim->heap[0];
+    sim->now_ps = e.ps;
+    sim->counters.events++;
+    if (e.source < sim->host_source) {
+        arrive(sim, e.source);
+        return;
+    }
+    lhi_packet_sim_pop(sim);
+    if (e.source < sim->timer_source) {
+        lhi_sender_run_host(sim, e.source - sim->host_source);
+    } else if (e.source < sim->reorder_source) {
+        lhi_sender_run_timer(sim, &sim->pairs[e.source - sim->timer_source]);
+    } else if (e.source < sim->pace_source) {
+        lhi_sender_run_reorder_timer(
+            sim, &sim->pairs[e.source - sim->reorder_source]);
+    } else if (e.source < sim->message_source) {
+        lhi_pair *pair = &sim->pairs[e.source - sim->pace_source];
+        pair->is_paced = false;
+        lhi_sender_wake(sim, pair);
+    } else {
+        lhi_packet_sim_post_message(sim, e.source - sim->message_source);
+    }
+}
+
+/* Runs until nothing is left to happen. */
+static lh_status run(lhi_packet_sim *sim, lh_error *err)
+{
+    const lhi_packet_options *o = sim->o;
+    for (uint32_t i = 0; i < o->n_messages; i++)
+        if (o->messages[i].n_required == 0)
+            lhi_packet_sim_schedule(
+                sim, PS_PER_NS * (uint64_t)o->messages[i].delay_ns,
+                sim->message_source + i);
+    while (sim->n_heap > 0 && sim->status == LH_OK) {
+        process(sim);
+        if (sim->counters.events % 1000000 == 0 && o->progress &&
+            o->progress(o->context, sim->counters.events))
+            return lhi_fail(err, LH_ECANCELED, "stopped");
+    }
+    if (sim->status != LH_OK)
+        return lhi_fail_nomem(err);
+    if (sim->n_missing > 0)
+        return lhi_fail(err, LH_EINPUT, "%u of %u messages wait for each other",
+                        sim->n_missing, o->n_messages);
+    return LH_OK;
+}
+
+/* --- setup --- */
+
+/* Initialises a simulation in zeroed memory; all its arrays are in `mem`. */
+static lh_status begin(lhi_packet_sim *sim, lhi_arena *mem, lh_error *err)
+{
+    const lhi_packet_options *o = sim->o;
+    const lhi_fabric *f = o->fabric;
+    const lhi_transport *t = &o->transport;
+    sim->host_source = f->n_ports;
+    sim->timer_source = sim->host_source + f->n_hosts;
+    sim->reorder_source = sim->timer_source + o->n_pairs;
+    sim->pace_source = sim->reorder_source + o->n_pairs;
+    sim->message_source = sim->pace_source + o->n_pairs;
+    sim->ports = LHI_NEW(mem, lhi_port, f->n_ports);
+    sim->hosts = LHI_NEW(mem, lhi_host, f->n_hosts);
+    sim->pairs = LHI_NEW(mem, lhi_pair, o->n_pairs);
+    sim->messages = LHI_NEW(mem, lhi_message_state, o->n_messages);
+    sim->spraying = LHI_NEW(mem, lhi_random, f->n_nodes);
+    /* At most one event of each source. */
+    sim->heap = LHI_NEW(mem, lhi_packet_event,
+                        (size_t)sim->message_source + o->n_messages);
+    if (!sim->ports || !sim->hosts || !sim->pairs || !sim->messages ||
+        !sim->spraying || !sim->heap)
+        return lhi_fail_nomem(err);
+    sim->block_packets = t->fec_parity > 0 ? t->fec_data + t->fec_parity : 1;
+    sim->packet_ps =
+        (uint64_t)(1e12 * t->packet_bytes / t->line_bytes_per_s + 0.5);
+    sim->reorder_ps = PS_PER_NS * (uint64_t)t->reorder_ns;
+    sim->n_missing = o->n_messages;
+    for (uint32_t i = 0; i < f->n_hosts; i++)
+        sim->hosts[i].first = LH_NONE;
+    for (uint32_t i = 0; i < f->n_ports; i++)
+        lhi_packet_sim_begin_port(sim, i);
+    for (uint32_t i = 0; i < f->n_nodes; i++)
+        sim->spraying[i].state = lhi_mix64(~(o->seed + i));
+    for (uint32_t i = 0; i < o->n_pairs; i++) {
+        lhi_pair *p = &sim->pairs[i];
+        p->from = o->pairs[i].from;
+        p->to = o->pairs[i].to;
+        p->hash = lhi_mix64(lhi_mix64(o->seed) + i);
+        lhi_control_begin(sim, &p->control);
+    }
+    for (uint32_t i = 0; i < o->n_messages; i++) {
+        sim->messages[i].n_required = o->messages[i].n_required;
+        sim->messages[i].n_parts = o->messages[i].queue_pairs;
+    }
+    return LH_OK;
+}
+
+/* Frees the rings of all ports and queue pairs. */
+static void end(lhi_packet_sim *sim)
+{
+    for (uint32_t i = 0; sim->ports && i < sim->o->fabric->n_ports; i++)
+        free(sim->ports[i].packets.items);
+    for (uint32_t i = 0; sim->pairs && i < sim->o->n_pairs; i++) {
+        lhi_pair *p = &sim->pairs[i];
+        free(p->parts.items);
+        free(p->transmissions.items);
+        free(p->repeats.items);
+        free(p->sent);
+        free(p->received);
+    }
+}
+
+/* Stores the messages' times and the longest queue. */
+static void store_results(const lhi_packet_sim *sim, lhi_message_times *times,
+                          lh_packet_counters *out)
+{
+    *out = sim->counters;
+    for (uint32_t i = 0; i < sim->o->fabric->n_ports; i++) {
+        const lhi_port *p = &sim->ports[i];
+        /* Hosts hold their packets themselves. */
+        uint64_t bytes = (uint64_t)((double)p->max_queue_ps * 0x1p16 /
+                                    (double)p->ps_per_64k);
+        if (p->spec->from >= sim->o->fabric->n_hosts &&
+            bytes > out->max_queue_bytes)
+            out->max_queue_bytes = bytes;
+    }
+    for (uint32_t i = 0; i < sim->o->n_messages; i++)
+        times[i] =
+            (lhi_message_times){(double)sim->messages[i].start_ps / PS_PER_NS,
+                                (double)sim->messages[i].end_ps / PS_PER_NS};
+}
+
+lh_status lhi_packets_simulate(const lhi_packet_options *options,
+                               lhi_message_times *times,
+                               lh_packet_counters *out, lh_error *err)
+{
+    lhi_packet_sim sim = {.o = options};
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    lh_status status = begin(&sim, mem, err);
+    if (status == LH_OK)
+        status = run(&sim, err);
+    if (status == LH_OK)
+        store_results(&sim, times, out);
+    end(&sim);
+    lhi_arena_free(mem);
+    return status;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State of a packet simulation, which its files share. */
+#ifndef LHI_NETWORK_PACKET_STATE_H
+#define LHI_NETWORK_PACKET_STATE_H
+
+#include "base/random.h"
+#include "network/packet/simulation.h"
+
+enum { PS_PER_NS = 1000, ACK_BYTES = 64 };
+
+/* Packet kinds. */
+typedef enum lhi_packet_kind {
+    LHI_PACKET_DATA,
+    LHI_PACKET_ACK, /* of packet `number` and of all below `cumulative` */
+    LHI_PACKET_NACK /* all below `cumulative` have arrived, and not that one */
+} lhi_packet_kind;
+
+/* A packet. */
+typedef struct lhi_packet {
+    uint64_t arrive_ps; /* at the end of its current link */
+    uint64_t stamp_ps;  /* sent by the sender; in an ack that of the data */
+    uint32_t pair, number, cumulative;
+    uint16_t bytes;
+    uint8_t kind;
+    bool marked;
+} lhi_packet;
+
+/* First-in, first-out buffer of items with one size; capacity a power of two.
+ * Zero-initialise it. */
+typedef struct lhi_ring {
+    void *items;
+    uint32_t capacity, head, count;
+} lhi_ring;
+
+/* A port: packets in its queue and on its link, in order of their arrival.
+ * Since nothing overtakes, a packet's arrival is known when it is queued, and
+ * the port needs one event at a time, for its first packet. */
+typedef struct lhi_port {
+    const lhi_port_spec *spec;
+    uint64_t free_ps; /* when all queued packets have been sent */
+    uint64_t ps_per_64k, latency_ps, last_ps;
+    lhi_ring packets;
+    lhi_random random;
+    uint64_t n_good, n_bad; /* packets until the next loss, and to lose then */
+    uint64_t max_queue_ps;
+} lhi_port;
+
+/* A part of a message on one queue pair: packet numbers first .. end - 1. */
+typedef struct lhi_part {
+    uint32_t message, first, end;
+    uint16_t last_bytes;
+} lhi_part;
+
+/* A sent packet that is not acknowledged, in a ring by its number. */
+typedef struct lhi_sent {
+    uint64_t stamp_ps; /* last time it was sent */
+    enum { LHI_UNSENT, LHI_IN_FLIGHT, LHI_ACKED, LHI_LOST } state;
+} lhi_sent;
+
+/* A transmission, in a ring by time. */
+typedef struct lhi_transmission {
+    uint64_t stamp_ps;
+    uint32_t number;
+} lhi_transmission;
+
+/* State of a queue pair's congestion control. */
+typedef struct lhi_control_state {
+    /* DCQCN: rates in bytes per ps, as in the paper's section 5 */
+    double rate, target, alpha;
+    uint64_t alpha_ps, increase_ps; /* next timer */
+    uint64_t bytes, marked_ps;      /* since the last increase; last notice */
+    uint32_t n_timer, n_bytes;
+    bool slowed; /* has received a notice */
+    /* Delay-based: window in packets */
+    double window;
+    uint64_t decreased_ps;
+} lhi_control_state;
+
+/* A queue pair: sender and receiver. Packet numbers grow from 0. */
+typedef struct lhi_pair {
+    uint32_t from, to;
+    uint64_t hash;
+    lhi_ring parts;      /* lhi_part: not yet acknowledged whole */
+    uint32_t n_received; /* the first of them, which have arrived whole */
+    /* Sender: numbers below `posted` belong to messages that may be sent,
+     * those below `acked` are acknowledged, `next` is the next in order,
+     * those below `reached` have been sent. */
+    uint32_t posted, acked, next, reached, in_flight, highest_acked;
+    lhi_sent *sent; /* selective repeat: [number & sent_mask] */
+    uint32_t sent_mask;
+    lhi_ring transmissions; /* lhi_transmission */
+    lhi_ring repeats;       /* uint32_t: lost packets to send again */
+    uint64_t allowed_ps;    /* by the rate */
+    uint64_t progress_ps;   /* the timeout counts from here */
+    uint32_t next_ready;    /* list of the host's ready queue pairs */
+    bool is_ready, is_paced, has_timer, has_reorder_timer;
+    uint64_t acked_ps, rtt_ps; /* latest acknowledged: sent at; round trip */
+    lhi_control_state control;
+    /* Receiver: all below `expected` have arrived. */
+    uint32_t expected;
+    uint64_t *received; /* bit set over numbers from `expected` on */
+    uint32_t received_mask;
+    bool nacked;
+    uint64_t notified_ps; /* last ack with a mark */
+} lhi_pair;
+
+/* A host: the queue pairs that may send, in round-robin order. */
+typedef struct lhi_host {
+    uint32_t port, first, last; /* LH_NONE: no queue pair */
+    bool has_event;
+} lhi_host;
+
+/* An event in the heap. */
+typedef struct lhi_packet_event {
+    uint64_t ps;
+    /* port, host, queue pair's timeout, reordering or pace, message */
+    uint32_t source;
+} lhi_packet_event;
+
+/* A message's progress. */
+typedef struct lhi_message_state {
+    uint32_t n_required, n_parts; /* still missing */
+    uint64_t start_ps, end_ps;
+} lhi_message_state;
+
+/* A simulation. */
+typedef struct lhi_packet_sim {
+    const lhi_packet_options *o;
+    lhi_port *ports;
+    lhi_host *hosts;
+    lhi_pair *pairs;
+    lhi_message_state *messages;
+    lhi_random *spraying; /* of each node */
+    lhi_packet_event *heap;
+    uint32_t n_heap;
+    uint32_t host_source, timer_source, reorder_source, pace_source,
+        message_source;
+    uint32_t block_packets;     /* of a redundancy block; 1: none */
+    uint64_t now_ps, packet_ps; /* a full packet at the line rate */
+    uint64_t reorder_ps;
+    uint32_t n_missing; /* messages that have not arrived */
+    lh_packet_counters counters;
+    lh_status status; /* of an allocation */
+} lhi_packet_sim;
+
+/* --- ports --- */
+
+/* Initialises a port: its rates and random numbers. */
+void lhi_packet_sim_begin_port(lhi_packet_sim *sim, uint32_t port);
+/* Removes the first event. */
+void lhi_packet_sim_pop(lhi_packet_sim *sim);
+/* Replaces the first event by another one. */
+void lhi_packet_sim_replace_first(lhi_packet_sim *sim, uint64_t ps,
+                                  uint32_t source);
+/* Adds an event. */
+void lhi_packet_sim_schedule(lhi_packet_sim *sim, uint64_t ps, uint32_t source);
+/* Sends a packet from a node: queues it at the next port on its path. */
+void lhi_packet_sim_forward(lhi_packet_sim *sim, uint32_t node,
+                            const lhi_packet *packet);
+
+/* Appends an item of `bytes` bytes to a ring, which grows; false: no memory. */
+bool lhi_ring_push(lhi_ring *ring, const void *item, size_t bytes);
+
+/* --- sender --- */
+
+/* Posts a message's part with `bytes` bytes on a queue pair. */
+void lhi_sender_post(lhi_packet_sim *sim, lhi_pair *pair, uint32_t message,
+                     uint64_t bytes);
+/* Lets a queue pair send if it has something to send, at the time that its rate
+ * permits. */
+void lhi_sender_wake(lhi_packet_sim *sim, lhi_pair *pair);
+/* Sends a packet of the host's first ready queue pair. */
+void lhi_sender_run_host(lhi_packet_sim *sim, uint32_t host);
+/* Processes an ack or nack that arrived at the sender. */
+void lhi_sender_receive_ack(lhi_packet_sim *sim, lhi_pair *pair,
+                            const lhi_packet *ack);
+/* Processes the expiry of a queue pair's timeout. */
+void lhi_sender_run_timer(lhi_packet_sim *sim, lhi_pair *pair);
+/* Finds lost packets when the time for reordered ones is over. */
+void lhi_sender_run_reorder_timer(lhi_packet_sim *sim, lhi_pair *pair);
+
+/* Returns item `i` of a queue pair's ring of message parts. */
+const lhi_part *lhi_get_part(const lhi_pair *pair, uint32_t i);
+/* Finds the block of packet `number`: *first, *end and the number of packets
+ * that recover it. Without redundancy each packet is a block. */
+uint32_t lhi_find_block(const lhi_packet_sim *sim, const lhi_pair *pair,
+                        uint32_t number, uint32_t *first, uint32_t *end);
+
+/* --- messages --- */
+
+/* Posts a message: its bytes are divided evenly over its queue pairs. */
+void lhi_packet_sim_post_message(lhi_packet_sim *sim, uint32_t message);
+/* Completes one part of a message; posts messages that needed it. */
+void lhi_packet_sim_end_part(lhi_packet_sim *sim, uint32_t message);
+
+/* --- receiver --- */
+
+/* Processes a data packet that arrived. */
+void lhi_receiver_receive(lhi_packet_sim *sim, lhi_pair *pair,
+                          const lhi_packet *packet);
+
+/* --- congestion control --- */
+
+/* Initialises a queue pair's control: at the line rate. */
+void lhi_control_begin(const lhi_packet_sim *sim, lhi_control_state *c);
+/* Processes an ack: its mark, or its round trip. */
+void lhi_control_receive_ack(const lhi_packet_sim *sim, lhi_control_state *c,
+                             const lhi_packet *ack);
+/* Reduces the delay-based window after a timeout. */
+void lhi_control_time_out(const lhi_packet_sim *sim, lhi_control_state *c);
+/* Counts a sent packet. Returns the time until the next one may be sent, in
+ * ps. */
+uint64_t lhi_control_send(const lhi_packet_sim *sim, lhi_control_state *c,
+                          uint32_t bytes);
+/* Checks whether the window of the control lets a packet be sent. */
+bool lhi_control_allows(const lhi_packet_sim *sim, const lhi_control_state *c,
+                        uint32_t in_flight);
+
+#endif
