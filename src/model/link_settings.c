@@ -337,6 +337,32 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
     }
 }
 
+/* Returns the mean time of one message under the effect *e of a setting. */
+static double estimate_message(const lh_link_load *use,
+                               const lh_link_setting *s, double queue_pairs,
+                               const lh_link_effect *e)
+{
+    double round_trip_ns = 2 * get_half_round_trip_ns(use);
+    double line = e->share_bytes_per_s * e->balance_share * e->congestion_share;
+    if (use->interface_bytes_per_s > 0)
+        line = fmin(line, use->interface_bytes_per_s);
+    const lhi_long_message message = {
+        .recovery = s->recovery,
+        .bytes = use->message_bytes / e->fec_share,
+        .bytes_per_s = line,
+        .queue_pairs = queue_pairs,
+        .window_bytes = round_trip_ns > 0
+                            ? e->window_bytes_per_s * round_trip_ns * 1e-9
+                            : INFINITY,
+        .latency_ns = use->latency_ns,
+        .round_trip_ns = round_trip_ns,
+        .loss = e->loss,
+        /* A gap among sprayed packets is no loss for a while [RFC 8985]. */
+        .reorder_ns =
+            s->balancing == LH_BALANCING_SPRAY ? round_trip_ns / 4 : 0};
+    return lhi_estimate_message_ns(&message);
+}
+
 lh_status lhi_compute_link_effect(const lh_link_load *use,
                                   const lh_link_setting *setting,
                                   lhi_ecmp_cache *known, lh_link_effect *out,
@@ -361,9 +387,7 @@ lh_status lhi_compute_link_effect(const lh_link_load *use,
     e.bytes_per_s = e.wire_bytes_per_s * e.fec_share * e.recovery_share;
     e.in_flight_bytes = e.bytes_per_s * use->latency_ns / 1e9;
     if (use->message_bytes > 0) {
-        e.message_ns = lh_message_ns(setting->recovery,
-                                     use->message_bytes / queue_pairs, &flow) -
-                       flow.latency_ns + use->latency_ns;
+        e.message_ns = estimate_message(use, setting, queue_pairs, &e);
         e.message_bytes_per_s = use->message_bytes * 1e9 / e.message_ns;
     }
     *out = e;

@@ -35,6 +35,23 @@ double lhi_fec_residual(uint32_t data, uint32_t parity, double loss);
 double lhi_congestion_share(double bytes_per_s, double latency_ns,
                             double queue_bytes, double flows);
 
+/* A message over several queue pairs, whose packets alternate. */
+typedef struct lhi_long_message {
+    lh_recovery recovery;
+    double bytes, bytes_per_s; /* while sending */
+    double queue_pairs;
+    double window_bytes; /* unacknowledged, all queue pairs; INFINITY */
+    double latency_ns, round_trip_ns;
+    double loss;       /* packet loss, 0..1 */
+    double reorder_ns; /* until a gap counts as a loss */
+} lhi_long_message;
+
+/* Returns the mean time of a message from its first packet's departure to its
+ * last packet's arrival: sending by windows, and the round trips that losses
+ * add. Derivation and error against the packet simulation:
+ * docs/theory/packets.md. */
+double lhi_estimate_message_ns(const lhi_long_message *message);
+
 /* Computes the effect of a link setting on a sender's rate and on a message's
  * time. A sender's queue pairs share its rate evenly, and each retransmits only
  * its own losses; the delay of the slowest one over their mean is neglected.

@@ -86,3 +86,121 @@ double lhi_flow_efficiency(lh_recovery recovery, const lh_flow *flow)
     double window = 2 * flow->latency_ns / compute_packet_ns(flow);
     return kept / (kept + flow->loss * (window + 1));
 }
+
+/* --- one message, with the round trips that losses add --- */
+
+/* A queue pair's last packet, and a packet sent again after all others, show no
+ * gap when they are lost: the sender waits for its timeout, after the ack of
+ * the packet before. */
+static const double timeout_round_trips = 4;
+
+/* Returns the time in which a message is sent: a window in each round trip. */
+static double compute_sending_ns(const lhi_long_message *m)
+{
+    double line_ns = m->bytes * 1e9 / m->bytes_per_s;
+    double window_ns = m->window_bytes * 1e9 / m->bytes_per_s;
+    if (m->window_bytes >= m->bytes || window_ns >= m->round_trip_ns)
+        return line_ns;
+    double rounds = ceil(m->bytes / m->window_bytes) - 1;
+    return line_ns + rounds * (m->round_trip_ns - window_ns);
+}
+
+/* Returns the logarithm of the probability that x_ns after the first packet's
+ * departure all packets have been sent without loss, at evenly spaced times
+ * within send_ns and again each retry_ns after a loss. */
+static double compute_log_arrived(double x_ns, double packets, double send_ns,
+                                  double retry_ns, double loss)
+{
+    double each = send_ns / packets, sum = 0;
+    double first = floor(fmax(0, x_ns - send_ns) / retry_ns);
+    for (double tries = first; tries < first + 40; tries++) {
+        double last = fmin(packets, (x_ns - tries * retry_ns) / each);
+        double next = fmax(0, (x_ns - (tries + 1) * retry_ns) / each);
+        if (last <= 0)
+            break;
+        if (last > next)
+            sum += (last - next) * log1p(-pow(loss, tries + 1));
+    }
+    return sum;
+}
+
+/* Returns the mean time by which retries of single packets delay the last one:
+ * the integral of the probability that some packet is missing, from the end of
+ * sending on. */
+static double compute_retry_delay(double packets, double send_ns,
+                                  double retry_ns, double loss)
+{
+    enum { POINTS = 8 };
+    double delay = 0, x = send_ns;
+    double offset = send_ns - floor(send_ns / retry_ns) * retry_ns;
+    /* The probability changes its slope at k retries after 0 and send_ns. */
+    for (uint32_t i = 0; i < 200; i++) {
+        double base = floor(x / retry_ns + 1e-9) * retry_ns;
+        double next = x - base < offset - 1e-6 * retry_ns ? base + offset
+                                                          : base + retry_ns;
+        double step = (next - x) / POINTS, part = 0;
+        for (uint32_t k = 0; k < POINTS; k++)
+            part -= expm1(compute_log_arrived(x + (k + 0.5) * step, packets,
+                                              send_ns, retry_ns, loss));
+        delay += part * step;
+        x = next;
+        if (part < 1e-6 * POINTS)
+            break;
+    }
+    return delay;
+}
+
+/* Returns the expected maximum of n Poisson variables. */
+static double compute_max_poisson(double mean, double n)
+{
+    double sum = 0, term = exp(-mean), below = 0;
+    /* Many losses: as many as flows on the busiest of n paths. */
+    if (mean > 32)
+        return lhi_ecmp_busiest_path_flows(mean * n, n);
+    for (double most = 0; most < mean + 20 * sqrt(mean) + 30; most++) {
+        below = fmin(1, below + term);
+        sum += -expm1(n * log(below));
+        term *= mean / (most + 1);
+    }
+    return sum;
+}
+
+/* Returns the probability that the loss of a packet ends in a timeout: each
+ * queue pair has one packet that no other follows. */
+static double compute_timeout_probability(double packets, double queue_pairs,
+                                          double loss)
+{
+    return -expm1(fmin(queue_pairs, packets) * log1p(-loss));
+}
+
+double lhi_estimate_message_ns(const lhi_long_message *m)
+{
+    /* Each queue pair's part ends with a packet of its own. */
+    double packets =
+        m->queue_pairs * ceil(m->bytes / m->queue_pairs / LH_PACKET_BYTES);
+    double send_ns = compute_sending_ns(m), retry_ns = m->round_trip_ns;
+    if (!(m->bytes_per_s > 0 && m->loss < 1))
+        return INFINITY;
+    if (!(m->loss > 0) || !(retry_ns > 0) || packets < 1)
+        return m->latency_ns + send_ns / (1 - m->loss);
+    /* Each loss costs its queue pair a round trip; the others continue. */
+    double losses = packets / m->queue_pairs * m->loss / (1 - m->loss);
+    double each = send_ns / packets * m->queue_pairs, late_ns;
+    double most_losses = compute_max_poisson(losses, m->queue_pairs);
+    if (m->recovery != LH_RECOVERY_GO_BACK_N) {
+        send_ns /= 1 - m->loss;
+        retry_ns += m->reorder_ns;
+        late_ns =
+            m->window_bytes < m->bytes
+                ? most_losses * retry_ns
+                : compute_retry_delay(packets, send_ns, retry_ns, m->loss);
+    } else {
+        late_ns = fmax(losses * (retry_ns + each), most_losses * retry_ns);
+    }
+    double timeout_ns =
+        (timeout_round_trips + (packets > m->queue_pairs)) * m->round_trip_ns;
+    double waits =
+        compute_timeout_probability(packets, m->queue_pairs, m->loss);
+    return m->latency_ns + send_ns + late_ns +
+           waits * fmax(0, timeout_ns - late_ns);
+}

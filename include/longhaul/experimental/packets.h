@@ -63,15 +63,15 @@ typedef struct lh_packet_counters {
 /* Measured on a simulated link, over all seeds. */
 typedef struct lh_packet_result {
     /* Time of a message from the moment at which it can be sent to its last
-     * packet's arrival: median, 99th percentile and maximum. */
-    double median_ns, p99_ns, max_ns;
+     * packet's arrival: mean, median, 99th percentile and maximum. */
+    double mean_ns, median_ns, p99_ns, max_ns;
     /* Time until all messages have arrived: mean, least and greatest of the
      * seeds. */
     double end_ns, least_end_ns, greatest_end_ns;
     /* Mean over the senders of their bytes by the time until the last message
      * has arrived. */
     double bytes_per_s;
-    /* A message's time by the closed form (docs/theory/transport.md). */
+    /* A message's mean time by the closed form (docs/theory/transport.md). */
     double closed_form_ns;
     lh_packet_counters counters; /* sums; the longest queue */
 } lh_packet_result;

@@ -331,12 +331,16 @@ static lh_status summarise(seed_runs *s, lh_packet_result *out, lh_error *err)
     for (size_t k = 0; k < n; k++)
         s->end_ns[k] -= s->start_ns[k];
     qsort(s->end_ns, n, sizeof *s->end_ns, compare_doubles);
+    for (size_t k = 0; k < n; k++)
+        out->mean_ns += s->end_ns[k] / (double)n;
     out->median_ns = (s->end_ns[(n - 1) / 2] + s->end_ns[n / 2]) / 2;
     out->p99_ns = s->end_ns[(size_t)ceil(0.99 * (double)n) - 1];
     out->max_ns = s->end_ns[n - 1];
     setting.congestion = s->base.link->control == LH_CONTROL_NONE
                              ? LH_CONGESTION_OFF
                              : LH_CONGESTION_ON;
+    if (setting.balancing == LH_BALANCING_ANY)
+        setting.balancing = LH_BALANCING_ECMP;
     LHI_TRY(lhi_cost_link_setting(&s->base.link->load, &setting, &effect, err));
     out->closed_form_ns = effect.message_ns;
     return LH_OK;

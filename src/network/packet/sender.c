@@ -395,7 +395,11 @@ void lhi_sender_run_timer(lhi_packet_sim *sim, lhi_pair *pair)
         sim->counters.timeouts++;
         lhi_control_time_out(sim, &pair->control);
         if (repeats_selectively(sim))
-            find_losses(sim, pair, sim->now_ps - timeout_ps + 1, UINT32_MAX);
+            /* Until the first ack the round trip is unknown. */
+            find_losses(sim, pair,
+                        pair->rtt_ps > 0 ? sim->now_ps
+                                         : sim->now_ps - timeout_ps + 1,
+                        UINT32_MAX);
         else
             go_back(pair);
         pair->progress_ps = sim->now_ps;
