@@ -173,6 +173,25 @@ static double compute_timeout_probability(double packets, double queue_pairs,
     return -expm1(fmin(queue_pairs, packets) * log1p(-loss));
 }
 
+/* Returns the mean time by which go-back-N delays a message. A loss costs its
+ * queue pair a round trip, and the link the data that the queue pair sends in
+ * it. Where sending takes longer than a round trip, the other queue pairs use
+ * the link meanwhile, so that only losses in the last round trip are waited
+ * for. losses: of a queue pair. */
+static double compute_go_back_delay(const lhi_long_message *m, double send_ns,
+                                    double packets, double losses)
+{
+    double n = m->queue_pairs, round_trip_ns = m->round_trip_ns;
+    double each = send_ns / packets * n;
+    double wasted = losses * (round_trip_ns + each);
+    double waited = compute_max_poisson(losses, n) * round_trip_ns;
+    if (send_ns <= round_trip_ns)
+        return fmax(wasted, waited);
+    double rate = losses * n / send_ns;
+    double last = round_trip_ns + expm1(-rate * round_trip_ns) / rate;
+    return fmin(fmax(wasted, waited), wasted + last * (1 - 1 / n));
+}
+
 double lhi_estimate_message_ns(const lhi_long_message *m)
 {
     /* Each queue pair's part ends with a packet of its own. */
@@ -185,17 +204,16 @@ double lhi_estimate_message_ns(const lhi_long_message *m)
         return m->latency_ns + send_ns / (1 - m->loss);
     /* Each loss costs its queue pair a round trip; the others continue. */
     double losses = packets / m->queue_pairs * m->loss / (1 - m->loss);
-    double each = send_ns / packets * m->queue_pairs, late_ns;
-    double most_losses = compute_max_poisson(losses, m->queue_pairs);
+    double late_ns;
     if (m->recovery != LH_RECOVERY_GO_BACK_N) {
         send_ns /= 1 - m->loss;
         retry_ns += m->reorder_ns;
         late_ns =
             m->window_bytes < m->bytes
-                ? most_losses * retry_ns
+                ? compute_max_poisson(losses, m->queue_pairs) * retry_ns
                 : compute_retry_delay(packets, send_ns, retry_ns, m->loss);
     } else {
-        late_ns = fmax(losses * (retry_ns + each), most_losses * retry_ns);
+        late_ns = compute_go_back_delay(m, send_ns, packets, losses);
     }
     double timeout_ns =
         (timeout_round_trips + (packets > m->queue_pairs)) * m->round_trip_ns;

@@ -204,7 +204,8 @@ static void spraying(void)
 }
 
 /* 41943040 bytes at 100 Gb/s, 2e-4 lost, 1 ms: 8.4529 ms with go-back-N, 45 %
- * of the rate; 3.6110 ms at 50 us. */
+ * of the rate; 3.6110 ms at 50 us. A lost last packet adds 2e-4 of at most five
+ * round trips. */
 static void repeating(void)
 {
     lh_job *job = NULL;
@@ -214,7 +215,7 @@ static void repeating(void)
     CHECK(p->network[0].paths == 1);
     CHECK(o->setting.recovery == LH_RECOVERY_GO_BACK_N && !o->advised);
     CHECK_INT(o->setting.queue_pairs, 1);
-    CHECK_NEAR((double)o->message_ns / 1e6, 8.4529, 1e-4);
+    CHECK_NEAR((double)o->message_ns / 1e6, 8.4529, 2e-4 * 10);
     CHECK_NEAR(gbps(o), 45.02, 0.01);
     o = &q->options[1];
     CHECK(o->setting.recovery == LH_RECOVERY_SELECTIVE_REPEAT && o->advised);
@@ -238,7 +239,7 @@ static void repeating(void)
 
     p = make(100, "latency_ms: 0.05, loss: 0.0002", &job);
     q = find(p, LH_ADVICE_RECOVERY);
-    CHECK_NEAR((double)q->options[0].message_ns / 1e6, 3.6110, 1e-4);
+    CHECK_NEAR((double)q->options[0].message_ns / 1e6, 3.6110, 2e-4 * 0.5);
     lh_plan_free(p);
     lh_job_free(job);
 }
