@@ -378,6 +378,13 @@ static void find_pairs(const lh_layout *layout, const lh_cost_hop *hop,
     }
 }
 
+/* Counts the GPUs that send over a hop at the same time. */
+static double count_hop_senders(const lh_layout *layout, const lh_cost_hop *hop)
+{
+    return (double)layout->tensor * layout->context *
+           (hop->replicas ? hop->replicas : layout->data);
+}
+
 /* Computes the path from one pipeline rank's GPUs to their peers in another:
  * the slowest of all pairs. */
 static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
@@ -388,17 +395,15 @@ static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
 {
     bool leaves, stays;
     lh_cost_path node;
-    double senders;
 
     if (hop->from >= job->n_datacenters || hop->to >= job->n_datacenters)
         return lhi_fail(err, LH_EINVAL,
                         "a hop to or from a datacenter that "
                         "the job does not have");
     if (hop->from != hop->to) {
-        senders = (double)layout->tensor * layout->context *
-                  (hop->replicas ? hop->replicas : layout->data);
-        return lhi_compute_inter_datacenter_path(
-            job, hop->from, hop->to, senders, options, known, out, err);
+        return lhi_compute_inter_datacenter_path(job, hop->from, hop->to,
+                                                 count_hop_senders(layout, hop),
+                                                 options, known, out, err);
     }
     find_pairs(layout, hop, job->datacenters[hop->from].gpus_per_node, &leaves,
                &stays);
@@ -413,6 +418,34 @@ static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
+/* Computes the mean time by which losses on a link between datacenters delay a
+ * message beyond the mean rate of a stream: a lost packet is sent again a round
+ * trip later. The next stage waits for the parts of all `gpus` GPUs, each of
+ * `share` bytes, and the link carries those of `senders`. */
+static lh_status compute_loss_delay(const lh_job *job, const lh_cost_hop *hop,
+                                    const lh_cost_options *options,
+                                    double share, double gpus, double senders,
+                                    lhi_ecmp_cache *known, double *ns,
+                                    lh_error *err)
+{
+    const lh_wan *wan = &job->wans[hop->from * job->n_datacenters + hop->to];
+    lh_link_setting setting = wan->setting;
+    lh_link_effect effect;
+    /* The GPUs of a stage as one sender. */
+    lh_link_load use =
+        lhi_link_load(job, hop->from, hop->to, options->constants);
+    double queue_pairs = fmax(1, setting.queue_pairs) * gpus;
+    use.senders = senders / gpus;
+    use.interface_bytes_per_s *= gpus;
+    use.message_bytes = share * gpus;
+    setting.queue_pairs = (uint32_t)fmin(queue_pairs, 1 << 20);
+    setting.channels = (uint32_t)fmin(setting.channels * gpus, 1 << 20);
+    LHI_TRY(lhi_compute_link_effect(&use, &setting, known, &effect, err));
+    *ns = fmax(0, effect.message_ns - use.latency_ns -
+                      use.message_bytes * 1e9 / effect.bytes_per_s);
+    return LH_OK;
+}
+
 lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,
                                   const lh_cost_options *options,
@@ -423,7 +456,7 @@ lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
     lhi_shape shape;
     lh_cost_path path;
     lh_cost_message message;
-    double gpus, share;
+    double gpus, share, late_ns = 0;
 
     LHI_TRY(lhi_complete_cost_options(job, options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
@@ -435,7 +468,13 @@ lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
         share *= layout->tensor;
     LHI_TRY(lhi_round_up_checked(share * 1e9 / path.bytes_per_s, "a transfer",
                                  &message.transfer_ns, err));
-    LHI_TRY(lhi_round_up_checked(path.latency_ns, "a latency",
+    if (path.kind == LH_PATH_WAN && !path.measured &&
+        job->wans[hop->from * job->n_datacenters + hop->to].loss > 0) {
+        LHI_TRY(compute_loss_delay(job, hop, &full, share, gpus,
+                                   count_hop_senders(layout, hop), known,
+                                   &late_ns, err));
+    }
+    LHI_TRY(lhi_round_up_checked(path.latency_ns + late_ns, "a latency",
                                  &message.latency_ns, err));
     message.kind = path.kind;
     message.measured = path.measured;

@@ -54,6 +54,8 @@ def commands():
         "diagnose": ["diagnose", "trace.json"],
         "report": ["report", "trace.json"],
         "export": ["export", "plan.json", "--to", "pytorch"],
+        "packets": ["packets", "--gbps", "1", "--latency", "1ms",
+                    "--message", "9kB", "--seeds", "1"],
         "optical": ["optical", "scenario.yaml"]}
     return {name: args for name, args in all_of_them.items()
             if name != "playground" or HAS_PLAYGROUND}
