@@ -44,27 +44,27 @@ static void random_numbers(void)
 }
 
 /* Computes all shortest distances (Floyd-Warshall). */
-static void all_distances(const lh_topology *t, int64_t km[NODES][NODES])
+static void all_distances(const lh_topology *t, int64_t metres[NODES][NODES])
 {
     for (uint32_t a = 0; a < NODES; a++)
         for (uint32_t b = 0; b < NODES; b++)
-            km[a][b] = a == b ? 0 : INT32_MAX;
+            metres[a][b] = a == b ? 0 : INT32_MAX;
     for (uint32_t i = 0; i < t->n_cables; i++) {
         const lh_cable *c = &t->cables[i];
-        km[c->a][c->b] = km[c->b][c->a] = c->km;
+        metres[c->a][c->b] = metres[c->b][c->a] = c->length_m;
     }
     for (uint32_t k = 0; k < NODES; k++)
         for (uint32_t a = 0; a < NODES; a++)
             for (uint32_t b = 0; b < NODES; b++)
-                if (km[a][k] + km[k][b] < km[a][b])
-                    km[a][b] = km[a][k] + km[k][b];
+                if (metres[a][k] + metres[k][b] < metres[a][b])
+                    metres[a][b] = metres[a][k] + metres[k][b];
 }
 
-static int64_t chain_km(int64_t km[NODES][NODES], const uint32_t *sites)
+static int64_t chain_m(int64_t metres[NODES][NODES], const uint32_t *sites)
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i + 1 < STAGES; i++)
-        sum += km[sites[i]][sites[i + 1]];
+        sum += metres[sites[i]][sites[i + 1]];
     return sum;
 }
 
@@ -98,7 +98,7 @@ static int ascending(const void *x, const void *y)
 }
 
 /* Stages are at six different nodes; their order is the lexicographically first
- * one with the least km. */
+ * one with the least metres. */
 static void placements(void)
 {
     lh_topology *t = nsfnet();
@@ -107,7 +107,7 @@ static void placements(void)
     all_distances(t, distance);
     for (uint32_t seed = 1; seed <= 20; seed++) {
         uint32_t sites[STAGES], order[STAGES], best[STAGES];
-        int64_t km, least = INT64_MAX;
+        int64_t metres, least = INT64_MAX;
         bool used[NODES] = {false};
         uint32_t n_used = 0;
         lhi_random r = {.state = seed};
@@ -119,15 +119,16 @@ static void placements(void)
             used[sites[i]] = true;
         }
         CHECK_INT(n_used, 6);
-        CHECK_OK(lhi_device_placement_km(t, sites, STAGES, &km, &err), err);
-        CHECK_INT(km, chain_km(distance, sites));
+        CHECK_OK(lhi_device_placement_length(t, sites, STAGES, &metres, &err),
+                 err);
+        CHECK_INT(metres, chain_m(distance, sites));
         memcpy(order, sites, sizeof order);
         qsort(order, STAGES, sizeof *order, ascending);
         do {
-            km = chain_km(distance, order);
-            if (km < least)
+            metres = chain_m(distance, order);
+            if (metres < least)
                 memcpy(best, order, sizeof best);
-            least = km < least ? km : least;
+            least = metres < least ? metres : least;
         } while (next_order(order));
         CHECK_OK(lhi_device_placement_order(t, sites, STAGES, &err), err);
         CHECK(memcmp(sites, best, sizeof best) == 0);
@@ -160,17 +161,20 @@ typedef struct all_routes {
     const lh_topology *t;
     uint32_t to, n;
     lhi_node_route found[2048];
-    uint32_t nodes[2048][NODES];
+    uint32_t nodes[2048][NODES], cables[2048][NODES];
 } all_routes;
 
-static void search(all_routes *a, uint32_t *nodes, uint32_t hops, int64_t km)
+static void search(all_routes *a, uint32_t *nodes, uint32_t *cables,
+                   uint32_t hops, int64_t metres)
 {
     uint32_t at = nodes[hops];
     if (at == a->to) {
         if (a->n == 2048)
             return;
         memcpy(a->nodes[a->n], nodes, (hops + 1) * sizeof *nodes);
-        a->found[a->n] = (lhi_node_route){km, hops, a->nodes[a->n]};
+        memcpy(a->cables[a->n], cables, hops * sizeof *cables);
+        a->found[a->n] =
+            (lhi_node_route){metres, hops, a->nodes[a->n], a->cables[a->n]};
         a->n++;
         return;
     }
@@ -181,51 +185,85 @@ static void search(all_routes *a, uint32_t *nodes, uint32_t hops, int64_t km)
         if (used)
             continue;
         nodes[hops + 1] = a->t->ways[w].node;
-        search(a, nodes, hops + 1, km + a->t->cables[a->t->ways[w].cable].km);
+        cables[hops] = a->t->ways[w].cable;
+        search(a, nodes, cables, hops + 1,
+               metres + a->t->cables[cables[hops]].length_m);
     }
 }
 
 static int by_rule(const void *x, const void *y)
 {
     const lhi_node_route *a = x, *b = y;
-    if (a->km != b->km)
-        return a->km < b->km ? -1 : 1;
+    if (a->length_m != b->length_m)
+        return a->length_m < b->length_m ? -1 : 1;
     if (a->hops != b->hops)
         return a->hops < b->hops ? -1 : 1;
     for (uint32_t i = 0; i <= a->hops; i++)
         if (a->nodes[i] != b->nodes[i])
             return a->nodes[i] < b->nodes[i] ? -1 : 1;
+    for (uint32_t i = 0; i < a->hops; i++)
+        if (a->cables[i] != b->cables[i])
+            return a->cables[i] < b->cables[i] ? -1 : 1;
     return 0;
 }
 
 /* Each pair's 40 best routes equal those from enumerating all routes. */
-static void routes_are_all(void)
+static void check_all_routes(const lh_topology *t)
 {
-    lh_topology *t = nsfnet();
     all_routes *a = calloc(1, sizeof *a);
     lh_error err = {0};
-    for (uint32_t pair = 0; a && pair < NODES * NODES; pair++) {
-        uint32_t from = pair / NODES, to = pair % NODES, n = 0;
-        uint32_t nodes[NODES + 1] = {from};
+    uint32_t n_nodes = t->n_nodes;
+    for (uint32_t pair = 0; a && pair < n_nodes * n_nodes; pair++) {
+        uint32_t from = pair / n_nodes, to = pair % n_nodes, n = 0;
+        uint32_t nodes[NODES + 1] = {from}, cables[NODES];
         lh_route *got = NULL;
         if (from == to)
             continue;
         a->t = t;
         a->to = to;
         a->n = 0;
-        search(a, nodes, 0, 0);
+        search(a, nodes, cables, 0, 0);
         qsort(a->found, a->n, sizeof *a->found, by_rule);
         CHECK_OK(lhi_topology_routes(t, from, to, 40, &got, &n, &err), err);
         CHECK_INT(n, a->n < 40 ? a->n : 40);
         for (uint32_t k = 0; k < n; k++) {
-            CHECK_INT(got[k].km, a->found[k].km);
+            CHECK_INT(got[k].length_m, a->found[k].length_m);
             CHECK_INT(got[k].n_nodes, a->found[k].hops + 1);
             CHECK(memcmp(got[k].nodes, a->found[k].nodes,
                          got[k].n_nodes * sizeof *nodes) == 0);
+            CHECK(memcmp(got[k].cables, a->found[k].cables,
+                         a->found[k].hops * sizeof *cables) == 0);
         }
         lhi_routes_free(got);
     }
     free(a);
+}
+
+static void routes_are_all(void)
+{
+    lh_topology *t = nsfnet();
+    check_all_routes(t);
+    lh_topology_free(t);
+}
+
+/* Parallel cables, of equal and different lengths, give different routes. */
+static void parallel_routes(void)
+{
+    static const char text[] =
+        "nodes: [{id: 1}, {id: 2}, {id: 3}, {id: 4}]\nlinks:\n"
+        "- {a: 1, b: 2, km: 80.5}\n- {a: 2, b: 1, km: 80.5}\n"
+        "- {a: 2, b: 3, km: 0.4}\n- {a: 2, b: 3, km: 0.001}\n"
+        "- {a: 3, b: 1, km: 80.9}\n- {a: 3, b: 4, km: 7}\n"
+        "- {a: 4, b: 3, km: 6.9996}\n- {a: 4, b: 1, km: 100}\n";
+    lh_topology *t = NULL;
+    lh_error err = {0};
+    CHECK_OK(lhi_topology_parse(text, strlen(text), "t.yaml", &t, &err), err);
+    if (!t)
+        return;
+    CHECK_INT(lhi_topology_cable(t, 0)->length_m, 80500);
+    CHECK_INT(lhi_topology_cable(t, 3)->length_m, 1);
+    CHECK_INT(lhi_topology_cable(t, 6)->length_m, 7000);
+    check_all_routes(t);
     lh_topology_free(t);
 }
 
@@ -257,23 +295,29 @@ static void fitness(void)
     lhi_spectrum s = {.n_fibres = 4, .slots = 10, .n_words = 1, .busy = busy};
     uint32_t a_fibres[] = {0, 1}, b_fibres[] = {2, 3};
     lhi_path paths[] = {
-        {.km = 1500, .mbps = 75000, .hops = 2, .fibres = a_fibres},
-        {.km = 1700, .mbps = 75000, .hops = 2, .index = 1, .fibres = b_fibres}};
+        {.length_m = 1500000, .mbps = 75000, .hops = 2, .fibres = a_fibres},
+        {.length_m = 1700000,
+         .mbps = 75000,
+         .hops = 2,
+         .index = 1,
+         .fibres = b_fibres}};
     uint64_t starts;
     CHECK(lhi_path_starts(&s, &paths[0], 2, &starts));
     CHECK_INT(starts, slots_of("0011100000"));
     /* Blocks at 2, 3 and 4, on two fibres with nine pairs of neighbours: the
      * transitions on the first fibre are 1, 2 and 1, on the second 2 each. 15
      * out of 20 slots are free. */
-    CHECK_NEAR(lhi_assignment_fitness(&s, &paths[0], 2, &starts),
-               (1.0 - 10.0 / 54) / (1500 * 0.75), 0);
+    CHECK_NEAR(
+        lhi_assignment_fitness(&s, &lhi_cba_defaults, &paths[0], 2, &starts),
+        (1.0 - 10.0 / 54) / (1500 * 0.75), 0);
     CHECK_INT(lhi_assignment_best_block(&s, &paths[0], 2, &starts), 2);
     CHECK(lhi_path_starts(&s, &paths[1], 2, &starts));
     CHECK_INT(starts, slots_of("1110001110"));
     /* Six blocks, at 0, 1, 2, 6, 7 and 8: the transitions on the first fibre
      * are 1, 2, 1, 1, 2 and 2, on the empty one 0 at 0 and 1 elsewhere. */
-    CHECK_NEAR(lhi_assignment_fitness(&s, &paths[1], 2, &starts),
-               (1.0 - (9.0 + 5) / 108) / (1700 * 0.9), 0);
+    CHECK_NEAR(
+        lhi_assignment_fitness(&s, &lhi_cba_defaults, &paths[1], 2, &starts),
+        (1.0 - (9.0 + 5) / 108) / (1700 * 0.9), 0);
     CHECK_INT(lhi_assignment_best_block(&s, &paths[1], 2, &starts), 0);
     lhi_policy cba = {.assignment = LH_CBA, .request_slots = 2};
     lhi_paths both = {2, paths};
@@ -282,6 +326,28 @@ static void fitness(void)
     CHECK(lhi_assignment_choose(&s, &r, &g));
     CHECK(g.path == &paths[0]);
     CHECK_INT(g.first, 2);
+    /* The other readings of the paper: delta as a factor prefers b; the index
+     * of the block alone is 1, and its first block is taken. */
+    lhi_cba_rules rules = lhi_cba_defaults;
+    rules.free_share_factor = true;
+    cba.cba = &rules;
+    CHECK_NEAR(lhi_assignment_fitness(&s, &rules, &paths[1], 2, &starts),
+               (1.0 - 14.0 / 108) * 0.9 / 1700, 1e-19);
+    CHECK(lhi_assignment_choose(&s, &r, &g));
+    CHECK(g.path == &paths[1]);
+    rules = lhi_cba_defaults;
+    rules.block_contiguity = true;
+    CHECK_NEAR(lhi_assignment_fitness(&s, &rules, &paths[1], 2, &starts),
+               1 / (1700 * 0.9), 0);
+    busy[0] = slots_of("1100001100");
+    busy[1] = slots_of("1000000100");
+    CHECK(lhi_assignment_choose(&s, &r, &g));
+    CHECK(g.path == &paths[0]);
+    CHECK_INT(g.first, 2);
+    cba.cba = NULL;
+    CHECK(lhi_assignment_choose(&s, &r, &g));
+    CHECK(g.path == &paths[0]);
+    CHECK_INT(g.first, 8);
 }
 
 /* Blocks, fitness and best block compared with the definition, slot by slot. */
@@ -324,8 +390,9 @@ static void spectrum_by_definition(void)
                 if (lhi_random_below(&r, 100) < density)
                     lhi_fibre(&s, f)[j / 64] |= UINT64_C(1) << j % 64;
         uint32_t fibres[] = {0, 1, 2};
-        lhi_path p = {
-            .km = 1000, .hops = 1 + lhi_random_below(&r, 3), .fibres = fibres};
+        lhi_path p = {.length_m = 1000000,
+                      .hops = 1 + lhi_random_below(&r, 3),
+                      .fibres = fibres};
         uint32_t n = 1 + lhi_random_below(&r, 20), best = 0;
         uint64_t starts[LHI_MAX_WORDS];
         bool any = lhi_path_starts(&s, &p, n, starts);
@@ -353,7 +420,7 @@ static void spectrum_by_definition(void)
                                  (double)(p.hops * s.slots);
         double index =
             1.0 - (double)total / (double)(blocks * p.hops * (s.slots - 1));
-        CHECK(lhi_assignment_fitness(&s, &p, n, starts) ==
+        CHECK(lhi_assignment_fitness(&s, &lhi_cba_defaults, &p, n, starts) ==
               index / (1000.0 * delta));
         CHECK_INT(lhi_assignment_best_block(&s, &p, n, starts), best);
     }
@@ -438,17 +505,17 @@ static lhi_chain chain8b(uint32_t microbatches, lhi_program_order order)
 }
 
 /* Creates the chain as a pipeline whose links take the messages' time: 5000 ns
- * of light per km after the sending time. */
+ * of light per metres after the sending time. */
 static lh_pipeline *chain_pipeline(const lhi_chain *chain,
                                    const uint32_t *sites, uint32_t slots)
 {
     char text[4096];
-    int64_t km[NODES][NODES];
+    int64_t metres[NODES][NODES];
     lh_topology *t = nsfnet();
     lh_pipeline *p = NULL;
     lh_error err = {0};
     const int64_t sent_ns = lhi_serialisation_ns(chain->bits, 75000, slots);
-    all_distances(t, km);
+    all_distances(t, metres);
     lh_topology_free(t);
     int n = snprintf(text, sizeof text,
                      "longhaul: pipeline/1\ntime_unit: ns\n"
@@ -469,7 +536,7 @@ static lh_pipeline *chain_pipeline(const lhi_chain *chain,
                              "  - {from: %" PRIu32 ", to: %" PRIu32
                              ", latency: %" PRId64 ", transfer: %" PRId64 "}\n",
                              s + back, s + 1 - back,
-                             5000 * km[sites[s]][sites[s + 1]], sent_ns);
+                             5 * metres[sites[s]][sites[s + 1]], sent_ns);
     CHECK_OK(lh_pipeline_parse(text, (size_t)n, "chain", &p, &err), err);
     return p;
 }
@@ -563,11 +630,11 @@ static void one_microbatch(void)
     lh_topology *t = nsfnet();
     lh_error err = {0};
     uint32_t sites[STAGES], n_messages = 0;
-    int64_t km = 0;
+    int64_t metres = 0;
     lhi_random r = {.state = 1};
     CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err),
              err);
-    CHECK_OK(lhi_device_placement_km(t, sites, STAGES, &km, &err), err);
+    CHECK_OK(lhi_device_placement_length(t, sites, STAGES, &metres, &err), err);
     lh_topology_free(t);
     for (uint32_t i = 0; i + 1 < STAGES; i++)
         n_messages += sites[i] != sites[i + 1];
@@ -576,7 +643,7 @@ static void one_microbatch(void)
     int64_t want[41];
     for (uint32_t n = 1; n <= 40; n++)
         want[n] = passes_ns +
-                  2 * (5000 * km +
+                  2 * (5 * metres +
                        n_messages * lhi_serialisation_ns(chain.bits, 75000, n));
     for (uint32_t n0 = 1; n0 <= 40; n0++) {
         lhi_policy p = {.assignment = LH_KSP_FF, .request_slots = n0};
@@ -602,7 +669,7 @@ static void two_stages(void)
 {
     lhi_chain chain = chain8b(2, LHI_GPIPE);
     chain.stages = 2;
-    uint32_t sites[] = {7, 4}; /* nodes 8 and 5, via 7: 1350 km */
+    uint32_t sites[] = {7, 4}; /* nodes 8 and 5, via 7: 1350 metres */
     const int64_t light = 5000 * 1350;
     const int64_t f = chain.forward_ns, b = chain.backward_ns;
     const int64_t two = lhi_serialisation_ns(chain.bits, 75000, 2);
@@ -720,6 +787,7 @@ int main(void)
     RUN(placements);
     RUN(places_are_alike);
     RUN(routes_are_all);
+    RUN(parallel_routes);
     RUN(contiguity);
     RUN(fitness);
     RUN(spectrum_by_definition);

@@ -38,7 +38,7 @@ LH_API uint32_t lh_topology_n_nodes(const lh_topology *topology);
 /* A cable between two nodes. */
 typedef struct lh_cable {
     uint32_t a, b; /* nodes */
-    int64_t km;
+    int64_t length_m;
 } lh_cable;
 
 /* Returns the network's cable count. */
@@ -46,9 +46,10 @@ LH_API uint32_t lh_topology_n_cables(const lh_topology *topology);
 
 /* A loop-free route. */
 typedef struct lh_route {
-    int64_t km;
+    int64_t length_m;
     uint32_t n_nodes;
     const uint32_t *nodes;
+    const uint32_t *cables; /* [n_nodes - 1] */
 } lh_route;
 
 /* --- scenarios ------------------------------------------------------------ */

@@ -4,6 +4,9 @@
  * deadlines in place of CBA's labels. */
 #include "network/optical/assignment.h"
 
+const lhi_cba_rules lhi_cba_defaults = {
+    .label_factor = 2, .refusal_factor = 0.5, .guard = 0.02};
+
 bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
                               const lhi_paths *paths, uint32_t n_paths,
                               uint32_t slots, lhi_circuit_grant *out)
@@ -39,13 +42,13 @@ double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first,
 }
 
 /* Returns a path's fitness by equation (1) of Fu et al., "CBA:
- * Communication-Bound-Aware ..." (2026), with the contiguity index of the whole
- * fibre after placement of the block. `starts`: possible first slots. The sum
- * over all of them and all fibres is an integer, so equal fitness compares as
- * equal. */
+ * Communication-Bound-Aware ..." (2026). The contiguity index is that of the
+ * whole fibre after placement of the block, or 1, the index of a free block.
+ * `starts`: possible first slots. The sum over all of them and all fibres is an
+ * integer, so equal fitness compares as equal. */
 double lhi_assignment_fitness(const lhi_spectrum *spectrum,
-                              const lhi_path *path, uint32_t slots,
-                              const uint64_t *starts)
+                              const lhi_cba_rules *rules, const lhi_path *path,
+                              uint32_t slots, const uint64_t *starts)
 {
     const lhi_spectrum *s = spectrum;
     int64_t total = 0, n_starts = 0;
@@ -67,11 +70,14 @@ double lhi_assignment_fitness(const lhi_spectrum *spectrum,
         total += (int64_t)steps * n_starts + before - after;
     }
     int64_t windows = n_starts * path->hops * (int64_t)(s->slots - 1);
-    double contiguity =
-        windows > 0 ? 1.0 - (double)total / (double)windows : 1.0;
+    double contiguity = windows > 0 && !rules->block_contiguity
+                            ? 1.0 - (double)total / (double)windows
+                            : 1.0;
     double delta =
         1.0 - (double)held / (double)((uint64_t)path->hops * s->slots);
-    return contiguity / ((double)path->km * delta);
+    double km = (double)path->length_m / LHI_M_PER_KM;
+    return rules->free_share_factor ? contiguity * delta / km
+                                    : contiguity / (km * delta);
 }
 
 uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum,
@@ -107,13 +113,14 @@ static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
                            uint32_t slots, lhi_circuit_grant *out)
 {
     uint64_t starts[LHI_MAX_WORDS], best_starts[LHI_MAX_WORDS];
+    const lhi_cba_rules *rules = lhi_policy_rules(r->policy);
     double best = 0;
     const lhi_path *path = NULL;
     for (uint32_t i = 0; i < r->paths->count; i++) {
         const lhi_path *p = &r->paths->paths[i];
         if (!lhi_path_starts(s, p, slots, starts))
             continue;
-        double fitness = lhi_assignment_fitness(s, p, slots, starts);
+        double fitness = lhi_assignment_fitness(s, rules, p, slots, starts);
         if (path && !(fitness > best))
             continue;
         best = fitness;
@@ -124,7 +131,9 @@ static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
         return false;
     *out = (lhi_circuit_grant){
         .path = path,
-        .first = lhi_assignment_best_block(s, path, slots, best_starts),
+        .first = rules->block_contiguity
+                     ? lhi_first_slot(best_starts)
+                     : lhi_assignment_best_block(s, path, slots, best_starts),
         .slots = slots};
     return true;
 }
@@ -191,7 +200,7 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
                 continue;
             candidate o = {.path = p, .slots = n};
             int64_t ser = lhi_serialisation_ns(r->bits, p->mbps, n);
-            o.takes_ns = r->wait_ns + ser + p->km * LHI_NS_PER_KM;
+            o.takes_ns = r->wait_ns + ser + p->length_m * LHI_NS_PER_M;
             o.delay_ns = compute_delay(r, o.takes_ns, ser);
             o.cost = (int64_t)n * p->hops * o.takes_ns;
             o.in_time = r->deadline_ns >= 0 && o.takes_ns <= r->deadline_ns;

@@ -5,8 +5,18 @@
 
 #include "network/optical/spectrum.h"
 
-/* Propagation delay in fibre: 5000 ns per km. */
-#define LHI_NS_PER_KM INT64_C(5000)
+/* Propagation delay in fibre: 5 ns per metre. */
+#define LHI_NS_PER_M INT64_C(5)
+
+/* CBA's rules that its paper leaves open (docs/optical.md). */
+typedef struct lhi_cba_rules {
+    double label_factor;    /* slots of a labelled message / N0 */
+    double refusal_factor;  /* slots after a refused request / N0 */
+    double guard;           /* above this refused share, labels add no slots */
+    bool block_contiguity;  /* contiguity index of the requested block alone;
+                             * else of the whole fibre after placement */
+    bool free_share_factor; /* fitness: delta multiplies; else it divides */
+} lhi_cba_rules;
 
 /* An assignment policy with its options. */
 typedef struct lhi_policy {
@@ -14,9 +24,18 @@ typedef struct lhi_policy {
     lh_assignment assignment;
     uint32_t request_slots; /* N0 */
     bool ladder, keep_labels, ask_late, stage_order, fill_idle;
-    uint32_t warm_up_factor; /* 0: the job's */
-    const char *schedule;    /* a method's name; NULL: the job's */
+    uint32_t warm_up_factor;  /* 0: the job's */
+    const char *schedule;     /* a method's name; NULL: the job's */
+    const lhi_cba_rules *cba; /* NULL: lhi_cba_defaults */
 } lhi_policy;
+
+extern const lhi_cba_rules lhi_cba_defaults;
+
+/* Returns a policy's rules for labels, refusals and fitness. */
+static inline const lhi_cba_rules *lhi_policy_rules(const lhi_policy *policy)
+{
+    return policy->cba ? policy->cba : &lhi_cba_defaults;
+}
 
 /* A request for a circuit. */
 typedef struct lhi_request {
@@ -60,8 +79,8 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
 /* Returns CBA's fitness of a path with possible block starts `starts`, a
  * non-empty set. */
 double lhi_assignment_fitness(const lhi_spectrum *spectrum,
-                              const lhi_path *path, uint32_t slots,
-                              const uint64_t *starts);
+                              const lhi_cba_rules *rules, const lhi_path *path,
+                              uint32_t slots, const uint64_t *starts);
 /* Returns the first slot in `starts` for a block of `slots` slots that leaves
  * the fewest free-to-occupied steps on the path's fibres; the lowest of equals.
  */

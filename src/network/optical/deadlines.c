@@ -35,7 +35,7 @@ static bool compute_fastest(lhi_network *network,
     for (uint32_t i = 0; i < paths->count; i++) {
         const lhi_path *path = &paths->paths[i];
         int64_t takes = lhi_serialisation_ns(t->bits, path->mbps, slots) +
-                        path->km * LHI_NS_PER_KM;
+                        path->length_m * LHI_NS_PER_M;
         if (i == 0 || takes < *out)
             *out = takes;
     }

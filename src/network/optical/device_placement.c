@@ -41,7 +41,7 @@ typedef struct stop_set {
     uint32_t count;
     uint32_t *nodes;  /* ascending */
     uint32_t *copies; /* device count at each */
-    int64_t *km;      /* [a * count + b] */
+    int64_t *metres;  /* [a * count + b] */
 } stop_set;
 
 /* Frees the arrays of a stop set (the devices' distinct nodes). */
@@ -49,7 +49,7 @@ static void free_stops(stop_set *s)
 {
     free(s->nodes);
     free(s->copies);
-    free(s->km);
+    free(s->metres);
 }
 
 /* Orders node numbers, for qsort(). */
@@ -66,9 +66,9 @@ static lh_status make_stops(const lh_topology *t, const uint32_t *sites,
 {
     *s = (stop_set){.nodes = malloc(devices * sizeof *s->nodes),
                     .copies = calloc(devices, sizeof *s->copies)};
-    int64_t *km = malloc(t->n_nodes * sizeof *km);
+    int64_t *metres = malloc(t->n_nodes * sizeof *metres);
     lh_status status = LH_OK;
-    if (!s->nodes || !s->copies || !km) {
+    if (!s->nodes || !s->copies || !metres) {
         status = LH_ENOMEM;
     } else {
         memcpy(s->nodes, sites, devices * sizeof *sites);
@@ -78,16 +78,16 @@ static lh_status make_stops(const lh_topology *t, const uint32_t *sites,
                 s->nodes[s->count++] = s->nodes[i];
             s->copies[s->count - 1]++;
         }
-        s->km = malloc((size_t)s->count * s->count * sizeof *s->km);
-        if (!s->km)
+        s->metres = malloc((size_t)s->count * s->count * sizeof *s->metres);
+        if (!s->metres)
             status = LH_ENOMEM;
     }
     for (uint32_t a = 0; status == LH_OK && a < s->count; a++) {
-        status = lhi_topology_distances(t, s->nodes[a], km);
+        status = lhi_topology_distances(t, s->nodes[a], metres);
         for (uint32_t b = 0; status == LH_OK && b < s->count; b++)
-            s->km[(size_t)a * s->count + b] = km[s->nodes[b]];
+            s->metres[(size_t)a * s->count + b] = metres[s->nodes[b]];
     }
-    free(km);
+    free(metres);
     if (status == LH_OK)
         return LH_OK;
     free_stops(s);
@@ -103,22 +103,22 @@ static uint32_t find_stop(const stop_set *s, uint32_t node)
     return i;
 }
 
-lh_status lhi_device_placement_km(const lh_topology *topology,
-                                  const uint32_t *sites, uint32_t devices,
-                                  int64_t *km, lh_error *err)
+lh_status lhi_device_placement_length(const lh_topology *topology,
+                                      const uint32_t *sites, uint32_t devices,
+                                      int64_t *metres, lh_error *err)
 {
     stop_set s;
     LHI_TRY(make_stops(topology, sites, devices, &s, err));
-    *km = 0;
+    *metres = 0;
     for (uint32_t i = 0; i + 1 < devices; i++)
-        *km += s.km[(size_t)find_stop(&s, sites[i]) * s.count +
-                    find_stop(&s, sites[i + 1])];
+        *metres += s.metres[(size_t)find_stop(&s, sites[i]) * s.count +
+                            find_stop(&s, sites[i + 1])];
     free_stops(&s);
     return LH_OK;
 }
 
-/* Fills least[state * count + last] by dynamic programming: the least km of a
- * route from stop `last` through the devices counted in `state`. A state is a
+/* Fills least[state * count + last] by dynamic programming: the least length of
+ * a route from stop `last` through the devices counted in `state`. A state is a
  * mixed-radix number: digit i, with weight[i], is the devices left at stop i,
  * 0..copies[i]. */
 static void fill_least(const stop_set *s, const uint64_t *weight,
@@ -133,18 +133,19 @@ static void fill_least(const stop_set *s, const uint64_t *weight,
             for (uint32_t i = 0; i < n; i++) {
                 if (state / weight[i] % (s->copies[i] + 1) == 0)
                     continue;
-                int64_t km = s->km[(size_t)last * n + i] +
-                             least[(state - weight[i]) * n + i];
-                if (km < best)
-                    best = km;
+                int64_t metres = s->metres[(size_t)last * n + i] +
+                                 least[(state - weight[i]) * n + i];
+                if (metres < best)
+                    best = metres;
             }
             least[state * n + last] = best;
         }
 }
 
-/* Builds the order of the devices with the least total km into `sites`, front
- * to back, from the table `least` of fill_least(). `state`: the devices per
- * stop, encoded with `weight`. Of equal continuations takes the lowest node. */
+/* Builds the order of the devices with the least total length into `sites`,
+ * front to back, from the table `least` of fill_least(). `state`: the devices
+ * per stop, encoded with `weight`. Of equal continuations takes the lowest
+ * node. */
 static void follow_least(const stop_set *s, const uint64_t *weight,
                          uint64_t state, const int64_t *least, uint32_t devices,
                          uint32_t *sites)
@@ -156,11 +157,11 @@ static void follow_least(const stop_set *s, const uint64_t *weight,
         for (uint32_t i = 0; i < n; i++) {
             if (state / weight[i] % (s->copies[i] + 1) == 0)
                 continue;
-            int64_t km = least[(state - weight[i]) * n + i];
+            int64_t metres = least[(state - weight[i]) * n + i];
             if (last != LH_NONE)
-                km += s->km[(size_t)last * n + i];
-            if (km < best) {
-                best = km;
+                metres += s->metres[(size_t)last * n + i];
+            if (metres < best) {
+                best = metres;
                 next = i;
             }
         }

@@ -24,16 +24,17 @@ void lhi_html_text(lhi_text *out, const char *text)
 /* --- layout --------------------------------------------------------------- */
 
 /* Runs one step of stress majorisation on the node positions x, y with
- * distances `km` and weights 1/d^2 (Gansner, Koren, North, "Graph drawing by
- * stress majorization", 2004), node by node. */
-static void relax_positions(uint32_t n, const int64_t *km, double *x, double *y)
+ * distances `metres` and weights 1/d^2 (Gansner, Koren, North, "Graph drawing
+ * by stress majorization", 2004), node by node. */
+static void relax_positions(uint32_t n, const int64_t *metres, double *x,
+                            double *y)
 {
     for (uint32_t i = 0; i < n; i++) {
         double sx = 0, sy = 0, weights = 0;
         for (uint32_t j = 0; j < n; j++) {
             if (i == j)
                 continue;
-            double want = (double)km[(size_t)i * n + j];
+            double want = (double)metres[(size_t)i * n + j] / LHI_M_PER_KM;
             double dx = x[i] - x[j], dy = y[i] - y[j];
             double is = sqrt(dx * dx + dy * dy), weight = 1 / (want * want);
             double stretch = is > 1e-9 ? want / is : 0;
@@ -63,12 +64,13 @@ lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
                             lh_error *err)
 {
     uint32_t n = topology->n_nodes;
-    int64_t *km = malloc((size_t)n * n * sizeof *km);
-    if (!km)
+    int64_t *metres = malloc((size_t)n * n * sizeof *metres);
+    if (!metres)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
-        if (lhi_topology_distances(topology, i, km + (size_t)i * n) != LH_OK) {
-            free(km);
+        if (lhi_topology_distances(topology, i, metres + (size_t)i * n) !=
+            LH_OK) {
+            free(metres);
             return lhi_fail_nomem(err);
         }
         double turn = 6.283185307179586 * i / n;
@@ -76,10 +78,10 @@ lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
         y[i] = 1000 * sin(turn);
     }
     for (int round = 0; round < 300; round++)
-        relax_positions(n, km, x, y);
+        relax_positions(n, metres, x, y);
     fit_square(n, x);
     fit_square(n, y);
-    free(km);
+    free(metres);
     return LH_OK;
 }
 
@@ -121,6 +123,16 @@ static void compute_job_use(const lhi_network *n,
     }
 }
 
+/* Counts the cables before cable `c` that connect the same two nodes. */
+static uint32_t count_parallel(const lh_topology *t, uint32_t c)
+{
+    const lh_cable *x = &t->cables[c];
+    uint32_t n = 0;
+    for (uint32_t w = t->first_way[x->a]; w < t->first_way[x->a + 1]; w++)
+        n += t->ways[w].cable < c && t->ways[w].node == x->b;
+    return n;
+}
+
 /* Draws the topology's cables between the node positions x, y. `use`: spectrum
  * slots per cable that the first job occupies on average. */
 static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
@@ -130,12 +142,16 @@ static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
         const lh_cable *cable = &t->cables[c];
         double x1 = compute_map_x(x[cable->a]), y1 = compute_map_y(y[cable->a]);
         double x2 = compute_map_x(x[cable->b]), y2 = compute_map_y(y[cable->b]);
+        /* Parallel cables are drawn 5 pixels apart. */
+        double shift = 5.0 * count_parallel(t, c);
+        y1 += shift;
+        y2 += shift;
         lhi_text_printf(out,
                         "<line class=cable x1=%.1f y1=%.1f x2=%.1f "
-                        "y2=%.1f><title>%" PRId64 " - %" PRId64 ": %" PRId64
-                        " km; %.2f slots held</title></line>",
+                        "y2=%.1f><title>%" PRId64 " - %" PRId64 ": %.7g km; "
+                        "%.2f slots held</title></line>",
                         x1, y1, x2, y2, t->ids[cable->a], t->ids[cable->b],
-                        cable->km, use[c]);
+                        (double)cable->length_m / LHI_M_PER_KM, use[c]);
         if (use[c] > 0)
             lhi_text_printf(out,
                             "<line class=route x1=%.1f y1=%.1f x2=%.1f "

@@ -54,23 +54,19 @@ uint32_t lhi_network_n_fibres(const lhi_network *network)
     return network->topology->n_cables * (network->shared_fibre ? 1 : 2);
 }
 
-/* Returns the index of the fibre from node `a` to its neighbour `b`. */
-static uint32_t find_fibre(const lhi_network *n, uint32_t a, uint32_t b)
+/* Returns the index of a cable's fibre that leads away from node `a`. */
+static uint32_t get_fibre(const lhi_network *n, uint32_t cable, uint32_t a)
 {
-    const lh_topology *t = n->topology;
-    uint32_t w = t->first_way[a];
-    while (t->ways[w].node != b)
-        w++;
-    uint32_t cable = t->ways[w].cable;
-    return n->shared_fibre ? cable : 2 * cable + (t->cables[cable].a != a);
+    return n->shared_fibre ? cable
+                           : 2 * cable + (n->topology->cables[cable].a != a);
 }
 
-/* Returns the rate of a spectrum slot in Mb/s on a path of `km` km: that of the
- * first modulation that reaches so far. */
-static int64_t get_slot_mbps(const lhi_network *n, int64_t km)
+/* Returns the rate of a spectrum slot in Mb/s on a path of this length: that of
+ * the first modulation that reaches so far. */
+static int64_t get_slot_mbps(const lhi_network *n, int64_t length_m)
 {
     uint32_t i = 0;
-    while (i + 1 < n->n_reaches && km > n->reaches[i].km)
+    while (i + 1 < n->n_reaches && length_m > n->reaches[i].length_m)
         i++;
     return n->reaches[i].mbps;
 }
@@ -99,9 +95,9 @@ static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
             break;
         memcpy(nodes, found[i].nodes, (hops + 1) * sizeof *nodes);
         for (uint32_t h = 0; h < hops; h++)
-            fibres[h] = find_fibre(n, nodes[h], nodes[h + 1]);
-        paths[i] = (lhi_path){.km = found[i].km,
-                              .mbps = get_slot_mbps(n, found[i].km),
+            fibres[h] = get_fibre(n, found[i].cables[h], nodes[h]);
+        paths[i] = (lhi_path){.length_m = found[i].length_m,
+                              .mbps = get_slot_mbps(n, found[i].length_m),
                               .hops = hops,
                               .index = i,
                               .nodes = nodes,

@@ -16,6 +16,7 @@ enum {
     LHI_MAX_NODES = 512,
     LHI_MAX_CABLES = 8192,
     LHI_MAX_KM = 100000,
+    LHI_M_PER_KM = 1000,
     LHI_MAX_CANDIDATES = 64,
 };
 
@@ -32,23 +33,28 @@ struct lh_topology {
     const int64_t *ids;       /* ascending */
     const char *const *names; /* "" for none */
     const lh_cable *cables;
-    const uint32_t *first_way;         /* [n_nodes + 1], into ways */
-    const lhi_network_neighbour *ways; /* by node, neighbours ascending */
+    const uint32_t *first_way; /* [n_nodes + 1], into ways */
+    /* By node, neighbours ascending; of parallel cables, the first one first.
+     */
+    const lhi_network_neighbour *ways;
 };
 
+/* Reads a length in km, rounded to metres: 1 m to LHI_MAX_KM. */
+lh_status lhi_topology_get_length(const lhi_doc *doc, const lhi_node *node,
+                                  int64_t *length_m, lh_error *err);
 /* Reads a network topology from the map `map`. */
 lh_status lhi_topology_parse_node(const lhi_doc *doc, const lhi_node *map,
                                   lh_topology **out, lh_error *err);
 
 /* A slot's capacity on paths up to a length. */
 typedef struct lhi_reach {
-    int64_t km; /* INT64_MAX: any */
+    int64_t length_m; /* INT64_MAX: any */
     int64_t mbps;
 } lhi_reach;
 
 /* A candidate path with its fibres. */
 typedef struct lhi_path {
-    int64_t km;
+    int64_t length_m;
     int64_t mbps; /* per slot */
     uint32_t hops;
     uint32_t index;         /* among the candidates of its pair */
@@ -102,11 +108,12 @@ static inline const lhi_paths *lhi_network_paths(lhi_network *network,
     return found ? found : lhi_network_compute_paths(network, from, to);
 }
 
-/* A route without fibres assigned. */
+/* A route as nodes and cables. */
 typedef struct lhi_node_route {
-    int64_t km;
+    int64_t length_m;
     uint32_t hops;
-    uint32_t *nodes; /* [hops + 1] */
+    uint32_t *nodes;  /* [hops + 1] */
+    uint32_t *cables; /* [hops] */
 } lhi_node_route;
 
 /* Finds up to k loop-free routes from node `from` to node `to`, shortest first,
@@ -115,10 +122,10 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
                           uint32_t to, uint32_t k, lhi_arena *mem,
                           lhi_node_route *out, uint32_t *count);
 
-/* Computes the shortest distance from one node to every node, in km; INT64_MAX
- * if unreachable. LH_ENOMEM. */
+/* Computes the shortest distance from one node to every node, in metres;
+ * INT64_MAX if unreachable. LH_ENOMEM. */
 lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from,
-                                 int64_t *km);
+                                 int64_t *metres);
 
 /* Parses a network topology from text; `name` appears in error messages.
  * LH_EINPUT: invalid text. Release with lh_topology_free(). */
@@ -135,9 +142,10 @@ uint32_t lhi_topology_find(const lh_topology *topology, int64_t id);
 /* Returns a network cable, with its two ends and length; borrowed. */
 const lh_cable *lhi_topology_cable(const lh_topology *topology, uint32_t cable);
 
-/* Finds up to `k` routes from node `from` to another node `to`, ordered by km,
- * then hops, then the lower node where they diverge. *out is one block
- * including its arrays; release it with lhi_routes_free(). */
+/* Finds up to `k` routes from node `from` to another node `to`, ordered by
+ * length, then hops, then the lower node where they diverge, then the lower
+ * cable. *out is one block including its arrays; release it with
+ * lhi_routes_free(). */
 lh_status lhi_topology_routes(const lh_topology *topology, uint32_t from,
                               uint32_t to, uint32_t k, lh_route **out,
                               uint32_t *n_routes, lh_error *err);

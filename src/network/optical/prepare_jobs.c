@@ -77,7 +77,7 @@ static lh_status add_links(const lh_scenario *s,
     uint32_t slots = policy->request_slots * (sized ? 4 : 1);
     lh_link link = {.from = a,
                     .to = b,
-                    .latency_ns = best->km * LHI_NS_PER_KM,
+                    .latency_ns = best->length_m * LHI_NS_PER_M,
                     .transfer_ns = lhi_serialisation_ns(job->chain.bits,
                                                         best->mbps, slots)};
     out->items[out->count++] = link;

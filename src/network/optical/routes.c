@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The k shortest loop-free routes: Yen, "Finding the k shortest loopless paths
- * in a network", Management Science 17(11), 1971. Routes are ordered by (km,
- * hops, nodes element by element). Each restricted problem is therefore solved
- * for the least route in that order: first the distances (km, hops) to the
- * destination, then a walk that always takes the lowest node that preserves
- * them. Cables have at least 1 km, so the walk has no cycle. */
+ * in a network", Management Science 17(11), 1971. Routes are ordered by
+ * (length, hops, nodes and cables element by element): parallel cables give
+ * different routes. Each restricted problem is therefore solved for the least
+ * route in that order: first the distances (length, hops) to the destination,
+ * then a walk that always takes the lowest node, on the lowest cable, that
+ * preserves them. Cables have at least 1 m, so the walk has no cycle. */
 #include "base/heap.h"
 #include "network/optical/network.h"
 
@@ -15,39 +16,40 @@
 typedef struct finder {
     const lh_topology *t;
     uint32_t to;
-    int64_t *km; /* to the destination; INT64_MAX: unreachable */
+    int64_t *metres; /* to the destination; INT64_MAX: unreachable */
     uint32_t *hops;
     bool *closed;       /* nodes on the root path */
-    bool *closed_first; /* the spur node's excluded successors */
+    bool *closed_first; /* cables excluded from the spur node */
     lhi_heap heap;
 } finder;
 
-/* Computes the distance of every node to `root`, in km, over nodes that are not
- * closed (Dijkstra). Returns false on allocation failure. */
+/* Computes the distance of every node to `root`, in metres, over nodes that are
+ * not closed (Dijkstra). Returns false on allocation failure. */
 static bool compute_distances(finder *f, uint32_t root)
 {
     const lh_topology *t = f->t;
     for (uint32_t n = 0; n < t->n_nodes; n++)
-        f->km[n] = INT64_MAX;
-    f->km[root] = 0;
+        f->metres[n] = INT64_MAX;
+    f->metres[root] = 0;
     f->hops[root] = 0;
     lhi_event e = {.payload = root};
     if (!lhi_heap_push(&f->heap, e))
         return false;
     while (lhi_heap_pop(&f->heap, &e)) {
         uint32_t n = (uint32_t)e.payload;
-        if (e.time_ns != f->km[n] || e.rank != f->hops[n])
+        if (e.time_ns != f->metres[n] || e.rank != f->hops[n])
             continue; /* outdated: a shorter route was found since */
         for (uint32_t w = t->first_way[n]; w < t->first_way[n + 1]; w++) {
             uint32_t m = t->ways[w].node;
-            int64_t km = f->km[n] + t->cables[t->ways[w].cable].km;
+            int64_t metres =
+                f->metres[n] + t->cables[t->ways[w].cable].length_m;
             uint32_t hops = f->hops[n] + 1;
-            if (f->closed[m] || km > f->km[m] ||
-                (km == f->km[m] && hops >= f->hops[m]))
+            if (f->closed[m] || metres > f->metres[m] ||
+                (metres == f->metres[m] && hops >= f->hops[m]))
                 continue;
-            f->km[m] = km;
+            f->metres[m] = metres;
             f->hops[m] = hops;
-            lhi_event next = {.time_ns = km, .rank = hops, .payload = m};
+            lhi_event next = {.time_ns = metres, .rank = hops, .payload = m};
             if (!lhi_heap_push(&f->heap, next))
                 return false;
         }
@@ -55,92 +57,87 @@ static bool compute_distances(finder *f, uint32_t root)
     return true;
 }
 
-/* Returns the next node on a shortest route from node n to the target; of
- * equals the one with fewer hops, then the lowest; LH_NONE: there is none.
- * `first`: n is the route's last fixed node, so also avoids the nodes in
- * f->closed_first. *step_km: length of that hop. */
-static uint32_t find_next_node(const finder *f, uint32_t n, bool first,
-                               int64_t *step_km)
+/* Returns the next hop, an index into ways, on a shortest route from node n to
+ * the target; of equals the one with fewer hops, then the lowest node and
+ * cable; LH_NONE: there is none. `first`: n is the route's last fixed node, so
+ * also avoids the cables in f->closed_first. */
+static uint32_t find_next_way(const finder *f, uint32_t n, bool first)
 {
     const lh_topology *t = f->t;
     uint32_t best = LH_NONE;
-    int64_t best_km = INT64_MAX;
+    int64_t best_m = INT64_MAX;
     for (uint32_t w = t->first_way[n]; w < t->first_way[n + 1]; w++) {
         uint32_t m = t->ways[w].node;
-        if (f->closed[m] || f->km[m] == INT64_MAX ||
-            (first && f->closed_first[m]))
+        if (f->closed[m] || f->metres[m] == INT64_MAX ||
+            (first && f->closed_first[t->ways[w].cable]))
             continue;
-        int64_t step = t->cables[t->ways[w].cable].km;
-        int64_t km = f->km[m] + step;
-        if (km < best_km || (km == best_km && f->hops[m] < f->hops[best])) {
-            best = m;
-            best_km = km;
-            *step_km = step;
+        int64_t metres = f->metres[m] + t->cables[t->ways[w].cable].length_m;
+        if (metres < best_m ||
+            (metres == best_m && f->hops[m] < f->hops[t->ways[best].node])) {
+            best = w;
+            best_m = metres;
         }
     }
     return best;
 }
 
-/* Orders routes by length in km, then hops, then node numbers; returns -1, 0 or
- * 1. */
+/* Orders routes by length, then hops, then node and cable numbers; returns -1,
+ * 0 or 1. */
 static int compare_routes(const lhi_node_route *a, const lhi_node_route *b)
 {
-    if (a->km != b->km)
-        return a->km < b->km ? -1 : 1;
+    if (a->length_m != b->length_m)
+        return a->length_m < b->length_m ? -1 : 1;
     if (a->hops != b->hops)
         return a->hops < b->hops ? -1 : 1;
     for (uint32_t i = 0; i <= a->hops; i++)
         if (a->nodes[i] != b->nodes[i])
             return a->nodes[i] < b->nodes[i] ? -1 : 1;
+    for (uint32_t i = 0; i < a->hops; i++)
+        if (a->cables[i] != b->cables[i])
+            return a->cables[i] < b->cables[i] ? -1 : 1;
     return 0;
 }
 
-/* Finds the shortest route that begins with nodes root[0..spur] and does not
- * continue like any route in `found` with the same beginning (spur step of
- * Yen's algorithm). out->nodes is NULL if there is none. */
+/* Finds the shortest route that begins with the first `spur` hops of `root` and
+ * does not continue like any route in `found` with the same beginning (spur
+ * step of Yen's algorithm). out->nodes is NULL if there is none. */
 static lh_status find_spur_route(finder *f, const lhi_node_route *root,
-                                 uint32_t spur, int64_t root_km,
+                                 uint32_t spur, int64_t root_m,
                                  const lhi_node_route *found, uint32_t n_found,
                                  lhi_arena *mem, lhi_node_route *out)
 {
     uint32_t n_nodes = f->t->n_nodes;
     memset(f->closed, 0, n_nodes * sizeof *f->closed);
-    memset(f->closed_first, 0, n_nodes * sizeof *f->closed_first);
+    memset(f->closed_first, 0, f->t->n_cables * sizeof *f->closed_first);
     for (uint32_t i = 0; i <= spur; i++)
         f->closed[root->nodes[i]] = true;
     for (uint32_t i = 0; i < n_found; i++)
-        if (found[i].hops > spur &&
-            memcmp(found[i].nodes, root->nodes,
-                   (spur + 1) * sizeof *root->nodes) == 0)
-            f->closed_first[found[i].nodes[spur + 1]] = true;
-    *out = (lhi_node_route){.km = root_km};
+        if (found[i].hops > spur && memcmp(found[i].cables, root->cables,
+                                           spur * sizeof *root->cables) == 0)
+            f->closed_first[found[i].cables[spur]] = true;
+    *out = (lhi_node_route){.length_m = root_m};
     if (!compute_distances(f, f->to))
         return LH_ENOMEM;
-    int64_t step = 0;
-    if (find_next_node(f, root->nodes[spur], true, &step) == LH_NONE)
+    if (find_next_way(f, root->nodes[spur], true) == LH_NONE)
         return LH_OK;
     uint32_t *nodes = LHI_NEW(mem, uint32_t, n_nodes);
-    if (!nodes)
+    uint32_t *cables = LHI_NEW(mem, uint32_t, n_nodes);
+    if (!nodes || !cables)
         return LH_ENOMEM;
     memcpy(nodes, root->nodes, (spur + 1) * sizeof *nodes);
+    if (spur > 0)
+        memcpy(cables, root->cables, spur * sizeof *cables);
     out->hops = spur;
     while (nodes[out->hops] != f->to) {
-        nodes[out->hops + 1] =
-            find_next_node(f, nodes[out->hops], out->hops == spur, &step);
-        out->km += step;
-        out->hops++;
+        const lhi_network_neighbour *way =
+            &f->t->ways[find_next_way(f, nodes[out->hops], out->hops == spur)];
+        nodes[out->hops + 1] = way->node;
+        cables[out->hops++] = way->cable;
+        out->length_m += f->t->cables[way->cable].length_m;
     }
     out->nodes = nodes;
+    out->cables = cables;
     return LH_OK;
-}
-
-/* Returns the cable length between neighbouring nodes `a` and `b`, in km. */
-static int64_t get_cable_km(const lh_topology *t, uint32_t a, uint32_t b)
-{
-    uint32_t w = t->first_way[a];
-    while (t->ways[w].node != b)
-        w++;
-    return t->cables[t->ways[w].cable].km;
 }
 
 /* Candidate routes, not yet selected. */
@@ -194,15 +191,14 @@ static lh_status find_routes(finder *f, uint32_t from, uint32_t k,
         out[(*count)++] = route;
         if (*count == k)
             break;
-        int64_t root_km = 0;
+        int64_t root_m = 0;
         for (uint32_t spur = 0; spur < route.hops; spur++) {
             lhi_node_route other;
-            LHI_TRY(find_spur_route(f, &route, spur, root_km, out, *count, mem,
+            LHI_TRY(find_spur_route(f, &route, spur, root_m, out, *count, mem,
                                     &other));
             if (other.nodes && !add_to_pool(waiting, &other))
                 return LH_ENOMEM;
-            root_km +=
-                get_cable_km(f->t, route.nodes[spur], route.nodes[spur + 1]);
+            root_m += f->t->cables[route.cables[spur]].length_m;
         }
         route.nodes = NULL;
         if (waiting->count > 0)
@@ -219,14 +215,14 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
     finder f = {
         .t = topology,
         .to = to,
-        .km = LHI_NEW(mem, int64_t, n),
+        .metres = LHI_NEW(mem, int64_t, n),
         .hops = LHI_NEW(mem, uint32_t, n),
         .closed = LHI_NEW(mem, bool, n),
-        .closed_first = LHI_NEW(mem, bool, n),
+        .closed_first = LHI_NEW(mem, bool, topology->n_cables),
     };
     route_pool waiting = {0};
     lh_status status = LH_ENOMEM;
-    if (f.km && f.hops && f.closed && f.closed_first)
+    if (f.metres && f.hops && f.closed && f.closed_first)
         status = find_routes(&f, from, k, mem, &waiting, out, count);
     free(waiting.items);
     lhi_heap_fini(&f.heap);
@@ -234,12 +230,12 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
 }
 
 lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from,
-                                 int64_t *km)
+                                 int64_t *metres)
 {
     uint32_t n = topology->n_nodes;
     finder f = {
         .t = topology,
-        .km = km,
+        .metres = metres,
         .hops = calloc(n, sizeof *f.hops),
         .closed = calloc(n, sizeof *f.closed),
     };
@@ -267,18 +263,22 @@ lh_status lhi_topology_routes(const lh_topology *topology, uint32_t from,
         lhi_arena_free(mem);
         return lhi_fail_nomem(err);
     }
-    size_t n_nodes = 0;
+    size_t n_numbers = 0;
     for (uint32_t i = 0; i < n; i++)
-        n_nodes += found[i].hops + 1;
-    lh_route *routes = malloc(n * sizeof *routes + n_nodes * sizeof(uint32_t));
+        n_numbers += 2 * found[i].hops + 1;
+    lh_route *routes =
+        malloc(n * sizeof *routes + n_numbers * sizeof(uint32_t));
     if (routes) {
-        uint32_t *nodes = (uint32_t *)(void *)(routes + n);
+        uint32_t *next = (uint32_t *)(void *)(routes + n);
         for (uint32_t i = 0; i < n; i++) {
-            routes[i] = (lh_route){.km = found[i].km,
-                                   .n_nodes = found[i].hops + 1,
-                                   .nodes = nodes};
-            memcpy(nodes, found[i].nodes, routes[i].n_nodes * sizeof *nodes);
-            nodes += routes[i].n_nodes;
+            uint32_t hops = found[i].hops;
+            routes[i] = (lh_route){.length_m = found[i].length_m,
+                                   .n_nodes = hops + 1,
+                                   .nodes = next,
+                                   .cables = next + hops + 1};
+            memcpy(next, found[i].nodes, (hops + 1) * sizeof *next);
+            memcpy(next + hops + 1, found[i].cables, hops * sizeof *next);
+            next += 2 * hops + 1;
         }
         *out = routes;
         *n_routes = n;

@@ -62,7 +62,7 @@ static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
 
 /* Typical reaches of a 12.5 GHz slot: 16QAM, 8QAM, QPSK, BPSK. */
 static const lhi_reach adaptive[] = {
-    {625, 50000}, {1250, 37500}, {2500, 25000}, {INT64_MAX, 12500}};
+    {625000, 50000}, {1250000, 37500}, {2500000, 25000}, {INT64_MAX, 12500}};
 
 /* Reads one modulation: its rate per spectrum slot and its reach (maximum path
  * length). The `last` one must have no reach: it serves any length. */
@@ -75,7 +75,7 @@ static lh_status read_reach(reader *r, const lhi_node *map, bool last,
     LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
     LHI_TRY(lhi_node_require(r->doc, map, "gbps", &node, r->err));
     LHI_TRY(get_rate(r, node, &out->mbps));
-    out->km = INT64_MAX;
+    out->length_m = INT64_MAX;
     node = lhi_node_find(map, "up_to_km");
     if (last && node)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
@@ -84,7 +84,7 @@ static lh_status read_reach(reader *r, const lhi_node *map, bool last,
     if (last)
         return LH_OK;
     LHI_TRY(lhi_node_require(r->doc, map, "up_to_km", &node, r->err));
-    return lhi_node_get_int(r->doc, node, 1, INT32_MAX, &out->km, r->err);
+    return lhi_topology_get_length(r->doc, node, &out->length_m, r->err);
 }
 
 /* Reads `modulation`: the word "adaptive", or a list in ascending order of
@@ -109,7 +109,7 @@ static lh_status read_modulation(reader *r, const lhi_node *node,
     uint32_t i = 0;
     for (const lhi_node *item = node->first; item; item = item->next, i++) {
         LHI_TRY(read_reach(r, item, !item->next, &list[i]));
-        if (i > 0 && list[i].km <= list[i - 1].km)
+        if (i > 0 && list[i].length_m <= list[i - 1].length_m)
             return lhi_doc_fail(
                 r->doc, item, r->err, LH_EINPUT,
                 "modulations must be in ascending order of up_to_km");
@@ -232,15 +232,69 @@ static lh_status get_flag(reader *r, const lhi_node *map, const char *key,
     return node ? lhi_node_get_bool(r->doc, node, out, r->err) : LH_OK;
 }
 
+/* Reads an optional number from `least` to `most`; *out is unchanged if the key
+ * is absent. */
+static lh_status get_real(reader *r, const lhi_node *map, const char *key,
+                          double least, double most, double *out)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    return node ? lhi_node_get_number(r->doc, node, least, most, out, r->err)
+                : LH_OK;
+}
+
+/* Reads an optional choice of two words; *second: the second one is given. */
+static lh_status get_choice(reader *r, const lhi_node *map, const char *key,
+                            const char *const words[3], bool *second)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    uint32_t which = 0;
+    if (node)
+        LHI_TRY(lhi_node_get_choice(r->doc, node, words, &which, r->err));
+    *second = which == 1;
+    return LH_OK;
+}
+
+/* Reads the rules of CBA that its paper leaves open. LH_EINPUT: they are given
+ * for another policy. */
+static lh_status read_cba_rules(reader *r, const lhi_node *map, lhi_policy *out)
+{
+    static const char *const keys[] = {"label_factor", "refusal_factor",
+                                       "guard", "contiguity", "free_share"};
+    static const char *const windows[] = {"fibre", "block", NULL};
+    static const char *const readings[] = {"divisor", "factor", NULL};
+    const lhi_node *given = NULL;
+    for (size_t i = 0; !given && i < sizeof keys / sizeof *keys; i++)
+        given = lhi_node_find(map, keys[i]);
+    if (!given)
+        return LH_OK;
+    if (out->assignment != LH_CBA)
+        return lhi_doc_fail(r->doc, given, r->err, LH_EINPUT,
+                            "is an option of the policy cba only; remove it");
+    lhi_cba_rules *rules = LHI_NEW(r->s->mem, lhi_cba_rules, 1);
+    if (!rules)
+        return lhi_fail_nomem(r->err);
+    *rules = lhi_cba_defaults;
+    LHI_TRY(get_real(r, map, "label_factor", 1, 64, &rules->label_factor));
+    LHI_TRY(get_real(r, map, "refusal_factor", 0, 1, &rules->refusal_factor));
+    LHI_TRY(get_real(r, map, "guard", 0, 1, &rules->guard));
+    LHI_TRY(
+        get_choice(r, map, "contiguity", windows, &rules->block_contiguity));
+    LHI_TRY(
+        get_choice(r, map, "free_share", readings, &rules->free_share_factor));
+    out->cba = rules;
+    return LH_OK;
+}
+
 /* Reads one policy: its assignment rule, from `policy` or from its own name,
  * and its options. */
 static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
 {
-    static const char *const keys[] = {"policy",    "request_slots",
-                                       "ladder",    "keep_labels",
-                                       "ask_late",  "stage_order",
-                                       "fill_idle", "warm_up_factor",
-                                       "schedule",  NULL};
+    static const char *const keys[] = {
+        "policy",       "request_slots",  "ladder",
+        "keep_labels",  "ask_late",       "stage_order",
+        "fill_idle",    "warm_up_factor", "schedule",
+        "label_factor", "refusal_factor", "guard",
+        "contiguity",   "free_share",     NULL};
     const lhi_node *node = NULL;
     uint32_t which = 0;
     *out = (lhi_policy){.name = lhi_arena_strdup(r->s->mem, map->key),
@@ -279,7 +333,7 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
     if ((node = lhi_node_find(map, "schedule")) != NULL)
         LHI_TRY(lhi_scenario_parse_method(r->doc, node, r->s->mem,
                                           &out->schedule, r->err));
-    return LH_OK;
+    return read_cba_rules(r, map, out);
 }
 
 /* Reads the map of policies, by name. */

@@ -327,10 +327,12 @@ static uint32_t compute_requested_slots(const run *r, const job *j,
     if (policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL)
         return 8 * n;
     if (policy->assignment == LH_CBA) {
+        const lhi_cba_rules *rules = lhi_policy_rules(policy);
         if (j->flag[task])
-            n = n / 2 > 1 ? n / 2 : 1;
+            n = (uint32_t)(n * rules->refusal_factor);
         else if (j->label[task] && !j->guarded)
-            n = 2 * n;
+            n = (uint32_t)(n * rules->label_factor);
+        n = n > 1 ? n : 1;
     }
     uint32_t attempt = j->attempt[task];
     n = attempt < 31 ? n >> attempt : 0;
@@ -345,7 +347,7 @@ static void accept_grant(run *r, job *j, uint32_t task,
     const lhi_task *t = &j->program->tasks[task];
     int64_t ser =
         lhi_serialisation_ns(t->bits, grant->path->mbps, grant->slots);
-    int64_t end = r->now + wait + ser + grant->path->km * LHI_NS_PER_KM;
+    int64_t end = r->now + wait + ser + grant->path->length_m * LHI_NS_PER_M;
     j->port_free[t->port] = r->now + wait + ser;
     j->held_ns +=
         (double)grant->slots * grant->path->hops * (double)(end - r->now);
@@ -517,9 +519,10 @@ static void end_iteration(run *r, job *j)
         o->labels[j->iteration] = n_bound;
         if (j->iteration > 0)
             o->held_ns += j->held_ns;
-        /* More than 2 % refused: labels add no slots in the next iteration. */
-        j->guarded = (uint64_t)o->refused[j->iteration] * 50 >
-                     o->requested[j->iteration];
+        /* Many refused: labels add no slots in the next iteration. */
+        j->guarded =
+            o->refused[j->iteration] >
+            lhi_policy_rules(r->in->policy)->guard * o->requested[j->iteration];
         if (j->iteration == r->in->iterations)
             r->jobs_left--;
     }

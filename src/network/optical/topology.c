@@ -117,6 +117,16 @@ static lh_status read_endpoint(reader *r, const lhi_node *map, const char *key,
     return LH_OK;
 }
 
+lh_status lhi_topology_get_length(const lhi_doc *doc, const lhi_node *node,
+                                  int64_t *length_m, lh_error *err)
+{
+    double km;
+    LHI_TRY(lhi_node_get_number(doc, node, 1.0 / LHI_M_PER_KM, LHI_MAX_KM, &km,
+                                err));
+    *length_m = (int64_t)(km * LHI_M_PER_KM + 0.5);
+    return LH_OK;
+}
+
 /* Reads a link: its two different ends and its length in km. */
 static lh_status read_cable(reader *r, const lhi_node *node, lh_cable *out)
 {
@@ -131,11 +141,11 @@ static lh_status read_cable(reader *r, const lhi_node *node, lh_cable *out)
                             "invalid link from node %" PRId64 " to itself",
                             r->ids[out->a]);
     LHI_TRY(lhi_node_require(r->doc, node, "km", &value, r->err));
-    return lhi_node_get_int(r->doc, value, 1, LHI_MAX_KM, &out->km, r->err);
+    return lhi_topology_get_length(r->doc, value, &out->length_m, r->err);
 }
 
 /* Lists the neighbours and cables of every node, in ascending order of the
- * neighbour. */
+ * neighbour, then of the cable. */
 static lh_status list_neighbours(reader *r)
 {
     lh_topology *t = r->t;
@@ -163,27 +173,6 @@ static lh_status list_neighbours(reader *r)
     }
     t->first_way = first;
     t->ways = ways;
-    return LH_OK;
-}
-
-/* Fails with LH_EINPUT if two links connect the same pair of nodes. */
-static lh_status check_duplicates(reader *r, const lhi_node *list)
-{
-    const lh_topology *t = r->t;
-    for (uint32_t n = 0; n < t->n_nodes; n++)
-        for (uint32_t w = t->first_way[n] + 1; w < t->first_way[n + 1]; w++) {
-            if (t->ways[w].node != t->ways[w - 1].node)
-                continue;
-            uint32_t a = t->ways[w].cable, b = t->ways[w - 1].cable;
-            const lhi_node *at = list->first;
-            for (uint32_t i = a > b ? a : b; i > 0; i--)
-                at = at->next;
-            return lhi_doc_fail(r->doc, at, r->err, LH_EINPUT,
-                                "duplicate link between nodes %" PRId64
-                                " and %" PRId64
-                                "; give one link per pair of nodes",
-                                t->ids[n], t->ids[t->ways[w].node]);
-        }
     return LH_OK;
 }
 
@@ -232,7 +221,6 @@ static lh_status read_cables(reader *r, const lhi_node *list)
         LHI_TRY(read_cable(r, node, &cables[n++]));
     t->cables = cables;
     LHI_TRY(list_neighbours(r));
-    LHI_TRY(check_duplicates(r, list));
     return check_connected(r, list);
 }
 
