@@ -6,11 +6,12 @@ cd "$(dirname "$0")/../.."
 [ -d build ] || meson setup build --buildtype=release >/dev/null
 ninja -C build >/dev/null
 ninja -C build bench/validate-scaleacross bench/validate-crosspipe \
-    bench/validate-adaptra >/dev/null
+    bench/validate-adaptra bench/validate-cba >/dev/null
 mkdir -p out docs/papers
 build/bench/validate-crosspipe --write docs/papers/crosspipe.md
 build/bench/validate-crosspipe --html out/crosspipe.html
 build/bench/validate-adaptra --write docs/papers/adaptra.md
+build/bench/validate-cba --write docs/papers/cba.md
 build/examples/scaleacross >docs/papers/scaleacross.md
 build/bench/validate-scaleacross --write docs/papers/scaleacross-figures.md
 build/examples/pipemesh out/pipemesh.html >docs/papers/pipemesh.md
@@ -21,7 +22,7 @@ if [ "$seconds" != 0 ]; then
     build/examples/crosspipe-optimal "$seconds" >out/crosspipe-optimal.md
     mv out/crosspipe-optimal.md docs/papers/crosspipe-optimal.md
 fi
-echo "docs/papers/crosspipe.md, docs/papers/adaptra.md,"
+echo "docs/papers/crosspipe.md, docs/papers/adaptra.md, docs/papers/cba.md,"
 echo "docs/papers/scaleacross.md,"
 echo "docs/papers/scaleacross-figures.md, docs/papers/pipemesh.md,"
 echo "docs/papers/crosspipe-optimal.md"

@@ -11,7 +11,7 @@ HEAD = "| where | claimed | run | paper | here | apart | class | why |"
 COUNTS = ("| rows | numbers within 5 % | mean error | "
           "directions as in the paper |")
 CLASSES = ("informative", "trivial", "fitted", "given", "variant")
-PAGES = ("adaptra", "crosspipe", "pipemesh", "scaleacross-figures")
+PAGES = ("adaptra", "cba", "crosspipe", "pipemesh", "scaleacross-figures")
 
 
 def cells(line):
