@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *html;
+    const char *html, *sweep, *csv;
     uint32_t threads;
 } settings;
 
@@ -26,6 +26,20 @@ static const cli_option options[] = {
      .help = "Write an HTML report: policies with their spread, topology and "
              "routes, spectrum over time, one iteration.",
      .words = CLI_WORDS_FILES},
+    {.name = "sweep",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, sweep),
+     .arg = "KEY=VALUE,...",
+     .help = "Simulate every combination of these values of the scenario's "
+             "keys, such as background.erlang=0,150; repeat for more keys.",
+     .example_argument = "request_slots=2,4",
+     .list_separator = ';'},
+    {.name = "csv",
+     .type = CLI_OUTPUT,
+     .at = offsetof(settings, csv),
+     .arg = "FILE",
+     .help = "With --sweep: write a row per combination and policy as CSV.",
+     .words = CLI_WORDS_FILES},
 };
 
 static const cli_example examples[] = {
@@ -35,6 +49,9 @@ static const cli_example examples[] = {
      "Also write a report."},
     {"longhaul optical examples/optical-nsfnet.yaml --seed 7 --json",
      "Use one seed instead of the scenario's; print every iteration as JSON."},
+    {"longhaul optical examples/optical-two-jobs.yaml --sweep "
+     "background.erlang=0,100,200 --csv load.csv --html load.html",
+     "Simulate three loads; write means, and curves with confidence bands."},
 };
 
 /* Shows the number of completed runs. Always returns false: the simulation
@@ -109,9 +126,8 @@ static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
     return cli_write_text(c, path, text, len);
 }
 
-/* Simulates all policies, with all seeds of the scenario or with --seed alone.
- */
-static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
+/* Returns the options of a run: all seeds of the scenario, or --seed alone. */
+static lh_optical_options get_options(cli *c)
 {
     const settings *set = c->settings;
     lh_optical_options run = {.size = sizeof run,
@@ -122,6 +138,82 @@ static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
         run.n_seeds = 1;
         run.seeds = &c->common.seed;
     }
+    return run;
+}
+
+/* Prints the means of a sweep, with half the widths of their confidence
+ * intervals. */
+static void print_sweep(cli *c, const lh_optical_sweep *s)
+{
+    for (uint32_t a = 0; a < s->n_axes; a++)
+        cli_print(c, "%-*s  ", 18, s->axes[a].key);
+    cli_print(c, "%-20s  %15s  %13s  %13s  slots held\n", "policy",
+              "iteration s", "bubble %", "blocked %");
+    for (uint32_t i = 0; i < s->n_cells; i++)
+        for (uint32_t k = 0; k < s->cells[i]->n_policies; k++) {
+            const lh_optical_policy *p = &s->cells[i]->policies[k];
+            for (uint32_t a = 0; a < s->n_axes; a++)
+                cli_print(c, "%-*s  ", 18,
+                          s->axes[a].values[lh_optical_sweep_value(s, i, a)]);
+            cli_print(
+                c,
+                "%-20s  %8.3f +-%6.3f  %5.1f +- %4.1f  %5.2f +- %4.2f  %10.0f"
+                "\n",
+                p->name, p->iteration_s,
+                lh_optical_half_width(p->iteration_s_sd, p->n_runs),
+                100 * p->bubble_ratio,
+                100 * lh_optical_half_width(p->bubble_ratio_sd, p->n_runs),
+                100 * p->blocking_probability,
+                100 * lh_optical_half_width(p->blocking_probability_sd,
+                                            p->n_runs),
+                p->slots_held);
+        }
+    cli_print(c, "\nmean +- half of the 95 %% confidence interval\n");
+}
+
+/* Writes the sweep's files and prints its results. */
+static lh_status show_sweep(cli *c, const lh_optical_sweep *s)
+{
+    const settings *set = c->settings;
+    const char *file;
+    char *text = NULL;
+    size_t len = 0;
+    for (uint32_t i = 0; (file = lh_optical_sweep_file(s, i)); i++)
+        CLI_TRY(cli_check_named_file(c, file));
+    if (set->csv) {
+        CLI_TRY(lh_optical_sweep_csv(s, &text, &len, &c->err));
+        CLI_TRY(cli_write_text(c, set->csv, text, len));
+    }
+    if (set->html) {
+        CLI_TRY(lh_optical_sweep_html(s, &text, &len, &c->err));
+        CLI_TRY(cli_write_text(c, set->html, text, len));
+    }
+    if (!c->common.json) {
+        print_sweep(c, s);
+        return LH_OK;
+    }
+    CLI_TRY(lh_optical_sweep_format(s, &text, &len, &c->err));
+    cli_put_owned_text(c, text, len);
+    return LH_OK;
+}
+
+/* Simulates every combination of values. */
+static lh_status sweep(cli *c, const char *axes)
+{
+    const lh_optical_options run = get_options(c);
+    lh_optical_sweep *s = NULL;
+    CLI_TRY(lh_optical_sweep_run(c->operands[0], axes, &run, &s, &c->err));
+    cli_progress_end();
+    lh_status status = show_sweep(c, s);
+    lh_optical_sweep_free(s);
+    return status;
+}
+
+/* Simulates all policies. */
+static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
+{
+    const settings *set = c->settings;
+    const lh_optical_options run = get_options(c);
     CLI_TRY(lh_optical_run_all(s, &run, o, &c->err));
     cli_progress_end();
     if (set->html)
@@ -135,8 +227,13 @@ static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
 /* Runs 'longhaul optical' and frees its results. */
 static lh_status run_optical(cli *c)
 {
+    const settings *set = c->settings;
     lh_scenario *s = NULL;
     lh_optical *o = NULL;
+    if (set->sweep)
+        return sweep(c, set->sweep);
+    if (set->csv)
+        return cli_usage(c, "--csv requires --sweep");
     CLI_TRY(lh_scenario_read(c->operands[0], &s, &c->err));
     lh_status status = LH_OK;
     const char *file;
@@ -169,7 +266,16 @@ const cli_command cmd_optical = {
         "other traffic. --seed N with N above 0 replaces the scenario's seeds. "
         "Numbers are means over the seeds, (sd) the standard deviation; the "
         "first iteration of each run is a warm-up and is excluded. \"Refused "
-        "others\" is the share of the other traffic that was blocked.",
+        "others\" is the share of the other traffic that was blocked.\n"
+        "\n"
+        "--sweep simulates every combination of values in one run. A key is "
+        "the "
+        "path of a key in the scenario: background.erlang, slots, "
+        "request_slots, "
+        "topology, job.microbatches, job.preset, policies.cba.guard; a key of "
+        "a "
+        "list, such as jobs.microbatches, is set in all its items. The result "
+        "has means with 95 % confidence intervals over the seeds.",
     .output_help = "Write the output to FILE.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

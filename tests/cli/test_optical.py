@@ -37,6 +37,45 @@ texts = {run("optical", "optical.yaml", "--threads", n).stdout
          for n in ("1", "2", "5")}
 check(len(texts) == 1 and "ksp-ff" in texts.pop(), "--threads")
 
+# --- sweeps ---------------------------------------------------------------------
+GRID = ("optical", "optical.yaml", "--sweep", "job.microbatches=1,2,4",
+        "--sweep", "job.preset=8b,70b")
+pages = {}
+for n in ("1", "3"):
+    done = run(*GRID, "--threads", n, "--json", "--csv", f"{n}.csv",
+               "--html", f"{n}.html")
+    check(done.returncode == 0, f"--sweep: {done.stderr}")
+    pages[n] = (done.stdout, (WORK / f"{n}.csv").read_text(),
+                (WORK / f"{n}.html").read_text())
+check(pages["1"] == pages["3"], "--sweep --threads")
+cells = json.loads(pages["1"][0])["cells"]
+check([c["values"] for c in cells] ==
+      [{"job.microbatches": m, "job.preset": p}
+       for m in "124" for p in ("8b", "70b")], "--sweep, cells")
+rows = [line.split(",") for line in pages["1"][1].splitlines()]
+check(rows[0][:3] == ["job.microbatches", "job.preset", "policy"] and
+      len(rows) == 1 + 6 * 2, "--sweep, CSV")
+for values, row in zip((c for c in cells for _ in range(2)), rows[1:]):
+    policy = values["policies"][row[2]]
+    check(abs(policy["iteration_s"] - float(row[4])) < 1e-8 and
+          row[:2] == list(values["values"].values()), "--sweep, CSV and JSON")
+check(cells[2]["policies"]["ksp-ff"]["iteration_s"] == ksp["iteration_s"] and
+      cells[2]["policies"]["cba"]["iteration_s"] == cba["iteration_s"],
+      "a combination equals its scenario")
+page = pages["1"][2]
+check(page.count("<svg class=chart") == 6 and "job.preset: 70b" in page and
+      "http:" not in page and "nan" not in page, "--sweep, page")
+for axes, why in (("slots=0", "--sweep slots=0: optical.yaml:1: slots"),
+                  ("slots", "expected KEY=VALUE"), ("slots=1,", "empty"),
+                  ("slots=1;slots=2", "given twice"),
+                  ("slotz=2", "unknown key; did you mean 'slots'"),
+                  ("job.stages.x=1", "job.stages: has no key 'x'")):
+    bad = run("optical", "optical.yaml", "--sweep", axes)
+    check(bad.returncode == 1 and bad.stdout == "" and why in bad.stderr and
+          bad.stderr.count("\n") == 1, f"--sweep {axes}: {bad.stderr}")
+check(run("optical", "optical.yaml", "--csv", "x.csv").returncode == 2,
+      "--csv without --sweep")
+
 # --- refusals -------------------------------------------------------------------
 for change, why in ((("km: 600", "km: -600"), "links[1].km"),
                     (("b: 5", "b: 6"), "there is no node 6"),

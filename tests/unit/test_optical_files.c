@@ -416,6 +416,15 @@ static void page(void)
     lh_scenario_free(s);
 }
 
+/* Student's t: 12.706 for two runs, 2.776 for five, 1.984 for 101. */
+static void half_widths(void)
+{
+    CHECK_NEAR(lh_optical_half_width(1, 1), 0, 0);
+    CHECK_NEAR(lh_optical_half_width(1, 2), 12.706, 1e-3);
+    CHECK_NEAR(lh_optical_half_width(1, 5), 2.776 / 2, 1e-3);
+    CHECK_NEAR(lh_optical_half_width(1, 101), 0.19840, 1e-4);
+}
+
 static bool stop_at_once(void *context, uint32_t done, uint32_t total)
 {
     (void)context;
@@ -448,6 +457,7 @@ int main(void)
     RUN(pipelines);
     RUN(plans);
     RUN(page);
+    RUN(half_widths);
     RUN(stopped);
     return test_summary();
 }

@@ -44,6 +44,36 @@ static void scenarios(void)
     FAIL_EACH_ALLOC(status = go());
 }
 
+static lh_status grid(void)
+{
+    static const char path[] = "optical-oom.tmp.yaml";
+    FILE *file = fopen(path, "wb");
+    lh_optical_sweep *s = NULL;
+    char *csv = NULL, *page = NULL;
+    lh_error err = {0};
+    lh_optical_options options = {.size = sizeof options, .threads = 1};
+    if (file) {
+        fputs(text, file);
+        fclose(file);
+    }
+    lh_status status = lh_optical_sweep_run(
+        path, "slots=4,8;policies.cba.guard=1", &options, &s, &err);
+    if (status == LH_OK)
+        status = lh_optical_sweep_csv(s, &csv, NULL, &err);
+    if (status == LH_OK)
+        status = lh_optical_sweep_html(s, &page, NULL, &err);
+    lh_text_free(csv);
+    lh_text_free(page);
+    lh_optical_sweep_free(s);
+    remove(path);
+    return status;
+}
+
+static void sweeps(void)
+{
+    FAIL_EACH_ALLOC(status = grid());
+}
+
 static lh_status find_routes(void)
 {
     static const char small[] =
@@ -80,6 +110,7 @@ static void routes(void)
 int main(void)
 {
     RUN(scenarios);
+    RUN(sweeps);
     RUN(routes);
     return test_summary();
 }

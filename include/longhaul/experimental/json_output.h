@@ -100,6 +100,12 @@ LH_API lh_status lh_optical_format(const lh_scenario *scenario,
                                    const lh_optical *optical, char **text,
                                    size_t *len, lh_error *err);
 
+/* Formats the means of all combinations and policies as JSON: `longhaul optical
+ * --sweep`. */
+LH_API lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep,
+                                         char **text, size_t *len,
+                                         lh_error *err);
+
 /* Formats the diagnosis with its remedies as JSON: `longhaul diagnose`. */
 LH_API lh_status lh_diagnosis_format(const lh_diagnosis *diagnosis, char **text,
                                      size_t *len, lh_error *err);

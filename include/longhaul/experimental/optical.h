@@ -161,6 +161,56 @@ LH_API lh_status lh_optical_html(const lh_scenario *scenario,
                                  const lh_optical *optical, char **text,
                                  size_t *len, lh_error *err);
 
+/* Returns half the width of the 95 % confidence interval of a mean over n_runs
+ * seeds with standard deviation sd (divisor n_runs), by Student's t; 0 for one
+ * run. */
+LH_API double lh_optical_half_width(double sd, uint32_t n_runs);
+
+/* --- sweeps --------------------------------------------------------------- */
+
+/* A key of the scenario with its values. */
+typedef struct lh_optical_axis {
+    const char *key; /* such as "background.erlang" */
+    uint32_t n_values;
+    const char *const *values;
+} lh_optical_axis;
+
+/* Results of a scenario for every combination of values. */
+typedef struct lh_optical_sweep {
+    uint32_t n_axes;
+    const lh_optical_axis *axes;
+    uint32_t n_cells;
+    const lh_optical *const *cells; /* the last axis varies fastest */
+} lh_optical_sweep;
+
+/* Simulates a scenario file for every combination of values.
+ * `axes`: KEY=VALUE,VALUE;KEY=VALUE,VALUE with keys of the scenario
+ * ("job.microbatches"); a key of a list is set in all its items. Files are
+ * relative to the scenario. The result does not depend on the thread count.
+ * LH_EINPUT: a value does not fit; the message names it. Release with
+ * lh_optical_sweep_free(). */
+LH_API lh_status lh_optical_sweep_run(const char *path, const char *axes,
+                                      const lh_optical_options *options,
+                                      lh_optical_sweep **out, lh_error *err);
+/* Frees a sweep; NULL is a no-op. */
+LH_API void lh_optical_sweep_free(lh_optical_sweep *sweep);
+/* Returns the index of the value of axis `axis` in cell `cell`. */
+LH_API uint32_t lh_optical_sweep_value(const lh_optical_sweep *sweep,
+                                       uint32_t cell, uint32_t axis);
+/* Returns the path of the i-th file that the sweep's scenarios refer to; a file
+ * may occur repeatedly; NULL past the end. */
+LH_API const char *lh_optical_sweep_file(const lh_optical_sweep *sweep,
+                                         uint32_t i);
+/* Formats a sweep as CSV: one row per cell and policy, with 95 % confidence
+ * intervals. Release *text with lh_text_free(); `len` may be NULL. */
+LH_API lh_status lh_optical_sweep_csv(const lh_optical_sweep *sweep,
+                                      char **text, size_t *len, lh_error *err);
+/* Formats a sweep as a self-contained HTML page: curves of iteration time,
+ * bubble and blocking with 95 % confidence bands. Release *text with
+ * lh_text_free(); `len` may be NULL. */
+LH_API lh_status lh_optical_sweep_html(const lh_optical_sweep *sweep,
+                                       char **text, size_t *len, lh_error *err);
+
 /* --- background traffic alone --------------------------------------------- */
 
 /* Parameters of background traffic. */

@@ -14,6 +14,7 @@
  * - tree.c: text to nodes (node_memory.c: their allocation)
  * - toml.c, toml_scalar.c: the same for TOML (toml.h)
  * - value.c: nodes to values, and the messages
+ * - set_value.c: changes of values
  * - number.c: decimal numbers
  * - schema_read.c, schema_write.c: maps to structs and back, by schemas */
 #ifndef LHI_FORMAT_DOCUMENT_TREE_H
@@ -99,6 +100,12 @@ const lhi_node *lhi_node_find(const lhi_node *map, const char *key);
 lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map,
                            const char *key, const lhi_node **out,
                            lh_error *err);
+
+/* Sets the value under a map's key path, such as "job.stages", to a scalar;
+ * creates missing keys, and sets the key in every item of a list on the path.
+ * LH_EINPUT: the path leads through a scalar. */
+lh_status lhi_node_set_value(lhi_doc *doc, const lhi_node *map,
+                             const char *path, const char *text, lh_error *err);
 
 /* Checks that the node is a map; LH_EINPUT otherwise. */
 lh_status lhi_node_check_map(const lhi_doc *doc, const lhi_node *node,

@@ -21,6 +21,36 @@ void lhi_html_text(lhi_text *out, const char *text)
     }
 }
 
+/* Page files embedded by tools/embed.py: optical.html, and the report's style
+ * with optical.css. */
+extern const char lhi_optical_page_html[];
+extern const char lhi_optical_page_css[];
+
+void lhi_html_page(lhi_text *out, const lhi_text *title, const lhi_text *facts,
+                   const lhi_text *body)
+{
+    const struct {
+        const char *mark, *text;
+        size_t len;
+    } parts[] = {
+        {"@TITLE@", title->data, title->len},
+        {"@CSS@", lhi_optical_page_css, strlen(lhi_optical_page_css)},
+        {"@TITLE@", title->data, title->len},
+        {"@FACTS@", facts->data, facts->len},
+        {"@BODY@", body->data, body->len},
+        {"@VERSION@", LONGHAUL_VERSION, strlen(LONGHAUL_VERSION)},
+    };
+    const char *page = lhi_optical_page_html;
+    out->failed |= title->failed || facts->failed || body->failed;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *at = strstr(page, parts[i].mark);
+        lhi_text_add(out, page, (size_t)(at - page));
+        lhi_text_add(out, parts[i].text, parts[i].len);
+        page = at + strlen(parts[i].mark);
+    }
+    lhi_text_puts(out, page);
+}
+
 /* --- layout --------------------------------------------------------------- */
 
 /* Runs one step of stress majorisation on the node positions x, y with

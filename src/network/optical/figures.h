@@ -9,6 +9,11 @@
 /* Adds text with HTML's special characters escaped. */
 void lhi_html_text(lhi_text *out, const char *text);
 
+/* Adds a whole page in the report's design; the parts are HTML. Fails like its
+ * parts. */
+void lhi_html_page(lhi_text *out, const lhi_text *title, const lhi_text *facts,
+                   const lhi_text *body);
+
 /* Computes node positions x, y in a unit square whose distances approximate the
  * route lengths between the nodes. LH_ENOMEM. */
 lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,

@@ -16,11 +16,18 @@ typedef struct result {
     lh_optical_policy *policies;
 } result;
 
+/* A scenario with its results. */
+typedef struct cell {
+    const lh_scenario *s;
+    result *result;
+    uint32_t first; /* run */
+} cell;
+
 /* State shared by the threads. */
 typedef struct shared_work {
-    const lh_scenario *s;
+    cell *cells;
+    uint32_t n_cells;
     const lh_optical_options *options;
-    result *result;
     uint32_t total;
     atomic_uint next;
     atomic_bool stop;
@@ -30,13 +37,19 @@ typedef struct shared_work {
     lh_error err;
 } shared_work;
 
-/* Returns the result struct of run number `i`; runs are numbered policy by
- * policy, seed by seed. */
-static lh_optical_run *get_run(const shared_work *w, uint32_t i)
+/* Returns the scenario of run number `i`; runs are numbered scenario by
+ * scenario, policy by policy, seed by seed. */
+static const cell *find_cell(const shared_work *w, uint32_t i)
 {
-    const lh_optical_policy *p = &w->result->policies[0];
-    return (lh_optical_run *)&w->result->policies[i / p->n_runs]
-        .runs[i % p->n_runs];
+    uint32_t low = 0, high = w->n_cells;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (w->cells[middle].first <= i)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &w->cells[low];
 }
 
 /* Computes one job's statistics in a run from its simulation's output,
@@ -71,9 +84,13 @@ static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
  * in parallel. */
 static lh_status simulate_run(const shared_work *w, uint32_t i, lh_error *err)
 {
-    const lh_scenario *s = w->s;
-    lh_optical_run *run = get_run(w, i);
-    const lhi_policy *policy = &s->policies[i / w->result->policies[0].n_runs];
+    const cell *c = find_cell(w, i);
+    const lh_scenario *s = c->s;
+    uint32_t n_runs = c->result->policies[0].n_runs;
+    uint32_t which = (i - c->first) / n_runs;
+    const lhi_policy *policy = &s->policies[which];
+    lh_optical_run *run = (lh_optical_run *)&c->result->policies[which]
+                              .runs[(i - c->first) % n_runs];
     lhi_arena *mem = lhi_arena_make(0);
     lhi_optical_run_job *jobs =
         mem ? LHI_NEW(mem, lhi_optical_run_job, s->n_jobs) : NULL;
@@ -291,26 +308,52 @@ static void average_policy(lh_optical_policy *p)
     }
 }
 
+lh_status lhi_optical_run_scenarios(const lh_scenario *const *scenarios,
+                                    uint32_t n,
+                                    const lh_optical_options *options,
+                                    lh_optical **results, lh_error *err)
+{
+    lh_optical_options o;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_optical_options, &o, options, err));
+    shared_work w = {.options = &o, .cells = calloc(n, sizeof *w.cells)};
+    lh_status status = w.cells ? LH_OK : lhi_fail_nomem(err);
+    for (; status == LH_OK && w.n_cells < n; w.n_cells++) {
+        cell *c = &w.cells[w.n_cells];
+        *c = (cell){.s = scenarios[w.n_cells], .first = w.total};
+        status = make_result(c->s, &o, &c->result, err);
+        if (status != LH_OK)
+            break;
+        uint64_t total = (uint64_t)w.total + (uint64_t)c->s->n_policies *
+                                                 c->result->policies[0].n_runs;
+        if (total > UINT32_MAX / 2)
+            status = lhi_fail(err, LH_EINPUT,
+                              "more than 2^31 simulations: give fewer values, "
+                              "policies or seeds");
+        w.total = (uint32_t)total;
+    }
+    atomic_init(&w.next, 0);
+    atomic_init(&w.stop, false);
+    if (status == LH_OK)
+        status = run_threads(&w, err);
+    for (uint32_t i = 0; i < w.n_cells; i++) {
+        result *r = w.cells[i].result;
+        if (status != LH_OK) {
+            lhi_arena_free(r->mem);
+            continue;
+        }
+        for (uint32_t p = 0; p < r->optical.n_policies; p++)
+            average_policy(&r->policies[p]);
+        results[i] = &r->optical;
+    }
+    free(w.cells);
+    return status;
+}
+
 lh_status lh_optical_run_all(const lh_scenario *scenario,
                              const lh_optical_options *options,
                              lh_optical **out, lh_error *err)
 {
-    lh_optical_options o;
-    LHI_TRY(LHI_OPTIONS_COPY(lh_optical_options, &o, options, err));
-    shared_work w = {.s = scenario, .options = &o};
-    LHI_TRY(make_result(scenario, w.options, &w.result, err));
-    w.total = scenario->n_policies * w.result->policies[0].n_runs;
-    atomic_init(&w.next, 0);
-    atomic_init(&w.stop, false);
-    lh_status status = run_threads(&w, err);
-    if (status != LH_OK) {
-        lhi_arena_free(w.result->mem);
-        return status;
-    }
-    for (uint32_t p = 0; p < scenario->n_policies; p++)
-        average_policy(&w.result->policies[p]);
-    *out = &w.result->optical;
-    return LH_OK;
+    return lhi_optical_run_scenarios(&scenario, 1, options, out, err);
 }
 
 void lh_optical_free(lh_optical *optical)

@@ -9,20 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Page files embedded by tools/embed.py: optical.html, and the report's style
- * with optical.css. */
-extern const char lhi_optical_page_html[];
-extern const char lhi_optical_page_css[];
-
-/* Copies the page template from *page up to `mark`, and sets *page behind the
- * mark. */
-static void add_until(lhi_text *out, const char **page, const char *mark)
-{
-    const char *at = strstr(*page, mark);
-    lhi_text_add(out, *page, (size_t)(at - *page));
-    *page = at + strlen(mark);
-}
-
 static void add_fact(lhi_text *out, const char *name, const char *format, ...)
     LHI_PRINTF(3, 4);
 
@@ -243,13 +229,6 @@ static lh_status draw_policies(lhi_text *out, const lh_scenario *s,
     return status;
 }
 
-/* Adds the page's title with the network's name. */
-static void add_title(lhi_text *out, const lh_topology *t)
-{
-    lhi_text_puts(out, "Policies on ");
-    lhi_html_text(out, *t->name ? t->name : "the network");
-}
-
 /* Adds the section with bars for iteration time, bubble and blocking. */
 static void add_bars(lhi_text *out, const lh_optical *o)
 {
@@ -264,33 +243,29 @@ static void add_bars(lhi_text *out, const lh_optical *o)
     lhi_text_puts(out, "</section>\n");
 }
 
-/* Fills the page template with all sections: title, table, bars, topology and
- * policies. */
+/* Adds the page with all sections: title, table, bars, topology and policies.
+ */
 static lh_status add_page(lhi_text *out, const lh_scenario *s,
                           const lh_optical *o, lh_error *err)
 {
     const lh_topology *t = s->topology;
-    const char *page = lhi_optical_page_html;
-    add_until(out, &page, "@TITLE@");
-    add_title(out, t);
-    add_until(out, &page, "@CSS@");
-    lhi_text_puts(out, lhi_optical_page_css);
-    add_until(out, &page, "@TITLE@");
-    add_title(out, t);
-    add_until(out, &page, "@FACTS@");
-    add_fact(out, "nodes", "%" PRIu32, t->n_nodes);
-    add_fact(out, "links", "%" PRIu32 " of %" PRIu32 " slots", t->n_cables,
+    lhi_text title = {0}, facts = {0}, body = {0};
+    lhi_text_puts(&title, "Policies on ");
+    lhi_html_text(&title, *t->name ? t->name : "the network");
+    add_fact(&facts, "nodes", "%" PRIu32, t->n_nodes);
+    add_fact(&facts, "links", "%" PRIu32 " of %" PRIu32 " slots", t->n_cables,
              s->network->slots);
-    add_fact(out, "jobs", "%" PRIu32, s->n_jobs);
-    add_fact(out, "seeds", "%" PRIu32, o->policies[0].n_runs);
-    add_until(out, &page, "@BODY@");
-    add_table(out, o);
-    add_bars(out, o);
-    LHI_TRY(draw_policies(out, s, o, err));
-    add_until(out, &page, "@VERSION@");
-    lhi_text_puts(out, LONGHAUL_VERSION);
-    lhi_text_puts(out, page);
-    return LH_OK;
+    add_fact(&facts, "jobs", "%" PRIu32, s->n_jobs);
+    add_fact(&facts, "seeds", "%" PRIu32, o->policies[0].n_runs);
+    add_table(&body, o);
+    add_bars(&body, o);
+    lh_status status = draw_policies(&body, s, o, err);
+    if (status == LH_OK)
+        lhi_html_page(out, &title, &facts, &body);
+    lhi_text_fini(&title);
+    lhi_text_fini(&facts);
+    lhi_text_fini(&body);
+    return status;
 }
 
 lh_status lh_optical_html(const lh_scenario *scenario,

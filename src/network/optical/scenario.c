@@ -412,9 +412,8 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
     return read_policies(r, node);
 }
 
-/* Builds a scenario in its own arena from a parsed document. */
-static lh_status build_scenario(const lhi_doc *doc, lh_scenario **out,
-                                lh_error *err)
+lh_status lhi_scenario_build(const lhi_doc *doc, lh_scenario **out,
+                             lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     lh_scenario *s = mem ? LHI_NEW(mem, lh_scenario, 1) : NULL;
@@ -437,7 +436,7 @@ lh_status lh_scenario_parse(const char *text, size_t len, const char *name,
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_SCENARIO, &doc, err));
-    lh_status status = build_scenario(doc, out, err);
+    lh_status status = lhi_scenario_build(doc, out, err);
     lhi_doc_free(doc);
     return status;
 }
@@ -446,7 +445,7 @@ lh_status lh_scenario_read(const char *path, lh_scenario **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_load(path, LHI_INPUT_SCENARIO, &doc, err));
-    lh_status status = build_scenario(doc, out, err);
+    lh_status status = lhi_scenario_build(doc, out, err);
     lhi_doc_free(doc);
     return status;
 }

@@ -12,6 +12,7 @@
  *                        deadlines: deadlines.h
  *     optical.c          all policies with all seeds; background_traffic.c:
  *                        background alone
+ *     sweep.c            grids of scenarios; sweep_page.c: their pictures
  *     report.c           report; figures.h: its pictures */
 #ifndef LHI_NETWORK_OPTICAL_SCENARIO_H
 #define LHI_NETWORK_OPTICAL_SCENARIO_H
@@ -61,6 +62,17 @@ struct lh_scenario {
     uint32_t iterations;
     lhi_scenario_file *files, *last_file; /* in order of appearance */
 };
+
+/* Builds a scenario from a parsed document. */
+lh_status lhi_scenario_build(const lhi_doc *doc, lh_scenario **out,
+                             lh_error *err);
+
+/* Simulates n scenarios with all their policies and seeds in one pool of
+ * threads; results[i] are those of scenarios[i]. */
+lh_status lhi_optical_run_scenarios(const lh_scenario *const *scenarios,
+                                    uint32_t n,
+                                    const lh_optical_options *options,
+                                    lh_optical **results, lh_error *err);
 
 /* Returns the pipeline of a job given by a file; NULL for a chain of equal
  * stages. */

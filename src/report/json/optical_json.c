@@ -73,6 +73,49 @@ static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
         p->collateral, "lower_bound_s", p->bound_s, "seeds", seeds);
 }
 
+/* Builds the JSON of one policy of a sweep's cell: means with half the widths
+ * of their 95 % confidence intervals. */
+static json_t *mean_json(const lh_optical_policy *p)
+{
+    return json_pack(
+        "{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "policy",
+        lhi_assignment_name(p->assignment), "seeds", (int)p->n_runs,
+        "iteration_s", p->iteration_s, "iteration_s_ci95",
+        lh_optical_half_width(p->iteration_s_sd, p->n_runs), "bubble_ratio",
+        p->bubble_ratio, "bubble_ratio_ci95",
+        lh_optical_half_width(p->bubble_ratio_sd, p->n_runs),
+        "blocking_probability", p->blocking_probability,
+        "blocking_probability_ci95",
+        lh_optical_half_width(p->blocking_probability_sd, p->n_runs),
+        "slots_held", p->slots_held, "collateral", p->collateral,
+        "lower_bound_s", p->bound_s);
+}
+
+lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep, char **text,
+                                  size_t *len, lh_error *err)
+{
+    json_t *cells = json_array();
+    for (uint32_t c = 0; cells && c < sweep->n_cells; c++) {
+        json_t *values = json_object(), *policies = json_object();
+        bool ok = values && policies;
+        for (uint32_t a = 0; ok && a < sweep->n_axes; a++) {
+            const lh_optical_axis *axis = &sweep->axes[a];
+            uint32_t v = lh_optical_sweep_value(sweep, c, a);
+            ok = lhi_json_set(values, axis->key, json_string(axis->values[v]));
+        }
+        for (uint32_t k = 0; ok && k < sweep->cells[c]->n_policies; k++) {
+            const lh_optical_policy *p = &sweep->cells[c]->policies[k];
+            ok = lhi_json_set(policies, p->name, mean_json(p));
+        }
+        cells = lhi_json_append(
+            cells,
+            json_pack("{s:o, s:o}", "values", lhi_json_finish(values, ok),
+                      "policies", lhi_json_finish(policies, ok)));
+    }
+    return lhi_json_format_indented(json_pack("{s:o}", "cells", cells), 2, text,
+                                    len, err);
+}
+
 lh_status lh_optical_format(const lh_scenario *scenario,
                             const lh_optical *optical, char **text, size_t *len,
                             lh_error *err)
