@@ -1,26 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Event-driven simulation for one run. */
-#include "network/optical/simulation.h"
-#include "network/optical/deadlines.h"
-
-#include "base/heap.h"
+#include "network/optical/simulation_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-
-/* Event kinds, in their order at equal times; events of one kind occur in the
- * order of their creation. Background arrivals are not in the heap, because at
- * most one is pending. */
-enum {
-    RELEASE,    /* payload: circuit */
-    BACKGROUND, /* not in the heap */
-    ARRIVAL,    /* payload: job, task that produced the message */
-    TASK_END,   /* payload: job, task */
-    REQUEST,    /* payload: job, task; a retried or deferred request */
-    WAKE,       /* payload: job, device whose next task is ready */
-    BEGIN,      /* payload: job */
-    END,        /* payload: job whose iteration ends */
-};
 
 /* Limit on a job's iterations, as a multiple of the requested number. */
 enum { MAX_ITERATION_FACTOR = 100 };
@@ -28,76 +11,9 @@ enum { MAX_ITERATION_FACTOR = 100 };
 /* Latest simulated time, 146 years; no run should reach it. */
 #define MAX_TIME_NS (INT64_C(1) << 62)
 
-/* Job state. */
-typedef struct job {
-    const lhi_program *program;
-    const uint32_t *sites;
-    lhi_optical_job_output *out;
-    uint32_t index, iteration; /* iteration: the running one */
-    uint32_t left;             /* remaining tasks in this iteration */
-    int64_t begin_ns, best_ns;
-    bool guarded;   /* labels add no slots in this iteration */
-    double held_ns; /* in this iteration */
-    /* Per device: */
-    uint32_t *next;   /* all earlier tasks have started */
-    uint32_t *next_w; /* all earlier W passes have started */
-    int64_t *free_ns; /* its last task's end, or iteration start */
-    bool *running;
-    int64_t *port_free;   /* [2 * device + kind] */
-    uint32_t *port_queue; /* messages deferred until it is free */
-    /* Per task; "message" refers to its output: */
-    int64_t *start, *end;
-    int64_t *before; /* at its start: since when the device was free */
-    bool *started, *done;
-    int64_t *arrive;    /* message: arrival time once granted */
-    int64_t *allowed;   /* message: deadline after iteration start; -1: none */
-    uint8_t *attempt;   /* message: refusals so far */
-    bool *there;        /* message: has arrived */
-    bool *label, *flag; /* message: from the last iteration */
-    bool *refused;      /* message: in this iteration */
-    bool *deferred;     /* message: in its port's queue */
-    bool *posted;       /* message: receive posted (rendezvous receives only) */
-    lhi_dp_clock data;  /* if the program has a pipeline */
-    int64_t *wake_ns;   /* per device: its pending wake-up time */
-    int64_t *link_free; /* per pipeline resource */
-} job;
-
-/* Run state. */
-typedef struct run {
-    const lhi_optical_run_input *in;
-    lhi_optical_run_output *out;
-    lhi_circuits circuits;
-    lhi_arrivals arrivals;
-    lhi_heap heap;
-    uint64_t seq;
-    job *jobs;
-    uint32_t jobs_left; /* jobs with remaining iterations */
-    int64_t now;
-    bool counting; /* job 0 has finished its warm-up */
-    bool no_memory;
-    lhi_arena *mem;
-} run;
-
-/* Adds an event of this kind at time_ns to the queue; `what`: its payload.
- * Returns false on allocation failure, which also sets r->no_memory. */
-static bool push_event(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
-{
-    lhi_event e = {
-        .time_ns = time_ns, .rank = kind, .seq = r->seq++, .payload = what};
-    if (!lhi_heap_push(&r->heap, e))
-        r->no_memory = true;
-    return !r->no_memory;
-}
-
-/* Returns the event payload that encodes task `task` of job `j`. */
-static uint64_t make_task_payload(const job *j, uint32_t task)
-{
-    return (uint64_t)j->index << 32 | task;
-}
-
 /* Checks whether a task's message goes to a device on another network node than
  * the task's. */
-static bool crosses_nodes(const job *j, uint32_t task)
+static bool crosses_nodes(const lhi_live_job *j, uint32_t task)
 {
     const lhi_task *t = &j->program->tasks[task];
     return t->consumer != LH_NONE &&
@@ -108,7 +24,8 @@ static bool crosses_nodes(const job *j, uint32_t task)
 /* Returns the device's next W pass (weight gradient), to fill the time in which
  * the device waits for the message of task `m`. LH_NONE: none is ready, or the
  * message is known to arrive before the pass would end. */
-static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
+static uint32_t find_fill(const lhi_live_run *r, lhi_live_job *j,
+                          uint32_t device, uint32_t m)
 {
     const lhi_program *p = j->program;
     uint32_t end = p->first[device + 1], i = j->next_w[device];
@@ -125,11 +42,12 @@ static uint32_t find_fill(const run *r, job *j, uint32_t device, uint32_t m)
     return arrives < r->now + p->tasks[i].duration_ns ? LH_NONE : i;
 }
 
-static void request_circuit(run *r, job *j, uint32_t task);
+static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task);
 
 /* Sends a task's message within a datacenter over the pipeline's own link, as
  * lh_simulate() models it; returns its arrival time. */
-static int64_t send_within_site(const run *r, job *j, uint32_t task)
+static int64_t send_within_site(const lhi_live_run *r, lhi_live_job *j,
+                                uint32_t task)
 {
     const lhi_route *route = lhi_program_route(j->program, task);
     int64_t depart = r->now;
@@ -145,19 +63,21 @@ static int64_t send_within_site(const run *r, job *j, uint32_t task)
 
 /* Sends a task's message: requests a circuit if it goes to another node, else
  * uses the link within the datacenter. */
-static void send_message(run *r, job *j, uint32_t task)
+static void send_message(lhi_live_run *r, lhi_live_job *j, uint32_t task)
 {
     if (crosses_nodes(j, task)) {
         request_circuit(r, j, task);
         return;
     }
     j->arrive[task] = send_within_site(r, j, task);
-    push_event(r, j->arrive[task], ARRIVAL, make_task_payload(j, task));
+    lhi_live_push(r, j->arrive[task], LHI_EVENT_ARRIVAL,
+                  lhi_live_payload(j, task));
 }
 
 /* Posts the receive for task i's input when the device reaches the task
  * (rendezvous receives); a finished producer then sends its message. */
-static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
+static void post_receive(lhi_live_run *r, lhi_live_job *j, uint32_t device,
+                         uint32_t i)
 {
     const lhi_program *p = j->program;
     if (p->receives == LH_RECEIVES_LATE_FD)
@@ -176,8 +96,8 @@ static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
 /* Checks whether data-parallel communication permits task `i` of the device to
  * start now; otherwise schedules a wake-up. *since: the earliest time at which
  * it does. */
-static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
-                          int64_t *since)
+static bool is_data_ready(lhi_live_run *r, lhi_live_job *j, uint32_t device,
+                          uint32_t i, int64_t *since)
 {
     const lh_pass *pass = &j->program->tasks[i].pass;
     if (!j->program->pipeline || !lhi_dp_clock_get_start(&j->data, pass, since))
@@ -187,7 +107,8 @@ static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
         return true;
     }
     if (j->wake_ns[device] != *since)
-        push_event(r, *since, WAKE, (uint64_t)j->index << 32 | device);
+        lhi_live_push(r, *since, LHI_EVENT_WAKE,
+                      (uint64_t)j->index << 32 | device);
     j->wake_ns[device] = *since;
     return false;
 }
@@ -195,7 +116,7 @@ static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
 /* Starts the device's next task if the device is free, its message has arrived
  * and data-parallel communication permits it; else a W pass if the policy fills
  * idle time. */
-static void try_start(run *r, job *j, uint32_t device)
+static void try_start(lhi_live_run *r, lhi_live_job *j, uint32_t device)
 {
     const lhi_program *p = j->program;
     if (j->running[device])
@@ -216,13 +137,13 @@ static void try_start(run *r, job *j, uint32_t device)
     j->running[device] = j->started[i] = true;
     j->start[i] = r->now;
     j->before[i] = since;
-    push_event(r, r->now + p->tasks[i].duration_ns, TASK_END,
-               make_task_payload(j, i));
+    lhi_live_push(r, r->now + p->tasks[i].duration_ns, LHI_EVENT_TASK_END,
+                  lhi_live_payload(j, i));
 }
 
 /* Starts the data-parallel communication of a job's iteration: its gathers, and
  * the times at which links are free. */
-static void begin_data(const run *r, job *j)
+static void begin_data(const lhi_live_run *r, lhi_live_job *j)
 {
     const lhi_program *p = j->program;
     lhi_dp_clock_begin(&j->data, r->now);
@@ -237,7 +158,7 @@ static void begin_data(const run *r, job *j)
 }
 
 /* Resets a job's state for an iteration and starts its first tasks. */
-static void begin_iteration(run *r, job *j)
+static void begin_iteration(lhi_live_run *r, lhi_live_job *j)
 {
     const lhi_program *p = j->program;
     j->begin_ns = r->now;
@@ -263,7 +184,7 @@ static void begin_iteration(run *r, job *j)
 
 /* Appends circuit `c`, in use until end_ns, to the recorded iteration; false on
  * allocation failure. */
-static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
+static bool record_held(lhi_live_run *r, const lhi_circuit *c, int64_t end_ns)
 {
     lhi_iteration_record *rec = r->in->record;
     if (rec->n_circuits == rec->circuits_capacity) {
@@ -290,7 +211,7 @@ static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
 
 /* Checks whether job 0 is in its last iteration, which is recorded for figures.
  */
-static bool is_recording(const run *r)
+static bool is_recording(const lhi_live_run *r)
 {
     return r->in->record && r->jobs[0].iteration == r->in->iterations;
 }
@@ -298,8 +219,8 @@ static bool is_recording(const run *r)
 /* Occupies the spectrum slots of a grant until `end_ns` and schedules their
  * release. `owner`: the job whose `task` sends the message; LH_NONE for
  * background traffic. */
-static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
-                         uint32_t owner, uint32_t task)
+static void hold_circuit(lhi_live_run *r, const lhi_circuit_grant *grant,
+                         int64_t end_ns, uint32_t owner, uint32_t task)
 {
     uint32_t at = lhi_circuits_allocate(&r->circuits, grant);
     if (at == LH_NONE) {
@@ -311,7 +232,7 @@ static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
     c->task = task;
     c->start_ns = r->now;
     c->end_ns = end_ns;
-    push_event(r, end_ns, RELEASE, at);
+    lhi_live_push(r, end_ns, LHI_EVENT_RELEASE, at);
     if (is_recording(r))
         record_held(r, c, end_ns);
 }
@@ -319,8 +240,8 @@ static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
 /* Returns how many spectrum slots to request for a task's message. Depends on
  * the policy, on its labels in the last iteration (was it late, was it
  * refused?) and on the refused attempts so far. */
-static uint32_t compute_requested_slots(const run *r, const job *j,
-                                        uint32_t task)
+static uint32_t compute_requested_slots(const lhi_live_run *r,
+                                        const lhi_live_job *j, uint32_t task)
 {
     const lhi_policy *policy = r->in->policy;
     uint32_t n = policy->request_slots;
@@ -341,7 +262,7 @@ static uint32_t compute_requested_slots(const run *r, const job *j,
 
 /* Occupies a granted circuit for a task's message and schedules the message's
  * arrival. `wait`: ns until the send port is free. */
-static void accept_grant(run *r, job *j, uint32_t task,
+static void accept_grant(lhi_live_run *r, lhi_live_job *j, uint32_t task,
                          const lhi_circuit_grant *grant, int64_t wait)
 {
     const lhi_task *t = &j->program->tasks[task];
@@ -353,13 +274,13 @@ static void accept_grant(run *r, job *j, uint32_t task,
         (double)grant->slots * grant->path->hops * (double)(end - r->now);
     j->arrive[task] = end;
     hold_circuit(r, grant, end, j->index, task);
-    push_event(r, end, ARRIVAL, make_task_payload(j, task));
+    lhi_live_push(r, end, LHI_EVENT_ARRIVAL, lhi_live_payload(j, task));
 }
 
 /* Requests a circuit for a task's message; with policy option ask_late, only
  * once the send port is free. A refused request is repeated after retry_ns;
  * j->attempt counts the refusals. */
-static void request_circuit(run *r, job *j, uint32_t task)
+static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
 {
     const lhi_optical_run_input *in = r->in;
     const lhi_task *t = &j->program->tasks[task];
@@ -369,7 +290,8 @@ static void request_circuit(run *r, job *j, uint32_t task)
     if (in->policy->ask_late && wait > 0) {
         j->port_queue[t->port] += !j->deferred[task];
         j->deferred[task] = true;
-        push_event(r, r->now + wait, REQUEST, make_task_payload(j, task));
+        lhi_live_push(r, r->now + wait, LHI_EVENT_REQUEST,
+                      lhi_live_payload(j, task));
         return;
     }
     j->port_queue[t->port] -= j->deferred[task];
@@ -406,13 +328,14 @@ static void request_circuit(run *r, job *j, uint32_t task)
     }
     if (j->attempt[task] < UINT8_MAX)
         j->attempt[task]++;
-    push_event(r, r->now + in->retry_ns, REQUEST, make_task_payload(j, task));
+    lhi_live_push(r, r->now + in->retry_ns, LHI_EVENT_REQUEST,
+                  lhi_live_payload(j, task));
 }
 
 /* Finds the passes that the network delayed, and labels the messages that they
  * waited for, for compute_requested_slots() in the next iteration. Returns the
  * number of such passes. */
-static uint32_t update_labels(run *r, job *j)
+static uint32_t update_labels(lhi_live_run *r, lhi_live_job *j)
 {
     const lhi_program *p = j->program;
     const lhi_policy *policy = r->in->policy;
@@ -442,7 +365,7 @@ static uint32_t update_labels(run *r, job *j)
 
 /* Records the start, end and arrival times of all tasks of job 0 in the last
  * iteration. */
-static void record_end(run *r, const job *j)
+static void record_end(lhi_live_run *r, const lhi_live_job *j)
 {
     lhi_iteration_record *rec = r->in->record;
     const lhi_program *p = j->program;
@@ -463,7 +386,7 @@ static void record_end(run *r, const job *j)
 
 /* Asserts that an iteration's times and occupied slots are consistent; does
  * nothing with NDEBUG. */
-static void check_iteration(const run *r, const job *j)
+static void check_iteration(const lhi_live_run *r, const lhi_live_job *j)
 {
 #ifndef NDEBUG
     const lhi_program *p = j->program;
@@ -497,7 +420,7 @@ static void check_iteration(const run *r, const job *j)
 }
 
 /* Adds the circuits in use when the recorded iteration begins to the record. */
-static void start_record(run *r)
+static void start_record(lhi_live_run *r)
 {
     for (uint32_t i = 0; i < r->circuits.count; i++)
         if (r->circuits.items[i].slots > 0 &&
@@ -507,7 +430,7 @@ static void start_record(run *r)
 
 /* Stores an iteration's time and counts, updates the labels, and begins the
  * job's next iteration unless the run is over. */
-static void end_iteration(run *r, job *j)
+static void end_iteration(lhi_live_run *r, lhi_live_job *j)
 {
     check_iteration(r, j);
     if (j->index == 0 && is_recording(r))
@@ -543,21 +466,21 @@ static void end_iteration(run *r, job *j)
 
 /* Ends an iteration after its last pass; data-parallel reductions and the time
  * after the pipeline may end later. */
-static void end_passes(run *r, job *j)
+static void end_passes(lhi_live_run *r, lhi_live_job *j)
 {
     int64_t end = r->now;
     if (j->program->pipeline && j->data.last_ns > end)
         end = j->data.last_ns;
     end += j->program->after_ns;
     if (end > r->now)
-        push_event(r, end, END, make_task_payload(j, 0));
+        lhi_live_push(r, end, LHI_EVENT_END, lhi_live_payload(j, 0));
     else
         end_iteration(r, j);
 }
 
 /* Ends a task: sends its message, starts the device's next task, and ends the
  * iteration after the last task. */
-static void end_task(run *r, job *j, uint32_t task)
+static void end_task(lhi_live_run *r, lhi_live_job *j, uint32_t task)
 {
     const lhi_task *t = &j->program->tasks[task];
     j->end[task] = r->now;
@@ -577,7 +500,7 @@ static void end_task(run *r, job *j, uint32_t task)
 }
 
 /* Marks a task's message as arrived and starts the consumer if it is ready. */
-static void arrive_message(run *r, job *j, uint32_t task)
+static void arrive_message(lhi_live_run *r, lhi_live_job *j, uint32_t task)
 {
     const lhi_program *p = j->program;
     j->there[task] = true;
@@ -587,7 +510,7 @@ static void arrive_message(run *r, job *j, uint32_t task)
 
 /* Processes a request of the background traffic: allocates a circuit by first
  * fit, or counts a refusal. */
-static void arrive_background(run *r)
+static void arrive_background(lhi_live_run *r)
 {
     lhi_arrival a = lhi_arrivals_next(&r->arrivals);
     const lhi_paths *paths = lhi_network_paths(r->in->network, a.from, a.to);
@@ -606,27 +529,28 @@ static void arrive_background(run *r)
 
 /* Processes one event from the queue by its kind (task end, arrival, request,
  * release, ...). */
-static void process_event(run *r, const lhi_event *e)
+static void process_event(lhi_live_run *r, const lhi_event *e)
 {
-    job *j = &r->jobs[e->rank == RELEASE ? 0 : e->payload >> 32];
+    lhi_live_job *j =
+        &r->jobs[e->rank == LHI_EVENT_RELEASE ? 0 : e->payload >> 32];
     uint32_t low = (uint32_t)e->payload;
     switch (e->rank) {
-    case RELEASE:
+    case LHI_EVENT_RELEASE:
         lhi_circuits_release(&r->circuits, low);
         break;
-    case ARRIVAL:
+    case LHI_EVENT_ARRIVAL:
         arrive_message(r, j, low);
         break;
-    case TASK_END:
+    case LHI_EVENT_TASK_END:
         end_task(r, j, low);
         break;
-    case REQUEST:
+    case LHI_EVENT_REQUEST:
         request_circuit(r, j, low);
         break;
-    case WAKE:
+    case LHI_EVENT_WAKE:
         try_start(r, j, low);
         break;
-    case END:
+    case LHI_EVENT_END:
         end_iteration(r, j);
         break;
     default:
@@ -638,14 +562,14 @@ static void process_event(run *r, const lhi_event *e)
 }
 
 /* Processes all events in order of time until every job has finished. */
-static lh_status process_events(run *r, lh_error *err)
+static lh_status process_events(lhi_live_run *r, lh_error *err)
 {
     while (r->jobs_left > 0) {
         const lhi_event *top = r->heap.count ? &r->heap.items[0] : NULL;
         int64_t next = r->arrivals.next_ns;
         assert(top || next != INT64_MAX);
         if (!top || next < top->time_ns ||
-            (next == top->time_ns && top->rank > BACKGROUND)) {
+            (next == top->time_ns && top->rank > LHI_EVENT_BACKGROUND)) {
             r->now = next;
             arrive_background(r);
         } else {
@@ -664,128 +588,11 @@ static lh_status process_events(run *r, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the data-parallel state of a job with a pipeline. */
-static lh_status make_data(job *j, lhi_arena *mem, lh_error *err)
-{
-    const lh_pipeline *p = j->program->pipeline;
-    if (lh_pipeline_shares_links(p, LH_NONE))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "data_parallel: 'link' names a link of messages; the "
-                        "optical network simulation has no shared links");
-    j->wake_ns = LHI_NEW(mem, int64_t, p->n_devices);
-    j->link_free = LHI_NEW(mem, int64_t, p->n_resources);
-    if (!j->wake_ns || !j->link_free)
-        return lhi_fail_nomem(err);
-    return lhi_dp_clock_init(p, mem, &j->data, err);
-}
-
-/* Allocates the state of job number `index`, with message deadlines if the
- * policy requires them. */
-static lh_status make_job(run *r, uint32_t index, lh_error *err)
-{
-    const lhi_program *p = r->in->jobs[index].program;
-    size_t n = p->n_tasks;
-    lhi_arena *mem = r->mem;
-    job *j = &r->jobs[index];
-    *j = (job){
-        .program = p,
-        .sites = r->in->jobs[index].sites,
-        .out = &r->out->jobs[index],
-        .index = index,
-        .best_ns = -1,
-        .next = LHI_NEW(mem, uint32_t, p->n_devices),
-        .next_w = LHI_NEW(mem, uint32_t, p->n_devices),
-        .free_ns = LHI_NEW(mem, int64_t, p->n_devices),
-        .running = LHI_NEW(mem, bool, p->n_devices),
-        .before = LHI_NEW(mem, int64_t, n),
-        .started = LHI_NEW(mem, bool, n),
-        .done = LHI_NEW(mem, bool, n),
-        .port_free = LHI_NEW(mem, int64_t, 2 * (size_t)p->n_devices),
-        .port_queue = LHI_NEW(mem, uint32_t, 2 * (size_t)p->n_devices),
-        .deferred = LHI_NEW(mem, bool, n),
-        .start = LHI_NEW(mem, int64_t, n),
-        .end = LHI_NEW(mem, int64_t, n),
-        .arrive = LHI_NEW(mem, int64_t, n),
-        .allowed = LHI_NEW(mem, int64_t, n),
-        .attempt = LHI_NEW(mem, uint8_t, n),
-        .there = LHI_NEW(mem, bool, n),
-        .label = LHI_NEW(mem, bool, n),
-        .flag = LHI_NEW(mem, bool, n),
-        .refused = LHI_NEW(mem, bool, n),
-        .posted = LHI_NEW(mem, bool, n),
-    };
-    if (!j->next || !j->next_w || !j->free_ns || !j->before || !j->started ||
-        !j->done || !j->running || !j->port_free || !j->port_queue ||
-        !j->deferred || !j->start || !j->end || !j->arrive || !j->allowed ||
-        !j->attempt || !j->there || !j->label || !j->flag || !j->refused ||
-        !j->posted)
-        return lhi_fail_nomem(err);
-    if (p->pipeline)
-        LHI_TRY(make_data(j, mem, err));
-    for (size_t i = 0; i < n; i++)
-        j->allowed[i] = -1;
-    if (r->in->policy->assignment != LH_CRITICAL)
-        return LH_OK;
-    int64_t ideal_ns;
-    if (lhi_deadlines_compute(r->in->network, &r->in->jobs[index],
-                              8 * r->in->policy->request_slots, j->allowed,
-                              &ideal_ns) != LH_OK)
-        return lhi_fail_nomem(err);
-    return LH_OK;
-}
-
-/* Allocates the record of an iteration with `n` tasks, for figures. */
-static lh_status make_record(lhi_iteration_record *rec, size_t n, lh_error *err)
-{
-    rec->start_ns = calloc(n + 1, sizeof *rec->start_ns);
-    rec->finish_ns = calloc(n + 1, sizeof *rec->finish_ns);
-    rec->arrive_ns = calloc(n + 1, sizeof *rec->arrive_ns);
-    rec->is_bound = calloc(n + 1, sizeof *rec->is_bound);
-    return rec->start_ns && rec->finish_ns && rec->arrive_ns && rec->is_bound
-               ? LH_OK
-               : lhi_fail_nomem(err);
-}
-
-void lhi_iteration_record_fini(lhi_iteration_record *record)
-{
-    free(record->start_ns);
-    free(record->finish_ns);
-    free(record->arrive_ns);
-    free(record->is_bound);
-    free(record->circuits);
-    *record = (lhi_iteration_record){0};
-}
-
-/* Allocates the state of a simulation run and schedules each job's first
- * iteration. */
-static lh_status make_run(run *r, lh_error *err)
-{
-    const lhi_optical_run_input *in = r->in;
-    r->mem = lhi_arena_make(0);
-    r->jobs = r->mem ? LHI_NEW(r->mem, job, in->n_jobs) : NULL;
-    if (!r->jobs)
-        return lhi_fail_nomem(err);
-    LHI_TRY(lhi_circuits_make(in->network, &r->circuits, err));
-    if (in->record)
-        LHI_TRY(make_record(in->record, in->jobs[0].program->n_tasks, err));
-    lhi_arrivals_init(&r->arrivals, in->background,
-                      in->network->topology->n_nodes, in->seed);
-    /* Background traffic reaches its steady state before the jobs begin. */
-    int64_t begin_ns = (int64_t)(8 * in->background->holding_ns);
-    for (uint32_t i = 0; i < in->n_jobs; i++) {
-        LHI_TRY(make_job(r, i, err));
-        if (!push_event(r, begin_ns, BEGIN, make_task_payload(&r->jobs[i], 0)))
-            return lhi_fail_nomem(err);
-    }
-    r->jobs_left = in->n_jobs;
-    return LH_OK;
-}
-
 lh_status lhi_optical_simulate(const lhi_optical_run_input *input,
                                lhi_optical_run_output *output, lh_error *err)
 {
-    run r = {.in = input, .out = output};
-    lh_status status = make_run(&r, err);
+    lhi_live_run r = {.in = input, .out = output};
+    lh_status status = lhi_live_run_make(&r, err);
     if (status == LH_OK)
         status = process_events(&r, err);
     lhi_heap_fini(&r.heap);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State of one run: simulation.c changes it, run_state.c builds it. */
+#ifndef LHI_NETWORK_OPTICAL_SIMULATION_INTERNAL_H
+#define LHI_NETWORK_OPTICAL_SIMULATION_INTERNAL_H
+
+#include "network/optical/simulation.h"
+
+#include "base/heap.h"
+
+/* Event kinds, in their order at equal times; events of one kind occur in the
+ * order of their creation. Background arrivals are not in the heap, because at
+ * most one is pending. */
+enum {
+    LHI_EVENT_RELEASE,    /* payload: circuit */
+    LHI_EVENT_BACKGROUND, /* not in the heap */
+    LHI_EVENT_ARRIVAL,    /* payload: job, task that produced the message */
+    LHI_EVENT_TASK_END,   /* payload: job, task */
+    LHI_EVENT_REQUEST, /* payload: job, task; a retried or deferred request */
+    LHI_EVENT_WAKE,    /* payload: job, device whose next task is ready */
+    LHI_EVENT_BEGIN,   /* payload: job */
+    LHI_EVENT_END,     /* payload: job whose iteration ends */
+};
+
+/* Job state. */
+typedef struct lhi_live_job {
+    const lhi_program *program;
+    const uint32_t *sites;
+    lhi_optical_job_output *out;
+    uint32_t index, iteration; /* iteration: the running one */
+    uint32_t left;             /* remaining tasks in this iteration */
+    int64_t begin_ns, best_ns;
+    bool guarded;   /* labels add no slots in this iteration */
+    double held_ns; /* in this iteration */
+    /* Per device: */
+    uint32_t *next;   /* all earlier tasks have started */
+    uint32_t *next_w; /* all earlier W passes have started */
+    int64_t *free_ns; /* its last task's end, or iteration start */
+    bool *running;
+    int64_t *port_free;   /* [2 * device + kind] */
+    uint32_t *port_queue; /* messages deferred until it is free */
+    /* Per task; "message" refers to its output: */
+    int64_t *start, *end;
+    int64_t *before; /* at its start: since when the device was free */
+    bool *started, *done;
+    int64_t *arrive;    /* message: arrival time once granted */
+    int64_t *allowed;   /* message: deadline after iteration start; -1: none */
+    uint8_t *attempt;   /* message: refusals so far */
+    bool *there;        /* message: has arrived */
+    bool *label, *flag; /* message: from the last iteration */
+    bool *refused;      /* message: in this iteration */
+    bool *deferred;     /* message: in its port's queue */
+    bool *posted;       /* message: receive posted (rendezvous receives only) */
+    lhi_dp_clock data;  /* if the program has a pipeline */
+    int64_t *wake_ns;   /* per device: its pending wake-up time */
+    int64_t *link_free; /* per pipeline resource */
+} lhi_live_job;
+
+/* Run state. */
+typedef struct lhi_live_run {
+    const lhi_optical_run_input *in;
+    lhi_optical_run_output *out;
+    lhi_circuits circuits;
+    lhi_arrivals arrivals;
+    lhi_heap heap;
+    uint64_t seq;
+    lhi_live_job *jobs;
+    uint32_t jobs_left; /* jobs with remaining iterations */
+    int64_t now;
+    bool counting; /* job 0 has finished its warm-up */
+    bool no_memory;
+    lhi_arena *mem;
+} lhi_live_run;
+
+/* Adds an event of this kind at time_ns to the queue; `what`: its payload.
+ * Returns false on allocation failure, which also sets r->no_memory. */
+static inline bool lhi_live_push(lhi_live_run *r, int64_t time_ns,
+                                 uint32_t kind, uint64_t what)
+{
+    lhi_event e = {
+        .time_ns = time_ns, .rank = kind, .seq = r->seq++, .payload = what};
+    if (!lhi_heap_push(&r->heap, e))
+        r->no_memory = true;
+    return !r->no_memory;
+}
+
+/* Returns the event payload that encodes task `task` of job `j`. */
+static inline uint64_t lhi_live_payload(const lhi_live_job *j, uint32_t task)
+{
+    return (uint64_t)j->index << 32 | task;
+}
+
+/* Allocates the state of a run and schedules each job's first iteration.
+ * Release the heap, circuits and arena also after a failure. */
+lh_status lhi_live_run_make(lhi_live_run *run, lh_error *err);
+
+#endif
