@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct settings {
-    const char *html, *sweep, *csv;
+    const char *html, *sweep, *csv, *events;
     uint32_t threads;
 } settings;
 
@@ -34,6 +34,13 @@ static const cli_option options[] = {
              "keys, such as background.erlang=0,150; repeat for more keys.",
      .example_argument = "request_slots=2,4",
      .list_separator = ';'},
+    {.name = "events",
+     .type = CLI_OUTPUT,
+     .at = offsetof(settings, events),
+     .arg = "FILE",
+     .help = "Write the outages of the first policy and seed as an events file "
+             "for the first job, for simulate --events.",
+     .words = CLI_WORDS_FILES},
     {.name = "csv",
      .type = CLI_OUTPUT,
      .at = offsetof(settings, csv),
@@ -72,6 +79,30 @@ static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
     return LH_OK;
 }
 
+/* Prints the effects of failures, with a row per policy. */
+static void print_failures(cli *c, const lh_optical *o, int width)
+{
+    cli_print(c,
+              "\n%-*s  lost s per iteration  outages  messages cut  others "
+              "cut  others lost\n",
+              width, "policy");
+    for (uint32_t i = 0; i < o->n_policies; i++) {
+        const lh_optical_policy *p = &o->policies[i];
+        double outages = 0, messages = 0, cut = 0, lost = 0;
+        for (uint32_t k = 0; k < p->n_runs; k++) {
+            const lh_optical_run *r = &p->runs[k];
+            outages += r->n_outages;
+            cut += (double)r->background_cut;
+            lost += (double)r->background_lost;
+            for (uint32_t j = 0; j < r->n_jobs; j++)
+                messages += (double)r->jobs[j].cut_messages;
+        }
+        cli_print(c, "%-*.40s  %20.3f  %7.1f  %12.1f  %10.1f  %11.1f\n", width,
+                  p->name, p->lost_s, outages / p->n_runs, messages / p->n_runs,
+                  cut / p->n_runs, lost / p->n_runs);
+    }
+}
+
 /* Prints a result table with a row per policy. */
 static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
 {
@@ -100,6 +131,8 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
                   100 * p->bubble_ratio, 100 * p->blocking_probability,
                   p->slots_held, 100 * p->collateral);
     }
+    if (o->has_failures)
+        print_failures(c, o, (int)width);
     /* Policies may have different schedules. */
     double least = o->policies[0].bound_s, most = least;
     for (uint32_t i = 1; i < o->n_policies; i++) {
@@ -116,14 +149,20 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
     cli_print(c, "\n");
 }
 
-/* Writes the HTML report on the optical switch's policies to `path`. */
-static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
-                            const char *path)
+/* Writes the HTML report on the optical network's policies, and the events. */
+static lh_status write_files(cli *c, const lh_scenario *s, const lh_optical *o)
 {
+    const settings *set = c->settings;
     char *text = NULL;
     size_t len = 0;
+    if (set->events) {
+        CLI_TRY(lh_optical_events(s, o, &text, &len, &c->err));
+        CLI_TRY(cli_write_text(c, set->events, text, len));
+    }
+    if (!set->html)
+        return LH_OK;
     CLI_TRY(lh_optical_html(s, o, &text, &len, &c->err));
-    return cli_write_text(c, path, text, len);
+    return cli_write_text(c, set->html, text, len);
 }
 
 /* Returns the options of a run: all seeds of the scenario, or --seed alone. */
@@ -212,12 +251,10 @@ static lh_status sweep(cli *c, const char *axes)
 /* Simulates all policies. */
 static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
 {
-    const settings *set = c->settings;
     const lh_optical_options run = get_options(c);
     CLI_TRY(lh_optical_run_all(s, &run, o, &c->err));
     cli_progress_end();
-    if (set->html)
-        CLI_TRY(write_html(c, s, *o, set->html));
+    CLI_TRY(write_files(c, s, *o));
     if (c->common.json)
         return print_json(c, s, *o);
     print_text(c, s, *o);
@@ -230,6 +267,8 @@ static lh_status run_optical(cli *c)
     const settings *set = c->settings;
     lh_scenario *s = NULL;
     lh_optical *o = NULL;
+    if (set->sweep && set->events)
+        return cli_usage(c, "--events cannot be combined with --sweep");
     if (set->sweep)
         return sweep(c, set->sweep);
     if (set->csv)
@@ -267,6 +306,12 @@ const cli_command cmd_optical = {
         "Numbers are means over the seeds, (sd) the standard deviation; the "
         "first iteration of each run is a warm-up and is excluded. \"Refused "
         "others\" is the share of the other traffic that was blocked.\n"
+        "\n"
+        "With `failures` in the scenario, links are cut and repaired during "
+        "the "
+        "run. Circuits are restored on other paths, or wait. The run is "
+        "repeated without failures; \"lost\" is the difference. --events "
+        "writes the delays of the job's links for longhaul simulate.\n"
         "\n"
         "--sweep simulates every combination of values in one run. A key is "
         "the "

@@ -76,6 +76,77 @@ for axes, why in (("slots=0", "--sweep slots=0: optical.yaml:1: slots"),
 check(run("optical", "optical.yaml", "--csv", "x.csv").returncode == 2,
       "--csv without --sweep")
 
+# --- failures -------------------------------------------------------------------
+# Routes from 1 to 3: 300 km by 2, 400 km. A message takes 28,633,116 ns to send.
+CUT = """longhaul: optical/1
+topology: {nodes: [{id: 1}, {id: 2}, {id: 3}],
+           links: [{a: 1, b: 2, km: 100}, {a: 2, b: 3, km: 200}, {a: 1, b: 3, km: 400}]}
+job: {preset: 8b, stages: 2, placement: [1, 3], schedule: gpipe, microbatches: 1}
+seeds: [1]
+iterations: 3
+policies: {ksp-ff: {}}
+failures: {cuts: [{link: [2, 1], at_s: 0.02}]}
+"""
+SEND, PASSES = 28633116, 2 * 27700000
+USUAL, DETOUR = SEND + 1500000, SEND + 2000000
+(WORK / "cut.yaml").write_text(CUT)
+done = run("optical", "cut.yaml", "--json", "--events", "cut-events.yaml")
+check(done.returncode == 0, f"failures: {done.stderr}")
+seed = json.loads(done.stdout)["policies"]["ksp-ff"]["seeds"][0]
+# The cut at 20 ms is detected 50 ms later; the message is sent again.
+check(seed["iteration_ns"] == [70000000 + 2 * DETOUR + PASSES - 10000000] +
+      3 * [2 * DETOUR + PASSES], f"reroute: {seed['iteration_ns']}")
+check(seed["intact_ns"] == 4 * [2 * USUAL + PASSES], "without failures")
+check(seed["cut_messages"] == 1 and abs(seed["lost_s"] - 1e-3) < 1e-12, "lost")
+check(seed["outages"] == [{"link": [1, 2], "cable": 0, "down_s": 0.02,
+                           "up_s": None}], "outages")
+(WORK / "cut-pipeline.yaml").write_text(f"""longhaul: pipeline/1
+time_unit: ns
+microbatches: 1
+devices: 2
+backward: joint
+chunks:
+- {{device: 0, F: 10000000, D: 17700000, W: 0}}
+- {{device: 1, F: 10000000, D: 17700000, W: 0}}
+links:
+- {{from: 0, to: 1, latency: 1500000, transfer: {SEND}}}
+- {{from: 1, to: 0, latency: 1500000, transfer: {SEND}}}
+""")
+done = run("simulate", "cut-pipeline.yaml", "--schedule", "gpipe", "--events",
+           "cut-events.yaml", "--steps", "4", "--json")
+check(abs(json.loads(done.stdout)["total_s"] -
+          4 * (2 * DETOUR + PASSES) / 1e9) < 1e-9, f"events: {done.stderr}")
+(WORK / "cut.yaml").write_text(
+    CUT.replace("at_s: 0.02", "at_s: 0.02, repair_s: 0.2").replace(
+        "{cuts", "{restore: wait, cuts"))
+seed = json.loads(run("optical", "cut.yaml", "--json").stdout)[
+    "policies"]["ksp-ff"]["seeds"][0]
+check(seed["iteration_ns"] == [200000000 + 2 * USUAL + PASSES - 10000000] +
+      3 * [2 * USUAL + PASSES], f"wait: {seed['iteration_ns']}")
+RANDOM = CUT.replace("{cuts: [{link: [2, 1], at_s: 0.02}]}",
+                     "{mtbf_s: 0.5, mttr_s: 0.05}").replace("seeds: [1]",
+                                                            "seeds: [1, 2]")
+(WORK / "cut.yaml").write_text(RANDOM)
+texts = {run("optical", "cut.yaml", "--json", "--threads", n).stdout
+         for n in ("1", "3")}
+found = json.loads(texts.pop())["policies"]["ksp-ff"]["seeds"]
+check(not texts and found[0]["outages"] and
+      found[0]["outages"] != found[1]["outages"], "random failures")
+for change, why in ((("at_s: 0.02}", "at_s: 0.02}, {link: [1, 3], at_s: 0}"),
+                     "leave no candidate path from node 1"),
+                    (("[2, 1]", "[2, 2]"), "has no such link"),
+                    (("[2, 1]", "[2, 9]"), "no node 9"),
+                    (("0.02}", "0.02, index: 1}"), "index"),
+                    (("0.02}", "2, repair_s: 1}"), "later than at_s"),
+                    (("{cuts", "{restore: wait, cuts"), "needs repair_s"),
+                    (("{cuts", "{mtbf_s: 5, cuts"), "both mtbf_s and mttr_s")):
+    (WORK / "bad.yaml").write_text(CUT.replace(*change))
+    bad = run("optical", "bad.yaml")
+    check(bad.returncode != 0 and bad.stdout == "" and why in bad.stderr and
+          bad.stderr.count("\n") == 1, f"{change[1]}: {bad.stderr}")
+check("has no failures" in
+      run("optical", "optical.yaml", "--events", "x.yaml").stderr, "--events")
+
 # --- refusals -------------------------------------------------------------------
 for change, why in ((("km: 600", "km: -600"), "links[1].km"),
                     (("b: 5", "b: 6"), "there is no node 6"),

@@ -17,13 +17,15 @@ static const char text[] =
     "- {preset: 8b, stages: 2, placement: [1, 3], schedule: zb-h1, "
     "microbatches: 2}\n"
     "background: {erlang: 3}\n"
+    "failures: {restore: wait, cuts: [{link: [1, 2], at_s: 0.015, "
+    "repair_s: 0.3}], mtbf_s: 1, mttr_s: 0.1}\n"
     "policies: {cba: {}, critical: {ask_late: true, stage_order: true}}\n";
 
 static lh_status go(void)
 {
     lh_scenario *s = NULL;
     lh_optical *o = NULL;
-    char *page = NULL;
+    char *page = NULL, *events = NULL;
     lh_error err = {0};
     lh_optical_options options = {.size = sizeof options, .threads = 1};
     lh_status status = lh_scenario_parse(text, sizeof text - 1, "s", &s, &err);
@@ -33,7 +35,10 @@ static lh_status go(void)
         status = lh_optical_html(s, o, &page, NULL, &err);
     else
         CHECK(o == NULL);
+    if (status == LH_OK)
+        status = lh_optical_events(s, o, &events, NULL, &err);
     lh_text_free(page);
+    lh_text_free(events);
     lh_optical_free(o);
     lh_scenario_free(s);
     return status;

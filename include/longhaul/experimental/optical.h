@@ -88,6 +88,12 @@ LH_API const char *lh_scenario_file(const lh_scenario *scenario, uint32_t i);
 
 /* --- results -------------------------------------------------------------- */
 
+/* An outage of a cable; times after the jobs' begin. */
+typedef struct lh_outage {
+    uint32_t cable, a, b;   /* a, b: its nodes */
+    int64_t down_ns, up_ns; /* up_ns -1: not repaired during the run */
+} lh_outage;
+
 /* Result of one job under one policy with one seed. Rates are ratios, not per
  * cent. All values except the arrays exclude the warm-up iteration. */
 typedef struct lh_optical_job {
@@ -102,6 +108,11 @@ typedef struct lh_optical_job {
     uint64_t blocked;            /* blocked requests, including warm-up */
     double iteration_s, bubble_ratio, blocking_probability;
     double slots_held; /* time average of occupied slots x fibres */
+    /* With failures, otherwise NULL and 0: the same run without failures, the
+     * mean loss per iteration, and the messages whose circuit was cut. */
+    const int64_t *intact_ns; /* [n_iterations] */
+    double lost_s;
+    uint64_t cut_messages;
 } lh_optical_job;
 
 /* Result of one policy with one seed. */
@@ -110,6 +121,9 @@ typedef struct lh_optical_run {
     uint32_t n_jobs;
     const lh_optical_job *jobs;
     uint64_t background, background_refused; /* while job 0 was measured */
+    uint32_t n_outages;
+    const lh_outage *outages;                 /* by begin */
+    uint64_t background_cut, background_lost; /* circuits cut; not restored */
 } lh_optical_run;
 
 /* Means over jobs and seeds; standard deviations over seeds (divisor n). */
@@ -121,6 +135,7 @@ typedef struct lh_optical_policy {
     double blocking_probability, blocking_probability_sd;
     double slots_held, collateral;
     double bound_s; /* iteration with zero-time communication */
+    double lost_s;  /* per iteration, by failures */
     uint32_t n_runs;
     const lh_optical_run *runs; /* one per seed */
 } lh_optical_policy;
@@ -129,6 +144,7 @@ typedef struct lh_optical_policy {
 typedef struct lh_optical {
     uint32_t n_policies;
     const lh_optical_policy *policies;
+    bool has_failures; /* the scenario has `failures` */
 } lh_optical;
 
 /* Options of lh_optical_run_all(). */
@@ -160,6 +176,15 @@ LH_API void lh_optical_free(lh_optical *optical);
 LH_API lh_status lh_optical_html(const lh_scenario *scenario,
                                  const lh_optical *optical, char **text,
                                  size_t *len, lh_error *err);
+
+/* Formats the outages of the first policy and seed as an events file
+ * (docs/formats/events.md) for the first job: in each iteration, the longer
+ * path between two devices, or the wait for a repair, is an added latency.
+ * Release *text with lh_text_free(); `len` may be NULL. LH_EINFEASIBLE: no link
+ * is delayed. */
+LH_API lh_status lh_optical_events(const lh_scenario *scenario,
+                                   const lh_optical *optical, char **text,
+                                   size_t *len, lh_error *err);
 
 /* Returns half the width of the 95 % confidence interval of a mean over n_runs
  * seeds with standard deviation sd (divisor n_runs), by Student's t; 0 for one

@@ -80,9 +80,72 @@ static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
     job->slots_held = total > 0 ? out->held_ns / total : 0;
 }
 
+/* Simulates a run again without failures and computes each job's loss. */
+static lh_status simulate_intact(const lhi_optical_run_input *input,
+                                 const lh_optical_run *run, lhi_arena *mem,
+                                 lh_error *err)
+{
+    lhi_optical_run_input in = *input;
+    lhi_optical_job_output *outs =
+        LHI_NEW(mem, lhi_optical_job_output, in.n_jobs);
+    uint32_t n = in.iterations + 1;
+    for (uint32_t j = 0; outs && j < in.n_jobs; j++) {
+        outs[j] = (lhi_optical_job_output){
+            .iteration_ns = (int64_t *)run->jobs[j].intact_ns,
+            .labels = LHI_NEW(mem, uint32_t, n),
+            .requested = LHI_NEW(mem, uint32_t, n),
+            .refused = LHI_NEW(mem, uint32_t, n)};
+        if (!outs[j].labels || !outs[j].requested || !outs[j].refused)
+            return lhi_fail_nomem(err);
+    }
+    if (!outs)
+        return lhi_fail_nomem(err);
+    in.failures = NULL;
+    lhi_optical_run_output out = {.jobs = outs};
+    LHI_TRY(lhi_optical_simulate(&in, &out, err));
+    for (uint32_t j = 0; j < in.n_jobs; j++) {
+        lh_optical_job *job = (lh_optical_job *)&run->jobs[j];
+        double intact = 0;
+        for (uint32_t i = 1; i < n; i++)
+            intact += (double)job->intact_ns[i];
+        job->lost_s = job->iteration_s - intact / in.iterations / 1e9;
+    }
+    return LH_OK;
+}
+
+/* Stores a simulation's counts and statistics in the run's result. */
+static lh_status store_output(const lhi_policy *policy,
+                              const lhi_optical_run_job *jobs,
+                              const lhi_optical_run_output *out,
+                              lhi_arena *result_mem, pthread_mutex_t *lock,
+                              lh_optical_run *run, lh_error *err)
+{
+    run->background = out->background;
+    run->background_refused = out->background_refused;
+    run->background_cut = out->background_cut;
+    run->background_lost = out->background_lost;
+    for (uint32_t j = 0; j < run->n_jobs; j++) {
+        lh_optical_job *job = (lh_optical_job *)&run->jobs[j];
+        summarise_job(job, policy, jobs[j].program, &out->jobs[j]);
+        job->cut_messages = out->jobs[j].cut_messages;
+    }
+    if (out->n_outages == 0)
+        return LH_OK;
+    /* The threads share the result's arena. */
+    pthread_mutex_lock(lock);
+    lh_outage *outages = LHI_NEW(result_mem, lh_outage, out->n_outages);
+    pthread_mutex_unlock(lock);
+    if (!outages)
+        return lhi_fail_nomem(err);
+    memcpy(outages, out->outages, out->n_outages * sizeof *outages);
+    run->outages = outages;
+    run->n_outages = out->n_outages;
+    return LH_OK;
+}
+
 /* Simulates run `i` and stores its results; runs of different numbers may run
  * in parallel. */
-static lh_status simulate_run(const shared_work *w, uint32_t i, lh_error *err)
+static lh_status simulate_run(shared_work *w, uint32_t i, lh_error *err)
 {
     const cell *c = find_cell(w, i);
     const lh_scenario *s = c->s;
@@ -112,23 +175,16 @@ static lh_status simulate_run(const shared_work *w, uint32_t i, lh_error *err)
             .refused = (uint32_t *)job->refused};
     }
     if (status == LH_OK) {
-        lhi_optical_run_input in = {.network = s->network,
-                                    .policy = policy,
-                                    .background = &s->background,
-                                    .jobs = jobs,
-                                    .n_jobs = s->n_jobs,
-                                    .retry_ns = s->retry_ns,
-                                    .iterations = s->iterations,
-                                    .seed = run->seed};
+        lhi_optical_run_input in =
+            lhi_scenario_run_input(s, policy, jobs, run->seed);
         status = lhi_optical_simulate(&in, &out, err);
+        if (status == LH_OK)
+            status = store_output(policy, jobs, &out, c->result->mem, &w->lock,
+                                  run, err);
+        if (status == LH_OK && s->failures)
+            status = simulate_intact(&in, run, mem, err);
     }
-    if (status == LH_OK) {
-        run->background = out.background;
-        run->background_refused = out.background_refused;
-        for (uint32_t j = 0; j < s->n_jobs; j++)
-            summarise_job((lh_optical_job *)&run->jobs[j], policy,
-                          jobs[j].program, &outs[j]);
-    }
+    free(out.outages);
     lhi_arena_free(mem);
     return status;
 }
@@ -209,8 +265,11 @@ static lh_optical_job *make_jobs(const lh_scenario *s, lhi_arena *mem)
                                 .labels = LHI_NEW(mem, uint32_t, n),
                                 .requested = LHI_NEW(mem, uint32_t, n),
                                 .refused = LHI_NEW(mem, uint32_t, n)};
+        if (s->failures)
+            job->intact_ns = LHI_NEW(mem, int64_t, n);
         if (!job->sites || !job->iteration_ns || !job->labels ||
-            !job->requested || !job->refused)
+            !job->requested || !job->refused ||
+            (s->failures && !job->intact_ns))
             return NULL;
     }
     return jobs;
@@ -232,6 +291,7 @@ static lh_status make_result(const lh_scenario *s,
         r->policies = LHI_NEW(mem, lh_optical_policy, s->n_policies);
         r->optical.n_policies = s->n_policies;
         r->optical.policies = r->policies;
+        r->optical.has_failures = s->failures != NULL;
         ok = r->policies != NULL;
     }
     for (uint32_t p = 0; ok && p < s->n_policies; p++) {
@@ -296,6 +356,7 @@ static void average_policy(lh_optical_policy *p)
                            &p->blocking_probability_sd);
     p->slots_held =
         average_over_seeds(p, offsetof(lh_optical_job, slots_held), NULL);
+    p->lost_s = average_over_seeds(p, offsetof(lh_optical_job, lost_s), NULL);
     for (uint32_t i = 0; i < p->n_runs; i++) {
         const lh_optical_run *run = &p->runs[i];
         double bound = 0;

@@ -256,3 +256,19 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
     }
     return LH_OK;
 }
+
+lhi_optical_run_input lhi_scenario_run_input(const lh_scenario *scenario,
+                                             const lhi_policy *policy,
+                                             const lhi_optical_run_job *jobs,
+                                             uint64_t seed)
+{
+    return (lhi_optical_run_input){.network = scenario->network,
+                                   .policy = policy,
+                                   .background = &scenario->background,
+                                   .failures = scenario->failures,
+                                   .jobs = jobs,
+                                   .n_jobs = scenario->n_jobs,
+                                   .retry_ns = scenario->retry_ns,
+                                   .iterations = scenario->iterations,
+                                   .seed = seed};
+}

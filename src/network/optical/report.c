@@ -43,7 +43,11 @@ static void add_table(lhi_text *out, const lh_optical *o)
              "Policy<th class=num scope=col>Iteration<th class=num scope=col>"
              "Standard deviation<th class=num scope=col>Bubble<th class=num "
              "scope=col>Blocked<th class=num scope=col>Slots held<th "
-             "class=num scope=col>Others refused</tr></thead><tbody>\n");
+             "class=num scope=col>Others refused");
+    lhi_text_puts(out, o->has_failures
+                           ? "<th class=num scope=col>Lost to failures</tr>"
+                             "</thead><tbody>\n"
+                           : "</tr></thead><tbody>\n");
     for (uint32_t i = 0; i < o->n_policies; i++) {
         const lh_optical_policy *p = &o->policies[i];
         lhi_text_printf(out, "<tr%s><td>", is_best(o, i) ? " class=best" : "");
@@ -51,10 +55,13 @@ static void add_table(lhi_text *out, const lh_optical *o)
         lhi_text_printf(out,
                         "<td class=num>%.3f s<td class=num>%.3f s<td "
                         "class=num>%.1f %%<td class=num>%.2f %%<td class=num>"
-                        "%.0f<td class=num>%.2f %%</tr>\n",
+                        "%.0f<td class=num>%.2f %%",
                         p->iteration_s, p->iteration_s_sd,
                         100 * p->bubble_ratio, 100 * p->blocking_probability,
                         p->slots_held, 100 * p->collateral);
+        if (o->has_failures)
+            lhi_text_printf(out, "<td class=num>%.3f s", p->lost_s);
+        lhi_text_puts(out, "</tr>\n");
     }
     lhi_text_puts(out, "</tbody></table></div></section>\n");
 }
@@ -152,16 +159,11 @@ static lh_status record_iteration(const lh_scenario *s,
     }
     LHI_TRY(lhi_scenario_prepare_jobs(s, policy, seed, mem, jobs, err));
     lhi_optical_run_output out = {.jobs = outs};
-    lhi_optical_run_input in = {.network = s->network,
-                                .policy = policy,
-                                .background = &s->background,
-                                .jobs = jobs,
-                                .n_jobs = s->n_jobs,
-                                .retry_ns = s->retry_ns,
-                                .iterations = s->iterations,
-                                .seed = seed,
-                                .record = rec};
-    return lhi_optical_simulate(&in, &out, err);
+    lhi_optical_run_input in = lhi_scenario_run_input(s, policy, jobs, seed);
+    in.record = rec;
+    lh_status status = lhi_optical_simulate(&in, &out, err);
+    free(out.outages);
+    return status;
 }
 
 /* Adds one policy's section to the page: routes, passes and spectrum of the

@@ -111,6 +111,7 @@ lh_status lhi_live_run_make(lhi_live_run *r, lh_error *err)
                       in->network->topology->n_nodes, in->seed);
     /* Background traffic reaches its steady state before the jobs begin. */
     int64_t begin_ns = (int64_t)(8 * in->background->holding_ns);
+    r->begin_ns = begin_ns;
     for (uint32_t i = 0; i < in->n_jobs; i++) {
         LHI_TRY(make_job(r, i, err));
         if (!lhi_live_push(r, begin_ns, LHI_EVENT_BEGIN,
@@ -118,5 +119,5 @@ lh_status lhi_live_run_make(lhi_live_run *r, lh_error *err)
             return lhi_fail_nomem(err);
     }
     r->jobs_left = in->n_jobs;
-    return LH_OK;
+    return lhi_live_begin_failures(r) == LH_OK ? LH_OK : lhi_fail_nomem(err);
 }

@@ -11,6 +11,7 @@ enum {
     MAX_POLICIES = 1000,
     MAX_SEEDS = 100000,
     MAX_ITERATIONS = 100000,
+    MAX_CUTS = 1000,
 };
 
 /* A scenario reader's state. */
@@ -190,6 +191,168 @@ static lh_status read_background(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
+/* Reads an optional choice of two words; *second: the second one is given. */
+static lh_status get_choice(reader *r, const lhi_node *map, const char *key,
+                            const char *const words[3], bool *second)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    uint32_t which = 0;
+    if (node)
+        LHI_TRY(lhi_node_get_choice(r->doc, node, words, &which, r->err));
+    *second = which == 1;
+    return LH_OK;
+}
+
+/* Reads an optional time in seconds, from `least` to 1e6; *out_ns is unchanged
+ * if the key is absent. */
+static lh_status get_seconds(reader *r, const lhi_node *map, const char *key,
+                             double least, double *out_ns)
+{
+    const lhi_node *node = lhi_node_find(map, key);
+    if (!node)
+        return LH_OK;
+    LHI_TRY(lhi_node_get_number(r->doc, node, least, 1e6, out_ns, r->err));
+    *out_ns *= 1e9;
+    return LH_OK;
+}
+
+/* Counts the links between two nodes, and returns the one with this index (in
+ * the order of the file) in *cable. */
+static uint32_t count_links(const lh_topology *t, uint32_t a, uint32_t b,
+                            uint32_t index, uint32_t *cable)
+{
+    uint32_t n = 0;
+    for (uint32_t w = t->first_way[a]; w < t->first_way[a + 1]; w++)
+        if (t->ways[w].node == b && n++ == index)
+            *cable = t->ways[w].cable;
+    return n;
+}
+
+/* Reads `link`, a pair of nodes, and returns their nodes. */
+static lh_status read_pair(reader *r, const lhi_node *list, uint32_t ends[2])
+{
+    LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
+    if (list->n_items != 2)
+        return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
+                            "give the two nodes of the link");
+    uint32_t i = 0;
+    for (const lhi_node *n = list->first; n; n = n->next, i++) {
+        int64_t id;
+        LHI_TRY(lhi_node_get_int(r->doc, n, 0, INT32_MAX, &id, r->err));
+        ends[i] = lhi_topology_find(r->s->topology, id);
+        if (ends[i] == LH_NONE)
+            return lhi_doc_fail(r->doc, n, r->err, LH_EINPUT,
+                                "the topology has no node %" PRId64, id);
+    }
+    return LH_OK;
+}
+
+/* A growing list of cuts. */
+typedef struct cut_list {
+    lhi_link_cut *items;
+    uint32_t count, capacity;
+} cut_list;
+
+/* Adds a cut; LH_ENOMEM. */
+static lh_status add_cut(reader *r, cut_list *list, lhi_link_cut cut)
+{
+    if (list->count == list->capacity) {
+        uint32_t capacity = list->capacity ? 2 * list->capacity : 16;
+        lhi_link_cut *items = LHI_NEW(r->s->mem, lhi_link_cut, capacity);
+        if (!items)
+            return lhi_fail_nomem(r->err);
+        if (list->count > 0)
+            memcpy(items, list->items, list->count * sizeof *items);
+        list->items = items;
+        list->capacity = capacity;
+    }
+    list->items[list->count++] = cut;
+    return LH_OK;
+}
+
+/* Reads one cut; without `index`, it cuts all links between the nodes. */
+static lh_status read_cut(reader *r, const lhi_node *map, bool wait,
+                          cut_list *out)
+{
+    static const char *const keys[] = {"link", "index", "at_s", "repair_s",
+                                       NULL};
+    const lhi_node *node;
+    uint32_t ends[2], first = 0, cable = 0;
+    double at = 0, repair = -1;
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "link", &node, r->err));
+    LHI_TRY(read_pair(r, node, ends));
+    uint32_t n_links = count_links(r->s->topology, ends[0], ends[1], 0, &cable);
+    if (n_links == 0)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "the topology has no such link");
+    LHI_TRY(lhi_node_require(r->doc, map, "at_s", &node, r->err));
+    LHI_TRY(get_seconds(r, map, "at_s", 0, &at));
+    LHI_TRY(get_seconds(r, map, "repair_s", 1e-9, &repair));
+    node = lhi_node_find(map, "repair_s");
+    if (node && repair <= at)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "must be later than at_s");
+    if (!node && wait)
+        return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
+                            "needs repair_s, because messages wait for the "
+                            "repair");
+    uint32_t end = n_links;
+    if ((node = lhi_node_find(map, "index")) != NULL) {
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 0, n_links - 1, &first, r->err));
+        end = first + 1;
+    }
+    for (uint32_t i = first; i < end; i++) {
+        count_links(r->s->topology, ends[0], ends[1], i, &cable);
+        lhi_link_cut cut = {.cable = cable,
+                            .at_ns = (int64_t)at,
+                            .repair_ns =
+                                repair < 0 ? INT64_MAX : (int64_t)repair};
+        LHI_TRY(add_cut(r, out, cut));
+    }
+    return LH_OK;
+}
+
+/* Reads `failures`: given and random cuts; NULL: none. */
+static lh_status read_failures(reader *r, const lhi_node *map)
+{
+    static const char *const keys[] = {"cuts",    "mtbf_s",      "mttr_s",
+                                       "restore", "detection_s", NULL};
+    static const char *const ways[] = {"reroute", "wait", NULL};
+    double detection = 50e6;
+    const lhi_node *list;
+    if (!map)
+        return LH_OK;
+    lhi_failures *f = LHI_NEW(r->s->mem, lhi_failures, 1);
+    if (!f)
+        return lhi_fail_nomem(r->err);
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    LHI_TRY(get_choice(r, map, "restore", ways, &f->wait));
+    LHI_TRY(get_seconds(r, map, "detection_s", 0, &detection));
+    LHI_TRY(get_seconds(r, map, "mtbf_s", 1e-3, &f->mtbf_ns));
+    LHI_TRY(get_seconds(r, map, "mttr_s", 1e-3, &f->mttr_ns));
+    if ((f->mtbf_ns > 0) != (f->mttr_ns > 0))
+        return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
+                            "give both mtbf_s and mttr_s, or neither");
+    f->detection_ns = (int64_t)detection;
+    if ((list = lhi_node_find(map, "cuts")) != NULL) {
+        LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
+        if (list->n_items > MAX_CUTS)
+            return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
+                                "%" PRIu32 " cuts; at most %d are possible",
+                                list->n_items, MAX_CUTS);
+        cut_list cuts = {0};
+        for (const lhi_node *n = list->first; n; n = n->next)
+            LHI_TRY(read_cut(r, n, f->wait, &cuts));
+        f->cuts = cuts.items;
+        f->n_cuts = cuts.count;
+    }
+    r->s->failures = f;
+    return LH_OK;
+}
+
 /* Reads the scenario's jobs from `job`, `jobs` or `plan`, of which exactly one
  * is required. */
 static lh_status read_jobs(reader *r, const lhi_node *map)
@@ -240,18 +403,6 @@ static lh_status get_real(reader *r, const lhi_node *map, const char *key,
     const lhi_node *node = lhi_node_find(map, key);
     return node ? lhi_node_get_number(r->doc, node, least, most, out, r->err)
                 : LH_OK;
-}
-
-/* Reads an optional choice of two words; *second: the second one is given. */
-static lh_status get_choice(reader *r, const lhi_node *map, const char *key,
-                            const char *const words[3], bool *second)
-{
-    const lhi_node *node = lhi_node_find(map, key);
-    uint32_t which = 0;
-    if (node)
-        LHI_TRY(lhi_node_get_choice(r->doc, node, words, &which, r->err));
-    *second = which == 1;
-    return LH_OK;
 }
 
 /* Reads the rules of CBA that its paper leaves open. LH_EINPUT: they are given
@@ -390,7 +541,7 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
         "shared_fibre",  "job",        "jobs",
         "plan",          "background", "request_slots",
         "retry_ns",      "iterations", "seeds",
-        "policies",      NULL};
+        "policies",      "failures",   NULL};
     lh_scenario *s = r->s;
     const lhi_node *node;
     LHI_TRY(lhi_doc_check_format(r->doc, "optical", 1, r->err));
@@ -407,6 +558,7 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
     s->iterations = 10;
     LHI_TRY(get_count(r, map, "iterations", 1, MAX_ITERATIONS, &s->iterations));
     LHI_TRY(read_seeds(r, lhi_node_find(map, "seeds")));
+    LHI_TRY(read_failures(r, lhi_node_find(map, "failures")));
     LHI_TRY(read_jobs(r, map));
     LHI_TRY(lhi_node_require(r->doc, map, "policies", &node, r->err));
     return read_policies(r, node);

@@ -12,6 +12,7 @@
  *                        deadlines: deadlines.h
  *     optical.c          all policies with all seeds; background_traffic.c:
  *                        background alone
+ *     live_circuits.c    cuts and restoration; failure_events.c: as events
  *     sweep.c            grids of scenarios; sweep_page.c: their pictures
  *     report.c           report; figures.h: its pictures */
 #ifndef LHI_NETWORK_OPTICAL_SCENARIO_H
@@ -57,6 +58,7 @@ struct lh_scenario {
     lhi_policy *policies;
     uint64_t *seeds;
     lhi_background background;
+    const lhi_failures *failures; /* NULL: none */
     uint32_t request_slots;
     int64_t retry_ns;
     uint32_t iterations;
@@ -106,6 +108,12 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
                                     const lhi_policy *policy, uint64_t seed,
                                     lhi_arena *mem, lhi_optical_run_job *jobs,
                                     lh_error *err);
+
+/* Returns the inputs of a run of the scenario's prepared jobs. */
+lhi_optical_run_input lhi_scenario_run_input(const lh_scenario *scenario,
+                                             const lhi_policy *policy,
+                                             const lhi_optical_run_job *jobs,
+                                             uint64_t seed);
 
 /* Returns an assignment policy's name, such as "sd-ff". */
 const char *lhi_assignment_name(lh_assignment assignment);

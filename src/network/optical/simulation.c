@@ -11,16 +11,6 @@ enum { MAX_ITERATION_FACTOR = 100 };
 /* Latest simulated time, 146 years; no run should reach it. */
 #define MAX_TIME_NS (INT64_C(1) << 62)
 
-/* Checks whether a task's message goes to a device on another network node than
- * the task's. */
-static bool crosses_nodes(const lhi_live_job *j, uint32_t task)
-{
-    const lhi_task *t = &j->program->tasks[task];
-    return t->consumer != LH_NONE &&
-           j->sites[t->device] !=
-               j->sites[j->program->tasks[t->consumer].device];
-}
-
 /* Returns the device's next W pass (weight gradient), to fill the time in which
  * the device waits for the message of task `m`. LH_NONE: none is ready, or the
  * message is known to arrive before the pass would end. */
@@ -37,7 +27,7 @@ static uint32_t find_fill(const lhi_live_run *r, lhi_live_job *j,
     int64_t arrives = INT64_MAX;
     if (j->arrive[m] >= 0)
         arrives = j->arrive[m];
-    else if (j->started[m] && !crosses_nodes(j, m))
+    else if (j->started[m] && !lhi_live_crosses_nodes(j, m))
         arrives = j->start[m] + p->tasks[m].duration_ns;
     return arrives < r->now + p->tasks[i].duration_ns ? LH_NONE : i;
 }
@@ -65,7 +55,7 @@ static int64_t send_within_site(const lhi_live_run *r, lhi_live_job *j,
  * uses the link within the datacenter. */
 static void send_message(lhi_live_run *r, lhi_live_job *j, uint32_t task)
 {
-    if (crosses_nodes(j, task)) {
+    if (lhi_live_crosses_nodes(j, task)) {
         request_circuit(r, j, task);
         return;
     }
@@ -182,61 +172,6 @@ static void begin_iteration(lhi_live_run *r, lhi_live_job *j)
         try_start(r, j, d);
 }
 
-/* Appends circuit `c`, in use until end_ns, to the recorded iteration; false on
- * allocation failure. */
-static bool record_held(lhi_live_run *r, const lhi_circuit *c, int64_t end_ns)
-{
-    lhi_iteration_record *rec = r->in->record;
-    if (rec->n_circuits == rec->circuits_capacity) {
-        size_t room = rec->circuits_capacity ? rec->circuits_capacity * 2 : 256;
-        lhi_recorded_circuit *held =
-            realloc(rec->circuits, room * sizeof *held);
-        if (!held) {
-            r->no_memory = true;
-            return false;
-        }
-        rec->circuits = held;
-        rec->circuits_capacity = room;
-    }
-    rec->circuits[rec->n_circuits++] =
-        (lhi_recorded_circuit){.path = c->path,
-                               .first = c->first,
-                               .slots = c->slots,
-                               .job = c->job,
-                               .task = c->task,
-                               .start_ns = c->start_ns,
-                               .end_ns = end_ns};
-    return true;
-}
-
-/* Checks whether job 0 is in its last iteration, which is recorded for figures.
- */
-static bool is_recording(const lhi_live_run *r)
-{
-    return r->in->record && r->jobs[0].iteration == r->in->iterations;
-}
-
-/* Occupies the spectrum slots of a grant until `end_ns` and schedules their
- * release. `owner`: the job whose `task` sends the message; LH_NONE for
- * background traffic. */
-static void hold_circuit(lhi_live_run *r, const lhi_circuit_grant *grant,
-                         int64_t end_ns, uint32_t owner, uint32_t task)
-{
-    uint32_t at = lhi_circuits_allocate(&r->circuits, grant);
-    if (at == LH_NONE) {
-        r->no_memory = true;
-        return;
-    }
-    lhi_circuit *c = &r->circuits.items[at];
-    c->job = owner;
-    c->task = task;
-    c->start_ns = r->now;
-    c->end_ns = end_ns;
-    lhi_live_push(r, end_ns, LHI_EVENT_RELEASE, at);
-    if (is_recording(r))
-        record_held(r, c, end_ns);
-}
-
 /* Returns how many spectrum slots to request for a task's message. Depends on
  * the policy, on its labels in the last iteration (was it late, was it
  * refused?) and on the refused attempts so far. */
@@ -273,7 +208,7 @@ static void accept_grant(lhi_live_run *r, lhi_live_job *j, uint32_t task,
     j->held_ns +=
         (double)grant->slots * grant->path->hops * (double)(end - r->now);
     j->arrive[task] = end;
-    hold_circuit(r, grant, end, j->index, task);
+    lhi_live_hold(r, grant, end, j->index, task);
     lhi_live_push(r, end, LHI_EVENT_ARRIVAL, lhi_live_payload(j, task));
 }
 
@@ -328,6 +263,12 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
     }
     if (j->attempt[task] < UINT8_MAX)
         j->attempt[task]++;
+    if (lhi_live_is_separated(
+            r, request.paths,
+            in->policy->assignment == LH_SD_FF ? 1 : request.paths->count)) {
+        r->separated = j;
+        r->separated_task = task;
+    }
     lhi_live_push(r, r->now + in->retry_ns, LHI_EVENT_REQUEST,
                   lhi_live_payload(j, task));
 }
@@ -345,7 +286,7 @@ static uint32_t update_labels(lhi_live_run *r, lhi_live_job *j)
     for (uint32_t d = 0; d < p->n_devices; d++)
         for (uint32_t i = p->first[d]; i < p->first[d + 1]; i++) {
             uint32_t m = p->tasks[i].producer;
-            if (m == LH_NONE || !crosses_nodes(j, m))
+            if (m == LH_NONE || !lhi_live_crosses_nodes(j, m))
                 continue;
             int64_t ready = j->before[i];
             if (j->end[m] > ready)
@@ -380,7 +321,7 @@ static void record_end(lhi_live_run *r, const lhi_live_job *j)
         if (m != LH_NONE && j->end[m] > ready)
             ready = j->end[m];
         rec->is_bound[i] =
-            m != LH_NONE && crosses_nodes(j, m) && j->start[i] > ready;
+            m != LH_NONE && lhi_live_crosses_nodes(j, m) && j->start[i] > ready;
     }
 }
 
@@ -410,8 +351,11 @@ static void check_iteration(const lhi_live_run *r, const lhi_live_job *j)
         assert(c->slots == 0 || c->job != j->index);
     }
     const lhi_spectrum *s = &r->circuits.spectrum;
-    for (size_t w = 0; w < (size_t)s->n_fibres * s->n_words; w++)
-        counted += lhi_count_bits(s->busy[w]);
+    uint32_t per_cable = r->in->network->shared_fibre ? 1 : 2;
+    for (uint32_t f = 0; f < s->n_fibres; f++)
+        for (uint32_t w = 0; w < s->n_words; w++)
+            if (!r->down || r->down[f / per_cable] == 0)
+                counted += lhi_count_bits(lhi_fibre(s, f)[w]);
     assert(held == counted && held == r->circuits.held);
 #else
     (void)r;
@@ -419,21 +363,12 @@ static void check_iteration(const lhi_live_run *r, const lhi_live_job *j)
 #endif
 }
 
-/* Adds the circuits in use when the recorded iteration begins to the record. */
-static void start_record(lhi_live_run *r)
-{
-    for (uint32_t i = 0; i < r->circuits.count; i++)
-        if (r->circuits.items[i].slots > 0 &&
-            !record_held(r, &r->circuits.items[i], r->circuits.items[i].end_ns))
-            return;
-}
-
 /* Stores an iteration's time and counts, updates the labels, and begins the
  * job's next iteration unless the run is over. */
 static void end_iteration(lhi_live_run *r, lhi_live_job *j)
 {
     check_iteration(r, j);
-    if (j->index == 0 && is_recording(r))
+    if (j->index == 0 && lhi_live_is_recording(r))
         record_end(r, j);
     uint32_t n_bound = update_labels(r, j);
     if (j->iteration <= r->in->iterations) {
@@ -458,8 +393,8 @@ static void end_iteration(lhi_live_run *r, lhi_live_job *j)
         return;
     if (j->index == 0) {
         r->counting = j->iteration <= r->in->iterations;
-        if (is_recording(r))
-            start_record(r);
+        if (lhi_live_is_recording(r))
+            lhi_live_start_record(r);
     }
     begin_iteration(r, j);
 }
@@ -522,7 +457,7 @@ static void arrive_background(lhi_live_run *r)
     bool ok = lhi_assignment_first_fit(&r->circuits.spectrum, paths,
                                        paths->count, a.slots, &grant);
     if (ok)
-        hold_circuit(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
+        lhi_live_hold(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
     r->out->background += r->counting;
     r->out->background_refused += r->counting && !ok;
 }
@@ -531,15 +466,23 @@ static void arrive_background(lhi_live_run *r)
  * release, ...). */
 static void process_event(lhi_live_run *r, const lhi_event *e)
 {
-    lhi_live_job *j =
-        &r->jobs[e->rank == LHI_EVENT_RELEASE ? 0 : e->payload >> 32];
+    bool of_job = e->rank != LHI_EVENT_RELEASE && e->rank < LHI_EVENT_REPAIR;
+    lhi_live_job *j = &r->jobs[of_job ? e->payload >> 32 : 0];
     uint32_t low = (uint32_t)e->payload;
     switch (e->rank) {
+    case LHI_EVENT_CUT:
+        lhi_live_cut(r, e->payload);
+        break;
+    case LHI_EVENT_REPAIR:
+        lhi_live_repair(r, e->payload);
+        break;
     case LHI_EVENT_RELEASE:
-        lhi_circuits_release(&r->circuits, low);
+        lhi_live_release(r, e);
         break;
     case LHI_EVENT_ARRIVAL:
-        arrive_message(r, j, low);
+        /* Else its circuit was cut. */
+        if (j->arrive[low] == r->now)
+            arrive_message(r, j, low);
         break;
     case LHI_EVENT_TASK_END:
         end_task(r, j, low);
@@ -559,6 +502,24 @@ static void process_event(lhi_live_run *r, const lhi_event *e)
         begin_iteration(r, j);
         break;
     }
+}
+
+/* Fails: a message of a job has no path, and cuts on all of its paths are never
+ * repaired. */
+static lh_status fail_separated(const lhi_live_run *r, lh_error *err)
+{
+    const lhi_live_job *j = r->separated;
+    const lhi_task *t = &j->program->tasks[r->separated_task];
+    const lh_topology *topology = r->in->network->topology;
+    uint32_t to = j->program->tasks[t->consumer].device;
+    return lhi_fail(
+        err, LH_EINFEASIBLE,
+        "failures: cuts without repair_s leave no candidate path from node "
+        "%" PRId64 " (device %" PRIu32 " of job %" PRIu32 ") to node %" PRId64
+        " (device %" PRIu32 ") under the policy %.60s; give repair_s, or more "
+        "candidate_paths",
+        topology->ids[j->sites[t->device]], t->device, j->index,
+        topology->ids[j->sites[to]], to, r->in->policy->name);
 }
 
 /* Processes all events in order of time until every job has finished. */
@@ -581,6 +542,8 @@ static lh_status process_events(lhi_live_run *r, lh_error *err)
         }
         if (r->no_memory)
             return lhi_fail_nomem(err);
+        if (r->separated)
+            return fail_separated(r, err);
         if (r->now > MAX_TIME_NS)
             return lhi_fail(err, LH_EINFEASIBLE,
                             "the jobs do not end within 146 years");
@@ -596,6 +559,7 @@ lh_status lhi_optical_simulate(const lhi_optical_run_input *input,
     if (status == LH_OK)
         status = process_events(&r, err);
     lhi_heap_fini(&r.heap);
+    free(r.waits);
     lhi_circuits_fini(&r.circuits);
     lhi_arena_free(r.mem);
     return status;

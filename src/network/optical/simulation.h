@@ -28,6 +28,21 @@ static inline bool lhi_background_is_sparse(const lhi_background *b)
            b->holding_ns / b->erlang >= LHI_MIN_REQUEST_GAP_NS;
 }
 
+/* A cut of a link's fibres. */
+typedef struct lhi_link_cut {
+    uint32_t cable;
+    int64_t at_ns, repair_ns; /* after the jobs' begin; INT64_MAX: never */
+} lhi_link_cut;
+
+/* Failures of links. */
+typedef struct lhi_failures {
+    uint32_t n_cuts;
+    const lhi_link_cut *cuts;
+    double mtbf_ns, mttr_ns; /* random cuts per link, means; 0: none */
+    int64_t detection_ns;    /* from a cut to the new request */
+    bool wait; /* messages wait for the repair; else they are rerouted */
+} lhi_failures;
+
 /* A run's job with its placement. */
 typedef struct lhi_optical_run_job {
     const lhi_program *program;
@@ -58,6 +73,7 @@ typedef struct lhi_optical_run_input {
     lhi_network *network;
     const lhi_policy *policy;
     const lhi_background *background;
+    const lhi_failures *failures; /* NULL: none */
     const lhi_optical_run_job *jobs;
     uint32_t n_jobs;
     int64_t retry_ns;
@@ -70,13 +86,18 @@ typedef struct lhi_optical_run_input {
 typedef struct lhi_optical_job_output {
     int64_t *iteration_ns;
     uint32_t *labels, *requested, *refused;
-    double held_ns; /* slots x fibres x ns, in measured iterations */
+    uint64_t cut_messages; /* messages whose circuit was cut */
+    double held_ns;        /* slots x fibres x ns, in measured iterations */
 } lhi_optical_job_output;
 
 /* A run's results. */
 typedef struct lhi_optical_run_output {
     lhi_optical_job_output *jobs;
     uint64_t background, background_refused;
+    uint64_t background_cut, background_lost; /* circuits cut; not restored */
+    /* Times after the jobs' begin; free() releases the array. */
+    lh_outage *outages;
+    uint32_t n_outages, outages_capacity;
 } lhi_optical_run_output;
 
 /* Simulates one run (jobs and background traffic under one policy with one
@@ -93,6 +114,7 @@ typedef struct lhi_circuit {
     uint32_t next_unused;
     uint32_t job, task;
     int64_t start_ns, end_ns;
+    uint64_t release; /* sequence number of its release */
 } lhi_circuit;
 
 /* All circuits with the spectrum that they occupy. */

@@ -19,6 +19,8 @@ enum {
     LHI_EVENT_WAKE,    /* payload: job, device whose next task is ready */
     LHI_EVENT_BEGIN,   /* payload: job */
     LHI_EVENT_END,     /* payload: job whose iteration ends */
+    LHI_EVENT_REPAIR,  /* payload: cable, kind of outage */
+    LHI_EVENT_CUT,     /* payload: cable, kind of outage */
 };
 
 /* Job state. */
@@ -55,6 +57,12 @@ typedef struct lhi_live_job {
     int64_t *link_free; /* per pipeline resource */
 } lhi_live_job;
 
+/* A message that waits for the repair of a cable. */
+typedef struct lhi_live_wait {
+    uint32_t cable;
+    uint64_t message; /* payload of its request */
+} lhi_live_wait;
+
 /* Run state. */
 typedef struct lhi_live_run {
     const lhi_optical_run_input *in;
@@ -69,6 +77,16 @@ typedef struct lhi_live_run {
     bool counting; /* job 0 has finished its warm-up */
     bool no_memory;
     lhi_arena *mem;
+    /* Failures: */
+    int64_t begin_ns;
+    uint32_t *down; /* per cable: outages in progress; NULL: no failures */
+    bool *forever;  /* per cable: no repair will follow */
+    bool some_forever;
+    lhi_random random;
+    lhi_live_wait *waits; /* for a repair */
+    uint32_t n_waits, waits_capacity;
+    const lhi_live_job *separated; /* its task's message has no path left */
+    uint32_t separated_task;
 } lhi_live_run;
 
 /* Adds an event of this kind at time_ns to the queue; `what`: its payload.
@@ -88,6 +106,43 @@ static inline uint64_t lhi_live_payload(const lhi_live_job *j, uint32_t task)
 {
     return (uint64_t)j->index << 32 | task;
 }
+
+/* Checks whether a task's message goes to a device on another network node than
+ * the task's. */
+static inline bool lhi_live_crosses_nodes(const lhi_live_job *j, uint32_t task)
+{
+    const lhi_task *t = &j->program->tasks[task];
+    return t->consumer != LH_NONE &&
+           j->sites[t->device] !=
+               j->sites[j->program->tasks[t->consumer].device];
+}
+
+/* --- live_circuits.c: circuits in use, cut and restored --------------------
+ */
+
+/* Checks whether job 0 is in its last iteration, which is recorded for figures.
+ */
+bool lhi_live_is_recording(const lhi_live_run *r);
+/* Adds the circuits in use when the recorded iteration begins to the record. */
+void lhi_live_start_record(lhi_live_run *r);
+/* Occupies the spectrum slots of a grant until `end_ns` and schedules their
+ * release. `owner`: the job whose `task` sends the message; LH_NONE for
+ * background traffic. */
+void lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
+                   int64_t end_ns, uint32_t owner, uint32_t task);
+/* Releases the circuit of a release event, unless it was cut. */
+void lhi_live_release(lhi_live_run *r, const lhi_event *e);
+/* Schedules the run's cuts; the jobs begin at r->begin_ns. LH_ENOMEM. */
+lh_status lhi_live_begin_failures(lhi_live_run *r);
+/* Processes a cut: releases the circuits on the cable, restores those of the
+ * background traffic on other paths, and schedules new requests for messages.
+ */
+void lhi_live_cut(lhi_live_run *r, uint64_t payload);
+/* Processes a repair. */
+void lhi_live_repair(lhi_live_run *r, uint64_t payload);
+/* Checks whether cuts without repair leave none of these paths. */
+bool lhi_live_is_separated(const lhi_live_run *r, const lhi_paths *paths,
+                           uint32_t n_paths);
 
 /* Allocates the state of a run and schedules each job's first iteration.
  * Release the heap, circuits and arena also after a failure. */

@@ -155,6 +155,15 @@ static inline void lhi_spectrum_set(lhi_spectrum *s, const lhi_path *path,
     }
 }
 
+/* Makes all slots of a fibre without circuits occupied, or free again. */
+static inline void lhi_spectrum_block(lhi_spectrum *s, uint32_t fibre,
+                                      bool block)
+{
+    uint64_t *busy = lhi_fibre(s, fibre);
+    for (uint32_t w = 0; w < s->n_words; w++)
+        busy[w] = block ? lhi_slot_mask(0, s->slots, w) : 0;
+}
+
 /* Counts occupied slots, summed over the path's fibres. */
 static inline uint32_t lhi_path_count_occupied(const lhi_spectrum *s,
                                                const lhi_path *path)

@@ -263,7 +263,7 @@ lh_status lh_optical_sweep_csv(const lh_optical_sweep *sweep, char **text,
     lhi_text_puts(&out, "policy,seeds,iteration_s,iteration_s_ci95,"
                         "bubble_ratio,bubble_ratio_ci95,blocking_probability,"
                         "blocking_probability_ci95,slots_held,collateral,"
-                        "lower_bound_s\n");
+                        "lower_bound_s,lost_s\n");
     for (uint32_t c = 0; c < sweep->n_cells; c++)
         for (uint32_t k = 0; k < sweep->cells[c]->n_policies; k++) {
             const lh_optical_policy *p = &sweep->cells[c]->policies[k];
@@ -279,8 +279,8 @@ lh_status lh_optical_sweep_csv(const lh_optical_sweep *sweep, char **text,
             add_mean(&out, p->bubble_ratio, p->bubble_ratio_sd, p->n_runs);
             add_mean(&out, p->blocking_probability, p->blocking_probability_sd,
                      p->n_runs);
-            lhi_text_printf(&out, ",%.9g,%.9g,%.9g\n", p->slots_held,
-                            p->collateral, p->bound_s);
+            lhi_text_printf(&out, ",%.9g,%.9g,%.9g,%.9g\n", p->slots_held,
+                            p->collateral, p->bound_s, p->lost_s);
         }
     lh_status status = lhi_text_take(&out, text, len, err);
     lhi_text_fini(&out);

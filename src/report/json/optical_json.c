@@ -25,7 +25,7 @@ static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
     for (uint32_t d = 0; sites && d < job->n_devices; d++)
         sites = lhi_json_append(
             sites, json_integer(lhi_topology_node_id(t, job->sites[d])));
-    return json_pack(
+    json_t *object = json_pack(
         "{s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
         "iteration_ns",
         build_integers(job->iteration_ns, NULL, job->n_iterations), "labels",
@@ -36,6 +36,33 @@ static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
         "bubble_ratio", job->bubble_ratio, "blocking_probability",
         job->blocking_probability, "slots_held", job->slots_held,
         "lower_bound_s", (double)job->bound_ns / 1e9, "placement", sites);
+    const bool ok =
+        object && (!job->intact_ns ||
+                   (lhi_json_set(object, "intact_ns",
+                                 build_integers(job->intact_ns, NULL,
+                                                job->n_iterations)) &&
+                    lhi_json_set(object, "lost_s", json_real(job->lost_s)) &&
+                    lhi_json_set(object, "cut_messages",
+                                 json_integer((json_int_t)job->cut_messages))));
+    return lhi_json_finish(object, ok);
+}
+
+/* Builds the JSON list of a run's outages. */
+static json_t *outages_json(const lh_topology *t, const lh_optical_run *run)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < run->n_outages; i++) {
+        const lh_outage *o = &run->outages[i];
+        json_int_t a = lhi_topology_node_id(t, o->a);
+        json_int_t b = lhi_topology_node_id(t, o->b);
+        list = lhi_json_append(
+            list, json_pack("{s:[I, I], s:I, s:f, s:o}", "link", a, b, "cable",
+                            (json_int_t)o->cable, "down_s",
+                            (double)o->down_ns / 1e9, "up_s",
+                            o->up_ns < 0 ? json_null()
+                                         : json_real((double)o->up_ns / 1e9)));
+    }
+    return list;
 }
 
 /* Builds the JSON of a run of the optical network: with one job, the job and
@@ -51,8 +78,14 @@ static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
             jobs = lhi_json_append(jobs, job_json(t, &run->jobs[j]));
         object = json_pack("{s:o}", "jobs", jobs);
     }
-    const bool ok = object && lhi_json_set(object, "seed",
-                                           json_integer((json_int_t)run->seed));
+    bool ok = object &&
+              lhi_json_set(object, "seed", json_integer((json_int_t)run->seed));
+    if (ok && run->jobs[0].intact_ns)
+        ok = lhi_json_set(object, "outages", outages_json(t, run)) &&
+             lhi_json_set(object, "background_cut",
+                          json_integer((json_int_t)run->background_cut)) &&
+             lhi_json_set(object, "background_lost",
+                          json_integer((json_int_t)run->background_lost));
     return lhi_json_finish(object, ok);
 }
 
@@ -63,7 +96,7 @@ static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
     json_t *seeds = json_array();
     for (uint32_t k = 0; seeds && k < p->n_runs; k++)
         seeds = lhi_json_append(seeds, run_json(t, &p->runs[k]));
-    return json_pack(
+    json_t *object = json_pack(
         "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "policy",
         lhi_assignment_name(p->assignment), "iteration_s", p->iteration_s,
         "iteration_s_sd", p->iteration_s_sd, "bubble_ratio", p->bubble_ratio,
@@ -71,6 +104,10 @@ static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
         p->blocking_probability, "blocking_probability_sd",
         p->blocking_probability_sd, "slots_held", p->slots_held, "collateral",
         p->collateral, "lower_bound_s", p->bound_s, "seeds", seeds);
+    const bool ok =
+        object && (!p->runs[0].jobs[0].intact_ns ||
+                   lhi_json_set(object, "lost_s", json_real(p->lost_s)));
+    return lhi_json_finish(object, ok);
 }
 
 /* Builds the JSON of one policy of a sweep's cell: means with half the widths
@@ -78,8 +115,8 @@ static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
 static json_t *mean_json(const lh_optical_policy *p)
 {
     return json_pack(
-        "{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "policy",
-        lhi_assignment_name(p->assignment), "seeds", (int)p->n_runs,
+        "{s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
+        "policy", lhi_assignment_name(p->assignment), "seeds", (int)p->n_runs,
         "iteration_s", p->iteration_s, "iteration_s_ci95",
         lh_optical_half_width(p->iteration_s_sd, p->n_runs), "bubble_ratio",
         p->bubble_ratio, "bubble_ratio_ci95",
@@ -88,7 +125,7 @@ static json_t *mean_json(const lh_optical_policy *p)
         "blocking_probability_ci95",
         lh_optical_half_width(p->blocking_probability_sd, p->n_runs),
         "slots_held", p->slots_held, "collateral", p->collateral,
-        "lower_bound_s", p->bound_s);
+        "lower_bound_s", p->bound_s, "lost_s", p->lost_s);
 }
 
 lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep, char **text,

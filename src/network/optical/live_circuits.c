@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The circuits of a run: occupied, released, cut and restored. */
+#include "network/optical/simulation_internal.h"
+
+#include <stdlib.h>
+
+/* Flags in a cut's payload, above the cable's number. */
+#define RANDOM_CUT (UINT64_C(1) << 32)
+#define NO_REPAIR (UINT64_C(1) << 33)
+
+/* Appends circuit `c`, in use until end_ns, to the recorded iteration; false on
+ * allocation failure. */
+static bool record_held(lhi_live_run *r, const lhi_circuit *c, int64_t end_ns)
+{
+    lhi_iteration_record *rec = r->in->record;
+    if (rec->n_circuits == rec->circuits_capacity) {
+        size_t room = rec->circuits_capacity ? rec->circuits_capacity * 2 : 256;
+        lhi_recorded_circuit *held =
+            realloc(rec->circuits, room * sizeof *held);
+        if (!held) {
+            r->no_memory = true;
+            return false;
+        }
+        rec->circuits = held;
+        rec->circuits_capacity = room;
+    }
+    rec->circuits[rec->n_circuits++] =
+        (lhi_recorded_circuit){.path = c->path,
+                               .first = c->first,
+                               .slots = c->slots,
+                               .job = c->job,
+                               .task = c->task,
+                               .start_ns = c->start_ns,
+                               .end_ns = end_ns};
+    return true;
+}
+
+bool lhi_live_is_recording(const lhi_live_run *r)
+{
+    return r->in->record && r->jobs[0].iteration == r->in->iterations;
+}
+
+void lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
+                   int64_t end_ns, uint32_t owner, uint32_t task)
+{
+    uint32_t at = lhi_circuits_allocate(&r->circuits, grant);
+    if (at == LH_NONE) {
+        r->no_memory = true;
+        return;
+    }
+    lhi_circuit *c = &r->circuits.items[at];
+    c->job = owner;
+    c->task = task;
+    c->start_ns = r->now;
+    c->end_ns = end_ns;
+    c->release = r->seq;
+    lhi_live_push(r, end_ns, LHI_EVENT_RELEASE, at);
+    if (lhi_live_is_recording(r))
+        record_held(r, c, end_ns);
+}
+
+void lhi_live_start_record(lhi_live_run *r)
+{
+    for (uint32_t i = 0; i < r->circuits.count; i++)
+        if (r->circuits.items[i].slots > 0 &&
+            !record_held(r, &r->circuits.items[i], r->circuits.items[i].end_ns))
+            return;
+}
+
+void lhi_live_release(lhi_live_run *r, const lhi_event *e)
+{
+    uint32_t at = (uint32_t)e->payload;
+    if (r->circuits.items[at].release == e->seq)
+        lhi_circuits_release(&r->circuits, at);
+}
+
+/* --- failures ------------------------------------------------------------- */
+
+lh_status lhi_live_begin_failures(lhi_live_run *r)
+{
+    const lhi_failures *f = r->in->failures;
+    uint32_t n = r->in->network->topology->n_cables;
+    if (!f)
+        return LH_OK;
+    r->down = LHI_NEW(r->mem, uint32_t, n);
+    r->forever = LHI_NEW(r->mem, bool, n);
+    if (!r->down || !r->forever)
+        return LH_ENOMEM;
+    for (uint32_t i = 0; i < f->n_cuts; i++) {
+        const lhi_link_cut *c = &f->cuts[i];
+        bool repaired = c->repair_ns != INT64_MAX;
+        lhi_live_push(r, r->begin_ns + c->at_ns, LHI_EVENT_CUT,
+                      c->cable | (repaired ? 0 : NO_REPAIR));
+        if (repaired)
+            lhi_live_push(r, r->begin_ns + c->repair_ns, LHI_EVENT_REPAIR,
+                          c->cable);
+    }
+    /* Another stream than that of placements and background traffic. */
+    r->random = (lhi_random){.state = r->in->seed ^ UINT64_C(0x5F356495)};
+    for (uint32_t i = 0; f->mtbf_ns > 0 && i < n; i++)
+        lhi_live_push(
+            r, r->begin_ns + lhi_random_exponential(&r->random, f->mtbf_ns),
+            LHI_EVENT_CUT, i | RANDOM_CUT);
+    return r->no_memory ? LH_ENOMEM : LH_OK;
+}
+
+/* Returns the cable that contains a fibre. */
+static uint32_t get_cable(const lhi_live_run *r, uint32_t fibre)
+{
+    return r->in->network->shared_fibre ? fibre : fibre / 2;
+}
+
+/* Makes the slots of a cable's fibres unavailable, or available again. */
+static void block_cable(lhi_live_run *r, uint32_t cable, bool block)
+{
+    uint32_t n = r->in->network->shared_fibre ? 1 : 2;
+    for (uint32_t i = 0; i < n; i++)
+        lhi_spectrum_block(&r->circuits.spectrum, n * cable + i, block);
+}
+
+/* Checks whether a path contains one of the cable's fibres. */
+static bool has_cable(const lhi_live_run *r, const lhi_path *path,
+                      uint32_t cable)
+{
+    for (uint32_t h = 0; h < path->hops; h++)
+        if (get_cable(r, path->fibres[h]) == cable)
+            return true;
+    return false;
+}
+
+bool lhi_live_is_separated(const lhi_live_run *r, const lhi_paths *paths,
+                           uint32_t n_paths)
+{
+    if (!r->some_forever)
+        return false;
+    for (uint32_t i = 0; i < n_paths; i++) {
+        bool cut = false;
+        for (uint32_t h = 0; h < paths->paths[i].hops; h++)
+            cut |= r->forever[get_cable(r, paths->paths[i].fibres[h])];
+        if (!cut)
+            return false;
+    }
+    return true;
+}
+
+/* Appends a message that waits for a cable's repair. */
+static void add_wait(lhi_live_run *r, uint32_t cable, uint64_t message)
+{
+    if (r->n_waits == r->waits_capacity) {
+        uint32_t capacity = r->waits_capacity ? 2 * r->waits_capacity : 64;
+        lhi_live_wait *waits = realloc(r->waits, capacity * sizeof *waits);
+        if (!waits) {
+            r->no_memory = true;
+            return;
+        }
+        r->waits = waits;
+        r->waits_capacity = capacity;
+    }
+    r->waits[r->n_waits++] = (lhi_live_wait){cable, message};
+}
+
+/* Records the begin of an outage. */
+static void add_outage(lhi_live_run *r, uint32_t cable)
+{
+    lhi_optical_run_output *o = r->out;
+    const lh_cable *c = &r->in->network->topology->cables[cable];
+    if (o->n_outages == o->outages_capacity) {
+        uint32_t capacity = o->outages_capacity ? 2 * o->outages_capacity : 16;
+        lh_outage *outages = realloc(o->outages, capacity * sizeof *outages);
+        if (!outages) {
+            r->no_memory = true;
+            return;
+        }
+        o->outages = outages;
+        o->outages_capacity = capacity;
+    }
+    o->outages[o->n_outages++] = (lh_outage){.cable = cable,
+                                             .a = c->a,
+                                             .b = c->b,
+                                             .down_ns = r->now - r->begin_ns,
+                                             .up_ns = -1};
+}
+
+/* Ends the record of a circuit that is cut now. */
+static void cut_record(lhi_live_run *r, const lhi_circuit *c)
+{
+    lhi_iteration_record *rec = r->in->record;
+    for (size_t i = rec->n_circuits; i-- > 0;) {
+        lhi_recorded_circuit *h = &rec->circuits[i];
+        if (h->path == c->path && h->first == c->first &&
+            h->start_ns == c->start_ns) {
+            h->end_ns = r->now;
+            return;
+        }
+    }
+}
+
+/* Schedules the new request of a message whose circuit was cut. */
+static void restore_message(lhi_live_run *r, const lhi_circuit *c,
+                            uint32_t cable)
+{
+    lhi_live_job *j = &r->jobs[c->job];
+    const lhi_failures *f = r->in->failures;
+    j->arrive[c->task] = -1;
+    j->attempt[c->task] = 0;
+    j->held_ns -=
+        (double)c->slots * c->path->hops * (double)(c->end_ns - r->now);
+    j->out->cut_messages++;
+    if (f->wait)
+        add_wait(r, cable, lhi_live_payload(j, c->task));
+    else
+        lhi_live_push(r, r->now + f->detection_ns, LHI_EVENT_REQUEST,
+                      lhi_live_payload(j, c->task));
+}
+
+/* Restores a background circuit on another path by first fit, or counts it as
+ * lost. */
+static void restore_background(lhi_live_run *r, const lhi_circuit *c)
+{
+    const lhi_paths *paths = lhi_network_paths(
+        r->in->network, c->path->nodes[0], c->path->nodes[c->path->hops]);
+    lhi_circuit_grant grant;
+    r->out->background_cut++;
+    if (paths && lhi_assignment_first_fit(&r->circuits.spectrum, paths,
+                                          paths->count, c->slots, &grant))
+        lhi_live_hold(r, &grant, c->end_ns, LH_NONE, LH_NONE);
+    else
+        r->out->background_lost++;
+}
+
+void lhi_live_cut(lhi_live_run *r, uint64_t payload)
+{
+    uint32_t cable = (uint32_t)payload, n = 0;
+    if (payload & RANDOM_CUT)
+        lhi_live_push(
+            r,
+            r->now + 1 +
+                lhi_random_exponential(&r->random, r->in->failures->mttr_ns),
+            LHI_EVENT_REPAIR, payload);
+    if (payload & NO_REPAIR)
+        r->forever[cable] = r->some_forever = true;
+    if (r->down[cable]++ > 0)
+        return;
+    add_outage(r, cable);
+    lhi_circuits *all = &r->circuits;
+    lhi_circuit *cut = malloc((all->count + 1) * sizeof *cut);
+    if (!cut) {
+        r->no_memory = true;
+        return;
+    }
+    for (uint32_t i = 0; i < all->count; i++) {
+        lhi_circuit *c = &all->items[i];
+        if (c->slots == 0 || !has_cable(r, c->path, cable))
+            continue;
+        cut[n++] = *c;
+        c->release = UINT64_MAX;
+        lhi_circuits_release(all, i);
+        if (lhi_live_is_recording(r))
+            cut_record(r, &cut[n - 1]);
+    }
+    block_cable(r, cable, true);
+    for (uint32_t i = 0; i < n; i++)
+        if (cut[i].job == LH_NONE)
+            restore_background(r, &cut[i]);
+        else
+            restore_message(r, &cut[i], cable);
+    free(cut);
+}
+
+void lhi_live_repair(lhi_live_run *r, uint64_t payload)
+{
+    uint32_t cable = (uint32_t)payload, left = 0;
+    lhi_optical_run_output *o = r->out;
+    if (payload & RANDOM_CUT)
+        lhi_live_push(
+            r,
+            r->now + 1 +
+                lhi_random_exponential(&r->random, r->in->failures->mtbf_ns),
+            LHI_EVENT_CUT, payload);
+    if (--r->down[cable] > 0)
+        return;
+    for (uint32_t i = o->n_outages; i-- > 0;)
+        if (o->outages[i].cable == cable) {
+            o->outages[i].up_ns = r->now - r->begin_ns;
+            break;
+        }
+    block_cable(r, cable, false);
+    for (uint32_t i = 0; i < r->n_waits; i++)
+        if (r->waits[i].cable == cable)
+            lhi_live_push(r, r->now, LHI_EVENT_REQUEST, r->waits[i].message);
+        else
+            r->waits[left++] = r->waits[i];
+    r->n_waits = left;
+}
