@@ -3,7 +3,7 @@
 """longhaul optical, through the program."""
 import json
 
-from harness import WORK, check, finish, run
+from harness import ROOT, WORK, check, finish, run
 
 SCENARIO = """longhaul: optical/1
 topology: {nodes: [{id: 8}, {id: 7}, {id: 5}], links: [{a: 8, b: 7, km: 750}, {a: 7, b: 5, km: 600}]}
@@ -75,6 +75,71 @@ for axes, why in (("slots=0", "--sweep slots=0: optical.yaml:1: slots"),
           bad.stderr.count("\n") == 1, f"--sweep {axes}: {bad.stderr}")
 check(run("optical", "optical.yaml", "--csv", "x.csv").returncode == 2,
       "--csv without --sweep")
+
+# --- networks of GNPy ------------------------------------------------------------
+GNPY = ROOT / "tests/data/optical/gnpy"
+LINES = f"""longhaul: optical/1
+topology: {{gnpy: {{network: {GNPY}/network.json, equipment: {GNPY}/equipment.json}}}}
+job: {{preset: 8b, stages: 2, placement: [1, 2], schedule: gpipe, microbatches: 1}}
+seeds: [1]
+iterations: 1
+candidate_paths: 8
+policies: {{ksp-ff: {{}}}}
+"""
+
+
+def paths_of(text):
+    (WORK / "lines.yaml").write_text(text)
+    done = run("optical", "lines.yaml", "--json")
+    check(done.returncode == 0, f"gnpy: {done.stderr}")
+    return {tuple(p["nodes"]): p for p in json.loads(done.stdout)["paths"]}
+
+
+found = paths_of(LINES)
+rows = [line.split(",") for line in (GNPY / "gsnr.csv").read_text().splitlines()
+        if line[0] != "#"]
+for nodes, km, gsnr in rows:
+    path = found[tuple(map(int, nodes.split("-")))]
+    check(abs(path["gsnr_db"] - float(gsnr)) < 1e-3 and path["km"] == float(km),
+          f"GSNR of {nodes}: {path['gsnr_db']}, not {gsnr}")
+check(len(rows) == 20 and found[1, 2]["format"] is None, "all pairs")
+# Modes of the Voyager: 18 dB for 300 Gb/s in 5 slots, 21 dB for 400 Gb/s in 6.
+MODES = LINES + "modulation: {transceiver: Voyager, margin_db: %s}\n"
+modes = {n: (p["format"], p["gbps_per_slot"])
+         for n, p in paths_of(MODES % 2).items()}
+check(modes[1, 2] == ("mode 3", 60) and modes[1, 4] == ("mode 2", 66.667),
+      f"modes: {modes[1, 2]}, {modes[1, 4]}")
+for text, why in ((MODES % 20, "no mode of the transceiver 'Voyager' reaches"),
+                  (LINES + "modulation: {transceiver: Nokia}\n", "'Nokia'"),
+                  (LINES.replace("network.json", "none.json"), "none.json"),
+                  (LINES.replace("{gnpy:", "{nodes: [], gnpy:"),
+                   "cannot be combined with gnpy"),
+                  (SCENARIO + "modulation: {transceiver: Voyager}\n",
+                   "needs a topology with gnpy")):
+    (WORK / "bad.yaml").write_text(text)
+    bad = run("optical", "bad.yaml")
+    check(bad.returncode != 0 and bad.stdout == "" and why in bad.stderr and
+          bad.stderr.count("\n") == 1, f"{why}: {bad.stderr}")
+network, equipment = ((GNPY / f"{n}.json").read_text()
+                      for n in ("network", "equipment"))
+for file, change, why in (
+        (network, ('"gain_target"', '"gain"'), "'gain_target' is missing"),
+        (network, ('"tilt_target": 0', '"tilt_target": 1'), "tilt"),
+        (network, ('"type": "Fused"', '"type": "RamanFiber"'), "'RamanFiber'"),
+        (network, ('"con_in": 0', '"con_in": null'), "--save-network"),
+        (network, ('"std_low_gain"', '"other"'), "'other'"),
+        (network, ('"to_node": "roadm', '"to_node": "no roadm'), "no element"),
+        (equipment, ('"fixed_gain"', '"dual_stage"'), "'dual_stage'"),
+        (equipment, ('"SI"', '"IS"'), "SI")):
+    check(change[0] in file, change[0])
+    name = "network" if file is network else "equipment"
+    (WORK / f"bad-{name}.json").write_text(file.replace(*change))
+    (WORK / "bad.yaml").write_text(
+        LINES.replace(f"{GNPY}/{name}.json", f"bad-{name}.json"))
+    bad = run("optical", "bad.yaml")
+    check(bad.returncode == 1 and f"bad-{name}.json:" in bad.stderr and
+          why in bad.stderr and bad.stderr.count("\n") == 1,
+          f"{change[1]}: {bad.stderr}")
 
 # --- failures -------------------------------------------------------------------
 # Routes from 1 to 3: 300 km by 2, 400 km. A message takes 28,633,116 ns to send.

@@ -348,6 +348,13 @@ static void fitness(void)
     CHECK(lhi_assignment_choose(&s, &r, &g));
     CHECK(g.path == &paths[0]);
     CHECK_INT(g.first, 8);
+    /* A guard slot needs a third free slot, and is occupied. */
+    s.guard = 1;
+    CHECK(lhi_assignment_first_fit(&s, &both, 2, 2, &g));
+    CHECK_INT(g.first, 2);
+    CHECK_INT(g.slots, 3);
+    CHECK(lhi_assignment_choose(&s, &r, &g));
+    CHECK_INT(g.slots, 3);
 }
 
 /* Blocks, fitness and best block compared with the definition, slot by slot. */

@@ -112,10 +112,28 @@ static void routes(void)
     FAIL_EACH_ALLOC(status = find_routes());
 }
 
+static lh_status read_lines(void)
+{
+    static const char lines[] =
+        "gnpy: {network: network.json, equipment: equipment.json}\n";
+    lh_topology *t = NULL;
+    lh_error err = {0};
+    lh_status status = lhi_topology_parse(
+        lines, sizeof lines - 1, TEST_DATA "/optical/gnpy/t.yaml", &t, &err);
+    lh_topology_free(t);
+    return status;
+}
+
+static void gnpy(void)
+{
+    FAIL_EACH_ALLOC(status = read_lines());
+}
+
 int main(void)
 {
     RUN(scenarios);
     RUN(sweeps);
     RUN(routes);
+    RUN(gnpy);
     return test_summary();
 }

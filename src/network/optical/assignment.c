@@ -12,6 +12,7 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
                               uint32_t slots, lhi_circuit_grant *out)
 {
     uint64_t starts[LHI_MAX_WORDS];
+    slots += spectrum->guard;
     for (uint32_t i = 0; i < n_paths; i++)
         if (lhi_path_starts(spectrum, &paths->paths[i], slots, starts)) {
             *out = (lhi_circuit_grant){.path = &paths->paths[i],
@@ -116,6 +117,7 @@ static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
     const lhi_cba_rules *rules = lhi_policy_rules(r->policy);
     double best = 0;
     const lhi_path *path = NULL;
+    slots += s->guard;
     for (uint32_t i = 0; i < r->paths->count; i++) {
         const lhi_path *p = &r->paths->paths[i];
         if (!lhi_path_starts(s, p, slots, starts))
@@ -196,18 +198,19 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
         const lhi_path *p = &r->paths->paths[i];
         lhi_free_slots(s, p, free);
         for (uint32_t n = r->slots; n > 0; n /= 2) {
-            if (n > s->slots)
+            uint32_t width = n + s->guard;
+            if (width > s->slots)
                 continue;
             candidate o = {.path = p, .slots = n};
             int64_t ser = lhi_serialisation_ns(r->bits, p->mbps, n);
             o.takes_ns = r->wait_ns + ser + p->length_m * LHI_NS_PER_M;
             o.delay_ns = compute_delay(r, o.takes_ns, ser);
-            o.cost = (int64_t)n * p->hops * o.takes_ns;
+            o.cost = (int64_t)width * p->hops * o.takes_ns;
             o.in_time = r->deadline_ns >= 0 && o.takes_ns <= r->deadline_ns;
             if (best.path && !is_better(&o, &best))
                 continue;
             memcpy(starts, free, s->n_words * sizeof *starts);
-            if (!lhi_block_starts(starts, n, s->n_words))
+            if (!lhi_block_starts(starts, width, s->n_words))
                 continue;
             best = o;
             memcpy(best_starts, starts, s->n_words * sizeof *starts);
@@ -215,10 +218,11 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
     }
     if (!best.path)
         return false;
-    *out = (lhi_circuit_grant){.path = best.path,
-                               .first = lhi_assignment_best_block(
-                                   s, best.path, best.slots, best_starts),
-                               .slots = best.slots};
+    uint32_t width = best.slots + s->guard;
+    *out = (lhi_circuit_grant){
+        .path = best.path,
+        .first = lhi_assignment_best_block(s, best.path, width, best_starts),
+        .slots = width};
     return true;
 }
 

@@ -49,7 +49,8 @@ typedef struct lhi_request {
     int64_t period_ns;   /* producing pass's duration */
 } lhi_request;
 
-/* The path and block of slots assigned to a request. */
+/* The path and block of slots assigned to a request; the block includes the
+ * guard slots above it. */
 typedef struct lhi_circuit_grant {
     const lhi_path *path;
     uint32_t first, slots;

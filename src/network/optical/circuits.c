@@ -13,6 +13,7 @@ lh_status lhi_circuits_make(const lhi_network *network, lhi_circuits *out,
     out->spectrum = (lhi_spectrum){
         .n_fibres = fibres,
         .slots = network->slots,
+        .guard = network->guard_slots,
         .n_words = n_words,
         .busy = calloc((size_t)fibres * n_words, sizeof(uint64_t))};
     return out->spectrum.busy ? LH_OK : lhi_fail_nomem(err);

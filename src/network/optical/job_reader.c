@@ -25,6 +25,20 @@ typedef struct reader {
     lh_error *err;
 } reader;
 
+lh_status lhi_scenario_add_file(lh_scenario *s, const char *path, lh_error *err)
+{
+    lhi_scenario_file *file = LHI_NEW(s->mem, lhi_scenario_file, 1);
+    if (!file)
+        return lhi_fail_nomem(err);
+    file->path = path;
+    if (s->last_file)
+        s->last_file->next = file;
+    else
+        s->files = file;
+    s->last_file = file;
+    return LH_OK;
+}
+
 lh_status lhi_scenario_resolve_file(lh_scenario *s, const lhi_doc *doc,
                                     const lhi_node *node, const char **path,
                                     lh_error *err)
@@ -35,18 +49,12 @@ lh_status lhi_scenario_resolve_file(lh_scenario *s, const lhi_doc *doc,
     if (name[0] == '/')
         folder = 0;
     char *text = LHI_NEW(s->mem, char, folder + strlen(name) + 1);
-    lhi_scenario_file *file = LHI_NEW(s->mem, lhi_scenario_file, 1);
-    if (!text || !file)
+    if (!text)
         return lhi_fail_nomem(err);
     memcpy(text, doc->file, folder);
     strcpy(text + folder, name);
-    file->path = *path = text;
-    if (s->last_file)
-        s->last_file->next = file;
-    else
-        s->files = file;
-    s->last_file = file;
-    return LH_OK;
+    *path = text;
+    return lhi_scenario_add_file(s, text, err);
 }
 
 bool lhi_program_order_parse(const char *schedule, lhi_program_order *order)

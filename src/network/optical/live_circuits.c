@@ -221,8 +221,9 @@ static void restore_background(lhi_live_run *r, const lhi_circuit *c)
         r->in->network, c->path->nodes[0], c->path->nodes[c->path->hops]);
     lhi_circuit_grant grant;
     r->out->background_cut++;
-    if (paths && lhi_assignment_first_fit(&r->circuits.spectrum, paths,
-                                          paths->count, c->slots, &grant))
+    if (paths &&
+        lhi_assignment_first_fit(&r->circuits.spectrum, paths, paths->count,
+                                 c->slots - r->circuits.spectrum.guard, &grant))
         lhi_live_hold(r, &grant, c->end_ns, LH_NONE, LH_NONE);
     else
         r->out->background_lost++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "network/optical/network.h"
+#include "network/optical/gnpy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,8 +71,37 @@ static int64_t get_slot_mbps(const lhi_network *n, int64_t length_m)
     return n->reaches[i].mbps;
 }
 
+/* Sets a path's GSNR, format and rate; false if no mode of the network's
+ * transceiver reaches. */
+static bool set_rate(const lhi_network *n, uint32_t from, uint32_t to,
+                     const lhi_node_route *route, lhi_path *path)
+{
+    const lhi_gn *gn = n->topology->gn;
+    if (!gn)
+        return true;
+    /* Lines are directed, also where directions share a spectrum. */
+    uint32_t lines[LHI_MAX_NODES];
+    for (uint32_t h = 0; h < route->hops; h++)
+        lines[h] = 2 * route->cables[h] +
+                   (n->topology->cables[route->cables[h]].a != route->nodes[h]);
+    const lhi_gn_mode *mode =
+        n->transceiver ? lhi_gn_choose_mode(gn, n->transceiver, n->margin_db,
+                                            from, to, lines, route->hops)
+                       : NULL;
+    path->gsnr_db =
+        lhi_gn_compute_gsnr(gn, from, to, lines, route->hops,
+                            mode ? mode->tx_osnr_db : gn->tx_osnr_db)
+            .least_db;
+    if (mode) {
+        path->format = mode->format;
+        path->mbps = mode->mbps;
+    }
+    return mode || !n->transceiver;
+}
+
 /* Computes the k shortest paths from node `from` to node `to`, with their
- * fibres and slot rate; NULL on allocation failure. */
+ * fibres and slot rate, without those that no mode reaches; NULL on allocation
+ * failure. */
 static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
 {
     lhi_node_route found[LHI_MAX_CANDIDATES];
@@ -86,6 +115,7 @@ static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
     lhi_paths *all = LHI_NEW(n->mem, lhi_paths, 1);
     lhi_path *paths = LHI_NEW(n->mem, lhi_path, count);
     bool ok = all && paths;
+    uint32_t used = 0;
     for (uint32_t i = 0; ok && i < count; i++) {
         uint32_t hops = found[i].hops;
         uint32_t *nodes = LHI_NEW(n->mem, uint32_t, hops + 1);
@@ -96,17 +126,18 @@ static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
         memcpy(nodes, found[i].nodes, (hops + 1) * sizeof *nodes);
         for (uint32_t h = 0; h < hops; h++)
             fibres[h] = get_fibre(n, found[i].cables[h], nodes[h]);
-        paths[i] = (lhi_path){.length_m = found[i].length_m,
-                              .mbps = get_slot_mbps(n, found[i].length_m),
-                              .hops = hops,
-                              .index = i,
-                              .nodes = nodes,
-                              .fibres = fibres};
+        paths[used] = (lhi_path){.length_m = found[i].length_m,
+                                 .mbps = get_slot_mbps(n, found[i].length_m),
+                                 .hops = hops,
+                                 .index = used,
+                                 .nodes = nodes,
+                                 .fibres = fibres};
+        used += set_rate(n, from, to, &found[i], &paths[used]);
     }
     lhi_arena_rewind(n->scratch, mark);
     if (!ok)
         return NULL;
-    *all = (lhi_paths){.count = count, .paths = paths};
+    *all = (lhi_paths){.count = used, .paths = paths};
     return all;
 }
 

@@ -25,6 +25,9 @@ typedef struct lhi_network_neighbour {
     uint32_t node, cable;
 } lhi_network_neighbour;
 
+typedef struct lhi_gn lhi_gn; /* gnpy.h */
+typedef struct lhi_gn_transceiver lhi_gn_transceiver;
+
 /* A topology of nodes and cables. */
 struct lh_topology {
     lhi_arena *mem;
@@ -37,6 +40,8 @@ struct lh_topology {
     /* By node, neighbours ascending; of parallel cables, the first one first.
      */
     const lhi_network_neighbour *ways;
+    const lhi_gn *gn;     /* noise of its lines; NULL: unknown */
+    const char *files[2]; /* of a GNPy network, as opened; or NULL */
 };
 
 /* Reads a length in km, rounded to metres: 1 m to LHI_MAX_KM. */
@@ -58,11 +63,14 @@ typedef struct lhi_path {
     int64_t mbps; /* per slot */
     uint32_t hops;
     uint32_t index;         /* among the candidates of its pair */
+    double gsnr_db;         /* least of the channels; 0: unknown */
+    const char *format;     /* modulation by its GSNR; NULL: by length */
     const uint32_t *nodes;  /* [hops + 1] */
     const uint32_t *fibres; /* [hops] */
 } lhi_path;
 
-/* Candidate paths between two nodes. */
+/* Candidate paths between two nodes; none if no mode of the network's
+ * transceiver reaches. */
 typedef struct lhi_paths {
     uint32_t count;
     const lhi_path *paths;
@@ -71,7 +79,11 @@ typedef struct lhi_paths {
 /* The network. Threads share it; paths are computed once, under the lock. */
 typedef struct lhi_network {
     const lh_topology *topology;
+    /* Rates of paths by their GSNR; NULL: by their length. */
+    const lhi_gn_transceiver *transceiver;
+    double margin_db;
     uint32_t k, slots;
+    uint32_t guard_slots; /* above every circuit */
     bool shared_fibre;
     uint32_t n_reaches; /* ascending; the last covers any length */
     const lhi_reach *reaches;
@@ -94,8 +106,8 @@ void lhi_network_free(lhi_network *network);
 /* Counts fibres: one per cable if shared, else one per direction. */
 uint32_t lhi_network_n_fibres(const lhi_network *network);
 
-/* Returns the candidate paths from node `from` to another node `to`, at least
- * one; NULL on allocation failure. */
+/* Returns the candidate paths from node `from` to another node `to`; NULL on
+ * allocation failure. */
 const lhi_paths *lhi_network_compute_paths(lhi_network *network, uint32_t from,
                                            uint32_t to);
 /* Returns a pair's candidates without locking if they are known already. */

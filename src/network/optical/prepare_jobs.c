@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds placed jobs with a pass order from a scenario and a seed. */
 #include "network/optical/device_placement.h"
+#include "network/optical/gnpy.h"
 #include "network/optical/scenario.h"
 
 #include <longhaul/experimental/methods.h>
 
+#include <inttypes.h>
 #include <string.h>
 
 /* Places each datacenter of the job's pipeline on a random one of n_nodes
@@ -57,6 +59,41 @@ typedef struct links {
     uint32_t count;
 } links;
 
+/* Fails: no mode of the network's transceiver reaches from node `a` to node
+ * `b`. */
+static lh_status fail_unreachable(const lh_scenario *s, uint32_t a, uint32_t b,
+                                  lh_error *err)
+{
+    return lhi_fail(err, LH_EINFEASIBLE,
+                    "no mode of the transceiver '%.60s' reaches from node "
+                    "%" PRId64 " to node %" PRId64 " with a margin of %.4g dB "
+                    "on any of the candidate paths",
+                    s->network->transceiver->name, s->topology->ids[a],
+                    s->topology->ids[b], s->network->margin_db);
+}
+
+/* Fails with LH_EINFEASIBLE if a message of the job has no path. */
+static lh_status check_paths(const lh_scenario *s,
+                             const lhi_optical_run_job *job, lh_error *err)
+{
+    const lhi_program *p = job->program;
+    if (!s->network->transceiver)
+        return LH_OK;
+    for (uint32_t i = 0; i < p->n_tasks; i++) {
+        if (p->tasks[i].consumer == LH_NONE)
+            continue;
+        uint32_t a = job->sites[p->tasks[i].device];
+        uint32_t b = job->sites[p->tasks[p->tasks[i].consumer].device];
+        const lhi_paths *paths =
+            a != b ? lhi_network_paths(s->network, a, b) : NULL;
+        if (a != b && !paths)
+            return lhi_fail_nomem(err);
+        if (a != b && paths->count == 0)
+            return fail_unreachable(s, a, b, err);
+    }
+    return LH_OK;
+}
+
 /* Adds links in both directions between devices `a` and `b` to *out if they are
  * on different nodes (sites[]). Their latency is that of the shortest route,
  * their transfer time that with the spectrum slots that the policy is likely to
@@ -71,6 +108,8 @@ static lh_status add_links(const lh_scenario *s,
     const lhi_paths *paths = lhi_network_paths(s->network, sites[a], sites[b]);
     if (!paths)
         return lhi_fail_nomem(err);
+    if (paths->count == 0)
+        return fail_unreachable(s, sites[a], sites[b], err);
     const lhi_path *best = &paths->paths[0];
     bool sized =
         policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL;
@@ -253,6 +292,7 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
         LHI_TRY(place_devices(scenario, job, policy, &random, mem, sites, err));
         LHI_TRY(build_program(scenario, job, policy, sites, mem, program, err));
         jobs[i] = (lhi_optical_run_job){.program = program, .sites = sites};
+        LHI_TRY(check_paths(scenario, &jobs[i], err));
     }
     return LH_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a scenario's file, except for its jobs. */
 #include "network/optical/scenario.h"
+#include "network/optical/gnpy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,8 +38,14 @@ static lh_status read_topology(reader *r, const lhi_node *node)
     const char *path;
     LHI_TRY(lhi_scenario_resolve_file(r->s, r->doc, node, &path, r->err));
     lh_status status = lh_topology_read(path, &r->s->topology, r->err);
-    if (status != LH_OK)
+    if (status != LH_OK) {
         lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, node->line);
+        return status;
+    }
+    for (int i = 0; status == LH_OK && i < 2; i++)
+        if (r->s->topology->files[i])
+            status =
+                lhi_scenario_add_file(r->s, r->s->topology->files[i], r->err);
     return status;
 }
 
@@ -120,6 +127,37 @@ static lh_status read_modulation(reader *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Reads `modulation` as a map: a transceiver of the topology's equipment, whose
+ * modes are chosen by the GSNR of each path. */
+static lh_status read_transceiver(reader *r, const lhi_node *map,
+                                  const lhi_gn_transceiver **out,
+                                  double *margin_db)
+{
+    static const char *const keys[] = {"transceiver", "margin_db", NULL};
+    const lhi_gn *gn = r->s->topology->gn;
+    const lhi_node *node;
+    const char *name;
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "transceiver", &node, r->err));
+    LHI_TRY(lhi_node_get_string(r->doc, node, &name, r->err));
+    if (!gn)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "needs a topology with gnpy, which has the GSNR of "
+                            "paths");
+    for (uint32_t i = 0; i < gn->n_transceivers; i++)
+        if (strcmp(gn->transceivers[i].name, name) == 0)
+            *out = &gn->transceivers[i];
+    if (!*out || (*out)->n_modes == 0)
+        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
+                            "the topology's equipment has no transceiver "
+                            "'%.60s' with modes",
+                            name);
+    *margin_db = 0;
+    if ((node = lhi_node_find(map, "margin_db")) != NULL)
+        return lhi_node_get_number(r->doc, node, -100, 100, margin_db, r->err);
+    return LH_OK;
+}
+
 /* Reads topology, slots, rates and candidate paths, and builds the network. */
 static lh_status read_network(reader *r, const lhi_node *map)
 {
@@ -142,14 +180,26 @@ static lh_status read_network(reader *r, const lhi_node *map)
             "rate of a slot; remove one of them");
     if (rate)
         LHI_TRY(get_rate(r, rate, &plain.mbps));
-    if (modulation)
+    const lhi_gn_transceiver *transceiver = NULL;
+    double margin_db = 0;
+    if (modulation && modulation->kind == LHI_MAP)
+        LHI_TRY(read_transceiver(r, modulation, &transceiver, &margin_db));
+    else if (modulation)
         LHI_TRY(read_modulation(r, modulation, &reaches, &n_reaches));
     r->s->slowest_mbps = INT64_MAX;
-    for (uint32_t i = 0; i < n_reaches; i++)
+    for (uint32_t i = 0; transceiver && i < transceiver->n_modes; i++)
+        if (transceiver->modes[i].mbps < r->s->slowest_mbps)
+            r->s->slowest_mbps = transceiver->modes[i].mbps;
+    for (uint32_t i = 0; !transceiver && i < n_reaches; i++)
         if (reaches[i].mbps < r->s->slowest_mbps)
             r->s->slowest_mbps = reaches[i].mbps;
-    return lhi_network_make(r->s->topology, k, slots, shared, reaches,
-                            n_reaches, &r->s->network, r->err);
+    LHI_TRY(lhi_network_make(r->s->topology, k, slots, shared, reaches,
+                             n_reaches, &r->s->network, r->err));
+    LHI_TRY(get_count(r, map, "guard_slots", 0, slots - 1,
+                      &r->s->network->guard_slots));
+    r->s->network->transceiver = transceiver;
+    r->s->network->margin_db = margin_db;
+    return LH_OK;
 }
 
 /* Reads the background traffic's load and request sizes; NULL: no traffic. */
@@ -158,7 +208,7 @@ static lh_status read_background(reader *r, const lhi_node *map)
     static const char *const keys[] = {"erlang", "holding_s", "slots_min",
                                        "slots_max", NULL};
     lhi_background *b = &r->s->background;
-    uint32_t slots = r->s->network->slots;
+    uint32_t slots = r->s->network->slots - r->s->network->guard_slots;
     double holding_s = 1;
     const lhi_node *node;
     *b = (lhi_background){.erlang = 0, .slots_min = 1};
@@ -473,7 +523,8 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
     out->assignment = (lh_assignment)which;
     if (lhi_node_is_null(map))
         return LH_OK;
-    LHI_TRY(get_count(r, map, "request_slots", 1, r->s->network->slots,
+    LHI_TRY(get_count(r, map, "request_slots", 1,
+                      r->s->network->slots - r->s->network->guard_slots,
                       &out->request_slots));
     LHI_TRY(get_count(r, map, "warm_up_factor", 1, 1000, &out->warm_up_factor));
     LHI_TRY(get_flag(r, map, "ladder", &out->ladder));
@@ -535,22 +586,34 @@ static lh_status read_seeds(reader *r, const lhi_node *list)
 /* Reads all keys of a scenario file in the order of their dependencies. */
 static lh_status read_scenario(reader *r, const lhi_node *map)
 {
-    static const char *const keys[] = {
-        "longhaul",      "topology",   "slots",
-        "gbps_per_slot", "modulation", "candidate_paths",
-        "shared_fibre",  "job",        "jobs",
-        "plan",          "background", "request_slots",
-        "retry_ns",      "iterations", "seeds",
-        "policies",      "failures",   NULL};
+    static const char *const keys[] = {"longhaul",
+                                       "topology",
+                                       "slots",
+                                       "gbps_per_slot",
+                                       "modulation",
+                                       "candidate_paths",
+                                       "shared_fibre",
+                                       "job",
+                                       "jobs",
+                                       "plan",
+                                       "background",
+                                       "request_slots",
+                                       "guard_slots",
+                                       "retry_ns",
+                                       "iterations",
+                                       "seeds",
+                                       "policies",
+                                       "failures",
+                                       NULL};
     lh_scenario *s = r->s;
     const lhi_node *node;
     LHI_TRY(lhi_doc_check_format(r->doc, "optical", 1, r->err));
     LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
     LHI_TRY(read_network(r, map));
     LHI_TRY(read_background(r, lhi_node_find(map, "background")));
-    s->request_slots = s->network->slots < 2 ? s->network->slots : 2;
-    LHI_TRY(get_count(r, map, "request_slots", 1, s->network->slots,
-                      &s->request_slots));
+    uint32_t most = s->network->slots - s->network->guard_slots;
+    s->request_slots = most < 2 ? most : 2;
+    LHI_TRY(get_count(r, map, "request_slots", 1, most, &s->request_slots));
     s->retry_ns = 5000000;
     if ((node = lhi_node_find(map, "retry_ns")) != NULL)
         LHI_TRY(lhi_node_get_int(r->doc, node, 1, LHI_MAX_TIME_NS, &s->retry_ns,

@@ -4,6 +4,7 @@
  * (longhaul/experimental/optical.h).
  *
  *     network.h          nodes, cables: topology.c; candidate routes: routes.c
+ *     gnpy.h             networks of GNPy with the GSNR of paths; gn_model.h
  *     spectrum.h         slots of fibres; assignment.h: slots for requests
  *     program.h          tasks of a job's devices in one iteration
  *     scenario.c         file reader; job_reader.c: its jobs
@@ -88,6 +89,9 @@ lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
 lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
                                      lh_scenario *scenario,
                                      lhi_optical_job_spec *out, lh_error *err);
+/* Lists a file of the scenario (lh_scenario_file()); borrows the path. */
+lh_status lhi_scenario_add_file(lh_scenario *scenario, const char *path,
+                                lh_error *err);
 /* Returns the path of the file named at `node`, relative to the document. The
  * scenario owns the path and lists it (lh_scenario_file()). */
 lh_status lhi_scenario_resolve_file(lh_scenario *scenario, const lhi_doc *doc,

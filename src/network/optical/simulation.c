@@ -201,8 +201,8 @@ static void accept_grant(lhi_live_run *r, lhi_live_job *j, uint32_t task,
                          const lhi_circuit_grant *grant, int64_t wait)
 {
     const lhi_task *t = &j->program->tasks[task];
-    int64_t ser =
-        lhi_serialisation_ns(t->bits, grant->path->mbps, grant->slots);
+    int64_t ser = lhi_serialisation_ns(
+        t->bits, grant->path->mbps, grant->slots - r->circuits.spectrum.guard);
     int64_t end = r->now + wait + ser + grant->path->length_m * LHI_NS_PER_M;
     j->port_free[t->port] = r->now + wait + ser;
     j->held_ns +=

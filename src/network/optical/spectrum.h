@@ -24,6 +24,7 @@ typedef struct lhi_slots {
 /* All fibres' occupied slots. */
 typedef struct lhi_spectrum {
     uint32_t n_fibres, slots, n_words;
+    uint32_t guard; /* free slots above every circuit's, occupied with them */
     uint64_t *busy; /* [fibre * n_words + word]; no bit beyond `slots` */
 } lhi_spectrum;
 

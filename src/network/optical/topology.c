@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a topology's file. */
-#include "network/optical/network.h"
+#include "network/optical/gnpy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -224,11 +224,63 @@ static lh_status read_cables(reader *r, const lhi_node *list)
     return check_connected(r, list);
 }
 
+/* Returns the path of a file that is named relative to the document. */
+static lh_status resolve_file(reader *r, const lhi_node *node,
+                              const char **path)
+{
+    const char *name, *slash = strrchr(r->doc->file, '/');
+    LHI_TRY(lhi_node_get_string(r->doc, node, &name, r->err));
+    size_t folder =
+        slash && name[0] != '/' ? (size_t)(slash - r->doc->file) + 1 : 0;
+    char *text = LHI_NEW(r->t->mem, char, folder + strlen(name) + 1);
+    if (!text)
+        return lhi_fail_nomem(r->err);
+    memcpy(text, r->doc->file, folder);
+    strcpy(text + folder, name);
+    *path = text;
+    return LH_OK;
+}
+
+/* Reads `gnpy`: nodes, cables and noise from GNPy's files. Nodes are numbered
+ * from 1. */
+static lh_status read_gnpy(reader *r, const lhi_node *map)
+{
+    static const char *const keys[] = {"network", "equipment", NULL};
+    lh_topology *t = r->t;
+    const lhi_node *node;
+    lhi_gnpy_network net;
+    LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
+    LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
+    for (int i = 0; i < 2; i++) {
+        LHI_TRY(lhi_node_require(r->doc, map, keys[i], &node, r->err));
+        LHI_TRY(resolve_file(r, node, &t->files[i]));
+    }
+    lh_status status =
+        lhi_gnpy_read(t->files[0], t->files[1], t->mem, &net, r->err);
+    if (status != LH_OK) {
+        lhi_fail_add_context(r->err, "%s:%" PRIu32, r->doc->file, map->line);
+        return status;
+    }
+    int64_t *ids = LHI_NEW(t->mem, int64_t, net.n_nodes);
+    if (!ids)
+        return lhi_fail_nomem(r->err);
+    for (uint32_t i = 0; i < net.n_nodes; i++)
+        ids[i] = i + 1;
+    t->ids = ids;
+    t->names = net.names;
+    t->n_nodes = net.n_nodes;
+    t->cables = net.cables;
+    t->n_cables = net.n_cables;
+    t->gn = net.gn;
+    LHI_TRY(list_neighbours(r));
+    return check_connected(r, map);
+}
+
 /* Reads a topology's map: name, unit, nodes and links. */
 static lh_status read_topology(reader *r, const lhi_node *map)
 {
-    static const char *const keys[] = {"longhaul", "name",  "unit",
-                                       "nodes",    "links", NULL};
+    static const char *const keys[] = {"longhaul", "name", "unit", "nodes",
+                                       "links",    "gnpy", NULL};
     static const char *const units[] = {"km", NULL};
     const lhi_node *value;
     uint32_t unit;
@@ -244,6 +296,14 @@ static lh_status read_topology(reader *r, const lhi_node *map)
         return lhi_fail_nomem(r->err);
     if ((value = lhi_node_find(map, "unit")) != NULL)
         LHI_TRY(lhi_node_get_choice(r->doc, value, units, &unit, r->err));
+    const lhi_node *gnpy = lhi_node_find(map, "gnpy");
+    value = lhi_node_find(map, "nodes");
+    if (gnpy && value)
+        return lhi_doc_fail(r->doc, value, r->err, LH_EINPUT,
+                            "cannot be combined with gnpy, which names the "
+                            "nodes; remove one of them");
+    if (gnpy)
+        return read_gnpy(r, gnpy);
     LHI_TRY(lhi_node_require(r->doc, map, "nodes", &value, r->err));
     LHI_TRY(read_nodes(r, value));
     LHI_TRY(lhi_node_require(r->doc, map, "links", &value, r->err));

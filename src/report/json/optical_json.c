@@ -153,6 +153,39 @@ lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep, char **text,
                                     len, err);
 }
 
+/* Builds the JSON list of a path's nodes. */
+static json_t *nodes_json(const lh_topology *t, const lhi_path *path)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i <= path->hops; i++)
+        list = lhi_json_append(
+            list, json_integer(lhi_topology_node_id(t, path->nodes[i])));
+    return list;
+}
+
+/* Builds the JSON list of all candidate paths with their GSNR and rate. */
+static json_t *paths_json(const lh_scenario *s)
+{
+    const lh_topology *t = s->topology;
+    json_t *list = json_array();
+    for (uint32_t a = 0; a < t->n_nodes; a++)
+        for (uint32_t b = 0; list && b < t->n_nodes; b++) {
+            const lhi_paths *paths =
+                a != b ? lhi_network_paths(s->network, a, b) : NULL;
+            for (uint32_t i = 0; paths && i < paths->count; i++) {
+                const lhi_path *p = &paths->paths[i];
+                list = lhi_json_append(
+                    list,
+                    json_pack("{s:o, s:f, s:f, s:f, s:s?}", "nodes",
+                              nodes_json(t, p), "km",
+                              (double)p->length_m / LHI_M_PER_KM, "gsnr_db",
+                              p->gsnr_db, "gbps_per_slot",
+                              (double)p->mbps / 1000, "format", p->format));
+            }
+        }
+    return list;
+}
+
 lh_status lh_optical_format(const lh_scenario *scenario,
                             const lh_optical *optical, char **text, size_t *len,
                             lh_error *err)
@@ -165,5 +198,8 @@ lh_status lh_optical_format(const lh_scenario *scenario,
                           policy_json(t, &optical->policies[i]));
     json_t *j = json_pack("{s:s, s:o}", "topology", lh_topology_name(t),
                           "policies", lhi_json_finish(policies, ok));
+    if (t->gn)
+        j = lhi_json_finish(
+            j, j && lhi_json_set(j, "paths", paths_json(scenario)));
     return lhi_json_format_indented(j, 2, text, len, err);
 }

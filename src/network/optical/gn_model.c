@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "network/optical/gn_model.h"
+
+#include <math.h>
+
+#define PI 3.14159265358979323846
+#define LIGHT_M_PER_S 299792458.0
+#define PLANCK 6.62607015e-34
+/* Silica: nonlinear index, m^2/W; core radius of the mode's Gaussian
+ * approximation, m; wavelength at which fibres are specified, m. */
+#define NONLINEAR_INDEX 2.6e-20
+#define CORE_RADIUS_M 4.2e-6
+#define REFERENCE_M 1550e-9
+
+double lhi_gn_from_db(double db)
+{
+    return pow(10, db / 10);
+}
+
+double lhi_gn_to_db(double ratio)
+{
+    return 10 * log10(ratio);
+}
+
+/* Returns a channel's frequency. */
+static double get_hz(const lhi_gn_comb *comb, uint32_t channel)
+{
+    return comb->first_hz + channel * comb->spacing_hz;
+}
+
+void lhi_gn_attenuate(const lhi_gn_comb *comb, double db, lhi_gn_signal *signal)
+{
+    double factor = lhi_gn_from_db(-db);
+    for (uint32_t i = 0; i < comb->n_channels; i++)
+        signal->power_w[i] *= factor;
+}
+
+/* Returns the group velocity dispersion beta2 at a frequency, s^2/m. */
+static double compute_beta2(const lhi_gn_fibre *f, double hz)
+{
+    double wavelength = LIGHT_M_PER_S / hz;
+    double ratio = hz / (LIGHT_M_PER_S / REFERENCE_M);
+    double dispersion =
+        f->dispersion_slope > 0 || f->dispersion_slope < 0
+            ? f->dispersion + f->dispersion_slope * (wavelength - REFERENCE_M)
+            : f->dispersion * ratio * ratio;
+    return -wavelength * wavelength * dispersion / (2 * PI * LIGHT_M_PER_S);
+}
+
+/* Returns the nonlinear coefficient at a frequency, 1/(W m). The mode's area
+ * shrinks with the frequency as that of a Gaussian mode in a step-index core:
+ * area = pi a^2 / ln V, with V proportional to the frequency. */
+static double compute_gamma(const lhi_gn_fibre *f, double hz)
+{
+    double core = PI * CORE_RADIUS_M * CORE_RADIUS_M;
+    double reference_hz = LIGHT_M_PER_S / REFERENCE_M;
+    double area = core / (core / f->area_m2 + log(hz / reference_hz));
+    return 2 * PI * NONLINEAR_INDEX * hz / (LIGHT_M_PER_S * area);
+}
+
+/* Adds the nonlinear interference at the fibre's input, which takes its power
+ * from the channel. */
+static void add_interference(const lhi_gn_comb *comb, const lhi_gn_fibre *f,
+                             double attenuation, lhi_gn_signal *signal)
+{
+    double length = (1 - exp(-attenuation * f->length_m)) / attenuation;
+    double asymptotic = 1 / attenuation, baud = comb->baud;
+    double beta2[LHI_GN_MAX_CHANNELS];
+    for (uint32_t i = 0; i < comb->n_channels; i++)
+        beta2[i] = compute_beta2(f, get_hz(comb, i));
+    for (uint32_t i = 0; i < comb->n_channels; i++) {
+        double gamma = compute_gamma(f, get_hz(comb, i)), sum = 0;
+        for (uint32_t k = 0; k < comb->n_channels; k++) {
+            double b = fabs(beta2[i] + beta2[k]) / 2;
+            double apart = comb->spacing_hz * ((double)k - (double)i);
+            double scale = PI * PI * asymptotic * b * baud;
+            double psi = (asinh(scale * (apart + baud / 2)) -
+                          asinh(scale * (apart - baud / 2))) /
+                         2 * length * length / (2 * PI * b * asymptotic);
+            double weight = (i == k ? 1 : 2) * 16.0 / 27;
+            sum += weight * psi * signal->power_w[k] * signal->power_w[k];
+        }
+        signal->share[i] *= 1 - gamma * gamma * sum / (baud * baud);
+    }
+}
+
+void lhi_gn_propagate(const lhi_gn_comb *comb, const lhi_gn_fibre *fibre,
+                      lhi_gn_signal *signal)
+{
+    double attenuation = fibre->loss_db_per_m * log(10) / 10;
+    lhi_gn_attenuate(comb, fibre->in_db, signal);
+    add_interference(comb, fibre, attenuation, signal);
+    lhi_gn_attenuate(
+        comb, fibre->loss_db_per_m * fibre->length_m + fibre->out_db, signal);
+}
+
+/* Returns the noise figure at a gain, as a ratio. Below the least gain the
+ * input is padded; below the flat gain the loss between the stages grows. */
+static double compute_noise_figure(const lhi_gn_amplifier *a, double gain_db)
+{
+    double pad = fmax(a->gain_min_db - gain_db, 0);
+    double gain = gain_db + pad;
+    double first = gain - a->stage_loss_db - fmax(a->gain_max_db - gain, 0);
+    double nf = lhi_gn_from_db(a->nf1_db) + lhi_gn_from_db(a->nf2_db - first);
+    return nf * lhi_gn_from_db(pad);
+}
+
+void lhi_gn_amplify(const lhi_gn_comb *comb, const lhi_gn_amplifier *amplifier,
+                    lhi_gn_signal *signal)
+{
+    double total = 0;
+    lhi_gn_attenuate(comb, amplifier->in_voa_db, signal);
+    for (uint32_t i = 0; i < comb->n_channels; i++)
+        total += signal->power_w[i];
+    double gain = fmin(amplifier->gain_db,
+                       amplifier->power_max_dbm - lhi_gn_to_db(1000 * total));
+    double nf = compute_noise_figure(amplifier, gain);
+    for (uint32_t i = 0; i < comb->n_channels; i++) {
+        double noise = PLANCK * comb->baud * get_hz(comb, i) * nf;
+        signal->share[i] *= signal->power_w[i] / (signal->power_w[i] + noise);
+        signal->power_w[i] += noise;
+    }
+    lhi_gn_attenuate(comb, amplifier->out_voa_db - gain, signal);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Noise of a fully loaded amplified line: amplified spontaneous emission and
+ * the nonlinear interference of the Gaussian-noise model.
+ *
+ * The nonlinear interference is that of Poggiolini, "The GN model of non-linear
+ * propagation in uncompensated coherent optical systems", arXiv:1209.0394,
+ * equations (120) and (123), incoherent over spans. */
+#ifndef LHI_NETWORK_OPTICAL_GN_MODEL_H
+#define LHI_NETWORK_OPTICAL_GN_MODEL_H
+
+#include <stdint.h>
+
+enum { LHI_GN_MAX_CHANNELS = 1024 };
+
+/* Channels on all lines. */
+typedef struct lhi_gn_comb {
+    uint32_t n_channels;
+    double first_hz, spacing_hz, baud; /* baud: symbols per second */
+} lhi_gn_comb;
+
+/* Channels at one place: total power, and the signal's share of it. */
+typedef struct lhi_gn_signal {
+    double power_w[LHI_GN_MAX_CHANNELS];
+    double share[LHI_GN_MAX_CHANNELS];
+} lhi_gn_signal;
+
+/* A fibre span. */
+typedef struct lhi_gn_fibre {
+    double length_m, loss_db_per_m, in_db, out_db;
+    double dispersion, dispersion_slope; /* s/m^2, s/m^3; slope 0: none */
+    double area_m2;                      /* effective */
+} lhi_gn_fibre;
+
+/* An amplifier. Its noise figure follows from two stages: that of the first,
+ * nf1, plus that of the second, nf2, over the gain between them. */
+typedef struct lhi_gn_amplifier {
+    double gain_db, in_voa_db, out_voa_db;
+    double gain_min_db, gain_max_db, power_max_dbm;
+    double nf1_db, nf2_db, stage_loss_db; /* nf2_db -INFINITY: one stage */
+} lhi_gn_amplifier;
+
+/* Returns 10^(db / 10) and its inverse. */
+double lhi_gn_from_db(double db);
+double lhi_gn_to_db(double ratio);
+
+/* Changes the power of all channels. */
+void lhi_gn_attenuate(const lhi_gn_comb *comb, double db,
+                      lhi_gn_signal *signal);
+/* Propagates through a fibre. */
+void lhi_gn_propagate(const lhi_gn_comb *comb, const lhi_gn_fibre *fibre,
+                      lhi_gn_signal *signal);
+/* Amplifies; the total output power is limited. */
+void lhi_gn_amplify(const lhi_gn_comb *comb, const lhi_gn_amplifier *amplifier,
+                    lhi_gn_signal *signal);
+
+#endif

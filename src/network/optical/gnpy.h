@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Networks in the JSON form of GNPy (github.com/Telecominfraproject/oopt-gnpy):
+ * ROADMs become nodes, pairs of amplified lines become cables, and each line
+ * has the signal's share of its power after the line, per channel. */
+#ifndef LHI_NETWORK_OPTICAL_GNPY_H
+#define LHI_NETWORK_OPTICAL_GNPY_H
+
+#include "network/optical/gn_model.h"
+#include "network/optical/network.h"
+
+/* A transceiver's mode. */
+typedef struct lhi_gn_mode {
+    const char *format;
+    double osnr_db, tx_osnr_db; /* required; of the sender, in 12.5 GHz */
+    int64_t mbps;               /* per slot of 12.5 GHz */
+} lhi_gn_mode;
+
+/* A transceiver with its modes. */
+typedef struct lhi_gn_transceiver {
+    const char *name;
+    uint32_t n_modes;
+    const lhi_gn_mode *modes;
+} lhi_gn_transceiver;
+
+/* Noise of a topology's lines. */
+struct lhi_gn {
+    lhi_gn_comb comb;
+    double tx_osnr_db;              /* default of the spectrum */
+    const double *add_drop_osnr_db; /* per node; INFINITY: none */
+    const double *shares; /* [(2 * cable + direction) * n_channels + channel] */
+    uint32_t n_transceivers;
+    const lhi_gn_transceiver *transceivers;
+};
+
+/* Nodes and cables as read from GNPy's files. */
+typedef struct lhi_gnpy_network {
+    uint32_t n_nodes, n_cables;
+    const char **names; /* per node, without "roadm " */
+    lh_cable *cables;
+    lhi_gn *gn;
+} lhi_gnpy_network;
+
+/* Reads a network file and an equipment file. Everything is allocated in
+ * `mem`. LH_EINPUT: an element is missing, unknown or not modelled. */
+lh_status lhi_gnpy_read(const char *network, const char *equipment,
+                        lhi_arena *mem, lhi_gnpy_network *out, lh_error *err);
+
+/* GSNR of a path in 12.5 GHz, in dB. */
+typedef struct lhi_gsnr {
+    double least_db, mean_db; /* over the channels */
+} lhi_gsnr;
+
+/* Computes the GSNR of a path from node `from` to node `to` over directed
+ * fibres (2 * cable + direction), with the noise of the sender, and of adding
+ * and dropping. */
+lhi_gsnr lhi_gn_compute_gsnr(const lhi_gn *gn, uint32_t from, uint32_t to,
+                             const uint32_t *fibres, uint32_t hops,
+                             double tx_osnr_db);
+/* Chooses the mode with the highest rate per slot whose required OSNR plus the
+ * margin is at most the path's least GSNR; NULL: none reaches. */
+const lhi_gn_mode *lhi_gn_choose_mode(const lhi_gn *gn,
+                                      const lhi_gn_transceiver *transceiver,
+                                      double margin_db, uint32_t from,
+                                      uint32_t to, const uint32_t *fibres,
+                                      uint32_t hops);
+
+#endif
