@@ -135,6 +135,13 @@ static void bad_scenarios(void)
             "background: {erlang: 5, slots_min: 9, slots_max: 8}\n",
             "slots_max");
     refused(NETWORK JOB POLICIES "background: {erlang: -1}\n", "erlang");
+    refused(NETWORK JOB POLICIES
+            "background: {erlang: 1, gbps_min: 2, gbps_max: 3, slots_max: 2}\n",
+            "cannot be combined with slots_min");
+    refused(NETWORK JOB POLICIES "background: {erlang: 1, gbps_max: 3}\n",
+            "gbps_min");
+    refused(NETWORK JOB POLICIES "guard_slots: 79\nrequest_slots: 2\n",
+            "request_slots");
     refused(NETWORK JOB POLICIES "seeds: []\n", "seeds");
     refused(NETWORK JOB POLICIES "seeds: [-1]\n", "seeds[0]");
     refused(NETWORK JOB POLICIES "slot: 3\n", "slot");

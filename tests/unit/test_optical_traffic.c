@@ -250,6 +250,30 @@ static void carried(void)
     lh_topology_free(t);
 }
 
+/* Requests by rate on 700 km (8QAM, 37.5 Gb/s per slot): 70 to 75 Gb/s take two
+ * slots and the guard slot. */
+static void carried_rates(void)
+{
+    lh_topology *t = topology("{a: 1, b: 2, km: 400}, {a: 2, b: 3, km: 300}");
+    lh_traffic load = {.size = sizeof load,
+                       .erlang = 20,
+                       .holding_s = 0.5,
+                       .slots = 1000,
+                       .gbps_min = 70,
+                       .gbps_max = 75,
+                       .guard_slots = 1,
+                       .adaptive = true,
+                       .k = 1,
+                       .from = 0,
+                       .to = 2};
+    lh_traffic_result r = {0};
+    lh_error err = {0};
+    CHECK_OK(lh_traffic_run(t, &load, 1, 10000, 300000, &r, &err), err);
+    CHECK_INT(r.refused, 0);
+    CHECK_NEAR(r.carried_slots, 20 * 3 * 2, 2);
+    lh_topology_free(t);
+}
+
 static void refusals(void)
 {
     lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");
@@ -260,15 +284,17 @@ static void refusals(void)
                        .slots_min = 1,
                        .slots_max = 8,
                        .k = 1};
-    lh_traffic bad[4] = {good, good, good, good};
+    lh_traffic bad[6] = {good, good, good, good, good, good};
     lh_traffic_result r;
     lh_error err = {0};
     bad[0].erlang = 0;
     bad[1].slots_max = 9;
     bad[2].k = 0;
     bad[3].to = 3;
+    bad[4].guard_slots = 1;
+    bad[5].gbps_max = 5;
     CHECK_OK(lh_traffic_run(t, &good, 1, 0, 10, &r, &err), err);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         CHECK_INT(lh_traffic_run(t, &bad[i], 1, 0, 10, &r, &err), LH_EINVAL);
     lh_topology_free(t);
 }
@@ -279,6 +305,7 @@ int main(void)
     RUN(two_routes);
     RUN(adjacent_blocks);
     RUN(carried);
+    RUN(carried_rates);
     RUN(refusals);
     return test_summary();
 }

@@ -249,6 +249,11 @@ typedef struct lh_traffic {
     bool shared_fibre; /* both directions share one spectrum */
     /* All requests connect these two nodes; both 0: random pairs. */
     uint32_t from, to;
+    /* Rates in Gb/s in place of slots_min and slots_max; 0: slots. A request
+     * takes as many slots as its path's rate needs. */
+    uint32_t gbps_min, gbps_max;
+    uint32_t guard_slots; /* free slots above every circuit */
+    bool adaptive;        /* rate per slot by length; else 75 Gb/s */
 } lh_traffic;
 
 /* Result of lh_traffic_run(). */

@@ -23,6 +23,21 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
     return false;
 }
 
+bool lhi_assignment_first_fit_rate(const lhi_spectrum *spectrum,
+                                   const lhi_paths *paths, uint32_t gbps,
+                                   lhi_circuit_grant *out)
+{
+    for (uint32_t i = 0; i < paths->count; i++) {
+        lhi_paths one = {.count = 1, .paths = &paths->paths[i]};
+        int64_t mbps = paths->paths[i].mbps;
+        int64_t slots = ((int64_t)gbps * 1000 + mbps - 1) / mbps;
+        if (slots <= spectrum->slots &&
+            lhi_assignment_first_fit(spectrum, &one, 1, (uint32_t)slots, out))
+            return true;
+    }
+    return false;
+}
+
 /* Returns the mask of the slots (units of spectrum) in word `word` of a fibre
  * whose preceding slot is free: bit j is set if slot j-1 is free. `busy`: the
  * fibre's occupied slots as bits. */

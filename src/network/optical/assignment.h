@@ -77,6 +77,12 @@ bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
                               const lhi_paths *paths, uint32_t n_paths,
                               uint32_t slots, lhi_circuit_grant *out);
 
+/* Likewise for a rate, for which the number of slots depends on the path's rate
+ * per slot. */
+bool lhi_assignment_first_fit_rate(const lhi_spectrum *spectrum,
+                                   const lhi_paths *paths, uint32_t gbps,
+                                   lhi_circuit_grant *out);
+
 /* Returns CBA's fitness of a path with possible block starts `starts`, a
  * non-empty set. */
 double lhi_assignment_fitness(const lhi_spectrum *spectrum,

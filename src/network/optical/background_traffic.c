@@ -20,9 +20,15 @@ static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
                         "the interval between requests is "
                         "below %d ns",
                         LHI_MIN_REQUEST_GAP_NS);
-    if (t->slots < 1 || t->slots > LHI_MAX_SLOTS || t->slots_min < 1 ||
-        t->slots_max < t->slots_min || t->slots_max > t->slots)
+    bool by_rate = t->gbps_max > 0;
+    if (t->slots < 1 || t->slots > LHI_MAX_SLOTS ||
+        t->guard_slots >= t->slots ||
+        (!by_rate && (t->slots_min < 1 || t->slots_max < t->slots_min ||
+                      t->slots_max > t->slots - t->guard_slots)))
         return lhi_fail(err, LH_EINVAL, "slots out of range");
+    if (by_rate && (t->gbps_min < 1 || t->gbps_min > t->gbps_max ||
+                    t->gbps_max > LHI_MAX_BACKGROUND_GBPS))
+        return lhi_fail(err, LH_EINVAL, "rates out of range");
     if (t->k < 1 || t->k > LHI_MAX_CANDIDATES)
         return lhi_fail(err, LH_EINVAL, "1 to %d candidate routes",
                         LHI_MAX_CANDIDATES);
@@ -67,8 +73,11 @@ static bool process_request(traffic_state *f, bool *refused)
     lhi_circuit_grant grant;
     if (!paths)
         return false;
-    *refused = !lhi_assignment_first_fit(&f->circuits.spectrum, paths,
-                                         paths->count, a.slots, &grant);
+    *refused = a.gbps > 0
+                   ? !lhi_assignment_first_fit_rate(&f->circuits.spectrum,
+                                                    paths, a.gbps, &grant)
+                   : !lhi_assignment_first_fit(&f->circuits.spectrum, paths,
+                                               paths->count, a.slots, &grant);
     if (*refused)
         return true;
     uint32_t at = lhi_circuits_allocate(&f->circuits, &grant);
@@ -108,14 +117,18 @@ lh_status lh_traffic_run(const lh_topology *topology, const lh_traffic *traffic,
     lh_traffic t;
     LHI_TRY(LHI_OPTIONS_COPY(lh_traffic, &t, traffic, err));
     LHI_TRY(check_traffic(topology, &t, err));
-    lhi_reach any = {INT64_MAX, 75000};
+    static const lhi_reach any = {INT64_MAX, 75000};
     traffic_state f = {0};
-    LHI_TRY(lhi_network_make(topology, t.k, t.slots, t.shared_fibre, &any, 1,
-                             &f.network, err));
+    LHI_TRY(lhi_network_make(topology, t.k, t.slots, t.shared_fibre,
+                             t.adaptive ? lhi_adaptive_reaches : &any,
+                             t.adaptive ? LHI_N_ADAPTIVE : 1, &f.network, err));
+    f.network->guard_slots = t.guard_slots;
     lhi_background b = {.erlang = t.erlang,
                         .holding_ns = t.holding_s * 1e9,
                         .slots_min = t.slots_min,
                         .slots_max = t.slots_max,
+                        .gbps_min = t.gbps_min,
+                        .gbps_max = t.gbps_max,
                         .from = t.from,
                         .to = t.to};
     lhi_arrivals_init(&f.arrivals, &b, topology->n_nodes, seed);

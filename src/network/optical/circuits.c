@@ -97,8 +97,12 @@ lhi_arrival lhi_arrivals_next(lhi_arrivals *arrivals)
         a.to = lhi_random_below(r, arrivals->n_nodes - 1);
         a.to += a.to >= a.from;
     }
-    a.slots =
-        b->slots_min + lhi_random_below(r, b->slots_max - b->slots_min + 1);
+    if (b->gbps_max > 0)
+        a.gbps =
+            b->gbps_min + lhi_random_below(r, b->gbps_max - b->gbps_min + 1);
+    else
+        a.slots =
+            b->slots_min + lhi_random_below(r, b->slots_max - b->slots_min + 1);
     a.holding_ns = lhi_random_exponential(r, b->holding_ns);
     arrivals->next_ns += lhi_random_exponential(r, arrivals->gap_ns);
     return a;

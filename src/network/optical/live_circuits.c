@@ -50,7 +50,8 @@ void lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
     }
     lhi_circuit *c = &r->circuits.items[at];
     c->job = owner;
-    c->task = task;
+    c->task = owner == LH_NONE ? LH_NONE : task;
+    c->gbps = owner == LH_NONE ? task : 0;
     c->start_ns = r->now;
     c->end_ns = end_ns;
     c->release = r->seq;
@@ -222,9 +223,9 @@ static void restore_background(lhi_live_run *r, const lhi_circuit *c)
     lhi_circuit_grant grant;
     r->out->background_cut++;
     if (paths &&
-        lhi_assignment_first_fit(&r->circuits.spectrum, paths, paths->count,
-                                 c->slots - r->circuits.spectrum.guard, &grant))
-        lhi_live_hold(r, &grant, c->end_ns, LH_NONE, LH_NONE);
+        lhi_live_assign_background(
+            r, paths, c->slots - r->circuits.spectrum.guard, c->gbps, &grant))
+        lhi_live_hold(r, &grant, c->end_ns, LH_NONE, c->gbps);
     else
         r->out->background_lost++;
 }

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+const lhi_reach lhi_adaptive_reaches[LHI_N_ADAPTIVE] = {
+    {625000, 50000}, {1250000, 37500}, {2500000, 25000}, {INT64_MAX, 12500}};
+
 lh_status lhi_network_make(const lh_topology *topology, uint32_t k,
                            uint32_t slots, bool shared_fibre,
                            const lhi_reach *reaches, uint32_t n_reaches,

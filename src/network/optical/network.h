@@ -57,6 +57,10 @@ typedef struct lhi_reach {
     int64_t mbps;
 } lhi_reach;
 
+enum { LHI_N_ADAPTIVE = 4, LHI_MAX_BACKGROUND_GBPS = 1000000 };
+/* Typical reaches of a 12.5 GHz slot: 16QAM, 8QAM, QPSK, BPSK. */
+extern const lhi_reach lhi_adaptive_reaches[LHI_N_ADAPTIVE];
+
 /* A candidate path with its fibres. */
 typedef struct lhi_path {
     int64_t length_m;

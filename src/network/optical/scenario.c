@@ -68,10 +68,6 @@ static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
     return LH_OK;
 }
 
-/* Typical reaches of a 12.5 GHz slot: 16QAM, 8QAM, QPSK, BPSK. */
-static const lhi_reach adaptive[] = {
-    {625000, 50000}, {1250000, 37500}, {2500000, 25000}, {INT64_MAX, 12500}};
-
 /* Reads one modulation: its rate per spectrum slot and its reach (maximum path
  * length). The `last` one must have no reach: it serves any length. */
 static lh_status read_reach(reader *r, const lhi_node *map, bool last,
@@ -104,8 +100,8 @@ static lh_status read_modulation(reader *r, const lhi_node *node,
     uint32_t which;
     if (node->kind != LHI_LIST) {
         LHI_TRY(lhi_node_get_choice(r->doc, node, names, &which, r->err));
-        *reaches = adaptive;
-        *n = sizeof adaptive / sizeof *adaptive;
+        *reaches = lhi_adaptive_reaches;
+        *n = LHI_N_ADAPTIVE;
         return LH_OK;
     }
     if (node->n_items < 1 || node->n_items > 64)
@@ -202,11 +198,32 @@ static lh_status read_network(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
+/* Reads the background traffic's rates, in place of numbers of slots. */
+static lh_status read_background_rates(reader *r, const lhi_node *map,
+                                       lhi_background *b)
+{
+    const lhi_node *least = lhi_node_find(map, "gbps_min");
+    const lhi_node *most = lhi_node_find(map, "gbps_max");
+    if (!least && !most)
+        return LH_OK;
+    if (lhi_node_find(map, "slots_min") || lhi_node_find(map, "slots_max"))
+        return lhi_doc_fail(r->doc, least ? least : most, r->err, LH_EINPUT,
+                            "cannot be combined with slots_min and slots_max, "
+                            "because the rate determines the slots");
+    LHI_TRY(lhi_node_require(r->doc, map, "gbps_min", &least, r->err));
+    LHI_TRY(lhi_node_require(r->doc, map, "gbps_max", &most, r->err));
+    LHI_TRY(lhi_node_get_u32(r->doc, least, 1, LHI_MAX_BACKGROUND_GBPS,
+                             &b->gbps_min, r->err));
+    return lhi_node_get_u32(r->doc, most, b->gbps_min, LHI_MAX_BACKGROUND_GBPS,
+                            &b->gbps_max, r->err);
+}
+
 /* Reads the background traffic's load and request sizes; NULL: no traffic. */
 static lh_status read_background(reader *r, const lhi_node *map)
 {
-    static const char *const keys[] = {"erlang", "holding_s", "slots_min",
-                                       "slots_max", NULL};
+    static const char *const keys[] = {"erlang",    "holding_s", "slots_min",
+                                       "slots_max", "gbps_min",  "gbps_max",
+                                       NULL};
     lhi_background *b = &r->s->background;
     uint32_t slots = r->s->network->slots - r->s->network->guard_slots;
     double holding_s = 1;
@@ -230,6 +247,7 @@ static lh_status read_background(reader *r, const lhi_node *map)
         if ((node = lhi_node_find(map, "slots_max")) != NULL)
             LHI_TRY(lhi_node_get_u32(r->doc, node, b->slots_min, slots,
                                      &b->slots_max, r->err));
+        LHI_TRY(read_background_rates(r, map, b));
     }
     b->holding_ns = holding_s * 1e9;
     if (!lhi_background_is_sparse(b))

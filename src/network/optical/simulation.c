@@ -454,10 +454,9 @@ static void arrive_background(lhi_live_run *r)
         r->no_memory = true;
         return;
     }
-    bool ok = lhi_assignment_first_fit(&r->circuits.spectrum, paths,
-                                       paths->count, a.slots, &grant);
+    bool ok = lhi_live_assign_background(r, paths, a.slots, a.gbps, &grant);
     if (ok)
-        lhi_live_hold(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
+        lhi_live_hold(r, &grant, r->now + a.holding_ns, LH_NONE, a.gbps);
     r->out->background += r->counting;
     r->out->background_refused += r->counting && !ok;
 }

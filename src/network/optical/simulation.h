@@ -14,7 +14,8 @@ typedef struct lhi_background {
     double erlang; /* 0: none */
     double holding_ns;
     uint32_t slots_min, slots_max;
-    uint32_t from, to; /* one pair of nodes; both 0: any pair */
+    uint32_t gbps_min, gbps_max; /* rates in place of slots; 0: slots */
+    uint32_t from, to;           /* one pair of nodes; both 0: any pair */
 } lhi_background;
 
 /* Least mean gap between requests; with shorter gaps simulated time would
@@ -113,6 +114,7 @@ typedef struct lhi_circuit {
     uint32_t first, slots; /* slots 0: unused entry */
     uint32_t next_unused;
     uint32_t job, task;
+    uint32_t gbps; /* background by rate; else 0 */
     int64_t start_ns, end_ns;
     uint64_t release; /* sequence number of its release */
 } lhi_circuit;
@@ -148,7 +150,8 @@ typedef struct lhi_arrivals {
 
 /* A background request. */
 typedef struct lhi_arrival {
-    uint32_t from, to, slots;
+    uint32_t from, to;
+    uint32_t slots, gbps; /* gbps 0: slots */
     int64_t holding_ns;
 } lhi_arrival;
 

@@ -125,9 +125,22 @@ static inline bool lhi_live_crosses_nodes(const lhi_live_job *j, uint32_t task)
 bool lhi_live_is_recording(const lhi_live_run *r);
 /* Adds the circuits in use when the recorded iteration begins to the record. */
 void lhi_live_start_record(lhi_live_run *r);
+/* Assigns a path and slots to a background request by first fit, for a rate or
+ * (gbps 0) for a number of slots; false: refused. */
+static inline bool lhi_live_assign_background(const lhi_live_run *r,
+                                              const lhi_paths *paths,
+                                              uint32_t slots, uint32_t gbps,
+                                              lhi_circuit_grant *out)
+{
+    const lhi_spectrum *s = &r->circuits.spectrum;
+    return gbps > 0
+               ? lhi_assignment_first_fit_rate(s, paths, gbps, out)
+               : lhi_assignment_first_fit(s, paths, paths->count, slots, out);
+}
+
 /* Occupies the spectrum slots of a grant until `end_ns` and schedules their
  * release. `owner`: the job whose `task` sends the message; LH_NONE for
- * background traffic. */
+ * background traffic, for which `task` is its rate in Gb/s or 0. */
 void lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
                    int64_t end_ns, uint32_t owner, uint32_t task);
 /* Releases the circuit of a release event, unless it was cut. */
