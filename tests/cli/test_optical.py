@@ -37,6 +37,35 @@ texts = {run("optical", "optical.yaml", "--threads", n).stdout
          for n in ("1", "2", "5")}
 check(len(texts) == 1 and "ksp-ff" in texts.pop(), "--threads")
 
+# --- set-up times and grooming -----------------------------------------------------
+# Two messages per direction, each sent in 28,633,116 ns over 1350 km and two
+# links: set-up delays the first of each direction; the second waits for the
+# port. Groomed, the second one uses the first one's circuit.
+(WORK / "setup.yaml").write_text(
+    SCENARIO + "setup_ns: 3000000\nteardown_ns: 1000000\n")
+slow = json.loads(run("optical", "setup.yaml", "--json").stdout)["policies"]
+check(slow["ksp-ff"]["seeds"][0]["iteration_ns"] == [189432464] * 11, "set-up")
+(WORK / "groom.yaml").write_text(
+    SCENARIO.replace("ksp-ff: {}", "ksp-ff: {groom: true}"))
+groomed = json.loads(run("optical", "groom.yaml", "--json").stdout)[
+    "policies"]["ksp-ff"]
+check(groomed["seeds"][0]["iteration_ns"] == [183432464] * 11 and
+      groomed["seeds"][0]["requests"] == [2] * 11 and
+      ksp["seeds"][0]["requests"] == [4] * 11, "groom")
+HELD = 2 * 2 * (2 * 28633116 + 6750000)  # slots, links, time per direction
+check(abs(groomed["slots_held"] - 2 * HELD / 183432464) < 1e-9 and
+      groomed["slots_held"] < ksp["slots_held"],
+      f"slots held: {groomed['slots_held']}")
+# A cut ends the circuit with both messages of the direction on it: from 8 to 5.
+(WORK / "groom.yaml").write_text(
+    SCENARIO.replace("ksp-ff: {}", "ksp-ff: {groom: true}") +
+    "failures: {restore: wait, cuts: [{link: [7, 5], at_s: 0.03, repair_s: 1}]}\n")
+cut = json.loads(run("optical", "groom.yaml", "--json").stdout)[
+    "policies"]["ksp-ff"]["seeds"][0]
+check(cut["cut_messages"] == 2 and
+      cut["iteration_ns"][0] == 183432464 + 1000000000 - 10000000 and
+      cut["iteration_ns"][1] == 183432464, f"groom, cut: {cut['iteration_ns']}")
+
 # --- sweeps ---------------------------------------------------------------------
 GRID = ("optical", "optical.yaml", "--sweep", "job.microbatches=1,2,4",
         "--sweep", "job.preset=8b,70b")

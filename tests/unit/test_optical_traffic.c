@@ -274,6 +274,38 @@ static void carried_rates(void)
     lh_topology_free(t);
 }
 
+/* Blocking of SP-FF and KSP-FF in the setting of DeepRMSA (X. Chen et al., J.
+ * Lightwave Technol. 37(16), 2019): within the 95 % confidence interval of four
+ * runs of its program (docs/optical.md, "Speed"). */
+static void deep_rmsa(void)
+{
+    static const struct {
+        uint32_t k;
+        double share, half_width;
+    } peers[] = {{1, 0.0518, 0.0063}, {5, 0.0102, 0.0019}};
+    lh_topology *t = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_topology_read(TEST_DATA "/../../data/topologies/nsfnet.yaml",
+                              &t, &err),
+             err);
+    for (int i = 0; t && i < 2; i++) {
+        lh_traffic_result r = {0};
+        lh_traffic load = {.size = sizeof load,
+                           .erlang = 12 * 14 * (1 - 2 / (exp(2) - 1)),
+                           .holding_s = 1,
+                           .slots = 100,
+                           .k = peers[i].k,
+                           .gbps_min = 25,
+                           .gbps_max = 100,
+                           .guard_slots = 1,
+                           .adaptive = true};
+        CHECK_OK(lh_traffic_run(t, &load, 1, 3000, 400000, &r, &err), err);
+        CHECK_NEAR((double)r.refused / (double)r.requests, peers[i].share,
+                   peers[i].half_width);
+    }
+    lh_topology_free(t);
+}
+
 static void refusals(void)
 {
     lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");
@@ -306,6 +338,7 @@ int main(void)
     RUN(adjacent_blocks);
     RUN(carried);
     RUN(carried_rates);
+    RUN(deep_rmsa);
     RUN(refusals);
     return test_summary();
 }

@@ -23,7 +23,7 @@ typedef struct lhi_policy {
     const char *name;
     lh_assignment assignment;
     uint32_t request_slots; /* N0 */
-    bool ladder, keep_labels, ask_late, stage_order, fill_idle;
+    bool ladder, keep_labels, ask_late, stage_order, fill_idle, groom;
     uint32_t warm_up_factor;  /* 0: the job's */
     const char *schedule;     /* a method's name; NULL: the job's */
     const lhi_cba_rules *cba; /* NULL: lhi_cba_defaults */

@@ -16,7 +16,7 @@ typedef struct critical {
 /* Computes the shortest possible time of a task's message in ns, into *out:
  * with `slots` slots on the best candidate path or, inside a site, over the
  * pipeline's own link. Returns false on allocation failure. */
-static bool compute_fastest(lhi_network *network,
+static bool compute_fastest(lhi_network *network, int64_t setup_ns,
                             const lhi_optical_run_job *job, uint32_t task,
                             uint32_t slots, int64_t *out)
 {
@@ -34,7 +34,8 @@ static bool compute_fastest(lhi_network *network,
         return false;
     for (uint32_t i = 0; i < paths->count; i++) {
         const lhi_path *path = &paths->paths[i];
-        int64_t takes = lhi_serialisation_ns(t->bits, path->mbps, slots) +
+        int64_t takes = setup_ns +
+                        lhi_serialisation_ns(t->bits, path->mbps, slots) +
                         path->length_m * LHI_NS_PER_M;
         if (i == 0 || takes < *out)
             *out = takes;
@@ -90,7 +91,7 @@ static bool crosses_nodes(const lhi_optical_run_job *job, uint32_t task)
                job->sites[job->program->tasks[t->consumer].device];
 }
 
-lh_status lhi_deadlines_compute(lhi_network *network,
+lh_status lhi_deadlines_compute(lhi_network *network, int64_t setup_ns,
                                 const lhi_optical_run_job *job, uint32_t slots,
                                 int64_t *deadline_ns, int64_t *ideal_ns)
 {
@@ -106,7 +107,7 @@ lh_status lhi_deadlines_compute(lhi_network *network,
     for (uint32_t i = 0; ok && i < n; i++) {
         c.end[i] = -1;
         if (p->tasks[i].consumer != LH_NONE)
-            ok = compute_fastest(network, job, i, slots, &c.takes[i]);
+            ok = compute_fastest(network, setup_ns, job, i, slots, &c.takes[i]);
     }
     if (ok) {
         for (uint32_t d = 0; d < p->n_devices; d++)

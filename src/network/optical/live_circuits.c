@@ -8,6 +8,14 @@
 #define RANDOM_CUT (UINT64_C(1) << 32)
 #define NO_REPAIR (UINT64_C(1) << 33)
 
+/* Checks whether an entry of the record is that of a circuit in use. */
+static bool is_record_of(const lhi_recorded_circuit *entry,
+                         const lhi_circuit *c)
+{
+    return entry->path == c->path && entry->first == c->first &&
+           entry->start_ns == c->start_ns;
+}
+
 /* Appends circuit `c`, in use until end_ns, to the recorded iteration; false on
  * allocation failure. */
 static bool record_held(lhi_live_run *r, const lhi_circuit *c, int64_t end_ns)
@@ -40,13 +48,27 @@ bool lhi_live_is_recording(const lhi_live_run *r)
     return r->in->record && r->jobs[0].iteration == r->in->iterations;
 }
 
-void lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
-                   int64_t end_ns, uint32_t owner, uint32_t task)
+void lhi_live_extend(lhi_live_run *r, uint32_t circuit, int64_t end_ns)
+{
+    lhi_circuit *c = &r->circuits.items[circuit];
+    lhi_iteration_record *rec = r->in->record;
+    for (size_t i = lhi_live_is_recording(r) ? rec->n_circuits : 0; i-- > 0;)
+        if (is_record_of(&rec->circuits[i], c)) {
+            rec->circuits[i].end_ns = end_ns;
+            break;
+        }
+    c->end_ns = end_ns;
+    c->release = r->seq;
+    lhi_live_push(r, end_ns, LHI_EVENT_RELEASE, circuit);
+}
+
+uint32_t lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
+                       int64_t end_ns, uint32_t owner, uint32_t task)
 {
     uint32_t at = lhi_circuits_allocate(&r->circuits, grant);
     if (at == LH_NONE) {
         r->no_memory = true;
-        return;
+        return LH_NONE;
     }
     lhi_circuit *c = &r->circuits.items[at];
     c->job = owner;
@@ -58,6 +80,7 @@ void lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
     lhi_live_push(r, end_ns, LHI_EVENT_RELEASE, at);
     if (lhi_live_is_recording(r))
         record_held(r, c, end_ns);
+    return at;
 }
 
 void lhi_live_start_record(lhi_live_run *r)
@@ -188,30 +211,34 @@ static void cut_record(lhi_live_run *r, const lhi_circuit *c)
     lhi_iteration_record *rec = r->in->record;
     for (size_t i = rec->n_circuits; i-- > 0;) {
         lhi_recorded_circuit *h = &rec->circuits[i];
-        if (h->path == c->path && h->first == c->first &&
-            h->start_ns == c->start_ns) {
+        if (is_record_of(h, c)) {
             h->end_ns = r->now;
             return;
         }
     }
 }
 
-/* Schedules the new request of a message whose circuit was cut. */
-static void restore_message(lhi_live_run *r, const lhi_circuit *c,
-                            uint32_t cable)
+/* Schedules the new requests of the messages on a circuit that was cut. */
+static void restore_messages(lhi_live_run *r, const lhi_circuit *c,
+                             uint32_t circuit, uint32_t cable)
 {
     lhi_live_job *j = &r->jobs[c->job];
     const lhi_failures *f = r->in->failures;
-    j->arrive[c->task] = -1;
-    j->attempt[c->task] = 0;
     j->held_ns -=
         (double)c->slots * c->path->hops * (double)(c->end_ns - r->now);
-    j->out->cut_messages++;
-    if (f->wait)
-        add_wait(r, cable, lhi_live_payload(j, c->task));
-    else
-        lhi_live_push(r, r->now + f->detection_ns, LHI_EVENT_REQUEST,
-                      lhi_live_payload(j, c->task));
+    for (uint32_t i = 0; i < j->program->n_tasks; i++) {
+        if (j->circuit[i] != circuit || j->there[i] || j->arrive[i] < 0)
+            continue;
+        j->arrive[i] = -1;
+        j->attempt[i] = 0;
+        j->circuit[i] = LH_NONE;
+        j->out->cut_messages++;
+        if (f->wait)
+            add_wait(r, cable, lhi_live_payload(j, i));
+        else
+            lhi_live_push(r, r->now + f->detection_ns, LHI_EVENT_REQUEST,
+                          lhi_live_payload(j, i));
+    }
 }
 
 /* Restores a background circuit on another path by first fit, or counts it as
@@ -246,7 +273,10 @@ void lhi_live_cut(lhi_live_run *r, uint64_t payload)
     add_outage(r, cable);
     lhi_circuits *all = &r->circuits;
     lhi_circuit *cut = malloc((all->count + 1) * sizeof *cut);
-    if (!cut) {
+    uint32_t *numbers = malloc((all->count + 1) * sizeof *numbers);
+    if (!cut || !numbers) {
+        free(cut);
+        free(numbers);
         r->no_memory = true;
         return;
     }
@@ -254,6 +284,7 @@ void lhi_live_cut(lhi_live_run *r, uint64_t payload)
         lhi_circuit *c = &all->items[i];
         if (c->slots == 0 || !has_cable(r, c->path, cable))
             continue;
+        numbers[n] = i;
         cut[n++] = *c;
         c->release = UINT64_MAX;
         lhi_circuits_release(all, i);
@@ -265,8 +296,9 @@ void lhi_live_cut(lhi_live_run *r, uint64_t payload)
         if (cut[i].job == LH_NONE)
             restore_background(r, &cut[i]);
         else
-            restore_message(r, &cut[i], cable);
+            restore_messages(r, &cut[i], numbers[i], cable);
     free(cut);
+    free(numbers);
 }
 
 void lhi_live_repair(lhi_live_run *r, uint64_t payload)

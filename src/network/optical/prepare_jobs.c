@@ -116,7 +116,7 @@ static lh_status add_links(const lh_scenario *s,
     uint32_t slots = policy->request_slots * (sized ? 4 : 1);
     lh_link link = {.from = a,
                     .to = b,
-                    .latency_ns = best->length_m * LHI_NS_PER_M,
+                    .latency_ns = best->length_m * LHI_NS_PER_M + s->setup_ns,
                     .transfer_ns = lhi_serialisation_ns(job->chain.bits,
                                                         best->mbps, slots)};
     out->items[out->count++] = link;
@@ -309,6 +309,8 @@ lhi_optical_run_input lhi_scenario_run_input(const lh_scenario *scenario,
                                    .jobs = jobs,
                                    .n_jobs = scenario->n_jobs,
                                    .retry_ns = scenario->retry_ns,
+                                   .setup_ns = scenario->setup_ns,
+                                   .teardown_ns = scenario->teardown_ns,
                                    .iterations = scenario->iterations,
                                    .seed = seed};
 }

@@ -43,6 +43,8 @@ static lh_status make_job(lhi_live_run *r, uint32_t index, lh_error *err)
         .done = LHI_NEW(mem, bool, n),
         .port_free = LHI_NEW(mem, int64_t, 2 * (size_t)p->n_devices),
         .port_queue = LHI_NEW(mem, uint32_t, 2 * (size_t)p->n_devices),
+        .port_circuit = LHI_NEW(mem, uint32_t, 2 * (size_t)p->n_devices),
+        .circuit = LHI_NEW(mem, uint32_t, n),
         .deferred = LHI_NEW(mem, bool, n),
         .start = LHI_NEW(mem, int64_t, n),
         .end = LHI_NEW(mem, int64_t, n),
@@ -57,20 +59,24 @@ static lh_status make_job(lhi_live_run *r, uint32_t index, lh_error *err)
     };
     if (!j->next || !j->next_w || !j->free_ns || !j->before || !j->started ||
         !j->done || !j->running || !j->port_free || !j->port_queue ||
-        !j->deferred || !j->start || !j->end || !j->arrive || !j->allowed ||
-        !j->attempt || !j->there || !j->label || !j->flag || !j->refused ||
-        !j->posted)
+        !j->deferred || !j->port_circuit || !j->circuit || !j->start ||
+        !j->end || !j->arrive || !j->allowed || !j->attempt || !j->there ||
+        !j->label || !j->flag || !j->refused || !j->posted)
         return lhi_fail_nomem(err);
     if (p->pipeline)
         LHI_TRY(make_data(j, mem, err));
-    for (size_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < 2 * p->n_devices; i++)
+        j->port_circuit[i] = LH_NONE;
+    for (size_t i = 0; i < n; i++) {
         j->allowed[i] = -1;
+        j->circuit[i] = LH_NONE;
+    }
     if (r->in->policy->assignment != LH_CRITICAL)
         return LH_OK;
     int64_t ideal_ns;
-    if (lhi_deadlines_compute(r->in->network, &r->in->jobs[index],
-                              8 * r->in->policy->request_slots, j->allowed,
-                              &ideal_ns) != LH_OK)
+    if (lhi_deadlines_compute(
+            r->in->network, r->in->setup_ns, &r->in->jobs[index],
+            8 * r->in->policy->request_slots, j->allowed, &ideal_ns) != LH_OK)
         return lhi_fail_nomem(err);
     return LH_OK;
 }

@@ -509,11 +509,10 @@ static lh_status read_cba_rules(reader *r, const lhi_node *map, lhi_policy *out)
 static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
 {
     static const char *const keys[] = {
-        "policy",       "request_slots",  "ladder",
-        "keep_labels",  "ask_late",       "stage_order",
-        "fill_idle",    "warm_up_factor", "schedule",
-        "label_factor", "refusal_factor", "guard",
-        "contiguity",   "free_share",     NULL};
+        "policy",     "request_slots", "ladder",         "keep_labels",
+        "ask_late",   "stage_order",   "fill_idle",      "warm_up_factor",
+        "schedule",   "label_factor",  "refusal_factor", "guard",
+        "contiguity", "free_share",    "groom",          NULL};
     const lhi_node *node = NULL;
     uint32_t which = 0;
     *out = (lhi_policy){.name = lhi_arena_strdup(r->s->mem, map->key),
@@ -550,6 +549,7 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
     LHI_TRY(get_flag(r, map, "ask_late", &out->ask_late));
     LHI_TRY(get_flag(r, map, "stage_order", &out->stage_order));
     LHI_TRY(get_flag(r, map, "fill_idle", &out->fill_idle));
+    LHI_TRY(get_flag(r, map, "groom", &out->groom));
     if ((node = lhi_node_find(map, "schedule")) != NULL)
         LHI_TRY(lhi_scenario_parse_method(r->doc, node, r->s->mem,
                                           &out->schedule, r->err));
@@ -604,25 +604,14 @@ static lh_status read_seeds(reader *r, const lhi_node *list)
 /* Reads all keys of a scenario file in the order of their dependencies. */
 static lh_status read_scenario(reader *r, const lhi_node *map)
 {
-    static const char *const keys[] = {"longhaul",
-                                       "topology",
-                                       "slots",
-                                       "gbps_per_slot",
-                                       "modulation",
-                                       "candidate_paths",
-                                       "shared_fibre",
-                                       "job",
-                                       "jobs",
-                                       "plan",
-                                       "background",
-                                       "request_slots",
-                                       "guard_slots",
-                                       "retry_ns",
-                                       "iterations",
-                                       "seeds",
-                                       "policies",
-                                       "failures",
-                                       NULL};
+    static const char *const keys[] = {
+        "longhaul",      "topology",   "slots",
+        "gbps_per_slot", "modulation", "candidate_paths",
+        "shared_fibre",  "job",        "jobs",
+        "plan",          "background", "request_slots",
+        "guard_slots",   "retry_ns",   "setup_ns",
+        "teardown_ns",   "iterations", "seeds",
+        "policies",      "failures",   NULL};
     lh_scenario *s = r->s;
     const lhi_node *node;
     LHI_TRY(lhi_doc_check_format(r->doc, "optical", 1, r->err));
@@ -636,6 +625,11 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
     if ((node = lhi_node_find(map, "retry_ns")) != NULL)
         LHI_TRY(lhi_node_get_int(r->doc, node, 1, LHI_MAX_TIME_NS, &s->retry_ns,
                                  r->err));
+    for (int i = 0; i < 2; i++)
+        if ((node = lhi_node_find(map, i ? "teardown_ns" : "setup_ns")) != NULL)
+            LHI_TRY(lhi_node_get_int(r->doc, node, 0, LHI_HOUR_NS,
+                                     i ? &s->teardown_ns : &s->setup_ns,
+                                     r->err));
     s->iterations = 10;
     LHI_TRY(get_count(r, map, "iterations", 1, MAX_ITERATIONS, &s->iterations));
     LHI_TRY(read_seeds(r, lhi_node_find(map, "seeds")));

@@ -62,6 +62,7 @@ struct lh_scenario {
     const lhi_failures *failures; /* NULL: none */
     uint32_t request_slots;
     int64_t retry_ns;
+    int64_t setup_ns, teardown_ns; /* of a message's circuit */
     uint32_t iterations;
     lhi_scenario_file *files, *last_file; /* in order of appearance */
 };

@@ -166,6 +166,7 @@ static void begin_iteration(lhi_live_run *r, lhi_live_job *j)
     }
     for (uint32_t i = 0; i < p->n_tasks; i++)
         j->arrive[i] = -1;
+    memset(j->circuit, 0xff, p->n_tasks * sizeof *j->circuit);
     if (p->pipeline)
         begin_data(r, j);
     for (uint32_t d = 0; d < p->n_devices; d++)
@@ -195,21 +196,51 @@ static uint32_t compute_requested_slots(const lhi_live_run *r,
     return n > 1 ? n : 1;
 }
 
+/* Sends a task's message over its port's open circuit, after the messages on it
+ * (grooming); false: the port has no circuit that is still sending. */
+static bool groom_message(lhi_live_run *r, lhi_live_job *j, uint32_t task)
+{
+    const lhi_task *t = &j->program->tasks[task];
+    uint32_t at = j->port_circuit[t->port];
+    if (at == LH_NONE || j->port_free[t->port] <= r->now)
+        return false;
+    lhi_circuit *c = &r->circuits.items[at];
+    if (c->slots == 0 || c->job != j->index ||
+        j->program->tasks[c->task].port != t->port)
+        return false;
+    const lhi_task *last = &j->program->tasks[c->task];
+    if (j->program->tasks[last->consumer].device !=
+        j->program->tasks[t->consumer].device)
+        return false;
+    j->port_free[t->port] += lhi_serialisation_ns(
+        t->bits, c->path->mbps, c->slots - r->circuits.spectrum.guard);
+    int64_t arrive = j->port_free[t->port] + c->path->length_m * LHI_NS_PER_M;
+    int64_t end = arrive + r->in->teardown_ns;
+    j->held_ns += (double)c->slots * c->path->hops * (double)(end - c->end_ns);
+    j->arrive[task] = arrive;
+    j->circuit[task] = at;
+    lhi_live_extend(r, at, end);
+    lhi_live_push(r, arrive, LHI_EVENT_ARRIVAL, lhi_live_payload(j, task));
+    return true;
+}
+
 /* Occupies a granted circuit for a task's message and schedules the message's
- * arrival. `wait`: ns until the send port is free. */
+ * arrival. `wait`: ns until the send port is free and the circuit is set up. */
 static void accept_grant(lhi_live_run *r, lhi_live_job *j, uint32_t task,
                          const lhi_circuit_grant *grant, int64_t wait)
 {
     const lhi_task *t = &j->program->tasks[task];
     int64_t ser = lhi_serialisation_ns(
         t->bits, grant->path->mbps, grant->slots - r->circuits.spectrum.guard);
-    int64_t end = r->now + wait + ser + grant->path->length_m * LHI_NS_PER_M;
+    int64_t arrive = r->now + wait + ser + grant->path->length_m * LHI_NS_PER_M;
+    int64_t end = arrive + r->in->teardown_ns;
     j->port_free[t->port] = r->now + wait + ser;
     j->held_ns +=
         (double)grant->slots * grant->path->hops * (double)(end - r->now);
-    j->arrive[task] = end;
-    lhi_live_hold(r, grant, end, j->index, task);
-    lhi_live_push(r, end, LHI_EVENT_ARRIVAL, lhi_live_payload(j, task));
+    j->arrive[task] = arrive;
+    j->circuit[task] = lhi_live_hold(r, grant, end, j->index, task);
+    j->port_circuit[t->port] = j->circuit[task];
+    lhi_live_push(r, arrive, LHI_EVENT_ARRIVAL, lhi_live_payload(j, task));
 }
 
 /* Requests a circuit for a task's message; with policy option ask_late, only
@@ -220,6 +251,8 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
     const lhi_optical_run_input *in = r->in;
     const lhi_task *t = &j->program->tasks[task];
     int64_t wait = j->port_free[t->port] - r->now;
+    if (in->policy->groom && groom_message(r, j, task))
+        return;
     if (wait < 0)
         wait = 0;
     if (in->policy->ask_late && wait > 0) {
@@ -231,6 +264,8 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
     }
     j->port_queue[t->port] -= j->deferred[task];
     j->deferred[task] = false;
+    if (wait < in->setup_ns)
+        wait = in->setup_ns;
     lhi_request request = {
         .paths =
             lhi_network_paths(in->network, j->sites[t->device],
@@ -348,7 +383,7 @@ static void check_iteration(const lhi_live_run *r, const lhi_live_job *j)
     for (uint32_t i = 0; i < r->circuits.count; i++) {
         const lhi_circuit *c = &r->circuits.items[i];
         held += c->slots ? (uint64_t)c->slots * c->path->hops : 0;
-        assert(c->slots == 0 || c->job != j->index);
+        assert(c->slots == 0 || c->job != j->index || r->in->teardown_ns > 0);
     }
     const lhi_spectrum *s = &r->circuits.spectrum;
     uint32_t per_cable = r->in->network->shared_fibre ? 1 : 2;

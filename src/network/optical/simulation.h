@@ -78,7 +78,8 @@ typedef struct lhi_optical_run_input {
     const lhi_optical_run_job *jobs;
     uint32_t n_jobs;
     int64_t retry_ns;
-    uint32_t iterations; /* measured ones, after one warm-up */
+    int64_t setup_ns, teardown_ns; /* of a message's circuit */
+    uint32_t iterations;           /* measured ones, after one warm-up */
     uint64_t seed;
     lhi_iteration_record *record; /* zeroed; NULL: none */
 } lhi_optical_run_input;

@@ -38,8 +38,9 @@ typedef struct lhi_live_job {
     uint32_t *next_w; /* all earlier W passes have started */
     int64_t *free_ns; /* its last task's end, or iteration start */
     bool *running;
-    int64_t *port_free;   /* [2 * device + kind] */
-    uint32_t *port_queue; /* messages deferred until it is free */
+    int64_t *port_free;     /* [2 * device + kind] */
+    uint32_t *port_queue;   /* messages deferred until it is free */
+    uint32_t *port_circuit; /* the latest circuit, or LH_NONE */
     /* Per task; "message" refers to its output: */
     int64_t *start, *end;
     int64_t *before; /* at its start: since when the device was free */
@@ -51,6 +52,7 @@ typedef struct lhi_live_job {
     bool *label, *flag; /* message: from the last iteration */
     bool *refused;      /* message: in this iteration */
     bool *deferred;     /* message: in its port's queue */
+    uint32_t *circuit;  /* message: its circuit, or LH_NONE */
     bool *posted;       /* message: receive posted (rendezvous receives only) */
     lhi_dp_clock data;  /* if the program has a pipeline */
     int64_t *wake_ns;   /* per device: its pending wake-up time */
@@ -140,9 +142,12 @@ static inline bool lhi_live_assign_background(const lhi_live_run *r,
 
 /* Occupies the spectrum slots of a grant until `end_ns` and schedules their
  * release. `owner`: the job whose `task` sends the message; LH_NONE for
- * background traffic, for which `task` is its rate in Gb/s or 0. */
-void lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
-                   int64_t end_ns, uint32_t owner, uint32_t task);
+ * background traffic, for which `task` is its rate in Gb/s or 0. Returns the
+ * circuit; LH_NONE on allocation failure. */
+uint32_t lhi_live_hold(lhi_live_run *r, const lhi_circuit_grant *grant,
+                       int64_t end_ns, uint32_t owner, uint32_t task);
+/* Extends a circuit until `end_ns`. */
+void lhi_live_extend(lhi_live_run *r, uint32_t circuit, int64_t end_ns);
 /* Releases the circuit of a release event, unless it was cut. */
 void lhi_live_release(lhi_live_run *r, const lhi_event *e);
 /* Schedules the run's cuts; the jobs begin at r->begin_ns. LH_ENOMEM. */
