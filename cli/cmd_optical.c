@@ -180,6 +180,18 @@ static lh_optical_options get_options(cli *c)
     return run;
 }
 
+/* Prints the values of a combination, its iteration and its lower bound. */
+static void print_choice(cli *c, const lh_optical_sweep *s, uint32_t cell,
+                         uint32_t policy)
+{
+    const lh_optical_policy *p = &s->cells[cell]->policies[policy];
+    for (uint32_t a = 0; a < s->n_axes; a++)
+        cli_print(c, " %s=%s", s->axes[a].key,
+                  s->axes[a].values[lh_optical_sweep_value(s, cell, a)]);
+    cli_print(c, ", %s: %.3f s, lower bound %.3f s\n", p->name, p->iteration_s,
+              p->bound_s);
+}
+
 /* Prints the means of a sweep, with half the widths of their confidence
  * intervals. */
 static void print_sweep(cli *c, const lh_optical_sweep *s)
@@ -207,7 +219,14 @@ static void print_sweep(cli *c, const lh_optical_sweep *s)
                                             p->n_runs),
                 p->slots_held);
         }
-    cli_print(c, "\nmean +- half of the 95 %% confidence interval\n");
+    const lh_optical_choice best = lh_optical_sweep_best(s);
+    cli_print(c, "\nmean +- half of the 95 %% confidence interval\n"
+                 "shortest iteration:");
+    print_choice(c, s, best.cell, best.policy);
+    if (s->n_axes > 1) {
+        cli_print(c, "one key after the other:");
+        print_choice(c, s, best.stepwise, best.policy);
+    }
 }
 
 /* Writes the sweep's files and prints its results. */
@@ -319,7 +338,8 @@ const cli_command cmd_optical = {
         "request_slots, "
         "topology, job.microbatches, job.preset, policies.cba.guard; a key of "
         "a "
-        "list, such as jobs.microbatches, is set in all its items. The result "
+        "list, such as jobs.microbatches, is set in all its items, "
+        "jobs.0.microbatches in the first one. The result "
         "has means with 95 % confidence intervals over the seeds.",
     .output_help = "Write the output to FILE.",
     CLI_OPTIONS(options),

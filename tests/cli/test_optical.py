@@ -94,6 +94,37 @@ check(cells[2]["policies"]["ksp-ff"]["iteration_s"] == ksp["iteration_s"] and
 page = pages["1"][2]
 check(page.count("<svg class=chart") == 6 and "job.preset: 70b" in page and
       "http:" not in page and "nan" not in page, "--sweep, page")
+# A job's own policy, also by its number; two distant jobs do not meet.
+TWO = """longhaul: optical/1
+topology: {nodes: [{id: 8}, {id: 7}, {id: 5}], links: [{a: 8, b: 7, km: 750}, {a: 7, b: 5, km: 600}]}
+slots: 160
+jobs:
+- {preset: 8b, stages: 2, placement: [8, 5], schedule: gpipe, microbatches: 2}
+- {preset: 8b, stages: 2, placement: [8, 5], schedule: gpipe, microbatches: 2, policy: {policy: cba}}
+seeds: [1]
+policies: {ksp-ff: {}}
+"""
+(WORK / "two.yaml").write_text(TWO)
+one, two = json.loads(run("optical", "two.yaml", "--json").stdout)["policies"][
+    "ksp-ff"]["seeds"][0]["jobs"]
+check(one["iteration_ns"][:3] == [183432464] * 3 and
+      two["iteration_ns"][:3] == [183432464, 129549674, 143866232],
+      f"own policy: {two['iteration_ns'][:3]}")
+done = run("optical", "two.yaml", "--sweep", "jobs.0.policy=ksp-ff,cba",
+           "--sweep", "jobs.1.policy=ksp-ff,cba", "--json")
+grid = json.loads(done.stdout)
+times = [c["policies"]["ksp-ff"]["iteration_s"] for c in grid["cells"]]
+check(times[0] > times[1] > times[3] and times[1] == times[2] and
+      grid["best"] == {"cell": 3, "policy": "ksp-ff", "stepwise_cell": 3},
+      f"--sweep, best: {times}, {grid['best']}")
+text = run("optical", "two.yaml", "--sweep", "jobs.0.policy=ksp-ff,cba").stdout
+check("shortest iteration: jobs.0.policy=cba, ksp-ff: " in text, text)
+check("no entry number '2.policy'" in
+      run("optical", "two.yaml", "--sweep", "jobs.2.policy=cba").stderr,
+      "--sweep, no such job")
+(WORK / "bad.yaml").write_text(TWO.replace("policy: cba", "policy: best"))
+check("jobs[1].policy.policy" in run("optical", "bad.yaml").stderr, "own policy")
+
 for axes, why in (("slots=0", "--sweep slots=0: optical.yaml:1: slots"),
                   ("slots", "expected KEY=VALUE"), ("slots=1,", "empty"),
                   ("slots=1;slots=2", "given twice"),

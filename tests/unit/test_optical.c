@@ -482,9 +482,9 @@ static outcome run_job(lhi_policy policy, const lhi_chain *chain,
     lhi_optical_run_output out = {.jobs = &job_out};
     lhi_background b = {
         .erlang = erlang, .holding_ns = 1e9, .slots_min = 1, .slots_max = 8};
-    lhi_optical_run_job job = {.program = &program, .sites = sites};
+    lhi_optical_run_job job = {
+        .policy = &policy, .program = &program, .sites = sites};
     lhi_optical_run_input in = {.network = n,
-                                .policy = &policy,
                                 .background = &b,
                                 .jobs = &job,
                                 .n_jobs = 1,
@@ -737,9 +737,9 @@ static int64_t iteration_with_weights(int weight_us, bool fill)
     lhi_policy policy = {
         .assignment = LH_KSP_FF, .request_slots = 1, .fill_idle = fill};
     lhi_background none = {.holding_ns = 1e9, .slots_min = 1, .slots_max = 1};
-    lhi_optical_run_job job = {.program = &program, .sites = sites};
+    lhi_optical_run_job job = {
+        .policy = &policy, .program = &program, .sites = sites};
     lhi_optical_run_input in = {.network = n,
-                                .policy = &policy,
                                 .background = &none,
                                 .jobs = &job,
                                 .n_jobs = 1,

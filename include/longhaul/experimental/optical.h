@@ -222,6 +222,17 @@ LH_API void lh_optical_sweep_free(lh_optical_sweep *sweep);
 /* Returns the index of the value of axis `axis` in cell `cell`. */
 LH_API uint32_t lh_optical_sweep_value(const lh_optical_sweep *sweep,
                                        uint32_t cell, uint32_t axis);
+/* The best combination of values. */
+typedef struct lh_optical_choice {
+    uint32_t cell, policy; /* with the shortest mean iteration */
+    uint32_t stepwise;     /* cell by choosing one key after the other */
+} lh_optical_choice;
+
+/* Returns the combination and policy with the shortest mean iteration; of
+ * equals, the first. `stepwise`: the cell reached under this policy by choosing
+ * the best value of each key in turn, with the following keys at their first
+ * values. */
+LH_API lh_optical_choice lh_optical_sweep_best(const lh_optical_sweep *sweep);
 /* Returns the path of the i-th file that the sweep's scenarios refer to; a file
  * may occur repeatedly; NULL past the end. */
 LH_API const char *lh_optical_sweep_file(const lh_optical_sweep *sweep,

@@ -2,6 +2,7 @@
 /* Changes values of a parsed document. */
 #include "format/document/tree.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Returns the node for writing; the document owns it. */
@@ -51,6 +52,16 @@ lh_status lhi_node_set_value(lhi_doc *doc, const lhi_node *node,
 {
     lhi_node *map = get_mutable(node);
     size_t len = strcspn(path, ".");
+    if (map->kind == LHI_LIST && *path >= '0' && *path <= '9' &&
+        path[len] == '.') {
+        const lhi_node *item = map->first;
+        for (unsigned long i = strtoul(path, NULL, 10); item && i > 0; i--)
+            item = item->next;
+        if (!item)
+            return lhi_doc_fail(doc, map, err, LH_EINPUT,
+                                "has no entry number '%.60s'", path);
+        return lhi_node_set_value(doc, item, path + len + 1, text, err);
+    }
     if (map->kind == LHI_LIST) {
         for (const lhi_node *item = map->first; item; item = item->next)
             LHI_TRY(lhi_node_set_value(doc, item, path, text, err));

@@ -102,7 +102,8 @@ lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map,
                            lh_error *err);
 
 /* Sets the value under a map's key path, such as "job.stages", to a scalar;
- * creates missing keys, and sets the key in every item of a list on the path.
+ * creates missing keys, and sets the key in every item of a list on the path, or
+ * in the item whose number, from 0, is a key of the path ("jobs.0.stages").
  * LH_EINPUT: the path leads through a scalar. */
 lh_status lhi_node_set_value(lhi_doc *doc, const lhi_node *map,
                              const char *path, const char *text, lh_error *err);

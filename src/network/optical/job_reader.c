@@ -140,6 +140,7 @@ static lh_status read_chain(reader *r, const lhi_node *map)
                                        "warm_up_factor",
                                        "microbatches",
                                        "activation_limit",
+                                       "policy",
                                        NULL};
     lhi_chain *c = &r->job->chain;
     const lhi_node *node;
@@ -227,9 +228,8 @@ static lh_status set_dimensions(reader *r, const lhi_node *node)
 static lh_status read_file(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {
-        "name",         "plan",        "pipeline",
-        "message_bits", "datacenters", "placement",
-        "schedule",     "sites",       NULL};
+        "name",      "plan",     "pipeline", "message_bits", "datacenters",
+        "placement", "schedule", "sites",    "policy",       NULL};
     const lhi_node *plan = lhi_node_find(map, "plan");
     const lhi_node *pipeline = lhi_node_find(map, "pipeline"), *node;
     LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
@@ -420,6 +420,13 @@ lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
     out->name = lhi_arena_strdup(scenario->mem, out->name);
     if (!out->name)
         return lhi_fail_nomem(err);
+    if ((node = lhi_node_find(map, "policy")) != NULL) {
+        lhi_policy *policy = LHI_NEW(scenario->mem, lhi_policy, 1);
+        if (!policy)
+            return lhi_fail_nomem(err);
+        LHI_TRY(lhi_policy_parse(doc, node, scenario, policy, err));
+        out->policy = policy;
+    }
     LHI_TRY(read_location(&r, map));
     return check_size(&r, map);
 }

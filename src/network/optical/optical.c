@@ -114,8 +114,7 @@ static lh_status simulate_intact(const lhi_optical_run_input *input,
 }
 
 /* Stores a simulation's counts and statistics in the run's result. */
-static lh_status store_output(const lhi_policy *policy,
-                              const lhi_optical_run_job *jobs,
+static lh_status store_output(const lhi_optical_run_job *jobs,
                               const lhi_optical_run_output *out,
                               lhi_arena *result_mem, pthread_mutex_t *lock,
                               lh_optical_run *run, lh_error *err)
@@ -126,7 +125,7 @@ static lh_status store_output(const lhi_policy *policy,
     run->background_lost = out->background_lost;
     for (uint32_t j = 0; j < run->n_jobs; j++) {
         lh_optical_job *job = (lh_optical_job *)&run->jobs[j];
-        summarise_job(job, policy, jobs[j].program, &out->jobs[j]);
+        summarise_job(job, jobs[j].policy, jobs[j].program, &out->jobs[j]);
         job->cut_messages = out->jobs[j].cut_messages;
     }
     if (out->n_outages == 0)
@@ -175,12 +174,11 @@ static lh_status simulate_run(shared_work *w, uint32_t i, lh_error *err)
             .refused = (uint32_t *)job->refused};
     }
     if (status == LH_OK) {
-        lhi_optical_run_input in =
-            lhi_scenario_run_input(s, policy, jobs, run->seed);
+        lhi_optical_run_input in = lhi_scenario_run_input(s, jobs, run->seed);
         status = lhi_optical_simulate(&in, &out, err);
         if (status == LH_OK)
-            status = store_output(policy, jobs, &out, c->result->mem, &w->lock,
-                                  run, err);
+            status =
+                store_output(jobs, &out, c->result->mem, &w->lock, run, err);
         if (status == LH_OK && s->failures)
             status = simulate_intact(&in, run, mem, err);
     }

@@ -285,25 +285,25 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
     lhi_random random = {.state = seed};
     for (uint32_t i = 0; i < scenario->n_jobs; i++) {
         const lhi_optical_job_spec *job = &scenario->jobs[i];
+        const lhi_policy *own = job->policy ? job->policy : policy;
         uint32_t *sites = LHI_NEW(mem, uint32_t, job->devices);
         lhi_program *program = LHI_NEW(mem, lhi_program, 1);
         if (!sites || !program)
             return lhi_fail_nomem(err);
-        LHI_TRY(place_devices(scenario, job, policy, &random, mem, sites, err));
-        LHI_TRY(build_program(scenario, job, policy, sites, mem, program, err));
-        jobs[i] = (lhi_optical_run_job){.program = program, .sites = sites};
+        LHI_TRY(place_devices(scenario, job, own, &random, mem, sites, err));
+        LHI_TRY(build_program(scenario, job, own, sites, mem, program, err));
+        jobs[i] = (lhi_optical_run_job){
+            .program = program, .policy = own, .sites = sites};
         LHI_TRY(check_paths(scenario, &jobs[i], err));
     }
     return LH_OK;
 }
 
 lhi_optical_run_input lhi_scenario_run_input(const lh_scenario *scenario,
-                                             const lhi_policy *policy,
                                              const lhi_optical_run_job *jobs,
                                              uint64_t seed)
 {
     return (lhi_optical_run_input){.network = scenario->network,
-                                   .policy = policy,
                                    .background = &scenario->background,
                                    .failures = scenario->failures,
                                    .jobs = jobs,

@@ -159,7 +159,7 @@ static lh_status record_iteration(const lh_scenario *s,
     }
     LHI_TRY(lhi_scenario_prepare_jobs(s, policy, seed, mem, jobs, err));
     lhi_optical_run_output out = {.jobs = outs};
-    lhi_optical_run_input in = lhi_scenario_run_input(s, policy, jobs, seed);
+    lhi_optical_run_input in = lhi_scenario_run_input(s, jobs, seed);
     in.record = rec;
     lh_status status = lhi_optical_simulate(&in, &out, err);
     free(out.outages);

@@ -30,6 +30,7 @@ static lh_status make_job(lhi_live_run *r, uint32_t index, lh_error *err)
     lhi_live_job *j = &r->jobs[index];
     *j = (lhi_live_job){
         .program = p,
+        .policy = r->in->jobs[index].policy,
         .sites = r->in->jobs[index].sites,
         .out = &r->out->jobs[index],
         .index = index,
@@ -71,12 +72,12 @@ static lh_status make_job(lhi_live_run *r, uint32_t index, lh_error *err)
         j->allowed[i] = -1;
         j->circuit[i] = LH_NONE;
     }
-    if (r->in->policy->assignment != LH_CRITICAL)
+    if (j->policy->assignment != LH_CRITICAL)
         return LH_OK;
     int64_t ideal_ns;
-    if (lhi_deadlines_compute(
-            r->in->network, r->in->setup_ns, &r->in->jobs[index],
-            8 * r->in->policy->request_slots, j->allowed, &ideal_ns) != LH_OK)
+    if (lhi_deadlines_compute(r->in->network, r->in->setup_ns,
+                              &r->in->jobs[index], 8 * j->policy->request_slots,
+                              j->allowed, &ideal_ns) != LH_OK)
         return lhi_fail_nomem(err);
     return LH_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a scenario's file, except for its jobs. */
-#include "network/optical/scenario.h"
 #include "network/optical/gnpy.h"
+#include "network/optical/scenario_keys.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,23 +15,8 @@ enum {
     MAX_CUTS = 1000,
 };
 
-/* A scenario reader's state. */
-typedef struct reader {
-    const lhi_doc *doc;
-    lh_scenario *s;
-    lh_error *err;
-} reader;
-
-static const char *const assignment_names[] = {"sd-ff", "ksp-ff",   "cba",
-                                               "slack", "critical", NULL};
-
-const char *lhi_assignment_name(lh_assignment assignment)
-{
-    return assignment_names[assignment];
-}
-
 /* Reads `topology`: a map, or a topology file's path. */
-static lh_status read_topology(reader *r, const lhi_node *node)
+static lh_status read_topology(lhi_keys_reader *r, const lhi_node *node)
 {
     if (node->kind == LHI_MAP)
         return lhi_topology_parse_node(r->doc, node, &r->s->topology, r->err);
@@ -49,18 +34,9 @@ static lh_status read_topology(reader *r, const lhi_node *node)
     return status;
 }
 
-/* Reads an optional integer from `least` to `most`; *out is unchanged if the
- * key is absent. */
-static lh_status get_count(reader *r, const lhi_node *map, const char *key,
-                           uint32_t least, uint32_t most, uint32_t *out)
-{
-    const lhi_node *node = lhi_node_find(map, key);
-    return node ? lhi_node_get_u32(r->doc, node, least, most, out, r->err)
-                : LH_OK;
-}
-
 /* Reads a rate in Gb/s with up to three decimals, into *mbps. */
-static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
+static lh_status get_rate(lhi_keys_reader *r, const lhi_node *node,
+                          int64_t *mbps)
 {
     double gbps;
     LHI_TRY(lhi_node_get_number(r->doc, node, 0.001, 1e6, &gbps, r->err));
@@ -70,7 +46,7 @@ static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
 
 /* Reads one modulation: its rate per spectrum slot and its reach (maximum path
  * length). The `last` one must have no reach: it serves any length. */
-static lh_status read_reach(reader *r, const lhi_node *map, bool last,
+static lh_status read_reach(lhi_keys_reader *r, const lhi_node *map, bool last,
                             lhi_reach *out)
 {
     static const char *const keys[] = {"up_to_km", "gbps", NULL};
@@ -93,7 +69,7 @@ static lh_status read_reach(reader *r, const lhi_node *map, bool last,
 
 /* Reads `modulation`: the word "adaptive", or a list in ascending order of
  * reach. */
-static lh_status read_modulation(reader *r, const lhi_node *node,
+static lh_status read_modulation(lhi_keys_reader *r, const lhi_node *node,
                                  const lhi_reach **reaches, uint32_t *n)
 {
     static const char *const names[] = {"adaptive", NULL};
@@ -125,7 +101,7 @@ static lh_status read_modulation(reader *r, const lhi_node *node,
 
 /* Reads `modulation` as a map: a transceiver of the topology's equipment, whose
  * modes are chosen by the GSNR of each path. */
-static lh_status read_transceiver(reader *r, const lhi_node *map,
+static lh_status read_transceiver(lhi_keys_reader *r, const lhi_node *map,
                                   const lhi_gn_transceiver **out,
                                   double *margin_db)
 {
@@ -155,7 +131,7 @@ static lh_status read_transceiver(reader *r, const lhi_node *map,
 }
 
 /* Reads topology, slots, rates and candidate paths, and builds the network. */
-static lh_status read_network(reader *r, const lhi_node *map)
+static lh_status read_network(lhi_keys_reader *r, const lhi_node *map)
 {
     const lhi_node *node, *rate = lhi_node_find(map, "gbps_per_slot");
     const lhi_node *modulation = lhi_node_find(map, "modulation");
@@ -165,8 +141,9 @@ static lh_status read_network(reader *r, const lhi_node *map)
     bool shared = false;
     LHI_TRY(lhi_node_require(r->doc, map, "topology", &node, r->err));
     LHI_TRY(read_topology(r, node));
-    LHI_TRY(get_count(r, map, "slots", 1, LHI_MAX_SLOTS, &slots));
-    LHI_TRY(get_count(r, map, "candidate_paths", 1, LHI_MAX_CANDIDATES, &k));
+    LHI_TRY(lhi_keys_get_count(r, map, "slots", 1, LHI_MAX_SLOTS, &slots));
+    LHI_TRY(lhi_keys_get_count(r, map, "candidate_paths", 1, LHI_MAX_CANDIDATES,
+                               &k));
     if ((node = lhi_node_find(map, "shared_fibre")) != NULL)
         LHI_TRY(lhi_node_get_bool(r->doc, node, &shared, r->err));
     if (rate && modulation)
@@ -191,15 +168,15 @@ static lh_status read_network(reader *r, const lhi_node *map)
             r->s->slowest_mbps = reaches[i].mbps;
     LHI_TRY(lhi_network_make(r->s->topology, k, slots, shared, reaches,
                              n_reaches, &r->s->network, r->err));
-    LHI_TRY(get_count(r, map, "guard_slots", 0, slots - 1,
-                      &r->s->network->guard_slots));
+    LHI_TRY(lhi_keys_get_count(r, map, "guard_slots", 0, slots - 1,
+                               &r->s->network->guard_slots));
     r->s->network->transceiver = transceiver;
     r->s->network->margin_db = margin_db;
     return LH_OK;
 }
 
 /* Reads the background traffic's rates, in place of numbers of slots. */
-static lh_status read_background_rates(reader *r, const lhi_node *map,
+static lh_status read_background_rates(lhi_keys_reader *r, const lhi_node *map,
                                        lhi_background *b)
 {
     const lhi_node *least = lhi_node_find(map, "gbps_min");
@@ -219,7 +196,7 @@ static lh_status read_background_rates(reader *r, const lhi_node *map,
 }
 
 /* Reads the background traffic's load and request sizes; NULL: no traffic. */
-static lh_status read_background(reader *r, const lhi_node *map)
+static lh_status read_background(lhi_keys_reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {"erlang",    "holding_s", "slots_min",
                                        "slots_max", "gbps_min",  "gbps_max",
@@ -259,22 +236,10 @@ static lh_status read_background(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
-/* Reads an optional choice of two words; *second: the second one is given. */
-static lh_status get_choice(reader *r, const lhi_node *map, const char *key,
-                            const char *const words[3], bool *second)
-{
-    const lhi_node *node = lhi_node_find(map, key);
-    uint32_t which = 0;
-    if (node)
-        LHI_TRY(lhi_node_get_choice(r->doc, node, words, &which, r->err));
-    *second = which == 1;
-    return LH_OK;
-}
-
 /* Reads an optional time in seconds, from `least` to 1e6; *out_ns is unchanged
  * if the key is absent. */
-static lh_status get_seconds(reader *r, const lhi_node *map, const char *key,
-                             double least, double *out_ns)
+static lh_status get_seconds(lhi_keys_reader *r, const lhi_node *map,
+                             const char *key, double least, double *out_ns)
 {
     const lhi_node *node = lhi_node_find(map, key);
     if (!node)
@@ -297,7 +262,8 @@ static uint32_t count_links(const lh_topology *t, uint32_t a, uint32_t b,
 }
 
 /* Reads `link`, a pair of nodes, and returns their nodes. */
-static lh_status read_pair(reader *r, const lhi_node *list, uint32_t ends[2])
+static lh_status read_pair(lhi_keys_reader *r, const lhi_node *list,
+                           uint32_t ends[2])
 {
     LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
     if (list->n_items != 2)
@@ -322,7 +288,7 @@ typedef struct cut_list {
 } cut_list;
 
 /* Adds a cut; LH_ENOMEM. */
-static lh_status add_cut(reader *r, cut_list *list, lhi_link_cut cut)
+static lh_status add_cut(lhi_keys_reader *r, cut_list *list, lhi_link_cut cut)
 {
     if (list->count == list->capacity) {
         uint32_t capacity = list->capacity ? 2 * list->capacity : 16;
@@ -339,7 +305,7 @@ static lh_status add_cut(reader *r, cut_list *list, lhi_link_cut cut)
 }
 
 /* Reads one cut; without `index`, it cuts all links between the nodes. */
-static lh_status read_cut(reader *r, const lhi_node *map, bool wait,
+static lh_status read_cut(lhi_keys_reader *r, const lhi_node *map, bool wait,
                           cut_list *out)
 {
     static const char *const keys[] = {"link", "index", "at_s", "repair_s",
@@ -383,7 +349,7 @@ static lh_status read_cut(reader *r, const lhi_node *map, bool wait,
 }
 
 /* Reads `failures`: given and random cuts; NULL: none. */
-static lh_status read_failures(reader *r, const lhi_node *map)
+static lh_status read_failures(lhi_keys_reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {"cuts",    "mtbf_s",      "mttr_s",
                                        "restore", "detection_s", NULL};
@@ -397,7 +363,7 @@ static lh_status read_failures(reader *r, const lhi_node *map)
         return lhi_fail_nomem(r->err);
     LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
     LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
-    LHI_TRY(get_choice(r, map, "restore", ways, &f->wait));
+    LHI_TRY(lhi_keys_get_choice(r, map, "restore", ways, &f->wait));
     LHI_TRY(get_seconds(r, map, "detection_s", 0, &detection));
     LHI_TRY(get_seconds(r, map, "mtbf_s", 1e-3, &f->mtbf_ns));
     LHI_TRY(get_seconds(r, map, "mttr_s", 1e-3, &f->mttr_ns));
@@ -423,7 +389,7 @@ static lh_status read_failures(reader *r, const lhi_node *map)
 
 /* Reads the scenario's jobs from `job`, `jobs` or `plan`, of which exactly one
  * is required. */
-static lh_status read_jobs(reader *r, const lhi_node *map)
+static lh_status read_jobs(lhi_keys_reader *r, const lhi_node *map)
 {
     const lhi_node *one = lhi_node_find(map, "job"),
                    *list = lhi_node_find(map, "jobs");
@@ -455,109 +421,8 @@ static lh_status read_jobs(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
-/* Reads an optional boolean; *out is unchanged if the key is absent. */
-static lh_status get_flag(reader *r, const lhi_node *map, const char *key,
-                          bool *out)
-{
-    const lhi_node *node = lhi_node_find(map, key);
-    return node ? lhi_node_get_bool(r->doc, node, out, r->err) : LH_OK;
-}
-
-/* Reads an optional number from `least` to `most`; *out is unchanged if the key
- * is absent. */
-static lh_status get_real(reader *r, const lhi_node *map, const char *key,
-                          double least, double most, double *out)
-{
-    const lhi_node *node = lhi_node_find(map, key);
-    return node ? lhi_node_get_number(r->doc, node, least, most, out, r->err)
-                : LH_OK;
-}
-
-/* Reads the rules of CBA that its paper leaves open. LH_EINPUT: they are given
- * for another policy. */
-static lh_status read_cba_rules(reader *r, const lhi_node *map, lhi_policy *out)
-{
-    static const char *const keys[] = {"label_factor", "refusal_factor",
-                                       "guard", "contiguity", "free_share"};
-    static const char *const windows[] = {"fibre", "block", NULL};
-    static const char *const readings[] = {"divisor", "factor", NULL};
-    const lhi_node *given = NULL;
-    for (size_t i = 0; !given && i < sizeof keys / sizeof *keys; i++)
-        given = lhi_node_find(map, keys[i]);
-    if (!given)
-        return LH_OK;
-    if (out->assignment != LH_CBA)
-        return lhi_doc_fail(r->doc, given, r->err, LH_EINPUT,
-                            "is an option of the policy cba only; remove it");
-    lhi_cba_rules *rules = LHI_NEW(r->s->mem, lhi_cba_rules, 1);
-    if (!rules)
-        return lhi_fail_nomem(r->err);
-    *rules = lhi_cba_defaults;
-    LHI_TRY(get_real(r, map, "label_factor", 1, 64, &rules->label_factor));
-    LHI_TRY(get_real(r, map, "refusal_factor", 0, 1, &rules->refusal_factor));
-    LHI_TRY(get_real(r, map, "guard", 0, 1, &rules->guard));
-    LHI_TRY(
-        get_choice(r, map, "contiguity", windows, &rules->block_contiguity));
-    LHI_TRY(
-        get_choice(r, map, "free_share", readings, &rules->free_share_factor));
-    out->cba = rules;
-    return LH_OK;
-}
-
-/* Reads one policy: its assignment rule, from `policy` or from its own name,
- * and its options. */
-static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
-{
-    static const char *const keys[] = {
-        "policy",     "request_slots", "ladder",         "keep_labels",
-        "ask_late",   "stage_order",   "fill_idle",      "warm_up_factor",
-        "schedule",   "label_factor",  "refusal_factor", "guard",
-        "contiguity", "free_share",    "groom",          NULL};
-    const lhi_node *node = NULL;
-    uint32_t which = 0;
-    *out = (lhi_policy){.name = lhi_arena_strdup(r->s->mem, map->key),
-                        .request_slots = r->s->request_slots};
-    if (!out->name)
-        return lhi_fail_nomem(r->err);
-    if (!lhi_node_is_null(map)) {
-        LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
-        LHI_TRY(lhi_node_check_keys(r->doc, map, keys, r->err));
-        node = lhi_node_find(map, "policy");
-    }
-    if (node) {
-        LHI_TRY(lhi_node_get_choice(r->doc, node, assignment_names, &which,
-                                    r->err));
-    } else {
-        while (assignment_names[which] &&
-               strcmp(assignment_names[which], out->name) != 0)
-            which++;
-        if (!assignment_names[which])
-            return lhi_doc_fail(
-                r->doc, map, r->err, LH_EINPUT,
-                "is not the name of a policy; set one: {policy: sd-ff, ksp-ff, "
-                "cba, slack or critical}");
-    }
-    out->assignment = (lh_assignment)which;
-    if (lhi_node_is_null(map))
-        return LH_OK;
-    LHI_TRY(get_count(r, map, "request_slots", 1,
-                      r->s->network->slots - r->s->network->guard_slots,
-                      &out->request_slots));
-    LHI_TRY(get_count(r, map, "warm_up_factor", 1, 1000, &out->warm_up_factor));
-    LHI_TRY(get_flag(r, map, "ladder", &out->ladder));
-    LHI_TRY(get_flag(r, map, "keep_labels", &out->keep_labels));
-    LHI_TRY(get_flag(r, map, "ask_late", &out->ask_late));
-    LHI_TRY(get_flag(r, map, "stage_order", &out->stage_order));
-    LHI_TRY(get_flag(r, map, "fill_idle", &out->fill_idle));
-    LHI_TRY(get_flag(r, map, "groom", &out->groom));
-    if ((node = lhi_node_find(map, "schedule")) != NULL)
-        LHI_TRY(lhi_scenario_parse_method(r->doc, node, r->s->mem,
-                                          &out->schedule, r->err));
-    return read_cba_rules(r, map, out);
-}
-
 /* Reads the map of policies, by name. */
-static lh_status read_policies(reader *r, const lhi_node *map)
+static lh_status read_policies(lhi_keys_reader *r, const lhi_node *map)
 {
     lh_scenario *s = r->s;
     LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
@@ -569,12 +434,13 @@ static lh_status read_policies(reader *r, const lhi_node *map)
     if (!s->policies)
         return lhi_fail_nomem(r->err);
     for (const lhi_node *node = map->first; node; node = node->next)
-        LHI_TRY(read_policy(r, node, &s->policies[s->n_policies++]));
+        LHI_TRY(lhi_policy_parse(r->doc, node, r->s,
+                                 &s->policies[s->n_policies++], r->err));
     return LH_OK;
 }
 
 /* Reads the random seed list; NULL: 1 to 5. */
-static lh_status read_seeds(reader *r, const lhi_node *list)
+static lh_status read_seeds(lhi_keys_reader *r, const lhi_node *list)
 {
     lh_scenario *s = r->s;
     if (!list) {
@@ -602,7 +468,7 @@ static lh_status read_seeds(reader *r, const lhi_node *list)
 }
 
 /* Reads all keys of a scenario file in the order of their dependencies. */
-static lh_status read_scenario(reader *r, const lhi_node *map)
+static lh_status read_scenario(lhi_keys_reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {
         "longhaul",      "topology",   "slots",
@@ -620,7 +486,8 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
     LHI_TRY(read_background(r, lhi_node_find(map, "background")));
     uint32_t most = s->network->slots - s->network->guard_slots;
     s->request_slots = most < 2 ? most : 2;
-    LHI_TRY(get_count(r, map, "request_slots", 1, most, &s->request_slots));
+    LHI_TRY(lhi_keys_get_count(r, map, "request_slots", 1, most,
+                               &s->request_slots));
     s->retry_ns = 5000000;
     if ((node = lhi_node_find(map, "retry_ns")) != NULL)
         LHI_TRY(lhi_node_get_int(r->doc, node, 1, LHI_MAX_TIME_NS, &s->retry_ns,
@@ -631,7 +498,8 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
                                      i ? &s->teardown_ns : &s->setup_ns,
                                      r->err));
     s->iterations = 10;
-    LHI_TRY(get_count(r, map, "iterations", 1, MAX_ITERATIONS, &s->iterations));
+    LHI_TRY(lhi_keys_get_count(r, map, "iterations", 1, MAX_ITERATIONS,
+                               &s->iterations));
     LHI_TRY(read_seeds(r, lhi_node_find(map, "seeds")));
     LHI_TRY(read_failures(r, lhi_node_find(map, "failures")));
     LHI_TRY(read_jobs(r, map));
@@ -649,7 +517,7 @@ lh_status lhi_scenario_build(const lhi_doc *doc, lh_scenario **out,
         return lhi_fail_nomem(err);
     }
     s->mem = mem;
-    reader r = {.doc = doc, .s = s, .err = err};
+    lhi_keys_reader r = {.doc = doc, .s = s, .err = err};
     lh_status status = read_scenario(&r, doc->root);
     if (status == LH_OK)
         *out = s;

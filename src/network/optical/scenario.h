@@ -7,7 +7,7 @@
  *     gnpy.h             networks of GNPy with the GSNR of paths; gn_model.h
  *     spectrum.h         slots of fibres; assignment.h: slots for requests
  *     program.h          tasks of a job's devices in one iteration
- *     scenario.c         file reader; job_reader.c: its jobs
+ *     scenario.c         file reader; job_reader.c, policy_reader.c: its parts
  *     prepare_jobs.c     jobs under a policy and seed; device_placement.h
  *     simulation.h       one run: jobs and background, circuits.c; message
  *                        deadlines: deadlines.h
@@ -39,6 +39,7 @@ typedef struct lhi_optical_job_spec {
     const uint32_t *placement; /* [devices] nodes; NULL: from the seed */
     uint32_t datacenters;      /* for placements from the seed */
     bool keep_groups;          /* one pipeline site's devices share a node */
+    const lhi_policy *policy;  /* NULL: the run's */
 } lhi_optical_job_spec;
 
 /* A file that the scenario refers to. */
@@ -82,6 +83,11 @@ lh_status lhi_optical_run_scenarios(const lh_scenario *const *scenarios,
  * stages. */
 const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job);
 
+/* Reads a policy: a map of options or null under its name, or another name. The
+ * scenario's network and request_slots are known. */
+lh_status lhi_policy_parse(const lhi_doc *doc, const lhi_node *map,
+                           lh_scenario *scenario, lhi_policy *out,
+                           lh_error *err);
 /* Reads a job of a scenario from the map `map`. */
 lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
                                 lh_scenario *scenario,
@@ -116,7 +122,6 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
 
 /* Returns the inputs of a run of the scenario's prepared jobs. */
 lhi_optical_run_input lhi_scenario_run_input(const lh_scenario *scenario,
-                                             const lhi_policy *policy,
                                              const lhi_optical_run_job *jobs,
                                              uint64_t seed);
 

@@ -120,7 +120,7 @@ static void try_start(lhi_live_run *r, lhi_live_job *j, uint32_t device)
     post_receive(r, j, device, i);
     uint32_t m = p->tasks[i].producer;
     if (m != LH_NONE && !j->there[m])
-        i = r->in->policy->fill_idle ? find_fill(r, j, device, m) : LH_NONE;
+        i = j->policy->fill_idle ? find_fill(r, j, device, m) : LH_NONE;
     int64_t since = j->free_ns[device];
     if (i == LH_NONE || !is_data_ready(r, j, device, i, &since))
         return;
@@ -176,10 +176,9 @@ static void begin_iteration(lhi_live_run *r, lhi_live_job *j)
 /* Returns how many spectrum slots to request for a task's message. Depends on
  * the policy, on its labels in the last iteration (was it late, was it
  * refused?) and on the refused attempts so far. */
-static uint32_t compute_requested_slots(const lhi_live_run *r,
-                                        const lhi_live_job *j, uint32_t task)
+static uint32_t compute_requested_slots(const lhi_live_job *j, uint32_t task)
 {
-    const lhi_policy *policy = r->in->policy;
+    const lhi_policy *policy = j->policy;
     uint32_t n = policy->request_slots;
     if (policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL)
         return 8 * n;
@@ -251,11 +250,11 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
     const lhi_optical_run_input *in = r->in;
     const lhi_task *t = &j->program->tasks[task];
     int64_t wait = j->port_free[t->port] - r->now;
-    if (in->policy->groom && groom_message(r, j, task))
+    if (j->policy->groom && groom_message(r, j, task))
         return;
     if (wait < 0)
         wait = 0;
-    if (in->policy->ask_late && wait > 0) {
+    if (j->policy->ask_late && wait > 0) {
         j->port_queue[t->port] += !j->deferred[task];
         j->deferred[task] = true;
         lhi_live_push(r, r->now + wait, LHI_EVENT_REQUEST,
@@ -270,8 +269,8 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
         .paths =
             lhi_network_paths(in->network, j->sites[t->device],
                               j->sites[j->program->tasks[t->consumer].device]),
-        .policy = in->policy,
-        .slots = compute_requested_slots(r, j, task),
+        .policy = j->policy,
+        .slots = compute_requested_slots(j, task),
         .bits = t->bits,
         .wait_ns = wait,
         .queued = j->port_queue[t->port],
@@ -300,7 +299,7 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
         j->attempt[task]++;
     if (lhi_live_is_separated(
             r, request.paths,
-            in->policy->assignment == LH_SD_FF ? 1 : request.paths->count)) {
+            j->policy->assignment == LH_SD_FF ? 1 : request.paths->count)) {
         r->separated = j;
         r->separated_task = task;
     }
@@ -314,7 +313,7 @@ static void request_circuit(lhi_live_run *r, lhi_live_job *j, uint32_t task)
 static uint32_t update_labels(lhi_live_run *r, lhi_live_job *j)
 {
     const lhi_program *p = j->program;
-    const lhi_policy *policy = r->in->policy;
+    const lhi_policy *policy = j->policy;
     int64_t took = r->now - j->begin_ns;
     bool best = j->best_ns < 0 || took <= j->best_ns;
     uint32_t n_bound = 0;
@@ -376,7 +375,7 @@ static void check_iteration(const lhi_live_run *r, const lhi_live_job *j)
     }
     assert(busy == p->busy_ns);
     assert(r->now - j->begin_ns >=
-           (r->in->policy->fill_idle ? p->busiest_ns : p->bound_ns));
+           (j->policy->fill_idle ? p->busiest_ns : p->bound_ns));
     /* The occupied slots are those of the circuits, and all the job's circuits
      * have been released. */
     uint64_t held = 0, counted = 0;
@@ -415,7 +414,7 @@ static void end_iteration(lhi_live_run *r, lhi_live_job *j)
         /* Many refused: labels add no slots in the next iteration. */
         j->guarded =
             o->refused[j->iteration] >
-            lhi_policy_rules(r->in->policy)->guard * o->requested[j->iteration];
+            lhi_policy_rules(j->policy)->guard * o->requested[j->iteration];
         if (j->iteration == r->in->iterations)
             r->jobs_left--;
     }
@@ -553,7 +552,7 @@ static lh_status fail_separated(const lhi_live_run *r, lh_error *err)
         " (device %" PRIu32 ") under the policy %.60s; give repair_s, or more "
         "candidate_paths",
         topology->ids[j->sites[t->device]], t->device, j->index,
-        topology->ids[j->sites[to]], to, r->in->policy->name);
+        topology->ids[j->sites[to]], to, j->policy->name);
 }
 
 /* Processes all events in order of time until every job has finished. */

@@ -47,6 +47,7 @@ typedef struct lhi_failures {
 /* A run's job with its placement. */
 typedef struct lhi_optical_run_job {
     const lhi_program *program;
+    const lhi_policy *policy;
     const uint32_t *sites; /* node per device */
 } lhi_optical_run_job;
 
@@ -72,7 +73,6 @@ void lhi_iteration_record_fini(lhi_iteration_record *record);
 /* Run inputs. */
 typedef struct lhi_optical_run_input {
     lhi_network *network;
-    const lhi_policy *policy;
     const lhi_background *background;
     const lhi_failures *failures; /* NULL: none */
     const lhi_optical_run_job *jobs;

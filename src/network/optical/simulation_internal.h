@@ -26,6 +26,7 @@ enum {
 /* Job state. */
 typedef struct lhi_live_job {
     const lhi_program *program;
+    const lhi_policy *policy;
     const uint32_t *sites;
     lhi_optical_job_output *out;
     uint32_t index, iteration; /* iteration: the running one */

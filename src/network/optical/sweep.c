@@ -201,6 +201,30 @@ void lh_optical_sweep_free(lh_optical_sweep *sweep)
     lhi_arena_free(g->mem);
 }
 
+lh_optical_choice lh_optical_sweep_best(const lh_optical_sweep *sweep)
+{
+    lh_optical_choice best = {0};
+    for (uint32_t c = 0; c < sweep->n_cells; c++)
+        for (uint32_t k = 0; k < sweep->cells[c]->n_policies; k++)
+            if (sweep->cells[c]->policies[k].iteration_s <
+                sweep->cells[best.cell]->policies[best.policy].iteration_s) {
+                best.cell = c;
+                best.policy = k;
+            }
+    uint32_t step = sweep->n_cells;
+    for (uint32_t a = 0; a < sweep->n_axes; a++) {
+        uint32_t first = best.stepwise;
+        step /= sweep->axes[a].n_values;
+        for (uint32_t v = 1; v < sweep->axes[a].n_values; v++) {
+            uint32_t c = first + v * step;
+            if (sweep->cells[c]->policies[best.policy].iteration_s <
+                sweep->cells[best.stepwise]->policies[best.policy].iteration_s)
+                best.stepwise = c;
+        }
+    }
+    return best;
+}
+
 const char *lh_optical_sweep_file(const lh_optical_sweep *sweep, uint32_t i)
 {
     const grid *g = (const grid *)(const void *)((const char *)sweep -

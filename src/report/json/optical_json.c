@@ -149,8 +149,13 @@ lh_status lh_optical_sweep_format(const lh_optical_sweep *sweep, char **text,
             json_pack("{s:o, s:o}", "values", lhi_json_finish(values, ok),
                       "policies", lhi_json_finish(policies, ok)));
     }
-    return lhi_json_format_indented(json_pack("{s:o}", "cells", cells), 2, text,
-                                    len, err);
+    const lh_optical_choice best = lh_optical_sweep_best(sweep);
+    return lhi_json_format_indented(
+        json_pack("{s:o, s:{s:i, s:s, s:i}}", "cells", cells, "best", "cell",
+                  (int)best.cell, "policy",
+                  sweep->cells[best.cell]->policies[best.policy].name,
+                  "stepwise_cell", (int)best.stepwise),
+        2, text, len, err);
 }
 
 /* Builds the JSON list of a path's nodes. */
