@@ -5,7 +5,6 @@
 #include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/cost.h>
-#include <longhaul/experimental/methods.h>
 
 #include <inttypes.h>
 #include <string.h>
@@ -66,24 +65,6 @@ bool lhi_program_order_parse(const char *schedule, lhi_program_order *order)
     else
         return false;
     return true;
-}
-
-lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
-                                    lhi_arena *mem, const char **out,
-                                    lh_error *err)
-{
-    const char *name;
-    LHI_TRY(lhi_node_get_string(doc, node, &name, err));
-    uint32_t n = lh_n_methods(), i = 0;
-    while (i < n && strcmp(lh_method_name(i), name) != 0)
-        i++;
-    if (i == n)
-        return lhi_doc_fail(doc, node, err, LH_EINPUT,
-                            "there is no method '%.60s'; `longhaul schedule "
-                            "--help` lists them",
-                            name);
-    *out = lhi_arena_strdup(mem, name);
-    return *out ? LH_OK : lhi_fail_nomem(err);
 }
 
 const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job)

@@ -2,6 +2,8 @@
 /* Reads policies. */
 #include "network/optical/scenario_keys.h"
 
+#include <longhaul/experimental/methods.h>
+
 #include <string.h>
 
 static const char *const assignment_names[] = {"sd-ff", "ksp-ff",   "cba",
@@ -10,6 +12,24 @@ static const char *const assignment_names[] = {"sd-ff", "ksp-ff",   "cba",
 const char *lhi_assignment_name(lh_assignment assignment)
 {
     return assignment_names[assignment];
+}
+
+lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
+                                    lhi_arena *mem, const char **out,
+                                    lh_error *err)
+{
+    const char *name;
+    LHI_TRY(lhi_node_get_string(doc, node, &name, err));
+    uint32_t n = lh_n_methods(), i = 0;
+    while (i < n && strcmp(lh_method_name(i), name) != 0)
+        i++;
+    if (i == n)
+        return lhi_doc_fail(doc, node, err, LH_EINPUT,
+                            "there is no method '%.60s'; `longhaul schedule "
+                            "--help` lists them",
+                            name);
+    *out = lhi_arena_strdup(mem, name);
+    return *out ? LH_OK : lhi_fail_nomem(err);
 }
 
 /* Reads the rules of CBA that its paper leaves open. LH_EINPUT: they are given
