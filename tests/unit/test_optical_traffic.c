@@ -35,7 +35,7 @@ static double allowed_error(double share, double n)
     return 15 * sqrt(share * (1 - share) / n);
 }
 
-#define REQUESTS 2000000
+#define REQUESTS 1000000
 
 static double refused_share(const lh_topology *t, lh_traffic load,
                             uint64_t seed)
