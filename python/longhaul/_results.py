@@ -21,9 +21,10 @@ def nested(of: Callable[[Any], Any]) -> Any:
     return dataclasses.field(default=None, metadata={"of": of})
 
 
-def several(of: Callable[[Any], Any]) -> Any:
-    """A JSON list with each value converted by `of`; empty if absent."""
-    return dataclasses.field(default=(), metadata={"of": each(of)})
+def several(of: Callable[[Any], Any], shown: bool = True) -> Any:
+    """A JSON list with each value converted by `of`; empty if absent. `shown`:
+    it is part of the repr."""
+    return dataclasses.field(default=(), repr=shown, metadata={"of": each(of)})
 
 
 def plain() -> Any:

@@ -17,6 +17,7 @@ import random
 import signal
 import subprocess
 import sys
+import types
 import typing
 import xml.etree.ElementTree
 
@@ -235,6 +236,155 @@ def commands_without_a_function_run_the_program():
     check(longhaul.run("compare", TWO_SITES, "-o", out) is None and
           json.loads(out.read_text()), "what goes to a file is not returned")
     raises(longhaul.Error, longhaul.run, "--version")
+
+
+# --- runs ---------------------------------------------------------------------
+
+
+def of_two_sites(**given):
+    return longhaul.train(TWO_SITES, **{
+        "schedule": longhaul.schedule(TWO_SITES, "1f1b"), "speed": 100,
+        **given})
+
+
+@test
+def runs_are_iterators_over_their_steps():
+    seen = []
+    training = of_two_sites(steps=6, schedule_at={2: "zb-h1"},
+                            callbacks=[lambda step, _: seen.append(step)])
+    steps = [next(training), next(training)]
+    result = training.result()
+    check(len(seen) == 6 and tuple(seen[:2]) == tuple(steps) and
+          [s.step for s in seen] == list(range(6)), f"{seen}")
+    check([s.to_dict()["seconds"] for s in result.iterations] ==
+          [s.seconds for s in seen] and result is training.result(),
+          f"{result}")
+    check([s.schedule for s in seen] == ["schedule-0.csv"] * 2 + ["zb-h1"] * 4
+          and seen[2].switch["to"] == "zb-h1" and seen[3].switch is None,
+          f"{seen}")
+    check(not result.interrupted and result.device == "timed" and
+          result.ranks == 4 and len(repr(result)) < 300, f"{result}")
+    (WORK / "tiny.yaml").write_text(
+        (ROOT / "examples/tiny-llama-cpu.yaml").read_text().replace(
+            "layers: 4, hidden: 128, ffn: 384", "layers: 4, hidden: 32, ffn: 64")
+        .replace("head_dim: 32", "head_dim: 8"))
+    plan = longhaul.plan(WORK / "tiny.yaml")
+    losses = []
+    for step in longhaul.train(plan, device="cpu", data=ROOT / "README.md",
+                               validation=0.1, validate_every=2, steps=2):
+        losses.append((step.loss, step.validation_loss))
+    check(5 < losses[0][0] < 6 and losses[0][1] is None and
+          5 < losses[1][1] < 6, f"{losses}")
+
+
+@test
+def runs_end_early():
+    ended = []
+
+    class Once:
+        def __call__(self, step, training):
+            if step.step == 1:
+                training.stop()
+
+        def close(self):
+            ended.append(True)
+
+    result = of_two_sites(steps=10000, callbacks=[Once()]).result()
+    check(result.interrupted and 2 <= len(result.iterations) < 10000 and
+          ended == [True], f"{len(result.iterations)} steps, {ended}")
+    with of_two_sites(steps=10000, callbacks=[Once()]) as training:
+        next(training)
+    raises(longhaul.Error, training.result)
+    check(ended == [True, True], "close() of a run that was left")
+
+
+@test
+def errors_of_runs_have_file_line_and_key():
+    bad = JOB.replace("sequence:", "sequenc:")
+    (WORK / "bad.yaml").write_text(bad)
+    for given, name in ((WORK / "bad.yaml", str(WORK / "bad.yaml")),
+                        (bad, "text")):
+        error = raises(longhaul.InputError, longhaul.profile, given)
+        check((error.file, error.line, error.key) ==
+              (name, 3, "training.sequenc"), f"{error.__dict__}")
+    error = raises(longhaul.InputError,
+                   longhaul.train({"longhaul": "pipeline/1", "x": 1}).result)
+    check((error.file, error.key) == ("map", "x"), f"{error.__dict__}")
+    error = raises(longhaul.FileError, longhaul.diagnose, WORK / "none.csv")
+    check(error.file == str(WORK / "none.csv"), f"{error.__dict__}")
+    error = raises(longhaul.InvalidError, of_two_sites(stepz=3).result)
+    check("'--stepz'" in str(error) and "Try" not in str(error), f"{error}")
+    raises(longhaul.InvalidError, of_two_sites, log="x")
+
+
+@test
+def recordings_and_machines_are_measured():
+    path = ROOT / "tests/data/recordings/AR.csv.gz"
+    made = longhaul.diagnose(path)
+    same("diagnose", made, "diagnose", path)
+    check(made.slow[0].what == "worker" and made.helps[0].gain > 0.4 and
+          made.slowdown > 1.9, f"{made}")
+    made = longhaul.profile(ROOT / "examples/tiny-llama-cpu.yaml", links=False,
+                            repeats=1)
+    made.write(WORK / "measured.json")
+    check([e.kind for e in made.entries] == ["embedding", "layer", "head"] and
+          made.entries[1].F_us > 0 and
+          json.loads((WORK / "measured.json").read_text()) == made.to_dict(),
+          f"{made}")
+
+
+class StandIn(types.ModuleType):
+    """A stub of a library that logs metrics: `calls` has what it got."""
+    __file__ = "stand-in"
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.calls = []
+
+    def init(self, **given):
+        self.calls.append(given)
+        return self
+
+    Writer = init
+
+    def log(self, values, step):
+        self.calls.append((step, values))
+
+    def add_scalar(self, name, value, step):
+        self.calls.append((step, name, value))
+
+    def flush(self):
+        pass
+
+    def finish(self):
+        self.calls.append("end")
+
+    close = finish
+
+
+@test
+def metrics_go_to_other_libraries():
+    """With stubs: the libraries need a quarter of a gigabyte."""
+    board, wandb = StandIn("tensorboard.summary"), StandIn("wandb")
+    board.Writer = lambda folder: board.init(folder=folder)
+    sys.modules.update({"tensorboard.summary": board, "wandb": wandb})
+    result = of_two_sites(steps=2, callbacks=[
+        longhaul.TensorBoard(WORK / "logs"), longhaul.WandB(project="p")
+    ]).result()
+    seconds = [step.seconds for step in result.iterations]
+    check(wandb.calls == [{"project": "p"}, *(
+        (i, {"seconds": s, "slips": wandb.calls[i + 1][1]["slips"]})
+        for i, s in enumerate(seconds)), "end"], f"{wandb.calls}")
+    check([c for c in board.calls if "slips" not in c] ==
+          [{"folder": str(WORK / "logs")}, (0, "seconds", seconds[0]),
+           (1, "seconds", seconds[1]), "end"], f"{board.calls}")
+    sys.modules.update({"tensorboard.summary": None, "wandb": types.ModuleType(
+        "wandb")})
+    sys.modules["wandb"].__file__ = None  # a folder that wandb made
+    for make, package in ((lambda: longhaul.TensorBoard("x"), "tensorboard"),
+                          (longhaul.WandB, "wandb")):
+        error = raises(longhaul.UnsupportedError, make)
+        check(f"pip install {package}" in str(error), f"{error}")
 
 
 # --- errors ------------------------------------------------------------------
