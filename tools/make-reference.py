@@ -25,6 +25,8 @@ LINKS = re.compile(r"(?<=href=\")[./]*longhaul(/torch)?\.html#?")
 def page():
     pdoc.render.configure(docformat="google", search=False, show_source=False,
                           footer_text=f"longhaul {longhaul.__version__}")
+    for name in longhaul.__all__:  # some are imported at first use
+        getattr(longhaul, name)
     modules = {m.__name__: pdoc.doc.Module(m)
                for m in (longhaul, longhaul.torch)}
     first, second = (pdoc.render.html_module(module=one, all_modules=modules)
