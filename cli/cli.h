@@ -126,6 +126,8 @@ typedef struct cli_command {
 #define CLI_EXAMPLES(table)                                                    \
     .examples = (table), .n_examples = CLI_COUNT_OF(table)
 
+enum { CLI_MOST_OPTIONS = 96 }; /* of a command, without the common ones */
+
 /* State of one program invocation. */
 struct cli {
     const cli_command *command;
@@ -133,8 +135,8 @@ struct cli {
     void *settings;
     uint32_t n_operands;
     char **operands;
-    uint64_t given; /* bit set, see cli_is_given() */
-    FILE *out;      /* buffered until the command has succeeded */
+    bool given[CLI_MOST_OPTIONS]; /* see cli_is_given() */
+    FILE *out;                    /* buffered until the command has succeeded */
     int exit_code;
     bool usage;         /* the error is a usage error */
     bool error_printed; /* the error was printed, by this process or another */

@@ -8,7 +8,8 @@ const char *const train_devices[] = {"timed", "cpu", NULL};
 const char *const train_transports[] = {"inproc", "local", "ucx", "tcp", NULL};
 static const char *const ranks[] = {"any", "local", NULL};
 static const char *const memory[] = {"report", "enforce", NULL};
-static const char *const formats[] = {"text", "u16", "u32", NULL};
+static const char *const rate_decays[] = {"cosine", "linear", "constant", NULL};
+static const char *const formats[] = {"text", "u16", "u32", "megatron", NULL};
 
 static const cli_option options[] = {
     {.name = "device",
@@ -270,8 +271,12 @@ static const cli_option options[] = {
     {.name = "data",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, data),
-     .arg = "FILE",
-     .help = "cpu: training data.",
+     .arg = "FILE|WEIGHT=FILE",
+     .list_separator = ';',
+     .example_argument = "book.txt",
+     .help = "cpu: training data. Repeat it, or use ';', for more files: their "
+             "tokens follow one another or, with weights, their sequences are "
+             "mixed in these shares.",
      .words = CLI_WORDS_FILES},
     {.name = "format",
      .type = CLI_CHOICE,
@@ -279,8 +284,8 @@ static const cli_option options[] = {
      .arg = "FORMAT",
      .preset = "text",
      .choices = formats,
-     .help = "cpu: format of the data: text, or tokens as little-endian "
-             "numbers of 16 or 32 bits."},
+     .help = "cpu: format of the data: text, tokens as little-endian numbers "
+             "of 16 or 32 bits, or Megatron-LM's PREFIX.bin with PREFIX.idx."},
     {.name = "tokenizer",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, tokenizer),
@@ -296,6 +301,14 @@ static const cli_option options[] = {
      .preset = "0",
      .help = "cpu: share of the data, at the end, kept for validation: from 0 "
              "to less than 1."},
+    {.name = "validation-data",
+     .type = CLI_TEXT,
+     .at = offsetof(train_settings, validation_data),
+     .arg = "FILE",
+     .list_separator = ';',
+     .help = "cpu: validation data, in the format of --data, in place of "
+             "--validation. Repeat it, or use ';', for more.",
+     .words = CLI_WORDS_FILES},
     {.name = "validate-every",
      .type = CLI_COUNT,
      .at = offsetof(train_settings, validate_every),
@@ -315,8 +328,24 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, min_rate),
      .arg = "R",
      .example_argument = "3e-5",
-     .help = "cpu: final learning rate of the cosine schedule (default: a "
-             "tenth of --rate)."},
+     .help = "cpu: learning rate at the end of its decay (default: a tenth of "
+             "--rate)."},
+    {.name = "rate-decay",
+     .type = CLI_CHOICE,
+     .at = offsetof(train_settings, rate_decay),
+     .arg = "SHAPE",
+     .preset = "cosine",
+     .choices = rate_decays,
+     .help = "cpu: decay of the learning rate after the warm-up."},
+    {.name = "decay-steps",
+     .type = CLI_COUNT64,
+     .at = offsetof(train_settings, decay_steps),
+     .arg = "N",
+     .least = 1,
+     .most = 100000000,
+     .help = "cpu: last iterations in which the learning rate decays; it is "
+             "constant between warm-up and decay (WSD). Default: all after the "
+             "warm-up."},
     {.name = "warmup",
      .type = CLI_COUNT64,
      .at = offsetof(train_settings, warmup),
@@ -330,6 +359,26 @@ static const cli_option options[] = {
      .arg = "X",
      .preset = "0.1",
      .help = "cpu: AdamW's weight decay."},
+    {.name = "beta1",
+     .type = CLI_REAL,
+     .at = offsetof(train_settings, beta1),
+     .arg = "X",
+     .preset = "0.9",
+     .help = "cpu: AdamW's decay rate of the mean gradient: from 0 to less "
+             "than 1."},
+    {.name = "beta2",
+     .type = CLI_REAL,
+     .at = offsetof(train_settings, beta2),
+     .arg = "X",
+     .preset = "0.95",
+     .help = "cpu: AdamW's decay rate of the mean squared gradient: from 0 to "
+             "less than 1."},
+    {.name = "epsilon",
+     .type = CLI_REAL,
+     .at = offsetof(train_settings, epsilon),
+     .arg = "X",
+     .preset = "1e-8",
+     .help = "cpu: AdamW's term for numerical stability: above 0."},
     {.name = "delayed-update",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, delayed_update),
@@ -393,8 +442,9 @@ static const cli_option options[] = {
      .help = "With --resume: change these options, else a value that differs "
              "from the checkpoint's is an error: steps (stretches the "
              "learning-rate schedule to --steps), rate, min-rate, warmup, "
-             "weight-decay, clip; of the job dropout, balance_loss, "
-             "balance_bias, expert_capacity, bf16."},
+             "weight-decay, clip, beta1, beta2, epsilon, rate-decay, "
+             "decay-steps; of the job dropout, balance_loss, balance_bias, "
+             "expert_capacity, bf16."},
     {.name = "fresh",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, fresh),

@@ -164,16 +164,16 @@ static lh_status store_presets(cli *c, const cli_option *options,
  * preset. */
 static lh_status store_typed(cli *c, const cli_option *o, const char *text)
 {
-    assert(c->command->n_options <= 64); /* bits of c->given */
+    assert(c->command->n_options <= CLI_MOST_OPTIONS);
     if (!is_common(o))
-        c->given |= UINT64_C(1) << (o - c->command->options);
+        c->given[o - c->command->options] = true;
     return store(c, o, text);
 }
 
 bool cli_is_given(const cli *c, const char *name)
 {
     const cli_option *o = cli_find_option(c->command, name);
-    return o && !is_common(o) && (c->given >> (o - c->command->options) & 1);
+    return o && !is_common(o) && c->given[o - c->command->options];
 }
 
 /* Parses a long option, `--name`, `--name=value` or `--name value`, at

@@ -38,11 +38,12 @@ typedef struct train_settings {
     bool realtime, emulate_links, real_links, insecure, adapt;
     cli_model model;
     const char *data, *tokenizer, *checkpoint, *resume, *weights, *offload_to,
-        *overrides;
-    uint64_t warmup;
-    double rate, min_rate, weight_decay, clip, validation;
+        *overrides, *validation_data;
+    uint64_t warmup, decay_steps;
+    double rate, min_rate, weight_decay, clip, validation, beta1, beta2,
+        epsilon;
     bool delayed_update, fresh;
-    uint32_t format, checkpoint_every, keep, validate_every;
+    uint32_t format, checkpoint_every, keep, validate_every, rate_decay;
 } train_settings;
 
 /* Runs 'longhaul train'. */

@@ -163,13 +163,16 @@ static void show_remark(void *of, const char *text)
 
 /* Builds the model's options from the command line, checkpoints and data
  * included. */
-static lh_status read_model_options(cli *c, lh_train_model *m)
+static lh_status read_model_options(cli *c, lh_train_model *m,
+                                    lh_train_optimizer *how)
 {
     const train_settings *s = c->settings;
     *m = lh_train_model_defaults();
     m->seed = c->common.seed;
     m->data = s->data;
-    m->token_bytes = 2 * s->format;
+    static const uint32_t token_bytes[] = {0, 2, 4, LH_TOKEN_BYTES_INDEXED};
+    m->token_bytes = token_bytes[s->format];
+    m->validation_data = s->validation_data;
     m->tokenizer = s->tokenizer;
     m->validate_every = s->validate_every;
     /* Host memory, unless a folder is given. */
@@ -194,6 +197,23 @@ static lh_status read_model_options(cli *c, lh_train_model *m)
         m->weight_decay = s->weight_decay;
     if (cli_is_given(c, "clip"))
         m->clip = s->clip;
+    *how = lh_train_optimizer_defaults();
+    m->optimizer = how;
+    if (cli_is_given(c, "beta1"))
+        how->beta1 = s->beta1;
+    if (cli_is_given(c, "beta2"))
+        how->beta2 = s->beta2;
+    if (cli_is_given(c, "epsilon"))
+        how->epsilon = s->epsilon;
+    if (cli_is_given(c, "rate-decay"))
+        how->rate_decay = s->rate_decay;
+    if (cli_is_given(c, "decay-steps"))
+        how->decay_steps = s->decay_steps;
+    if (!(s->beta1 < 1) || !(s->beta2 < 1))
+        return cli_usage(c, "--beta1 and --beta2 must be at least 0 and less "
+                            "than 1");
+    if (!(s->epsilon > 0))
+        return cli_usage(c, "--epsilon must be above 0");
     m->delayed_update = s->delayed_update;
     m->validation = s->validation;
     return m->validation < 1
@@ -223,8 +243,9 @@ static lh_status train_plan(cli *c, const cli_view *v, const lh_plan *plan,
     const train_settings *s = c->settings;
     bool cpu = s->device == LH_TRAIN_CPU;
     lh_train_model model;
+    lh_train_optimizer optimizer;
     if (cpu)
-        CLI_TRY(read_model_options(c, &model));
+        CLI_TRY(read_model_options(c, &model, &optimizer));
     const lh_train_plan_options with = {.size = sizeof with,
                                         .device = (lh_train_device)s->device,
                                         .pipeline = v->pipeline,
@@ -479,6 +500,12 @@ static lh_status check_options(cli *c)
         {"min-rate", cli_is_given(c, "min-rate"), true},
         {"warmup", cli_is_given(c, "warmup"), true},
         {"rate", cli_is_given(c, "rate"), true},
+        {"rate-decay", cli_is_given(c, "rate-decay"), true},
+        {"decay-steps", s->decay_steps > 0, true},
+        {"beta1", cli_is_given(c, "beta1"), true},
+        {"beta2", cli_is_given(c, "beta2"), true},
+        {"epsilon", cli_is_given(c, "epsilon"), true},
+        {"validation-data", s->validation_data, true},
         {"weight-decay", cli_is_given(c, "weight-decay"), true},
         {"clip", cli_is_given(c, "clip"), true},
         {"delayed-update", s->delayed_update, true},
@@ -542,8 +569,19 @@ static lh_status check_options(cli *c)
         return cli_usage(c, "--checkpoint-every requires --checkpoint");
     if (cli_is_given(c, "keep") && !s->checkpoint)
         return cli_usage(c, "--keep requires --checkpoint");
-    if (cli_is_given(c, "validate-every") && !(s->validation > 0))
-        return cli_usage(c, "--validate-every requires --validation above 0");
+    if (cli_is_given(c, "validate-every") && !(s->validation > 0) &&
+        !s->validation_data)
+        return cli_usage(c, "--validate-every requires --validation above 0, "
+                            "or --validation-data");
+    if (s->validation > 0 && s->validation_data)
+        return cli_usage(c, "--validation cannot be combined with "
+                            "--validation-data");
+    if (s->decay_steps && s->rate_decay == LH_RATE_DECAY_CONSTANT)
+        return cli_usage(c, "--decay-steps cannot be combined with "
+                            "--rate-decay constant");
+    if (s->rate_decay == LH_RATE_DECAY_CONSTANT && cli_is_given(c, "min-rate"))
+        return cli_usage(c, "--min-rate cannot be combined with --rate-decay "
+                            "constant");
     if (s->tokenizer && s->format)
         return cli_usage(c, "--tokenizer requires --format text");
     if (s->overrides && !s->resume)

@@ -44,6 +44,34 @@ def train(name, steps, *more, code=0, err=None):
     return [one["loss"] for one in found.get("iterations", [])]
 
 
+def checksum(data):
+    """The checksum of docs/formats/checkpoint.md."""
+    mask = 2**64 - 1
+    h = 0x9e3779b97f4a7c15 ^ len(data)
+    for at in range(0, len(data), 8):
+        word = int.from_bytes(data[at:at + 8], "little")
+        h = (h ^ word) * 0xff51afd7ed558ccd & mask
+        h ^= h >> 32
+    return (h * 0xc4ceb9fe1a85ec53 & mask) >> 12
+
+
+def sealed(state):
+    """Returns the text of a changed state.json with its checksum."""
+    def text(value):
+        if isinstance(value, dict):
+            return "{" + ",".join(f'"{key}":{text(value[key])}'
+                                  for key in sorted(value)) + "}"
+        if isinstance(value, list):
+            return "[" + ",".join(map(text, value)) + "]"
+        if isinstance(value, float):  # as jansson prints it
+            digits = re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.17g}")
+            return digits if set(digits) & set(".e") else digits + ".0"
+        return json.dumps(value)
+    state.pop("check")
+    state["check"] = checksum(text(state).encode())
+    return json.dumps(state)
+
+
 def checkpoints():
     return sorted(os.listdir(WORK / "run"))
 
@@ -490,6 +518,23 @@ def options_and_schedule_are_kept_unless_overridden():
                  rf"this run {value}: omit the option to continue with the "
                  rf"checkpoint's, or change it with --override {option}\n\Z")
         case(f"{option}, equal", [*resume, "8", f"--{option}", mine], out=ANY)
+    for option, value in (("beta1", "0.8"), ("epsilon", "1e-6"),
+                          ("rate-decay", "linear"), ("decay-steps", "2")):
+        case(option, [*resume, "8", f"--{option}", value], 1,
+             err=rf"state\.json: {option}: the checkpoint's run has .*--override "
+                 rf"{option}\n\Z")
+    # checkpoints of older versions lack these options
+    state = json.loads((WORK / "run/step-00000004/state.json").read_text())
+    for option in ("beta1", "beta2", "epsilon", "rate-decay", "decay-steps"):
+        del state["options"][option]
+    old = "old/step-00000004"
+    shutil.copytree(WORK / "run/step-00000004", WORK / old)
+    write(f"{old}/state.json", sealed(state))
+    found = json_case("an older checkpoint", [
+        "train", "plan.json", "--device", "cpu", "--data", "text", "--resume",
+        "old", "--steps", "8"])
+    check([one["loss"] for one in found["iterations"]] == losses[4:],
+          "an older checkpoint's losses")
     found = json_case("another rate", [*resume, "8", "--rate", "0.02",
                                        "--override", "rate,clip"])
     got = [one["rate"] for one in found["iterations"]]

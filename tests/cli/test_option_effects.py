@@ -113,7 +113,10 @@ def an_option_of_train_is_for_the_device_or_is_refused():
     cpu = {"--data": "data", "--format": "text", "--tokenizer": "t.json",
            "--validation": "0.1", "--validate-every": "2", "--rate": "1e-3",
            "--min-rate": "0", "--warmup": "1", "--weight-decay": "0",
-           "--clip": "2", "--delayed-update": None, "--checkpoint": "c", "--checkpoint-every": "2",
+           "--rate-decay": "linear", "--decay-steps": "2", "--beta1": "0.8",
+           "--beta2": "0.9", "--epsilon": "1e-6", "--clip": "2",
+           "--validation-data": "data", "--delayed-update": None,
+           "--checkpoint": "c", "--checkpoint-every": "2",
            "--keep": "3", "--resume": "c", "--weights": "w",
            "--emulate-links": None, "--profile-out": "p.json",
            "--offload-to": ".", "--memory": "report"}
@@ -136,7 +139,17 @@ def an_option_of_train_is_for_the_device_or_is_refused():
     for more, message in (
             (["--keep", "3"], "--keep requires --checkpoint"),
             (["--validate-every", "3"],
-             "--validate-every requires --validation above 0"),
+             "--validate-every requires --validation above 0, or "
+             "--validation-data"),
+            (["--validation", "0.1", "--validation-data", "data"],
+             "--validation cannot be combined with --validation-data"),
+            (["--rate-decay", "constant", "--min-rate", "0"],
+             "--min-rate cannot be combined with --rate-decay constant"),
+            (["--rate-decay", "constant", "--decay-steps", "1"],
+             "--decay-steps cannot be combined with --rate-decay constant"),
+            (["--beta2", "1"], "--beta1 and --beta2 must be at least 0 and "
+             "less than 1"),
+            (["--epsilon", "0"], "--epsilon must be above 0"),
             (["--format", "u16", "--tokenizer", "t.json"],
              "--tokenizer requires --format text")):
         case("alone of no effect", [*train, *more], 2, err=message)

@@ -144,7 +144,9 @@ int main(int argc, char **argv)
     bench b = {0};
     char line[512];
     bool bf16 = argc == 14 && strcmp(argv[13], "bf16") == 0;
-    if (argc != 13 && !bf16)
+    /* other options of AdamW; warm-up, constant rate, linear decay */
+    bool wsd = argc == 14 && strcmp(argv[13], "wsd") == 0;
+    if (argc != 13 && !bf16 && !wsd)
         return 2;
     for (int i = 0; i < 11; i++)
         n[i] = (uint32_t)strtoul(argv[i + 2], NULL, 10);
@@ -188,6 +190,11 @@ int main(int argc, char **argv)
     lhi_train_options o = lhi_train_defaults(1000);
     o.model = &model, o.n_chunks = 1, o.n_mine = 1, o.mine = &mine;
     o.n_replicas = 1, o.warmup = 10, o.rate = 1e-3, o.min_rate = 1e-4;
+    if (wsd) {
+        o.steps = 20, o.warmup = 5, o.decay_steps = 10;
+        o.rate_decay = LH_RATE_DECAY_LINEAR;
+        o.beta1 = 0.8, o.beta2 = 0.99, o.epsilon = 1e-4, o.weight_decay = 0.3;
+    }
     must(lhi_train_make(device, &o, &b.train, &err), &err);
     b.tally = calloc(lhi_train_tally_size(b.train), sizeof *b.tally);
     b.sums = calloc(lhi_train_count_checksums(b.train), sizeof *b.sums);

@@ -478,6 +478,19 @@ static lh_status trained(const void *given, lh_error *err)
     return status == LH_EINVAL ? status : say(LH_OK, "%s", err->text);
 }
 
+/* Trains with these options of the optimizer, until the data are missing. */
+static lh_status optimized(const void *given, lh_error *err)
+{
+    const lh_train_model m = {.size = sizeof m,
+                              .model = &tiny,
+                              .first_layers = tiny_chunks,
+                              .micro_batch = 1,
+                              .sequence = 4,
+                              .data = "/nowhere/to be found",
+                              .optimizer = given};
+    return trained(&m, err);
+}
+
 /* Measures until the model is checked, which the cpu device does not support.
  */
 static lh_status measured(const void *given, lh_error *err)

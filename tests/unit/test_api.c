@@ -176,6 +176,12 @@ static const lh_train_model train_model = {.size = sizeof train_model,
                                            .micro_batch = 1,
                                            .sequence = 4,
                                            .data = "/nowhere/to be found"};
+static const lh_train_optimizer optimizer = {.size = sizeof optimizer,
+                                             .beta1 = 0.9,
+                                             .beta2 = 0.99,
+                                             .epsilon = 1e-8,
+                                             .rate_decay = LH_RATE_DECAY_LINEAR,
+                                             .decay_steps = 2};
 static const lh_train_plan_options train_plan = {.size = sizeof train_plan,
                                                  .run = &train};
 static const lh_measure_options measure = {.size = sizeof measure,
@@ -270,6 +276,7 @@ static const taker takers[] = {
     TAKER(lh_reschedule, switched, &reschedule, name),
     TAKER(lh_compare_options, compared, &compare, fixed_schedules),
     TAKER(lh_train_model, trained, &train_model, token_bytes),
+    TAKER(lh_train_optimizer, optimized, &optimizer, decay_steps),
     TAKER(lh_train_plan_options, plan_trained, &train_plan, model),
     TAKER(lh_measure_options, measured, &measure, repeats),
     TAKER(lh_cost_options, priced, &cost, gradient_bytes),

@@ -210,6 +210,185 @@ static void refused(void)
     }
 }
 
+/* Opens the data of `paths` with windows of two tokens. */
+static lh_status open_data(const char *paths, lhi_data_kind kind,
+                           const char *validation, lhi_data **out,
+                           lh_error *err)
+{
+    return lhi_data_open(&(lhi_data_options){.path = paths,
+                                             .kind = kind,
+                                             .vocab = 1000,
+                                             .sequence = 2,
+                                             .validation_path = validation,
+                                             .seed = 4},
+                         out, err);
+}
+
+/* Checks that files are one sequence, whose windows may begin in one file and
+ * end in another, and that validation files are read in order. */
+static void shards(void)
+{
+    char a[32], b[32], both[32], list[80];
+    lh_error err;
+    lhi_data *one, *parts;
+    uint64_t sums[2];
+    int32_t v[3], w[3];
+    write_file(a, "abcdefg", 7);
+    write_file(b, "hijklmnopq", 10);
+    write_file(both, "abcdefghijklmnopq", 17);
+    snprintf(list, sizeof list, "%s;%s", a, b);
+    CHECK_OK(open_data(both, LHI_DATA_BYTES, NULL, &one, &err), err);
+    CHECK_OK(open_data(list, LHI_DATA_BYTES, list, &parts, &err), err);
+    CHECK_INT(lhi_data_n_windows(parts, 0), 8);
+    for (uint64_t i = 0; i < 20; i++) {
+        CHECK_OK(lhi_data_read_window(one, 0, i, v, &err), err);
+        CHECK_OK(lhi_data_read_window(parts, 0, i, w, &err), err);
+        CHECK_INT(memcmp(v, w, sizeof v), 0);
+    }
+    CHECK_OK(lhi_data_compute_fingerprint(one, &sums[0], &err), err);
+    CHECK_OK(lhi_data_compute_fingerprint(parts, &sums[1], &err), err);
+    CHECK(sums[0] == sums[1]);
+    CHECK_INT(lhi_data_n_windows(parts, 1), 8);
+    CHECK_OK(lhi_data_read_window(parts, 1, 3, w, &err), err);
+    CHECK(w[0] == 'g' && w[1] == 'h' && w[2] == 'i');
+    lhi_data_close(one);
+    lhi_data_close(parts);
+    CHECK_INT(open_data(a, LHI_DATA_BYTES, "/nowhere", &one, &err), LH_EIO);
+    CHECK_HAS(err.text, "/nowhere: No such file");
+    unlink(a);
+    unlink(b);
+    unlink(both);
+}
+
+/* Checks the order of a mixture's sequences: that of Megatron-LM's blended
+ * datasets for the same weights, again and again; and their samples. */
+static void mixtures(void)
+{
+    static const int order[] = {0, 1, 2, 0}; /* of weights 2, 1, 1 */
+    static const char letters[] = "aAx";
+    char path[3][32], list[140];
+    lh_error err;
+    lhi_data *data, *alone;
+    uint64_t sums[2];
+    int32_t v[3], w[3];
+    write_file(path[0], "abcdefghijk", 11); /* 5 windows */
+    write_file(path[1], "ABCDEFG", 7);
+    write_file(path[2], "xyzxyzxyz", 9);
+    snprintf(list, sizeof list, "0.5=%s;.25=%s;0.25=%s", path[0], path[1],
+             path[2]);
+    CHECK_OK(open_data(list, LHI_DATA_BYTES, NULL, &data, &err), err);
+    CHECK_INT(lhi_data_n_windows(data, 0), 12);
+    for (uint64_t i = 0; i < 8200; i++) {
+        CHECK_OK(lhi_data_read_window(data, 0, i, w, &err), err);
+        const int of = w[0] >= 'x' ? 2 : w[0] < 'a';
+        CHECK_MSG(of == order[i % 4], "sample %u is of '%c'", (unsigned)i,
+                  letters[of]);
+    }
+    /* the n-th sample of the first file is the n-th of that file alone */
+    CHECK_OK(open_data(path[0], LHI_DATA_BYTES, NULL, &alone, &err), err);
+    for (uint64_t i = 0; i < 12; i++) {
+        CHECK_OK(lhi_data_read_window(data, 0, 8192 + 2 * i + i % 2, w, &err),
+                 err);
+        CHECK_OK(lhi_data_read_window(alone, 0, 4096 + i, v, &err), err);
+        CHECK_INT(memcmp(v, w, sizeof v), 0);
+    }
+    CHECK_OK(lhi_data_compute_fingerprint(data, &sums[0], &err), err);
+    lhi_data_close(alone);
+    lhi_data_close(data);
+    snprintf(list, sizeof list, "1=%s;2=%s;1=%s", path[0], path[1], path[2]);
+    CHECK_OK(open_data(list, LHI_DATA_BYTES, NULL, &data, &err), err);
+    CHECK_OK(lhi_data_compute_fingerprint(data, &sums[1], &err), err);
+    CHECK(sums[0] != sums[1]);
+    lhi_data_close(data);
+    /* a weight of less than one sample of a period is one */
+    snprintf(list, sizeof list, "1e9=%s;1=%s;1=%s", path[0], path[1], path[2]);
+    CHECK_OK(open_data(list, LHI_DATA_BYTES, NULL, &data, &err), err);
+    int rare = 0;
+    for (uint64_t i = 0; i < 4096; i++) {
+        CHECK_OK(lhi_data_read_window(data, 0, i, w, &err), err);
+        rare += w[0] < 'a' || w[0] >= 'x';
+    }
+    CHECK_INT(rare, 2);
+    lhi_data_close(data);
+    for (int i = 0; i < 2; i++) {
+        snprintf(list, sizeof list, i ? "1=%s;%s" : "1=%s;-1=%s", path[0],
+                 path[1]);
+        CHECK_INT(open_data(list, LHI_DATA_BYTES, NULL, &data, &err),
+                  LH_EINVAL);
+        CHECK_HAS(err.text, i ? "give all files a weight" : "above 0");
+    }
+    for (int i = 0; i < 3; i++)
+        unlink(path[i]);
+}
+
+/* Checks datasets in Megatron-LM's format, and damaged ones. */
+static void indexed(void)
+{
+    static const unsigned char good[] = {
+        'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0, /* magic */
+        1,   0,   0,   0,   0,   0,   0,   0,    /* version */
+        8,                                       /* uint16 */
+        2,   0,   0,   0,   0,   0,   0,   0,    /* sequences */
+        3,   0,   0,   0,   0,   0,   0,   0,    /* documents + 1 */
+        2,   0,   0,   0,   3,   0,   0,   0,    /* lengths */
+        0,   0,   0,   0,   0,   0,   0,   0,    /* offsets */
+        4,   0,   0,   0,   0,   0,   0,   0,    /* */
+        0,   0,   0,   0,   0,   0,   0,   0,    /* documents */
+        1,   0,   0,   0,   0,   0,   0,   0,    /* */
+        2,   0,   0,   0,   0,   0,   0,   0};   /* */
+    static const unsigned char tokens[] = {1, 0, 2, 1, 3, 0, 4, 0, 5, 0};
+    static const struct {
+        size_t at;
+        unsigned char to;
+        const char *says;
+    } bad[] = {{0, 'X', "not an index of Megatron-LM's"},
+               {9, 2, "not an index of Megatron-LM's"},
+               {17, 5, "number format 5 is not supported"},
+               {18, 3, "are not those of 3 sequences"},
+               {25, 99, "are not those of"},
+               {38, 4, "its sequences have 12 bytes, but"},
+               {50, 6, "sequence 1 does not follow"}};
+    char base[32], name[2][40], list[100];
+    lh_error err;
+    lhi_data *data;
+    int32_t w[3];
+    write_file(base, "", 0);
+    for (int i = 0; i < 2; i++)
+        snprintf(name[i], sizeof name[i], "%s.%s", base, i ? "idx" : "bin");
+    for (size_t i = 0; i <= sizeof bad / sizeof bad[0]; i++) {
+        unsigned char index[sizeof good];
+        memcpy(index, good, sizeof good);
+        if (i > 0)
+            index[bad[i - 1].at] = bad[i - 1].to;
+        for (int k = 0; k < 2; k++) {
+            FILE *f = fopen(name[k], "wb");
+            fwrite(k ? index : tokens, 1, k ? sizeof good : sizeof tokens, f);
+            fclose(f);
+        }
+        if (i > 0) {
+            CHECK(open_data(base, LHI_DATA_INDEXED, NULL, &data, &err) !=
+                  LH_OK);
+            CHECK_HAS(err.text, bad[i - 1].says);
+            continue;
+        }
+        snprintf(list, sizeof list, "%s;%s", base, name[1]);
+        CHECK_OK(open_data(list, LHI_DATA_INDEXED, name[0], &data, &err), err);
+        CHECK_INT(lhi_data_n_tokens(data), 10);
+        CHECK_INT(lhi_data_n_windows(data, 0), 4);
+        CHECK_OK(lhi_data_read_window(data, 1, 0, w, &err), err);
+        CHECK(w[0] == 1 && w[1] == 258 && w[2] == 3);
+        lhi_data_close(data);
+    }
+    CHECK_INT(truncate(name[1], 20), 0);
+    CHECK_INT(open_data(base, LHI_DATA_INDEXED, NULL, &data, &err), LH_EINPUT);
+    CHECK_HAS(err.text, "too short for an index");
+    unlink(name[1]);
+    CHECK_INT(open_data(base, LHI_DATA_INDEXED, NULL, &data, &err), LH_EIO);
+    CHECK_HAS(err.text, ".idx: No such file");
+    unlink(name[0]);
+    unlink(base);
+}
+
 static void encoded_file(void)
 {
     char text[32], json[32];
@@ -241,6 +420,9 @@ int main(void)
     RUN(words);
     RUN(merges);
     RUN(refused);
+    RUN(shards);
+    RUN(mixtures);
+    RUN(indexed);
     RUN(encoded_file);
     return test_summary();
 }

@@ -38,7 +38,10 @@ static inline lhi_recipe *team_recipe(void)
                                  [LHI_RECIPE_MIN_RATE] = o.min_rate,
                                  [LHI_RECIPE_WARMUP] = (double)o.warmup,
                                  [LHI_RECIPE_WEIGHT_DECAY] = o.weight_decay,
-                                 [LHI_RECIPE_CLIP] = o.clip},
+                                 [LHI_RECIPE_CLIP] = o.clip,
+                                 [LHI_RECIPE_BETA1] = o.beta1,
+                                 [LHI_RECIPE_BETA2] = o.beta2,
+                                 [LHI_RECIPE_EPSILON] = o.epsilon},
                      .run = {.name = "team"}};
     return &recipe;
 }

@@ -352,6 +352,34 @@ typedef struct lh_train_collective_links {
     lh_train_group_link gathers, reductions;
 } lh_train_collective_links;
 
+/* Shapes of the learning rate's decay after the warm-up. */
+typedef enum lh_rate_decay {
+    LH_RATE_DECAY_COSINE, /* half a cosine down to the final rate */
+    LH_RATE_DECAY_LINEAR,
+    LH_RATE_DECAY_CONSTANT, /* none */
+    LH_N_RATE_DECAYS
+} lh_rate_decay;
+
+/* Further options of AdamW and its learning rate. */
+typedef struct lh_train_optimizer {
+    size_t size; /* sizeof(lh_train_optimizer) */
+    double beta1, beta2,
+        epsilon; /* NAN: 0.9, 0.95, 1e-8, or the checkpoint's */
+    /* lh_rate_decay; LH_N_RATE_DECAYS: cosine, or the checkpoint's */
+    uint32_t rate_decay;
+    /* Steps of the decay, at the end of the run; the rate is constant before
+     * (warm-up, stable, decay). 0: all after the warm-up; UINT64_MAX: 0, or the
+     * checkpoint's. */
+    uint64_t decay_steps;
+} lh_train_optimizer;
+
+/* Returns the default options of the optimizer. */
+LH_API lh_train_optimizer lh_train_optimizer_defaults(void);
+
+/* Tokens as in Megatron-LM's indexed datasets: PREFIX.bin, with their size in
+ * PREFIX.idx. */
+#define LH_TOKEN_BYTES_INDEXED 1u
+
 /* Model and training options for the cpu device: float32, of a kind listed in
  * docs/training.md. Strings are borrowed for the call. */
 typedef struct lh_train_model {
@@ -370,8 +398,11 @@ typedef struct lh_train_model {
     uint32_t replicas;              /* data-parallel replicas; 0: 1 */
     uint64_t seed;
 
-    const char *data;        /* file with text or tokens */
-    uint32_t token_bytes;    /* 0: text; 2, 4: little-endian tokens */
+    /* Files with text or tokens, separated by ';': their tokens one after
+     * another or, with WEIGHT=FILE, a mixture (docs/training.md). */
+    const char *data;
+    /* 0: text; 2, 4: little-endian tokens; LH_TOKEN_BYTES_INDEXED. */
+    uint32_t token_bytes;
     const char *tokenizer;   /* tokenizer.json for text; NULL: bytes */
     double validation;       /* fraction of the data, 0 <= f < 1 */
     uint32_t validate_every; /* steps; 0: never */
@@ -476,7 +507,8 @@ typedef struct lh_train_model {
     bool bf16;
     /* With `resume`: names of the options, separated by commas, that the run
      * does not inherit from the checkpoint: steps, rate, min-rate, warmup,
-     * weight-decay, clip, dropout, balance_loss, balance_bias, expert_capacity,
+     * weight-decay, clip, beta1, beta2, epsilon, rate-decay, decay-steps,
+     * dropout, balance_loss, balance_bias, expert_capacity,
      * bf16. NULL: none; then an explicit value that differs is an error. */
     const char *overrides;
     /* With `checkpoint`: the folder may have checkpoints of another run. They
@@ -486,6 +518,10 @@ typedef struct lh_train_model {
     /* Sequences per microbatch of each replica, `replicas` entries, the largest
      * of which is micro_batch; NULL: micro_batch for all. */
     const uint32_t *micro_batches;
+    const lh_train_optimizer *optimizer; /* NULL: defaults */
+    /* Files in the format of `data` for validation, in place of `validation`;
+     * NULL: none. */
+    const char *validation_data;
 } lh_train_model;
 
 /* GPT-2's dropout rate. */

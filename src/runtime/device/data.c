@@ -1,42 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L /* pread, O_CLOEXEC */
 #include "runtime/device/data.h"
 
 #include "base/arena.h"
 #include "base/fail.h"
-#include "base/input_limits.h"
 #include "base/random.h"
-#include "base/text.h"
-#include "runtime/device/tokenizer.h"
+#include "runtime/device/token_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+/* Samples after which a mixture's order of sequences repeats; weights are
+ * rounded to shares of it. A sample's place follows from a table, so a run can
+ * resume at any sample. */
+enum { MIX_PERIOD = 4096, MOST_FILES = 65536 };
+
+/* Files whose tokens are one sequence. */
+typedef struct sequence {
+    lhi_token_file **files;
+    uint32_t n_files;
+    uint64_t n_tokens, n_train;
+    double weight;
+    uint32_t share; /* samples of a period */
+} sequence;
 
 /* An open data set. */
 struct lhi_data {
     lhi_arena *mem;
-    const char *path;
-    int fd;            /* -1: all tokens are in `encoded` */
-    uint32_t *encoded; /* allocated by the tokenizer; free with
-                        * lhi_tokens_free() */
-    uint32_t size;     /* bytes per token in the file */
-    uint32_t vocab, sequence, ahead;
-    uint64_t n_tokens, n_train; /* tokens */
+    sequence *sequences;
+    uint32_t n_sequences;
+    bool is_mixture;
+    sequence *validation;          /* files for validation; NULL: none */
+    uint32_t vocab, length, ahead; /* length: tokens of a window */
     uint64_t seed;
+    /* Mixture: each sample's sequence in a period, and its number among the
+     * samples of that sequence. */
+    uint16_t *mix_sequence, *mix_number;
 };
 
-/* Counts the training sequences (windows) in n_tokens. Windows overlap by one
- * token, since the last target is the next window's first token, and by the
- * look-ahead tokens. */
-static uint64_t count_windows(uint64_t n_tokens, const lhi_data_options *o)
+/* Counts the windows in n_tokens. Windows overlap by one token, since the last
+ * target is the next window's first token, and by the look-ahead tokens. */
+static uint64_t count_windows(const lhi_data *data, uint64_t n_tokens)
 {
-    uint64_t over = 1 + (uint64_t)o->look_ahead;
-    return n_tokens >= over ? (n_tokens - over) / o->sequence : 0;
+    uint64_t over = 1 + (uint64_t)data->ahead;
+    return n_tokens >= over ? (n_tokens - over) / data->length : 0;
 }
 
 /* Returns the position of number i out of n in the permutation that `key`
@@ -61,102 +70,240 @@ static uint64_t shuffle(uint64_t i, uint64_t n, uint64_t key)
     return i;
 }
 
-/* Encodes the text file with the tokenizer into data->encoded. */
-static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
+/* --- files ---------------------------------------------------------------- */
+
+/* Parses WEIGHT= at the start of `item` into *weight; returns the rest. NULL:
+ * the item has no weight. */
+static const char *parse_weight(const char *item, double *weight)
 {
-    lhi_tokenizer *bpe = NULL;
-    char *text = NULL;
-    size_t len = 0, n = 0;
-    struct stat info;
-    if (stat(data->path, &info) == 0 && !S_ISREG(info.st_mode))
-        return lhi_fail(err, LH_EINPUT, "%s: is not a file", data->path);
-    LHI_TRY(lhi_tokenizer_read(tokenizer, &bpe, err));
-    lh_status status =
-        lhi_tokenizer_size(bpe) <= data->vocab
-            ? LH_OK
-            : lhi_fail(err, LH_EINPUT,
-                       "%s: has %u tokens, but the model's vocabulary only %u",
-                       tokenizer, lhi_tokenizer_size(bpe), data->vocab);
-    if (status == LH_OK)
-        status = lhi_file_read(data->path, lhi_input_max_bytes(LHI_INPUT_TEXT),
-                               &text, &len, err);
-    if (status == LH_OK)
-        status = lhi_tokenizer_encode(bpe, text, len, &data->encoded, &n, err);
-    if (status == LH_EINPUT && text)
-        lhi_fail_add_context(err, "%s", data->path);
-    data->n_tokens = n;
-    lh_text_free(text);
-    lhi_tokenizer_free(bpe);
-    return status;
+    char *end;
+    *weight = strtod(item, &end);
+    return end > item && *end == '=' ? end + 1 : NULL;
 }
 
-/* Opens a file of fixed-size tokens and counts them. LH_EINPUT: not a regular
- * file, or its size is no multiple of the token size. */
-static lh_status open_file(lhi_data *data, lh_error *err)
+/* Opens the next file of a sequence. */
+static lh_status add_file(lhi_data *data, sequence *s, const char *path,
+                          const lhi_data_options *o, lh_error *err)
 {
-    struct stat info;
-    data->fd = open(data->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (data->fd < 0 || fstat(data->fd, &info) != 0)
-        return lhi_fail(err, LH_EIO, "%s: %s", data->path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return lhi_fail(err, LH_EINPUT, "%s: is not a file", data->path);
-    if (info.st_size % data->size)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: %" PRIu64
-                        " bytes are not a multiple of %u-byte tokens",
-                        data->path, (uint64_t)info.st_size, data->size);
-    data->n_tokens = (uint64_t)info.st_size / data->size;
+    lhi_token_file **next = &s->files[s->n_files];
+    LHI_TRY(lhi_token_file_open(data->mem, path, o, next, err));
+    s->n_files++;
+    s->n_tokens += lhi_token_file_count(*next);
     return LH_OK;
 }
 
-/* Opens the token file or the encoded text and splits the tokens into training
- * and validation. LH_EINPUT: one of the two is too short for a training
- * sequence. */
-static lh_status open_tokens(lhi_data *data, const lhi_data_options *o,
-                             lh_error *err)
+/* Adds a sequence with room for n files to the data set. */
+static lh_status add_sequence(lhi_data *data, uint32_t n, double weight,
+                              lh_error *err)
 {
-    static const uint32_t sizes[] = {1, 2, 4};
-    if (!(data->path = lhi_arena_strdup(data->mem, o->path)))
+    sequence *s = &data->sequences[data->n_sequences];
+    s->weight = weight;
+    if (!(s->files = LHI_NEW(data->mem, lhi_token_file *, n)))
         return lhi_fail_nomem(err);
-    data->size = sizes[o->kind];
-    data->vocab = o->vocab;
-    data->sequence = o->sequence;
-    data->ahead = o->look_ahead;
-    data->seed = o->seed;
-    if (o->tokenizer && o->kind == LHI_DATA_BYTES)
-        LHI_TRY(encode(data, o->tokenizer, err));
-    else
-        LHI_TRY(open_file(data, err));
-    data->n_train =
-        data->n_tokens - (uint64_t)((double)data->n_tokens * o->validation);
-    if (count_windows(data->n_train, o) == 0 ||
-        (o->validation > 0 &&
-         count_windows(data->n_tokens - data->n_train, o) == 0))
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: %" PRIu64 " tokens are too few for windows of %u "
-                        "in each split; give a longer file or a "
-                        "shorter sequence",
-                        data->path, data->n_tokens, o->sequence);
+    data->n_sequences++;
     return LH_OK;
+}
+
+/* Opens one item of --data: the next file of the only sequence or, with a
+ * weight, a sequence of its own. n: number of items. */
+static lh_status open_item(lhi_data *data, const char *item, uint32_t n,
+                           const lhi_data_options *o, lh_error *err)
+{
+    double weight;
+    const char *path = parse_weight(item, &weight);
+    const bool is_first = data->n_sequences == 0;
+    if (!is_first && (path != NULL) != data->is_mixture)
+        return lhi_fail(err, LH_EINVAL,
+                        "data '%s': give all files a weight (WEIGHT=FILE), or "
+                        "none",
+                        item);
+    if (path && !(weight > 0 && isfinite(weight)))
+        return lhi_fail(err, LH_EINVAL,
+                        "data '%s': the weight must be a number above 0", item);
+    data->is_mixture = path != NULL;
+    if (is_first || path)
+        LHI_TRY(add_sequence(data, path ? 1 : n, path ? weight : 1, err));
+    return add_file(data, &data->sequences[data->n_sequences - 1],
+                    path ? path : item, o, err);
+}
+
+/* Splits a list at its semicolons in place; returns the number of items, which
+ * are NUL-terminated and follow one another. */
+static uint32_t split_items(char *list)
+{
+    uint32_t n = 1;
+    for (; *list; list++)
+        if (*list == ';') {
+            *list = '\0';
+            n++;
+        }
+    return n;
+}
+
+/* Copies a list of files and splits it. LH_EINVAL: too many. */
+static lh_status parse_list(lhi_data *data, const char *list, const char **out,
+                            uint32_t *n, lh_error *err)
+{
+    char *items = lhi_arena_strdup(data->mem, list);
+    if (!items)
+        return lhi_fail_nomem(err);
+    *n = split_items(items);
+    *out = items;
+    return *n <= MOST_FILES ? LH_OK
+                            : lhi_fail(err, LH_EINVAL,
+                                       "%" PRIu32 " data files are more than "
+                                       "%d",
+                                       *n, MOST_FILES);
+}
+
+/* Opens the validation files. */
+static lh_status open_validation(lhi_data *data, const lhi_data_options *o,
+                                 lh_error *err)
+{
+    const char *item;
+    uint32_t n;
+    LHI_TRY(parse_list(data, o->validation_path, &item, &n, err));
+    sequence *s = LHI_NEW(data->mem, sequence, 1);
+    if (!s || !(s->files = LHI_NEW(data->mem, lhi_token_file *, n)))
+        return lhi_fail_nomem(err);
+    data->validation = s;
+    for (uint32_t i = 0; i < n; i++, item += strlen(item) + 1)
+        LHI_TRY(add_file(data, s, item, o, err));
+    if (count_windows(data, s->n_tokens) == 0)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: %" PRIu64 " tokens are too few for a window of "
+                        "%u; give a longer file or a shorter sequence",
+                        lhi_token_file_path(s->files[0]), s->n_tokens,
+                        o->sequence);
+    return LH_OK;
+}
+
+/* Splits each sequence into training and validation. LH_EINPUT: one of the two
+ * is too short for a window. */
+static lh_status divide(lhi_data *data, const lhi_data_options *o,
+                        lh_error *err)
+{
+    for (uint32_t i = 0; i < data->n_sequences; i++) {
+        sequence *s = &data->sequences[i];
+        s->n_train =
+            s->n_tokens - (uint64_t)((double)s->n_tokens * o->validation);
+        if (count_windows(data, s->n_train) == 0 ||
+            (o->validation > 0 &&
+             count_windows(data, s->n_tokens - s->n_train) == 0))
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s: %" PRIu64 " tokens are too few for windows of %u in each "
+                "split; give a longer file or a shorter sequence",
+                lhi_token_file_path(s->files[0]), s->n_tokens, o->sequence);
+    }
+    return LH_OK;
+}
+
+/* --- mixtures ------------------------------------------------------------- */
+
+/* Sets each sequence's samples of a period: its share by weight, at least one;
+ * the largest remainders are rounded up. */
+static void set_shares(lhi_data *data)
+{
+    double all = 0;
+    uint32_t left = MIX_PERIOD;
+    for (uint32_t i = 0; i < data->n_sequences; i++)
+        all += data->sequences[i].weight;
+    for (uint32_t i = 0; i < data->n_sequences; i++) {
+        sequence *s = &data->sequences[i];
+        s->weight = s->weight / all * MIX_PERIOD;
+        s->share = s->weight < 1 ? 1 : (uint32_t)s->weight;
+        left -= s->share;
+    }
+    /* Negative (as unsigned) if many sequences have less than one sample. */
+    for (; left != 0; left += left > MIX_PERIOD ? 1 : UINT32_MAX) {
+        sequence *best = NULL;
+        for (uint32_t i = 0; i < data->n_sequences; i++) {
+            sequence *s = &data->sequences[i];
+            const double more = s->weight - s->share;
+            const double most = best ? best->weight - best->share : 0;
+            if (left > MIX_PERIOD ? s->share > 1 && (!best || more < most)
+                                  : !best || more > most)
+                best = s;
+        }
+        best->share += left > MIX_PERIOD ? UINT32_MAX : 1;
+    }
+}
+
+/* Fills the tables of a mixture: each sample is of the sequence whose number of
+ * samples is furthest below its share, as in Megatron-LM's blended datasets. */
+static lh_status fill_mixture(lhi_data *data, lh_error *err)
+{
+    if (data->n_sequences > MIX_PERIOD)
+        return lhi_fail(err, LH_EINVAL,
+                        "a mixture of %" PRIu32 " files: at most %d are "
+                        "possible",
+                        data->n_sequences, MIX_PERIOD);
+    data->mix_sequence = LHI_NEW(data->mem, uint16_t, MIX_PERIOD);
+    data->mix_number = LHI_NEW(data->mem, uint16_t, MIX_PERIOD);
+    uint16_t *counts = LHI_NEW(data->mem, uint16_t, data->n_sequences);
+    if (!data->mix_sequence || !data->mix_number || !counts)
+        return lhi_fail_nomem(err);
+    set_shares(data);
+    for (int64_t k = 0; k < MIX_PERIOD; k++) {
+        uint32_t best = UINT32_MAX;
+        int64_t most = 0;
+        for (uint32_t i = 0; i < data->n_sequences; i++) {
+            const int64_t share = data->sequences[i].share;
+            const int64_t missing =
+                share * (k > 0 ? k : 1) - (int64_t)counts[i] * MIX_PERIOD;
+            if (counts[i] < share && (best == UINT32_MAX || missing > most)) {
+                best = i;
+                most = missing;
+            }
+        }
+        data->mix_sequence[k] = (uint16_t)best;
+        data->mix_number[k] = counts[best]++;
+    }
+    return LH_OK;
+}
+
+/* --- data set ------------------------------------------------------------- */
+
+/* Opens all files. */
+static lh_status open_all(lhi_data *data, const lhi_data_options *o,
+                          lh_error *err)
+{
+    const char *item;
+    uint32_t n;
+    LHI_TRY(parse_list(data, o->path, &item, &n, err));
+    if (!(data->sequences = LHI_NEW(data->mem, sequence, n)))
+        return lhi_fail_nomem(err);
+    for (uint32_t i = 0; i < n; i++, item += strlen(item) + 1)
+        LHI_TRY(open_item(data, item, n, o, err));
+    LHI_TRY(divide(data, o, err));
+    if (o->validation_path)
+        LHI_TRY(open_validation(data, o, err));
+    return data->is_mixture ? fill_mixture(data, err) : LH_OK;
 }
 
 lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
                         lh_error *err)
 {
     if (!options->path || options->sequence == 0 || options->vocab == 0 ||
-        !(options->validation >= 0 && options->validation < 1))
+        !(options->validation >= 0 && options->validation < 1) ||
+        (options->validation > 0 && options->validation_path))
         return lhi_fail(err, LH_EINVAL,
                         "the data need a file, a sequence, a vocabulary and a "
-                        "validation share of 0 <= share < 1");
+                        "validation share of 0 <= share < 1, or a validation "
+                        "file");
     lhi_arena *mem = lhi_arena_make(0);
     lhi_data *data = mem ? LHI_NEW(mem, lhi_data, 1) : NULL;
     if (!data) {
         lhi_arena_free(mem);
         return lhi_fail_nomem(err);
     }
-    data->mem = mem;
-    data->fd = -1;
-    lh_status status = open_tokens(data, options, err);
+    *data = (lhi_data){.mem = mem,
+                       .vocab = options->vocab,
+                       .length = options->sequence,
+                       .ahead = options->look_ahead,
+                       .seed = options->seed};
+    lh_status status = open_all(data, options, err);
     if (status != LH_OK) {
         lhi_data_close(data);
         return status;
@@ -165,76 +312,87 @@ lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
     return LH_OK;
 }
 
+/* Closes the files of a sequence. */
+static void close_files(const sequence *s)
+{
+    for (uint32_t i = 0; i < s->n_files; i++)
+        lhi_token_file_close(s->files[i]);
+}
+
 void lhi_data_close(lhi_data *data)
 {
     if (!data)
         return;
-    if (data->fd >= 0)
-        close(data->fd);
-    lhi_tokens_free(data->encoded);
+    for (uint32_t i = 0; i < data->n_sequences; i++)
+        close_files(&data->sequences[i]);
+    if (data->validation)
+        close_files(data->validation);
     lhi_arena_free(data->mem);
 }
 
 uint64_t lhi_data_n_tokens(const lhi_data *data)
 {
-    return data->n_tokens;
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < data->n_sequences; i++)
+        n += data->sequences[i].n_tokens;
+    return n;
+}
+
+/* Returns the number of windows of a sequence in one of its parts. */
+static uint64_t count_part(const lhi_data *data, const sequence *s,
+                           int validation)
+{
+    return count_windows(data,
+                         validation ? s->n_tokens - s->n_train : s->n_train);
 }
 
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation)
 {
-    const lhi_data_options o = {.sequence = data->sequence,
-                                .look_ahead = data->ahead};
-    return count_windows(
-        validation ? data->n_tokens - data->n_train : data->n_train, &o);
+    uint64_t n = 0;
+    if (validation && data->validation)
+        return count_windows(data, data->validation->n_tokens);
+    for (uint32_t i = 0; i < data->n_sequences; i++)
+        n += count_part(data, &data->sequences[i], validation);
+    return n;
 }
 
-/* Reads exactly `size` bytes of the token file at byte offset `at` into
- * `to`. */
-static lh_status read_bytes(const lhi_data *data, uint64_t at, char *to,
-                            size_t size, lh_error *err)
+/* Reads `count` tokens from position `at` of a sequence; vocab 0: unchecked. */
+static lh_status read_tokens(const sequence *s, uint64_t at, size_t count,
+                             uint32_t vocab, int32_t *tokens, lh_error *err)
 {
-    while (size > 0) {
-        ssize_t got = pread(data->fd, to, size, (off_t)at);
-        if (got < 0 && errno == EINTR)
+    for (uint32_t i = 0; i < s->n_files && count > 0; i++) {
+        const uint64_t n = lhi_token_file_count(s->files[i]);
+        if (at >= n) {
+            at -= n;
             continue;
-        if (got <= 0)
-            return lhi_fail(err, LH_EIO, "%s: %s", data->path,
-                            got < 0 ? strerror(errno)
-                                    : "was truncated while in use");
-        to += got;
-        at += (uint64_t)got;
-        size -= (size_t)got;
+        }
+        const size_t here = n - at < count ? (size_t)(n - at) : count;
+        LHI_TRY(lhi_token_file_read(s->files[i], at, here, vocab, tokens, err));
+        tokens += here;
+        count -= here;
+        at = 0;
     }
     return LH_OK;
 }
 
-/* Widens `n` tokens of `size` bytes each to int32 in the array `tokens`; the
- * unconverted bytes `from` are at the array's end. */
-static void widen_tokens(int32_t *tokens, size_t n, uint32_t size,
-                         const char *from)
-{
-    const unsigned char *bytes = (const unsigned char *)from;
-    for (size_t i = 0; i < n; i++, bytes += size) {
-        uint32_t token = 0;
-        for (uint32_t b = 0; b < size; b++)
-            token |= (uint32_t)bytes[b] << (8 * b);
-        /* large ones become negative */
-        memcpy(&tokens[i], &token, sizeof token);
-    }
-}
-
-/* Reads `count` tokens from token position `at` of the data set. */
-static lh_status read_tokens(const lhi_data *data, uint64_t at, size_t count,
+/* Reads `count` tokens from position `at` of all sequences, one after another.
+ */
+static lh_status read_across(const lhi_data *data, uint64_t at, size_t count,
                              int32_t *tokens, lh_error *err)
 {
-    if (data->encoded) {
-        for (size_t i = 0; i < count; i++)
-            tokens[i] = (int32_t)data->encoded[at + i];
-        return LH_OK;
+    for (uint32_t i = 0; i < data->n_sequences && count > 0; i++) {
+        const sequence *s = &data->sequences[i];
+        if (at >= s->n_tokens) {
+            at -= s->n_tokens;
+            continue;
+        }
+        const size_t here =
+            s->n_tokens - at < count ? (size_t)(s->n_tokens - at) : count;
+        LHI_TRY(read_tokens(s, at, here, 0, tokens, err));
+        tokens += here;
+        count -= here;
+        at = 0;
     }
-    char *end = (char *)tokens + count * (sizeof *tokens - data->size);
-    LHI_TRY(read_bytes(data, at * data->size, end, count * data->size, err));
-    widen_tokens(tokens, count, data->size, end);
     return LH_OK;
 }
 
@@ -242,7 +400,8 @@ lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
                                        lh_error *err)
 {
     enum { BLOCK = 4096, MOST_BLOCKS = 4096 };
-    const uint64_t n = data->n_tokens, all = n / BLOCK + (n % BLOCK != 0);
+    const uint64_t n = lhi_data_n_tokens(data);
+    const uint64_t all = n / BLOCK + (n % BLOCK != 0);
     const uint64_t blocks = all < MOST_BLOCKS ? all : MOST_BLOCKS;
     uint64_t sum = lhi_mix64(n);
     int32_t *tokens = calloc(BLOCK, sizeof *tokens);
@@ -252,34 +411,57 @@ lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
         uint64_t block = blocks == all ? i : i * (all - 1) / (blocks - 1);
         uint64_t at = block * BLOCK, left = n - at;
         size_t count = left < BLOCK ? (size_t)left : BLOCK;
-        status = read_tokens(data, at, count, tokens, err);
+        status = read_across(data, at, count, tokens, err);
         for (size_t k = 0; status == LH_OK && k < count; k++)
             sum = lhi_mix64(sum ^ (uint32_t)tokens[k]);
     }
+    for (uint32_t i = 0; data->is_mixture && i < data->n_sequences; i++)
+        sum = lhi_mix64(lhi_mix64(sum ^ data->sequences[i].share) ^
+                        data->sequences[i].n_tokens);
     free(tokens);
     *out = sum;
     return status;
 }
 
+/* Reads a window of the validation part: all sequences' windows, in order. */
+static lh_status read_validation(const lhi_data *data, uint64_t sample,
+                                 int32_t *tokens, lh_error *err)
+{
+    const size_t count = (size_t)data->length + 1 + data->ahead;
+    const uint64_t n = lhi_data_n_windows(data, 1);
+    if (n == 0)
+        return lhi_fail(err, LH_EINVAL, "the run has no validation data");
+    uint64_t window = sample % n, base = 0;
+    const sequence *s = data->validation;
+    for (uint32_t i = 0; !s; i++) {
+        const sequence *one = &data->sequences[i];
+        const uint64_t has = count_part(data, one, 1);
+        if (window < has) {
+            s = one;
+            base = one->n_train;
+        } else {
+            window -= has;
+        }
+    }
+    return read_tokens(s, base + window * data->length, count, data->vocab,
+                       tokens, err);
+}
+
 lh_status lhi_data_read_window(const lhi_data *data, int validation,
                                uint64_t sample, int32_t *tokens, lh_error *err)
 {
-    uint64_t n = lhi_data_n_windows(data, validation);
-    size_t count = (size_t)data->sequence + 1 + data->ahead;
-    if (n == 0)
-        return lhi_fail(err, LH_EINVAL, "the run has no validation data");
-    uint64_t epoch = sample / n, window = sample % n;
-    if (!validation)
-        window =
-            shuffle(window, n, lhi_mix64(data->seed + lhi_mix64(epoch + 1)));
-    uint64_t at = (validation ? data->n_train : 0) + window * data->sequence;
-    LHI_TRY(read_tokens(data, at, count, tokens, err));
-    for (size_t i = 0; i < count; i++)
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= data->vocab)
-            return lhi_fail(err, LH_EINPUT,
-                            "%s: token %" PRIu64 " is %" PRIu32
-                            ", but the model's vocabulary has %" PRIu32,
-                            data->path, at + i, (uint32_t)tokens[i],
-                            data->vocab);
-    return LH_OK;
+    const size_t count = (size_t)data->length + 1 + data->ahead;
+    const sequence *s = &data->sequences[0];
+    if (validation)
+        return read_validation(data, sample, tokens, err);
+    if (data->is_mixture) {
+        const uint64_t k = sample % MIX_PERIOD;
+        s = &data->sequences[data->mix_sequence[k]];
+        sample = sample / MIX_PERIOD * s->share + data->mix_number[k];
+    }
+    const uint64_t n = count_part(data, s, 0), epoch = sample / n;
+    const uint64_t window =
+        shuffle(sample % n, n, lhi_mix64(data->seed + lhi_mix64(epoch + 1)));
+    return read_tokens(s, window * data->length, count, data->vocab, tokens,
+                       err);
 }

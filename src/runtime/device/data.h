@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training data: a long token sequence from a file, cut into windows. Formats
- * and limits: docs/training.md.
+/* Training data: long token sequences from files, cut into windows. Formats,
+ * mixtures and limits: docs/training.md.
  *
  * The windows in a microbatch depend only on the seed, the step and the
  * microbatch's index in the global batch; not on the pipeline's degree or the
@@ -19,39 +19,46 @@ typedef enum lhi_data_kind {
     LHI_DATA_BYTES, /* plain text, one token per byte; BPE with `tokenizer` */
     LHI_DATA_U16,   /* token files: bare little-endian numbers */
     LHI_DATA_U32,
+    LHI_DATA_INDEXED, /* Megatron-LM's PREFIX.bin and PREFIX.idx */
 } lhi_data_kind;
 
 /* Options for lhi_data_open(). */
 typedef struct lhi_data_options {
+    /* Files, separated by ';': one sequence of tokens or, with WEIGHT=FILE, a
+     * mixture of sequences. */
     const char *path;
     lhi_data_kind kind;
     const char *tokenizer; /* tokenizer.json, byte-level BPE; NULL: none */
     uint32_t vocab;        /* model's vocabulary; larger tokens are rejected */
     uint32_t sequence;     /* tokens per window */
     uint32_t look_ahead;   /* additional tokens read after a window */
-    /* Share of the tokens, from the file's end, reserved for validation; 0 <=
-     * share < 1. 0: none. */
+    /* Share of the tokens, from the end of each sequence, reserved for
+     * validation; 0 <= share < 1. 0: none. */
     double validation;
+    /* Files for validation instead, separated by ';'; NULL: none. */
+    const char *validation_path;
     uint64_t seed; /* for the window order */
 } lhi_data_options;
 
-/* Opens a data set. LH_EINPUT: the file is too short for one window in each
+/* Opens a data set. LH_EINPUT: a sequence is too short for one window in each
  * part, or has a token beyond the vocabulary (detected when read). */
 lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
                         lh_error *err);
 /* Closes the data set and frees it; NULL is allowed. */
 void lhi_data_close(lhi_data *data);
 
-/* Returns the number of tokens in the data set, training and validation
- * together. */
+/* Returns the number of tokens in the data set, with the validation share,
+ * without validation files. */
 uint64_t lhi_data_n_tokens(const lhi_data *data);
-/* Computes a fingerprint of the tokens: of all of them up to 2^24, else of
- * evenly spaced blocks. Other tokens there give another fingerprint, except by
- * accident; it does not protect against intent. */
+/* Computes a fingerprint of the tokens, without validation files: of all of
+ * them up to 2^24, else of evenly spaced blocks; and of a mixture's weights.
+ * Other tokens there give another fingerprint, except by accident; it does not
+ * protect against intent. */
 lh_status lhi_data_compute_fingerprint(const lhi_data *data, uint64_t *out,
                                        lh_error *err);
 /* Returns the number of windows (training sequences) in the training part or,
- * with `validation` 1, the validation part. */
+ * with `validation` 1, the validation part. In a mixture the windows of all
+ * sequences, though not all of them occur in as many samples. */
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
 
 /* Fills tokens[0..sequence + ahead], one token more than the window and the

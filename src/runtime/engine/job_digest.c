@@ -84,6 +84,14 @@ static void digest_training_options(unsigned char sum[DIGEST_BYTES],
                                 t->fresh,
                                 overridden};
     digest_numbers(sum, numbers, sizeof numbers / sizeof *numbers);
+    const lh_train_optimizer *how = t->optimizer;
+    const uint64_t more[] = {how ? lhi_double_to_bits(how->beta1) : 0,
+                             how ? lhi_double_to_bits(how->beta2) : 0,
+                             how ? lhi_double_to_bits(how->epsilon) : 0,
+                             how ? how->rate_decay : 0,
+                             how ? how->decay_steps : 0,
+                             t->validation_data != NULL};
+    digest_numbers(sum, more, sizeof more / sizeof *more);
 }
 
 /* Extends the digest `sum` by the plan's model and sharding. */

@@ -227,6 +227,16 @@ lh_train_model lh_train_model_defaults(void)
                             .balance_loss = 0.01};
 }
 
+lh_train_optimizer lh_train_optimizer_defaults(void)
+{
+    return (lh_train_optimizer){.size = sizeof(lh_train_optimizer),
+                                .beta1 = NAN,
+                                .beta2 = NAN,
+                                .epsilon = NAN,
+                                .rate_decay = LH_N_RATE_DECAYS,
+                                .decay_steps = UINT64_MAX};
+}
+
 /* Opens the training data with the model's options. */
 static lh_status open_data(const lh_train_model *m, lhi_data **out,
                            lh_error *err)
@@ -237,11 +247,14 @@ static lh_status open_data(const lh_train_model *m, lhi_data **out,
                              .sequence = m->sequence,
                              .look_ahead = m->model->mtp_layers,
                              .validation = m->validation,
+                             .validation_path = m->validation_data,
                              .seed = m->seed};
     if (m->token_bytes == 2)
         with.kind = LHI_DATA_U16;
     else if (m->token_bytes == 4)
         with.kind = LHI_DATA_U32;
+    else if (m->token_bytes == LH_TOKEN_BYTES_INDEXED)
+        with.kind = LHI_DATA_INDEXED;
     else if (m->token_bytes != 0)
         return lhi_fail(err, LH_EINVAL,
                         "tokens of %" PRIu32
@@ -462,6 +475,12 @@ lh_status lh_train_cpu(const lh_pipeline *pipeline, const lh_exec *exec,
     LHI_TRY(check_plan(pipeline, exec, err));
     LHI_TRY(lhi_pipeline_require_one_direction(pipeline, "train", err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_train_model, &m, model, err));
+    lh_train_optimizer optimizer;
+    if (m.optimizer) {
+        LHI_TRY(
+            LHI_OPTIONS_COPY(lh_train_optimizer, &optimizer, m.optimizer, err));
+        m.optimizer = &optimizer;
+    }
     LHI_TRY(check_model(&m, exec, err));
     lhi_job job = {.pipeline = pipeline,
                    .exec = exec,

@@ -335,7 +335,7 @@ static lh_status lead_validation_and_save(lhi_run_worker *w, uint64_t step,
     const lh_train_model *m = w->job->model;
     bool ends = step + 1 == w->job->o.steps;
     lhi_command command = {.what = LHI_COMMAND_VALIDATE};
-    if (m->validation > 0 && m->validate_every > 0 &&
+    if ((m->validation > 0 || m->validation_data) && m->validate_every > 0 &&
         (ends || is_due(step, m->validate_every)))
         LHI_TRY(lead_command(w, &command, it, NULL, err));
     w->saved = false;

@@ -262,6 +262,17 @@ static lhi_train_options train_options(const lhi_training *t)
         with.clip = m->clip;
     if (m->warmup != UINT64_MAX)
         with.warmup = m->warmup;
+    const lh_train_optimizer *how = m->optimizer;
+    if (how && !isnan(how->beta1))
+        with.beta1 = how->beta1;
+    if (how && !isnan(how->beta2))
+        with.beta2 = how->beta2;
+    if (how && !isnan(how->epsilon))
+        with.epsilon = how->epsilon;
+    if (how && how->rate_decay != LH_N_RATE_DECAYS)
+        with.rate_decay = how->rate_decay;
+    if (how && how->decay_steps != UINT64_MAX)
+        with.decay_steps = how->decay_steps;
     with.delayed = m->delayed_update;
     with.n_tensor = t->o.grid->tensor;
     with.tensor = t->o.tensor;
@@ -275,6 +286,17 @@ static lhi_train_options train_options(const lhi_training *t)
     with.gather_tensor = with.staged ? gather_for_checkpoint : NULL;
     with.context = (void *)(uintptr_t)t;
     return with;
+}
+
+/* Returns the bit set of the optimizer's options that were given. */
+static uint32_t list_given(const lh_train_optimizer *how)
+{
+    return (uint32_t)!isnan(how->beta1) << LHI_RECIPE_BETA1 |
+           (uint32_t)!isnan(how->beta2) << LHI_RECIPE_BETA2 |
+           (uint32_t)!isnan(how->epsilon) << LHI_RECIPE_EPSILON |
+           (uint32_t)(how->rate_decay != LH_N_RATE_DECAYS)
+               << LHI_RECIPE_RATE_DECAY |
+           (uint32_t)(how->decay_steps != UINT64_MAX) << LHI_RECIPE_DECAY_STEPS;
 }
 
 /* Sets the recipe (the data and options that a resumed run must repeat) from
@@ -298,6 +320,11 @@ static void set_recipe(lhi_training *t, const lhi_train_options *with)
                     [LHI_RECIPE_WARMUP] = (double)with->warmup,
                     [LHI_RECIPE_WEIGHT_DECAY] = with->weight_decay,
                     [LHI_RECIPE_CLIP] = with->clip,
+                    [LHI_RECIPE_BETA1] = with->beta1,
+                    [LHI_RECIPE_BETA2] = with->beta2,
+                    [LHI_RECIPE_EPSILON] = with->epsilon,
+                    [LHI_RECIPE_RATE_DECAY] = with->rate_decay,
+                    [LHI_RECIPE_DECAY_STEPS] = (double)with->decay_steps,
                     [LHI_RECIPE_DROPOUT] = m->dropout,
                     [LHI_RECIPE_BALANCE_LOSS] = m->balance_loss,
                     [LHI_RECIPE_BALANCE_BIAS] = m->balance_bias,
@@ -308,6 +335,8 @@ static void set_recipe(lhi_training *t, const lhi_train_options *with)
                  (uint32_t)(m->warmup != UINT64_MAX) << LHI_RECIPE_WARMUP |
                  (uint32_t)!isnan(m->weight_decay) << LHI_RECIPE_WEIGHT_DECAY |
                  (uint32_t)!isnan(m->clip) << LHI_RECIPE_CLIP};
+    if (m->optimizer)
+        t->recipe.given |= list_given(m->optimizer);
     /* Checked before the run began. */
     lhi_recipe_parse_names(m->overrides, &t->recipe.overridden, NULL);
     lhi_text_copy(t->recipe.run.name, sizeof t->recipe.run.name,
@@ -351,7 +380,10 @@ static lh_status claim_folder(lhi_training *t, lh_error *err)
                  "the learning-rate schedule ends at step %.0f; later steps "
                  "have its final rate, %g; --override steps stretches it to "
                  "--steps",
-                 end, t->recipe.options[LHI_RECIPE_MIN_RATE]);
+                 end,
+                 t->recipe.options[LHI_RECIPE_RATE_DECAY] > LH_RATE_DECAY_LINEAR
+                     ? t->recipe.options[LHI_RECIPE_RATE]
+                     : t->recipe.options[LHI_RECIPE_MIN_RATE]);
         t->o.remarks.print(t->o.remarks.context, text);
     }
     return m->checkpoint ? lhi_folder_claim_check(&claim, &t->discarded,

@@ -20,12 +20,30 @@ static const char *const names[LHI_N_RECIPE_OPTIONS] = {
     [LHI_RECIPE_WARMUP] = "warmup",
     [LHI_RECIPE_WEIGHT_DECAY] = "weight-decay",
     [LHI_RECIPE_CLIP] = "clip",
+    [LHI_RECIPE_BETA1] = "beta1",
+    [LHI_RECIPE_BETA2] = "beta2",
+    [LHI_RECIPE_EPSILON] = "epsilon",
+    [LHI_RECIPE_RATE_DECAY] = "rate-decay",
+    [LHI_RECIPE_DECAY_STEPS] = "decay-steps",
     [LHI_RECIPE_DROPOUT] = "dropout",
     [LHI_RECIPE_BALANCE_LOSS] = "balance_loss",
     [LHI_RECIPE_BALANCE_BIAS] = "balance_bias",
     [LHI_RECIPE_EXPERT_CAPACITY] = "expert_capacity",
     [LHI_RECIPE_BF16] = "bf16",
 };
+
+/* Values of options that older checkpoints lack: the only ones at that time. */
+static const double older_values[LHI_N_RECIPE_OPTIONS] = {
+    [LHI_RECIPE_BETA1] = 0.9,
+    [LHI_RECIPE_BETA2] = 0.95,
+    [LHI_RECIPE_EPSILON] = 1e-8,
+};
+
+/* Checks whether older checkpoints lack an option. */
+static bool is_recent(uint32_t option)
+{
+    return option >= LHI_RECIPE_BETA1 && option <= LHI_RECIPE_DECAY_STEPS;
+}
 
 /* Returns the number of the recipe option with a name of `len` bytes;
  * LHI_N_RECIPE_OPTIONS: none. */
@@ -45,7 +63,7 @@ lh_status lhi_recipe_parse_names(const char *list, uint32_t *out, lh_error *err)
         size_t len = strcspn(at, ",");
         uint32_t option = find_option(at, len);
         if (option == LHI_N_RECIPE_OPTIONS) {
-            char all[256] = "";
+            char all[320] = "";
             for (uint32_t i = 0; i < LHI_N_RECIPE_OPTIONS; i++)
                 snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
                          i > 0 ? ", " : "", names[i]);
@@ -179,11 +197,14 @@ lh_status lhi_recipe_adopt(lhi_recipe *recipe, const json_t *root,
     LHI_TRY(check_data(recipe, root, file, err));
     for (uint32_t i = 0; i < LHI_N_RECIPE_OPTIONS; i++) {
         const json_t *value = json_object_get(options, names[i]);
-        double written = json_number_value(value), mine = recipe->options[i];
+        const bool is_older = !value && is_recent(i);
+        double written = is_older ? older_values[i] : json_number_value(value);
+        double mine = recipe->options[i];
         bool differs = written < mine || written > mine;
         if (recipe->overridden >> i & 1)
             continue;
-        if (!json_is_number(value) || written < 0 || written > MOST_OPTION)
+        if ((!is_older && !json_is_number(value)) || written < 0 ||
+            written > MOST_OPTION)
             return lhi_fail(err, LH_EINPUT,
                             "%s: options.%s: expected a number from 0 to 2^53; "
                             "resume from another checkpoint",

@@ -20,7 +20,12 @@ typedef enum lhi_recipe_option {
     LHI_RECIPE_WARMUP,
     LHI_RECIPE_WEIGHT_DECAY,
     LHI_RECIPE_CLIP,
-    LHI_RECIPE_DROPOUT, /* from here on: decided by the job */
+    LHI_RECIPE_BETA1,
+    LHI_RECIPE_BETA2,
+    LHI_RECIPE_EPSILON,
+    LHI_RECIPE_RATE_DECAY,  /* lh_rate_decay */
+    LHI_RECIPE_DECAY_STEPS, /* 0: all after the warm-up */
+    LHI_RECIPE_DROPOUT,     /* from here on: decided by the job */
     LHI_RECIPE_BALANCE_LOSS,
     LHI_RECIPE_BALANCE_BIAS,
     LHI_RECIPE_EXPERT_CAPACITY,

@@ -29,11 +29,13 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
     bool rates = o->rate >= 0 && o->min_rate >= 0 && o->rate < 1e9;
     bool betas = o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1;
     if (!rates || !betas || !(o->epsilon > 0) || !(o->weight_decay >= 0) ||
-        !(o->clip >= 0) || !(o->balance_bias >= 0))
+        !(o->clip >= 0) || !(o->balance_bias >= 0) ||
+        o->rate_decay >= LH_N_RATE_DECAYS)
         return lhi_fail(
             err, LH_EINVAL,
             "rates must be 0 to 1e9, decay, clipping and the bias update at "
-            "least 0, betas 0 <= beta < 1, epsilon above 0");
+            "least 0, betas 0 <= beta < 1, epsilon above 0, the decay cosine, "
+            "linear or constant");
     if (o->n_replicas == 0 || o->replica >= o->n_replicas || o->steps == 0)
         return lhi_fail(
             err, LH_EINVAL,
@@ -522,5 +524,10 @@ void lhi_train_apply_recipe(lhi_train *train, const lhi_recipe *recipe)
     train->o.warmup = (uint64_t)from[LHI_RECIPE_WARMUP];
     train->o.weight_decay = from[LHI_RECIPE_WEIGHT_DECAY];
     train->o.clip = from[LHI_RECIPE_CLIP];
+    train->o.beta1 = from[LHI_RECIPE_BETA1];
+    train->o.beta2 = from[LHI_RECIPE_BETA2];
+    train->o.epsilon = from[LHI_RECIPE_EPSILON];
+    train->o.rate_decay = (uint32_t)from[LHI_RECIPE_RATE_DECAY];
+    train->o.decay_steps = (uint64_t)from[LHI_RECIPE_DECAY_STEPS];
     train->o.balance_bias = from[LHI_RECIPE_BALANCE_BIAS];
 }

@@ -96,10 +96,12 @@ typedef struct lhi_train_options {
     lh_status (*gather_slices)(void *context, lhi_train_bucket_kind bucket,
                                const float *mine, size_t n, float *all,
                                const size_t *gets, lh_error *err);
-    uint64_t steps;  /* entire run, for the learning-rate schedule */
-    double rate;     /* peak learning rate */
-    double min_rate; /* at the end of the cosine */
-    uint64_t warmup; /* steps of linear growth to `rate` */
+    uint64_t steps;       /* entire run, for the learning-rate schedule */
+    double rate;          /* peak learning rate */
+    double min_rate;      /* at the end of the decay */
+    uint64_t warmup;      /* steps of linear growth to `rate` */
+    uint32_t rate_decay;  /* lh_rate_decay */
+    uint64_t decay_steps; /* last steps, with decay; 0: all after the warm-up */
     double beta1, beta2, epsilon, weight_decay;
     double clip; /* global norm; 0: none */
     /* Delayed update: a step applies the previous step's gradients, clipped by

@@ -6,15 +6,24 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Returns a step's learning rate: linear up to `rate`, then half a cosine down
- * to `min_rate` (arXiv:1608.03983, equation 5, without restarts). */
+/* Returns a step's learning rate: linear up to `rate`, constant until the decay
+ * begins, then down to `min_rate`: in a line, or along half a cosine
+ * (arXiv:1608.03983, equation 5, without restarts). */
 static double compute_rate(const lhi_train_options *o, uint64_t step)
 {
+    uint64_t begin = o->warmup;
     if (step < o->warmup)
         return o->rate * (double)(step + 1) / (double)o->warmup;
+    if (o->decay_steps > 0 && o->decay_steps < o->steps &&
+        o->steps - o->decay_steps > begin)
+        begin = o->steps - o->decay_steps;
+    if (step < begin || o->rate_decay == LH_RATE_DECAY_CONSTANT)
+        return o->rate;
     if (step >= o->steps)
         return o->min_rate;
-    double done = (double)(step - o->warmup) / (double)(o->steps - o->warmup);
+    double done = (double)(step - begin) / (double)(o->steps - begin);
+    if (o->rate_decay == LH_RATE_DECAY_LINEAR)
+        return o->rate + (o->min_rate - o->rate) * done;
     return o->min_rate + (o->rate - o->min_rate) *
                              (1 + cos(3.14159265358979323846 * done)) / 2;
 }
