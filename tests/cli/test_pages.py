@@ -15,7 +15,7 @@ check(len(COMMANDS) >= 7, f"commands: {COMMANDS}")
 
 def options(command):
     text = run(command, "--help-all").stdout.partition("\nExamples:")[0]
-    return set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.M))
+    return set(re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", text, re.M))
 
 
 # --- man pages ------------------------------------------------------------
