@@ -129,14 +129,72 @@ static void words(void)
             strcat(text, cases[i][j]);
         size_t at = 0, len = strlen(text);
         for (size_t j = 0; cases[i][j]; j++) {
-            size_t n = lhi_pretokenize_word(text + at, len - at);
+            size_t n =
+                lhi_pretokenize_word(LHI_WORDS_GPT2, text + at, len - at);
             CHECK_MSG(n == strlen(cases[i][j]), "case %zu, word %zu: %zu bytes",
                       i, j, n);
             at += strlen(cases[i][j]);
         }
         CHECK_INT(at, len);
     }
-    CHECK_INT(lhi_pretokenize_word("\xff\xfe(", 3), 3);
+    CHECK_INT(lhi_pretokenize_word(LHI_WORDS_GPT2, "\xff\xfe(", 3), 3);
+}
+
+/* Checks the words of Llama 3's and Qwen 2's rules. */
+static void other_words(void)
+{
+    static const struct {
+        lhi_word_rule rule;
+        const char *words[8];
+    } cases[] = {
+        {LHI_WORDS_LLAMA3, {"I", "'M", " we", "'ll", "(ab", "((", "\tx"}},
+        {LHI_WORDS_LLAMA3, {"123", "45", "a", " ", " ", "6", " ..\n\n"}},
+        {LHI_WORDS_QWEN2, {"1", "2", "  \n \n", " ", " b", "\n", "c"}},
+        {LHI_WORDS_QWEN2, {"'\xc5\xbf", "\xe4\xb8\xad", " ", "\xc2\xb2"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[128] = "";
+        for (size_t j = 0; j < 8 && cases[i].words[j]; j++)
+            strcat(text, cases[i].words[j]);
+        size_t at = 0, len = strlen(text);
+        for (size_t j = 0; j < 8 && cases[i].words[j]; j++) {
+            size_t n = lhi_pretokenize_word(cases[i].rule, text + at, len - at);
+            CHECK_MSG(n == strlen(cases[i].words[j]),
+                      "case %zu, word %zu: %zu bytes", i, j, n);
+            at += strlen(cases[i].words[j]);
+        }
+    }
+    CHECK_INT(lhi_pretokenize_word(LHI_WORDS_NONE, "it's", 4), 4);
+    CHECK_INT(lhi_pretokenize_word(LHI_WORDS_GPT2, "'\xc5\xbf", 3), 1);
+    CHECK_INT(lhi_pretokenize_word(LHI_WORDS_QWEN2, "'\xc5\xbf", 3), 3);
+}
+
+/* Checks Unicode's normal form C: composition, order, Hangul, blocked marks,
+ * and bytes that are not UTF-8. */
+static void normal_form(void)
+{
+    static const char *const cases[][2] = {
+        {"e\xcc\x81!", "\xc3\xa9!"},
+        {"a\xcc\x82\xcc\xa3", "\xe1\xba\xad"}, /* by their classes */
+        {"\xe2\x84\xab", "\xc3\x85"},          /* the Angstrom sign */
+        {"\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab", "\xed\x95\x9c"},
+        {"a\xcc\xb8\xcc\x81", "\xc3\xa1\xcc\xb8"},
+        {"a\xcc\x85\xcc\x81", "a\xcc\x85\xcc\x81"}, /* blocked */
+        {"\xe0\xa4\x95\xe0\xa4\xbc", "\xe0\xa4\x95\xe0\xa4\xbc"},
+        {"\xff e\xcc\x81\xcc", "\xff \xc3\xa9\xcc"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        lh_error err;
+        char *out;
+        size_t n;
+        CHECK_OK(lhi_text_normalize(cases[i][0], strlen(cases[i][0]), &out, &n,
+                                    &err),
+                 err);
+        CHECK_MSG(n == strlen(cases[i][1]) && memcmp(out, cases[i][1], n) == 0,
+                  "case %zu: %zu bytes", i, n);
+        free(out);
+    }
 }
 
 static const char bpe[] =
@@ -189,9 +247,11 @@ static void refused(void)
         {"{", "t.json:1"},
         {"{\"model\": {\"type\": \"Unigram\"}}", "not of type BPE"},
         {"{\"model\": {}, \"normalizer\": {\"type\": \"NFC\"}}",
-         "has a normalizer"},
+         "neither ByteLevel nor Split"},
+        {"{\"model\": {}, \"normalizer\": {\"type\": \"NFKC\"}}",
+         "has a normalizer other than NFC"},
         {"{\"model\": {}, \"pre_tokenizer\": {\"type\": \"Metaspace\"}}",
-         "not ByteLevel"},
+         "neither ByteLevel nor Split"},
         {"{\"model\": {}, \"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
          "model.vocab is missing"},
         {"{\"model\": {\"vocab\": {\"a\": -1}, \"merges\": []},"
@@ -418,6 +478,8 @@ int main(void)
     RUN(windows);
     RUN(kinds);
     RUN(words);
+    RUN(other_words);
+    RUN(normal_form);
     RUN(merges);
     RUN(refused);
     RUN(shards);

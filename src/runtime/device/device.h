@@ -25,8 +25,9 @@
  *     cpu_mtp.c               multi-token prediction modules
  *     cpu_embedding_head.c    embedding and head, for model and modules
  *     blas.c                  matrix products: OpenBLAS, loaded at run time
- *     data.c                  a microbatch's tokens, from token or text files
- *     tokenizer.c             text to tokens; pretokenizer.c, unicode.h: words
+ *     data.c                  a microbatch's tokens; token_file.c: from a file
+ *     tokenizer.c             text to tokens; pretokenizer.c, unicode.h: words;
+ *                             nfc.c: Unicode's normal form
  */
 #ifndef LHI_RUNTIME_DEVICE_DEVICE_H
 #define LHI_RUNTIME_DEVICE_DEVICE_H

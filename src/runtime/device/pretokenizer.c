@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2's pre-tokenizer: see lhi_pretokenize_word() in tokenizer.h. An invalid
- * UTF-8 byte counts as a character that is neither letter, number nor space. */
+/* Pre-tokenizers: see lhi_word_rule in tokenizer.h. An invalid UTF-8 byte
+ * counts as a character that is neither letter, number nor space. */
+#include "base/escape.h"
 #include "runtime/device/tokenizer.h"
 #include "runtime/device/unicode.h"
 
@@ -15,30 +16,12 @@ typedef enum class {
     OTHER,
 } class;
 
-/* Decodes and returns the first UTF-8 character in n > 0 bytes; *size receives
- * its length in bytes. */
-static uint32_t decode_utf8(const unsigned char *p, size_t n, size_t *size)
+uint32_t lhi_character_decode(const char *text, size_t len, size_t *size)
 {
-    uint32_t c = p[0];
-    size_t more = c >= 0xf0 && c < 0xf5   ? 3
-                  : c >= 0xe0 && c < 0xf0 ? 2
-                  : c >= 0xc2 && c < 0xe0 ? 1
-                                          : 0;
-    *size = 1;
-    if (c < 0x80)
-        return c;
-    if (more == 0 || more >= n)
-        return UINT32_MAX;
-    c &= 0x3fu >> more;
-    for (size_t i = 1; i <= more; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return UINT32_MAX;
-        c = c << 6 | (p[i] & 0x3fu);
-    }
-    if ((more == 2 && (c < 0x800 || (c >= 0xd800 && c < 0xe000))) ||
-        (more == 3 && (c < 0x10000 || c > 0x10ffff)))
-        return UINT32_MAX;
-    *size = more + 1;
+    uint32_t c = UINT32_MAX;
+    *size = lhi_utf8_decode(text, len, &c);
+    if (*size == 0)
+        *size = 1;
     return c;
 }
 
@@ -70,7 +53,7 @@ static bool is_space(uint32_t c)
  * digit, space or other. *size: its length in bytes. */
 static class classify(const unsigned char *p, size_t n, size_t *size)
 {
-    uint32_t c = decode_utf8(p, n, size);
+    uint32_t c = lhi_character_decode((const char *)p, n, size);
     if (is_space(c))
         return SPACE;
     if (is_in(lhi_letters, sizeof lhi_letters / sizeof lhi_letters[0], c))
@@ -93,17 +76,43 @@ static size_t find_run_end(const unsigned char *p, size_t len, size_t at,
     return at;
 }
 
-size_t lhi_pretokenize_word(const char *text, size_t len)
+/* Returns the length of a contraction's end, such as 's, at the start of the
+ * text; 0: none. `any_case`: also in capitals, and with a long s. */
+static size_t find_contraction(const char *text, size_t len, bool any_case)
 {
     static const char *const ends[] = {"'s", "'t",  "'re", "'ve",
                                        "'m", "'ll", "'d"};
-    const unsigned char *p = (const unsigned char *)text;
-    size_t size, last = 0, end;
+    if (any_case && len >= 3 && memcmp(text, "'\xc5\xbf", 3) == 0)
+        return 3;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        size_t n = strlen(ends[i]);
-        if (n <= len && memcmp(text, ends[i], n) == 0)
+        size_t n = 0;
+        while (ends[i][n] && n < len &&
+               (text[n] == ends[i][n] ||
+                (any_case && n > 0 && (text[n] ^ ' ') == ends[i][n])))
+            n++;
+        if (!ends[i][n])
             return n;
     }
+    return 0;
+}
+
+/* Returns the end of the word of spaces at the start of a text: the run without
+ * its last one, which belongs to the next word. */
+static size_t find_spaces(const unsigned char *p, size_t len)
+{
+    size_t last = 0;
+    const size_t end = find_run_end(p, len, 0, SPACE, &last);
+    return end == len || last == 0 ? end : last;
+}
+
+/* Returns a word's length by GPT-2's rule. */
+static size_t find_gpt2_word(const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t size, last = 0;
+    const size_t contraction = find_contraction(text, len, false);
+    if (contraction)
+        return contraction;
     class first = classify(p, len, &size);
     if (first != SPACE)
         return find_run_end(p, len, 0, first, &last);
@@ -112,7 +121,71 @@ size_t lhi_pretokenize_word(const char *text, size_t len)
         if (next != SPACE)
             return find_run_end(p, len, 1, next, &last);
     }
-    /* A run of spaces, except the last one, which belongs to the next word. */
-    end = find_run_end(p, len, 0, SPACE, &last);
-    return end == len || last == 0 ? end : last;
+    return find_spaces(p, len);
+}
+
+/* Checks whether a byte ends a line. */
+static bool is_line_end(unsigned char byte)
+{
+    return byte == '\r' || byte == '\n';
+}
+
+/* Returns the end of at most `most` numbers at the start of a text. */
+static size_t find_numbers(const unsigned char *p, size_t len, int most)
+{
+    size_t at = 0, size;
+    for (int i = 0; i < most && at < len; i++) {
+        if (classify(p + at, len - at, &size) != NUMBER)
+            break;
+        at += size;
+    }
+    return at;
+}
+
+/* Returns a word's length by Llama 3's rule, with at most `digits` numbers in a
+ * word. */
+static size_t find_llama3_word(const char *text, size_t len, int digits)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t size, last = 0;
+    const size_t contraction = find_contraction(text, len, true);
+    if (contraction)
+        return contraction;
+    const class first = classify(p, len, &size);
+    if (first == LETTER)
+        return find_run_end(p, len, 0, LETTER, &last);
+    if (first == NUMBER)
+        return find_numbers(p, len, digits);
+    size_t next_size;
+    const class next =
+        size < len ? classify(p + size, len - size, &next_size) : SPACE;
+    if (next == LETTER && !is_line_end(p[0]))
+        return find_run_end(p, len, size, LETTER, &last);
+    if (first == OTHER || (p[0] == ' ' && next == OTHER)) {
+        size_t end =
+            find_run_end(p, len, first == OTHER ? 0 : size, OTHER, &last);
+        while (end < len && is_line_end(p[end]))
+            end++;
+        return end;
+    }
+    /* Spaces: those up to the last line end, if there is one. */
+    size_t end = find_run_end(p, len, 0, SPACE, &last);
+    while (end > 0 && !is_line_end(p[end - 1]))
+        end--;
+    return end > 0 ? end : find_spaces(p, len);
+}
+
+size_t lhi_pretokenize_word(lhi_word_rule rule, const char *text, size_t len)
+{
+    switch (rule) {
+    case LHI_WORDS_GPT2:
+        return find_gpt2_word(text, len);
+    case LHI_WORDS_LLAMA3:
+        return find_llama3_word(text, len, 3);
+    case LHI_WORDS_QWEN2:
+        return find_llama3_word(text, len, 1);
+    case LHI_WORDS_NONE:
+        break;
+    }
+    return len;
 }

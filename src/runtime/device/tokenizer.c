@@ -26,14 +26,24 @@ typedef struct merge {
     uint32_t rank; /* lower merges first */
 } merge;
 
+/* A token and its bytes; `bytes` NULL: free slot. */
+typedef struct whole_word {
+    const char *bytes;
+    uint32_t n, token;
+} whole_word;
+
 /* A parsed tokenizer: vocabulary and merge rules. */
 struct lhi_tokenizer {
     lhi_arena *mem;
     const char *name;
     uint32_t size;      /* the largest token + 1 */
     int32_t bytes[256]; /* token for each byte */
-    bool splits;        /* splits text into words first */
-    size_t mask;        /* number of merge slots - 1 */
+    lhi_word_rule rule; /* splits text into words first */
+    bool normalizes;    /* converts text to Unicode's normal form C before */
+    /* Whole words that are tokens without merging; hash table, NULL: none. */
+    struct whole_word *words;
+    size_t word_mask; /* number of its slots - 1 */
+    size_t mask;      /* number of merge slots - 1 */
     merge *merges;
 };
 
@@ -77,8 +87,8 @@ static lh_status fail_unsupported(const lhi_tokenizer *t, const char *what,
                                   lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "%s: %s; only byte-level BPE tokenizers like GPT-2's are "
-                    "supported: docs/training.md",
+                    "%s: %s; only byte-level BPE tokenizers like those of "
+                    "GPT-2, Llama 3 and Qwen are supported: docs/training.md",
                     t->name, what);
 }
 
@@ -86,6 +96,77 @@ static lh_status fail_unsupported(const lhi_tokenizer *t, const char *what,
 static bool is_absent(const json_t *node)
 {
     return !node || json_is_null(node) || json_is_false(node);
+}
+
+/* Finds the rule of a pre-tokenizer Split by its expression; false: unknown. */
+static bool find_rule(const char *expression, lhi_word_rule *out)
+{
+#define BEGIN "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define END "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+    static const struct {
+        const char *expression;
+        lhi_word_rule rule;
+    } known[] = {{"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "
+                  "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+                  LHI_WORDS_GPT2},
+                 {BEGIN "\\p{N}{1,3}" END, LHI_WORDS_LLAMA3},
+                 {BEGIN "\\p{N}" END, LHI_WORDS_QWEN2}};
+#undef BEGIN
+#undef END
+    for (size_t i = 0; expression && i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(expression, known[i].expression) == 0) {
+            *out = known[i].rule;
+            return true;
+        }
+    return false;
+}
+
+/* Checks a ByteLevel pre-tokenizer. */
+static lh_status check_byte_level(const lhi_tokenizer *t, const json_t *pre,
+                                  lh_error *err)
+{
+    const char *type = json_string_value(json_object_get(pre, "type"));
+    if (!type || strcmp(type, "ByteLevel") != 0)
+        return fail_unsupported(
+            t,
+            "its pre_tokenizer is neither ByteLevel nor Split with ByteLevel",
+            err);
+    if (!is_absent(json_object_get(pre, "add_prefix_space")))
+        return fail_unsupported(t, "it has add_prefix_space", err);
+    return LH_OK;
+}
+
+/* Reads the pre-tokenizer: ByteLevel, or a sequence of Split and ByteLevel. */
+static lh_status read_pretokenizer(lhi_tokenizer *t, const json_t *pre,
+                                   lh_error *err)
+{
+    const json_t *parts = json_object_get(pre, "pretokenizers");
+    if (!parts) {
+        t->rule = json_is_false(json_object_get(pre, "use_regex"))
+                      ? LHI_WORDS_NONE
+                      : LHI_WORDS_GPT2;
+        return check_byte_level(t, pre, err);
+    }
+    const json_t *split = json_array_get(parts, 0);
+    const json_t *last = json_array_get(parts, 1);
+    const char *type = json_string_value(json_object_get(split, "type"));
+    const char *how = json_string_value(json_object_get(split, "behavior"));
+    LHI_TRY(check_byte_level(t, last, err));
+    if (json_array_size(parts) != 2 || !type || strcmp(type, "Split") != 0 ||
+        !how || strcmp(how, "Isolated") != 0 ||
+        !is_absent(json_object_get(split, "invert")) ||
+        !json_is_false(json_object_get(last, "use_regex")))
+        return fail_unsupported(t,
+                                "its pre_tokenizer is not an isolating Split "
+                                "with ByteLevel without use_regex",
+                                err);
+    const json_t *pattern = json_object_get(split, "pattern");
+    if (!find_rule(json_string_value(json_object_get(pattern, "Regex")),
+                   &t->rule))
+        return fail_unsupported(
+            t, "pre_tokenizer.pretokenizers[0].pattern is another expression",
+            err);
+    return LH_OK;
 }
 
 /* Checks that a parsed tokenizer.json is byte-level BPE without unsupported
@@ -97,22 +178,16 @@ static lh_status check_kind(lhi_tokenizer *t, const json_t *root, lh_error *err)
     const json_t *dropout = json_object_get(model, "dropout");
     const json_t *normalizer = json_object_get(root, "normalizer");
     const char *type = json_string_value(json_object_get(model, "type"));
-    const char *before = json_string_value(json_object_get(pre, "type"));
+    const char *form = json_string_value(json_object_get(normalizer, "type"));
     if (!json_is_object(model) || (type && strcmp(type, "BPE") != 0))
         return fail_unsupported(t, "its model is not of type BPE", err);
-    if (!is_absent(normalizer))
-        return fail_unsupported(t, "it has a normalizer", err);
-    if (!before || strcmp(before, "ByteLevel") != 0)
-        return fail_unsupported(t, "its pre_tokenizer is not ByteLevel", err);
-    if (!is_absent(json_object_get(pre, "add_prefix_space")))
-        return fail_unsupported(t, "it has add_prefix_space", err);
+    t->normalizes = form && strcmp(form, "NFC") == 0;
+    if (!is_absent(normalizer) && !t->normalizes)
+        return fail_unsupported(t, "it has a normalizer other than NFC", err);
     if (!is_absent(json_object_get(model, "byte_fallback")) ||
-        !is_absent(json_object_get(model, "ignore_merges")) ||
         (!is_absent(dropout) && json_number_value(dropout) > 0))
-        return fail_unsupported(
-            t, "it has byte_fallback, ignore_merges or dropout", err);
-    t->splits = !json_is_false(json_object_get(pre, "use_regex"));
-    return LH_OK;
+        return fail_unsupported(t, "it has byte_fallback or dropout", err);
+    return read_pretokenizer(t, pre, err);
 }
 
 /* Reads the vocabulary: the token count, and each byte's token. */
@@ -139,6 +214,67 @@ static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
         text[format_byte(byte, text)] = '\0';
         const json_t *token = json_object_get(vocab, text);
         t->bytes[byte] = token ? (int32_t)json_integer_value(token) : NONE;
+    }
+    return LH_OK;
+}
+
+/* Returns the hash slot of a word's bytes: its token's, or an empty one. */
+static size_t find_word_slot(const lhi_tokenizer *t, const char *bytes,
+                             size_t n)
+{
+    uint64_t z = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < n; i++)
+        z = (z ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
+    size_t i = (size_t)(z ^ (z >> 32)) & t->word_mask;
+    while (t->words[i].bytes &&
+           (t->words[i].n != n || memcmp(t->words[i].bytes, bytes, n) != 0))
+        i = (i + 1) & t->word_mask;
+    return i;
+}
+
+/* Decodes a token's text in GPT-2's characters into its bytes in place; returns
+ * their number. 0: the text has another character, as special tokens may. */
+static size_t decode_token(char *text)
+{
+    size_t n = 0, len = strlen(text);
+    for (size_t at = 0; at < len;) {
+        unsigned byte = 0;
+        char shown[3] = "";
+        size_t size = 0;
+        for (; byte < 256; byte++) {
+            size = format_byte(byte, shown);
+            if (size <= len - at && memcmp(text + at, shown, size) == 0)
+                break;
+        }
+        if (byte == 256)
+            return 0;
+        at += size;
+        text[n++] = (char)byte;
+    }
+    return n;
+}
+
+/* Reads the whole words of a tokenizer with ignore_merges: all tokens. */
+static lh_status read_words(lhi_tokenizer *t, const json_t *vocab,
+                            lh_error *err)
+{
+    const char *key;
+    json_t *value;
+    size_t room = 16;
+    while (room < 2 * json_object_size(vocab))
+        room *= 2;
+    t->word_mask = room - 1;
+    if (!(t->words = LHI_NEW(t->mem, whole_word, room)))
+        return lhi_fail_nomem(err);
+    json_object_foreach((json_t *)(uintptr_t)vocab, key, value)
+    {
+        char *bytes = lhi_arena_strdup(t->mem, key);
+        if (!bytes)
+            return lhi_fail_nomem(err);
+        const size_t n = decode_token(bytes);
+        if (n > 0)
+            t->words[find_word_slot(t, bytes, n)] = (whole_word){
+                bytes, (uint32_t)n, (uint32_t)json_integer_value(value)};
     }
     return LH_OK;
 }
@@ -229,6 +365,8 @@ static lh_status read_parts(lhi_tokenizer *t, const json_t *root, lh_error *err)
     const json_t *vocab = json_object_get(model, "vocab");
     LHI_TRY(check_kind(t, root, err));
     LHI_TRY(read_vocab(t, vocab, err));
+    if (!is_absent(json_object_get(model, "ignore_merges")))
+        LHI_TRY(read_words(t, vocab, err));
     return read_merges(t, vocab, json_object_get(model, "merges"), err);
 }
 
@@ -342,6 +480,12 @@ static lh_status encode_word(const lhi_tokenizer *t, word *w, const char *text,
                              uint32_t n, uint32_t *out, size_t *made,
                              lh_error *err)
 {
+    const whole_word *whole =
+        t->words ? &t->words[find_word_slot(t, text, n)] : NULL;
+    if (whole && whole->bytes) {
+        out[(*made)++] = whole->token;
+        return LH_OK;
+    }
     w->n = n;
     for (uint32_t i = 0; i < n; i++) {
         unsigned char byte = (unsigned char)text[i];
@@ -368,36 +512,33 @@ static lh_status encode_all(const lhi_tokenizer *t, word *w, const char *text,
                             size_t len, uint32_t *out, size_t *n, lh_error *err)
 {
     for (size_t at = 0; at < len;) {
-        size_t size =
-            t->splits ? lhi_pretokenize_word(text + at, len - at) : len;
+        size_t size = lhi_pretokenize_word(t->rule, text + at, len - at);
         LHI_TRY(encode_word(t, w, text + at, (uint32_t)size, out, n, err));
         at += size;
     }
     return LH_OK;
 }
 
-/* Returns the bytes of the text's longest word; the whole text if it is not
- * split. */
+/* Returns the bytes of the text's longest word. */
 static size_t find_longest_word(const lhi_tokenizer *t, const char *text,
                                 size_t len)
 {
-    size_t most = t->splits ? 1 : len;
-    for (size_t at = 0; t->splits && at < len;) {
-        size_t size = lhi_pretokenize_word(text + at, len - at);
+    size_t most = 1;
+    for (size_t at = 0; at < len;) {
+        size_t size = lhi_pretokenize_word(t->rule, text + at, len - at);
         most = size > most ? size : most;
         at += size;
     }
     return most;
 }
 
-lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
-                               size_t len, uint32_t **tokens, size_t *n,
-                               lh_error *err)
+/* Encodes a text in the tokenizer's normal form. */
+static lh_status encode_text(const lhi_tokenizer *t, const char *text,
+                             size_t len, uint32_t **tokens, size_t *n,
+                             lh_error *err)
 {
-    if (len >= INT32_MAX)
-        return lhi_fail(err, LH_EINPUT, "a text of %zu bytes is too long", len);
-    size_t longest = find_longest_word(tokenizer, text, len), made = 0;
-    if (tokenizer->splits && longest > MAX_WORD)
+    size_t longest = find_longest_word(t, text, len), made = 0;
+    if (t->rule != LHI_WORDS_NONE && longest > MAX_WORD)
         return lhi_fail(err, LH_EINPUT,
                         "a word of %zu bytes is longer than %d KiB; insert "
                         "spaces or line ends into the text",
@@ -411,7 +552,7 @@ lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
         !(w.last = LHI_NEW(mem, uint32_t, longest)))
         status = lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = encode_all(tokenizer, &w, text, len, out, &made, err);
+        status = encode_all(t, &w, text, len, out, &made, err);
     lhi_heap_fini(&w.heap);
     lhi_arena_free(mem);
     if (status != LH_OK) {
@@ -421,6 +562,22 @@ lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
     *tokens = out;
     *n = made;
     return LH_OK;
+}
+
+lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
+                               size_t len, uint32_t **tokens, size_t *n,
+                               lh_error *err)
+{
+    char *normal = NULL;
+    if (len >= INT32_MAX)
+        return lhi_fail(err, LH_EINPUT, "a text of %zu bytes is too long", len);
+    if (tokenizer->normalizes) {
+        LHI_TRY(lhi_text_normalize(text, len, &normal, &len, err));
+        text = normal;
+    }
+    lh_status status = encode_text(tokenizer, text, len, tokens, n, err);
+    free(normal);
+    return status;
 }
 
 void lhi_tokens_free(uint32_t *tokens)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-level BPE as in GPT-2, from a tokenizer.json by Hugging Face's
- * tokenizers. The supported subset is in docs/training.md. */
+/* Byte-level BPE as in GPT-2, Llama 3 and Qwen, from a tokenizer.json by
+ * Hugging Face's tokenizers. The supported subset is in docs/training.md. */
 #ifndef LHI_RUNTIME_DEVICE_TOKENIZER_H
 #define LHI_RUNTIME_DEVICE_TOKENIZER_H
 
@@ -31,12 +31,27 @@ lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
 /* Frees the tokens of lhi_tokenizer_encode(); NULL is allowed. */
 void lhi_tokens_free(uint32_t *tokens);
 
-/* Returns the length in bytes of the word at the start of `text` (len > 0), as
- * GPT-2 splits text before merging:
- *
- *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
- * ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
- */
-size_t lhi_pretokenize_word(const char *text, size_t len);
+/* Rules that split text into words before merging. */
+typedef enum lhi_word_rule {
+    LHI_WORDS_NONE, /* the whole text is one word */
+    /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+
+     * |\s+(?!\S)|\s+ */
+    LHI_WORDS_GPT2,
+    /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}
+     * | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
+    LHI_WORDS_LLAMA3,
+    LHI_WORDS_QWEN2, /* the same with \p{N} */
+} lhi_word_rule;
+
+/* Returns the length in bytes of the word at the start of `text` (len > 0). */
+size_t lhi_pretokenize_word(lhi_word_rule rule, const char *text, size_t len);
+
+/* Decodes and returns the first character in len > 0 bytes of text; *size: its
+ * bytes. UINT32_MAX: one byte that is not UTF-8. */
+uint32_t lhi_character_decode(const char *text, size_t len, size_t *size);
+/* Converts a text to Unicode's normal form C; bytes that are not UTF-8 are
+ * unchanged. Release *out with free(). */
+lh_status lhi_text_normalize(const char *text, size_t len, char **out,
+                             size_t *out_len, lh_error *err);
 
 #endif
