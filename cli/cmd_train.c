@@ -123,8 +123,9 @@ static const cli_option options[] = {
      .preset = "10",
      .least = 0,
      .most = 100000000,
-     .help = "Print a line on standard error every N iterations if it is not a "
-             "terminal, for batch logs; 0 or --quiet: none."},
+     .help = "Print a line every N iterations, on standard output or, with "
+             "--json, on standard error. If not given: on standard error "
+             "unless it is a terminal; 0 or --quiet: none."},
     CLI_RECEIVES_ROW(
         train_settings,
         "When to post receives, and so when a transfer may start: ahead of "

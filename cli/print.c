@@ -274,6 +274,15 @@ void cli_note(const cli *c, const char *format, ...)
     va_end(args);
 }
 
+void cli_put_now(const cli *c, const char *line)
+{
+    if (c->common.quiet)
+        return;
+    cli_progress_end();
+    printf("%s\n", line);
+    fflush(stdout);
+}
+
 void cli_put_chart(cli *c, const char *text)
 {
     fprintf(c->out, "\n%s", text);

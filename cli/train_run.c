@@ -85,9 +85,14 @@ static void show_iteration(void *of, const lh_iteration *it)
     else
         snprintf(line, sizeof line, "iteration %" PRIu64 " of %" PRIu32 ": %s",
                  it->step + 1, w->steps, time);
+    const bool is_due =
+        s->progress_every && (it->step + 1) % s->progress_every == 0;
+    const bool is_asked = cli_is_given(w->c, "progress") && !w->c->common.json;
     if (isatty(STDERR_FILENO))
         cli_progress(w->c, "%s", line);
-    else if (s->progress_every && (it->step + 1) % s->progress_every == 0)
+    if (is_due && is_asked)
+        cli_put_now(w->c, line);
+    else if (is_due && !isatty(STDERR_FILENO))
         cli_note(w->c, "%s", line);
     train_log_add(&w->log, it, w->changes);
 }

@@ -147,17 +147,24 @@ for more, steps in (((), [10, 20]), (("--progress", "8"), [8, 16, 24]),
                     (("--progress", "0"), []), (("--quiet",), [])):
     for transport in ("inproc", "local"):
         done = run_once(*FAST, "--transport", transport, "--steps", "24", *more)
+        lines, prefix = done.stderr, "longhaul: "
+        if more and more != ("--quiet",):
+            check(done.stderr == "", f"progress {more}: {done.stderr}")
+            lines, prefix = done.stdout.partition("schedule  ")[0], ""
         said = re.fullmatch(
-            r"(longhaul: iteration \d+ of 24: [0-9.]+ m?s\n)*", done.stderr)
-        got = [int(n) for n in re.findall(r"iteration (\d+)", done.stderr)]
+            rf"({prefix}iteration \d+ of 24: [0-9.]+ m?s\n)*", lines)
+        got = [int(n) for n in re.findall(r"iteration (\d+)", lines)]
         check(done.returncode == 0 and said and got == steps,
-              f"progress {more} over {transport}: {done.stderr}")
+              f"progress {more} over {transport}: {lines}")
+done = run_once(*FAST, "--steps", "4", "--progress", "2", "--json")
+check(len(json.loads(done.stdout)["iterations"]) == 4 and
+      done.stderr.count("longhaul: iteration ") == 2, f"--json: {done}")
 # The line is printed during the run.
 endless = subprocess.Popen(
     [PROGRAM, *FAST, "--steps", "100000000", "--progress", "1"], cwd=WORK,
     env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-first = endless.stderr.readline()
-check(first.startswith("longhaul: iteration 1 of 100000000: ") and
+first = endless.stdout.readline()
+check(first.startswith("iteration 1 of 100000000: ") and
       endless.poll() is None, f"the first line: {first}")
 endless.send_signal(signal.SIGINT)
 endless.communicate(timeout=HANGS)
