@@ -456,7 +456,9 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, weights),
      .arg = "FILE",
-     .help = "cpu: start with the weights of a safetensors file.",
+     .help =
+         "cpu: start with the weights of a safetensors file, of an index of "
+         "several (.index.json), or of a folder with one of both.",
      .words = CLI_WORDS_FILES},
 };
 

@@ -52,6 +52,7 @@ from ._simulations import Simulation, simulate
 from ._verdicts import Verdict, check
 
 if _TYPE_CHECKING:
+    from ._checkpoints import write_shards
     from ._metrics import TensorBoard, WandB
     from ._program import run
     from ._runs import (
@@ -72,6 +73,7 @@ if _TYPE_CHECKING:
 # Imported at first use: they import modules that the other functions do not
 # need.
 _LATER = {
+    "_checkpoints": ("write_shards",),
     "_metrics": ("TensorBoard", "WandB"),
     "_program": ("run",),
     "_runs": (
@@ -157,4 +159,5 @@ __all__ = [
     "schedule",
     "simulate",
     "train",
+    "write_shards",
 ]

@@ -296,7 +296,11 @@ def back(name, folder, model):
     theirs = train(folder, 1, "--weights", "theirs")
     check(ours[0]["loss"] == theirs[0]["loss"],
           f"{name}: {ours[0]} from ours, {theirs[0]} from transformers'")
-    model.to(torch.bfloat16).save_pretrained(folder / "halves")
+    model.to(torch.bfloat16).save_pretrained(folder / "halves",
+                                             max_shard_size="20KB")
+    check(len(list((folder / "halves").glob("*.safetensors"))) > 2 and
+          (folder / "halves/model.safetensors.index.json").exists(),
+          f"{name}: several files")
     halves = train(folder, 1, "--weights", "halves")
     check(0 < abs(halves[0]["loss"] - ours[0]["loss"]) < 0.01,
           f"{name}: {halves[0]} from bfloat16, {ours[0]} from ours")

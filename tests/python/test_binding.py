@@ -270,11 +270,23 @@ def runs_are_iterators_over_their_steps():
         .replace("head_dim: 32", "head_dim: 8"))
     plan = longhaul.plan(WORK / "tiny.yaml")
     losses = []
-    for step in longhaul.train(plan, device="cpu", data=ROOT / "README.md",
-                               validation=0.1, validate_every=2, steps=2):
+    cpu = {"device": "cpu", "data": ROOT / "README.md"}
+    for step in longhaul.train(plan, **cpu, validation=0.1, validate_every=2,
+                               steps=2, checkpoint=WORK / "run"):
         losses.append((step.loss, step.validation_loss))
     check(5 < losses[0][0] < 6 and losses[0][1] is None and
           5 < losses[1][1] < 6, f"{losses}")
+    shards = longhaul.write_shards(WORK / "run", WORK / "shards",
+                                   max_bytes=40000)
+    check(len(shards) > 2 and
+          all(path.stat().st_size < 50000 for path in shards) and
+          (WORK / "shards/config.json").exists(), f"{shards}")
+    first = [next(longhaul.train(plan, **cpu, steps=1, weights=WORK / path)).loss
+             for path in ("run/step-00000002", "shards")]
+    check(first[0] == first[1] != losses[0][0], f"{first}")
+    error = raises(longhaul.FileError, longhaul.write_shards, WORK / "none",
+                   WORK / "x")
+    check("has no checkpoint" in str(error), f"{error}")
 
 
 @test

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """longhaul.torch.name_passes and pass_range: traces with named passes, diagnosed.
+longhaul.torch.write_dcp: checkpoints of the cpu device in PyTorch's format.
 
 Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed by
 pip, for the same Python or for that which $LONGHAUL_PYTHON names.
@@ -14,10 +15,11 @@ from import_torch import longhaul, torch  # noqa: E402
 
 import harness  # noqa: E402
 import longhaul.torch  # noqa: E402
-from harness import WORK, check, json_case, test  # noqa: E402
+from harness import ROOT, WORK, check, json_case, test  # noqa: E402
 from longhaul.torch import name_passes, pass_range  # noqa: E402
 from retimed import retime  # noqa: E402
 from torch import distributed, nn  # noqa: E402
+from torch.distributed import checkpoint  # noqa: E402
 from torch.distributed.pipelining import (  # noqa: E402
     PipelineStage,
     Schedule1F1B,
@@ -98,6 +100,40 @@ def check_diagnosis(job):
     check(result["by_operation"].get("forward-pp-comm", 0) > 0 and
           result["by_operation"].get("backward-pp-comm", 0) > 0,
           result["by_operation"])
+
+
+@test
+def checkpoints_are_pytorchs():
+    """PyTorch loads the model's and the optimizer's state, bit for bit."""
+    job = (ROOT / "examples/tiny-llama-cpu.yaml").read_text()
+    harness.write("job.yaml", job.replace(
+        "layers: 4, hidden: 128, ffn: 384", "layers: 4, hidden: 32, ffn: 64")
+        .replace("head_dim: 32", "head_dim: 8"))
+    harness.run("plan", "job.yaml", "-o", "plan.json")
+    json_case("training", ["train", "plan.json", "--device", "cpu", "--data",
+                           str(ROOT / "README.md"), "--steps", "2",
+                           "--checkpoint", "run"])
+    longhaul.torch.write_dcp(WORK / "run", WORK / "dcp")
+    names = longhaul._checkpoints.read_header(
+        WORK / "run/step-00000002/model.safetensors")[0]
+    model = {name: torch.zeros(one["shape"]) for name, one in names.items()}
+    moments = {name: {"exp_avg": torch.zeros_like(value),
+                      "exp_avg_sq": torch.zeros_like(value),
+                      "step": torch.zeros(())}
+               for name, value in model.items()}
+    checkpoint.load(
+        {"model": model, "optimizer": {"state": moments}},
+        checkpoint_id=str(WORK / "dcp"), no_dist=True)
+    written = dict(longhaul.torch._checkpoints._tensors(
+        WORK / "run/step-00000002/optimizer.safetensors"))
+    check(all(one["step"] == 2 and
+              torch.equal(one["exp_avg"], written[f"{name}.exp_avg"]) and
+              torch.equal(one["exp_avg_sq"], written[f"{name}.exp_avg_sq"])
+              for name, one in moments.items()), "the optimizer's state")
+    weights = dict(longhaul.torch._checkpoints._tensors(
+        WORK / "run/step-00000002/model.safetensors"))
+    check(all(torch.equal(weights[name], value) and value.abs().sum() > 0
+              for name, value in model.items()), "the weights")
 
 
 @test

@@ -302,6 +302,20 @@ static void full_disk(void)
 
 static void weights_alone(void)
 {
+    static const struct {
+        const char *text, *says;
+    } indices[] = {
+        {"{", "x.index.json:1: not valid JSON"},
+        {"{\"weight_map\": []}", "weight_map: expected a map from tensors"},
+        {"{\"weight_map\": {\"a\": 1}}", "a: is not the name of a file"},
+        {"{\"weight_map\": {\"a\": \"../b\"}}", "'../b' is not the name of"},
+        {"{\"weight_map\": {\"a\": \"b\"}}", "/b: No such file"},
+        {"{\"weight_map\": {\"a\": \"model.safetensors\"}}",
+         "model.safetensors: has no tensor a in float32, float16 or bfloat16, "
+         "which"},
+        {"{\"weight_map\": {\"model.norm.weight\": \"model.safetensors\"}}",
+         "x.index.json: has no tensor model.embed_tokens.weight"},
+    };
     char folder[] = "/tmp/lh-train-XXXXXX", path[128];
     lh_error err;
     CHECK(mkdtemp(folder) != NULL);
@@ -314,6 +328,14 @@ static void weights_alone(void)
         CHECK_OK(lhi_train_load_weights(other.t[0][d], path, &err), err);
     CHECK_INT(lhi_train_step(other.t[0][0]), 0);
     check_same(&m, &other);
+    for (size_t i = 0; i < sizeof indices / sizeof indices[0]; i++) {
+        snprintf(path, sizeof path, "%s/step-00000001/x.index.json", folder);
+        FILE *f = fopen(path, "w");
+        fputs(indices[i].text, f);
+        fclose(f);
+        CHECK(lhi_train_load_weights(other.t[0][0], path, &err) != LH_OK);
+        CHECK_HAS(err.text, indices[i].says);
+    }
     close_team(&m);
     close_team(&other);
     remove_all(folder);

@@ -13,6 +13,7 @@ from ._versions import check as _check
 
 _check()
 
+from ._checkpoints import write_dcp  # noqa: E402
 from ._profile import profile  # noqa: E402
 from ._ranges import name_passes, pass_range  # noqa: E402
 from ._runtime import Adapt, PipelineRuntime, Switch, places  # noqa: E402
@@ -25,4 +26,5 @@ __all__ = [
     "pass_range",
     "places",
     "profile",
+    "write_dcp",
 ]

@@ -343,17 +343,36 @@ lh_status lhi_train_load(lhi_train *train, const char *path,
     return status;
 }
 
+/* Opens the weights at `path`: a safetensors file, the index of several, or a
+ * folder with one of both. */
+static lh_status open_weights(const char *path, lhi_safetensors **out,
+                              lh_error *err)
+{
+    static const char ends[] = ".index.json";
+    char file[LHI_PATH];
+    struct stat info;
+    LHI_TRY(lhi_folder_path(
+        file, err, is_folder(path) ? "%s/" LHI_WEIGHTS_FILE : "%s", path));
+    if (is_folder(path) && stat(file, &info) != 0) {
+        char index[LHI_PATH];
+        LHI_TRY(lhi_folder_path(index, err, "%s%s", file, ends));
+        if (stat(index, &info) == 0)
+            return lhi_st_open_index(index, out, err);
+    }
+    const size_t n = strlen(file), m = sizeof ends - 1;
+    return n > m && strcmp(file + n - m, ends) == 0
+               ? lhi_st_open_index(file, out, err)
+               : lhi_st_open(file, out, err);
+}
+
 lh_status lhi_train_load_weights(lhi_train *train, const char *path,
                                  lh_error *err)
 {
-    char file[LHI_PATH];
     lhi_safetensors *weights;
-    LHI_TRY(lhi_folder_path(
-        file, err, is_folder(path) ? "%s/" LHI_WEIGHTS_FILE : "%s", path));
     float *whole = malloc((find_largest_tensor(train) + 1) * sizeof *whole);
     if (!whole)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_st_open(file, &weights, err);
+    lh_status status = open_weights(path, &weights, err);
     if (status != LH_OK) {
         free(whole);
         return status;

@@ -6,11 +6,13 @@
 #include "base/bytes.h"
 #include "base/fail.h"
 #include "base/json_input.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,7 +31,9 @@ struct lhi_safetensors {
     const char *name;
     int fd;
     uint32_t n;
-    lhi_st_tensor *tensors; /* sorted by name */
+    lhi_st_tensor *tensors;   /* sorted by name */
+    lhi_safetensors **shards; /* files of an index; NULL: this file */
+    uint32_t n_shards;
 };
 
 /* Fails with LH_EINPUT because of a tensor's entry in the file header; `what`
@@ -235,10 +239,115 @@ lh_status lhi_st_open(const char *path, lhi_safetensors **out, lh_error *err)
     return LH_OK;
 }
 
+/* --- files of an index ---------------------------------------------------- */
+
+/* Returns the file `name` of the index, opened before or now. Names have no
+ * folder. */
+static lh_status open_shard(lhi_safetensors *f, const char *name,
+                            uint32_t *shard, lh_error *err)
+{
+    const char *slash = strrchr(f->name, '/');
+    const int folder = slash ? (int)(slash - f->name) + 1 : 0;
+    char path[4096];
+    const int n = snprintf(path, sizeof path, "%.*s%s", folder, f->name, name);
+    if (strchr(name, '/') || n < 0 || (size_t)n >= sizeof path)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: weight_map: '%.100s' is not the name of a file in "
+                        "the same folder",
+                        f->name, name);
+    for (*shard = 0; *shard < f->n_shards; ++*shard)
+        if (strcmp(f->shards[*shard]->name, path) == 0)
+            return LH_OK;
+    LHI_TRY(lhi_st_open(path, &f->shards[f->n_shards], err));
+    f->n_shards++;
+    return LH_OK;
+}
+
+/* Takes a tensor from the file that the index assigns to it. Tensors of
+ * unsupported types are omitted. */
+static lh_status add_tensor(lhi_safetensors *f, const char *tensor,
+                            const json_t *file, lh_error *err)
+{
+    const lhi_st_tensor key = {.name = tensor};
+    uint32_t shard;
+    if (!json_is_string(file))
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: weight_map: %.200s: is not the name of a file",
+                        f->name, tensor);
+    LHI_TRY(open_shard(f, json_string_value(file), &shard, err));
+    const lhi_safetensors *in = f->shards[shard];
+    const lhi_st_tensor *t =
+        bsearch(&key, in->tensors, in->n, sizeof *in->tensors, compare_names);
+    if (!t)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: has no tensor %.200s in float32, float16 or "
+                        "bfloat16, which %s assigns to it",
+                        in->name, tensor, f->name);
+    f->tensors[f->n] = *t;
+    f->tensors[f->n++].shard = shard;
+    return LH_OK;
+}
+
+/* Reads the parsed index: opens its files and lists their tensors. */
+static lh_status read_index(lhi_safetensors *f, const json_t *root,
+                            lh_error *err)
+{
+    const json_t *map = json_object_get(root, "weight_map");
+    const char *key;
+    json_t *file;
+    const size_t n = json_object_size(map);
+    if (!json_is_object(map) || n > MAX_TENSORS)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: weight_map: expected a map from tensors to files",
+                        f->name);
+    f->tensors = LHI_NEW(f->mem, lhi_st_tensor, n);
+    f->shards = LHI_NEW(f->mem, lhi_safetensors *, n);
+    if (!f->tensors || !f->shards)
+        return lhi_fail_nomem(err);
+    json_object_foreach((json_t *)(uintptr_t)map, key, file)
+        LHI_TRY(add_tensor(f, key, file, err));
+    qsort(f->tensors, f->n, sizeof *f->tensors, compare_names);
+    return LH_OK;
+}
+
+lh_status lhi_st_open_index(const char *path, lhi_safetensors **out,
+                            lh_error *err)
+{
+    char *text;
+    size_t len;
+    json_error_t why;
+    LHI_TRY(lhi_file_read(path, MAX_HEADER, &text, &len, err));
+    json_t *root = lhi_json_load(text, len, JSON_REJECT_DUPLICATES, &why);
+    lh_text_free(text);
+    if (!root)
+        return lhi_fail(err, LH_EINPUT, "%s:%d: not valid JSON: %s", path,
+                        why.line, why.text);
+    lhi_arena *mem = lhi_arena_make(0);
+    lhi_safetensors *f = mem ? LHI_NEW(mem, lhi_safetensors, 1) : NULL;
+    lh_status status;
+    if (!f || !(f->name = lhi_arena_strdup(mem, path))) {
+        lhi_arena_free(mem);
+        f = NULL;
+        status = lhi_fail_nomem(err);
+    } else {
+        f->mem = mem;
+        f->fd = -1;
+        status = read_index(f, root, err);
+    }
+    json_decref(root);
+    if (status == LH_OK)
+        *out = f;
+    else
+        lhi_st_close(f);
+    return status;
+}
+
 void lhi_st_close(lhi_safetensors *file)
 {
     if (!file)
         return;
+    for (uint32_t i = 0; i < file->n_shards; i++)
+        lhi_st_close(file->shards[i]);
     if (file->fd >= 0)
         close(file->fd);
     lhi_arena_free(file->mem);
@@ -290,6 +399,8 @@ lh_status lhi_st_read(const lhi_safetensors *file, const lhi_st_tensor *tensor,
                       uint64_t first, size_t n, float *out, lh_error *err)
 {
     unsigned char bytes[CHUNK * 2];
+    if (file->shards)
+        file = file->shards[tensor->shard];
     if (tensor->dtype == LHI_F32)
         return read_at(file->fd, file->name, out, n * sizeof *out,
                        tensor->at + first * sizeof *out, err);

@@ -21,8 +21,9 @@ typedef struct lhi_st_tensor {
     lhi_dtype dtype;
     uint32_t n_dims;
     uint64_t dims[4];
-    uint64_t n;  /* values */
-    uint64_t at; /* offset in the file */
+    uint64_t n;     /* values */
+    uint64_t at;    /* offset in the file */
+    uint32_t shard; /* file of several, see lhi_st_open_index() */
 } lhi_st_tensor;
 
 typedef struct lhi_safetensors lhi_safetensors;
@@ -34,6 +35,11 @@ lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
 /* Opens a safetensors file and keeps it open. LH_EINPUT: it is damaged or has
  * unsupported content. */
 lh_status lhi_st_open(const char *path, lhi_safetensors **out, lh_error *err);
+/* Opens the files of an index (model.safetensors.index.json), as if they were
+ * one; they are in its folder. LH_EINPUT: the index is damaged, or a file lacks
+ * a tensor that the index assigns to it. */
+lh_status lhi_st_open_index(const char *path, lhi_safetensors **out,
+                            lh_error *err);
 /* Closes a safetensors file; NULL is allowed. */
 void lhi_st_close(lhi_safetensors *file);
 

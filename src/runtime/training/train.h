@@ -411,8 +411,9 @@ lh_status lhi_train_load_one(lhi_train *train, const char *path,
                              const lhi_checkpoint_options *options,
                              const lhi_remarks *remarks, bool *is_damaged,
                              lh_error *err);
-/* Loads weights only, from a safetensors file or a folder with one
- * (model.safetensors) under Hugging Face's names: fine-tuning starts at step 0.
+/* Loads weights only, from a safetensors file, the index of several, or a
+ * folder with one of both (model.safetensors, model.safetensors.index.json),
+ * under Hugging Face's names: fine-tuning starts at step 0.
  */
 lh_status lhi_train_load_weights(lhi_train *train, const char *path,
                                  lh_error *err);
