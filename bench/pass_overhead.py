@@ -7,7 +7,8 @@
 Chunks multiply by one number. Steps alternate between PyTorch's
 _PipelineScheduleRuntime and longhaul.torch.PipelineRuntime with the same actions.
 Prints JSON: microseconds of a pass in both, and the difference, in processor time of
-all threads of the rank with the largest difference (median over the steps). One rank
+all threads of the rank with the largest difference (median and smallest over the
+steps), and the context switches of all threads for a pass. One rank
 sends no messages; with --ranks 2 --chunks 1 each pass sends or receives one. Needs
 torch and longhaul for the same Python.
 """
@@ -15,6 +16,7 @@ torch and longhaul for the same Python.
 import argparse
 import json
 import os
+import resource
 import socket
 import statistics
 import time
@@ -71,19 +73,26 @@ def measure(rank, given, port, results):
                                       format="compute_comms")
     x = torch.ones(given.microbatches, 1)
     times = {"pytorch": [], "longhaul": []}
+    waits = {"pytorch": [], "longhaul": []}
+    passes = 2 * given.chunks * given.microbatches
     for step in range(given.steps):
         for name, runtime in (("pytorch", peer), ("longhaul", ours)):
             distributed.barrier()
             begin = time.process_time()
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
             runtime.step(
                 *([x] if where[0] == rank else []),
                 **({"target": x, "losses": []} if where[-1] == rank else {}))
             took = time.process_time() - begin
+            after = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
             if step >= given.steps // 4:  # after the first shapes
-                times[name].append(took / (2 * given.chunks * given.microbatches))
+                times[name].append(took / passes * 1e6)
+                waits[name].append((after - before) / passes)
     ours.close()
     distributed.destroy_process_group()
-    results.put({name: statistics.median(t) * 1e6 for name, t in times.items()})
+    results.put({name: (statistics.median(t), min(t),
+                        statistics.median(waits[name]))
+                 for name, t in times.items()})
 
 
 def main():
@@ -100,11 +109,15 @@ def main():
     multiprocessing.start_processes(measure, (given, port, results),
                                     nprocs=given.ranks, start_method="fork")
     ranks = [results.get() for _ in range(given.ranks)]
-    worst = max(ranks, key=lambda one: one["longhaul"] - one["pytorch"])
+    worst = max(ranks, key=lambda one: one["longhaul"][0] - one["pytorch"][0])
+
+    def column(i):
+        return {name: round(of[i], 1) for name, of in worst.items()}
+
     print(json.dumps({
-        "torch": torch.__version__, **vars(given),
-        "us_per_pass": {name: round(us, 1) for name, us in worst.items()},
-        "added_us": round(worst["longhaul"] - worst["pytorch"], 1)}))
+        "torch": torch.__version__, **vars(given), "us_per_pass": column(0),
+        "least_us_per_pass": column(1), "switches_per_pass": column(2),
+        "added_us": round(worst["longhaul"][0] - worst["pytorch"][0], 1)}))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,10 @@ def two_processes_equal_one():
     check([case[2] for case in got[0]] ==
           ["direct", "direct", "delegated", "direct", "mixed", "direct"],
           f"paths {[case[2] for case in got[0]]}")
+    # Passes wait themselves for messages of real links on the direct path.
+    check([[case[3] for case in rank] for rank in got] ==
+          [[0, 0, 1, 0, 0, 1], [0, 0, 1, 0, 1, 1]],
+          f"threads {[[case[3] for case in rank] for rank in got]}")
 
 
 @test

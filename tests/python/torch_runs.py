@@ -185,7 +185,8 @@ def trains(runtime, steps, microbatches, before=None):
 
 
 def pipeline_job(rank, cases, place):
-    """Runs the cases in sequence; returns losses, weights and path of each."""
+    """Runs the cases in sequence; returns losses, weights, path and number of
+    threads that wait for messages of each."""
     from longhaul.torch import PipelineRuntime
 
     made = []
@@ -197,7 +198,9 @@ def pipeline_job(rank, cases, place):
         weights = {stage.stage_index: [p.detach().cpu() for p in
                                        stage.submod.parameters()]
                    for stage in runtime._stages}
-        made.append((losses, weights, runtime.path))
+        waiting = sum(thread.name.startswith("longhaul from")
+                      for thread in threading.enumerate())
+        made.append((losses, weights, runtime.path, waiting))
         runtime.close()
     return made
 
@@ -216,7 +219,7 @@ def same_as_one(name, ranks, text, steps, place):
     losses, want = on_ranks(1, one_job, chunks, n, steps, RATE, 1, place)[0]
     got = [one[0] for one in ranks if one[0][0]]
     check(got == [losses], f"{name}: losses {got} are not {losses}")
-    for _, of_rank, _ in ranks:
+    for _, of_rank, *_ in ranks:
         for chunk, tensors in of_rank.items():
             check(all(map(torch.equal, tensors, want[chunk])),
                   f"{name}: weights of chunk {chunk} differ")
@@ -224,7 +227,8 @@ def same_as_one(name, ranks, text, steps, place):
 
 def run_cases(devices, cases, place="cpu"):
     """Runs rows of placement, backward, schedule and arguments, each compared
-    with one process; returns losses, weights and path of each rank and case."""
+    with one process; returns the results of `pipeline_job` of each rank and
+    case."""
     texts = [(pipeline(devices, placement, backward=backward),
               schedule, 2, given)
              for placement, backward, schedule, given in cases]

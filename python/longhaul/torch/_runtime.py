@@ -256,7 +256,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     def _inlet(self, device: int) -> Inlet:
         if device not in self._inlets:
-            made = Inlet(f"device {device}", self._host, self._place)
+            made = Inlet(
+                f"device {device}",
+                self._host,
+                self._place,
+                self._control is not None,
+            )
             if self._emulated is not None:
                 made.delays = self._delays.get((device, self._device))
             self._inlets[device] = made

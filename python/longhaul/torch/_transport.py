@@ -3,7 +3,9 @@
 """Messages of a rank: direct, or staged through host memory.
 
 Each link into the rank has a thread that waits for messages, records their
-times, and delays them if the link is emulated. On the direct path the thread
+times, and delays them if the link is emulated. Without a thread, on real links
+on CPUs whose times nobody observes, the pass that needs a message waits for it
+itself: handing it over would take several times as long. On the direct path the thread
 that runs passes hands sends to the pipeline's own process group. On the
 delegated path a message is copied to host memory, sent from there by a thread
 of its link over a gloo group, and copied to the device at the other end: passes
@@ -49,14 +51,18 @@ class Message:
         self.arrived_ns = 0
         self.copied: Any = None  # event of a GPU's stream
         self.error: BaseException | None = None
-        self._there = threading.Event()
-
-    def tell(self) -> None:
-        self._there.set()
+        # None: no thread waits for the message
+        self.there: threading.Event | None = None
 
     def wait(self) -> None:
-        """Returns once the message has arrived."""
-        self._there.wait()
+        """Returns once the message has arrived. Without a thread its arrival
+        is recorded here, which may be later."""
+        if self.there is None:
+            for work in self.works:
+                work.wait()
+            self.arrived_ns = host_ns()
+            return
+        self.there.wait()
         if self.error is not None:
             raise self.error
         while (left := self.arrived_ns - host_ns()) > 0:
@@ -131,13 +137,19 @@ def _host_like(tensor: torch.Tensor) -> torch.Tensor:
 class Inlet:
     """The receiving end of a link."""
 
-    def __init__(self, name: str, host_group: Any, device: Any) -> None:
+    def __init__(
+        self, name: str, host_group: Any, device: Any, is_observed: bool
+    ) -> None:
+        """Makes the end of a link; `is_observed`: arrivals are recorded at
+        once, for adaptation."""
         self.delays: Delays | None = None  # None: a real link
+        self._name = name
         self._group = host_group
         self._device = device
+        self._is_observed = is_observed or device.type != "cpu"
         self._free_ns = 0
         self._stream: Any = None
-        self._worker = Worker(f"longhaul from {name}")
+        self._worker: Worker | None = None
 
     def post(self, ops: Sequence[Any], tag: int, staged: bool) -> Message:
         """Posts a receive: in the pipeline's group, or in host memory."""
@@ -147,7 +159,11 @@ class Inlet:
                 dist.irecv(op.tensor, op.peer, group=op.group, tag=tag + i)
                 for i, op in enumerate(ops)
             ]
-        self._worker.add(lambda: self._await(message, staged))
+        if staged or self._is_observed or self.delays is not None:
+            message.there = threading.Event()
+            if self._worker is None:
+                self._worker = Worker(f"longhaul from {self._name}")
+            self._worker.add(lambda: self._await(message, staged))
         return message
 
     def _await(self, message: Message, staged: bool) -> None:
@@ -159,7 +175,8 @@ class Inlet:
             self._hold(message)
         except BaseException as error:  # the step raises it
             message.error = error
-        message.tell()
+        assert message.there is not None
+        message.there.set()
 
     def _take(self, message: Message) -> None:
         if self._device.type != "cuda":
@@ -209,7 +226,8 @@ class Inlet:
         message.arrived_ns = self._free_ns + delays.latency_ns
 
     def close(self, waits: bool) -> None:
-        self._worker.close(waits)
+        if self._worker is not None:
+            self._worker.close(waits)
 
 
 class Outlet:
