@@ -306,6 +306,20 @@ def unsupported_schedules_are_rejected():
 
 
 @test
+def elastic_plans_are_refused_by_name():
+    job = (ROOT / "examples/llama3-70b-elastic.yaml").read_text().replace(
+        "micro_batch: 1,", "micro_batch: 1, chunks_per_device: 4, schedule: "
+        "elastic,")
+    plan = longhaul.plan(job, optimal=False, threads=1)
+    try:
+        longhaul.torch.places(plan)
+        said = ""
+    except longhaul.UnsupportedError as error:
+        said = str(error)
+    check("layout.schedule: an elastic plan shards" in said, f"{said!r}")
+
+
+@test
 def other_versions_of_torch_are_refused():
     from longhaul.torch._versions import refusal
 

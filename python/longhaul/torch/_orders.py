@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .._errors import InvalidError
+from .._errors import InvalidError, UnsupportedError
 from .._library import encoded, ffi, lib, options, owned, text_of, try_call
 from .._problems import Problem, order_of, sim_options
 
@@ -67,11 +67,25 @@ def _sums(passes: tuple[tuple[Pass, ...], ...]) -> dict[int, list[int]]:
     return sums
 
 
+def _check_plan(problem: Problem) -> None:
+    """Raises if a plan needs more than its passes and messages, which only the
+    CPU engine does."""
+    plan = problem.plan
+    if plan is not None and plan.best.elastic != ffi.NULL:
+        raise UnsupportedError(
+            f"{problem.name}: layout.schedule: an elastic plan shards its "
+            "parameters and gradients group by group, which longhaul.torch and "
+            "longhaul.megatron cannot do; plan with another layout.schedule, "
+            "or train it with 'longhaul train --device cpu'"
+        )
+
+
 class Course:
     """A pipeline, and the schedules that run on it."""
 
     def __init__(self, what: Any) -> None:
         self.problem = Problem(what)
+        _check_plan(self.problem)
         self.pipeline = self.problem.pipeline
         self.name = self.problem.name
         self.n_devices: int = lib.lh_pipeline_n_devices(self.pipeline)

@@ -3,13 +3,13 @@
 """Messages of a rank: direct, or staged through host memory.
 
 Each link into the rank has a thread that waits for messages, records their
-times, and delays them if the link is emulated. Without a thread, on real links
-on CPUs whose times nobody observes, the pass that needs a message waits for it
-itself: handing it over would take several times as long. On the direct path the thread
-that runs passes hands sends to the pipeline's own process group. On the
-delegated path a message is copied to host memory, sent from there by a thread
-of its link over a gloo group, and copied to the device at the other end: passes
-never wait for a send (Adaptra, arXiv:2504.19232, section 5).
+times, and delays them if the link is emulated. On real links of CPUs, without
+adaptation, there is no thread: the pass that needs a message waits for it, as a
+hand-over takes longer than a small message. On the direct path the thread that
+runs passes hands sends to the pipeline's own process group. On the delegated
+path a message is copied to host memory, sent from there by a thread of its link
+over a gloo group, and copied to the device at the other end: passes never wait
+for a send (Adaptra, arXiv:2504.19232, section 5).
 """
 
 from __future__ import annotations
