@@ -259,6 +259,15 @@ static const cli_option options[] = {
      .at = offsetof(train_settings, emulate_links),
      .help = "cpu: delay messages and data-parallel communication as the "
              "plan's links would. --inject and --events do so too."},
+    {.name = "threads",
+     .type = CLI_COUNT,
+     .at = offsetof(train_settings, threads),
+     .arg = "N",
+     .preset = "1",
+     .least = 1,
+     .most = 1024,
+     .help = "cpu: threads of each rank, which share its large matrix "
+             "products. The result is the same."},
     {.name = "memory",
      .type = CLI_CHOICE,
      .at = offsetof(train_settings, memory),

@@ -43,7 +43,8 @@ typedef struct train_settings {
     double rate, min_rate, weight_decay, clip, validation, beta1, beta2,
         epsilon;
     bool delayed_update, fresh;
-    uint32_t format, checkpoint_every, keep, validate_every, rate_decay;
+    uint32_t format, checkpoint_every, keep, validate_every, rate_decay,
+        threads;
 } train_settings;
 
 /* Runs 'longhaul train'. */

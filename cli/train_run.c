@@ -178,6 +178,7 @@ static lh_status read_model_options(cli *c, lh_train_model *m,
     static const uint32_t token_bytes[] = {0, 2, 4, LH_TOKEN_BYTES_INDEXED};
     m->token_bytes = token_bytes[s->format];
     m->validation_data = s->validation_data;
+    m->threads = s->threads;
     m->tokenizer = s->tokenizer;
     m->validate_every = s->validate_every;
     /* Host memory, unless a folder is given. */
@@ -505,6 +506,7 @@ static lh_status check_options(cli *c)
         {"min-rate", cli_is_given(c, "min-rate"), true},
         {"warmup", cli_is_given(c, "warmup"), true},
         {"rate", cli_is_given(c, "rate"), true},
+        {"threads", cli_is_given(c, "threads"), true},
         {"rate-decay", cli_is_given(c, "rate-decay"), true},
         {"decay-steps", s->decay_steps > 0, true},
         {"beta1", cli_is_given(c, "beta1"), true},

@@ -548,6 +548,34 @@ def options_and_schedule_are_kept_unless_overridden():
          err="--fresh requires --checkpoint")
 
 
+@test
+def threads_of_a_rank_do_not_change_the_result():
+    prepare()
+    job = (WORK / "job.yaml").read_text()
+    for old, new in (("sequence: 8", "sequence: 128"), ("pipeline: 4", "pipeline: 1"),
+                     ("micro_batch: 1", "micro_batch: 8"),
+                     ("layers: 4", "layers: 1")):
+        job = job.replace(old, new)
+    for precision in ("fp32", "bf16"):
+        write("threads.yaml", job.replace("fp32", precision))
+        case("plan", ["plan", "threads.yaml", "-o", "threads.json"], out=ANY)
+        weights, used = set(), []
+        for threads in (1, 3):
+            folder = f"{precision}-{threads}"
+            found = json_case(f"{threads} threads", [
+                "train", "threads.json", "--device", "cpu", "--data", "text",
+                "--steps", "2", "--threads", str(threads), "--checkpoint",
+                folder])
+            weights.add((WORK / folder / "step-00000002/model.safetensors")
+                        .read_bytes())
+            used.append(found["memory"][0])
+        check(len(weights) == 1, f"{precision}: other weights")
+        # in bf16 each thread has blocks of its own
+        more = 2 * 3 * 256 * 256 * 4 if precision == "bf16" else 0
+        for key in ("predicted_bytes", "measured_bytes"):
+            check(used[1][key] - used[0][key] == more, f"{precision}: {used}")
+
+
 # --- limits of the system ----------------------------------------------------
 @test
 def too_large_a_file_is_an_error():

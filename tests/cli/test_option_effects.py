@@ -113,7 +113,7 @@ def an_option_of_train_is_for_the_device_or_is_refused():
     cpu = {"--data": "data", "--format": "text", "--tokenizer": "t.json",
            "--validation": "0.1", "--validate-every": "2", "--rate": "1e-3",
            "--min-rate": "0", "--warmup": "1", "--weight-decay": "0",
-           "--rate-decay": "linear", "--decay-steps": "2", "--beta1": "0.8",
+           "--threads": "2", "--rate-decay": "linear", "--decay-steps": "2", "--beta1": "0.8",
            "--beta2": "0.9", "--epsilon": "1e-6", "--clip": "2",
            "--validation-data": "data", "--delayed-update": None,
            "--checkpoint": "c", "--checkpoint-every": "2",

@@ -736,8 +736,33 @@ static void refusals(void)
     refuses_kinds();
 }
 
+enum { N_TASKS = 1000, N_THREADS = 4 };
+
+/* Counts the calls of a task (lhi_thread_team_run()). */
+static void count_task(void *of, uint32_t task, uint32_t thread)
+{
+    uint32_t *counts = of;
+    counts[task] += thread < N_THREADS;
+}
+
+/* Checks that each task of a team of threads runs once, in every call. */
+static void thread_teams(void)
+{
+    lh_error err;
+    lhi_thread_team *team;
+    uint32_t counts[N_TASKS] = {0};
+    CHECK_OK(lhi_thread_team_make(N_THREADS, &team, &err), err);
+    for (int round = 0; round < 20; round++)
+        lhi_thread_team_run(team, N_TASKS, count_task, counts);
+    lhi_thread_team_run(team, 0, count_task, counts);
+    for (uint32_t i = 0; i < N_TASKS; i++)
+        CHECK_INT(counts[i], 20);
+    lhi_thread_team_free(team);
+}
+
 int main(void)
 {
+    RUN(thread_teams);
     RUN(differences);
     RUN(gradients);
     RUN(gradients_tied);

@@ -522,6 +522,9 @@ typedef struct lh_train_model {
     /* Files in the format of `data` for validation, in place of `validation`;
      * NULL: none. */
     const char *validation_data;
+    /* Threads of each rank for its matrix products; results do not depend on
+     * it. 0: 1. */
+    uint32_t threads;
 } lh_train_model;
 
 /* GPT-2's dropout rate. */

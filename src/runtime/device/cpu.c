@@ -151,6 +151,7 @@ static void free_cpu(lhi_cpu *cpu)
 {
     /* its thread uses the arenas freed below */
     lhi_storage_close(cpu->storage);
+    lhi_thread_team_free(cpu->threads);
     lhi_arena_free(cpu->parameters);
     lhi_arena_free(cpu->gradients);
     lhi_arena_free(cpu->activations);
@@ -525,7 +526,9 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
         (float)(1 / ((double)cpu->step_sequences * cpu->whole_sequence));
     cpu->sgemm = o->sgemm;
     if (!cpu->sgemm)
-        LHI_TRY(lhi_blas_load(1, &cpu->sgemm, err));
+        LHI_TRY(lhi_blas_load(cpu->n_threads, &cpu->sgemm, err));
+    if (cpu->n_threads > 1)
+        LHI_TRY(lhi_thread_team_make(cpu->n_threads, &cpu->threads, err));
     LHI_TRY(build_rotary_tables(cpu, o->rope_theta > 0 ? o->rope_theta : 10000,
                                 err));
     LHI_TRY(make_scratch(cpu, o, err));

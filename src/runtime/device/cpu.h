@@ -39,6 +39,7 @@
 #include "runtime/device/data.h"
 #include "runtime/device/device.h"
 #include "runtime/device/families.h"
+#include "runtime/device/thread_team.h"
 
 /* Maximum number of weight-gradient items (W) that a layer queues per
  * microbatch. */
@@ -252,6 +253,8 @@ typedef struct lhi_cpu {
     lhi_arena *full_values; /* all initial values; NULL once finalised */
     const lhi_kernels *k;
     lhi_sgemm sgemm;
+    uint32_t n_threads;
+    lhi_thread_team *threads; /* NULL: one thread */
     bool bf16;
     float *bf16_blocks; /* cpu_product.c */
     const lhi_data *data;

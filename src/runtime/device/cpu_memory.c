@@ -96,6 +96,7 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->layers = model->layers;
     cpu->h = model->hidden;
     cpu->bf16 = o->bf16;
+    cpu->n_threads = o->threads > 1 ? o->threads : 1;
     cpu->n_tensor_ranks = o->n_tensor ? o->n_tensor : 1;
     cpu->tensor_rank = o->tensor;
     cpu->heads = model->heads / cpu->n_tensor_ranks;

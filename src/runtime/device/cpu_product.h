@@ -2,13 +2,14 @@
 /* Matrix products of the cpu device, row-major like cblas_sgemm(): c = a b, or
  * c += a b if `adds`; a' and b' where LHI_BLAS_TRANSPOSED.
  *
- * In fp32 these are the calls of OpenBLAS. In bf16 they round as PyTorch's
- * autocast does: operands are rounded to bf16 and products are summed in fp32.
- * The sum is rounded to bf16 before it is stored or added to c, which has fp32:
- * gradients and the residual stream accumulate in fp32. The products of
- * attention keep fp32 results, since attention is one fused operation
- * (FlashAttention): scores, softmax and sums over blocks are in fp32. SwiGLU's
- * two steps, SiLU and product, are rounded each (cpu_kernels.h). */
+ * In fp32 these are calls of OpenBLAS, for slices of large products. In bf16
+ * they round as PyTorch's autocast does: operands are rounded to bf16 and
+ * products are summed in fp32. The sum is rounded to bf16 before it is stored
+ * or added to c, which has fp32: gradients and the residual stream accumulate
+ * in fp32. The products of attention keep fp32 results, since attention is one
+ * fused operation (FlashAttention): scores, softmax and sums over blocks are in
+ * fp32. SwiGLU's two steps, SiLU and product, are rounded each (cpu_kernels.h).
+ */
 #ifndef LHI_RUNTIME_DEVICE_CPU_PRODUCT_H
 #define LHI_RUNTIME_DEVICE_CPU_PRODUCT_H
 

@@ -24,6 +24,7 @@
  *     cpu_offload.c           activations offloaded to storage.h
  *     cpu_mtp.c               multi-token prediction modules
  *     cpu_embedding_head.c    embedding and head, for model and modules
+ *     thread_team.c           threads of a rank, for large products
  *     blas.c                  matrix products: OpenBLAS, loaded at run time
  *     data.c                  a microbatch's tokens; token_file.c: from a file
  *     tokenizer.c             text to tokens; pretokenizer.c, unicode.h: words;
@@ -291,8 +292,9 @@ typedef struct lhi_cpu_options {
                 * false: fp32 */
     const lhi_data *data; /* borrowed, thread-safe; NULL if neither chunk 0 nor
                            * the last one is here */
-    lhi_sgemm sgemm; /* from lhi_blas_load() with as many callers as devices run
-                      * concurrently; NULL: loaded here for one caller */
+    lhi_sgemm sgemm;  /* from lhi_blas_load() with as many callers as devices'
+                       * threads run concurrently; NULL: loaded here */
+    uint32_t threads; /* threads of the device's matrix products; 0: 1 */
 } lhi_cpu_options;
 
 /* Predicts a cpu device's memory when each step has the given passes of its

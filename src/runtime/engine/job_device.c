@@ -84,7 +84,8 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
         .dropout = m->dropout,
         .balance_weight = m->balance_loss,
         .expert_capacity = m->expert_capacity,
-        .bf16 = m->bf16};
+        .bf16 = m->bf16,
+        .threads = m->threads};
     return LH_OK;
 }
 

@@ -293,12 +293,12 @@ static lh_status fail_memory(const char *where, rank_memory need, double blas,
         format_bytes((double)room.bytes, false, there), room.limit, also);
 }
 
-/* Fails if the predicted memory exceeds a limit: `here`, for the n_here ranks
- * of this process, or `machine`, for all ranks on this machine. */
+/* Fails if the predicted memory exceeds a limit: `here`, for the n_here threads
+ * of this process's ranks, or `machine`, for all ranks on this machine. */
 static lh_status check_available(rank_memory here, double n_here,
                                  rank_memory machine, lh_error *err)
 {
-    /* In this process and each that it starts, with one thread per rank. */
+    /* In this process and each that it starts. */
     double maps = n_here * (LHI_BLAS_BUFFER_BYTES + get_stack_bytes());
     lhi_available_memory to_map = lhi_find_mappable_memory(),
                          to_fill = lhi_find_physical_memory("");
@@ -431,13 +431,14 @@ lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place,
         if (r == 0 || total < least.state + least.activations)
             least = one;
     }
+    const double threads = job->model->threads > 1 ? job->model->threads : 1;
     switch (place) {
     case LHI_RANKS_THREADS:
-        return check_available(sum, n, sum, err);
+        return check_available(sum, n * threads, sum, err);
     case LHI_RANKS_PROCESSES:
-        return check_available(most, 1, sum, err);
+        return check_available(most, threads, sum, err);
     default: /* the rank is not known before the launch */
-        return check_available(least, 1, least, err);
+        return check_available(least, threads, least, err);
     }
 }
 

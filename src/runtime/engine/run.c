@@ -456,7 +456,9 @@ static lh_status train_in_process(lhi_job *job, lhi_job_launch_kind place,
     lh_status status =
         lhi_data_compute_fingerprint(data, &job->data_fingerprint, err);
     if (status == LH_OK)
-        status = lhi_blas_load(here, &job->sgemm, err);
+        status = lhi_blas_load(
+            here * (job->model->threads > 1 ? job->model->threads : 1),
+            &job->sgemm, err);
     if (status == LH_OK && threads)
         status = make_devices(job, err);
     if (status == LH_OK)
