@@ -161,7 +161,7 @@ static lh_status open_validation(lhi_data *data, const lhi_data_options *o,
                                  lh_error *err)
 {
     const char *item;
-    uint32_t n;
+    uint32_t n = 0;
     LHI_TRY(parse_list(data, o->validation_path, &item, &n, err));
     sequence *s = LHI_NEW(data->mem, sequence, 1);
     if (!s || !(s->files = LHI_NEW(data->mem, lhi_token_file *, n)))
@@ -270,7 +270,7 @@ static lh_status open_all(lhi_data *data, const lhi_data_options *o,
                           lh_error *err)
 {
     const char *item;
-    uint32_t n;
+    uint32_t n = 0;
     LHI_TRY(parse_list(data, o->path, &item, &n, err));
     if (!(data->sequences = LHI_NEW(data->mem, sequence, n)))
         return lhi_fail_nomem(err);
