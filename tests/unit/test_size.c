@@ -359,6 +359,63 @@ static void prices_and_spares_count(void)
     lh_job_free(job);
 }
 
+/* A layout of two GPUs leaves the other nodes idle: they are neither counted
+ * nor charged, except for those that the range requires. */
+static void idle_nodes_are_not_charged(void)
+{
+    static const lh_size_range ranges[][2] = {{{0, 64}, {0, 0}},
+                                              {{5, 64}, {0, 0}}};
+    static const uint32_t expected[] = {2, 5};
+    lh_job *job = job_with(
+        JOB_SMALL,
+        "  datacenters:\n"
+        "   - {name: west, nodes: 4, usd_per_gpu_hour: 3}\n"
+        "   - {name: east, nodes: 4, usd_per_gpu_hour: 1}\n"
+        "model: {layers: 4, hidden: 4096, ffn: 16384, heads: 8, vocab: 1000}\n"
+        "training: {global_batch: 2, sequence: 1024}\n"
+        "layout: {tensor: 1, context: 1, pipeline: 1}\n");
+    for (size_t i = 0; i < 2; i++) {
+        const lh_size_options o = {.size = sizeof o,
+                                   .tokens = 1e7,
+                                   .deadline_s = 1e9,
+                                   .ranges = ranges[i],
+                                   .effort = 1,
+                                   .threads = 1};
+        lh_size_result *r = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+        const lh_size *x = &r->fewest;
+        CHECK(r->n_found > 0);
+        CHECK_MSG(x->gpus <= expected[i] && x->gpus >= ranges[i][0].least,
+                  "%u GPUs", x->gpus);
+        CHECK_NEAR(x->usd, 3 * x->gpus * x->train_s / 3600, 1e-9);
+        lh_size_result_free(r);
+    }
+    lh_job_free(job);
+}
+
+/* Doubling from the smallest size that could meet the deadline finds it in a
+ * range of 100,000 nodes, and the size below is planned for its bound. */
+static void a_huge_range_keeps_the_answer(void)
+{
+    const lh_size_range ranges[] = {{0, 0}, {0, 100000}};
+    lh_job *job = two_kinds();
+    const uint32_t nodes[LH_MAX_DATACENTERS] = {0, 4};
+    lh_size_options o = {.size = sizeof o,
+                         .tokens = 1000.0 * 32 * 1024,
+                         .deadline_s = 1001 * plan_seconds(job, nodes),
+                         .ranges = ranges,
+                         .threads = 1};
+    lh_size_result *r = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_size_find(job, &o, &r, &err), err);
+    CHECK_MSG(r->n_found && r->fewest.gpus <= 4, "%u GPUs", r->fewest.gpus);
+    CHECK_INT(r->gpus_bound, r->fewest.gpus);
+    CHECK_MSG(r->n_planned <= 16, "%u planned", r->n_planned);
+    lh_size_result_free(r);
+    lh_job_free(job);
+}
+
 /* Without a deadline the ranges still hold the size without nodes; it must not
  * count as the smallest one. */
 static void a_budget_alone_has_bounds(void)
@@ -416,6 +473,8 @@ int main(void)
     RUN(search_agrees_with_all_sizes);
     RUN(wide_ranges_keep_the_answer);
     RUN(prices_and_spares_count);
+    RUN(idle_nodes_are_not_charged);
+    RUN(a_huge_range_keeps_the_answer);
     RUN(a_budget_alone_has_bounds);
     RUN(search_rejects_what_it_cannot_do);
     return test_summary();

@@ -56,11 +56,9 @@ lh_status lhi_pricing_override_job(const lh_job *job,
 
 /* --- layout --------------------------------------------------------------- */
 
-/* Computes the GPUs' price per hour. Nodes are exclusive: a datacenter's last
- * node counts in full, and unused nodes do not count. */
-static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
-                            lhi_arena *mem, lhi_layout_price *out,
-                            lh_error *err)
+lh_status lhi_pricing_count_nodes(const lh_job *job, const lh_layout *layout,
+                                  lhi_arena *mem, uint32_t *nodes,
+                                  lh_error *err)
 {
     lhi_layout_placement places;
     LHI_TRY(lhi_layout_place(job, layout, mem, &places, err));
@@ -77,10 +75,24 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
                 if (at->datacenter == dc && end > gpus)
                     gpus = end;
             }
-        uint64_t nodes = (gpus + site->gpus_per_node - 1) / site->gpus_per_node;
-        out->gpus += (uint32_t)(nodes * site->gpus_per_node);
-        out->usd_per_hour +=
-            (double)(nodes * site->gpus_per_node) * site->usd_per_gpu_hour;
+        nodes[dc] =
+            (uint32_t)((gpus + site->gpus_per_node - 1) / site->gpus_per_node);
+    }
+    return LH_OK;
+}
+
+/* Computes the price per hour of all GPUs of the nodes in use. */
+static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
+                            lhi_arena *mem, lhi_layout_price *out,
+                            lh_error *err)
+{
+    uint32_t nodes[LH_MAX_DATACENTERS];
+    LHI_TRY(lhi_pricing_count_nodes(job, layout, mem, nodes, err));
+    for (uint32_t dc = 0; dc < job->n_datacenters; dc++) {
+        const lh_datacenter *site = &job->datacenters[dc];
+        const uint32_t gpus = nodes[dc] * site->gpus_per_node;
+        out->gpus += gpus;
+        out->usd_per_hour += (double)gpus * site->usd_per_gpu_hour;
     }
     return LH_OK;
 }

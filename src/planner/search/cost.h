@@ -23,6 +23,11 @@ lh_status lhi_pricing_override_job(const lh_job *job,
                                    const lh_plan_options *options,
                                    lhi_arena *mem, lh_job *out, lh_error *err);
 
+/* Counts the nodes that a layout uses in each datacenter, into nodes[i]: nodes
+ * are exclusive, so that one GPU in use occupies its node. */
+lh_status lhi_pricing_count_nodes(const lh_job *job, const lh_layout *layout,
+                                  lhi_arena *mem, uint32_t *nodes,
+                                  lh_error *err);
 /* Computes a layout's price: its GPUs per hour and its traffic between
  * datacenters per iteration. */
 lh_status lhi_pricing_compute(const lh_job *job, const lhi_config *config,

@@ -13,7 +13,8 @@
 #include <string.h>
 
 enum {
-    MAX_BOXES = 4000 /* stops the search; the bound stays valid */
+    MAX_BOXES = 4000, /* stops the search; the bound stays valid */
+    MAX_PLANS = 8     /* planned for their proven bounds */
 };
 /* The sizes from `low` to `high`. */
 typedef struct box {
@@ -26,7 +27,7 @@ typedef struct bound_search {
     lhi_size_search *s;
     bool cost;           /* objective: USD, else GPUs */
     double usd_per_flop; /* least, over the GPU types */
-    uint32_t n_boxes;
+    uint32_t n_boxes, n_plans;
     box *boxes;
 } bound_search;
 
@@ -129,10 +130,45 @@ static double price_flop(const lhi_size_search *s)
     return share > 0 && share < 1 ? share * least : least;
 }
 
-/* Computes a lower bound on the objective over all sizes that may meet the
- * requirements; 0: none may. */
-static double search(bound_search *b)
+/* Checks whether the largest size of a box is to be planned for its proven
+ * bound: it misses the deadline at the best known efficiency, or it is the only
+ * one and would be better than the result. */
+static bool is_worth_planning(const bound_search *b, const box *x)
 {
+    const lhi_size_search *s = b->s;
+    const lh_size *found = s->result->n_found ? &s->result->fewest : NULL;
+    if (b->cost || b->n_plans == MAX_PLANS || lhi_size_find_planned(s, x->high))
+        return false;
+    if (lhi_size_flops_bound_s(s, x->high) >
+        lhi_size_longest_s(s) * lhi_size_best_efficiency(s))
+        return true;
+    return found && is_within(s, x->high, x->low) &&
+           x->value < (double)(found->gpus + found->spare_gpus);
+}
+
+/* Plans the largest size of a box if that may exclude the box. *open: the box
+ * may hold a solution. */
+static lh_status plan_largest(bound_search *b, box *x, bool *open,
+                              lh_error *err)
+{
+    const lhi_planned_size *size;
+    const double value = x->value;
+    *open = true;
+    if (!is_worth_planning(b, x))
+        return LH_OK;
+    b->n_plans++;
+    LHI_TRY(lhi_size_plan(b->s, x->high, false, &size, err));
+    *open = bound_box(b, x);
+    x->value = fmax(x->value, value);
+    return LH_OK;
+}
+
+/* Computes a lower bound on the objective over all sizes that may meet the
+ * requirements; *bound 0: none may. */
+static lh_status search(bound_search *b, double *bound, lh_error *err)
+{
+    bool open;
+    *bound = 0;
     const uint32_t n = b->s->job->n_datacenters;
     box x = {.value = 0};
     for (uint32_t i = 0; i < n; i++) {
@@ -140,25 +176,30 @@ static double search(bound_search *b)
         x.high[i] = b->s->ranges[i].most;
     }
     if (!bound_box(b, &x))
-        return 0;
+        return LH_OK;
     b->boxes[b->n_boxes++] = x;
     while (b->n_boxes > 0) {
         take_least(b, &x);
+        LHI_TRY(plan_largest(b, &x, &open, err));
+        if (!open)
+            continue;
         const uint32_t at = find_widest(b, &x);
-        if (x.high[at] == x.low[at] || b->n_boxes + 2 > MAX_BOXES)
-            return x.value;
+        if (x.high[at] == x.low[at] || b->n_boxes + 2 > MAX_BOXES) {
+            *bound = x.value;
+            return LH_OK;
+        }
         box lower = x, upper = x;
         lower.high[at] = x.low[at] + (x.high[at] - x.low[at]) / 2;
         upper.low[at] = lower.high[at] + 1;
         box *const halves[] = {&lower, &upper};
         for (int i = 0; i < 2; i++) {
-            const bool open = bound_box(b, halves[i]);
+            open = bound_box(b, halves[i]);
             halves[i]->value = fmax(halves[i]->value, x.value);
             if (open)
                 b->boxes[b->n_boxes++] = *halves[i];
         }
     }
-    return 0;
+    return LH_OK;
 }
 
 lh_status lhi_size_bound(lhi_size_search *s, lh_error *err)
@@ -168,11 +209,12 @@ lh_status lhi_size_bound(lhi_size_search *s, lh_error *err)
                       .boxes = LHI_NEW(s->mem, box, MAX_BOXES)};
     if (!b.boxes)
         return lhi_fail_nomem(err);
-    s->result->gpus_bound = (uint32_t)search(&b);
+    double gpus;
+    LHI_TRY(search(&b, &gpus, err));
+    s->result->gpus_bound = (uint32_t)gpus;
     if (!s->priced)
         return LH_OK;
     b.cost = true;
     b.n_boxes = 0;
-    s->result->usd_bound = search(&b);
-    return LH_OK;
+    return search(&b, &s->result->usd_bound, err);
 }

@@ -6,6 +6,7 @@
 #include "base/integer_math.h"
 #include "format/job/job_values.h"
 #include "format/job/parse.h"
+#include "planner/search/cost.h"
 #include "planner/search/unequal_bound.h"
 
 #include <math.h>
@@ -122,12 +123,38 @@ static lhi_planned_size *add_planned(lhi_size_search *s, const uint32_t *nodes,
     return size;
 }
 
+/* Sets the nodes that a plan of the size needs: those in use, and at least the
+ * least of each range. `job` has the size's datacenters only. */
+static lh_status set_nodes(const lhi_size_search *s,
+                           const lhi_planned_size *size, const lh_job *job,
+                           const lh_layout *layout, lhi_sized_plan *plan,
+                           lh_error *err)
+{
+    uint32_t used[LH_MAX_DATACENTERS], k = 0;
+    lhi_arena *mem = lhi_arena_make(0);
+    if (!mem)
+        return lhi_fail_nomem(err);
+    const lh_status status =
+        lhi_pricing_count_nodes(job, layout, mem, used, err);
+    lhi_arena_free(mem);
+    for (uint32_t i = 0; status == LH_OK && i < s->job->n_datacenters; i++) {
+        const uint32_t all = size->nodes[i], least = s->ranges[i].least;
+        const uint32_t n = all ? used[k++] : 0;
+        plan->nodes[i] = n >= least ? n : least < all ? least : all;
+    }
+    return status;
+}
+
 /* Appends a feasible choice of a plan to the size's plans. */
-static void keep_choice(lhi_planned_size *size, const lh_choice *choice)
+static lh_status keep_choice(const lhi_size_search *s, lhi_planned_size *size,
+                             const lh_job *job, const lh_choice *choice,
+                             lh_error *err)
 {
     if (choice->status != LH_CHOICE_OK || size->n_plans == LHI_SIZE_PLANS)
-        return;
-    lhi_sized_plan *plan = &size->plans[size->n_plans++];
+        return LH_OK;
+    lhi_sized_plan *plan = &size->plans[size->n_plans];
+    LHI_TRY(set_nodes(s, size, job, &choice->layout, plan, err));
+    size->n_plans++;
     plan->layout = choice->layout;
     plan->layout.schedule = NULL; /* the plan owns what they point to */
     plan->layout.sites = NULL;
@@ -136,6 +163,7 @@ static void keep_choice(lhi_planned_size *size, const lh_choice *choice)
     plan->layout.n_chunk_layers = 0;
     plan->iteration_ns = choice->iteration_ns;
     plan->between_usd = choice->cost ? choice->cost->between_usd : 0;
+    return LH_OK;
 }
 
 /* Raises the size's bound to the plan's. A quick plan's bound does not cover
@@ -157,12 +185,13 @@ static lh_status keep_bound(lhi_planned_size *size, const lh_plan *plan,
 }
 
 /* Copies the plan's best choices to the size; `most`: number of them. */
-static void keep_plan(lhi_planned_size *size, const lh_plan *plan,
-                      uint32_t most)
+static lh_status keep_plan(const lhi_size_search *s, lhi_planned_size *size,
+                           const lh_plan *plan, uint32_t most, lh_error *err)
 {
-    keep_choice(size, &plan->best);
+    LHI_TRY(keep_choice(s, size, plan->job, &plan->best, err));
     for (uint32_t i = 0; i < plan->n_alternatives && i + 1 < most; i++)
-        keep_choice(size, &plan->alternatives[i]);
+        LHI_TRY(keep_choice(s, size, plan->job, &plan->alternatives[i], err));
+    return LH_OK;
 }
 
 /* Checks whether any link between the job's datacenters has a price. */
@@ -204,10 +233,10 @@ static lh_status plan_objective(lhi_size_search *s, const lh_job *job,
         .quick = !size->full || objective == LH_PLAN_CHEAPEST,
         .layout_effort = size->full ? FULL_EFFORT : QUICK_EFFORT};
     lh_status status = lh_plan_make(job, &o, &plan, &why);
-    if (status == LH_OK) {
-        keep_plan(size, plan, most);
+    if (status == LH_OK)
+        status = keep_plan(s, size, plan, most, &why);
+    if (status == LH_OK)
         status = keep_bound(size, plan, &o, &why);
-    }
     if (status != LH_OK && status != LH_EINFEASIBLE && err)
         *err = why;
     lh_plan_free(plan);
@@ -269,10 +298,8 @@ lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
 
 /* --- training run --------------------------------------------------------- */
 
-lh_status lhi_size_predict(const lhi_size_search *s,
-                           const lhi_planned_size *size,
-                           const lhi_sized_plan *plan, bool spot, lh_size *out,
-                           lh_error *err)
+lh_status lhi_size_predict(const lhi_size_search *s, const lhi_sized_plan *plan,
+                           bool spot, lh_size *out, lh_error *err)
 {
     const lh_job *job = s->job;
     lh_failures f = s->failures;
@@ -286,14 +313,14 @@ lh_status lhi_size_predict(const lhi_size_search *s,
     if (spot) /* rates add up */
         f.node_mtbf_s = 1 / (1 / s->options.spot_mtbf_s +
                              (f.node_mtbf_s > 0 ? 1 / f.node_mtbf_s : 0));
-    LHI_TRY(lh_goodput_compute(job, size->nodes, &f, &out->goodput, err));
+    LHI_TRY(lh_goodput_compute(job, plan->nodes, &f, &out->goodput, err));
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         const lh_datacenter *site = &job->datacenters[i];
-        const uint32_t spares = size->nodes[i] ? f.spares : 0;
-        out->nodes[i] = size->nodes[i];
-        out->gpus += size->nodes[i] * site->gpus_per_node;
+        const uint32_t spares = plan->nodes[i] ? f.spares : 0;
+        out->nodes[i] = plan->nodes[i];
+        out->gpus += plan->nodes[i] * site->gpus_per_node;
         out->spare_gpus += spares * site->gpus_per_node;
-        usd_per_hour += (double)(size->nodes[i] + spares) *
+        usd_per_hour += (double)(plan->nodes[i] + spares) *
                         site->gpus_per_node * site->usd_per_gpu_hour;
     }
     const double seconds = (double)plan->iteration_ns / 1e9;

@@ -2,11 +2,11 @@
 /* Search over sizes: docs/theory/sizes.md.
  *
  * 1. If the ranges hold few sizes, all of them are planned.
- * 2. Otherwise bisection finds the smallest size that meets the deadline, in
- *    proportion over all datacenters and in each datacenter alone: with more
- *    nodes no plan is lost, so that the time only decreases as long as the
- *    search finds the plans. Where the largest size misses the deadline, halves
- *    of it follow.
+ * 2. Otherwise doubling and bisection find the smallest size that meets the
+ *    deadline, in proportion over all datacenters and in each datacenter alone:
+ *    with more nodes no plan is lost, so that the time only decreases as long
+ *    as the search finds the plans. If none meets the deadline, the largest
+ *    size and halves of it are planned by a longer search.
  * 3. Local search then removes nodes, moves them between datacenters, and adds
  *    some, while the cost or the number of GPUs decreases.
  * 4. The best sizes are planned again with a longer search, and so are these
@@ -81,8 +81,7 @@ static lh_status find_best_run(const lhi_size_search *s,
     for (uint32_t i = 0; i < size->n_plans; i++)
         for (int spot = 0; spot <= (s->options.spot_price > 0); spot++) {
             lh_size run;
-            LHI_TRY(
-                lhi_size_predict(s, size, &size->plans[i], spot, &run, err));
+            LHI_TRY(lhi_size_predict(s, &size->plans[i], spot, &run, err));
             if (!all && !lhi_size_meets(s, &run))
                 continue;
             if (!*found || is_better(&run, out))
@@ -121,8 +120,7 @@ static lh_status find_best(const lhi_size_search *s, bool all,
     return LH_OK;
 }
 
-/* Returns the longest iteration that can meet the deadline, in seconds. */
-static double longest_iteration_s(const lhi_size_search *s)
+double lhi_size_longest_s(const lhi_size_search *s)
 {
     return s->options.deadline_s > 0 ? s->options.deadline_s / s->iterations
                                      : DBL_MAX;
@@ -134,11 +132,9 @@ static bool may_plan(const lhi_size_search *s)
     return s->n_plans_made < s->options.effort;
 }
 
-/* Checks whether a size would meet the deadline only with an efficiency far
- * above that of all planned sizes. */
-static bool is_hopeless(const lhi_size_search *s, const uint32_t *nodes)
+double lhi_size_best_efficiency(const lhi_size_search *s)
 {
-    double efficiency = 0; /* time of the matrix products, relative to all */
+    double efficiency = 0;
     for (uint32_t i = 0; i < s->n_planned; i++) {
         const lhi_planned_size *size = s->planned[i];
         if (size->n_plans)
@@ -146,10 +142,16 @@ static bool is_hopeless(const lhi_size_search *s, const uint32_t *nodes)
                               lhi_size_flops_bound_s(s, size->nodes) /
                                   ((double)size->plans[0].iteration_ns / 1e9));
     }
-    if (!(efficiency > 0))
-        efficiency = 1;
-    return lhi_size_flops_bound_s(s, nodes) >
-           longest_iteration_s(s) * fmin(1, efficiency * EFFICIENCY_MARGIN);
+    return efficiency > 0 ? efficiency : 1;
+}
+
+/* Checks whether a size would meet the deadline only with an efficiency far
+ * above that of all planned sizes. */
+static bool is_hopeless(const lhi_size_search *s, const uint32_t *nodes)
+{
+    const double most =
+        fmin(1, lhi_size_best_efficiency(s) * EFFICIENCY_MARGIN);
+    return lhi_size_flops_bound_s(s, nodes) > lhi_size_longest_s(s) * most;
 }
 
 /* Checks whether a size trains before the deadline; plans it if needed. False
@@ -177,7 +179,7 @@ static lh_status check_deadline_well(lhi_size_search *s, const uint32_t *nodes,
 {
     const lhi_planned_size *size = lhi_size_find_planned(s, nodes);
     *meets = false;
-    if (lhi_size_flops_bound_s(s, nodes) > longest_iteration_s(s))
+    if (lhi_size_flops_bound_s(s, nodes) > lhi_size_longest_s(s))
         return LH_OK; /* not even at the GPUs' peak */
     if (!size && may_plan(s))
         LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
@@ -227,7 +229,7 @@ static lh_status plan_all(lhi_size_search *s, lh_error *err)
     fill_nodes(s, false, nodes);
     do {
         if (has_nodes(s, nodes) &&
-            lhi_size_flops_bound_s(s, nodes) <= longest_iteration_s(s))
+            lhi_size_flops_bound_s(s, nodes) <= lhi_size_longest_s(s))
             LHI_TRY(lhi_size_plan(s, nodes, false, &size, err));
     } while (next_size(s, nodes));
     s->result->all_planned = true;
@@ -247,33 +249,71 @@ static void interpolate(const lhi_size_search *s, const uint32_t *low,
                                        (steps ? steps : 1));
 }
 
+/* Returns the last of the steps whose size misses the deadline even at the
+ * GPUs' peak rates; 0: none. */
+static uint32_t find_too_small(const lhi_size_search *s, const uint32_t *low,
+                               const uint32_t *high, uint32_t steps)
+{
+    uint32_t a = 0, b = steps + 1, middle[LH_MAX_DATACENTERS];
+    while (a + 1 < b) {
+        const uint32_t at = a + (b - a) / 2;
+        interpolate(s, low, high, at, steps, middle);
+        *(lhi_size_flops_bound_s(s, middle) > lhi_size_longest_s(s) ? &a : &b) =
+            at;
+    }
+    return a;
+}
+
+/* Finds steps *a and *b so that the size at *b meets the deadline, but no
+ * smaller one that was tried, up to *a: by doubling from the smallest size that
+ * could. If none meets it, the longer search follows for the largest size and
+ * for halves of the range: a pipeline or a batch may be too small for more
+ * GPUs. */
+static lh_status bracket(lhi_size_search *s, const uint32_t *low,
+                         const uint32_t *high, uint32_t steps, uint32_t *a,
+                         uint32_t *b, bool *found, lh_error *err)
+{
+    uint32_t middle[LH_MAX_DATACENTERS];
+    const uint32_t least = find_too_small(s, low, high, steps);
+    *found = false;
+    for (*a = least; !*found && *a < steps;) {
+        *b = *a < steps / 2 ? 2 * (*a ? *a : 1) : steps;
+        interpolate(s, low, high, *b, steps, middle);
+        LHI_TRY(check_deadline(s, middle, found, err));
+        if (!*found)
+            *a = *b;
+    }
+    if (*found)
+        return LH_OK;
+    *a = least;
+    for (uint32_t at = steps; !*found && at > least; at /= 2) {
+        interpolate(s, low, high, at, steps, middle);
+        if (has_nodes(s, middle))
+            LHI_TRY(check_deadline_well(s, middle, found, err));
+        *b = at;
+    }
+    return LH_OK;
+}
+
 /* Finds the smallest size between `low` and `high` that meets the deadline.
- * Where `high` misses it, halves of the range follow: a pipeline or a batch may
- * be too small for more GPUs. *found: `nodes` is that size. */
+ * *found: `nodes` is that size. */
 static lh_status bisect(lhi_size_search *s, const uint32_t *low,
                         const uint32_t *high, bool *found, uint32_t *nodes,
                         lh_error *err)
 {
-    uint32_t steps = 0, a = 0, b;
+    uint32_t steps = 0, a = 0, b = 0;
     uint32_t middle[LH_MAX_DATACENTERS];
-    bool meets;
+    bool meets = false;
     for (uint32_t i = 0; i < s->job->n_datacenters; i++)
         if (high[i] - low[i] > steps)
             steps = high[i] - low[i];
-    b = steps;
-    LHI_TRY(check_deadline_well(s, high, found, err));
-    while (!*found && b > 1) {
-        b /= 2;
-        interpolate(s, low, high, b, steps, middle);
-        if (has_nodes(s, middle))
-            LHI_TRY(check_deadline_well(s, middle, found, err));
-    }
-    if (!*found)
-        return LH_OK;
-    if (has_nodes(s, low)) {
+    if (has_nodes(s, low))
         LHI_TRY(check_deadline(s, low, &meets, err));
-        b = meets ? 0 : b;
-    }
+    if (!meets)
+        LHI_TRY(bracket(s, low, high, steps, &a, &b, found, err));
+    if (!meets && !*found)
+        return LH_OK;
+    *found = true;
     while (a + 1 < b) {
         const uint32_t at = a + (b - a) / 2;
         interpolate(s, low, high, at, steps, middle);
@@ -408,7 +448,7 @@ static lh_status find_promising(const lhi_size_search *s, double factor,
         lhi_sized_plan plan = size->plans[0];
         plan.iteration_ns = llround((double)plan.iteration_ns * factor);
         lh_size run;
-        LHI_TRY(lhi_size_predict(s, size, &plan, best->spot, &run, err));
+        LHI_TRY(lhi_size_predict(s, &plan, best->spot, &run, err));
         if (lhi_size_meets(s, &run) && is_better(&run, &promising)) {
             promising = run;
             *out = size;
@@ -425,11 +465,13 @@ static lh_status confirm(lhi_size_search *s, is_better_fn *is_better,
     LHI_TRY(find_best(s, false, is_better, found, best, err));
     if (!*found)
         return LH_OK;
+    /* A plan of a larger size may leave nodes idle: then it is not planned. */
     const lhi_planned_size *size = lhi_size_find_planned(s, best->nodes);
-    const int64_t quick_ns = size->plans[0].iteration_ns;
+    const int64_t quick_ns =
+        size && size->n_plans ? size->plans[0].iteration_ns : 0;
     LHI_TRY(lhi_size_plan(s, best->nodes, true, &size, err));
-    const double factor =
-        compute_improvement(quick_ns, size->plans[0].iteration_ns);
+    const double factor = compute_improvement(
+        quick_ns, size->n_plans ? size->plans[0].iteration_ns : quick_ns);
     LHI_TRY(find_best(s, false, is_better, found, best, err));
     for (int i = 0; i < MAX_CONFIRMED; i++) {
         LHI_TRY(find_promising(s, factor, is_better, best, &size, err));
@@ -464,8 +506,7 @@ static lh_status plan_losses(lhi_size_search *s, lh_size *size, lh_error *err)
         LHI_TRY(lhi_size_plan(s, nodes, true, &rest, err));
         if (!rest->n_plans)
             continue;
-        LHI_TRY(
-            lhi_size_predict(s, rest, &rest->plans[0], size->spot, &run, err));
+        LHI_TRY(lhi_size_predict(s, &rest->plans[0], size->spot, &run, err));
         loss->iteration_s = (double)run.iteration_ns / 1e9;
         loss->train_s = run.train_s;
         loss->meets_deadline =
@@ -500,17 +541,17 @@ static lh_status fill_best(lhi_size_search *s, bool *found, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether a size with lost nodes, planned by the longer search, is
- * better than the result. */
-static lh_status check_losses(const lhi_size_search *s, bool *better,
-                              lh_error *err)
+/* Checks whether a size that was planned since, for losses or bounds, is better
+ * than the result. */
+static lh_status check_planned(const lhi_size_search *s, bool *better,
+                               lh_error *err)
 {
     const lh_size_result *r = s->result;
     lh_size best;
     bool found;
     LHI_TRY(find_best(s, false, has_fewer_gpus, &found, &best, err));
-    *better = found && has_fewer_gpus(&best, &r->fewest);
-    if (*better || !s->priced)
+    *better = found && (!r->n_found || has_fewer_gpus(&best, &r->fewest));
+    if (*better || !found || !s->priced)
         return LH_OK;
     LHI_TRY(find_best(s, false, is_cheaper, &found, &best, err));
     *better = found && is_cheaper(&best, &r->cheapest);
@@ -524,9 +565,11 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
     bool found, better = true;
     for (int i = 0; i < MAX_ROUNDS && better; i++) {
         LHI_TRY(fill_best(s, &found, err));
-        better = false;
-        if (found)
-            LHI_TRY(check_losses(s, &better, err));
+        LHI_TRY(check_planned(s, &better, err));
+        if (better)
+            continue;
+        LHI_TRY(lhi_size_bound(s, err));
+        LHI_TRY(check_planned(s, &better, err));
     }
     if (!found) {
         LHI_TRY(find_best(s, true, is_faster, &found, &r->fewest, err));
@@ -536,7 +579,6 @@ static lh_status fill_result(lhi_size_search *s, lh_error *err)
                             s->job->name);
         r->cheapest = r->fewest;
     }
-    LHI_TRY(lhi_size_bound(s, err));
     for (uint32_t i = 0; i < s->n_planned; i++)
         r->n_planned += is_in_ranges(s, s->planned[i]->nodes);
     return LH_OK;
@@ -576,16 +618,19 @@ static lh_status set_ranges(lhi_size_search *s, lh_error *err)
         lh_size_range *r = &s->ranges[i];
         *r = s->options.ranges ? s->options.ranges[i]
                                : (lh_size_range){n == 1, site->nodes};
-        if (r->least > r->most || r->most == 0)
+        if (r->least > r->most)
             return lhi_fail(err, LH_EINVAL,
-                            "lh_size_options.ranges: %" PRIu32 " to %" PRIu32
-                            " nodes in '%s'; expected at least one size",
+                            "%" PRIu32 " to %" PRIu32
+                            " nodes in '%s'; expected the least number first",
                             r->least, r->most, site->name);
         gpus += (double)r->most * site->gpus_per_node;
         nodes += r->most;
-        has_fabric = has_fabric && site->fabric.gbps > 0;
+        has_fabric = has_fabric && (r->most == 0 || site->fabric.gbps > 0);
         s->result->n_sizes *= r->most - r->least + 1;
     }
+    if (!(nodes > 0))
+        return lhi_fail(err, LH_EINVAL,
+                        "the ranges have no nodes in any datacenter");
     if (nodes > 1 && !has_fabric)
         return lhi_fail(err, LH_EINPUT,
                         "%s: cluster.fabric: required for sizes of several "
@@ -593,7 +638,7 @@ static lh_status set_ranges(lhi_size_search *s, lh_error *err)
                         s->job->name);
     if (gpus > LH_MAX_GPUS)
         return lhi_fail(err, LH_EINVAL,
-                        "lh_size_options.ranges: %.0f GPUs; at most %u are "
+                        "the ranges have up to %.0f GPUs; at most %u are "
                         "allowed",
                         gpus, LH_MAX_GPUS);
     return LH_OK;
@@ -605,7 +650,7 @@ static lh_status check_number(const char *name, double value, lh_error *err)
     if (value >= 0 && value <= DBL_MAX)
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,
-                    "lh_size_options.%s is %g; expected 0 or more", name,
+                    "%s is %g; expected a finite number of 0 or more", name,
                     value);
 }
 
@@ -619,11 +664,10 @@ static lh_status set_options(lhi_size_search *s, lh_error *err)
     LHI_TRY(check_number("spot_price", o->spot_price, err));
     LHI_TRY(check_number("spot_mtbf_s", o->spot_mtbf_s, err));
     if (!(o->tokens > 0))
-        return lhi_fail(err, LH_EINVAL, "lh_size_options.tokens is required");
+        return lhi_fail(err, LH_EINVAL, "tokens: a number above 0 is required");
     if ((o->spot_price > 0) != (o->spot_mtbf_s > 0))
         return lhi_fail(err, LH_EINVAL,
-                        "lh_size_options: spot_price requires spot_mtbf_s, and "
-                        "the reverse");
+                        "spot_price requires spot_mtbf_s, and the reverse");
     if ((o->budget_usd > 0 || o->spot_price > 0) && !s->priced)
         return lhi_fail(err, LH_EINPUT,
                         "%s: cluster.usd_per_gpu_hour: required for a budget "

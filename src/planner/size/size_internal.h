@@ -13,6 +13,8 @@ enum { LHI_SIZE_PLANS = 11 };
 /* One plan of a size. */
 typedef struct lhi_sized_plan {
     lh_layout layout; /* without pointers */
+    /* In use; at least the range's least, and at most the size's. */
+    uint32_t nodes[LH_MAX_DATACENTERS];
     int64_t iteration_ns;
     double between_usd; /* traffic per iteration */
 } lhi_sized_plan;
@@ -51,15 +53,18 @@ lh_status lhi_size_plan(lhi_size_search *s, const uint32_t *nodes, bool full,
 const lhi_planned_size *lhi_size_find_planned(const lhi_size_search *s,
                                               const uint32_t *nodes);
 
-/* Predicts the training run with one plan of a size. */
-lh_status lhi_size_predict(const lhi_size_search *s,
-                           const lhi_planned_size *size,
-                           const lhi_sized_plan *plan, bool spot, lh_size *out,
-                           lh_error *err);
+/* Predicts the training run with one plan of a size, on the nodes in use. */
+lh_status lhi_size_predict(const lhi_size_search *s, const lhi_sized_plan *plan,
+                           bool spot, lh_size *out, lh_error *err);
 /* Checks whether a predicted run ends before the deadline and within the
  * budget. */
 bool lhi_size_meets(const lhi_size_search *s, const lh_size *size);
 
+/* Returns the longest iteration that can meet the deadline, in seconds. */
+double lhi_size_longest_s(const lhi_size_search *s);
+/* Returns the highest efficiency of the planned sizes: the time of the matrix
+ * products at peak rates, relative to the iteration; 1: none is planned. */
+double lhi_size_best_efficiency(const lhi_size_search *s);
 /* Returns a lower bound, in seconds, on the iteration time of every size with
  * at most these nodes: matrix products at the GPUs' peak rates. */
 double lhi_size_flops_bound_s(const lhi_size_search *s, const uint32_t *nodes);
